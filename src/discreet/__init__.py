@@ -1,0 +1,59 @@
+"""discreet: every release made from sensitive data carries a proven ceiling and a measured floor.
+
+Names are loaded when first used; `import discreet` itself loads nothing heavy.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0.dev0"
+
+if TYPE_CHECKING:
+    from discreet import accounting, audit, core, errors, noise
+    from discreet.audit import verdict
+    from discreet.core import Claim, Evidence, Game, Release, Unit, Verdict, record, user
+
+__all__ = [
+    "Claim",
+    "Evidence",
+    "Game",
+    "Release",
+    "Unit",
+    "Verdict",
+    "accounting",
+    "audit",
+    "core",
+    "errors",
+    "noise",
+    "record",
+    "user",
+    "verdict",
+]
+
+_HOME = {
+    "Claim": "discreet.core",
+    "Evidence": "discreet.core",
+    "Game": "discreet.core",
+    "Release": "discreet.core",
+    "Unit": "discreet.core",
+    "Verdict": "discreet.core",
+    "record": "discreet.core",
+    "user": "discreet.core",
+    "verdict": "discreet.audit",
+}
+_ROOMS = ("accounting", "audit", "core", "errors", "noise")
+
+
+def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
+    if name in _ROOMS:
+        return import_module(f"discreet.{name}")
+    if name in _HOME:
+        return getattr(import_module(_HOME[name]), name)
+    raise AttributeError(f"discreet has no {name!r}; it has {', '.join(__all__)}.")
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

@@ -1,0 +1,63 @@
+"""Values: unit, game, event, curve, claim, evidence, release, verdict. Standard library and numpy only."""
+
+from discreet.core.claim import Claim
+from discreet.core.curve import Curve
+from discreet.core.event import (
+    Approximate,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    Event,
+    Exponential,
+    Gaussian,
+    Group,
+    Laplace,
+    NoisyMax,
+    NonPrivate,
+    Poisson,
+    Pure,
+    RandomizedResponse,
+    Repeat,
+    Sequence,
+    WithoutReplacement,
+    Zero,
+    event_from_json,
+)
+from discreet.core.evidence import Evidence
+from discreet.core.game import Game, Unit, record, user
+from discreet.core.protocols import Attack, Mechanism, Worlds
+from discreet.core.release import Elsewhere, Release
+from discreet.core.verdict import Verdict
+
+__all__ = [
+    "Approximate",
+    "Attack",
+    "Claim",
+    "Curve",
+    "DiscreteGaussian",
+    "DiscreteLaplace",
+    "Elsewhere",
+    "Event",
+    "Evidence",
+    "Exponential",
+    "Game",
+    "Gaussian",
+    "Group",
+    "Laplace",
+    "Mechanism",
+    "NoisyMax",
+    "NonPrivate",
+    "Poisson",
+    "Pure",
+    "RandomizedResponse",
+    "Release",
+    "Repeat",
+    "Sequence",
+    "Unit",
+    "Verdict",
+    "WithoutReplacement",
+    "Worlds",
+    "Zero",
+    "event_from_json",
+    "record",
+    "user",
+]

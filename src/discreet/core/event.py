@@ -1,0 +1,302 @@
+"""Events: what ran, with every parameter its privacy loss depends on.
+
+The ledger and every release store events; numbers (epsilon, delta, power) are derived from them by
+`discreet.accounting`. An event's meaning never changes: a new meaning is a new event. Reading an event from JSON looks
+its kind up in a closed table and never imports anything named in the document.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+from discreet.core import check
+from discreet.errors import InvalidDocument, InvalidValue
+
+DEEPEST = 64  # nesting of events; deeper documents are refused
+
+
+@runtime_checkable
+class Event(Protocol):
+    """What ran. `kind` names it in JSON."""
+
+    kind: ClassVar[str]
+
+    def to_json(self) -> dict[str, Any]: ...
+
+
+class _Value:
+    """JSON for events whose fields are numbers, or events."""
+
+    __slots__ = ()
+    kind: ClassVar[str]
+
+    def to_json(self) -> dict[str, Any]:
+        document: dict[str, Any] = {"kind": self.kind}
+        for field in fields(self):  # type: ignore[arg-type]
+            value = getattr(self, field.name)
+            if isinstance(value, tuple):
+                value = [item.to_json() for item in value]
+            elif isinstance(value, _Value):
+                value = value.to_json()
+            document[field.name] = value
+        return document
+
+    def _set(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
+
+
+@dataclass(frozen=True, slots=True)
+class Zero(_Value):
+    """Nothing private was touched."""
+
+    kind: ClassVar[str] = "zero"
+
+
+@dataclass(frozen=True, slots=True)
+class NonPrivate(_Value):
+    """Something private was released with no bound: there is no ceiling."""
+
+    kind: ClassVar[str] = "non_private"
+
+
+@dataclass(frozen=True, slots=True)
+class Pure(_Value):
+    """Any mechanism that is epsilon-DP; nothing else is known of it."""
+
+    kind: ClassVar[str] = "pure"
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        self._set("epsilon", check.nonnegative("epsilon", self.epsilon))
+
+
+@dataclass(frozen=True, slots=True)
+class Approximate(_Value):
+    """Any mechanism that is (epsilon, delta)-DP; nothing else is known of it."""
+
+    kind: ClassVar[str] = "approximate"
+    epsilon: float
+    delta: float
+
+    def __post_init__(self) -> None:
+        self._set("epsilon", check.nonnegative("epsilon", self.epsilon))
+        self._set("delta", check.small_fraction("delta", self.delta))
+
+
+@dataclass(frozen=True, slots=True)
+class Gaussian(_Value):
+    """Gaussian noise of standard deviation noise_multiplier x the l2 sensitivity."""
+
+    kind: ClassVar[str] = "gaussian"
+    noise_multiplier: float
+
+    def __post_init__(self) -> None:
+        self._set("noise_multiplier", check.positive("noise_multiplier", self.noise_multiplier))
+
+
+@dataclass(frozen=True, slots=True)
+class Laplace(_Value):
+    """Laplace noise of scale noise_multiplier x the l1 sensitivity, on each coordinate."""
+
+    kind: ClassVar[str] = "laplace"
+    noise_multiplier: float
+
+    def __post_init__(self) -> None:
+        self._set("noise_multiplier", check.positive("noise_multiplier", self.noise_multiplier))
+
+
+@dataclass(frozen=True, slots=True)
+class DiscreteGaussian(_Value):
+    """Noise on one whole number, Pr[x] ~ exp(-x^2 / 2 sigma^2), where one unit moves that number by at most `sensitivity`.
+
+    For several numbers, compose one event per number: a vector of discrete Gaussians is not one discrete Gaussian.
+    """
+
+    kind: ClassVar[str] = "discrete_gaussian"
+    sigma: float
+    sensitivity: int = 1
+
+    def __post_init__(self) -> None:
+        self._set("sigma", check.positive("sigma", self.sigma))
+        self._set("sensitivity", check.whole("sensitivity", self.sensitivity))
+
+
+@dataclass(frozen=True, slots=True)
+class DiscreteLaplace(_Value):
+    """Noise on whole numbers, Pr[x] ~ exp(-|x| / scale) each, where one unit moves them by at most `sensitivity` in l1."""
+
+    kind: ClassVar[str] = "discrete_laplace"
+    scale: float
+    sensitivity: int = 1
+
+    def __post_init__(self) -> None:
+        self._set("scale", check.positive("scale", self.scale))
+        self._set("sensitivity", check.whole("sensitivity", self.sensitivity))
+
+
+@dataclass(frozen=True, slots=True)
+class Exponential(_Value):
+    """A mechanism whose privacy loss has a range of at most epsilon, as the exponential mechanism's has.
+
+    Choosing with probability ~ exp(epsilon x score / 2 x sensitivity) is epsilon-bounded-range (Durfee & Rogers 2019),
+    a stronger fact than epsilon-DP. Permute-and-flip and report-noisy-max do not have it: see NoisyMax.
+    """
+
+    kind: ClassVar[str] = "exponential"
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        self._set("epsilon", check.nonnegative("epsilon", self.epsilon))
+
+
+@dataclass(frozen=True, slots=True)
+class NoisyMax(_Value):
+    """The index of the largest noisy score (Laplace or exponential noise, permute-and-flip): epsilon-DP, not bounded-range."""
+
+    kind: ClassVar[str] = "noisy_max"
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        self._set("epsilon", check.nonnegative("epsilon", self.epsilon))
+
+
+@dataclass(frozen=True, slots=True)
+class RandomizedResponse(_Value):
+    """One answer out of `categories`: the truth with odds e^epsilon against each other answer."""
+
+    kind: ClassVar[str] = "randomized_response"
+    epsilon: float
+    categories: int = 2
+
+    def __post_init__(self) -> None:
+        self._set("epsilon", check.nonnegative("epsilon", self.epsilon))
+        self._set("categories", check.whole("categories", self.categories, least=2))
+
+
+@dataclass(frozen=True, slots=True)
+class Poisson(_Value):
+    """`event` on a sample that takes each unit on its own with probability `rate`; relation add/remove.
+
+    Empty samples count. A shuffled or fixed-size batch is not a Poisson sample.
+    """
+
+    kind: ClassVar[str] = "poisson"
+    rate: float
+    event: Event
+
+    def __post_init__(self) -> None:
+        self._set("rate", check.fraction("rate", self.rate))
+        self._set("event", _event("event", self.event))
+
+
+@dataclass(frozen=True, slots=True)
+class WithoutReplacement(_Value):
+    """`event` on a sample of fixed size, a share `rate` of all units, drawn without replacement; relation replace.
+
+    The inner event's sensitivity is that of replacing one unit.
+    """
+
+    kind: ClassVar[str] = "without_replacement"
+    rate: float
+    event: Event
+
+    def __post_init__(self) -> None:
+        self._set("rate", check.fraction("rate", self.rate))
+        self._set("event", _event("event", self.event))
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat(_Value):
+    """`event`, `times` over, with fresh noise each time; inputs may depend on earlier outputs, parameters may not."""
+
+    kind: ClassVar[str] = "repeat"
+    event: Event
+    times: int
+
+    def __post_init__(self) -> None:
+        self._set("event", _event("event", self.event))
+        self._set("times", check.whole("times", self.times))
+
+
+@dataclass(frozen=True, slots=True)
+class Sequence(_Value):
+    """Several events, one after another, their parameters fixed beforehand."""
+
+    kind: ClassVar[str] = "sequence"
+    events: tuple[Event, ...]
+
+    def __init__(self, events: Iterable[Event]) -> None:
+        if isinstance(events, Event) or not isinstance(events, Iterable):
+            raise InvalidValue(f"events must be a list of events; got {type(events).__name__}.")
+        items = tuple(_event("events", item) for item in events)
+        if not items:
+            raise InvalidValue("events must hold at least one event; got none. For nothing at all, use Zero().")
+        self._set("events", items)
+
+
+@dataclass(frozen=True, slots=True)
+class Group(_Value):
+    """`event` as seen by `size` units that differ together (group privacy)."""
+
+    kind: ClassVar[str] = "group"
+    event: Event
+    size: int
+
+    def __post_init__(self) -> None:
+        self._set("event", _event("event", self.event))
+        self._set("size", check.whole("size", self.size))
+
+
+KINDS: dict[str, type[_Value]] = {
+    cls.kind: cls
+    for cls in (
+        Zero, NonPrivate, Pure, Approximate, Gaussian, Laplace, DiscreteGaussian, DiscreteLaplace, Exponential, NoisyMax,
+        RandomizedResponse, Poisson, WithoutReplacement, Repeat, Sequence, Group,
+    )
+}  # fmt: skip
+
+
+def event_from_json(document: Any, *, depth: int = 0) -> Event:
+    """The event a JSON document describes.
+
+    >>> event_from_json({"kind": "gaussian", "noise_multiplier": 1.0})
+    Gaussian(noise_multiplier=1.0)
+    """
+    if depth > DEEPEST:
+        raise InvalidDocument(f"This event is nested more than {DEEPEST} deep; flatten it with Sequence and Repeat.")
+    if not isinstance(document, dict):
+        raise InvalidDocument(f"An event is a JSON object with a kind; got {type(document).__name__}.")
+    kind = document.get("kind")
+    if not isinstance(kind, str) or kind not in KINDS:
+        shown = repr(kind) if isinstance(kind, str) and len(kind) <= 40 else "something else"
+        raise InvalidDocument(f"Unknown event kind {shown}; known kinds: {', '.join(sorted(KINDS))}.")
+    cls = KINDS[kind]
+    names = [field.name for field in fields(cls)]  # type: ignore[arg-type]
+    extra = sorted(set(map(str, document)) - set(names) - {"kind"})
+    if extra:
+        raise InvalidDocument(
+            f"The {kind} event does not know {', '.join(extra[:5])}; it takes {', '.join(names) or 'nothing'}."
+        )
+    values: dict[str, Any] = {name: document[name] for name in names if name in document}
+    if "event" in values:
+        values["event"] = event_from_json(values["event"], depth=depth + 1)
+    if "events" in values:
+        if not isinstance(values["events"], list):
+            raise InvalidDocument(f"events of a {kind} event must be a list; got {type(values['events']).__name__}.")
+        values["events"] = [event_from_json(item, depth=depth + 1) for item in values["events"]]
+    try:
+        built: Event = cls(**values)
+    except InvalidValue as error:
+        raise InvalidDocument(f"The {kind} event is not valid: {error}") from None
+    except TypeError:
+        lacking = [name for name in names if name not in values]
+        raise InvalidDocument(f"The {kind} event lacks {', '.join(lacking)}.") from None
+    return built
+
+
+def _event(name: str, value: Any) -> Event:
+    if not isinstance(value, _Value):
+        raise InvalidValue(f"{name} must be an event, such as Gaussian(1.0); got {type(value).__name__}.")
+    return value

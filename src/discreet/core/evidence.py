@@ -1,0 +1,133 @@
+"""Evidence: the floor that an attack reached, kept as raw scores."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from discreet.core import check
+from discreet.core.claim import game_from_json, game_to_json, members
+from discreet.core.game import Game
+from discreet.errors import InvalidDocument, InvalidValue
+
+DESIGNS = ("paired", "canary", "post_hoc")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Evidence:
+    """What one attack scored, target by target.
+
+    `score` is higher where the attack believes more that the target was inside; `inside` is the truth; `run` numbers
+    the execution each score came from. `design` says how the worlds were drawn: `paired` (one target per run, inside by
+    a fair coin), `canary` (many targets per run, each inside by its own fair coin), or `post_hoc` (members against a
+    hold-out of a finished release: it can warn, it cannot refute).
+
+    >>> from discreet.core import Game, record
+    >>> e = Evidence(game=Game(record(), {"answers"}), attack="threshold", score=[1.0, -1.0], inside=[True, False],
+    ...              run=[0, 1], design="paired")
+    >>> len(e)
+    2
+    """
+
+    game: Game
+    attack: str
+    score: NDArray[np.float64]
+    inside: NDArray[np.bool_]
+    run: NDArray[np.int64]
+    design: str
+
+    def __init__(self, *, game: Game, attack: str, score: ArrayLike, inside: ArrayLike, run: ArrayLike, design: str) -> None:
+        if not isinstance(game, Game):
+            raise InvalidValue(f"game must be a Game; got {type(game).__name__}.")
+        check.word("attack", attack)
+        check.word("design", design, DESIGNS)
+        scores, truth, runs = trials(score, inside, run)
+        for name, value in (
+            ("game", game), ("attack", attack), ("score", scores), ("inside", truth), ("run", runs), ("design", design),
+        ):  # fmt: skip
+            object.__setattr__(self, name, value)
+
+    def __len__(self) -> int:
+        return len(self.score)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Evidence):
+            return NotImplemented
+        return (self.game, self.attack, self.design) == (other.game, other.attack, other.design) and all(
+            np.array_equal(a, b) for a, b in ((self.score, other.score), (self.inside, other.inside), (self.run, other.run))
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.game, self.attack, self.design, self.score.tobytes(), self.inside.tobytes(), self.run.tobytes()))
+
+    def __repr__(self) -> str:
+        members = int(self.inside.sum())
+        return (
+            f"Evidence({self.attack}, {self.design}: {members} inside, {len(self) - members} outside, "
+            f"{len(np.unique(self.run))} runs)"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "game": game_to_json(self.game),
+            "attack": self.attack,
+            "design": self.design,
+            "score": self.score.tolist(),
+            "inside": self.inside.tolist(),
+            "run": self.run.tolist(),
+        }
+
+    @classmethod
+    def from_json(cls, document: Any) -> Evidence:
+        parts = members("evidence", document, required=("game", "attack", "design", "score", "inside", "run"))
+        for name in ("score", "inside", "run"):
+            if not isinstance(parts[name], list):
+                raise InvalidDocument(f"{name} of the evidence must be a list; got {type(parts[name]).__name__}.")
+        try:
+            return cls(
+                game=game_from_json(parts["game"]), attack=parts["attack"], score=parts["score"],
+                inside=parts["inside"], run=parts["run"], design=parts["design"],
+            )  # fmt: skip
+        except InvalidValue as error:
+            raise InvalidDocument(f"The evidence is not valid: {error}") from None
+
+    def _repr_html_(self) -> str:
+        from discreet.core.card import evidence_card
+
+        return evidence_card(self)
+
+
+def trials(
+    score: ArrayLike, inside: ArrayLike, run: ArrayLike
+) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.int64]]:
+    """Three columns of equal length, checked: finite scores, true/false, whole run numbers. The copies are read-only."""
+    columns = []
+    for name, value, kinds, dtype in (
+        ("score", score, "fiub", np.float64), ("inside", inside, "b", np.bool_), ("run", run, "iu", np.int64),
+    ):  # fmt: skip
+        try:
+            array = np.asarray(value)
+        except ValueError:
+            raise InvalidValue(f"{name} must be a flat list of numbers; got rows of different lengths.") from None
+        if name == "inside" and array.dtype.kind in "iuf" and array.size and np.isin(array, (0, 1)).all():
+            array = array.astype(bool)
+        if array.ndim != 1:
+            raise InvalidValue(f"{name} must be a flat list; got {array.ndim} dimensions.")
+        if array.size and array.dtype.kind not in kinds:
+            raise InvalidValue(f"{name} must hold {'true or false' if name == 'inside' else 'numbers'}; got {array.dtype}.")
+        columns.append(np.array(array, dtype=dtype))
+    lengths = {len(column) for column in columns}
+    if len(lengths) != 1:
+        raise InvalidValue(f"score, inside and run must have one entry per target; got {[len(c) for c in columns]}.")
+    if lengths == {0}:
+        raise InvalidValue("score, inside and run hold no targets; an attack must score at least one.")
+    scores, truth, runs = columns
+    bad = int((~np.isfinite(scores)).sum())
+    if bad:
+        raise InvalidValue(f"score must be finite; {bad} of {len(scores)} are NaN or infinite.")
+    for column in columns:
+        column.flags.writeable = False
+    return scores, truth, runs

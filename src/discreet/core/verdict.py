@@ -1,0 +1,33 @@
+"""A verdict: one claim against one piece of evidence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from discreet.core import check
+
+OUTCOMES = ("holds", "refuted", "no ceiling", "incomparable", "inconclusive")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What the evidence says of the claim, at a confidence.
+
+    `ceiling` is the claimed epsilon and `floor` the measured lower bound, both at `delta`; `reason` is one sentence.
+    """
+
+    outcome: str
+    reason: str
+    confidence: float
+    delta: float
+    ceiling: float
+    floor: float
+
+    def __post_init__(self) -> None:
+        check.word("outcome", self.outcome, OUTCOMES)
+
+    def __str__(self) -> str:
+        return f"{self.outcome}: {self.reason}"
+
+    def __bool__(self) -> bool:
+        raise TypeError("A verdict is not true or false; compare its outcome: verdict.outcome == 'holds'.")

@@ -1,0 +1,62 @@
+"""Every error discreet raises on purpose.
+
+    DiscreetError
+    ├── InvalidValue (ValueError)       an argument is outside what makes sense
+    ├── InvalidDocument (ValueError)    JSON that is truncated, unknown or hostile
+    ├── UnsupportedEvent                no theorem here covers this event
+    ├── BudgetExceeded                  the budget does not hold what was asked
+    ├── ClaimRefuted                    an audit found more leakage than was claimed
+    └── MissingExtra (ImportError)      an optional package is not installed
+
+Each message says what was asked, what was found and what to do. None carries a private value.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "BudgetExceeded",
+    "ClaimRefuted",
+    "DiscreetError",
+    "InvalidDocument",
+    "InvalidValue",
+    "MissingExtra",
+    "UnsupportedEvent",
+]
+
+
+class DiscreetError(Exception):
+    """Any error a user of discreet can cause and mend."""
+
+
+class InvalidValue(DiscreetError, ValueError):
+    """An argument is outside what makes sense; the message names it and its allowed range."""
+
+
+class InvalidDocument(DiscreetError, ValueError):
+    """A document cannot be read; nothing of it was used."""
+
+
+class UnsupportedEvent(DiscreetError):
+    """No theorem in discreet bounds this event in the way that was asked."""
+
+
+class BudgetExceeded(DiscreetError):
+    """The budget does not hold what was asked; nothing was spent."""
+
+    def __init__(self, message: str, *, asked: float, left: float) -> None:
+        super().__init__(message)
+        self.asked = asked
+        self.left = left
+
+
+class ClaimRefuted(DiscreetError):
+    """An audit found, at its confidence, more leakage than the claim allows."""
+
+
+class MissingExtra(DiscreetError, ImportError):
+    """An optional package is needed; the message is the command that installs it."""
+
+    def __init__(self, package: str, extra: str, purpose: str) -> None:
+        super().__init__(f"{purpose} needs {package}, which is not installed. Install it: pip install 'discreet[{extra}]'")
+        self.package = package
+        self.extra = extra
