@@ -41,14 +41,11 @@ class Claim:
         assumptions = parts.get("assumptions", [])
         if not isinstance(assumptions, list):
             raise InvalidDocument(f"assumptions of a claim must be a list; got {type(assumptions).__name__}.")
-        with_document_errors = _reader("claim")
-        return with_document_errors(
-            lambda: cls(
-                game=game_from_json(parts["game"]),
-                event=event_from_json(parts["event"]),
-                assumptions=tuple(assumptions),
-            )
-        )
+        game, event = game_from_json(parts["game"]), event_from_json(parts["event"])
+        try:
+            return cls(game=game, event=event, assumptions=tuple(assumptions))
+        except InvalidValue as error:
+            raise InvalidDocument(f"The claim is not valid: {error}") from None
 
 
 def game_to_json(game: Game) -> dict[str, Any]:
@@ -81,4 +78,3 @@ def members(what: str, document: Any, *, required: tuple[str, ...], optional: tu
     if extra:
         raise InvalidDocument(f"The {what} has unknown members: {', '.join(extra[:5])}.")
     return document
-

@@ -103,31 +103,33 @@ class Evidence:
 def trials(
     score: ArrayLike, inside: ArrayLike, run: ArrayLike
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.int64]]:
-    """Three columns of equal length, checked: finite scores, true/false, whole run numbers. The copies are read-only."""
-    columns = []
-    for name, value, kinds, dtype in (
-        ("score", score, "fiub", np.float64), ("inside", inside, "b", np.bool_), ("run", run, "iu", np.int64),
-    ):  # fmt: skip
-        try:
-            array = np.asarray(value)
-        except ValueError:
-            raise InvalidValue(f"{name} must be a flat list of numbers; got rows of different lengths.") from None
-        if name == "inside" and array.dtype.kind in "iuf" and array.size and np.isin(array, (0, 1)).all():
-            array = array.astype(bool)
-        if array.ndim != 1:
-            raise InvalidValue(f"{name} must be a flat list; got {array.ndim} dimensions.")
-        if array.size and array.dtype.kind not in kinds:
-            raise InvalidValue(f"{name} must hold {'true or false' if name == 'inside' else 'numbers'}; got {array.dtype}.")
-        columns.append(np.array(array, dtype=dtype))
-    lengths = {len(column) for column in columns}
-    if len(lengths) != 1:
-        raise InvalidValue(f"score, inside and run must have one entry per target; got {[len(c) for c in columns]}.")
-    if lengths == {0}:
+    """Three read-only columns of equal length, checked: finite scores, true or false, whole run numbers."""
+    scores = _column("score", score, "fiub").astype(np.float64)
+    truth = _column("inside", inside, "biuf")
+    if not np.isin(truth, (0, 1)).all():
+        raise InvalidValue("inside must hold true or false for each target; it holds other numbers.")
+    truth = truth.astype(np.bool_)
+    runs = _column("run", run, "iu").astype(np.int64)
+    lengths = [len(scores), len(truth), len(runs)]
+    if len(set(lengths)) != 1:
+        raise InvalidValue(f"score, inside and run must have one entry per target; their lengths are {lengths}.")
+    if not lengths[0]:
         raise InvalidValue("score, inside and run hold no targets; an attack must score at least one.")
-    scores, truth, runs = columns
     bad = int((~np.isfinite(scores)).sum())
     if bad:
         raise InvalidValue(f"score must be finite; {bad} of {len(scores)} are NaN or infinite.")
-    for column in columns:
+    for column in (scores, truth, runs):
         column.flags.writeable = False
     return scores, truth, runs
+
+
+def _column(name: str, value: ArrayLike, kinds: str) -> NDArray[Any]:
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        raise InvalidValue(f"{name} must be a flat list; got rows of different lengths.") from None
+    if array.ndim != 1:
+        raise InvalidValue(f"{name} must be a flat list; got {array.ndim} dimensions.")
+    if array.size and array.dtype.kind not in kinds:
+        raise InvalidValue(f"{name} must hold numbers or true and false; got {array.dtype}.")
+    return array
