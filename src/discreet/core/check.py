@@ -8,15 +8,17 @@ from typing import Any
 
 from discreet.errors import InvalidValue
 
+LARGEST_WHOLE = 2**53 - 1  # the largest whole number that every reader of JSON agrees on
+
 
 def real(name: str, value: Any) -> float:
     """A finite number, as a float."""
     if isinstance(value, bool) or not isinstance(value, Real):
-        raise InvalidValue(f"{name} must be a number; got {_shown(value)}.")
+        raise InvalidValue(f"{name} must be a number; got {shown(value)}.")
     try:
         number = float(value)
     except OverflowError:
-        raise InvalidValue(f"{name} must fit a float; got an integer of {len(str(value))} digits.") from None
+        raise InvalidValue(f"{name} must fit a float, so at most about 1.8e308; got {shown(value)}.") from None
     if not math.isfinite(number):
         raise InvalidValue(f"{name} must be finite; got {number}.")
     return number
@@ -62,29 +64,44 @@ def open_fraction(name: str, value: Any) -> float:
     return number
 
 
-def whole(name: str, value: Any, *, least: int = 1) -> int:
-    """A whole number, at least `least`. A float that is whole (as JSON may hold) counts."""
+def whole(name: str, value: Any, *, least: int = 1, most: int = LARGEST_WHOLE) -> int:
+    """A whole number from `least` to `most`. A float that is whole (as JSON may hold) counts."""
     if isinstance(value, bool) or not isinstance(value, Real):
-        raise InvalidValue(f"{name} must be a whole number; got {_shown(value)}.")
+        raise InvalidValue(f"{name} must be a whole number; got {shown(value)}.")
     if not isinstance(value, Integral):
-        number = real(name, value)
-        if number != int(number):
-            raise InvalidValue(f"{name} must be a whole number; got {number:g}.")
-        value = int(number)
-    if value < least:
-        raise InvalidValue(f"{name} must be at least {least}; got {value}.")
-    return int(value)
+        found = real(name, value)
+        if found != int(found):
+            raise InvalidValue(f"{name} must be a whole number; got {found:g}.")
+        value = found
+    number = int(value)
+    if number < least:
+        raise InvalidValue(f"{name} must be at least {least}; got {shown(number)}.")
+    if number > most:
+        raise InvalidValue(f"{name} must be at most {most}; got {shown(number)}.")
+    return number
 
 
 def word(name: str, value: Any, allowed: tuple[str, ...] = ()) -> str:
-    """A non-empty string, one of `allowed` where that is given."""
+    """A non-empty string that can be written as text, one of `allowed` where that is given."""
     if not isinstance(value, str) or not value:
-        raise InvalidValue(f"{name} must be a non-empty string; got {_shown(value)}.")
+        raise InvalidValue(f"{name} must be a non-empty string; got {shown(value)}.")
     if allowed and value not in allowed:
-        raise InvalidValue(f"{name} must be one of {', '.join(allowed)}; got {_shown(value)}.")
-    return value
+        raise InvalidValue(f"{name} must be one of {', '.join(allowed)}; got {shown(value)}.")
+    if not value.isascii() and any("\ud800" <= letter <= "\udfff" for letter in value):
+        raise InvalidValue(f"{name} must be text; {shown(value)} holds half of a character (a lone surrogate).")
+    return str(value)
 
 
-def _shown(value: Any) -> str:
-    text = repr(value)
+def shown(value: Any) -> str:
+    """The value as a message may show it: short, printable, whatever it is.
+
+    >>> shown("x" * 100)
+    "'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx..."
+    """
+    if isinstance(value, int) and abs(value) >= 10**50:
+        return f"a whole number of about {int(value.bit_length() * math.log10(2)) + 1} digits"
+    try:
+        text = repr(value[:60] if isinstance(value, (str, bytes, list, tuple)) else value)
+    except Exception:  # a broken or enormous repr must not hide the error that is being told
+        return f"a {type(value).__name__}"
     return text if len(text) <= 60 else f"{text[:57]}..."

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from discreet.core import check
-from discreet.core.event import Event, event_from_json
+from discreet.core.document import members
+from discreet.core.event import Event, check_event, event_from_json
 from discreet.core.game import Game, Unit
 from discreet.errors import InvalidDocument, InvalidValue
 
@@ -22,10 +24,11 @@ class Claim:
     def __post_init__(self) -> None:
         if not isinstance(self.game, Game):
             raise InvalidValue(f"game must be a Game, such as Game(record(), {{'answers'}}); got {type(self.game).__name__}.")
-        if not isinstance(self.event, Event):
-            raise InvalidValue(f"event must be an event, such as Gaussian(1.0); got {type(self.event).__name__}.")
-        if isinstance(self.assumptions, str):
-            raise InvalidValue("assumptions must be a list of sentences; got one string. Write assumptions=('...',).")
+        check_event("event", self.event)
+        if isinstance(self.assumptions, str) or not isinstance(self.assumptions, Iterable):
+            raise InvalidValue(
+                f"assumptions must be a list of sentences, such as ('...',); got {check.shown(self.assumptions)}."
+            )
         object.__setattr__(self, "assumptions", tuple(check.word("assumption", item) for item in self.assumptions))
 
     def to_json(self) -> dict[str, Any]:
@@ -59,22 +62,10 @@ def game_to_json(game: Game) -> dict[str, Any]:
 def game_from_json(document: Any) -> Game:
     parts = members("game", document, required=("unit", "view"))
     unit = members("unit", parts["unit"], required=("name", "relation", "rows"), optional=("key",))
-    if not isinstance(parts["view"], list) or not all(isinstance(item, str) for item in parts["view"]):
-        raise InvalidDocument("view of a game must be a list of strings.")
+    view = parts["view"]
+    if not isinstance(view, list) or not all(isinstance(item, str) for item in view) or len(set(view)) != len(view):
+        raise InvalidDocument(f"view of a game must be a list of different strings; got {check.shown(view)}.")
     try:
-        return Game(Unit(unit["name"], unit["relation"], unit["rows"], unit.get("key")), parts["view"])
+        return Game(Unit(unit["name"], unit["relation"], unit["rows"], unit.get("key")), view)
     except InvalidValue as error:
         raise InvalidDocument(f"The game is not valid: {error}") from None
-
-
-def members(what: str, document: Any, *, required: tuple[str, ...], optional: tuple[str, ...] = ()) -> dict[str, Any]:
-    """The members of a JSON object, after checking that it has all it must and nothing unknown."""
-    if not isinstance(document, dict):
-        raise InvalidDocument(f"A {what} must be a JSON object; got {type(document).__name__}.")
-    lacking = [name for name in required if name not in document]
-    if lacking:
-        raise InvalidDocument(f"The {what} lacks {', '.join(lacking)}.")
-    extra = sorted(set(map(str, document)) - set(required) - set(optional))
-    if extra:
-        raise InvalidDocument(f"The {what} has unknown members: {', '.join(extra[:5])}.")
-    return document

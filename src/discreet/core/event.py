@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 from discreet.core import check
 from discreet.errors import InvalidDocument, InvalidValue
 
-DEEPEST = 64  # nesting of events; deeper documents are refused
+DEEPEST = 64  # how deep events may stand inside one another
 
 
 @runtime_checkable
@@ -29,7 +29,7 @@ class Event(Protocol):
 class _Value:
     """JSON for events whose fields are numbers, or events."""
 
-    __slots__ = ()
+    __slots__ = ("_nesting",)
     kind: ClassVar[str]
 
     def to_json(self) -> dict[str, Any]:
@@ -45,6 +45,15 @@ class _Value:
 
     def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
+
+    def nesting(self) -> int:
+        """How many events stand around the innermost one here; kept, since sequences may be long."""
+        try:
+            return int(self._nesting)  # type: ignore[attr-defined]
+        except AttributeError:
+            inner = [value for field in fields(self) for value in _inner(getattr(self, field.name))]  # type: ignore[arg-type]
+            self._set("_nesting", 1 + max(event.nesting() for event in inner) if inner else 0)
+            return self.nesting()
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +197,7 @@ class Poisson(_Value):
 
     def __post_init__(self) -> None:
         self._set("rate", check.fraction("rate", self.rate))
-        self._set("event", _event("event", self.event))
+        check_event("event", self.event, inside=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +213,7 @@ class WithoutReplacement(_Value):
 
     def __post_init__(self) -> None:
         self._set("rate", check.fraction("rate", self.rate))
-        self._set("event", _event("event", self.event))
+        check_event("event", self.event, inside=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +225,7 @@ class Repeat(_Value):
     times: int
 
     def __post_init__(self) -> None:
-        self._set("event", _event("event", self.event))
+        check_event("event", self.event, inside=True)
         self._set("times", check.whole("times", self.times))
 
 
@@ -228,9 +237,9 @@ class Sequence(_Value):
     events: tuple[Event, ...]
 
     def __init__(self, events: Iterable[Event]) -> None:
-        if isinstance(events, Event) or not isinstance(events, Iterable):
-            raise InvalidValue(f"events must be a list of events; got {type(events).__name__}.")
-        items = tuple(_event("events", item) for item in events)
+        if not isinstance(events, Iterable):
+            raise InvalidValue(f"events must be a list of events; got {check.shown(events)}.")
+        items = tuple(check_event("events", item, inside=True) for item in events)
         if not items:
             raise InvalidValue("events must hold at least one event; got none. For nothing at all, use Zero().")
         self._set("events", items)
@@ -245,7 +254,7 @@ class Group(_Value):
     size: int
 
     def __post_init__(self) -> None:
-        self._set("event", _event("event", self.event))
+        check_event("event", self.event, inside=True)
         self._set("size", check.whole("size", self.size))
 
 
@@ -265,19 +274,19 @@ def event_from_json(document: Any, *, depth: int = 0) -> Event:
     Gaussian(noise_multiplier=1.0)
     """
     if depth > DEEPEST:
-        raise InvalidDocument(f"This event is nested more than {DEEPEST} deep; flatten it with Sequence and Repeat.")
+        raise InvalidDocument(_TOO_DEEP)
     if not isinstance(document, dict):
         raise InvalidDocument(f"An event is a JSON object with a kind; got {type(document).__name__}.")
     kind = document.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:
-        shown = repr(kind) if isinstance(kind, str) and len(kind) <= 40 else "something else"
-        raise InvalidDocument(f"Unknown event kind {shown}; known kinds: {', '.join(sorted(KINDS))}.")
+        raise InvalidDocument(f"Unknown event kind {check.shown(kind)}; known kinds: {', '.join(sorted(KINDS))}.")
     cls = KINDS[kind]
     names = [field.name for field in fields(cls)]  # type: ignore[arg-type]
     extra = sorted(set(map(str, document)) - set(names) - {"kind"})
     if extra:
         raise InvalidDocument(
-            f"The {kind} event does not know {', '.join(extra[:5])}; it takes {', '.join(names) or 'nothing'}."
+            f"The {kind} event does not know {', '.join(map(check.shown, extra[:5]))}; "
+            f"it takes {', '.join(names) or 'nothing'}."
         )
     values: dict[str, Any] = {name: document[name] for name in names if name in document}
     if "event" in values:
@@ -296,7 +305,19 @@ def event_from_json(document: Any, *, depth: int = 0) -> Event:
     return built
 
 
-def _event(name: str, value: Any) -> Event:
+_TOO_DEEP = f"This event is nested more than {DEEPEST} deep; flatten it with Sequence and Repeat."
+
+
+def check_event(name: str, value: Any, *, inside: bool = False) -> Event:
+    """The value, if it is an event of the closed table above; `inside` another it must leave room for that one."""
     if not isinstance(value, _Value):
-        raise InvalidValue(f"{name} must be an event, such as Gaussian(1.0); got {type(value).__name__}.")
+        raise InvalidValue(f"{name} must be an event, such as Gaussian(1.0); got {check.shown(value)}.")
+    if inside and value.nesting() >= DEEPEST:
+        raise InvalidValue(_TOO_DEEP)
     return value
+
+
+def _inner(value: Any) -> tuple[_Value, ...]:
+    if isinstance(value, _Value):
+        return (value,)
+    return tuple(item for item in value if isinstance(item, _Value)) if isinstance(value, tuple) else ()

@@ -9,11 +9,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from discreet.core import check
-from discreet.core.claim import game_from_json, game_to_json, members
+from discreet.core.claim import game_from_json, game_to_json
+from discreet.core.document import members
 from discreet.core.game import Game
 from discreet.errors import InvalidDocument, InvalidValue
 
 DESIGNS = ("paired", "canary", "post_hoc")
+_JSON_TYPES: dict[str, set[type]] = {"score": {int, float}, "inside": {bool}, "run": {int}}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -85,7 +87,10 @@ class Evidence:
         parts = members("evidence", document, required=("game", "attack", "design", "score", "inside", "run"))
         for name in ("score", "inside", "run"):
             if not isinstance(parts[name], list):
-                raise InvalidDocument(f"{name} of the evidence must be a list; got {type(parts[name]).__name__}.")
+                raise InvalidDocument(f"{name} of the evidence must be a list; got {check.shown(parts[name])}.")
+            if not set(map(type, parts[name])) <= _JSON_TYPES[name]:
+                wanted = {"score": "numbers", "inside": "true and false", "run": "whole numbers"}[name]
+                raise InvalidDocument(f"{name} of the evidence must hold {wanted} only.")
         try:
             return cls(
                 game=game_from_json(parts["game"]), attack=parts["attack"], score=parts["score"],
@@ -104,12 +109,16 @@ def trials(
     score: ArrayLike, inside: ArrayLike, run: ArrayLike
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.int64]]:
     """Three read-only columns of equal length, checked: finite scores, true or false, whole run numbers."""
-    scores = _column("score", score, "fiub").astype(np.float64)
+    with np.errstate(over="ignore"):  # a long double past the range of a float is told below, as infinite
+        scores = _column("score", score, "fiub").astype(np.float64)
     truth = _column("inside", inside, "biuf")
     if not np.isin(truth, (0, 1)).all():
         raise InvalidValue("inside must hold true or false for each target; it holds other numbers.")
     truth = truth.astype(np.bool_)
-    runs = _column("run", run, "iu").astype(np.int64)
+    runs = _column("run", run, "iu")
+    if runs.size and int(runs.max()) > np.iinfo(np.int64).max:
+        raise InvalidValue(f"run must hold numbers below 2**63; got {int(runs.max())}.")
+    runs = runs.astype(np.int64)
     lengths = [len(scores), len(truth), len(runs)]
     if len(set(lengths)) != 1:
         raise InvalidValue(f"score, inside and run must have one entry per target; their lengths are {lengths}.")
@@ -126,8 +135,10 @@ def trials(
 def _column(name: str, value: ArrayLike, kinds: str) -> NDArray[Any]:
     try:
         array = np.asarray(value)
-    except ValueError:
-        raise InvalidValue(f"{name} must be a flat list; got rows of different lengths.") from None
+    except OverflowError:
+        raise InvalidValue(f"{name} must hold numbers that fit a float; one is too large.") from None
+    except (ValueError, TypeError, RecursionError):
+        raise InvalidValue(f"{name} must be a flat list of numbers; got something else.") from None
     if array.ndim != 1:
         raise InvalidValue(f"{name} must be a flat list; got {array.ndim} dimensions.")
     if array.size and array.dtype.kind not in kinds:

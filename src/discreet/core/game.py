@@ -86,13 +86,13 @@ class Game:
     def __init__(self, unit: Unit, view: Iterable[str]) -> None:
         if not isinstance(unit, Unit):
             raise InvalidValue(f"unit must be a Unit, such as discreet.record(); got {type(unit).__name__}.")
-        views = frozenset((view,) if isinstance(view, str) else view)
-        if not views:
+        if not isinstance(view, Iterable):
+            raise InvalidValue(f"view must be a set of names, such as {{'answers'}}; got {check.shown(view)}.")
+        names = [check.word("view", name, VIEWS) for name in ((view,) if isinstance(view, str) else view)]
+        if not names:
             raise InvalidValue(f"view must name at least one of {', '.join(VIEWS)}; got none.")
-        for name in views:
-            check.word("view", name, VIEWS)
         object.__setattr__(self, "unit", unit)
-        object.__setattr__(self, "view", views)
+        object.__setattr__(self, "view", frozenset(names))
 
     def sees(self) -> frozenset[str]:
         """Everything computable from the view."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from discreet.core import check
-from discreet.core.claim import Claim, members
+from discreet.core.claim import Claim
+from discreet.core.document import members, read_json, write_whole
 from discreet.core.evidence import Evidence
 from discreet.errors import InvalidDocument, InvalidValue
 
@@ -20,7 +21,6 @@ U = TypeVar("U")
 
 FORMAT = "discreet-release"
 VERSION = 1
-LARGEST = 1 << 30  # bytes of a release.json that is read at all
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +29,11 @@ class Elsewhere:
 
     type: str
 
+    def __post_init__(self) -> None:
+        check.word("type", self.type)
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Release(Generic[T]):
     """Something made from sensitive data.
 
@@ -55,13 +58,17 @@ class Release(Generic[T]):
         if self.entry is not None:
             check.word("entry", self.entry)
         for name, kind in (("claims", Claim), ("evidence", Evidence)):
-            items = getattr(self, name)
-            if isinstance(items, kind) or not all(isinstance(item, kind) for item in items):
-                raise InvalidValue(f"{name} must be a tuple of {kind.__name__}; got {type(items).__name__}.")
-            object.__setattr__(self, name, tuple(items))
+            given = getattr(self, name)
+            items = tuple(given) if isinstance(given, Iterable) else (given,)
+            if not isinstance(given, Iterable) or not all(isinstance(item, kind) for item in items):
+                raise InvalidValue(f"{name} must be a tuple of {kind.__name__}, such as (item,); got {check.shown(given)}.")
+            object.__setattr__(self, name, items)
 
     def map(self, function: Callable[[T], U]) -> Release[U]:
-        """Post-processing: the same claims at no cost, whatever `function` does, as long as it sees only the value."""
+        """Post-processing: the same claims at no cost, whatever `function` does, as long as it sees only the value.
+
+        The evidence stays too: it tests the claims' proof, which did not change.
+        """
         return replace(self, value=function(self.value))  # type: ignore[arg-type, return-value]
 
     def add(self, *evidence: Evidence) -> Release[T]:
@@ -87,12 +94,12 @@ class Release(Generic[T]):
             raise InvalidDocument(f"This is not a release: its format is not {FORMAT!r}.")
         if parts["version"] != VERSION or isinstance(parts["version"], bool):
             raise InvalidDocument(
-                f"This release has version {str(parts['version'])[:20]}; this discreet reads version {VERSION}. "
+                f"This release has version {check.shown(parts['version'])}; this discreet reads version {VERSION}. "
                 "Upgrade discreet, or write the release again with the version you have."
             )
         for name in ("claims", "evidence"):
             if not isinstance(parts[name], list):
-                raise InvalidDocument(f"{name} of a release must be a list; got {type(parts[name]).__name__}.")
+                raise InvalidDocument(f"{name} of a release must be a list; got {check.shown(parts[name])}.")
         try:
             return Release(
                 value=_value_from_json(parts["value"]), source=parts["source"], entry=parts["entry"],
@@ -104,21 +111,21 @@ class Release(Generic[T]):
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the document as JSON; an existing file is replaced whole or not at all."""
-        target = Path(path)
-        text = json.dumps(self.to_json(), allow_nan=False)
-        scratch = target.with_name(f".{target.name}.{os.getpid()}.part")
-        try:
-            scratch.write_text(text, encoding="utf-8")
-            scratch.replace(target)
-        except OSError as error:
-            scratch.unlink(missing_ok=True)
-            raise InvalidValue(f"The release cannot be written to {target}: {error.strerror}.") from None
-        return target
+        return write_whole(path, json.dumps(self.to_json(), allow_nan=False))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Release[Any]:
         """Read a document written by `save`."""
         return cls.from_json(read_json(path))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Release):
+            return NotImplemented
+        mine, theirs = ((it.source, it.claims, it.entry, it.evidence) for it in (self, other))
+        return mine == theirs and _same(self.value, other.value)
+
+    def __hash__(self) -> int:
+        return hash((self.source, self.claims, self.entry, self.evidence))
 
     def __repr__(self) -> str:
         return f"Release(of {self.source}: {len(self.claims)} claims, {len(self.evidence)} pieces of evidence)"
@@ -129,43 +136,6 @@ class Release(Generic[T]):
         return release_card(self)
 
 
-def read_json(path: str | os.PathLike[str]) -> Any:
-    """A JSON document from a file, with an error that says what is wrong with it."""
-    target = Path(path)
-    try:
-        if target.stat().st_size > LARGEST:
-            raise InvalidDocument(f"{target} is larger than {LARGEST >> 20} MiB; that is no release.")
-        text = target.read_text(encoding="utf-8")
-    except OSError as error:
-        raise InvalidDocument(f"{target} cannot be read: {error.strerror}.") from None
-    except UnicodeDecodeError:
-        raise InvalidDocument(f"{target} is not text; a JSON document was expected.") from None
-    return parse_json(text, str(target))
-
-
-def parse_json(text: str, name: str = "The document") -> Any:
-    """JSON, strictly: no NaN, no Infinity, no member twice."""
-    try:
-        return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_no_duplicates)
-    except InvalidDocument as error:
-        raise InvalidDocument(f"{name} is not valid JSON: {error}") from None
-    except RecursionError:
-        raise InvalidDocument(f"{name} is nested too deeply to be a document of ours.") from None
-    except ValueError as error:
-        raise InvalidDocument(f"{name} is not valid JSON ({error}); it may be cut short.") from None
-
-
-def _refuse_constant(name: str) -> Any:
-    raise InvalidDocument(f"it holds {name}, which JSON does not have")
-
-
-def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise InvalidDocument("an object holds the same member twice")
-    return found
-
-
 def _value_to_json(value: Any) -> dict[str, Any]:
     if isinstance(value, Elsewhere):
         return {"elsewhere": value.type}
@@ -174,30 +144,46 @@ def _value_to_json(value: Any) -> dict[str, Any]:
 
 
 def _value_from_json(document: Any) -> Any:
-    if isinstance(document, dict) and set(document) == {"inline"}:
-        return document["inline"]
-    if isinstance(document, dict) and set(document) == {"elsewhere"} and isinstance(document["elsewhere"], str):
+    if isinstance(document, dict) and set(document) == {"elsewhere"}:
         return Elsewhere(document["elsewhere"])
-    raise InvalidDocument("value of a release must be {'inline': …} or {'elsewhere': 'type'}.")
+    if not isinstance(document, dict) or set(document) != {"inline"}:
+        raise InvalidDocument("value of a release must be {'inline': …} or {'elsewhere': 'type'}.")
+    if _plain(document["inline"]) is _NOT_PLAIN:
+        raise InvalidDocument("The inline value of the release holds a number that is not finite, or is nested too deeply.")
+    return document["inline"]
 
 
 _NOT_PLAIN = object()
+_DEEPEST_VALUE = 100
+_LONGEST_WHOLE = 10_000  # bits; Python refuses to write much longer whole numbers as text
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any, depth: int = 0) -> Any:
     """The value as JSON data, or _NOT_PLAIN. Tuples and arrays become lists; NaN and infinities are not plain."""
     if value is None or isinstance(value, (bool, str)):
         return value
     if isinstance(value, int):
-        return value
+        return value if value.bit_length() <= _LONGEST_WHOLE else _NOT_PLAIN
     if isinstance(value, float):
         return value if math.isfinite(value) else _NOT_PLAIN
+    if depth > _DEEPEST_VALUE:
+        return _NOT_PLAIN
     if hasattr(value, "tolist") and type(value).__module__ == "numpy":
-        return _plain(value.tolist())
+        return _plain(value.tolist(), depth + 1)
     if isinstance(value, (list, tuple)):
-        items = [_plain(item) for item in value]
+        items = [_plain(item, depth + 1) for item in value]
         return _NOT_PLAIN if any(item is _NOT_PLAIN for item in items) else items
     if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
-        members = {key: _plain(item) for key, item in value.items()}
+        members = {key: _plain(item, depth + 1) for key, item in value.items()}
         return _NOT_PLAIN if any(item is _NOT_PLAIN for item in members.values()) else members
     return _NOT_PLAIN
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Equality of any two values, arrays among them."""
+    try:
+        return bool(one == other)
+    except ValueError:  # arrays compare entry by entry
+        import numpy as np
+
+        return bool(np.array_equal(one, other))

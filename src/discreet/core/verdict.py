@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import Any
 
 from discreet.core import check
 
@@ -25,6 +27,18 @@ class Verdict:
 
     def __post_init__(self) -> None:
         check.word("outcome", self.outcome, OUTCOMES)
+        check.word("reason", self.reason)
+        check.open_fraction("confidence", self.confidence)
+        check.small_fraction("delta", self.delta)
+
+    def to_json(self) -> dict[str, Any]:
+        """The verdict as data; an epsilon that is infinite or was not computed is null."""
+        document: dict[str, Any] = {"outcome": self.outcome, "reason": self.reason, "confidence": self.confidence}
+        document["delta"] = self.delta
+        for name in ("ceiling", "floor"):
+            value = float(getattr(self, name))
+            document[name] = value if math.isfinite(value) else None
+        return document
 
     def __str__(self) -> str:
         return f"{self.outcome}: {self.reason}"

@@ -1,0 +1,89 @@
+"""JSON documents: read strictly, checked member by member, written whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from discreet.core import check
+from discreet.errors import InvalidDocument, InvalidValue
+
+LARGEST = 1 << 30  # bytes of a document that is read at all
+
+
+def members(what: str, document: Any, *, required: tuple[str, ...], optional: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The members of a JSON object, after checking that it has all it must and nothing unknown."""
+    if not isinstance(document, dict):
+        raise InvalidDocument(f"A {what} must be a JSON object; got {type(document).__name__}.")
+    lacking = [name for name in required if name not in document]
+    if lacking:
+        raise InvalidDocument(f"The {what} lacks {', '.join(lacking)}.")
+    extra = sorted(set(map(str, document)) - set(required) - set(optional))
+    if extra:
+        raise InvalidDocument(f"The {what} has unknown members: {', '.join(map(check.shown, extra[:5]))}.")
+    return document
+
+
+def read_json(path: str | os.PathLike[str]) -> Any:
+    """A JSON document from a file, with an error that says what is wrong with it."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read(LARGEST + 1)  # bounded, since a device or a pipe has no size to ask for
+    except OSError as error:
+        raise InvalidDocument(f"{check.shown(str(path))} cannot be read: {error.strerror}.") from None
+    except ValueError:
+        raise InvalidDocument(f"{check.shown(str(path))} is not the name of a file.") from None
+    if len(data) > LARGEST:
+        raise InvalidDocument(f"{path} is larger than {LARGEST >> 20} MiB; that is no document of ours.")
+    try:
+        return parse_json(data.decode("utf-8"), str(path))
+    except UnicodeDecodeError:
+        raise InvalidDocument(f"{path} is not text; a JSON document was expected.") from None
+
+
+def write_whole(path: str | os.PathLike[str], text: str) -> Path:
+    """Write a text file; an existing one is replaced whole or not at all, even if the machine stops."""
+    target = Path(path)
+    scratch = target.parent / f".{target.name[:100]}.{os.getpid()}.{os.urandom(4).hex()}.part"
+    try:
+        with open(scratch, "x", encoding="utf-8", newline="") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        scratch.replace(target)
+    except (OSError, ValueError) as error:
+        _forget(scratch)
+        reason = getattr(error, "strerror", None) or error
+        raise InvalidValue(f"{check.shown(str(target))} cannot be written: {reason}.") from None
+    return target
+
+
+def _forget(scratch: Path) -> None:
+    with suppress(OSError, ValueError):
+        scratch.unlink()
+
+
+def parse_json(text: str, name: str = "The document") -> Any:
+    """JSON, strictly: no NaN, no Infinity, no member twice."""
+    try:
+        return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_no_duplicates)
+    except InvalidDocument as error:
+        raise InvalidDocument(f"{name} is not valid JSON: {error}") from None
+    except RecursionError:
+        raise InvalidDocument(f"{name} is nested too deeply to be a document of ours.") from None
+    except ValueError as error:
+        raise InvalidDocument(f"{name} is not valid JSON ({error}); it may be cut short.") from None
+
+
+def _refuse_constant(name: str) -> Any:
+    raise InvalidDocument(f"it holds {name}, which JSON does not have")
+
+
+def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise InvalidDocument("an object holds the same member twice")
+    return found
