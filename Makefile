@@ -1,0 +1,59 @@
+# make demo    the whole idea on one page, from a fresh clone
+# make test    every test          make check   style, types, layers, spelling, documentation
+# make bench   every benchmark     make docs    the documentation as a site     make clean
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+PARTS := pyproject.toml constraints.txt
+JOBS ?= 2
+
+.DELETE_ON_ERROR:
+.PHONY: demo test check bench docs clean browser
+
+demo: $(VENV)/.core
+	$(BIN)/discreet demo -o out/demo.html
+
+test: $(VENV)/.dev browser
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal tests src/discreet --doctest-modules
+
+check: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/codespell
+	$(BIN)/mkdocs build --strict --quiet --site-dir out/site
+	$(BIN)/python -m pytest -n $(JOBS) -q tests/docs
+
+bench: $(VENV)/.dev
+	for file in bench/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+
+docs: $(VENV)/.dev
+	$(BIN)/mkdocs build --strict --site-dir out/site
+	@echo "The documentation is in out/site/index.html"
+
+clean:
+	rm -rf $(VENV) out build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "discreet needs Python 3.11 or later; found " + sys.version.split()[0] + ". Say which one: make PYTHON=python3.11")'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.core: $(PARTS) | $(BIN)/python
+	$(PIP) -e .
+	@touch $@
+
+$(VENV)/.dev: $(PARTS) | $(BIN)/python
+	$(PIP) -e '.[dev]'
+	@touch $@ $(VENV)/.core
+
+# The pages are tested in a real browser. Without one those tests are skipped, and say so.
+browser:
+	@if command -v chromium >/dev/null || command -v google-chrome >/dev/null; then :; \
+	elif command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
+	  echo "Installing chromium for the browser tests"; \
+	  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium; } >/dev/null; \
+	else echo "No chromium here, and installing it needs root and apt-get: the browser tests will be skipped."; fi

@@ -1,0 +1,63 @@
+"""Numbers as people read them: a loss is never rounded down, a floor never up."""
+
+from __future__ import annotations
+
+import math
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+
+_DIGITS = 4
+
+
+def up(value: float, digits: int = _DIGITS) -> str:
+    """A loss, a power or a delta: rounded up.
+
+    >>> up(1.00001), up(0.5), up(1e-9), up(float("inf"))
+    ('1.001', '0.5', '1e-9', '∞')
+    """
+    return _text(value, digits, ROUND_CEILING)
+
+
+def down(value: float, digits: int = _DIGITS) -> str:
+    """A floor: rounded down.
+
+    >>> down(0.99999), down(2.0)
+    ('0.9999', '2')
+    """
+    return _text(value, digits, ROUND_FLOOR)
+
+
+def percent_up(value: float, digits: int = 3) -> str:
+    """A power or a belief as a percentage, rounded up.
+
+    >>> percent_up(0.0271828), percent_up(1.0)
+    ('2.72 %', '100 %')
+    """
+    return f"{_text(value, digits, ROUND_CEILING, scale=100)} %"
+
+
+def percent_down(value: float, digits: int = 3) -> str:
+    """A measured rate as a percentage, rounded down."""
+    return f"{_text(value, digits, ROUND_FLOOR, scale=100)} %"
+
+
+def rate(value: float) -> str:
+    """A rate that was chosen, not measured, as a percentage: nothing is rounded.
+
+    >>> rate(0.001), rate(0.95)
+    ('0.1 %', '95 %')
+    """
+    return f"{value * 100:.10g} %"
+
+
+def _text(value: float, digits: int, rounding: str, scale: int = 1) -> str:
+    if not math.isfinite(value):
+        return "unknown" if math.isnan(value) else "∞" if value > 0 else "-∞"
+    number = Context(prec=digits, rounding=rounding).multiply(Decimal(repr(float(value))), scale)
+    if number == 0:
+        return "0"
+    exponent = number.adjusted()
+    if -4 <= exponent < 7:
+        plain = f"{number:f}"
+        return plain.rstrip("0").rstrip(".") if "." in plain else plain
+    mantissa = f"{number.scaleb(-exponent):f}"
+    return f"{mantissa.rstrip('0').rstrip('.') if '.' in mantissa else mantissa}e{exponent}"
