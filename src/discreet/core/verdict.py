@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 from discreet.core import check
+from discreet.errors import InvalidValue
 
 OUTCOMES = ("holds", "refuted", "no ceiling", "incomparable", "inconclusive")
 
@@ -30,6 +32,10 @@ class Verdict:
         check.word("reason", self.reason)
         check.open_fraction("confidence", self.confidence)
         check.small_fraction("delta", self.delta)
+        for name in ("ceiling", "floor"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, Real):
+                raise InvalidValue(f"{name} must be an epsilon; got {check.shown(value)}.")
 
     def to_json(self) -> dict[str, Any]:
         """The verdict as data; an epsilon that is infinite or was not computed is null."""

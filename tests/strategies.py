@@ -1,0 +1,123 @@
+"""Hypothesis strategies for the core values, shared by the property tests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from discreet.core import (
+    Approximate,
+    Claim,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    Elsewhere,
+    Event,
+    Evidence,
+    Exponential,
+    Game,
+    Gaussian,
+    Group,
+    Laplace,
+    NoisyMax,
+    NonPrivate,
+    Poisson,
+    Pure,
+    RandomizedResponse,
+    Release,
+    Repeat,
+    Sequence,
+    Unit,
+    WithoutReplacement,
+    Zero,
+)
+from discreet.core.check import LARGEST_WHOLE
+from discreet.core.event import KINDS
+from discreet.core.evidence import DESIGNS
+from discreet.core.game import RELATIONS, VIEWS
+
+positive = st.floats(min_value=1e-6, max_value=1e6)
+epsilon = st.floats(min_value=0, max_value=1e4)
+delta = st.floats(min_value=0, max_value=1, exclude_max=True)
+rate = st.floats(min_value=0, max_value=1)
+whole = st.integers(1, LARGEST_WHOLE)
+text = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)
+
+LEAVES: dict[type, st.SearchStrategy[Any]] = {
+    Zero: st.builds(Zero),
+    NonPrivate: st.builds(NonPrivate),
+    Pure: st.builds(Pure, epsilon),
+    Approximate: st.builds(Approximate, epsilon, delta),
+    Gaussian: st.builds(Gaussian, positive),
+    Laplace: st.builds(Laplace, positive),
+    DiscreteGaussian: st.builds(DiscreteGaussian, positive, whole),
+    DiscreteLaplace: st.builds(DiscreteLaplace, positive, whole),
+    Exponential: st.builds(Exponential, epsilon),
+    NoisyMax: st.builds(NoisyMax, epsilon),
+    RandomizedResponse: st.builds(RandomizedResponse, epsilon, st.integers(2, LARGEST_WHOLE)),
+}
+
+
+def around(inner: st.SearchStrategy[Event]) -> st.SearchStrategy[Event]:
+    """Events that hold other events."""
+    return st.one_of(
+        st.builds(Poisson, rate, inner),
+        st.builds(WithoutReplacement, rate, inner),
+        st.builds(Repeat, inner, whole),
+        st.builds(Sequence, st.lists(inner, min_size=1, max_size=4)),
+        st.builds(Group, inner, whole),
+    )
+
+
+leaves = st.one_of(*LEAVES.values())
+events: st.SearchStrategy[Event] = st.recursive(leaves, around, max_leaves=8)
+HOLDERS = {Poisson, WithoutReplacement, Repeat, Sequence, Group}
+assert {*LEAVES, *HOLDERS} == set(KINDS.values()), "an event kind has no strategy"
+
+units = st.builds(Unit, text, relation=st.sampled_from(RELATIONS), rows=st.none() | whole, key=st.none() | text)
+games = st.builds(Game, units, st.sets(st.sampled_from(VIEWS), min_size=1))
+claims = st.builds(Claim, game=games, event=events, assumptions=st.lists(text, max_size=3).map(tuple))
+
+
+@st.composite
+def evidences(draw: st.DrawFn) -> Evidence:
+    size = draw(st.integers(1, 20))
+    numbers = st.floats(allow_nan=False, allow_infinity=False)
+    return Evidence(
+        game=draw(games),
+        attack=draw(text),
+        score=np.array(draw(st.lists(numbers, min_size=size, max_size=size))),
+        inside=np.array(draw(st.lists(st.booleans(), min_size=size, max_size=size))),
+        run=np.array(draw(st.lists(st.integers(0, 2**62), min_size=size, max_size=size)), dtype=np.int64),
+        design=draw(st.sampled_from(DESIGNS)),
+    )
+
+
+json_values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**80), 2**80)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=6), inner, max_size=4),
+    max_leaves=8,
+)
+releases = st.builds(
+    Release,
+    value=json_values | st.builds(Elsewhere, text),
+    source=text,
+    claims=st.lists(claims, max_size=3).map(tuple),
+    entry=st.none() | text,
+    evidence=st.lists(evidences(), max_size=2).map(tuple),
+)
+
+# What a careless or hostile caller passes where a number or a value belongs.
+strange: st.SearchStrategy[Any] = st.one_of(
+    st.sampled_from([
+        None, True, False, "", "1", "\ud800", b"x", [], {}, (), set(), object(), Gaussian, type, 1j, float("nan"),
+        float("inf"), -float("inf"), -1, -0.5, 0, 10**400, -(10**5000), 10**5000, np.nan, np.float32(np.inf), np.array([1.0]),
+        np.array(1.0), np.bool_(True), [[]], "x" * 10_000, range(3), ..., NotImplemented, lambda: 1, Exception("x"),
+    ]),
+    st.floats(), st.integers(), st.text(max_size=5),
+)  # fmt: skip

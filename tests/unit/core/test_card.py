@@ -1,0 +1,105 @@
+"""Cards and the plot: well-formed, escaped, with words for those who do not see it."""
+
+from __future__ import annotations
+
+import math
+import xml.etree.ElementTree as ET
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+import discreet.accounting
+from discreet.core import Claim, Evidence, Game, Laplace, NonPrivate, Release, figures, record, svg
+from discreet.core.card import curve_card, roc
+from strategies import releases
+
+GAME = Game(record(), {"answers"})
+NASTY = '<script>alert("x")</script>&'
+
+
+class PureCurve:
+    """The ceiling of epsilon-DP, in closed form."""
+
+    def epsilon(self, delta: float) -> float:
+        return 1.0
+
+    def delta(self, epsilon: float) -> float:
+        return 0.0
+
+    def power(self, level: float) -> float:
+        return min(math.e * level, 1 - (1 - level) / math.e)
+
+    def posterior(self, prior: float) -> float:
+        return math.e * prior / (math.e * prior + 1 - prior)
+
+
+def nasty_release() -> Release[str]:
+    evidence = Evidence(game=GAME, attack=NASTY, score=[1.0, 0.0], inside=[True, False], run=[0, 1], design="paired")
+    claim = Claim(game=GAME, event=Laplace(1.0))
+    return Release(value=NASTY, source=NASTY, claims=(claim,), entry=NASTY, evidence=(evidence,))
+
+
+def parsed(html: str) -> ET.Element:
+    return ET.fromstring(html)
+
+
+def test_the_curve_card_tells_the_numbers_in_words_too() -> None:
+    card = parsed(curve_card(PureCurve(), "Pure & simple"))
+    description = next(card.iter("{http://www.w3.org/2000/svg}desc")).text
+    assert description is not None
+    assert "epsilon: 1 at δ = 1e-05" in description
+    assert "a belief of 50 % becomes at most 73.2 %" in description
+
+
+def test_everything_is_escaped_and_nothing_runs() -> None:
+    html = nasty_release()._repr_html_()
+    assert "<script" not in html
+    assert NASTY in "".join(parsed(html).itertext())
+    assert "javascript:" not in html
+    assert "http" not in html.replace("http://www.w3.org/2000/svg", "")
+
+
+def test_a_release_card_draws_ceiling_and_floor() -> None:
+    assert discreet.accounting.curve is not None
+    roles = [node.get("data-role") for node in parsed(nasty_release()._repr_html_()).iter() if node.get("data-role")]
+    assert sorted(filter(None, roles)) == ["ceiling", "chance", "floor"]
+
+
+def test_a_claim_without_a_ceiling_has_a_card() -> None:
+    made = Release(value=1, source="x", claims=(Claim(game=GAME, event=NonPrivate()),))
+    assert "<svg" not in made._repr_html_()
+    assert "NonPrivate()" in made._repr_html_()
+
+
+@settings(max_examples=30, deadline=None)
+@given(releases)
+def test_any_evidence_has_a_card(release: Release[object]) -> None:
+    for evidence in release.evidence:
+        assert "<svg" in evidence._repr_html_()
+
+
+def test_roc_of_ties_and_of_one_world() -> None:
+    false, true = roc(np.array([1.0, 1.0, 0.0]), np.array([True, False, False]))
+    assert false.tolist() == [0.0, 0.5, 1.0]
+    assert true.tolist() == [0.0, 1.0, 1.0]
+    false, true = roc(np.array([1.0, 0.0]), np.array([True, True]))
+    assert false.tolist() == [0.0, 0.0, 0.0]
+
+
+def test_points_outside_the_axes_are_left_out() -> None:
+    line = svg.Line(label="x", role="floor", points=[(0.0, 0.0), (1e-6, 1e-5), (0.5, 0.0), (0.5, 0.6), (1.0, 1.0)])
+    drawn = svg.tradeoff_plot([line], title="t", description="d")
+    assert "nan" not in drawn
+    assert drawn.count(" L") == 2  # one step of the floor, one of the diagonal
+
+
+@pytest.mark.parametrize("value", [0.1, 1 / 3, 2 / 3, 1e-12, 123456.7, 9.9999e-5, 99999999.0, 0.0])
+def test_losses_are_rounded_up_and_floors_down(value: float) -> None:
+    assert float(figures.down(value)) <= value <= float(figures.up(value))
+    assert float(figures.up(value)) <= value * 1.001
+    assert float(figures.percent_down(value)[:-2]) / 100 <= value * (1 + 1e-15)
+
+
+def test_what_is_not_a_number_is_said() -> None:
+    assert [figures.up(value) for value in (math.inf, -math.inf, math.nan)] == ["∞", "-∞", "unknown"]

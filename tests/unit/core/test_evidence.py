@@ -1,0 +1,80 @@
+"""Evidence: three columns, checked, kept as they were."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from discreet.core import Evidence, Game, record
+from discreet.errors import InvalidDocument, InvalidValue
+
+
+def evidence(**changes: Any) -> Evidence:
+    columns: dict[str, Any] = {"score": [1.0, 2.0], "inside": [True, False], "run": [0, 1]}
+    return Evidence(**{"game": Game(record(), {"answers"}), "attack": "threshold", "design": "paired", **columns, **changes})
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "said"),
+    [
+        ("score", [1.0], "lengths"),
+        ("score", [1.0, float("nan")], "finite"),
+        ("score", [1.0, float("inf")], "finite"),
+        ("score", [1.0, 10**400], "too large"),
+        ("score", [[1.0, 2.0]], "flat"),
+        ("score", [[1.0], 2.0], "flat"),
+        ("score", ["a", "b"], "numbers"),
+        ("score", 1.0, "flat"),
+        ("inside", [0, 2], "true or false"),
+        ("inside", [0.0, float("nan")], "true or false"),
+        ("run", [0.5, 1.0], "run must hold"),
+        ("run", [True, False], "run must hold"),
+        ("run", np.array([0, 2**63], dtype=np.uint64), "below 2"),
+        ("design", "guessed", "design must be one of"),
+        ("attack", "", "attack must be"),
+        ("game", None, "game must be a Game"),
+    ],
+)
+def test_bad_columns_are_named(column: str, value: Any, said: str) -> None:
+    with pytest.raises(InvalidValue, match=said):
+        evidence(**{column: value})
+
+
+def test_no_targets_is_an_error() -> None:
+    with pytest.raises(InvalidValue, match="no targets"):
+        evidence(score=[], inside=[], run=[])
+
+
+def test_columns_are_copies_and_cannot_be_written() -> None:
+    scores = np.array([1.0, 2.0])
+    kept = evidence(score=scores)
+    scores[0] = 9
+    assert kept.score[0] == 1.0
+    with pytest.raises(ValueError, match="read-only"):
+        kept.score[0] = 5
+
+
+def test_equality_is_of_values() -> None:
+    assert evidence() == evidence(score=np.array([1, 2]))
+    assert hash(evidence()) == hash(evidence())
+    assert evidence() != evidence(attack="other")
+    assert evidence() != "evidence"
+    assert repr(evidence()) == "Evidence(threshold, paired: 1 inside, 1 outside, 2 runs)"
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("inside", [1, 0]),
+        ("score", [True, False]),
+        ("score", "12"),
+        ("run", [0.0, 1.0]),
+        ("run", [True, False]),
+        ("score", [None, 1]),
+    ],
+)
+def test_documents_are_read_strictly(column: str, value: Any) -> None:
+    with pytest.raises(InvalidDocument, match=column):
+        Evidence.from_json({**evidence().to_json(), column: value})
