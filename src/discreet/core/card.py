@@ -92,7 +92,7 @@ def roc(score: NDArray[np.float64], inside: NDArray[np.bool_]) -> tuple[NDArray[
 def _curve_facts(curve: Curve) -> list[tuple[str, str]]:
     epsilons = ", ".join(f"{up(curve.epsilon(delta))} at δ = {delta:g}" for delta in (1e-5, 1e-9))
     powers = ", ".join(f"{percent_up(curve.power(level))} at {rate(level)} false positives" for level in _RATES)
-    belief = f"a belief of 50 % becomes at most {percent_up(curve.posterior(0.5))}"
+    belief = f"50 % becomes at most {percent_up(curve.posterior(0.5, 1e-6))}, except with probability 1e-6"
     return [("epsilon", epsilons), ("true positives", f"at most {powers}"), ("belief", belief)]
 
 

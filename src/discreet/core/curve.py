@@ -24,8 +24,11 @@ class Curve(Protocol):
         """The largest true-positive rate any test can have at false-positive rate `level`."""
         ...
 
-    def posterior(self, prior: float) -> float:
-        """What someone who believed with probability `prior` that the unit is inside can at most believe afterwards."""
+    def posterior(self, prior: float, delta: float = 1e-6) -> float:
+        """What someone who believed with probability `prior` that the unit is inside can at most believe afterwards.
+
+        With probability `delta` the answer may tell more than that.
+        """
         ...
 
 

@@ -30,7 +30,7 @@ class PureCurve:
     def power(self, level: float) -> float:
         return min(math.e * level, 1 - (1 - level) / math.e)
 
-    def posterior(self, prior: float) -> float:
+    def posterior(self, prior: float, delta: float = 1e-6) -> float:
         return math.e * prior / (math.e * prior + 1 - prior)
 
 
@@ -49,7 +49,7 @@ def test_the_curve_card_tells_the_numbers_in_words_too() -> None:
     description = next(card.iter("{http://www.w3.org/2000/svg}desc")).text
     assert description is not None
     assert "epsilon: 1 at δ = 1e-05" in description
-    assert "a belief of 50 % becomes at most 73.2 %" in description
+    assert "belief: 50 % becomes at most 73.2 %" in description
 
 
 def test_everything_is_escaped_and_nothing_runs() -> None:

@@ -62,6 +62,7 @@ def test_add_puts_evidence_beside_it() -> None:
         (np.array([1j]), Elsewhere("ndarray")),
         ("\ud800", "\ud800"),
     ],
+    ids=lambda value: type(value).__name__,
 )
 def test_values_are_inline_or_elsewhere(value: Any, kept: Any, tmp_path: Path) -> None:
     assert Release.load(release(value).save(tmp_path / "release.json")).value == kept
@@ -111,7 +112,7 @@ def test_what_cannot_be_read_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_another_version_says_what_to_do() -> None:
-    with pytest.raises(InvalidDocument, match="reads version 1. Upgrade"):
+    with pytest.raises(InvalidDocument, match="reads version 1[.] Upgrade"):
         Release.from_json({**release().to_json(), "version": 2})
     with pytest.raises(InvalidDocument, match="not a release"):
         Release.from_json({**release().to_json(), "format": "other"})

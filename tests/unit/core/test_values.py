@@ -52,7 +52,7 @@ def test_delta_is_below_one(delta: float) -> None:
         Approximate(1.0, delta)
 
 
-@pytest.mark.parametrize("times", [0, -1, 1.5, 2**53, 10**5000, True])
+@pytest.mark.parametrize("times", [0, -1, 1.5, 2**53, 10**5000, True], ids=lambda value: type(value).__name__)
 def test_times_are_whole_and_bounded(times: Any) -> None:
     with pytest.raises(InvalidValue, match="times must be"):
         Repeat(Gaussian(1.0), times)
@@ -116,7 +116,9 @@ def test_a_verdict_is_not_a_truth_value() -> None:
         bool(verdict)
 
 
-@pytest.mark.parametrize("value", [10**5000, -(10**5000), "x" * 10**6, [10**5000], "\ud800", object()])
+@pytest.mark.parametrize(
+    "value", [10**5000, -(10**5000), "x" * 10**6, [10**5000], "\ud800", object()], ids=lambda value: type(value).__name__
+)
 def test_any_value_can_be_shown(value: Any) -> None:
     assert len(check.shown(value).encode()) <= 64
 
