@@ -1,5 +1,6 @@
 """Event in, trade-off out."""
 
+from discreet.accounting.curve import TradeOff, curve
 from discreet.core import (
     Approximate,
     DiscreteGaussian,
@@ -21,5 +22,5 @@ from discreet.core import (
 
 __all__ = [
     "Approximate", "DiscreteGaussian", "DiscreteLaplace", "Exponential", "Gaussian", "Group", "Laplace", "NoisyMax",
-    "NonPrivate", "Poisson", "Pure", "RandomizedResponse", "Repeat", "Sequence", "WithoutReplacement", "Zero",
+    "NonPrivate", "Poisson", "Pure", "RandomizedResponse", "Repeat", "Sequence", "WithoutReplacement", "TradeOff", "Zero", "curve",
 ]  # fmt: skip

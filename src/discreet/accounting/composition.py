@@ -1,0 +1,201 @@
+"""Many mechanisms: choose a grid and a tilt, compose, read off the bound."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from discreet.accounting import lattice
+from discreet.accounting import profile as profiles
+from discreet.accounting.compose import OUTSIDE, Losses, Tails, Window, rounding, window
+from discreet.accounting.lattice import Pair
+from discreet.accounting.profile import Array, Profile
+
+TOLERANCE = 3e-5  # aimed-at relative excess of epsilon; the answer is an upper bound whatever this is
+COARSE = 120  # atoms of the first look, on each side
+
+
+class Composition:
+    """The privacy loss of several mechanisms together, each `n` times."""
+
+    def __init__(self, parts: tuple[tuple[Profile, int], ...]) -> None:
+        self.parts = parts
+        self.terms = sum(n for _, n in parts)
+        self.most = math.fsum(n * item.most for item, n in parts) * (1 + 1e-15)
+        self.symmetric = all(item.symmetric for item, _ in parts)
+        self._pairs: dict[tuple[float, float], list[tuple[Pair, int]]] = {}
+        self._windows: list[tuple[int, Window]] = []
+        self._looks: dict[float, list[Losses]] = {}
+
+    @property
+    def _directions(self) -> range:
+        return range(1 if self.symmetric else 2)
+
+    def delta(self, epsilon: float) -> float:
+        if epsilon >= self.most:
+            return self._told()
+        return float(max(self._at(direction, epsilon) for direction in self._directions))
+
+    def epsilon(self, delta: float) -> float:
+        if delta <= self._told():
+            return self.most if delta == self._told() else math.inf
+        found = max(self._solve(direction, delta) for direction in self._directions)
+        return min(max(found, 0.0), self.most)
+
+    def near(self, level: float) -> tuple[Array, Array]:
+        """Epsilons (and their deltas) among which the tightest bound at this level lies."""
+        if level == 0 or level == 1:
+            top = np.array([min(self.most, 1e15)])
+            return top, np.array([self._told() if level == 0 else 1.0])
+        centre = max(self._where(d, lambda k, t, m, s: k - (t + 1) * m, math.log(level), level)[1] for d in self._directions)
+        grid = np.array([max(centre, 0.0)])
+        for _ in range(4):
+            windows = [self._window(d, max(float(grid[len(grid) // 2]), 0.0)) for d in self._directions]
+            width = max(float(w.loss[-1] - w.loss[0]) for w in windows) / 6
+            middle = max(float(grid[len(grid) // 2]), 0.0)
+            grid = np.linspace(max(middle - width, 0.0), min(middle + width, self.most), 801)
+            delta = np.max([w.delta(grid) for w in windows], axis=0)
+            with np.errstate(over="ignore"):
+                value = np.minimum(delta + np.exp(grid) * level, 1 - np.exp(-grid) * (1 - delta - level))
+            best = int(np.argmin(value))
+            if 40 < best < 760 or (best <= 40 and grid[0] == 0.0):
+                break
+            grid = grid[best : best + 1]
+        return grid, np.max([w.delta(grid) for w in windows], axis=0)
+
+    def atoms(self) -> Profile:
+        """The composed pair as atoms, for sampling around it."""
+        centre = self._where(0, lambda k, t, m, s: 0.0, 0.0, 1e-9)[1]
+        step = self._step(0.0, max(centre, 1e-3))
+        pairs = self._discretised(step, 1e-14 / self.terms)
+        one = window([(p.forward, n) for p, n in pairs], 0.0)
+        mass = np.maximum(-np.diff(one.above), 0) * math.exp(one.scale)
+        infinite = min(one.base + one.spill, 1.0)
+        back = 1 - float((mass * np.exp(-(one.loss + one.centre))).sum())
+        return profiles.atoms(one.loss + one.centre, mass, infinite, min(max(back, 0.0) + 1e-12, 1.0))
+
+    # -- reading off -------------------------------------------------------------------------------------------------
+
+    def _at(self, direction: int, epsilon: float) -> float:
+        return float(self._window(direction, epsilon).delta(np.array([epsilon]))[0])
+
+    def _solve(self, direction: int, delta: float) -> float:
+        """epsilon(delta): guess by the saddle point, compose there, and again where the guess was off."""
+        guess = max(self._where(direction, _log_delta, math.log(delta), delta)[1], 0.0)
+        found = math.inf
+        for _ in range(4):
+            there = self._window(direction, guess, delta)
+            found = min(found, there.epsilon(delta))
+            if found == math.inf:
+                guess = guess * 1.5 + 0.1
+            elif there.doubt(found) < 1e-4 and there.loss[0] + there.centre < found:
+                break
+            else:
+                guess = max(found, 0.0)
+        return found
+
+    def _window(self, direction: int, epsilon: float, delta: float | None = None) -> Window:
+        """A composition tilted towards `epsilon`, made now or found among those made before."""
+        for made_for, made in self._windows:
+            if made_for == direction and made.loss[0] <= epsilon - made.centre <= made.loss[-1] and made.doubt(epsilon) < 1e-6:
+                return made
+        slope, _, log_delta = self._where(direction, lambda k, t, m, s: -m, -epsilon, delta or 1e-12)
+        aim = math.exp(min(max(log_delta, -690.0), 0.0)) if delta is None else delta
+        step = self._step(slope, epsilon)
+        tilt = self._tilt(direction, slope, epsilon, aim, step)
+        pairs = self._discretised(step, self._tail(aim))
+        made = window([(p.backward if direction else p.forward, n) for p, n in pairs], tilt)
+        self._windows.append((direction, made))
+        del self._windows[:-8]
+        return made
+
+    # -- choosing ----------------------------------------------------------------------------------------------------
+
+    def _where(
+        self, direction: int, measure: Callable[[float, float, float, float], float], target: float, delta: float
+    ) -> tuple[float, float, float]:
+        """The tilt t >= 0 at which measure(K, t, K', sqrt K'') falls to `target`; with it, the loss it centres on
+        and the log of delta there, all from a coarse look for deltas near `delta`."""
+        losses = self._look(self._tail(delta))[direction]
+        low, high = 0.0, 1.0
+
+        def at(tilt: float) -> tuple[float, float, float]:
+            _, log_moment, mean, variance = losses.tilted(tilt)
+            spread = math.sqrt(max(variance, 1e-300))
+            return measure(log_moment, tilt, mean, spread), mean, _log_delta(log_moment, tilt, mean, spread)
+
+        found = at(low)
+        if found[0] <= target:
+            return low, found[1], found[2]
+        while at(high)[0] > target and high < 1e12:
+            low, high = high, high * 8
+        for _ in range(18):
+            middle = math.sqrt(low * high) if low > 1e-3 else (low + high) / 2
+            found = at(middle)
+            if found[0] > target:
+                low = middle
+            else:
+                high = middle
+            if high - low < 2e-3 * high:
+                break
+        return high, found[1], found[2]
+
+    def _tilt(self, direction: int, slope: float, epsilon: float, delta: float, step: float) -> float:
+        """The tilt that needs the narrowest window while its allowance stays a small share of delta.
+
+        Mostly that is the saddle point. Where single large losses dominate, tilting to it would drown the answer in
+        far losses, and less is better.
+        """
+        losses = self._look(self._tail(delta))[direction]
+        best = (math.inf, math.inf, slope)
+        for tilt in (slope, slope / 2, slope / 4, 0.0):
+            _, log_moment, _, variance = losses.tilted(tilt)
+            spread = math.sqrt(max(variance, step * step))
+            lowest, highest = Tails(losses, tilt, log_moment, spread).ends()
+            width = min((highest - lowest) / step, 1e18)
+            norm = math.sqrt(step / spread)
+            spill = math.exp(OUTSIDE) + rounding(int(width) + 2, self.terms, self.terms * norm, norm) * math.sqrt(width)
+            doubt = math.exp(min(log_moment - tilt * epsilon + math.log(spill / delta), 700))
+            best = min(best, (max(doubt, 3e-5), width, tilt))
+        return best[2]
+
+    def _look(self, tail: float) -> list[Losses]:
+        """The parts by a few atoms each, forward and backward: good enough to know where to look."""
+        if tail not in self._looks:
+            looks = [(lattice.look(item, tail, COARSE), n) for item, n in self.parts]
+            self._looks = {tail: [Losses([(look[d], n) for look, n in looks]) for d in (0, 1)]}
+        return self._looks[tail]
+
+    def _tail(self, delta: float) -> float:
+        """How much of each mechanism may go to infinity when deltas like this one are asked for."""
+        return max(10.0 ** math.floor(math.log10(1e-6 * max(delta, 1e-280) / self.terms)), 1e-300)
+
+    def _step(self, tilt: float, epsilon: float) -> float:
+        """A grid step whose pessimism, about terms x step^2 x (1 + tilt) / 12 in epsilon, is within the tolerance."""
+        spacings = {item.spacing for item, _ in self.parts}
+        if len(spacings) == 1 and (only := spacings.pop()) is not None:
+            return only
+        _, _, mean, variance = next(iter(self._looks.values()))[0].tilted(0.0)
+        size = max(epsilon, math.sqrt(max(variance, 0)) / 10)
+        step = math.sqrt(12 * TOLERANCE * size / (self.terms * (1 + tilt)))
+        return 2.0 ** (math.floor(math.log2(step) * 4) / 4)  # few distinct steps, so that both directions share one
+
+    def _discretised(self, step: float, tail: float) -> list[tuple[Pair, int]]:
+        if (step, tail) not in self._pairs:
+            ranges = [lattice.reach(item, tail) for item, _ in self.parts]
+            wide = max(step, max(least + most for least, most in ranges) / lattice.LARGEST)
+            pairs = [(lattice.discretise(item, wide, *ends), n) for (item, n), ends in zip(self.parts, ranges)]
+            self._pairs = {(step, tail): pairs}
+        return self._pairs[step, tail]
+
+    def _told(self) -> float:
+        """The probability that some mechanism tells all, whatever epsilon is."""
+        log = math.fsum(n * math.log1p(-min(float(item.delta(np.array([1e15]))[0]), 1 - 1e-16)) for item, n in self.parts)
+        return -math.expm1(log) * (1 + 1e-15)
+
+
+def _log_delta(log_moment: float, tilt: float, mean: float, spread: float) -> float:
+    """The saddle-point approximation of log delta at epsilon = mean."""
+    return log_moment - tilt * mean - math.log(1 + tilt * (1 + tilt) * spread * math.sqrt(2 * math.pi))

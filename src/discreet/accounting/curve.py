@@ -1,0 +1,177 @@
+"""The trade-off curve of an event."""
+
+from __future__ import annotations
+
+import math
+from typing import Protocol
+
+import numpy as np
+
+from discreet.accounting import profile as profiles
+from discreet.accounting.composition import Composition
+from discreet.accounting.plan import Plan, plan
+from discreet.accounting.profile import Array, Profile
+from discreet.core import check
+from discreet.core.event import Event
+from discreet.errors import InvalidValue
+
+
+def curve(event: Event) -> TradeOff:
+    """The ceiling that `event` puts on every adversary.
+
+    >>> from discreet.accounting import Gaussian, Poisson, Repeat
+    >>> round(curve(Repeat(Poisson(0.01, Gaussian(1.0)), 10_000)).epsilon(1e-5), 2)
+    6.19
+    """
+    if not isinstance(event, Event):
+        raise InvalidValue(f"event must be an event, such as Gaussian(1.0); got {type(event).__name__}.")
+    try:
+        parts = plan(event)
+    except RecursionError:
+        raise InvalidValue("event is nested too deeply; flatten it with Sequence and Repeat.") from None
+    if not parts.bounded:
+        return TradeOff(event, _Single(profiles.unbounded()))
+    if not parts.parts:
+        return TradeOff(event, _Single(profiles.pure(0.0)))
+    if len(parts.parts) == 1 and parts.parts[0][1] == 1:
+        return TradeOff(event, _Single(parts.parts[0][0]))
+    return TradeOff(event, Composition(parts.parts))
+
+
+def composed_profile(parts: Plan) -> Profile:
+    """The profile of a composition, by its atoms: for sampling around several steps."""
+    return Composition(parts.parts).atoms()
+
+
+class _Bound(Protocol):
+    most: float  # the largest loss
+
+    def epsilon(self, delta: float) -> float: ...
+    def delta(self, epsilon: float) -> float: ...
+    def near(self, level: float) -> tuple[Array, Array]: ...
+
+
+class TradeOff:
+    """What (epsilon, delta), power and posterior belief an event allows at most. Built by `curve`."""
+
+    def __init__(self, event: Event, bound: _Bound) -> None:
+        self.event = event
+        self._bound = bound
+
+    def epsilon(self, delta: float) -> float:
+        """The least epsilon for which (epsilon, delta)-DP is proven; infinity where none is.
+
+        >>> from discreet.accounting import Laplace
+        >>> curve(Laplace(2.0)).epsilon(0)
+        0.5
+        """
+        delta = check.small_fraction("delta", delta)
+        return self._bound.epsilon(delta)
+
+    def delta(self, epsilon: float) -> float:
+        """The least delta for which (epsilon, delta)-DP is proven."""
+        epsilon = _ceiling("epsilon", epsilon)
+        return self._bound.delta(epsilon)
+
+    def power(self, level: float) -> float:
+        """The largest true-positive rate of any test with false-positive rate `level`.
+
+        Every (epsilon, delta(epsilon)) bounds it by delta + e^epsilon level and by 1 - e^-epsilon (1 - delta - level)
+        (Wasserman & Zhou 2010); the least of all these is the trade-off function (Dong, Roth, Su 2022).
+
+        >>> from discreet.accounting import Pure
+        >>> round(curve(Pure(1.0)).power(0.1), 4)
+        0.2718
+        """
+        level = check.fraction("level", level)
+        epsilon, delta = self._bound.near(level)
+        with np.errstate(over="ignore", invalid="ignore"):
+            low = delta + np.where(level > 0, np.exp(epsilon) * level, 0)
+            high = 1 - np.exp(-epsilon) * (1 - delta - level)
+        return float(min(max(np.minimum(low, high).min(), level), 1.0))
+
+    def posterior(self, prior: float, delta: float = 1e-6) -> float:
+        """The most that someone who believed `prior` can believe afterwards, except with probability `delta`.
+
+        If the loss exceeds x with probability at most delta when the unit is inside, the odds grow by at most e^x.
+        That x follows from the curve: Pr[loss > x] <= delta(y) / (1 - e^{y-x}) for every y < x.
+
+        >>> from discreet.accounting import Pure
+        >>> round(curve(Pure(1.0)).posterior(0.5), 3)
+        0.731
+        """
+        prior = check.fraction("prior", prior)
+        delta = check.small_fraction("delta", delta)
+        shares = (0.5, 0.2, 0.05) if delta else ()
+        growth = min([self._bound.most, *(self.epsilon(delta * s) - math.log1p(-s) for s in shares)])
+        if prior in (0.0, 1.0):
+            return prior
+        odds = math.log(prior) - math.log1p(-prior) + growth
+        return 1.0 if odds > 700 else 1 / (1 + math.exp(-odds))
+
+    def __repr__(self) -> str:
+        return f"TradeOff({self.event!r})"
+
+    def _repr_html_(self) -> str:
+        from discreet.core.card import curve_card
+
+        return curve_card(self, type(self.event).__name__)
+
+
+def _ceiling(name: str, value: float) -> float:
+    if value == math.inf:
+        return math.inf
+    return check.nonnegative(name, value)
+
+
+class _Single:
+    """A single mechanism: its profile is exact."""
+
+    def __init__(self, profile: Profile) -> None:
+        self._profile = profile
+        self.most = profile.most
+
+    def _at(self, epsilon: float) -> float:
+        return float(self._profile.delta(np.array([min(epsilon, 1e15)]))[0])
+
+    def delta(self, epsilon: float) -> float:
+        return self._at(epsilon)
+
+    def epsilon(self, delta: float) -> float:
+        if self._at(0.0) <= delta:
+            return 0.0
+        high = min(self.most, 1e15)
+        if self._at(high) > delta or delta == 0:
+            return self.most
+        low, high = _bracket(self._profile, delta, high)
+        for _ in range(200):
+            middle = (low + high) / 2
+            if not low < middle < high:
+                break
+            if self._at(middle) <= delta:
+                high = middle
+            else:
+                low = middle
+        return high
+
+    def near(self, level: float) -> tuple[Array, Array]:
+        """Epsilons (and their deltas) among which the tightest bound at this level lies."""
+        top = min(self.most, 1e15)
+        grid = np.concatenate([[0.0], np.geomspace(1e-9, 1e6, 400), [top]])
+        grid = np.unique(np.minimum(grid, top))
+        for _ in range(3):
+            delta = self._profile.delta(grid)
+            with np.errstate(over="ignore"):
+                value = np.minimum(delta + np.exp(grid) * level, 1 - np.exp(-grid) * (1 - delta - level))
+            best = int(np.argmin(value))
+            fine = np.linspace(grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)], 200)
+            grid = np.unique(np.append(fine, grid[best]))
+        return grid, self._profile.delta(grid)
+
+
+def _bracket(profile: Profile, delta: float, high: float) -> tuple[float, float]:
+    """Two neighbours of a grid around the crossing, so that few bisections are left."""
+    grid = np.concatenate([[0.0], np.geomspace(1e-9, 1e15, 200)])
+    grid = np.append(grid[grid < high], high)
+    first = int(np.argmax(profile.delta(grid) <= delta))
+    return float(grid[max(first - 1, 0)]), float(grid[first])

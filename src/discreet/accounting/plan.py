@@ -1,0 +1,100 @@
+"""What an event comes down to: a multiset of single mechanisms."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from discreet.accounting import profile
+from discreet.accounting.profile import Profile
+from discreet.core import event as events
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Profiles with how often each ran. `bounded` is False where something has no ceiling at all."""
+
+    parts: tuple[tuple[Profile, int], ...]
+    bounded: bool = True
+
+
+def plan(event: events.Event) -> Plan:
+    """Flatten repeats, sequences and groups; count equal events together; merge Gaussians, which compose exactly."""
+    counts: dict[events.Event, int] = {}
+    _collect(event, 1, 1, counts)
+    if events.NonPrivate() in counts:
+        return Plan((), bounded=False)
+    counts.pop(events.Zero(), None)
+    normals = [(item, n) for item, n in counts.items() if isinstance(item, events.Gaussian)]
+    parts = [(_single(item), n) for item, n in counts.items() if not isinstance(item, events.Gaussian)]
+    if normals:
+        parts.insert(0, (profile.gaussian(_merged(normals)), 1))
+    return Plan(tuple((item, n) for item, n in parts if item.most > 0))
+
+
+def _merged(normals: list[tuple[events.Gaussian, int]]) -> float:
+    """One Gaussian mechanism that equals them all: squared shifts add up. Rounded towards less noise."""
+    shift = math.sqrt(math.fsum(n / item.noise_multiplier / item.noise_multiplier for item, n in normals))
+    return 1 / shift if len(normals) == 1 and normals[0][1] == 1 else (1 - 4e-16) / shift
+
+
+def _collect(event: events.Event, times: int, size: int, counts: dict[events.Event, int]) -> None:
+    match event:
+        case events.Repeat(inner, n):
+            _collect(inner, times * n, size, counts)
+        case events.Sequence(items):
+            for item in items:
+                _collect(item, times, size, counts)
+        case events.Group(inner, n):
+            _collect(inner, times, size * n, counts)
+        case _:
+            grouped = _grouped(event, size)
+            counts[grouped] = counts.get(grouped, 0) + times
+
+
+def _grouped(event: events.Event, size: int) -> events.Event:
+    """The event as `size` units see it together, where that is an event of the same kind."""
+    if size == 1:
+        return event
+    match event:
+        case events.Zero() | events.NonPrivate():
+            return event
+        case events.Gaussian(noise_multiplier):
+            return events.Gaussian(noise_multiplier / size)
+        case events.Laplace(noise_multiplier):
+            return events.Laplace(noise_multiplier / size)
+        case events.DiscreteGaussian(sigma, sensitivity):
+            return events.DiscreteGaussian(sigma, sensitivity * size)
+        case events.DiscreteLaplace(scale, sensitivity):
+            return events.DiscreteLaplace(scale, sensitivity * size)
+        case events.Pure(epsilon) | events.NoisyMax(epsilon) | events.RandomizedResponse(epsilon):
+            return events.Pure(epsilon * size)
+        case events.Exponential(epsilon):
+            return events.Exponential(epsilon * size)
+    return events.Group(event, size)
+
+
+def _single(event: events.Event) -> Profile:
+    """The profile of one mechanism, sampled or seen by a group."""
+    match event:
+        case events.Poisson(rate, inner):
+            return profile.poisson(rate, _whole(inner))
+        case events.WithoutReplacement(rate, inner):
+            return profile.without_replacement(rate, _whole(inner))
+        case events.Group(inner, size):
+            return profile.group(size, _single(inner))
+    return profile.basic(event)
+
+
+def _whole(event: events.Event) -> Profile:
+    """One profile for an event that may be composed: several steps on the same sample."""
+    inner = plan(event)
+    if not inner.bounded:
+        return profile.unbounded()
+    if not inner.parts:
+        return profile.pure(0.0)
+    if len(inner.parts) == 1 and inner.parts[0][1] == 1:
+        return inner.parts[0][0]
+    from discreet.accounting.curve import composed_profile
+
+    return composed_profile(inner)
