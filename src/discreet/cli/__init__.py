@@ -1,0 +1,103 @@
+"""The command line: one file per command, each loaded when it is used.
+
+Data goes to stdout, talk and progress to stderr. Exit codes: 0 fine, 1 a check failed, 2 wrong use, 3 a claim was refuted.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from discreet import __version__
+
+FINE, CHECK_FAILED, WRONG_USE, REFUTED = 0, 1, 2, 3
+_BROKEN_PIPE, _OUR_FAULT = 141, 70  # as a shell reports SIGPIPE, and EX_SOFTWARE
+
+COMMANDS = {
+    "account": "What a mechanism gives away at most: epsilon, power, belief.",
+    "audit": "Compare the claims of a release with its evidence.",
+    "demo": "The whole idea on one page: a claim, an attack, a broken twin.",
+    "show": "What a release says of itself.",
+}
+
+
+class Commands(click.Group):
+    """Loads a command when it is asked for, and turns every error into one paragraph."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in COMMANDS:
+            return None
+        from importlib import import_module
+
+        command: click.Command = import_module(f"discreet.cli.{name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def invoke(self, ctx: click.Context) -> Any:
+        from discreet.errors import DiscreetError
+
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+            return result
+        except BrokenPipeError:
+            _hush()
+            ctx.exit(_BROKEN_PIPE)
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
+        except DiscreetError as error:
+            raise _Told(str(error), WRONG_USE, ctx.params["debug"]) from error
+        except Exception as error:
+            told = f"This is a fault in discreet ({type(error).__name__}: {error})."
+            raise _Told(
+                f"{told} Run it again with discreet --debug and report it."[:600], _OUR_FAULT, ctx.params["debug"]
+            ) from error
+
+
+class _Told(click.ClickException):
+    """An error as the user sees it: one paragraph, and with --debug where it came from."""
+
+    def __init__(self, message: str, exit_code: int, debug: bool) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code  # type: ignore[misc]
+        self._debug = debug
+
+    def show(self, file: Any = None) -> None:
+        if self._debug and self.__cause__ is not None:
+            import traceback
+
+            traceback.print_exception(self.__cause__)
+        super().show(file)
+
+
+def _hush() -> None:
+    """Nobody reads stdout any more: let Python's last flush go nowhere."""
+    import os
+
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="discreet", message="%(prog)s %(version)s")
+@click.option("--debug", is_flag=True, help="Show where an error came from.")
+def app(debug: bool) -> None:
+    """Privacy with both sides shown: what is proven, and what attacks reached.
+
+    Exit codes: 0 fine, 1 a check failed, 2 wrong use, 3 a claim was refuted.
+    """
+
+
+def main() -> None:
+    """Where the `discreet` program starts."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")  # an old terminal shows \u03b5, and no traceback
+    app(prog_name="discreet")

@@ -1,0 +1,69 @@
+"""How commands speak: data on stdout, talk on stderr, tables drawn by rich only when there is something to draw."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import click
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Write JSON to stdout.")
+
+
+def write_json(document: Any) -> None:
+    """The data, as one JSON document on stdout; what is infinite is null."""
+    click.echo(json.dumps(_finite(document), indent=2, allow_nan=False))
+
+
+def talk(text: str = "") -> None:
+    """A line for the person, on stderr."""
+    click.echo(text, err=True)
+
+
+def table(rows: Iterable[Sequence[str]], *, heads: Sequence[str] = ()) -> None:
+    """A table on stdout: drawn by rich on a terminal, plain columns elsewhere."""
+    cells = [list(row) for row in rows]
+    if sys.stdout.isatty():
+        _draw_table(cells, heads)
+        return
+    lines = [list(heads), *cells] if heads else cells
+    widths = [max(len(line[place]) for line in lines) for place in range(len(lines[0]))] if lines else []
+    for line in lines:
+        click.echo("  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip())
+
+
+def _draw_table(cells: list[list[str]], heads: Sequence[str]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    drawn = Table(box=None, show_header=bool(heads), pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for place in range(len(heads) or 2):
+        drawn.add_column(heads[place] if heads else "", overflow="fold", style="" if place else "bold")
+    for row in cells:
+        drawn.add_row(*(Text(cell) for cell in row))
+    Console(file=sys.stdout, highlight=False).print(drawn)
+
+
+def progress(count: int, label: str) -> Iterator[int]:
+    """Counts to `count`, with a bar on stderr where that is a terminal and in silence elsewhere."""
+    if not sys.stderr.isatty():
+        yield from range(count)
+        return
+    from rich.console import Console
+    from rich.progress import track
+
+    yield from track(range(count), description=label, console=Console(stderr=True), transient=True)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    return value

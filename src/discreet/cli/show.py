@@ -1,0 +1,71 @@
+"""`discreet show`: what a release says of itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from discreet.cli import COMMANDS
+from discreet.cli.output import json_option, table, talk, write_json
+
+if TYPE_CHECKING:
+    from discreet.core import Claim, Release
+
+_DELTAS = (1e-5, 1e-9)
+
+
+@click.command("show", help=COMMANDS["show"])
+@click.argument("file", type=click.Path(allow_dash=True))
+@click.option("--html", type=click.Path(dir_okay=False), metavar="FILE", help="Write its card into an HTML file.")
+@json_option
+def command(file: str, html: str | None, as_json: bool) -> None:
+    import discreet.accounting  # noqa: F401 (cards draw ceilings once it is loaded)
+    from discreet.core import Release
+    from discreet.core.document import write_whole
+
+    release = Release.load("/dev/stdin" if file == "-" else file)
+    if as_json:
+        write_json(_facts(release))
+    else:
+        table(_rows(release))
+    if html:
+        page = f'<!doctype html><html lang="en"><meta charset="utf-8"><title>discreet</title>{release._repr_html_()}</html>'
+        write_whole(html, page)
+        talk(f"The card is in {html}")
+
+
+def _facts(release: Release[Any]) -> dict[str, Any]:
+    return {
+        "source": release.source,
+        "entry": release.entry,
+        "claims": [{**claim.to_json(), "epsilon": _epsilons(claim)} for claim in release.claims],
+        "evidence": [
+            {"attack": item.attack, "design": item.design, "targets": len(item), "inside": int(item.inside.sum())}
+            for item in release.evidence
+        ],
+    }
+
+
+def _rows(release: Release[Any]) -> list[tuple[str, str]]:
+    from discreet.core.check import shown
+    from discreet.core.figures import up
+
+    rows = [("made from", release.source), ("value", shown(release.value)), ("paid by", release.entry or "no ledger entry")]
+    for claim in release.claims:
+        rows.append(("claim", repr(claim.event)[:200]))
+        rows.append(("  unit", str(claim.game.unit)))
+        rows.append(("  seen", ", ".join(sorted(claim.game.view))))
+        rows += [("  epsilon", f"{up(item['epsilon'])} at delta {item['delta']:g}") for item in _epsilons(claim)]
+        rows += [("  provided", text) for text in claim.assumptions]
+    rows += [("evidence", repr(item)) for item in release.evidence]
+    if not release.claims:
+        rows.append(("claim", "none: there is no ceiling"))
+    return rows
+
+
+def _epsilons(claim: Claim) -> list[dict[str, float]]:
+    from discreet.accounting import curve
+
+    found = curve(claim.event)
+    return [{"delta": delta, "epsilon": found.epsilon(delta)} for delta in _DELTAS]
