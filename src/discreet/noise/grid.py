@@ -1,0 +1,162 @@
+"""Noise on real numbers: rounded to a public grid first, so that no floating-point detail of the input survives.
+
+docs/theory/noise-granularity.md derives the sensitivities used here.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.core import Claim, DiscreteGaussian, DiscreteLaplace, Event, Repeat, Unit, check
+from discreet.errors import InvalidValue
+from discreet.noise.additive import FARTHEST, add, answers, count_is, fix
+from discreet.noise.digits import GaussianLaw, LaplaceLaw
+from discreet.noise.samplers import Number, float_below, rational
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """All multiples of `granularity`. A number goes to the nearest one, a half upwards, in exact arithmetic.
+
+    Moving a number by a whole number of steps moves its rounding by as many, and rounding keeps order: so numbers at
+    most d apart are at most ceil(d / granularity) steps apart afterwards. NaN counts as 0; infinities and whatever is
+    past 2^62 steps are clipped to that.
+
+    >>> Grid(0.25).steps([0.1, 0.125, -0.125, float("nan")]).tolist()
+    [0, 1, 0, 0]
+    """
+
+    granularity: Fraction
+
+    def __init__(self, granularity: Number) -> None:
+        g = rational("granularity", granularity)
+        if not Fraction(1, 1 << 900) <= g <= 1 << 900:
+            raise InvalidValue("granularity must be between 2^-900 and 2^900; choose one near the precision you need.")
+        fix(self, granularity=g)
+
+    def steps(self, values: Any) -> int | Ints:
+        """The grid point of each number, counted in steps."""
+        if isinstance(values, Real) and not isinstance(values, (bool, np.bool_)):
+            return self._step(values)
+        array = real_numbers(values)
+        g = self.granularity
+        if array.dtype != np.float64 or g.numerator & (g.numerator - 1) or g.denominator & (g.denominator - 1):
+            return np.array([self._step(value) for value in array.flat], np.int64).reshape(array.shape)
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            scaled = np.nan_to_num(array / float(g), nan=0.0)  # a power of two: exact but for overflow
+        low = np.floor(np.clip(scaled, -float(FARTHEST), float(FARTHEST)))
+        return low.astype(np.int64) + (scaled - low >= 0.5) * (np.abs(scaled) < FARTHEST)
+
+    def _step(self, value: Any) -> int:
+        if isinstance(value, (float, np.floating)):
+            if math.isnan(value):
+                return 0
+            if math.isinf(value):
+                return FARTHEST if value > 0 else -FARTHEST
+        exact = value if isinstance(value, Fraction) else Fraction(int(value) if isinstance(value, Integral) else float(value))
+        return max(-FARTHEST, min(FARTHEST, math.floor(exact / self.granularity + Fraction(1, 2))))
+
+    def values(self, steps: int | Ints) -> float | Floats:
+        """The numbers that steps stand for, as floats."""
+        if isinstance(steps, int):
+            return float(steps * self.granularity)
+        return np.multiply(steps, float(self.granularity), dtype=np.float64)
+
+    def sensitivity(self, distance: Fraction, size: int = 1) -> int:
+        """The most steps, in l1, between the roundings of two lists of `size` numbers at most `distance` apart in l1.
+
+        >>> Grid(Fraction(1, 10)).sensitivity(Fraction(1)), Grid(Fraction(1, 10)).sensitivity(Fraction(1), size=3)
+        (10, 12)
+        """
+        return max(1, math.ceil(distance / self.granularity) + size - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class GridLaplace:
+    """Discrete Laplace noise on `size` real numbers that one unit moves by at most `sensitivity` in l1, on a grid.
+
+    `scale`, `sensitivity` and `granularity` are in the unit of the data. Sensitivity is that of the numbers as they
+    are handed in: a sum made in floating point moves by more than its formula says (use BoundedSum).
+
+    >>> from discreet.core import record
+    >>> GridLaplace(scale=2.0, sensitivity=1.0, granularity=0.25, size=1, unit=record()).claims()[0].event
+    DiscreteLaplace(scale=8.0, sensitivity=4)
+    """
+
+    scale: Fraction
+    sensitivity: Fraction
+    granularity: Fraction
+    size: int
+    unit: Unit
+
+    def __init__(self, scale: Number, sensitivity: Number, granularity: Number, size: int, unit: Unit) -> None:
+        fix(self, scale=rational("scale", scale), sensitivity=rational("sensitivity", sensitivity))
+        fix(self, granularity=Grid(granularity).granularity, size=check.whole("size", size), unit=unit)
+        self.claims()
+
+    def claims(self) -> tuple[Claim, ...]:
+        grid = Grid(self.granularity)
+        scale = float_below("scale / granularity", self.scale / self.granularity)
+        event = DiscreteLaplace(scale, grid.sensitivity(self.sensitivity, self.size))
+        return answers(self.unit, event, f"one unit moves the numbers by at most {float(self.sensitivity):g} in l1")
+
+    def run(self, data: Any) -> float | Floats:
+        grid = Grid(self.granularity)
+        steps = grid.steps(data)
+        count_is(steps, self.size)
+        return grid.values(add(LaplaceLaw(self.scale / self.granularity), "scale / granularity", steps))
+
+
+@dataclass(frozen=True, slots=True)
+class GridGaussian:
+    """Discrete Gaussian noise on `size` real numbers, each of which one unit moves by at most `sensitivity`, on a grid.
+
+    >>> from discreet.core import record
+    >>> GridGaussian(sigma=2.0, sensitivity=1.0, granularity=0.3, size=1, unit=record()).claims()[0].event.sensitivity
+    4
+    """
+
+    sigma: Fraction
+    sensitivity: Fraction
+    granularity: Fraction
+    size: int
+    unit: Unit
+
+    def __init__(self, sigma: Number, sensitivity: Number, granularity: Number, size: int, unit: Unit) -> None:
+        fix(self, sigma=rational("sigma", sigma), sensitivity=rational("sensitivity", sensitivity))
+        fix(self, granularity=Grid(granularity).granularity, size=check.whole("size", size), unit=unit)
+        self.claims()
+
+    def claims(self) -> tuple[Claim, ...]:
+        sigma = float_below("sigma / granularity", self.sigma / self.granularity)
+        event: Event = DiscreteGaussian(sigma, Grid(self.granularity).sensitivity(self.sensitivity))
+        event = event if self.size == 1 else Repeat(event, self.size)
+        return answers(self.unit, event, f"one unit moves each of {self.size} numbers by at most {float(self.sensitivity):g}")
+
+    def run(self, data: Any) -> float | Floats:
+        grid = Grid(self.granularity)
+        steps = grid.steps(data)
+        count_is(steps, self.size)
+        return grid.values(add(GaussianLaw(self.sigma / self.granularity), "sigma / granularity", steps))
+
+
+def real_numbers(values: Any) -> NDArray[Any]:
+    """An array of the numbers handed in, unrounded; what is refused depends on types alone."""
+    try:
+        array = np.asarray(values)
+    except (ValueError, OverflowError):
+        array = np.asarray(None)
+    numeric = array.dtype.kind in "iu" or array.dtype in (np.float16, np.float32, np.float64)
+    if not numeric and not (array.dtype == object and all(isinstance(item, Real) for item in array.flat)):
+        raise InvalidValue(f"data must be numbers (float64 at most); got {type(values).__name__} of {array.dtype}.")
+    return array.astype(np.float64) if array.dtype.kind == "f" else array
