@@ -30,9 +30,7 @@ def command(ctx: click.Context, file: str, confidence: float, as_json: bool) -> 
         table([(item["attack"], item["claim"], item["outcome"], item["reason"]) for item in found], heads=_HEADS)
     if not found:
         lacking = "claims" if not release.claims else "evidence"
-        talk(
-            f"The release of {release.source} has no {lacking}, so there is nothing to compare. Attack it first, then add the evidence."
-        )
+        talk(f"The release of {release.source} has no {lacking}: there is nothing to compare. Add some and save it again.")
         ctx.exit(CHECK_FAILED)
     ctx.exit(REFUTED if any(item["outcome"] == "refuted" for item in found) else FINE)
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from discreet.core.evidence import Evidence
     from discreet.core.release import Release
 
-FEWEST = 20  # non-members above a threshold before a false-positive rate is drawn firmly
+FEWEST, FAINTEST = 20, 4  # non-members above a threshold before a curve is drawn firmly, and before it is drawn at all
 _RATES = (0.001, 0.01)
 
 
@@ -68,8 +68,8 @@ def attack_line(evidence: Evidence, label: str, role: str = "floor") -> svg.Line
     """The ROC curve of an attack, between its points as a coin toss between two thresholds would reach it."""
     false, true = roc(evidence.score, evidence.inside)
     outside = int((~evidence.inside).sum())
-    grid = [level for level in svg.levels() if outside]
-    points = list(zip(grid, np.interp(grid, false, true).tolist())) if outside else []
+    grid = [level for level in svg.levels() if level * outside >= FAINTEST]
+    points = list(zip(grid, np.interp(grid, false, true).tolist()))
     return svg.Line(label=label, role=role, points=points, resolved=FEWEST / outside if outside else 0.0)
 
 

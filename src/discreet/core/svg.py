@@ -22,13 +22,15 @@ class Line:
     """One curve of the plot: pairs of false- and true-positive rate, lowest first.
 
     `role` is `ceiling`, `floor` (an attack), `broken` (an attack that went through a ceiling) or `chance`. What lies
-    below the rate `resolved` rests on too few samples and is drawn faintly.
+    below the rate `resolved` rests on too few samples and is drawn faintly. `band` says between which true-positive rates
+    the curve may lie: triples of a false-positive rate, the lower and the upper end.
     """
 
     label: str
     role: str
     points: Sequence[tuple[float, float]]
     resolved: float = 0.0
+    band: Sequence[tuple[float, float, float]] = ()
 
 
 def levels(count: int = 121) -> list[float]:
@@ -40,8 +42,13 @@ def levels(count: int = 121) -> list[float]:
     return [10 ** (math.log10(LOWEST) * (1 - step / (count - 1))) for step in range(count)]
 
 
-def tradeoff_plot(lines: Iterable[Line], *, title: str, description: str, width: int = 520, height: int = 430) -> str:
-    """The picture: `lines` over the diagonal of blind guessing. `description` is what a screen reader says instead."""
+def tradeoff_plot(
+    lines: Iterable[Line], *, title: str, description: str, width: int = 520, height: int = 430, paper: str | None = None
+) -> str:
+    """The picture: `lines` over the diagonal of blind guessing. `description` is what a screen reader says instead.
+
+    `paper` is a colour to lie under it, for a picture that stands alone in a file.
+    """
     frame = _Frame(width, height)
     drawn = list(lines)
     chance = Line(label="guessing blindly", role="chance", points=[(LOWEST, LOWEST), (1.0, 1.0)])
@@ -51,8 +58,11 @@ def tradeoff_plot(lines: Iterable[Line], *, title: str, description: str, width:
         f'style="max-width:{width}px;width:100%;height:auto">',
         f"<title>{escape(title)}</title>",
         f"<desc>{escape(description)}</desc>",
+        f'<rect width="{width}" height="{height}" fill="{escape(paper)}"/>' if paper else "",
         *(_region(frame, line) for line in drawn if line.role == "ceiling"),
+        *(_band(frame, line) for line in drawn if line.band),
         _axes(frame),
+        *(_note(frame, line) for line in drawn if line.role == "ceiling"),
         *(_curve(frame, line) for line in [chance, *drawn]),
         _legend(frame, [*drawn, chance]),
         "</svg>",
@@ -100,6 +110,24 @@ def _region(frame: _Frame, line: Line) -> str:
     corners = f"L{frame.at((1.0, LOWEST))} L{frame.at((LOWEST, LOWEST))} Z"
     path = " L".join(frame.at(point) for point in seen)
     return f'<path class="region" d="M{path} {corners}" fill="{_COLOURS["ceiling"]}" fill-opacity="0.09"/>'
+
+
+def _band(frame: _Frame, line: Line) -> str:
+    upper = [frame.at((x, high)) for x, _, high in line.band]
+    lower = [frame.at((x, low)) for x, low, _ in reversed(line.band)]
+    path = " L".join([*upper, *lower])
+    return f'<path class="band {line.role}" d="M{path} Z" fill="{_COLOURS[line.role]}" fill-opacity="0.22"/>'
+
+
+def _note(frame: _Frame, line: Line) -> str:
+    """What the empty corner above the ceiling means, where the ceiling leaves room to say it."""
+    if any(y > 0.05 for x, y in line.points if x <= 0.002):
+        return ""
+    place = f'x="{_LEFT + 12}" fill="{_COLOURS["ceiling"]}" font-style="italic"'
+    return (
+        f'<g class="note"><text {place} y="{_TOP + 24}">No attack reaches up here,</text>'
+        f'<text {place} y="{_TOP + 41}">if the claim is true.</text></g>'
+    )
 
 
 def _curve(frame: _Frame, line: Line) -> str:

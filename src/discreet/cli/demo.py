@@ -1,0 +1,147 @@
+"""`discreet demo`: a claim, an attack under it and a broken twin above it, on one page."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from discreet.cli import CHECK_FAILED, COMMANDS, FINE
+from discreet.cli.output import json_option, progress, table, talk, write_json
+
+if TYPE_CHECKING:
+    from discreet.core import Curve, Evidence, Release, Verdict
+
+SCALE = Fraction(1)
+CONFIDENCE = 1 - 1e-6  # a demo that cries wolf once in a million runs
+
+
+@click.command("demo", help=COMMANDS["demo"])
+@click.option("-o", "--output", default="out/demo.html", show_default=True, type=click.Path(dir_okay=False), metavar="FILE")
+@click.option("--runs", default=40_000, show_default=True, type=click.IntRange(1_000, 10_000_000), help="Runs of each audit.")
+@json_option
+@click.pass_context
+def command(ctx: click.Context, output: str, runs: int, as_json: bool) -> None:
+    """A clinic publishes a count. Is its claim true, and would an audit notice if it were not?"""
+    from discreet.cli.counting import Count, HalfNoise
+
+    page = Path(output)
+    _make_folder(page.parent)
+    talk("A clinic publishes how many of its visitors tested positive, with noise added. The rows are made up.")
+    honest, fair = _audited(Count(SCALE), runs, "auditing the count")
+    broken, foul = _audited(HalfNoise(SCALE), runs, "auditing its broken twin")
+    files = {"page": page, "release": page.with_name("release.json"), "broken": page.with_name("broken.json")}
+    honest.save(files["release"])
+    broken.save(files["broken"])
+    _write_page(page, honest, broken, (fair, foul), runs)
+    if as_json:
+        found = {"honest": fair.to_json(), "broken": foul.to_json(), "runs": runs}
+        write_json({**found, "files": {name: str(path) for name, path in files.items()}})
+    else:
+        _tell(fair, foul, files)
+    ctx.exit(FINE if (fair.outcome, foul.outcome) == ("holds", "refuted") else CHECK_FAILED)
+
+
+def _make_folder(folder: Path) -> None:
+    from discreet.errors import InvalidValue
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidValue(f"The folder {str(folder)!r} cannot be made: {error.strerror}.") from None
+
+
+def _audited(mechanism: Any, runs: int, label: str) -> tuple[Release[int], Verdict]:
+    """One release of the count, the attack's evidence beside it, and the verdict."""
+    from discreet.audit import audit, verdict
+    from discreet.cli.counting import TARGET, Threshold, WithOrWithout, visitors
+    from discreet.core import Release
+
+    worlds = _Watched(WithOrWithout(runs), runs, label)
+    evidence = audit(mechanism, Threshold(), worlds, runs=runs)
+    worlds.close()
+    claims = mechanism.claims()
+    made = Release(value=mechanism.run([*visitors(), TARGET]), source="clinic (made up)", claims=claims, evidence=(evidence,))
+    return made, verdict(claims[0], evidence, confidence=CONFIDENCE)
+
+
+class _Watched:
+    """Worlds with a progress bar."""
+
+    def __init__(self, worlds: Any, runs: int, label: str) -> None:
+        self._worlds = worlds
+        self._steps = progress(runs, label)
+
+    def draw(self, run: int) -> Any:
+        next(self._steps, None)
+        return self._worlds.draw(run)
+
+    def close(self) -> None:
+        for _ in self._steps:
+            pass
+
+
+def _tell(fair: Verdict, foul: Verdict, files: dict[str, Path]) -> None:
+    from discreet.core.figures import down, rate, up
+
+    sure = rate(CONFIDENCE)
+    rows = [
+        (name, f"epsilon {up(found.ceiling)}", f"epsilon {down(found.floor)}", found.outcome)
+        for name, found in (("the count", fair), ("its broken twin (half the noise)", foul))
+    ]
+    table(rows, heads=("mechanism", "claims at most", "attack proves at least", "verdict"))
+    talk(f"The verdicts are {sure} sure: at most one false alarm in a million.")
+    talk(f"The page:    {files['page']}")
+    talk(f"Its release: {files['release']}    (try: discreet show {files['release']})")
+    talk(f"The twin's:  {files['broken']}    (try: discreet audit {files['broken']}; echo $?)")
+
+
+def _write_page(page: Path, honest: Release[int], broken: Release[int], verdicts: tuple[Verdict, Verdict], runs: int) -> None:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    from discreet import __version__
+    from discreet.accounting import curve
+    from discreet.cli.counting import positives, visitors
+    from discreet.core.document import write_whole
+    from discreet.core.figures import down, percent_down, percent_up, rate, up
+
+    shown = Environment(loader=PackageLoader("discreet.cli"), autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    for name, format_number in {"percent_up": percent_up, "percent_down": percent_down, "rate": rate}.items():
+        shown.filters[name] = lambda value, write=format_number: write(value).replace(" ", "\N{NO-BREAK SPACE}")
+    shown.filters.update(up=up, down=down)
+    ceiling = curve(honest.claims[0].event)
+    text = shown.get_template("demo.html").render(
+        version=__version__, runs=runs, confidence=CONFIDENCE, scale=SCALE, rows=visitors(), count=positives(visitors()),
+        honest=honest, broken=broken, fair=verdicts[0], foul=verdicts[1], curve=ceiling,
+        wide=_plot(ceiling, honest.evidence[0], broken.evidence[0], 760, 560),
+        narrow=_plot(ceiling, honest.evidence[0], broken.evidence[0], 350, 400),
+        levels=[_reached(ceiling, honest.evidence[0], broken.evidence[0], level) for level in (0.001, 0.01, 0.1)],
+    )  # fmt: skip
+    write_whole(page, text)
+
+
+def _plot(ceiling: Curve, fair: Evidence, foul: Evidence, width: int, height: int) -> str:
+    from discreet.core.card import attack_line, ceiling_line
+    from discreet.core.svg import tradeoff_plot
+
+    lines = [
+        attack_line(foul, "attack on the broken twin", "broken"),
+        ceiling_line(ceiling, "ceiling: what is claimed"),
+        attack_line(fair, "attack on the count"),
+    ]
+    told = (
+        "On log scales, the attack on the count runs along the claimed ceiling and stays under it; "
+        "the attack on the broken twin runs above it, where the claim says that no attack can be."
+    )
+    return tradeoff_plot(lines, title="The claim and two attacks", description=told, width=width, height=height)
+
+
+def _reached(ceiling: Curve, fair: Evidence, foul: Evidence, level: float) -> dict[str, Any]:
+    import numpy as np
+
+    from discreet.core.card import roc
+
+    measured = [float(np.interp(level, *roc(item.score, item.inside))) for item in (fair, foul)]
+    return {"level": level, "ceiling": ceiling.power(level), "honest": measured[0], "broken": measured[1]}
