@@ -1,6 +1,13 @@
-"""Event in, trade-off out."""
+"""What ran, as a ceiling: event in, trade-off curve out.
 
+`curve(event)` is the whole trade-off; `calibrate` finds the least noise for a budget; `Filter` keeps a budget under
+adaptively chosen events; `closed` has the lectures' formulas.
+"""
+
+from discreet.accounting.calibrate import calibrate
 from discreet.accounting.curve import TradeOff, curve
+from discreet.accounting.filter import Filter
+from discreet.accounting.renyi import concentrated, epsilon_by_renyi, epsilon_from_concentrated, epsilon_from_renyi, renyi
 from discreet.core import (
     Approximate,
     DiscreteGaussian,
@@ -19,8 +26,34 @@ from discreet.core import (
     WithoutReplacement,
     Zero,
 )
+from discreet.core.curve import register_accountant
+
+register_accountant(curve)
 
 __all__ = [
-    "Approximate", "DiscreteGaussian", "DiscreteLaplace", "Exponential", "Gaussian", "Group", "Laplace", "NoisyMax",
-    "NonPrivate", "Poisson", "Pure", "RandomizedResponse", "Repeat", "Sequence", "WithoutReplacement", "TradeOff", "Zero", "curve",
-]  # fmt: skip
+    "Approximate",
+    "DiscreteGaussian",
+    "DiscreteLaplace",
+    "Exponential",
+    "Filter",
+    "Gaussian",
+    "Group",
+    "Laplace",
+    "NoisyMax",
+    "NonPrivate",
+    "Poisson",
+    "Pure",
+    "RandomizedResponse",
+    "Repeat",
+    "Sequence",
+    "TradeOff",
+    "WithoutReplacement",
+    "Zero",
+    "calibrate",
+    "concentrated",
+    "curve",
+    "epsilon_by_renyi",
+    "epsilon_from_concentrated",
+    "epsilon_from_renyi",
+    "renyi",
+]

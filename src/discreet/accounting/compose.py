@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from discreet.accounting.lattice import Atoms, Lattice
 
 Array = NDArray[np.float64]
-LARGEST = 1 << 20  # points of the window
+LARGEST = 1 << 19  # points of the window: 4 MB an array
 OUTSIDE = math.log(1e-11)  # log of the tilted mass left outside the window, on each side
 ROUNDING = 2.0**-53
 
@@ -47,11 +47,11 @@ class Losses:
             weight = np.exp(exponent - top)
             total = float(weight.sum())
             weight /= total
-            centre = float(weight @ loss)
+            centre = _dot(weight, loss)
             out.append(weight)
             log_moment += n * (top + math.log(total))
             mean += n * centre
-            variance += n * float(weight @ (loss - centre) ** 2)
+            variance += n * _dot(weight, (loss - centre) ** 2)
         return out, log_moment, mean, variance
 
     def log_moment(self, tilt: float) -> float:
@@ -93,23 +93,29 @@ class Window:
 
     def epsilon(self, delta: float) -> float:
         """The least epsilon in the window with delta(epsilon) <= delta; infinity where there is none."""
-        grid = self.loss + self.centre
-        ok = self.delta(grid) <= delta
-        if not ok[-1]:
+        low, high = 0, len(self.loss) - 1
+        if self._delta(float(self.loss[-1]), len(self.loss)) > delta:
             return math.inf
-        first = int(np.argmax(ok))
-        if first == 0:
-            return float(grid[0])
-        low, high = float(grid[first - 1]), float(grid[first])
-        for _ in range(60):
-            middle = (low + high) / 2
-            if not low < middle < high:
-                break
-            if float(self.delta(np.array([middle]))[0]) <= delta:
+        while high - low > 1:  # the lattice cell in which delta is crossed
+            middle = (low + high) // 2
+            if self._delta(float(self.loss[middle]), middle + 1) <= delta:
                 high = middle
             else:
                 low = middle
-        return high
+        left, right = float(self.loss[low]), float(self.loss[high])
+        for _ in range(50):  # and the place in it: no atom lies inside
+            half = (left + right) / 2
+            if self._delta(half, high) <= delta:
+                right = half
+            else:
+                left = half
+        return right + self.centre
+
+    def _delta(self, x: float, first: int) -> float:
+        """delta at centre + x, where `first` is the first lattice point above it."""
+        inner = max(float(self.above[first]) - math.exp(min(x, 700)) * float(self.paid[first]), 0.0)
+        value = inner + self.spill * math.exp(min(-self.tilt * x, 700))
+        return self.base + (math.exp(min(self.scale + math.log(value), 0.0)) if value > 0 else 0.0)
 
 
 def window(parts: Sequence[tuple[Lattice, int]], tilt: float) -> Window:
@@ -132,7 +138,7 @@ def window(parts: Sequence[tuple[Lattice, int]], tilt: float) -> Window:
     first = math.floor(lowest / step)
     mass, error = _convolve(parts, weights, first, size)
     spill = outside + error * math.sqrt(min(len(mass), -1 / math.expm1(-2 * tilt * step) if tilt else len(mass)))
-    loss = step * np.arange(first, first + len(mass)) - mean
+    loss = np.arange(first, first + len(mass), dtype=np.float64) * step - mean
     far = int(np.searchsorted(loss, -600 / (1 + tilt)))  # e^-loss would overflow there; delta is taken as 1
     loss, mass = loss[far:], mass[far:]
     with np.errstate(under="ignore"):
@@ -159,19 +165,22 @@ def _convolve(parts: Sequence[tuple[Lattice, int]], weights: list[Array], first:
     from scipy.fft import irfft, next_fast_len, rfft
 
     size = next_fast_len(size, real=True)
-    log = np.zeros(size // 2 + 1, complex)
+    powered = np.zeros(size // 2 + 1, complex)
+    live = np.arange(size // 2 + 1)  # frequencies that still matter: one below e^-60 of the whole does not
+    log = np.zeros(len(live), complex)
     terms, origin, norms = 0, 0, 0.0
     for (part, n), weight in zip(parts, weights):
-        transformed = rfft(_wrap(weight, size), size)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            log += n * np.log(transformed)
+        transformed = rfft(_wrap(weight, size), size)[live]
+        with np.errstate(divide="ignore"):
+            size_of = log.real + n / 2 * np.log(transformed.real**2 + transformed.imag**2)
+        keep = size_of > -60
+        live, log = live[keep], log[keep] + n * np.log(transformed[keep])
         terms += n
         origin += n * part.start
-        norms += n * math.sqrt(float(weight @ weight))
-    with np.errstate(under="ignore"):
-        powered = np.exp(np.where(np.isfinite(log), log, -np.inf))
+        norms += n * math.sqrt(_dot(weight, weight))
+    powered[live] = np.exp(log)
     mass = np.roll(irfft(powered, size), -((first - origin) % size))
-    return mass, rounding(size, terms, norms, math.sqrt(float(mass @ mass)))
+    return mass, rounding(size, terms, norms, math.sqrt(_dot(mass, mass)))
 
 
 class Tails:
@@ -200,3 +209,8 @@ def _wrap(weight: Array, size: int) -> Array:
     padded[: len(weight)] = weight
     wrapped: Array = padded.reshape(-1, size).sum(axis=0)
     return wrapped
+
+
+def _dot(one: Array, two: Array) -> float:
+    """An inner product on one thread: waking a pool of them costs more than the work."""
+    return float(np.einsum("i,i->", one, two))

@@ -9,7 +9,7 @@ import numpy as np
 
 from discreet.accounting import lattice
 from discreet.accounting import profile as profiles
-from discreet.accounting.compose import OUTSIDE, Losses, Tails, Window, rounding, window
+from discreet.accounting.compose import LARGEST, OUTSIDE, Losses, Tails, Window, rounding, window
 from discreet.accounting.lattice import Pair
 from discreet.accounting.profile import Array, Profile
 
@@ -36,13 +36,22 @@ class Composition:
     def delta(self, epsilon: float) -> float:
         if epsilon >= self.most:
             return self._told()
-        return float(max(self._at(direction, epsilon) for direction in self._directions))
+        found = self._at(0, epsilon)
+        return found if self.symmetric or self._surely(epsilon, found) else max(found, self._at(1, epsilon))
 
     def epsilon(self, delta: float) -> float:
         if delta <= self._told():
             return self.most if delta == self._told() else math.inf
-        found = max(self._solve(direction, delta) for direction in self._directions)
-        return min(max(found, 0.0), self.most)
+        found = max(self._solve(0, delta), 0.0)
+        if not self.symmetric and not self._surely(found, delta):
+            found = max(found, self._solve(1, delta))
+        return min(found, self.most)
+
+    def rough_log_delta(self, epsilon: float) -> float:
+        """log delta(epsilon) by the saddle point alone: no bound, but near, and quick."""
+        if epsilon >= self.most:
+            return math.log(max(self._told(), 1e-300))
+        return max(self._where(d, lambda k, t, m, s: -m, -epsilon, 1e-12)[2] for d in self._directions)
 
     def near(self, level: float) -> tuple[Array, Array]:
         """Epsilons (and their deltas) among which the tightest bound at this level lies."""
@@ -81,6 +90,18 @@ class Composition:
     def _at(self, direction: int, epsilon: float) -> float:
         return float(self._window(direction, epsilon).delta(np.array([epsilon]))[0])
 
+    def _surely(self, epsilon: float, delta: float) -> bool:
+        """Chernoff alone shows that the backward direction is below delta here, so it need not be composed.
+
+        E[(1 - e^{epsilon - Y})+] <= t^t / (1 + t)^{1 + t} e^{K(t) - t epsilon} for every t > 0.
+        """
+        losses = self._look(self._tail(delta))[1]
+        tilt = self._where(1, lambda k, t, m, s: -m, -epsilon, delta)[0]
+        if tilt == 0 or losses.infinite >= delta / 2:
+            return False
+        shape = tilt * math.log(tilt) - (1 + tilt) * math.log1p(tilt)
+        return shape + losses.log_moment(tilt) - tilt * epsilon < math.log(delta - losses.infinite) - 1e-6
+
     def _solve(self, direction: int, delta: float) -> float:
         """epsilon(delta): guess by the saddle point, compose there, and again where the guess was off."""
         guess = max(self._where(direction, _log_delta, math.log(delta), delta)[1], 0.0)
@@ -104,11 +125,12 @@ class Composition:
         slope, _, log_delta = self._where(direction, lambda k, t, m, s: -m, -epsilon, delta or 1e-12)
         aim = math.exp(min(max(log_delta, -690.0), 0.0)) if delta is None else delta
         step = self._step(slope, epsilon)
-        tilt = self._tilt(direction, slope, epsilon, aim, step)
+        tilt, width = self._tilt(direction, slope, epsilon, aim, step)
+        step = max(step, 1.05 * width / LARGEST)  # a coarser grid costs less than a window too narrow
         pairs = self._discretised(step, self._tail(aim))
         made = window([(p.backward if direction else p.forward, n) for p, n in pairs], tilt)
         self._windows.append((direction, made))
-        del self._windows[:-8]
+        del self._windows[:-3]
         return made
 
     # -- choosing ----------------------------------------------------------------------------------------------------
@@ -142,8 +164,8 @@ class Composition:
                 break
         return high, found[1], found[2]
 
-    def _tilt(self, direction: int, slope: float, epsilon: float, delta: float, step: float) -> float:
-        """The tilt that needs the narrowest window while its allowance stays a small share of delta.
+    def _tilt(self, direction: int, slope: float, epsilon: float, delta: float, step: float) -> tuple[float, float]:
+        """The tilt that needs the narrowest window while its allowance stays a small share of delta; and that width.
 
         Mostly that is the saddle point. Where single large losses dominate, tilting to it would drown the answer in
         far losses, and less is better.
@@ -159,7 +181,7 @@ class Composition:
             spill = math.exp(OUTSIDE) + rounding(int(width) + 2, self.terms, self.terms * norm, norm) * math.sqrt(width)
             doubt = math.exp(min(log_moment - tilt * epsilon + math.log(spill / delta), 700))
             best = min(best, (max(doubt, 3e-5), width, tilt))
-        return best[2]
+        return best[2], best[1] * step
 
     def _look(self, tail: float) -> list[Losses]:
         """The parts by a few atoms each, forward and backward: good enough to know where to look."""
@@ -177,10 +199,10 @@ class Composition:
         spacings = {item.spacing for item, _ in self.parts}
         if len(spacings) == 1 and (only := spacings.pop()) is not None:
             return only
-        _, _, mean, variance = next(iter(self._looks.values()))[0].tilted(0.0)
+        _, _, _, variance = next(iter(self._looks.values()))[0].tilted(0.0)
         size = max(epsilon, math.sqrt(max(variance, 0)) / 10)
         step = math.sqrt(12 * TOLERANCE * size / (self.terms * (1 + tilt)))
-        return 2.0 ** (math.floor(math.log2(step) * 4) / 4)  # few distinct steps, so that both directions share one
+        return float(2.0 ** (math.floor(math.log2(step) * 4) / 4))  # few distinct steps, so that both directions share one
 
     def _discretised(self, step: float, tail: float) -> list[tuple[Pair, int]]:
         if (step, tail) not in self._pairs:

@@ -48,6 +48,7 @@ class _Bound(Protocol):
 
     def epsilon(self, delta: float) -> float: ...
     def delta(self, epsilon: float) -> float: ...
+    def rough_log_delta(self, epsilon: float) -> float: ...
     def near(self, level: float) -> tuple[Array, Array]: ...
 
 
@@ -72,6 +73,10 @@ class TradeOff:
         """The least delta for which (epsilon, delta)-DP is proven."""
         epsilon = _ceiling("epsilon", epsilon)
         return self._bound.delta(epsilon)
+
+    def rough_log_delta(self, epsilon: float) -> float:
+        """About log delta(epsilon), quickly: where a search should begin. Not a bound."""
+        return self._bound.rough_log_delta(epsilon)
 
     def power(self, level: float) -> float:
         """The largest true-positive rate of any test with false-positive rate `level`.
@@ -102,7 +107,7 @@ class TradeOff:
         """
         prior = check.fraction("prior", prior)
         delta = check.small_fraction("delta", delta)
-        shares = (0.5, 0.2, 0.05) if delta else ()
+        shares = (0.5, 0.1, 0.01, 1e-3, 1e-5) if delta else ()
         growth = min([self._bound.most, *(self.epsilon(delta * s) - math.log1p(-s) for s in shares)])
         if prior in (0.0, 1.0):
             return prior
@@ -136,6 +141,9 @@ class _Single:
 
     def delta(self, epsilon: float) -> float:
         return self._at(epsilon)
+
+    def rough_log_delta(self, epsilon: float) -> float:
+        return math.log(max(self._at(epsilon), 1e-300))
 
     def epsilon(self, delta: float) -> float:
         if self._at(0.0) <= delta:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from discreet.accounting.profile import Delta, Profile
 
 Array = NDArray[np.float64]
-LARGEST = 1 << 20  # grid points of one mechanism: 8 MB an array
+LARGEST = 1 << 19  # grid points of one mechanism: 4 MB an array
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,16 +30,16 @@ class Lattice:
 
     @property
     def loss(self) -> Array:
-        return self.step * np.arange(self.start, self.start + len(self.mass))
+        return np.arange(self.start, self.start + len(self.mass), dtype=np.float64) * self.step
 
 
 @dataclass(frozen=True, slots=True)
 class Atoms:
-    """P-mass on any losses: for moments, not for composing."""
+    """P-mass on any losses, dominating like a lattice: for moments, not for composing."""
 
     loss: Array
     mass: Array
-    infinite: float = 0.0
+    infinite: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,43 +70,60 @@ def _reach(delta: Delta, most: float, tail: float) -> float:
 
 def discretise(profile: Profile, step: float, least: float, most: float) -> Pair:
     """The lattice of `profile` with losses from -least to most; what lies beyond goes to the nearest worse place."""
-    lo, hi = -max(math.ceil(least / step * (1 - 1e-12)), 1), max(math.ceil(most / step * (1 - 1e-12)), 1)
-    up = profile.forward(step * np.arange(0, hi + 1))
-    down = profile.backward(step * np.arange(0, -lo + 1))
-    growth = math.expm1(step)
-    keep, give = 1 + 1 / growth, 1 / growth  # e^h/(e^h - 1) and 1/(e^h - 1)
-    with np.errstate(under="ignore"):
-        put = down * np.exp(-step * np.arange(0, -lo + 1))  # parity: e^x H(Q||P) at loss x = -step * i
-    mass = np.empty(hi - lo + 1)
-    rise, fall = up[:-1] - up[1:], put[:-1] - put[1:]  # both are >= 0; the second counts from 0 downwards
-    zero = -lo
-    mass[zero + 1 : -1] = keep * rise[:-1] - give * rise[1:]
-    mass[-1] = keep * rise[-1]
-    # at i < 0: keep (r_{i-1} - r_i) - give (r_i - r_{i+1}) with r falling away from 0
-    below = give * fall[:-1] - keep * fall[1:]
-    mass[1:zero] = below[::-1]
-    mass[0] = give * fall[-1] - put[-1]
-    mass[zero] = 1 - keep * fall[0] - give * rise[0]
-    mass = np.maximum(mass, 0)  # rounding only: more mass is never less loss
-    infinite_forward, infinite_backward = float(up[-1]), float(down[-1])
-    with np.errstate(under="ignore"):
-        other = (mass * np.exp(-step * np.arange(lo, hi + 1)))[::-1]
-    return Pair(Lattice(step, lo, mass, infinite_forward), Lattice(step, -hi, other, infinite_backward))
+    lo, hi = max(math.ceil(least / step * (1 - 1e-12)), 1), max(math.ceil(most / step * (1 - 1e-12)), 1)
+    forward, backward, *infinite = _connect(profile, _multiples(step, lo), _multiples(step, hi))
+    return Pair(Lattice(step, -lo, forward, infinite[0]), Lattice(step, -hi, backward, infinite[1]))
+
+
+def _multiples(step: float, count: int) -> Array:
+    return np.arange(count + 1, dtype=np.float64) * step
 
 
 def look(profile: Profile, tail: float, points: int) -> tuple[Atoms, Atoms]:
     """A few atoms on a geometric grid, forward and backward: enough to know the moments, whatever the scale."""
     least, most = (max(end, 1e-290) for end in reach(profile, tail))
-    grid = [np.concatenate([[0.0], np.geomspace(end * 1e-7, end, points)]) for end in (least, most)]
-    up, down = profile.forward(grid[1]), profile.backward(grid[0])
-    with np.errstate(under="ignore"):
-        put = down * np.exp(-grid[0])
-        above = (up[:-1] - up[1:]) * np.exp(-grid[1][:-1]) / np.expm1(np.diff(grid[1]))
-        below = (put[:-1] - put[1:]) * np.exp(np.minimum(grid[0][1:], 600)) / np.expm1(np.diff(grid[0]))
-    # Q-mass beyond each cell: `above` past 0 upwards; 1 - below ... downwards
-    loss = np.concatenate([-grid[0][:0:-1], grid[1]])
-    slope = np.concatenate([[1 - down[-1]], (1 - below)[::-1], above, [0.0]])
-    other = np.maximum(slope[:-1] - slope[1:], 0)
-    with np.errstate(under="ignore", over="ignore"):
-        mass = other * np.exp(np.minimum(loss, 600))
-    return Atoms(loss, mass), Atoms(-loss[::-1], other[::-1])
+    down, up = (np.concatenate([[0.0], np.geomspace(end * 1e-7, end, points)]) for end in (least, most))
+    forward, backward, *infinite = _connect(profile, down, up)
+    loss = np.concatenate([-down[:0:-1], up])
+    return Atoms(loss, forward, infinite[0]), Atoms(-loss[::-1], backward, infinite[1])
+
+
+def _connect(profile: Profile, down: Array, up: Array) -> tuple[Array, Array, float, float]:
+    """Masses at losses (-down reversed, up) with the unit, at (-up reversed, down) without it, and what is infinite.
+
+    With S_i the Q-mass at or above point i, the chord between points i and i+1 has slope -S_{i+1} in e^epsilon, and the
+    P-mass at i is e^{x_i} (S_i - S_{i+1}). Below zero the same is done with the parity-transformed profile, whose values
+    are small there, so that neither tail suffers cancellation.
+    """
+    rises, falls = profile.forward(up), profile.backward(down)
+    forward = np.concatenate([_lower(falls, down)[::-1], [_middle(rises, up, falls, down)], _upper(rises, up)])
+    backward = np.concatenate([_lower(rises, up)[::-1], [_middle(falls, down, rises, up)], _upper(falls, down)])
+    # rounding can leave a mass a hair below zero; more mass is never less loss
+    return np.maximum(forward, 0), np.maximum(backward, 0), float(rises[-1]), float(falls[-1])
+
+
+def _upper(delta: Array, grid: Array) -> Array:
+    """The masses above zero."""
+    drop, gap = delta[:-1] - delta[1:], np.diff(grid)
+    with np.errstate(over="ignore"):
+        mass = -drop / np.expm1(-gap)
+        mass[:-1] -= drop[1:] / np.expm1(gap[1:])
+    return mass
+
+
+def _lower(delta: Array, grid: Array) -> Array:
+    """The masses below zero, from the profile of the other direction."""
+    with np.errstate(over="ignore", under="ignore"):
+        put, gap = delta * np.exp(-grid), np.diff(grid)
+        drop = put[:-1] - put[1:]
+        mass = drop / np.expm1(gap)
+        mass[:-1] += drop[1:] / np.expm1(-gap[1:])
+        mass[-1] -= put[-1]
+    return mass
+
+
+def _middle(delta: Array, grid: Array, other: Array, other_grid: Array) -> float:
+    """The mass at zero."""
+    put = float(other[1]) * math.exp(-min(float(other_grid[1]), 700))
+    fall = (float(other[0]) - put) / -math.expm1(-float(other_grid[1]))
+    return 1 - fall - float(delta[0] - delta[1]) / math.expm1(min(float(grid[1]), 700))

@@ -1,0 +1,258 @@
+"""Rényi divergences of events: what a filter may add up between adaptively chosen steps.
+
+`renyi(event, order)` bounds D_a(P||Q) and D_a(Q||P) for a neighbouring pair; it adds up over composition (Mironov 2017).
+`concentrated(event)` is the least known rho with D_a <= rho a for all a > 1: zero-concentrated DP (Bun & Steinke 2016).
+"""
+
+from __future__ import annotations
+
+import math
+
+from discreet.accounting.plan import _grouped
+from discreet.core import check
+from discreet.core import event as events
+from discreet.errors import InvalidValue, UnsupportedEvent
+
+ORDERS = (
+    *(1 + i / 20 for i in range(1, 20)), *(2 + i / 4 for i in range(24)), *range(8, 65), 80, 96, 128, 192, 256, 512, 1024,
+)  # fmt: skip
+
+
+def renyi(event: events.Event, order: float) -> float:
+    """An upper bound on the Rényi divergence of this order, in both directions; infinity where there is none.
+
+    >>> from discreet.core import Gaussian
+    >>> renyi(Gaussian(2.0), 8.0)
+    1.0
+    """
+    order = check.real("order", order)
+    if order <= 1:
+        raise InvalidValue(f"order must be above 1; got {order:g}.")
+    return _renyi(event, order, 1) * (1 + 1e-14)
+
+
+def _renyi(event: events.Event, order: float, size: int) -> float:
+    match event:
+        case events.Repeat(inner, times):
+            return times * _renyi(inner, order, size)
+        case events.Sequence(items):
+            return math.fsum(_renyi(item, order, size) for item in items)
+        case events.Group(inner, n):
+            return _renyi(inner, order, size * n)
+    return _single(_grouped(event, size), order)
+
+
+def _single(event: events.Event, order: float) -> float:
+    match event:
+        case events.Zero():
+            return 0.0
+        case events.NonPrivate():
+            return math.inf
+        case events.Gaussian(noise_multiplier):
+            return order / 2 / noise_multiplier / noise_multiplier
+        case events.DiscreteGaussian(sigma, sensitivity):
+            return order / 2 * (sensitivity / sigma) ** 2  # Canonne, Kamath, Steinke 2020, Theorem 14
+        case events.Laplace(noise_multiplier):
+            return _laplace(1 / noise_multiplier, order)
+        case events.DiscreteLaplace(scale, sensitivity):
+            return _discrete_laplace(scale, sensitivity, order)
+        case events.Pure(epsilon) | events.NoisyMax(epsilon):
+            return _response(epsilon, 2, order)
+        case events.RandomizedResponse(epsilon, categories):
+            return _response(epsilon, categories, order)
+        case events.Exponential(epsilon):
+            return _bounded_range(epsilon, order)
+        case events.Approximate(epsilon, delta):
+            return _response(epsilon, 2, order) if delta == 0 else math.inf
+        case events.Poisson(rate, inner):
+            return _poisson(rate, inner, order)
+        case events.WithoutReplacement(rate, inner):
+            return _mixture_bound(rate, inner, order)
+        case events.Group(inner, size):
+            return _group(inner, size, order)
+    raise UnsupportedEvent(f"discreet has no Rényi bound for the event {type(event).__name__}.")
+
+
+def _log_sum(*terms: float) -> float:
+    top = max(terms)
+    return top if top == -math.inf else top + math.log(math.fsum(math.exp(t - top) for t in terms))
+
+
+def _laplace(epsilon: float, order: float) -> float:
+    """Mironov 2017, Table II; the worst of a vector is one coordinate (see profile.laplace)."""
+    a = order
+    return _log_sum(
+        math.log(a / (2 * a - 1)) + (a - 1) * epsilon,
+        math.log((a - 1) / (2 * a - 1)) - a * epsilon,
+    ) / (a - 1)  # fmt: skip
+
+
+def _discrete_laplace(scale: float, sensitivity: int, order: float) -> float:
+    """The sum over its losses (2k - sensitivity) / scale; the inner ones form a geometric series."""
+    t, n, a = 1 / scale, sensitivity, order
+    edge = -math.log1p(math.exp(-t))
+    top, bottom = edge + (a - 1) * n * t, edge - a * n * t
+    inside = -math.inf
+    if n > 1:
+        # sum_{k=1}^{n-1} c e^{-t (n-k)} e^{(a-1) t (2k-n)}, c = (1 - e^-t)/(1 + e^-t): ratio e^{t (2a - 1)}, last term k = n-1
+        ratio = t * (2 * a - 1)
+        last = edge + math.log(-math.expm1(-t)) - t + (a - 1) * t * (n - 2)
+        inside = last + math.log(-math.expm1(-ratio * (n - 1))) - math.log(-math.expm1(-ratio))
+    return min(_log_sum(top, bottom, inside) / (a - 1), n * t)
+
+
+def _response(epsilon: float, categories: int, order: float) -> float:
+    """Randomised response, the worst epsilon-DP mechanism for every order when there are two answers."""
+    a, k = order, categories
+    norm = math.log1p((k - 1) * math.exp(-epsilon))  # over e^epsilon
+    terms = [(a - 1) * epsilon - norm, -a * epsilon - norm]
+    if k > 2:
+        terms.append(math.log(k - 2) - epsilon - norm)
+    return min(max(_log_sum(*terms) / (a - 1), 0.0), epsilon)
+
+
+def _bounded_range(epsilon: float, order: float) -> float:
+    """Losses t and t - epsilon, at the worst t; never above a epsilon^2 / 8 (Cesar & Rogers 2021)."""
+    if epsilon == 0:
+        return 0.0
+    return min(order * epsilon * epsilon / 8, epsilon)
+
+
+def _poisson(rate: float, inner: events.Event, order: float) -> float:
+    """Mironov, Talwar, Zhang 2019, Section 3.3: at whole orders the binomial expansion of E_Q[(1 - q + q P/Q)^a] is exact.
+
+    It needs a pair that can be swapped by a measure-preserving involution, so that adding is no worse than removing:
+    true of symmetric noise and of randomised response. Between whole orders (a - 1) D_a is convex, so the chord bounds it.
+    """
+    if rate == 0:
+        return 0.0
+    if rate == 1:
+        return _renyi(inner, order, 1)
+    if not isinstance(
+        inner,
+        (events.Gaussian, events.Laplace, events.DiscreteGaussian, events.DiscreteLaplace, events.Pure, events.NoisyMax,
+         events.RandomizedResponse, events.Zero),
+    ):  # fmt: skip
+        return _mixture_bound(rate, inner, order)
+    low = math.floor(order)
+    if low == order:
+        return _binomial(rate, inner, low) / (order - 1)
+    below = 0.0 if low == 1 else _binomial(rate, inner, low)
+    return ((order - low) * _binomial(rate, inner, low + 1) + (low + 1 - order) * below) / (order - 1)
+
+
+def _binomial(rate: float, inner: events.Event, order: int) -> float:
+    """log E_Q[(1 - q + q P/Q)^a] for whole a."""
+    log_rate, log_rest = math.log(rate), math.log1p(-rate)
+    terms = []
+    for k in range(order + 1):
+        choose = math.lgamma(order + 1) - math.lgamma(k + 1) - math.lgamma(order - k + 1)
+        moment = 0.0 if k < 2 else (k - 1) * _renyi(inner, k, 1)
+        terms.append(choose + k * log_rate + (order - k) * log_rest + moment)
+    if math.inf in terms:
+        return math.inf
+    return max(_log_sum(*terms), 0.0) * (1 + 1e-13) + 1e-15
+
+
+def _mixture_bound(rate: float, inner: events.Event, order: float) -> float:
+    """Any sampled mechanism: D_a is jointly quasi-convex, so sampling never raises it; and e^{(a-1) D_a} is convex.
+
+    Forward, e^{(a-1) D_a((1-q)Q + qP || Q)} <= 1 - q + q e^{(a-1) D_a(P||Q)}; backward the same holds in the second
+    argument because x^(1-a) is convex.
+    """
+    inside = _renyi(inner, order, 1)
+    if inside == math.inf:
+        return math.inf
+    exponent = (order - 1) * inside
+    if exponent < 500:
+        return math.log1p(rate * math.expm1(exponent)) / (order - 1)
+    return (exponent + math.log(rate + (1 - rate) * math.exp(-exponent))) / (order - 1)
+
+
+def _group(inner: events.Event, size: int, order: float) -> float:
+    """Halving: D_a(P||R) <= (a - 1/p)/(a - 1) D_{pa}(P||Q) + D_{q(a - 1/p)}(Q||R), 1/p + 1/q = 1, with p = q = 2."""
+    if size == 1:
+        return _single(inner, order)
+    half = size // 2
+    first = _group(inner, half, 2 * order)
+    second = _group(inner, size - half, 2 * order - 1)
+    return (order - 0.5) / (order - 1) * first + second
+
+
+def concentrated(event: events.Event) -> float:
+    """The least rho discreet can prove with D_a <= rho a for every a > 1; infinity where there is none.
+
+    >>> from discreet.core import Gaussian, Repeat
+    >>> concentrated(Repeat(Gaussian(10.0), 100))
+    0.5
+    """
+    return _concentrated(event, 1)
+
+
+def _concentrated(event: events.Event, size: int) -> float:
+    match event:
+        case events.Repeat(inner, times):
+            return times * _concentrated(inner, size)
+        case events.Sequence(items):
+            return math.fsum(_concentrated(item, size) for item in items)
+        case events.Group(inner, n):
+            return _concentrated(inner, size * n)
+        case events.Gaussian() | events.DiscreteGaussian() | events.Zero() | events.NonPrivate():
+            return _single(_grouped(event, size), 2.0) / 2
+        case events.Exponential(epsilon):
+            return (epsilon * size) ** 2 / 8  # bounded range: Cesar & Rogers 2021
+        case events.Pure(epsilon) | events.NoisyMax(epsilon) | events.RandomizedResponse(epsilon):
+            return _pure_rho(epsilon * size)
+        case events.Laplace(noise_multiplier):
+            return _pure_rho(size / noise_multiplier)
+        case events.DiscreteLaplace(scale, sensitivity):
+            return _pure_rho(size * sensitivity / scale)
+        case events.Approximate(epsilon, delta) if delta == 0:
+            return _pure_rho(epsilon * size)
+    return math.inf
+
+
+def _pure_rho(epsilon: float) -> float:
+    """epsilon tanh(epsilon/2), at most epsilon^2/2: the loss is +-epsilon with mean epsilon tanh(epsilon/2), and its
+    sub-Gaussian factor (Kearns & Saul 1998) is twice that, so K(t) <= epsilon tanh(epsilon/2) t (1 + t)."""
+    return epsilon * math.tanh(epsilon / 2)
+
+
+def epsilon_from_renyi(divergence: float, order: float, delta: float) -> float:
+    """(order, divergence)-RDP as (epsilon, delta)-DP: Canonne, Kamath, Steinke 2020, Proposition 12."""
+    if divergence == math.inf:
+        return math.inf
+    if delta == 0:
+        return math.inf if divergence > 0 else 0.0
+    a = order
+    return max(divergence + math.log1p(-1 / a) - (math.log(delta) + math.log(a)) / (a - 1), 0.0)
+
+
+def epsilon_by_renyi(event: events.Event, delta: float) -> float:
+    """epsilon at delta from Rényi composition alone, at the best of the orders tried. `curve(event)` is tighter.
+
+    >>> from discreet.core import Gaussian, Poisson, Repeat
+    >>> round(epsilon_by_renyi(Repeat(Poisson(0.01, Gaussian(1.0)), 10_000), 1e-5), 2)
+    6.71
+    """
+    delta = check.open_fraction("delta", delta)
+    return min(epsilon_from_renyi(renyi(event, order), order, delta) for order in ORDERS)
+
+
+def epsilon_from_concentrated(rho: float, delta: float) -> float:
+    """rho-zCDP as (epsilon, delta)-DP, at the best of all orders (not rho + 2 sqrt(rho ln(1/delta)), which is looser).
+
+    >>> round(epsilon_from_concentrated(0.5, 1e-5), 2)
+    4.73
+    """
+    rho, delta = check.nonnegative("rho", rho), check.open_fraction("delta", delta)
+    if rho == 0:
+        return 0.0
+    low, high = 1 + 1e-6, 2 + math.sqrt(math.log(1 / delta) / rho) * 4
+    for _ in range(120):  # a golden-section search; every order is a valid bound
+        first, second = high - 0.618 * (high - low), low + 0.618 * (high - low)
+        if epsilon_from_renyi(rho * first, first, delta) < epsilon_from_renyi(rho * second, second, delta):
+            high = second
+        else:
+            low = first
+    return epsilon_from_renyi(rho * high, high, delta)
