@@ -5,11 +5,12 @@ Names are loaded when first used; `import discreet` itself loads nothing heavy.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 __version__ = "0.1.0.dev0"
 
+TYPE_CHECKING = False  # type checkers read it as true; importing it from typing would double the time to start
 if TYPE_CHECKING:
+    from typing import Any
+
     from discreet import accounting, audit, core, errors, noise
     from discreet.audit import verdict
     from discreet.core import Claim, Evidence, Game, Release, Unit, Verdict, record, user

@@ -19,12 +19,11 @@ CONFIDENCE = 1 - 1e-6  # a demo that cries wolf once in a million runs
 
 
 @click.command("demo", help=COMMANDS["demo"])
-@click.option("-o", "--output", default="out/demo.html", show_default=True, type=click.Path(dir_okay=False), metavar="FILE")
+@click.option("-o", "--output", default="out/demo.html", show_default=True, metavar="FILE", help="Where to write the page.")
 @click.option("--runs", default=40_000, show_default=True, type=click.IntRange(1_000, 10_000_000), help="Runs of each audit.")
 @json_option
 @click.pass_context
 def command(ctx: click.Context, output: str, runs: int, as_json: bool) -> None:
-    """A clinic publishes a count. Is its claim true, and would an audit notice if it were not?"""
     from discreet.cli.counting import Count, HalfNoise
 
     page = Path(output)

@@ -1,0 +1,102 @@
+"""`discreet show` and `discreet audit` on release files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from discreet.cli import app
+from discreet.core import Claim, Evidence, Game, Laplace, NonPrivate, Release, record
+
+GAME = Game(record(), {"answers"})
+
+
+def run(*args: str) -> Result:
+    return CliRunner().invoke(app, list(args))
+
+
+def evidence(gap: float, design: str = "paired") -> Evidence:
+    """Four thousand seeded answers with Laplace noise of scale 1, `gap` apart."""
+    random = np.random.default_rng(7)
+    inside = random.random(4000) < 0.5
+    score = random.laplace(size=4000) + gap * inside
+    return Evidence(game=GAME, attack="threshold", score=score, inside=inside, run=np.arange(4000), design=design)
+
+
+def saved(folder: Path, *found: Evidence, claims: tuple[Claim, ...] = (Claim(game=GAME, event=Laplace(1.0)),)) -> str:
+    return str(Release(value=41, source="people", claims=claims, evidence=found).save(folder / "release.json"))
+
+
+def test_a_true_claim_holds(tmp_path: Path) -> None:
+    result = run("audit", saved(tmp_path, evidence(1.0)))
+    assert result.exit_code == 0, result.stderr
+    assert "holds" in result.stdout
+
+
+def test_a_false_claim_is_refuted_with_three(tmp_path: Path) -> None:
+    result = run("audit", saved(tmp_path, evidence(1.0), evidence(3.0)), "--json")
+    assert result.exit_code == 3, result.stderr
+    outcomes = [item["outcome"] for item in json.loads(result.stdout)["verdicts"]]
+    assert outcomes == ["holds", "refuted"]
+
+
+def test_post_hoc_evidence_never_refutes(tmp_path: Path) -> None:
+    assert run("audit", saved(tmp_path, evidence(3.0, "post_hoc"))).exit_code == 0
+
+
+def test_no_ceiling_is_said(tmp_path: Path) -> None:
+    result = run("audit", saved(tmp_path, evidence(3.0), claims=(Claim(game=GAME, event=NonPrivate()),)), "--json")
+    assert result.exit_code == 0
+    found = json.loads(result.stdout)["verdicts"][0]
+    assert (found["outcome"], found["ceiling"]) == ("no ceiling", None)
+
+
+@pytest.mark.parametrize(("found", "claims", "lacking"), [((), None, "evidence"), ((evidence(1.0),), (), "claims")])
+def test_nothing_to_compare_is_a_failed_check(found: tuple[Evidence, ...], claims: None, lacking: str, tmp_path: Path) -> None:
+    file = saved(tmp_path, *found) if claims is None else saved(tmp_path, *found, claims=claims)
+    result = run("audit", file)
+    assert result.exit_code == 1
+    assert f"has no {lacking}" in result.stderr
+
+
+@pytest.mark.parametrize("args", [["--confidence", "2"], ["--confidence", "nan"], ["--confidence", "x"]])
+def test_a_wrong_confidence_is_wrong_use(args: list[str], tmp_path: Path) -> None:
+    assert run("audit", saved(tmp_path, evidence(1.0)), *args).exit_code == 2
+
+
+@pytest.mark.parametrize("command", ["audit", "show"])
+@pytest.mark.parametrize("text", ["", "{}", "null", '{"format": "discreet-release"}', "\ud800"])
+def test_what_is_no_release_is_refused(command: str, text: str, tmp_path: Path) -> None:
+    file = tmp_path / "release.json"
+    file.write_bytes(text.encode("utf-8", "surrogatepass"))
+    result = run(command, str(file))
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith("Error: ")
+
+
+def test_show_tells_the_claim_and_the_evidence(tmp_path: Path) -> None:
+    file = saved(tmp_path, evidence(1.0))
+    text = run("show", file).stdout
+    for said in (
+        "people",
+        "41",
+        "Laplace(noise_multiplier=1.0)",
+        "1 at delta 1e-05",
+        "one record (1 row)",
+        "threshold, paired",
+    ):
+        assert said in text
+    found = json.loads(run("show", file, "--json").stdout)
+    assert found["claims"][0]["epsilon"][0]["epsilon"] == pytest.approx(1.0, abs=1e-4)
+    assert found["evidence"][0]["targets"] == 4000
+
+
+def test_show_writes_a_card(tmp_path: Path) -> None:
+    result = run("show", saved(tmp_path, evidence(1.0)), "--html", str(tmp_path / "card.html"))
+    assert result.exit_code == 0
+    assert "card.html" in result.stderr
+    assert 'data-role="ceiling"' in (tmp_path / "card.html").read_text()
