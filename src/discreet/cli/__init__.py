@@ -55,10 +55,12 @@ class Commands(click.Group):
             raise
         except DiscreetError as error:
             raise _Told(str(error), WRONG_USE, ctx.params["debug"]) from error
+        except OSError as error:
+            raise _Told(f"The system refused: {error.strerror or error}.", CHECK_FAILED, ctx.params["debug"]) from error
         except Exception as error:
-            told = f"This is a fault in discreet ({type(error).__name__}: {error})."
+            told = f"This is a fault in discreet ({type(error).__name__}: {str(error)[:300]})."
             raise _Told(
-                f"{told} Run it again with discreet --debug and report it."[:600], _OUR_FAULT, ctx.params["debug"]
+                f"{told} Please report it with what discreet --debug shows.", _OUR_FAULT, ctx.params["debug"]
             ) from error
 
 
