@@ -21,7 +21,7 @@ def calibrate(make_event: Callable[[float], Event], epsilon: float, delta: float
 
     >>> from discreet.accounting import Gaussian, Poisson, Repeat
     >>> round(calibrate(lambda s: Repeat(Poisson(0.01, Gaussian(s)), 1000), epsilon=1.0, delta=1e-5), 2)
-    0.98
+    1.41
     """
     from scipy.optimize import brentq
 

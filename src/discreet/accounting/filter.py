@@ -137,7 +137,9 @@ def _best_order(epsilon: float, delta: float) -> float:
     def worth(order: float) -> float:
         return _divergence(epsilon, order, delta) / order
 
-    return round(max((1 + math.pow(10, i / 50) for i in range(-100, 251)), key=worth), 6)
+    orders: list[float] = [1 + math.pow(10, i / 50) for i in range(-100, 251)]
+    best: float = max(orders, key=worth)
+    return round(best, 6)
 
 
 def _split(event: events.Event) -> tuple[Fraction, events.Event]:

@@ -243,19 +243,22 @@ def group(size: int, inner: Profile) -> Profile:
     """`size` units at once: H_{ab}(P||R) <= H_a(P||Q) + a H_b(Q||R), with the same epsilon on each step of the path."""
     if size == 1:
         return inner
-
-    def widen(delta: Delta) -> Delta:
-        def wide(e: Array) -> Array:
-            step = e / size
-            with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-                steps = np.where(step > 1e-12, np.expm1(e) / np.expm1(step), size)
-                return np.clip(np.nan_to_num(delta(step) * steps, nan=1.0, posinf=1.0), 0, 1)
-
-        return wide
-
-    forward = widen(inner.forward)
-    backward = forward if inner.symmetric else widen(inner.backward)
+    forward = _widen(inner.forward, inner.most_forward, size)
+    backward = forward if inner.symmetric else _widen(inner.backward, inner.most_backward, size)
     return Profile(forward, backward, size * inner.most_forward, size * inner.most_backward)
+
+
+def _widen(delta: Delta, most: float, size: int) -> Delta:
+    def direct(e: Array) -> Array:
+        step = e / size
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore", under="ignore"):
+            log_steps = np.where(step > 1e-12, e - step + np.log1p(-np.exp(-e)) - np.log1p(-np.exp(-step)), math.log(size))
+            return np.where(step >= most, -np.inf, np.log(np.maximum(delta(step), 5e-324)) + log_steps)
+
+    # far out delta(step) is lost to rounding while the number of steps grows; a bound at one epsilon holds at all above
+    grid = np.geomspace(1e-9, 1e9, 4000)
+    last = float(grid[int(np.argmin(direct(grid)))])
+    return lambda e: np.exp(np.minimum(direct(np.minimum(e, last) if most == math.inf else e), 0.0))
 
 
 def atoms(loss: Array, mass: Array, infinite_forward: float, infinite_backward: float) -> Profile:
