@@ -1,0 +1,53 @@
+"""Lower bounds on epsilon from scores: one idea per file, all one-sided, all valid at the confidence they name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from discreet.audit.bounds.betting import betting
+from discreet.audit.bounds.clopper_pearson import clopper_pearson
+from discreet.audit.bounds.fdp import curve_refuted, fdp
+from discreet.audit.bounds.gaussian import gaussian
+from discreet.audit.bounds.one_run import one_run
+from discreet.core import check
+from discreet.core.evidence import trials
+
+Bound = Callable[[NDArray[np.float64], NDArray[np.bool_], NDArray[np.int64], float, float], float]
+
+METHODS: dict[str, Bound] = {
+    "betting": betting,
+    "clopper_pearson": clopper_pearson,
+    "one_run": one_run,
+    "fdp": fdp,
+    "gaussian": gaussian,
+}
+
+# Methods that lift a measured rate to epsilon through a Gaussian trade-off; elsewhere they can claim too much.
+GAUSSIAN_ONLY = frozenset({"fdp", "gaussian"})
+
+__all__ = ["GAUSSIAN_ONLY", "METHODS", "curve_refuted", "epsilon_lower_bound"]
+
+
+def epsilon_lower_bound(
+    score: ArrayLike, inside: ArrayLike, run: ArrayLike, delta: float, confidence: float, method: str = "auto"
+) -> float:
+    """With this confidence, what produced the scores is not (epsilon, delta)-DP for any epsilon below the answer.
+
+    Each target must have been inside by its own fair coin. `auto` is `betting`: valid for any number of runs and targets
+    and at every threshold at once. `clopper_pearson` and `gaussian` need one target per run; `fdp` and `gaussian`
+    assume a Gaussian trade-off and are never chosen for you.
+
+    >>> import numpy as np
+    >>> inside = np.arange(1000) % 2 == 0
+    >>> epsilon_lower_bound(np.where(inside, 1.0, 0.0), inside, np.arange(1000), delta=1e-5, confidence=0.95) > 4
+    True
+    """
+    scores, truth, runs = trials(score, inside, run)
+    check.small_fraction("delta", delta)
+    check.open_fraction("confidence", confidence)
+    check.word("method", method, ("auto", *METHODS))
+    bound = METHODS["betting" if method == "auto" else method]
+    return max(0.0, float(bound(scores, truth, runs, float(delta), 1.0 - confidence)))
