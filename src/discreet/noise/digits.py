@@ -101,16 +101,18 @@ class Thresholds:
 def thresholds(law: Law, width: int, bits: int) -> Thresholds:
     """The cuts for cells 0, -1, 1, -2, 2, ... whose weights are exp(-exponent) of their nearest value.
 
+    More bits give more cells in the same order, so the cuts are the same real numbers at every precision.
+
     >>> thresholds(LaplaceLaw(Fraction(1)), 1, 16).lo[0] / 2**16    # Pr[0] = (e - 1) / (e + 1) = 0.46211...
     0.4621124267578125
     """
     p = bits + GUARD
     right, right_tail = _weights(law, width, 0, p)
     left, left_tail = _weights(law, width, 1, p)
-    count = min(len(right), len(left))
-    tail = right_tail + left_tail + sum(hi for _, hi in right[count:] + left[count:])
-    cells = [cell for h in range(count) for cell in (h, -1 - h)]
-    weights = [weight for h in range(count) for weight in (right[h], left[h])]
+    count = len(left)  # never longer than right: its values are one farther from 0
+    cells = [cell for h in range(count) for cell in (h, -1 - h)] + [count] * (len(right) > count)
+    weights = [weight for h in range(count) for weight in (right[h], left[h])] + right[count : count + 1]
+    tail = right_tail + left_tail + sum(hi for _, hi in right[count + 1 :])
     rest_lo, rest_hi = sum(lo for lo, _ in weights), sum(hi for _, hi in weights) + tail
     lo, hi = [], []
     done_lo = done_hi = 0

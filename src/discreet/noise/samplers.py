@@ -71,7 +71,7 @@ def uniform(bound: int, size: Size | None = None) -> int | Ints:
     >>> uniform(1)
     0
     """
-    bound = check.whole("bound", bound)
+    bound = check.whole("bound", bound, most=1 << LONGEST)
     source = open_source()
     if size is None:
         return source.below(bound)
