@@ -59,9 +59,7 @@ class Commands(click.Group):
             raise _Told(f"The system refused: {error.strerror or error}.", CHECK_FAILED, ctx.params["debug"]) from error
         except Exception as error:
             told = f"This is a fault in discreet ({type(error).__name__}: {str(error)[:300]})."
-            raise _Told(
-                f"{told} Please report it with what discreet --debug shows.", _OUR_FAULT, ctx.params["debug"]
-            ) from error
+            raise _Told(f"{told} Report it with what discreet --debug shows.", _OUR_FAULT, ctx.params["debug"]) from error
 
 
 class _Told(click.ClickException):

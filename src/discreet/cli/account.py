@@ -106,15 +106,14 @@ def _account(
 ) -> None:
     if (noise is None) == (epsilon is None):
         raise click.UsageError("Give either --noise, or --epsilon (with --delta) to find the least noise for it.")
-    if noise is not None:
-        _tell(make(noise), deltas=deltas, **rest)
-        return
-    if len(deltas) != 1:
-        raise click.UsageError(f"--epsilon needs exactly one --delta to go with it; got {len(deltas)}.")
-    from discreet.accounting import calibrate
+    if epsilon is not None:
+        if len(deltas) != 1:
+            raise click.UsageError(f"--epsilon needs exactly one --delta to go with it; got {len(deltas)}.")
+        from discreet.accounting import calibrate
 
-    found = calibrate(make, epsilon=epsilon, delta=deltas[0])
-    _tell(found, deltas=deltas, **rest)
+        noise = calibrate(make, epsilon=epsilon, delta=deltas[0])
+    assert noise is not None
+    _tell(make(noise), deltas=deltas, **rest)
 
 
 def _tell(event: Event, *, deltas: tuple[float, ...], plot: str | None, as_json: bool) -> None:
