@@ -12,7 +12,7 @@ def sketch(power: Callable[[float], float]) -> str:
     """The ceiling (●) over the diagonal of blind guessing (·), both axes from 0.01 % to 100 % on a log scale.
 
     >>> print(sketch(lambda level: min(1.0, 20 * level)).splitlines()[0])
-     100 % ┤                              ●●●●●●●●●●●●●●●
+     100 % ┤                            ●●●●●●●●●●●●●●●●●
     """
     height, width = _DECADES * _ROWS, _DECADES * _COLUMNS
     grid = [[" "] * (width + 1) for _ in range(height + 1)]

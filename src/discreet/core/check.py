@@ -92,6 +92,16 @@ def word(name: str, value: Any, allowed: tuple[str, ...] = ()) -> str:
     return str(value)
 
 
+def items(name: str, value: Any, wanted: str) -> tuple[Any, ...]:
+    """What an iterable holds; a string, or what cannot be iterated (an array of no dimensions, say), is refused."""
+    try:
+        if not isinstance(value, (str, bytes)):
+            return tuple(value)
+    except TypeError:
+        pass
+    raise InvalidValue(f"{name} must be {wanted}; got {shown(value)}.")
+
+
 def shown(value: Any) -> str:
     """The value as a message may show it: short, printable, whatever it is.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,11 +24,8 @@ class Claim:
         if not isinstance(self.game, Game):
             raise InvalidValue(f"game must be a Game, such as Game(record(), {{'answers'}}); got {type(self.game).__name__}.")
         check_event("event", self.event)
-        if isinstance(self.assumptions, str) or not isinstance(self.assumptions, Iterable):
-            raise InvalidValue(
-                f"assumptions must be a list of sentences, such as ('...',); got {check.shown(self.assumptions)}."
-            )
-        object.__setattr__(self, "assumptions", tuple(check.word("assumption", item) for item in self.assumptions))
+        sentences = check.items("assumptions", self.assumptions, "a list of sentences, such as ('...',)")
+        object.__setattr__(self, "assumptions", tuple(check.word("assumption", item) for item in sentences))
 
     def to_json(self) -> dict[str, Any]:
         return {

@@ -237,9 +237,8 @@ class Sequence(_Value):
     events: tuple[Event, ...]
 
     def __init__(self, events: Iterable[Event]) -> None:
-        if not isinstance(events, Iterable):
-            raise InvalidValue(f"events must be a list of events; got {check.shown(events)}.")
-        items = tuple(check_event("events", item, inside=True) for item in events)
+        given = check.items("events", events, "a list of events")
+        items = tuple(check_event("events", item, inside=True) for item in given)
         if not items:
             raise InvalidValue("events must hold at least one event; got none. For nothing at all, use Zero().")
         self._set("events", items)

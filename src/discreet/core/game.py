@@ -86,9 +86,8 @@ class Game:
     def __init__(self, unit: Unit, view: Iterable[str]) -> None:
         if not isinstance(unit, Unit):
             raise InvalidValue(f"unit must be a Unit, such as discreet.record(); got {type(unit).__name__}.")
-        if not isinstance(view, Iterable):
-            raise InvalidValue(f"view must be a set of names, such as {{'answers'}}; got {check.shown(view)}.")
-        names = [check.word("view", name, VIEWS) for name in ((view,) if isinstance(view, str) else view)]
+        given = (view,) if isinstance(view, str) else check.items("view", view, "a set of names, such as {'answers'}")
+        names = [check.word("view", name, VIEWS) for name in given]
         if not names:
             raise InvalidValue(f"view must name at least one of {', '.join(VIEWS)}; got none.")
         object.__setattr__(self, "unit", unit)

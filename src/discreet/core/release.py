@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -58,10 +58,10 @@ class Release(Generic[T]):
         if self.entry is not None:
             check.word("entry", self.entry)
         for name, kind in (("claims", Claim), ("evidence", Evidence)):
-            given = getattr(self, name)
-            items = tuple(given) if isinstance(given, Iterable) else (given,)
-            if not isinstance(given, Iterable) or not all(isinstance(item, kind) for item in items):
-                raise InvalidValue(f"{name} must be a tuple of {kind.__name__}, such as (item,); got {check.shown(given)}.")
+            wanted = f"a tuple of {kind.__name__}, such as (item,)"
+            items = check.items(name, getattr(self, name), wanted)
+            if not all(isinstance(item, kind) for item in items):
+                raise InvalidValue(f"{name} must be {wanted}; got {check.shown(items)}.")
             object.__setattr__(self, name, items)
 
     def map(self, function: Callable[[T], U]) -> Release[U]:
