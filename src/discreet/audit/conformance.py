@@ -1,0 +1,175 @@
+"""Conformance suites for strangers' mechanisms and attacks: does it keep to the protocol, and is its claim true?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from discreet.audit.bounds import epsilon_lower_bound
+from discreet.audit.distinguish import learn
+from discreet.audit.judge import verdict
+from discreet.audit.play import audit, scored
+from discreet.audit.worlds import Pair, checked
+from discreet.core import Attack, Claim, Evidence, Game, Mechanism, Verdict, Worlds, check
+from discreet.core.game import VIEWS
+from discreet.errors import ClaimRefuted, InvalidValue
+
+Neighbours = Iterable[tuple[Any, Any]]
+
+
+def check_mechanism(
+    mechanism: Mechanism[Any, Any],
+    neighbours: Neighbours | None = None,
+    *,
+    runs: int = 4000,
+    confidence: float = 0.999,
+    seed: int | None = None,
+) -> list[tuple[Evidence, Verdict]]:
+    """Audit every claim of a mechanism on every neighbouring pair; raise ClaimRefuted where one is false.
+
+    `neighbours` yields pairs (data with the unit, data without it); without it the mechanism's own `neighbours()` is
+    used. Choose worst cases: a claim is only as tested as its pairs. A distinguisher learns on half of the `runs` and is
+    judged on the other half. A true claim is called false with probability at most 1 - confidence, all pairs and claims
+    together. `seed` makes the worlds repeatable, not the mechanism.
+
+    >>> from discreet.core import record
+    >>> from discreet.noise import LaplaceNoise
+    >>> found = check_mechanism(LaplaceNoise(scale=1, sensitivity=1, unit=record()), [(1, 0)], runs=400)
+    >>> found[0][1].outcome
+    'holds'
+    """
+    runs = check.whole("runs", runs, least=8)
+    check.open_fraction("confidence", confidence)
+    claims = _claims(mechanism)
+    pairs = _pairs(mechanism, neighbours)
+    share = 1.0 - (1.0 - confidence) / (len(pairs) * len(claims))
+    found: list[tuple[Evidence, Verdict]] = []
+    for number, (with_unit, without_unit) in enumerate(pairs):
+        worlds = Pair(with_unit, without_unit, seed=None if seed is None else seed + number)
+        for game in dict.fromkeys(claim.game for claim in claims):
+            evidence = distinguish(mechanism, worlds, game, runs=runs)
+            for claim in (claim for claim in claims if claim.game == game):
+                found.append((evidence, verdict(claim, evidence, confidence=share)))
+                _refuse(mechanism, claim, found[-1], number, confidence)
+    if _claims(mechanism) != claims:
+        raise InvalidValue(f"{_named(mechanism)}.claims() changed while it ran; a claim must not depend on the data.")
+    return found
+
+
+def distinguish(mechanism: Mechanism[Any, Any], worlds: Worlds[Any], game: Game, *, runs: int) -> Evidence:
+    """Evidence from a distinguisher that learned on the first half of the runs and scores the second."""
+    outputs: list[Any] = []
+    truths: list[bool] = []
+    for run in range(runs):
+        data, _, inside = checked(worlds.draw(run))
+        outputs.append(mechanism.run(data))
+        truths.append(bool(inside[0]))
+    half = runs // 2
+    witness = learn(outputs[:half], truths[:half], view=game.view)
+    return Evidence(
+        game=game, attack=witness.name, score=witness.score_all(outputs[half:]), inside=truths[half:],
+        run=np.arange(half, runs), design="paired",
+    )  # fmt: skip
+
+
+def check_attack(
+    attack: Attack[Any],
+    mechanism: Mechanism[Any, Any],
+    worlds: Worlds[Any],
+    *,
+    runs: int = 64,
+    confidence: float = 0.999,
+) -> Evidence:
+    """Check an attack against the protocol, and that it claims nothing where there is nothing to find.
+
+    It must name itself and a view that the mechanism's claims cover, give one finite score per target, and the same
+    scores for the same release. Then it plays `runs` rounds on releases from *other* worlds than those whose targets it is
+    asked about: it should find nothing, and if it does it reads the truth from elsewhere than its view. A sound attack
+    fails with probability at most 1 - confidence. Returns the evidence of an honest audit.
+
+    >>> from discreet.audit import Pair, Readout
+    >>> from discreet.core import record
+    >>> from discreet.noise import LaplaceNoise
+    >>> len(check_attack(Readout(), LaplaceNoise(scale=1, sensitivity=1, unit=record()), Pair(1, 0)))
+    64
+    """
+    runs = check.whole("runs", runs)
+    check.open_fraction("confidence", confidence)
+    _declared(attack)
+    claims = _claims(mechanism)
+    if not any(Game(claim.game.unit, attack.view).within(claim.game) for claim in claims):
+        raise InvalidValue(
+            f"{attack.name} sees {', '.join(sorted(attack.view))}, which no claim of {_named(mechanism)} covers; "
+            "it can only be compared with claims about what it sees."
+        )
+    data, targets, _ = checked(worlds.draw(0))
+    seen = mechanism.run(data)
+    if not np.array_equal(scored(attack, seen, targets), scored(attack, seen, targets)):
+        raise InvalidValue(f"{attack.name} gives different scores for the same release; fix its seed.")
+    _finds_nothing(attack, mechanism, worlds, runs, confidence)
+    return audit(mechanism, attack, worlds, runs=runs, unit=claims[0].game.unit)
+
+
+def _finds_nothing(
+    attack: Attack[Any], mechanism: Mechanism[Any, Any], worlds: Worlds[Any], runs: int, confidence: float
+) -> None:
+    """Scores on releases that know nothing of the targets asked about."""
+    columns = []
+    for run in range(runs):
+        data, _, _ = checked(worlds.draw(runs + run))
+        _, targets, inside = checked(worlds.draw(run))
+        columns.append((scored(attack, mechanism.run(data), targets), inside, np.full(len(inside), run)))
+    score, inside, number = (np.concatenate(column) for column in zip(*columns))
+    floor = epsilon_lower_bound(score, inside, number, 0.0, confidence)
+    if floor > 0:
+        raise InvalidValue(
+            f"{attack.name} shows epsilon >= {floor:.2g} on releases that know nothing of its targets; "
+            "it must be reading the truth from the targets or from an earlier run."
+        )
+
+
+def _claims(mechanism: Any) -> tuple[Claim, ...]:
+    if not isinstance(mechanism, Mechanism):
+        raise InvalidValue(f"A mechanism has claims() and run(data); {_named(mechanism)} lacks one of them.")
+    claims = mechanism.claims()
+    if not isinstance(claims, tuple) or not claims or not all(isinstance(claim, Claim) for claim in claims):
+        raise InvalidValue(
+            f"{_named(mechanism)}.claims() must return a tuple of at least one Claim; got {type(claims).__name__}."
+        )
+    return claims
+
+
+def _pairs(mechanism: Any, neighbours: Neighbours | None) -> list[tuple[Any, Any]]:
+    if neighbours is None and not hasattr(mechanism, "neighbours"):
+        raise InvalidValue(
+            f"{_named(mechanism)} names no neighbouring data sets; pass neighbours=[(with_unit, without_unit)], "
+            "or give it a neighbours() method."
+        )
+    pairs = list(mechanism.neighbours() if neighbours is None else neighbours)
+    if not pairs or not all(isinstance(pair, tuple) and len(pair) == 2 for pair in pairs):
+        raise InvalidValue("neighbours must yield pairs (data with the unit, data without it), at least one.")
+    return pairs
+
+
+def _refuse(mechanism: Any, claim: Claim, found: tuple[Evidence, Verdict], number: int, confidence: float) -> None:
+    evidence, judged = found
+    if judged.outcome == "refuted":
+        raise ClaimRefuted(
+            f"{_named(mechanism)} claims epsilon {judged.ceiling:.3g} at delta {judged.delta:.2g} ({claim.event}), but on "
+            f"neighbouring pair {number} {evidence.attack} shows at least {judged.floor:.3g} (confidence {confidence:.6g}, "
+            f"{len(evidence)} runs). Look at what that feature of the output reveals, or claim more."
+        )
+
+
+def _declared(attack: Any) -> None:
+    if not isinstance(attack, Attack):
+        raise InvalidValue(f"An attack has name, view and score(seen, targets); {_named(attack)} lacks one of them.")
+    check.word("attack name", attack.name)
+    if not isinstance(attack.view, frozenset) or not attack.view or not attack.view <= set(VIEWS):
+        raise InvalidValue(f"view of {attack.name} must be a frozenset of {', '.join(VIEWS)}; got {attack.view!r}.")
+
+
+def _named(thing: Any) -> str:
+    return type(thing).__name__

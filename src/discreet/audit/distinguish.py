@@ -1,0 +1,79 @@
+"""A distinguisher for any mechanism: it learns from some runs how to tell the two worlds apart in the others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.audit.bounds.betting import betting
+from discreet.audit.bounds.order import shuffled
+from discreet.audit.features import Cells, Feature, features
+from discreet.core import check
+from discreet.errors import InvalidValue
+
+
+@dataclass(frozen=True, slots=True)
+class Witness:
+    """An attack: the log-likelihood ratio of the cell that the output falls into, as counted on other runs.
+
+    Learn it with `learn` and use it on fresh runs only; then any bound on its scores is valid.
+    """
+
+    name: str
+    view: frozenset[str]
+    feature: Feature
+    ratios: dict[int, float]
+
+    def score(self, seen: Any, targets: Sequence[Any]) -> NDArray[np.float64]:
+        return np.full(len(targets), self.score_all([seen])[0])
+
+    def score_all(self, outputs: Sequence[Any]) -> NDArray[np.float64]:
+        """The score of each output, many at a time."""
+        return _looked_up(self.ratios, self.feature(outputs))
+
+
+def learn(
+    outputs: Sequence[Any], inside: Sequence[bool] | NDArray[np.bool_], *, view: frozenset[str], delta: float = 0.0
+) -> Witness:
+    """The best witness for these runs: every feature is tried, each scored on the half it did not learn from.
+
+    >>> witness = learn([0, 1] * 200, [False, True] * 200, view=frozenset({"answers"}))
+    >>> bool(witness.score(1, [None]) > witness.score(0, [None]))
+    True
+    """
+    truth = np.asarray(inside, dtype=np.bool_)
+    check.small_fraction("delta", delta)
+    if len(outputs) != len(truth) or len(truth) < 2:
+        raise InvalidValue(f"learning needs one truth per output and at least 2 runs; got {len(outputs)} and {len(truth)}.")
+    found = features(outputs, truth)
+    cells = {name: feature(outputs) for name, feature in found.items()}
+    best = max(cells, key=lambda name: _worth(cells[name], truth, delta))
+    return Witness(f"witness ({best})", view, found[best], _ratios(cells[best], truth))
+
+
+def _worth(cells: Cells, inside: NDArray[np.bool_], delta: float) -> tuple[float, float]:
+    """The bound this feature would give, learned on either half and scored on the other; then how often it is right."""
+    half = shuffled(len(cells))[0] % 2 == 0
+    score = np.empty(len(cells))
+    for learned in (half, ~half):
+        score[~learned] = _looked_up(_ratios(cells[learned], inside[learned]), cells[~learned])
+    bound = betting(score, inside, np.arange(len(cells)), delta, 0.05)
+    return bound, float((np.sign(score) * np.where(inside, 1, -1)).mean())
+
+
+def _ratios(cells: Cells, inside: NDArray[np.bool_]) -> dict[int, float]:
+    """The log-likelihood ratio of each cell, with one made-up run in each world so that rare cells promise little."""
+    names, index = np.unique(cells, return_inverse=True)
+    with_unit = np.bincount(index, weights=inside, minlength=len(names))
+    without = np.bincount(index, weights=~inside, minlength=len(names))
+    share = np.log((with_unit + 1.0) / (inside.sum() + 1.0)) - np.log((without + 1.0) / ((~inside).sum() + 1.0))
+    return dict(zip(names.tolist(), share.tolist()))
+
+
+def _looked_up(ratios: dict[int, float], cells: Cells) -> NDArray[np.float64]:
+    names, index = np.unique(cells, return_inverse=True)
+    return np.array([ratios.get(int(name), 0.0) for name in names])[index]

@@ -1,0 +1,92 @@
+"""What an attack reached: the ROC, and rates at low false-positive rates with exact intervals."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from discreet.audit.binomial import rate_ceiling, rate_floor
+from discreet.core import check
+from discreet.core.evidence import trials
+
+LEVELS = (0.01, 0.001, 0.0001)
+ENOUGH = 10  # false positives expected at a level before it counts as resolvable
+
+
+@dataclass(frozen=True, slots=True)
+class Roc:
+    """Every threshold's false- and true-positive rate, from the strictest on; ties move both at once."""
+
+    false: NDArray[np.float64]
+    true: NDArray[np.float64]
+
+    def area(self) -> float:
+        """The area under the curve: how often a member outscores a non-member, ties counting half."""
+        return float(np.trapezoid(self.true, self.false))
+
+    def advantage(self) -> float:
+        """The largest true-positive minus false-positive rate (Yeom et al. 2018)."""
+        return float((self.true - self.false).max())
+
+    def log_points(self, least: float = 1e-5) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The points for a plot with two logarithmic axes: both rates at least `least`, duplicates left out."""
+        points = np.unique(np.stack([np.maximum(self.false, least), np.maximum(self.true, least)], axis=1), axis=0)
+        return points[:, 0], points[:, 1]
+
+
+@dataclass(frozen=True, slots=True)
+class RateAt:
+    """The true-positive rate at a false-positive rate of at most `level`.
+
+    `low` and `high` enclose, at the confidence asked, the true-positive rate of the threshold used. `resolvable` is false
+    when there are too few non-members (fewer than 10 / level) to know what a false-positive rate of `level` is.
+    """
+
+    level: float
+    rate: float
+    low: float
+    high: float
+    resolvable: bool
+
+    def __str__(self) -> str:
+        if not self.resolvable:
+            return f"TPR at {self.level:.2%} FPR: not resolvable (needs {ENOUGH / self.level:,.0f} non-members)"
+        return f"TPR at {self.level:.2%} FPR: {self.rate:.2%} ({self.low:.2%} to {self.high:.2%})"
+
+
+def roc(score: ArrayLike, inside: ArrayLike) -> Roc:
+    """The ROC of scores against the truth.
+
+    >>> roc([3, 2, 1, 0], [True, True, False, False]).area()
+    1.0
+    """
+    scores, truth, _ = trials(score, inside, np.zeros(np.shape(score), dtype=np.int64))
+    order = np.argsort(-scores, kind="stable")
+    ends = np.append(np.flatnonzero(np.diff(scores[order])), len(scores) - 1)
+    hits, alarms = np.cumsum(truth[order])[ends], np.cumsum(~truth[order])[ends]
+    members, others = max(int(truth.sum()), 1), max(int((~truth).sum()), 1)
+    return Roc(np.append(0.0, alarms / others), np.append(0.0, hits / members))
+
+
+def rate_at(score: ArrayLike, inside: ArrayLike, level: float, confidence: float = 0.95) -> RateAt:
+    """The true-positive rate at a false-positive rate, with an exact interval (Clopper and Pearson 1934).
+
+    >>> str(rate_at([3, 2, 1, 0], [True, True, False, False], 0.01))
+    'TPR at 1.00% FPR: not resolvable (needs 1,000 non-members)'
+    """
+    check.open_fraction("level", level)
+    alpha = 1.0 - check.open_fraction("confidence", confidence)
+    truth = np.asarray(inside, dtype=np.bool_)
+    curve = roc(score, inside)
+    members, others = int(truth.sum()), int((~truth).sum())
+    rate = float(curve.true[curve.false <= level].max())
+    hits = round(rate * members)
+    low, high = rate_floor(hits, members, alpha / 2.0), rate_ceiling(hits, members, alpha / 2.0)
+    return RateAt(level, rate, float(low), float(high), resolvable=others * level >= ENOUGH)
+
+
+def rates(score: ArrayLike, inside: ArrayLike, confidence: float = 0.95) -> tuple[RateAt, ...]:
+    """The true-positive rates at false-positive rates of 1 %, 0.1 % and 0.01 %."""
+    return tuple(rate_at(score, inside, level, confidence) for level in LEVELS)
