@@ -108,12 +108,7 @@ def whole_numbers(data: Any) -> int | Ints:
     """A Python int as it is, or an int64 array clipped to +-2^62. What is refused depends on types alone, not on values."""
     if isinstance(data, (int, np.integer)) and not isinstance(data, (bool, np.bool_)):
         return int(data)
-    try:
-        array = np.asarray(data)
-    except (ValueError, OverflowError):
-        array = np.asarray(None)
-    if array.size == 0 and isinstance(data, (list, tuple)):
-        array = array.astype(np.int64)
+    array = as_array(data)
     if array.dtype == object and array.ndim and all(type(item) is int for item in array.flat):
         array = np.clip(array, -FARTHEST, FARTHEST).astype(np.int64)
     if array.dtype.kind not in "iu":
@@ -124,6 +119,14 @@ def whole_numbers(data: Any) -> int | Ints:
     if array.dtype.kind == "u":
         array = np.minimum(array, np.asarray(min(FARTHEST, int(np.iinfo(array.dtype).max)), array.dtype))
     return np.clip(array.astype(np.int64), -FARTHEST, FARTHEST)
+
+
+def as_array(data: Any) -> NDArray[Any]:
+    """Lists stay lists of objects: numpy would turn some whole numbers into floats. What cannot be an array is None."""
+    try:
+        return np.array(data, dtype=object) if isinstance(data, (list, tuple)) else np.asarray(data)
+    except (ValueError, TypeError, OverflowError):
+        return np.asarray(None)
 
 
 def count_is(numbers: int | Ints, size: int) -> None:

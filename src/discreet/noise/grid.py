@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from discreet.core import Claim, DiscreteGaussian, DiscreteLaplace, Event, Repeat, Unit, check
 from discreet.errors import InvalidValue
-from discreet.noise.additive import FARTHEST, add, answers, count_is, fix
+from discreet.noise.additive import FARTHEST, add, answers, as_array, count_is, fix
 from discreet.noise.digits import GaussianLaw, LaplaceLaw
 from discreet.noise.samplers import Number, float_below, rational
 
@@ -46,7 +46,7 @@ class Grid:
 
     def steps(self, values: Any) -> int | Ints:
         """The grid point of each number, counted in steps."""
-        if isinstance(values, Real) and not isinstance(values, (bool, np.bool_)):
+        if _number(values):
             return self._step(values)
         array = real_numbers(values)
         g = self.granularity
@@ -152,11 +152,14 @@ class GridGaussian:
 
 def real_numbers(values: Any) -> NDArray[Any]:
     """An array of the numbers handed in, unrounded; what is refused depends on types alone."""
-    try:
-        array = np.asarray(values)
-    except (ValueError, OverflowError):
-        array = np.asarray(None)
+    array = as_array(values)
+    if array.dtype == object and all(type(item) is float for item in array.flat):
+        return array.astype(np.float64)
     numeric = array.dtype.kind in "iu" or array.dtype in (np.float16, np.float32, np.float64)
-    if not numeric and not (array.dtype == object and all(isinstance(item, Real) for item in array.flat)):
+    if not numeric and not (array.dtype == object and all(_number(item) for item in array.flat)):
         raise InvalidValue(f"data must be numbers (float64 at most); got {type(values).__name__} of {array.dtype}.")
     return array.astype(np.float64) if array.dtype.kind == "f" else array
+
+
+def _number(item: Any) -> bool:
+    return isinstance(item, Real) and not isinstance(item, (bool, np.bool_))

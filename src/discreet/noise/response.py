@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from discreet.core import Claim, Event, RandomizedResponse, Repeat, Unit, check
 from discreet.errors import InvalidValue
-from discreet.noise.additive import answers, fix
+from discreet.noise.additive import answers, as_array, fix
 from discreet.noise.digits import Bounds, exp_bounds
 from discreet.noise.fast import flips
 from discreet.noise.samplers import Number, float_above, rational
@@ -105,11 +105,8 @@ def _index(value: Any, labels: list[Any]) -> int:
 
 
 def _indices(value: Any, k: int) -> NDArray[np.int64]:
-    try:
-        array = np.asarray(value)
-    except (ValueError, OverflowError):
-        array = np.asarray(None)
-    if array.size == 0 and isinstance(value, (list, tuple)):
+    array = as_array(value)
+    if array.dtype == object and array.ndim and all(type(item) is int and abs(item) < 1 << 62 for item in array.flat):
         array = array.astype(np.int64)
     if k > 1 << 62:
         raise InvalidValue("categories must be at most 2^62; got more.")

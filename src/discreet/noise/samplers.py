@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any, overload
 
@@ -161,9 +160,9 @@ def _array(name: str, law: LaplaceLaw | GaussianLaw, size: Size, source: Source)
 
 
 def _shape(size: Any) -> tuple[tuple[int, ...], int]:
-    if isinstance(size, (str, bytes)) or not isinstance(size, (int, np.integer, Iterable)):
+    if not isinstance(size, (int, np.integer, tuple, list)):
         raise InvalidValue(f"size must be a whole number or a tuple of them; got {type(size).__name__}.")
-    shape = tuple(size) if isinstance(size, Iterable) else (size,)
+    shape = tuple(size) if isinstance(size, (tuple, list)) else (size,)
     shape = tuple(check.whole("size", item, least=0) for item in shape)
     count = math.prod(shape)
     if count > MOST or len(shape) > 32:

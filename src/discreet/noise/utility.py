@@ -76,7 +76,7 @@ def response_frequencies(answers: Any, categories: int, epsilon: float) -> NDArr
     p, q, k = _response(categories, epsilon)
     try:
         counts = np.asarray(answers)
-    except (ValueError, OverflowError):
+    except (ValueError, TypeError, OverflowError):
         counts = np.asarray(None)
     if counts.shape != (k,) or counts.dtype.kind not in "iuf" or not np.isfinite(counts).all() or (counts < 0).any():
         raise InvalidValue(f"answers must be {k} counts, one per category, none below 0.")

@@ -147,7 +147,7 @@ def test_the_next_digits_are_used_as_the_law_says(law):
     cuts = thresholds(law, 1, 48)
     for j in range(min(6, len(cuts.cells) - 1)):
         for edge, want in ((cuts.lo[j] - 1, cuts.cells[j]), (cuts.hi[j], cuts.cells[j + 1])):
-            if j and edge < cuts.hi[j - 1] or edge >= cuts.lo[j + 1]:
+            if (j and edge < cuts.hi[j - 1]) or edge >= cuts.lo[j + 1]:
                 continue
             high, low = np.array([edge >> 32], np.uint16), np.array([edge & 0xFFFFFFFF], np.uint32)
             assert sampler.draw(1, Digits(high, low)).tolist() == [want]

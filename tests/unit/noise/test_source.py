@@ -71,7 +71,7 @@ def test_no_seed_reaches_the_noise():
     seen = set()
     for _ in range(3):
         random.seed(0)
-        np.random.seed(0)  # noqa: NPY002
+        np.random.seed(0)
         seen.add((discrete_laplace(1e9), discrete_laplace(1e9, size=100).tobytes()))
     assert len(seen) == 3
 

@@ -91,7 +91,7 @@ def walk(
             if probability < smallest or len(path) >= longest:
                 left += probability
             else:
-                todo += [(path + (value,), probability * p) for value, p in branch.outcomes]
+                todo += [((*path, value), probability * p) for value, p in branch.outcomes]
         else:
             masses[outcome] += probability
     return dict(masses), left
