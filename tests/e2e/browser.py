@@ -13,7 +13,9 @@ import pytest
 FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync", "--hide-scrollbars", "--force-color-profile=srgb",
+    "--host-resolver-rules=MAP * ~NOTFOUND",
 )  # fmt: skip
+_NOBODY = "not an origin"
 
 
 @dataclass(frozen=True)
@@ -59,8 +61,11 @@ def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
 
 
 def _requests(log: Path) -> list[str]:
-    """Every address that was asked for, beyond the page itself."""
+    """Every address outside the machine that the page asked for; what the browser asks for itself has no origin."""
     text = log.read_text()
     document = json.loads(text if text.rstrip().endswith("}") else text.rstrip().rstrip(",") + "]}")
-    asked = [event.get("params", {}).get("url", "") for event in document["events"] if isinstance(event.get("params"), dict)]
-    return sorted({url for url in asked if url.startswith(("http:", "https:", "ws:", "wss:", "ftp:"))})
+    asked = [
+        event["params"] for event in document["events"] if isinstance(event.get("params"), dict) and "url" in event["params"]
+    ]
+    mine = {params["url"] for params in asked if params.get("initiator", _NOBODY) != _NOBODY}
+    return sorted(url for url in mine if url.startswith(("http:", "https:", "ws:", "wss:", "ftp:")))

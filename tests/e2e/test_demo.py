@@ -98,6 +98,14 @@ def test_a_browser_draws_it_and_asks_for_nothing(demo: Path, tmp_path: Path, wid
     assert seen.picture.stat().st_size > 50_000
 
 
+def test_the_browser_would_have_noticed(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    page.write_text('<!doctype html><img src="http://example.test/x.png"><script>console.error("oops")</script>')
+    seen = look(page, tmp_path)
+    assert seen.requests == ["http://example.test/x.png"]
+    assert any("oops" in line for line in seen.console)
+
+
 def test_the_broken_twin_runs_above_the_ceiling(demo: Path) -> None:
     text = (demo / "demo.html").read_text()
 

@@ -7,9 +7,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from discreet.core import Claim, record
 from discreet.noise import LaplaceNoise
 
@@ -33,35 +30,27 @@ def positives(rows: Sequence[Row]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """How many visitors tested positive, with discrete Laplace noise of the scale that it claims."""
+    """How many visitors tested positive, with `noise` added, and the claim of the noise it says it adds."""
 
-    scale: Fraction
+    noise: LaplaceNoise
+    said: LaplaceNoise
 
     def claims(self) -> tuple[Claim, ...]:
-        return LaplaceNoise(self.scale, sensitivity=1, unit=record()).claims()
+        return self.said.claims()
 
     def run(self, data: Sequence[Row]) -> int:
-        return int(LaplaceNoise(self.scale, sensitivity=1, unit=record()).run(positives(data)))
+        return int(self.noise.run(positives(data)))
 
 
-@dataclass(frozen=True, slots=True)
-class HalfNoise(Count):
+def honest(scale: Fraction) -> Count:
+    """The count that adds the noise it claims."""
+    noise = LaplaceNoise(scale, sensitivity=1, unit=record())
+    return Count(noise=noise, said=noise)
+
+
+def half_noise(scale: Fraction) -> Count:
     """The broken twin: the same claim over half the noise."""
-
-    def run(self, data: Sequence[Row]) -> int:
-        return Count(self.scale / 2).run(data)
-
-
-class WithOrWithout:
-    """Two worlds, by a fair coin: the clinic with the target among its visitors, or without."""
-
-    def __init__(self, runs: int) -> None:
-        self._rows = visitors()
-        self._coins = np.frombuffer(np.random.default_rng().bytes(runs), dtype=np.uint8) % 2 == 1
-
-    def draw(self, run: int) -> tuple[list[Row], Sequence[Row], NDArray[np.bool_]]:
-        inside = bool(self._coins[run])
-        return ([*self._rows, TARGET] if inside else self._rows), [TARGET], np.array([inside])
+    return Count(noise=honest(scale / 2).noise, said=honest(scale).said)
 
 
 class Threshold:

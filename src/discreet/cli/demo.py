@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,21 +21,21 @@ CONFIDENCE = 1 - 1e-6  # a demo that cries wolf once in a million runs
 
 @click.command("demo", help=COMMANDS["demo"])
 @click.option("-o", "--output", default="out/demo.html", show_default=True, metavar="FILE", help="Where to write the page.")
-@click.option("--runs", default=40_000, show_default=True, type=click.IntRange(1_000, 10_000_000), help="Runs of each audit.")
+@click.option("--runs", default=60_000, show_default=True, type=click.IntRange(1_000, 10_000_000), help="Runs of each audit.")
 @json_option
 @click.pass_context
 def command(ctx: click.Context, output: str, runs: int, as_json: bool) -> None:
-    from discreet.cli.counting import Count, HalfNoise
+    from discreet.cli.counting import half_noise, honest
 
     page = Path(output)
     _make_folder(page.parent)
     talk("A clinic publishes how many of its visitors tested positive, with noise added. The rows are made up.")
-    honest, fair = _audited(Count(SCALE), runs, "auditing the count")
-    broken, foul = _audited(HalfNoise(SCALE), runs, "auditing its broken twin")
+    sound, fair = _audited(honest(SCALE), runs, "auditing the count")
+    broken, foul = _audited(half_noise(SCALE), runs, "auditing its broken twin")
     files = {"page": page, "release": page.with_name("release.json"), "broken": page.with_name("broken.json")}
-    honest.save(files["release"])
+    sound.save(files["release"])
     broken.save(files["broken"])
-    _write_page(page, honest, broken, (fair, foul), runs)
+    _write_page(page, sound, broken, (fair, foul), runs)
     if as_json:
         found = {"honest": fair.to_json(), "broken": foul.to_json(), "runs": runs}
         write_json({**found, "files": {name: str(path) for name, path in files.items()}})
@@ -54,32 +55,16 @@ def _make_folder(folder: Path) -> None:
 
 def _audited(mechanism: Any, runs: int, label: str) -> tuple[Release[int], Verdict]:
     """One release of the count, the attack's evidence beside it, and the verdict."""
-    from discreet.audit import audit, verdict
-    from discreet.cli.counting import TARGET, Threshold, WithOrWithout, visitors
+    from discreet.audit import Pair, audit, verdict
+    from discreet.cli.counting import TARGET, Threshold, visitors
     from discreet.core import Release
 
-    worlds = _Watched(WithOrWithout(runs), runs, label)
-    evidence = audit(mechanism, Threshold(), worlds, runs=runs)
-    worlds.close()
+    there = [*visitors(), TARGET]
+    with progress(runs, label) as step:
+        evidence = audit(mechanism, Threshold(), Pair(there, visitors(), TARGET), runs=runs, progress=step)
     claims = mechanism.claims()
-    made = Release(value=mechanism.run([*visitors(), TARGET]), source="clinic (made up)", claims=claims, evidence=(evidence,))
+    made = Release(value=mechanism.run(there), source="clinic (made up)", claims=claims, evidence=(evidence,))
     return made, verdict(claims[0], evidence, confidence=CONFIDENCE)
-
-
-class _Watched:
-    """Worlds with a progress bar."""
-
-    def __init__(self, worlds: Any, runs: int, label: str) -> None:
-        self._worlds = worlds
-        self._steps = progress(runs, label)
-
-    def draw(self, run: int) -> Any:
-        next(self._steps, None)
-        return self._worlds.draw(run)
-
-    def close(self) -> None:
-        for _ in self._steps:
-            pass
 
 
 def _tell(fair: Verdict, foul: Verdict, files: dict[str, Path]) -> None:
@@ -114,27 +99,49 @@ def _write_page(page: Path, honest: Release[int], broken: Release[int], verdicts
     text = shown.get_template("demo.html").render(
         version=__version__, runs=runs, confidence=CONFIDENCE, scale=SCALE, rows=visitors(), count=positives(visitors()),
         honest=honest, broken=broken, fair=verdicts[0], foul=verdicts[1], curve=ceiling,
-        wide=_plot(ceiling, honest.evidence[0], broken.evidence[0], 760, 560),
-        narrow=_plot(ceiling, honest.evidence[0], broken.evidence[0], 350, 400),
+        wide=_plot(ceiling, honest.evidence[0], broken.evidence[0], _WIDE, 760, 560),
+        narrow=_plot(ceiling, honest.evidence[0], broken.evidence[0], _NARROW, 350, 400),
         levels=[_reached(ceiling, honest.evidence[0], broken.evidence[0], level) for level in (0.001, 0.01, 0.1)],
     )  # fmt: skip
     write_whole(page, text)
 
 
-def _plot(ceiling: Curve, fair: Evidence, foul: Evidence, width: int, height: int) -> str:
+_WIDE = ("attack on the broken twin", "ceiling: what is claimed", "attack on the count")
+_NARROW = ("the broken twin", "the ceiling", "the count")
+
+
+def _plot(ceiling: Curve, fair: Evidence, foul: Evidence, labels: tuple[str, str, str], width: int, height: int) -> str:
     from discreet.core.card import attack_line, ceiling_line
     from discreet.core.svg import tradeoff_plot
 
     lines = [
-        attack_line(foul, "attack on the broken twin", "broken"),
-        ceiling_line(ceiling, "ceiling: what is claimed"),
-        attack_line(fair, "attack on the count"),
+        replace(attack_line(foul, labels[0], "broken"), band=_band(foul)),
+        ceiling_line(ceiling, labels[1]),
+        replace(attack_line(fair, labels[2]), band=_band(fair)),
     ]
     told = (
-        "On log scales, the attack on the count runs along the claimed ceiling and stays under it; "
+        "On log scales, the attack on the count runs along the claimed ceiling, as close as chance allows; "
         "the attack on the broken twin runs above it, where the claim says that no attack can be."
     )
     return tradeoff_plot(lines, title="The claim and two attacks", description=told, width=width, height=height)
+
+
+def _band(evidence: Evidence) -> list[tuple[float, float, float]]:
+    """Where the attack's true curve may lie: 95 % Clopper-Pearson intervals on both rates of every threshold."""
+    import numpy as np
+
+    from discreet.audit.binomial import rate_ceiling, rate_floor
+    from discreet.core.card import FEWEST, roc
+    from discreet.core.svg import levels
+
+    false, true = roc(evidence.score, evidence.inside)
+    members = int(evidence.inside.sum())
+    others = len(evidence) - members
+    alarms, hits, alpha = np.rint(false * others), np.rint(true * members), 0.025
+    grid = [level for level in levels() if level * others >= FEWEST]
+    low = np.interp(grid, rate_ceiling(alarms, others, alpha), rate_floor(hits, members, alpha))
+    high = np.interp(grid, rate_floor(alarms, others, alpha), rate_ceiling(hits, members, alpha))
+    return list(zip(grid, low.tolist(), high.tolist()))
 
 
 def _reached(ceiling: Curve, fair: Evidence, foul: Evidence, level: float) -> dict[str, Any]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import click
@@ -48,15 +49,19 @@ def _draw_table(cells: list[list[str]], heads: Sequence[str]) -> None:
     Console(file=sys.stdout, highlight=False).print(drawn)
 
 
-def progress(count: int, label: str) -> Iterator[int]:
-    """Counts to `count`, with a bar on stderr where that is a terminal and in silence elsewhere."""
+@contextmanager
+def progress(count: int, label: str) -> Iterator[Callable[[int, int], None] | None]:
+    """Something to call with (done, count): a bar on stderr where that is a terminal, nothing elsewhere."""
     if not sys.stderr.isatty():
-        yield from range(count)
+        yield None
         return
     from rich.console import Console
-    from rich.progress import track
+    from rich.progress import Progress
 
-    yield from track(range(count), description=label, console=Console(stderr=True), transient=True)
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(label, total=count)
+        every = max(1, count // 100)
+        yield lambda done, _: bar.update(task, completed=done) if done % every == 0 else None
 
 
 def _finite(value: Any) -> Any:
