@@ -24,14 +24,14 @@ check: $(VENV)/.dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/codespell
-	$(BIN)/mkdocs build --strict --quiet --site-dir out/site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir out/site
 	$(BIN)/python -m pytest -n $(JOBS) -q tests/docs
 
 bench: $(VENV)/.dev
 	for file in bench/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
 
 docs: $(VENV)/.dev
-	$(BIN)/mkdocs build --strict --site-dir out/site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir out/site
 	@echo "The documentation is in out/site/index.html"
 
 clean:
