@@ -70,6 +70,7 @@ class Window:
     above: Array  # sum over y' >= y of mass e^{-tilt (y' - centre)}
     paid: Array  # the same with e^{-(tilt + 1)(y' - centre)}
     spill: float  # tilted mass that may be missing or misplaced
+    whole: bool  # it reaches down to the least loss there is
 
     def log_delta(self, epsilon: Array) -> Array:
         """log of delta - base."""
@@ -96,6 +97,8 @@ class Window:
         low, high = 0, len(self.loss) - 1
         if self._delta(float(self.loss[-1]), len(self.loss)) > delta:
             return math.inf
+        if self._delta(float(self.loss[0]), 1) <= delta:
+            return float(self.loss[0]) + self.centre
         while high - low > 1:  # the lattice cell in which delta is crossed
             middle = (low + high) // 2
             if self._delta(float(self.loss[middle]), middle + 1) <= delta:
@@ -148,7 +151,7 @@ def window(parts: Sequence[tuple[Lattice, int]], tilt: float) -> Window:
     paid = np.append(np.cumsum(two[::-1])[::-1], 0.0)
     slack = 16 * ROUNDING * (sum(losses.counts) + 1) + 1e-12
     scale = log_moment - tilt * mean + slack
-    return Window(losses.infinite, scale, tilt, mean, loss, above, paid, spill)
+    return Window(losses.infinite, scale, tilt, mean, loss, above, paid, spill, whole=lowest <= bottom and not far)
 
 
 def rounding(size: int, terms: int, norms: float, norm: float) -> float:

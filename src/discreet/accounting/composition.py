@@ -26,7 +26,7 @@ class Composition:
         self.most = math.fsum(n * item.most for item, n in parts) * (1 + 1e-15)
         self.symmetric = all(item.symmetric for item, _ in parts)
         self._pairs: dict[tuple[float, float], list[tuple[Pair, int]]] = {}
-        self._windows: list[tuple[int, Window]] = []
+        self._windows: list[tuple[int, float, Window]] = []
         self._looks: dict[float, list[Losses]] = {}
 
     @property
@@ -37,7 +37,9 @@ class Composition:
         if epsilon >= self.most:
             return self._told()
         found = self._at(0, epsilon)
-        return found if self.symmetric or self._surely(epsilon, found) else max(found, self._at(1, epsilon))
+        if not self.symmetric and not self._surely(epsilon, found):
+            found = max(found, self._at(1, epsilon))
+        return min(found, self._told() - math.expm1(epsilon - self.most))  # no loss is above the largest
 
     def epsilon(self, delta: float) -> float:
         if delta <= self._told():
@@ -77,7 +79,7 @@ class Composition:
     def atoms(self) -> Profile:
         """The composed pair as atoms, for sampling around it."""
         centre = self._where(0, lambda k, t, m, s: 0.0, 0.0, 1e-9)[1]
-        step = self._step(0.0, max(centre, 1e-3))
+        step = self._step(0.0, max(centre, 1e-3)) / 16  # what surrounds it will compose it again
         pairs = self._discretised(step, 1e-14 / self.terms)
         one = window([(p.forward, n) for p, n in pairs], 0.0)
         mass = np.maximum(-np.diff(one.above), 0) * math.exp(one.scale)
@@ -88,7 +90,12 @@ class Composition:
     # -- reading off -------------------------------------------------------------------------------------------------
 
     def _at(self, direction: int, epsilon: float) -> float:
-        return float(self._window(direction, epsilon).delta(np.array([epsilon]))[0])
+        there = self._window(direction, epsilon)
+        found = float(there.delta(np.array([epsilon]))[0])
+        if found < 1 and there.doubt(epsilon) + (there.base - self._told()) / found > 1e-4:
+            there = self._window(direction, epsilon, found)
+            found = min(found, float(there.delta(np.array([epsilon]))[0]))
+        return found
 
     def _surely(self, epsilon: float, delta: float) -> bool:
         """Chernoff alone shows that the backward direction is below delta here, so it need not be composed.
@@ -106,12 +113,17 @@ class Composition:
         """epsilon(delta): guess by the saddle point, compose there, and again where the guess was off."""
         guess = max(self._where(direction, _log_delta, math.log(delta), delta)[1], 0.0)
         found = math.inf
-        for _ in range(4):
+        for _ in range(8):
             there = self._window(direction, guess, delta)
-            found = min(found, there.epsilon(delta))
-            if found == math.inf:
+            here, start = there.epsilon(delta), float(there.loss[0]) + there.centre
+            found = min(found, here)
+            if here == math.inf:  # beyond the window
                 guess = guess * 1.5 + 0.1
-            elif there.doubt(found) < 1e-4 and there.loss[0] + there.centre < found:
+            elif here <= start:  # below it, unless it begins where losses do
+                if start <= 0 or there.whole:
+                    break
+                guess = start / 4
+            elif there.doubt(found) < 1e-4 and guess < 3 * found:
                 break
             else:
                 guess = max(found, 0.0)
@@ -119,9 +131,11 @@ class Composition:
 
     def _window(self, direction: int, epsilon: float, delta: float | None = None) -> Window:
         """A composition tilted towards `epsilon`, made now or found among those made before."""
-        for made_for, made in self._windows:
-            if made_for == direction and made.loss[0] <= epsilon - made.centre <= made.loss[-1] and made.doubt(epsilon) < 1e-6:
-                return made
+        for side, made_for, made in self._windows:
+            if side == direction and made_for <= 3 * epsilon and made.loss[0] <= epsilon - made.centre <= made.loss[-1]:
+                lost = made.base - self._told()
+                if made.doubt(epsilon) < 1e-4 and lost <= 1e-5 * float(made.delta(np.array([epsilon]))[0]):
+                    return made
         slope, _, log_delta = self._where(direction, lambda k, t, m, s: -m, -epsilon, delta or 1e-12)
         aim = math.exp(min(max(log_delta, -690.0), 0.0)) if delta is None else delta
         step = self._step(slope, epsilon)
@@ -129,7 +143,7 @@ class Composition:
         step = max(step, 1.05 * width / LARGEST)  # a coarser grid costs less than a window too narrow
         pairs = self._discretised(step, self._tail(aim))
         made = window([(p.backward if direction else p.forward, n) for p, n in pairs], tilt)
-        self._windows.append((direction, made))
+        self._windows.append((direction, epsilon, made))
         del self._windows[:-3]
         return made
 

@@ -12,10 +12,11 @@ from discreet.core import event as events
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Profiles with how often each ran. `bounded` is False where something has no ceiling at all."""
+    """Profiles with how often each ran; `bounded` is False where something has no ceiling at all."""
 
     parts: tuple[tuple[Profile, int], ...]
     bounded: bool = True
+    loose: bool = False  # some part is known by an envelope that composes worse than what it covers
 
 
 def plan(event: events.Event) -> Plan:
@@ -29,7 +30,19 @@ def plan(event: events.Event) -> Plan:
     parts = [(_single(item), n) for item, n in counts.items() if not isinstance(item, events.Gaussian)]
     if normals:
         parts.insert(0, (profile.gaussian(_merged(normals)), 1))
-    return Plan(tuple((item, n) for item, n in parts if item.most > 0))
+    loose = any(_holds_envelope(item) for item in counts)
+    return Plan(tuple((item, n) for item, n in parts if item.most > 0), loose=loose)
+
+
+def _holds_envelope(event: events.Event) -> bool:
+    match event:
+        case events.Exponential():
+            return True
+        case events.Poisson(_, inner) | events.WithoutReplacement(_, inner) | events.Group(inner) | events.Repeat(inner):
+            return _holds_envelope(inner)
+        case events.Sequence(items):
+            return any(_holds_envelope(item) for item in items)
+    return False
 
 
 def _merged(normals: list[tuple[events.Gaussian, int]]) -> float:
@@ -47,6 +60,8 @@ def _collect(event: events.Event, times: int, size: int, counts: dict[events.Eve
                 _collect(item, times, size, counts)
         case events.Group(inner, n):
             _collect(inner, times, size * n, counts)
+        case events.Poisson(1.0, inner):
+            _collect(inner, times, size, counts)
         case _:
             grouped = _grouped(event, size)
             counts[grouped] = counts.get(grouped, 0) + times

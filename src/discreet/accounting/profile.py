@@ -203,8 +203,12 @@ def poisson(rate: float, inner: Profile) -> Profile:
         out = np.zeros_like(e)
         live = e < least
         x = e[live]
-        left = np.maximum(rate + np.expm1(-x), 1e-300)
-        out[live] = np.exp(x) * left * inner.backward(np.maximum(-np.log(left / rate), 0))
+        if rate < 0.5:  # 1 - a(1-q), in the form that does not cancel
+            left = np.exp(x) * (rate + np.expm1(-x))
+        else:
+            left = 1 - (1 - rate) * np.exp(x)
+        left = np.maximum(left, 1e-300)
+        out[live] = left * inner.backward(np.maximum(x + np.log(rate / left), 0))
         return out
 
     # the largest losses: log(1 - q + q e^most) forward, -log(1 - q + q e^-most) backward
