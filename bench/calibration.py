@@ -1,0 +1,173 @@
+"""How often does each lower bound claim more than the truth, and how tight is the default?
+
+    python bench/calibration.py [--quick] [--runs 2000] [--out bench/results/calibration.json]
+
+Every canary is released as its coin plus noise, so the true epsilon is known: Laplace noise of scale 1/epsilon (at delta
+0), or Gaussian noise with this epsilon at delta 1e-5; at epsilon 0 the scores are noise alone. Every bound is asked at
+95 %, so it may claim too much in 5 % of runs; `limit` adds two standard errors. `fdp` and `gaussian` assume a Gaussian
+trade-off and are run where that holds. The tightness table compares the default with the largest bound over all
+thresholds, uncorrected: that one is not valid, it is what several published tools report.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import math
+import os
+import platform
+import sys
+import time
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import numpy as np
+
+from discreet.audit.bounds import GAUSSIAN_ONLY, METHODS
+from discreet.audit.bounds.gaussian import mu_of
+from discreet.audit.bounds.order import surest_first
+
+ALPHA = 0.05
+DELTA = 1e-5
+EPSILONS = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0)
+TARGETS = (200, 1000, 5000)
+LAWS = ("laplace", "gaussian")
+# A bound and how the targets are told to have come about: one target per run, or all in one run.
+VARIANTS = (
+    ("betting", "one run"),
+    ("betting", "many runs"),
+    ("one_run", "one run"),
+    ("fdp", "one run"),
+    ("clopper_pearson", "many runs"),
+    ("gaussian", "many runs"),
+)
+
+
+def scores(law: str, epsilon: float, targets: int, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Coins, and the coins as seen through a mechanism with just this epsilon."""
+    inside = generator.random(targets) < 0.5
+    if epsilon == 0:
+        return generator.normal(size=targets), inside
+    if law == "laplace":
+        return inside + generator.laplace(scale=1.0 / epsilon, size=targets), inside
+    return inside + generator.normal(scale=1.0 / mu_of(epsilon, DELTA), size=targets), inside
+
+
+def false_claims(law: str, epsilon: float, targets: int, runs: int, seed: int = 0) -> list[dict[str, Any]]:
+    """One row per bound: how often it exceeded the truth, and its mean."""
+    delta = 0.0 if law == "laplace" else DELTA
+    used = [pair for pair in VARIANTS if law == "gaussian" or pair[0] not in GAUSSIAN_ONLY]
+    found: dict[tuple[str, str], list[float]] = {pair: [] for pair in used}
+    generator = np.random.default_rng([seed, LAWS.index(law), round(2 * epsilon), targets])
+    numbers = {"one run": np.zeros(targets, dtype=np.int64), "many runs": np.arange(targets)}
+    for _ in range(runs):
+        score, inside = scores(law, epsilon, targets, generator)
+        for method, design in used:
+            found[method, design].append(METHODS[method](score, inside, numbers[design], delta, ALPHA))
+    limit = ALPHA + 2.0 * math.sqrt(ALPHA * (1.0 - ALPHA) / runs)
+    return [
+        {
+            "law": law, "epsilon": epsilon, "delta": delta, "targets": targets, "bound": method, "design": design, "runs": runs,
+            "false_claims": int(np.sum(np.array(bounds) > epsilon)), "rate": float(np.mean(np.array(bounds) > epsilon)),
+            "limit": limit, "mean": float(np.mean(bounds)),
+        }
+        for (method, design), bounds in found.items()
+    ]  # fmt: skip
+
+
+def uncorrected(score: np.ndarray, inside: np.ndarray) -> float:
+    """The largest exact bound over every number of guesses, as if only the best had been tried. Not valid."""
+    from discreet.audit.binomial import rate_floor
+
+    right = np.cumsum(surest_first(score, inside))
+    best = float(rate_floor(right, np.arange(1, len(right) + 1), ALPHA).max())
+    return max(0.0, math.log(best / (1.0 - best)))
+
+
+def tightness(law: str, epsilon: float, targets: int, runs: int, seed: int = 1) -> dict[str, Any]:
+    """The default's mean bound beside the uncorrected maximum's."""
+    delta = 0.0 if law == "laplace" else DELTA
+    generator = np.random.default_rng([seed, LAWS.index(law), round(2 * epsilon), targets])
+    ours, theirs = [], []
+    for _ in range(runs):
+        score, inside = scores(law, epsilon, targets, generator)
+        ours.append(METHODS["betting"](score, inside, np.zeros(targets, dtype=np.int64), delta, ALPHA))
+        theirs.append(uncorrected(score, inside))
+    return {
+        "law": law, "epsilon": epsilon, "delta": delta, "targets": targets, "runs": runs, "default": float(np.mean(ours)),
+        "spread": float(np.std(ours)), "uncorrected": float(np.mean(theirs)), "share": float(np.mean(ours) / np.mean(theirs)),
+        "uncorrected_false_claims": float(np.mean(np.array(theirs) > epsilon)),
+    }  # fmt: skip
+
+
+def machine() -> dict[str, Any]:
+    """What ran this, without names of machines or people."""
+    import scipy
+
+    model = next((line.split(":")[1].strip() for line in _cpuinfo() if line.startswith("model name")), platform.machine())
+    return {
+        "cpu": model, "cores": os.cpu_count(), "python": platform.python_version(), "numpy": np.__version__,
+        "scipy": scipy.__version__, "system": platform.system(),
+    }  # fmt: skip
+
+
+def _cpuinfo() -> list[str]:
+    try:
+        return Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return []
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="few runs of few settings, to see that it works")
+    parser.add_argument("--runs", type=int, default=2000)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--out", type=Path)
+    asked = parser.parse_args()
+    runs, tight_runs = (100, 20) if asked.quick else (asked.runs, 200)
+    targets = TARGETS[:2] if asked.quick else TARGETS
+    began = time.perf_counter()
+    rows: list[dict[str, Any]] = []
+    with ProcessPoolExecutor(asked.jobs) as pool:
+        # The longest settings first, so that no worker ends late and alone.
+        jobs = [
+            pool.submit(false_claims, law, e, m, runs) for m in sorted(targets, reverse=True) for law in LAWS for e in EPSILONS
+        ]
+        tight = [pool.submit(tightness, law, e, 10_000, tight_runs) for law in LAWS for e in EPSILONS[1:]]
+        for job in jobs:
+            rows += job.result()
+            print(f"{len(rows)} rows after {time.perf_counter() - began:.0f} s", file=sys.stderr)
+        tables = [job.result() for job in tight]
+    report = {
+        "date": datetime.date.today().isoformat(), "machine": machine(), "confidence": 1 - ALPHA,
+        "seconds": round(time.perf_counter() - began, 1), "calibration": rows, "tightness": tables,
+        "assumption": "fdp and gaussian assume a Gaussian trade-off and are shown for Gaussian noise only",
+    }  # fmt: skip
+    show(report)
+    if asked.out:
+        asked.out.write_text(json.dumps(report, indent=1) + "\n")
+    return int(any(row["rate"] > row["limit"] for row in rows))
+
+
+def show(report: dict[str, Any]) -> None:
+    """Two tables for people."""
+    for bound, design in VARIANTS:
+        mine = [row for row in report["calibration"] if (row["bound"], row["design"]) == (bound, design)]
+        worst = max(mine, key=lambda row: row["rate"])
+        where = f"{worst['law']} {worst['epsilon']:g}, {worst['targets']} targets"
+        print(f"{bound:16s} {design:10s} most false claims {worst['rate']:.2%} (allowed {worst['limit']:.2%}) at {where}")
+    print("\nlaw       epsilon  default  uncorrected  share  uncorrected false claims")
+    for row in report["tightness"]:
+        print(
+            f"{row['law']:9s} {row['epsilon']:7g} {row['default']:8.3f} {row['uncorrected']:12.3f} {row['share']:6.1%} "
+            f"{row['uncorrected_false_claims']:8.1%}"
+        )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,30 @@
+"""Every mechanism keeps to the protocol. The audits with power are in tests/stats; false alarms here: below 1e-5."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+from conform.catalogue import MECHANISMS
+from discreet import noise
+from discreet.audit import check_mechanism
+from discreet.core import Mechanism
+from discreet.noise.source import seeded_for_tests
+
+
+@pytest.mark.parametrize("case", MECHANISMS, ids=lambda case: case.name)
+def test_keeps_to_the_protocol(case):
+    with seeded_for_tests(b"conform"):
+        found = check_mechanism(case.mechanism, case.pairs, runs=200, confidence=1 - 1e-7, seed=1)
+    assert len(found) == len(case.pairs)
+    assert {verdict.outcome for _, verdict in found} <= {"holds", "inconclusive"}
+
+
+def test_no_mechanism_is_forgotten():
+    public = {
+        thing
+        for thing in vars(noise).values()
+        if inspect.isclass(thing) and issubclass(thing, Mechanism) and thing.__module__.startswith("discreet.noise")
+    }
+    assert public == {type(case.mechanism) for case in MECHANISMS}
