@@ -116,6 +116,5 @@ def test_the_broken_twin_runs_above_the_ceiling(demo: Path) -> None:
         return {float(x): float(y) for x, y in points}
 
     ceiling, broken = heights("ceiling"), heights("broken")
-    middle = sorted(set(ceiling) & set(broken))[20:-40]  # between the rates that scatter and those near one
-    assert len(middle) > 20
+    middle = sorted(ceiling)[60:91]  # false-positive rates from 1 % to 10 %, where hundreds of samples stand behind a point
     assert all(broken[x] < ceiling[x] - 10 for x in middle)  # pixels grow downwards

@@ -73,7 +73,7 @@ def _tell(fair: Verdict, foul: Verdict, files: dict[str, Path]) -> None:
     sure = rate(CONFIDENCE)
     rows = [
         (name, f"epsilon {up(found.ceiling)}", f"epsilon {down(found.floor)}", found.outcome)
-        for name, found in (("the count", fair), ("its broken twin (half the noise)", foul))
+        for name, found in (("the count", fair), ("its twin, with half the noise", foul))
     ]
     table(rows, heads=("mechanism", "claims at most", "attack proves at least", "verdict"))
     talk(f"The verdicts are {sure} sure: at most one false alarm in a million.")

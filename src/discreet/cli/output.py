@@ -11,6 +11,8 @@ from typing import Any
 
 import click
 
+_COLOURS = {"holds": "green", "refuted": "bold red"}  # on a terminal only
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Write JSON to stdout.")
 
 
@@ -45,7 +47,7 @@ def _draw_table(cells: list[list[str]], heads: Sequence[str]) -> None:
     for place in range(len(heads) or 2):
         drawn.add_column(heads[place] if heads else "", overflow="fold", style="" if place else "bold")
     for row in cells:
-        drawn.add_row(*(Text(cell) for cell in row))
+        drawn.add_row(*(Text(cell, style=_COLOURS.get(cell, "")) for cell in row))
     Console(file=sys.stdout, highlight=False).print(drawn)
 
 
