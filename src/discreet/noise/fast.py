@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from discreet.errors import InvalidValue
 from discreet.noise.digits import Bounds, GaussianLaw, LaplaceLaw, exp_bounds, nearest, thresholds
-from discreet.noise.source import Source, _word
+from discreet.noise.source import Source, smallest_word
 
 Ints = NDArray[np.int64]
 
@@ -112,7 +112,7 @@ class Cells:
 
     def _spread(self, cells: NDArray[Any], out: Ints, source: Source) -> None:
         """A uniform value in each cell."""
-        dtype, size = _word(self.shift)
+        dtype, size = smallest_word(self.shift)
         np.left_shift(cells, self.shift, out=out, dtype=np.int64)
         out += (source.words(dtype, out.size) >> dtype(size - self.shift)).astype(np.int64)
 

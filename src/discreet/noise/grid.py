@@ -47,17 +47,29 @@ class Grid:
     def steps(self, values: Any) -> int | Ints:
         """The grid point of each number, counted in steps."""
         if _number(values):
-            return self._step(values)
+            return self.step(values)
         array = real_numbers(values)
-        g = self.granularity
-        if array.dtype != np.float64 or g.numerator & (g.numerator - 1) or g.denominator & (g.denominator - 1):
-            return np.array([self._step(value) for value in array.flat], np.int64).reshape(array.shape)
-        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-            scaled = np.nan_to_num(array / float(g), nan=0.0)  # a power of two: exact but for overflow
-        low = np.floor(np.clip(scaled, -float(FARTHEST), float(FARTHEST)))
-        return low.astype(np.int64) + (scaled - low >= 0.5) * (np.abs(scaled) < FARTHEST)
+        if array.dtype == np.float64:
+            return self._steps(array)
+        return np.array([self.step(value) for value in array.flat], np.int64).reshape(array.shape)
 
-    def _step(self, value: Any) -> int:
+    def _steps(self, array: Floats) -> Ints:
+        """By float64 where its rounding error cannot matter, one by one in exact arithmetic where it can."""
+        g = self.granularity
+        dyadic = not (g.numerator & (g.numerator - 1) or g.denominator & (g.denominator - 1))
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            scaled = array / float(g)  # exact for a power of two, else off by less than 2^-51 of itself
+            low = np.floor(scaled)
+            part = scaled - low
+            unsure = ~(np.abs(scaled) < 2.0**48)
+            if not dyadic:
+                unsure |= np.abs(part - 0.5) <= 2.0**-50 * (1 + np.abs(scaled))
+        steps = np.where(unsure, 0.0, low + (part >= 0.5)).astype(np.int64)
+        steps[unsure] = [self.step(value) for value in array[unsure].tolist()]
+        return steps
+
+    def step(self, value: Any) -> int:
+        """The grid point of one number, counted in steps."""
         if isinstance(value, (float, np.floating)):
             if math.isnan(value):
                 return 0
@@ -158,7 +170,9 @@ def real_numbers(values: Any) -> NDArray[Any]:
     numeric = array.dtype.kind in "iu" or array.dtype in (np.float16, np.float32, np.float64)
     if not numeric and not (array.dtype == object and all(_number(item) for item in array.flat)):
         raise InvalidValue(f"data must be numbers (float64 at most); got {type(values).__name__} of {array.dtype}.")
-    return array.astype(np.float64) if array.dtype.kind == "f" else array
+    if array.dtype.kind == "f" or (array.dtype.kind in "iu" and (np.abs(array.astype(np.float64)) < 2.0**53).all()):
+        return array.astype(np.float64)  # exact
+    return array
 
 
 def _number(item: Any) -> bool:

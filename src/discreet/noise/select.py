@@ -73,7 +73,7 @@ def noisy_max(scores: Any, epsilon: Number, sensitivity: Number, granularity: Nu
     0
     """
     epsilon, grid = rational("epsilon", epsilon), Grid(granularity)
-    steps = [grid._step(score) for score in _scores(scores)]
+    steps = [grid.step(score) for score in _scores(scores)]
     law = LaplaceLaw(2 * grid.sensitivity(rational("sensitivity", sensitivity)) / epsilon)
     source = open_source()
     noisy = [step + noise for step, noise in zip(steps, _noise(law, len(steps), source))]
@@ -170,7 +170,7 @@ def _losses(scores: Any, epsilon: Number, sensitivity: Number) -> list[Fraction]
 
 
 def _scores(scores: Any) -> list[Fraction]:
-    items = scores.tolist() if isinstance(scores, np.ndarray) else scores
+    items = scores.tolist() if hasattr(scores, "tolist") else scores
     if isinstance(items, (str, bytes)) or not isinstance(items, (list, tuple)) or not items:
         raise InvalidValue(f"scores must be a non-empty list of numbers; got {type(scores).__name__}.")
     if not all(isinstance(item, Real) for item in items):

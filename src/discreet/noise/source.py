@@ -81,7 +81,7 @@ class Source:
     def many_below(self, bound: int, count: int) -> NDArray[np.int64]:
         """`count` uniform integers in [0, bound), for bound up to 2^63, by the same rejection."""
         width = (bound - 1).bit_length()
-        dtype, size = _word(width)
+        dtype, size = smallest_word(width)
         out = np.empty(count, np.int64)
         todo = np.arange(count)
         while todo.size:
@@ -151,7 +151,7 @@ def refuse_seeded() -> None:
         )
 
 
-def _word(bits: int) -> tuple[type[np.unsignedinteger[Any]], int]:
+def smallest_word(bits: int) -> tuple[type[np.unsignedinteger[Any]], int]:
     """The smallest machine word of at least `bits` bits, and its width."""
     for dtype, size in ((np.uint8, 8), (np.uint16, 16), (np.uint32, 32)):
         if bits <= size:

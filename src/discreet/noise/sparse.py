@@ -34,21 +34,23 @@ def sparse_vector(
     most = check.whole("most", most)
     grid, share = Grid(granularity), split(rational("epsilon", epsilon), most)
     step = grid.sensitivity(rational("sensitivity", sensitivity))
-    bar = grid._step(rational("threshold", threshold, least=-(1 << 2000)))
-    if isinstance(queries, (str, bytes)) or not isinstance(queries, Iterable):
-        raise InvalidValue(f"queries must be a list or generator of numbers; got {type(queries).__name__}.")
-    return _compare(queries, grid, bar, step / share[0], 2 * most * step / share[1], most)
+    bar = grid.step(rational("threshold", threshold, least=-(1 << 2000)))
+    try:
+        asked = iter(queries)
+    except TypeError:
+        raise InvalidValue(f"queries must be a list or generator of numbers; got {type(queries).__name__}.") from None
+    return _compare(asked, grid, bar, step / share[0], 2 * most * step / share[1], most)
 
 
 def _compare(
-    queries: Iterable[Any], grid: Grid, bar: int, threshold_scale: Fraction, query_scale: Fraction, most: int
+    queries: Iterator[Any], grid: Grid, bar: int, threshold_scale: Fraction, query_scale: Fraction, most: int
 ) -> Iterator[bool]:
     source = open_source()
     noisy_bar = bar + exact.laplace(threshold_scale, source)
     for answer in queries:
         if isinstance(answer, bool) or not isinstance(answer, Real):
             raise InvalidValue(f"Each query's answer must be a number; got {type(answer).__name__}.")
-        above = grid._step(answer) + exact.laplace(query_scale, source) >= noisy_bar
+        above = grid.step(answer) + exact.laplace(query_scale, source) >= noisy_bar
         yield above
         most -= above
         if not most:

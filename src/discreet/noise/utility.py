@@ -48,7 +48,7 @@ def discrete_laplace_error(scale: float, confidence: float) -> int:
 def discrete_gaussian_error(sigma: float, confidence: float) -> int:
     """A t with Pr[|x| <= t] >= confidence: the least one up to sigma = 10,000, beyond that the continuous bound plus one.
 
-    The tail past m is at most the continuous Gaussian's past m - 1 (Canonne, Kamath & Steinke 2020, proposition 25).
+    The tail from m on is at most the continuous Gaussian's from m - 1 on: its sum is below the integral, its normaliser above.
 
     >>> discrete_gaussian_error(1.0, 0.95)
     2
