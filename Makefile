@@ -27,8 +27,25 @@ check: $(VENV)/.dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir out/site
 	$(BIN)/python -m pytest -n $(JOBS) -q tests/docs
 
-bench: $(VENV)/.dev
-	for file in bench/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+# Peers live in environments of their own, so that none of them decides what discreet is installed with.
+PEERS := $(VENV)/peers
+RESULTS := bench/results
+
+bench: $(VENV)/.dev $(PEERS)/opendp/.done $(PEERS)/diffprivlib/.done
+	$(BIN)/python bench/startup.py
+	$(BIN)/python bench/accounting.py --out $(RESULTS)/accounting.json
+	$(BIN)/python bench/noise.py --opendp $(PEERS)/opendp/bin/python --out $(RESULTS)/noise.json
+	$(BIN)/python bench/peers_audit.py --opendp $(PEERS)/opendp/bin/python --diffprivlib $(PEERS)/diffprivlib/bin/python \
+	  --out $(RESULTS)/peers_audit.json
+	$(BIN)/python bench/calibration.py --out $(RESULTS)/calibration.json
+
+$(PEERS)/opendp/.done $(PEERS)/diffprivlib/.done: | $(BIN)/python
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check $(WANTED)
+	@touch $@
+
+$(PEERS)/opendp/.done: WANTED := 'opendp[polars]==0.16.0' numpy
+$(PEERS)/diffprivlib/.done: WANTED := 'diffprivlib==0.6.6' 'scikit-learn<1.9'
 
 docs: $(VENV)/.dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir out/site
