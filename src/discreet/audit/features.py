@@ -50,7 +50,7 @@ def as_table(outputs: Sequence[Any]) -> NDArray[np.float64] | None:
     if array.dtype == object:
         try:
             array = array.astype(np.float64)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             return None
     if array.dtype.kind not in "fiub" or not len(array):
         return None

@@ -40,7 +40,9 @@ def centre(score: NDArray[np.float64]) -> float:
     (0.5, 0.1)
     """
     values, counts = np.unique(score, return_counts=True)
-    if len(values) == 1 or (values[0] < 0 < values[-1] and 8 * len(values) <= len(score) and 0.0 not in values):
+    if len(values) == 1:
+        return float(values[0])
+    if values[0] < 0 < values[-1] and 8 * len(values) <= len(score) and 0.0 not in values:
         return 0.0
     below = np.cumsum(counts)[:-1]
     cut = int(np.argmin(np.abs(2 * below - len(score))))
