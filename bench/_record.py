@@ -1,0 +1,43 @@
+"""What every benchmark does: say on what it ran, and write its figures where the docs may quote them."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+
+def machine(*packages: str) -> dict[str, Any]:
+    """The date, the processor and the versions; no names of machines, no paths."""
+    processor = "unknown"
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                processor = line.split(":", 1)[1].strip()
+                break
+    except OSError:
+        pass
+    found = {}
+    for name in ("discreet", "numpy", "scipy", *packages):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "absent"
+    return {
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "processor": processor,
+        "cores": os.cpu_count(),
+        "python": platform.python_version(),
+        "versions": found,
+    }
+
+
+def write(path: str | None, what: dict[str, Any], *packages: str) -> None:
+    """The result as JSON, where a path was given."""
+    if path:
+        Path(path).write_text(json.dumps({**machine(*packages), **what}, indent=1) + "\n")
+        print(f"written: {path}")
