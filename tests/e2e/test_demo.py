@@ -1,7 +1,7 @@
 """The demo, as a stranger runs it, and its page, as a browser shows it.
 
 False alarms: the page's two verdicts are made at a confidence of 1 - 1e-6, so one run of `demo` fails a sound build at most
-once in a million; this file runs it twice (2e-6).
+once in a million; this file runs it twice, at most, per worker, and repeats two verdicts (4e-6).
 """
 
 from __future__ import annotations
