@@ -24,7 +24,7 @@ def check_mechanism(
     neighbours: Neighbours | None = None,
     *,
     runs: int = 4000,
-    confidence: float = 0.999,
+    confidence: float = 0.999999,
     seed: int | None = None,
 ) -> list[tuple[Evidence, Verdict]]:
     """Audit every claim of a mechanism on every neighbouring pair; raise ClaimRefuted where one is false.
@@ -80,7 +80,7 @@ def check_attack(
     worlds: Worlds[Any],
     *,
     runs: int = 64,
-    confidence: float = 0.999,
+    confidence: float = 0.999999,
 ) -> Evidence:
     """Check an attack against the protocol, and that it claims nothing where there is nothing to find.
 
