@@ -1,7 +1,7 @@
 """The bounds claim too much no more often than they may: a small version of bench/calibration.py.
 
 Seeded, so it passes or fails for good. Under a fresh seed a bound that is wrong in just 5 % of runs would pass each row
-with 400 runs but for a chance of 1e-7: the allowed count is that quantile of the binomial; 58 rows make 6e-6.
+with 400 runs but for a chance of 1e-7: the allowed count is that quantile of the binomial; 90 rows make 9e-6.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from discreet.audit import canaries_needed, epsilon_lower_bound
 from discreet.audit.bounds.gaussian import mu_of
 
 RUNS = 400
+TARGETS, DELTA = 400, 0.05
 ALLOWED = int(binom.isf(1e-7, RUNS, 0.05))
 
 
@@ -52,6 +53,36 @@ def test_the_invalid_maximum_is_caught_by_the_same_check():
     generator = np.random.default_rng(0)
     claims = sum(tool.uncorrected(*tool.scores("laplace", 0.0, 200, generator)) > 0 for _ in range(RUNS))
     assert claims > ALLOWED
+
+
+@pytest.mark.parametrize("method", ["betting", "one_run"])
+@pytest.mark.parametrize("epsilon", [0.0, 1.0, 4.0])
+@pytest.mark.parametrize("batch", [None, 20, 60, 400])
+def test_a_mechanism_that_spends_its_delta_is_not_called_worse(method, epsilon, batch):
+    """Randomised response that also gives coins away: each on its own with probability delta (batch None), or, in one
+    run, `batch` of them at once with probability m delta / batch. Both are (epsilon, delta)-DP and no better."""
+    assert spent(method, epsilon, batch, DELTA) <= ALLOWED
+
+
+def test_ignoring_that_delta_is_caught_by_the_same_check():
+    assert spent("betting", 0.0, 20, 0.0) > ALLOWED
+    assert spent("betting", 0.0, None, 0.0) > ALLOWED
+
+
+def spent(method: str, epsilon: float, batch: int | None, assumed: float) -> int:
+    """How often the bound at delta `assumed` is above epsilon, for a mechanism that spends DELTA."""
+    generator = np.random.default_rng(6)
+    false = 0
+    for _ in range(RUNS):
+        inside = generator.random(TARGETS) < 0.5
+        given = generator.random(TARGETS) < (DELTA if batch is None else 0.0)
+        if batch is not None and generator.random() < TARGETS * DELTA / batch:
+            given[generator.permutation(TARGETS)[:batch]] = True
+        honest = inside ^ (generator.random(TARGETS) > 1 / (1 + np.exp(-epsilon)))
+        score = np.where(given, np.where(inside, 9.0, -9.0), np.where(honest, 1.0, -1.0))
+        run = np.arange(TARGETS) if batch is None else np.zeros(TARGETS, dtype=int)
+        false += epsilon_lower_bound(score, inside, run, assumed, 0.95, method) > epsilon
+    return false
 
 
 POWER = [
