@@ -42,8 +42,7 @@ def check_mechanism(
     """
     runs = check.whole("runs", runs, least=8)
     check.open_fraction("confidence", confidence)
-    claims = _claims(mechanism)
-    pairs = _pairs(mechanism, neighbours)
+    claims, pairs = _claims(mechanism), _pairs(mechanism, neighbours)
     share = 1.0 - (1.0 - confidence) / (len(pairs) * len(claims))
     found: list[tuple[Evidence, Verdict]] = []
     for number, (with_unit, without_unit) in enumerate(pairs):
@@ -147,7 +146,8 @@ def _pairs(mechanism: Any, neighbours: Neighbours | None) -> list[tuple[Any, Any
             f"{_named(mechanism)} names no neighbouring data sets; pass neighbours=[(with_unit, without_unit)], "
             "or give it a neighbours() method."
         )
-    pairs = list(mechanism.neighbours() if neighbours is None else neighbours)
+    given = mechanism.neighbours() if neighbours is None else neighbours
+    pairs = list(given) if isinstance(given, Iterable) else []
     if not pairs or not all(isinstance(pair, tuple) and len(pair) == 2 for pair in pairs):
         raise InvalidValue("neighbours must yield pairs (data with the unit, data without it), at least one.")
     return pairs

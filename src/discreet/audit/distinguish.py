@@ -45,6 +45,8 @@ def learn(
     >>> bool(witness.score(1, [None]) > witness.score(0, [None]))
     True
     """
+    if not isinstance(outputs, (Sequence, np.ndarray)) or isinstance(outputs, (str, bytes)):
+        raise InvalidValue(f"outputs must be a list, one item per run; got {type(outputs).__name__}.")
     truth = np.asarray(inside, dtype=np.bool_)
     check.small_fraction("delta", delta)
     if len(outputs) != len(truth) or len(truth) < 2:

@@ -12,6 +12,12 @@ from discreet.audit.worlds import checked
 from discreet.core import Attack, Evidence, Game, Mechanism, Unit, Worlds, check
 from discreet.errors import InvalidValue
 
+_NEEDS = {
+    "mechanism": "something with claims() and run(data)",
+    "attack": "something with name, view and score(seen, targets)",
+    "worlds": "something with draw(run), such as Pair or Canaries",
+}
+
 
 def audit(
     mechanism: Mechanism[Any, Any],
@@ -34,6 +40,9 @@ def audit(
     'paired'
     """
     runs = check.whole("runs", runs)
+    for name, part, kind in (("mechanism", mechanism, Mechanism), ("attack", attack, Attack), ("worlds", worlds, Worlds)):
+        if not isinstance(part, kind):
+            raise InvalidValue(f"{name} must be {_NEEDS[name]}; got {type(part).__name__}.")
     game = Game(unit or _claimed_unit(mechanism), attack.view)
     scores: list[NDArray[np.float64]] = []
     truths: list[NDArray[np.bool_]] = []

@@ -38,6 +38,9 @@ class Pair(Generic[D]):
     target: Any = None
     seed: int | None = None
 
+    def __post_init__(self) -> None:
+        _check_seed(self.seed)
+
     def draw(self, run: int) -> tuple[D, Sequence[Any], NDArray[np.bool_]]:
         inside = coins(run, 1, self.seed)
         return (self.with_unit if inside[0] else self.without_unit), [self.target], inside
@@ -61,13 +64,19 @@ class Canaries(Generic[D]):
     seed: int | None = None
 
     def __post_init__(self) -> None:
-        if not len(self.canaries):
-            raise InvalidValue("canaries must hold at least one target; got none.")
+        _check_seed(self.seed)
+        if not hasattr(self.canaries, "__len__") or not len(self.canaries):
+            raise InvalidValue("canaries must be a list of at least one target.")
 
     def draw(self, run: int) -> tuple[D, Sequence[Any], NDArray[np.bool_]]:
         inside = coins(run, len(self.canaries), self.seed)
         chosen = [canary for canary, here in zip(self.canaries, inside) if here]
         return (self.insert or _append)(self.base, chosen), self.canaries, inside
+
+
+def _check_seed(seed: int | None) -> None:
+    if seed is not None:
+        check.whole("seed", seed, least=0)
 
 
 def _append(base: Any, chosen: list[Any]) -> Any:

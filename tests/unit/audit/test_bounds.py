@@ -146,10 +146,19 @@ def test_fdp_beats_one_run_on_gaussians():
 def test_curve_refuted():
     inside = RNG.random(3000) < 0.5
     score = 2.0 * inside + RNG.normal(size=3000)
-    assert curve_refuted(curve(Gaussian(2.0)), score, inside, 0.05)
-    assert not curve_refuted(curve(Gaussian(0.5)), score, inside, 0.05)
-    assert curve_refuted(curve(Pure(0.5)), score, inside, 0.05)
-    assert not curve_refuted(curve(Pure(0.5)), RNG.normal(size=3000), inside, 1e-6)
+    assert curve_refuted(curve(Gaussian(2.0)), score, inside, 0.95)
+    assert not curve_refuted(curve(Gaussian(0.5)), score, inside, 0.95)
+    assert curve_refuted(curve(Pure(0.5)), score, inside, 0.95)
+    assert not curve_refuted(curve(Pure(0.5)), RNG.normal(size=3000), inside, 1 - 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("bad", "match"), [({"curve": 1.0}, "trade-off"), ({"confidence": 1.0}, "confidence"), ({"score": [1.0]}, "lengths")]
+)
+def test_curve_refuted_checks_its_arguments(bad, match):
+    good = {"curve": curve(Pure(1.0)), "score": [1.0, 0.0], "inside": [True, False], "confidence": 0.95}
+    with pytest.raises(InvalidValue, match=match):
+        curve_refuted(**{**good, **bad})
 
 
 def test_gaussian_conversions():

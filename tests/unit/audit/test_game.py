@@ -94,6 +94,30 @@ def test_strangers_mistakes(attack, worlds, match):
         audit(COUNT, attack, worlds, runs=1)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "match"),
+    [
+        ((None, Readout(), Pair(1, 0)), "mechanism must be"), ((COUNT, None, Pair(1, 0)), "attack must be"),
+        ((COUNT, Readout(), None), "worlds must be"),
+    ],
+)  # fmt: skip
+def test_all_three_players_are_needed(arguments, match):
+    with pytest.raises(InvalidValue, match=match):
+        audit(*arguments, runs=1)
+
+
+@pytest.mark.parametrize("runs", [0, -1, 1.5, None, True])
+def test_runs_are_counted(runs):
+    with pytest.raises(InvalidValue, match="runs"):
+        audit(COUNT, Readout(), Pair(1, 0), runs=runs)
+
+
+@pytest.mark.parametrize("seed", [-1, 0.5, "a"])
+def test_seeds_are_whole(seed):
+    with pytest.raises(InvalidValue, match="seed"):
+        Pair(1, 0, seed=seed)
+
+
 def test_two_units_need_a_choice():
     class Both:
         def claims(self):

@@ -12,12 +12,14 @@ from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from discreet.audit.bounds.gaussian import epsilon_of
 from discreet.audit.bounds.one_run import guesses as shares_of_guesses
 from discreet.audit.bounds.order import surest_first
 from discreet.core import Curve, check
+from discreet.core.evidence import trials
+from discreet.errors import InvalidValue
 
 Inverse = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 
@@ -38,11 +40,21 @@ def fdp(score: NDArray[np.float64], inside: NDArray[np.bool_], run: NDArray[np.i
     return epsilon_of(max(_mu_floor(len(score), made, right, alpha / len(tests)) for made, right in tests), delta)
 
 
-def curve_refuted(curve: Curve, score: NDArray[np.float64], inside: NDArray[np.bool_], alpha: float) -> bool:
-    """Do these guesses refute this very curve? Wrong with probability at most `alpha`; no family is assumed.
+def curve_refuted(curve: Curve, score: ArrayLike, inside: ArrayLike, confidence: float) -> bool:
+    """Do these guesses refute this very curve? Wrong with probability at most 1 - confidence; no family is assumed.
 
-    The curve is replaced by the best (epsilon, delta) lines under it, which only makes it harder to refute.
+    The curve is replaced by the best (epsilon, delta) lines above it, which only makes it harder to refute. Every target
+    must have been inside by its own fair coin, as for `epsilon_lower_bound`.
+
+    >>> from discreet.accounting import Pure, curve
+    >>> inside = np.arange(400) % 2 == 0
+    >>> curve_refuted(curve(Pure(1.0)), inside, inside, confidence=0.95)
+    True
     """
+    if not isinstance(curve, Curve):
+        raise InvalidValue(f"curve must be a trade-off, such as discreet.accounting.curve(event); got {type(curve).__name__}.")
+    scores, truth, _ = trials(score, inside, np.zeros(np.shape(score), dtype=np.int64))
+    alpha = 1.0 - check.open_fraction("confidence", confidence)
     deltas = np.array([curve.delta(float(epsilon)) for epsilon in _EPSILONS])
     grow = np.exp(_EPSILONS)
 
@@ -50,8 +62,8 @@ def curve_refuted(curve: Curve, score: NDArray[np.float64], inside: NDArray[np.b
         lines = np.maximum((power - deltas) / grow, 1.0 - deltas - grow * (1.0 - power))
         return np.array([max(0.0, float(lines.max()))])
 
-    tests = shares_of_guesses(surest_first(score, inside))
-    return any(bool(impossible(inverse, len(score), made, right, alpha / len(tests), 1)[0]) for made, right in tests)
+    tests = shares_of_guesses(surest_first(scores, truth))
+    return any(bool(impossible(inverse, len(scores), made, right, alpha / len(tests), 1)[0]) for made, right in tests)
 
 
 def impossible(inverse: Inverse, canaries: int, made: int, right: int, alpha: float, width: int) -> NDArray[np.bool_]:
