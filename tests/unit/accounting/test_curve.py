@@ -157,6 +157,7 @@ def test_posterior_belief() -> None:
         (2.0, 0.001, 10_000),
         (4.0, 0.1, 1000),
         (0.8, 0.001, 1000),
+        (2.0, 0.01, 60_000),
     ],
 )
 def test_sampled_gaussian_against_dp_accounting(sigma: float, rate: float, times: int) -> None:
