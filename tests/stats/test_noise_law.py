@@ -1,7 +1,7 @@
 """The law of the samplers at a million values, and that the test would have seen a scale that is 1% off.
 
 Seeded, so these either always pass or never do. Under fresh seeds a right sampler would fail each chi-squared test with
-probability ALPHA; with 43 of them the suite's false-alarm rate is below 5e-6.
+probability ALPHA; with 49 of them the suite's false-alarm rate is below 5e-6.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 
 from discreet.noise import discrete_gaussian, discrete_laplace, exact
-from discreet.noise.source import seeded_for_tests
+from discreet.noise.digits import GaussianLaw, LaplaceLaw
+from discreet.noise.fast import Cells
+from discreet.noise.source import Seeded, seeded_for_tests
 from unit.noise.tools import binned_chi2, chi2, gaussian_pmf, laplace_pmf
 
 ALPHA = 1e-7
@@ -58,6 +60,17 @@ def test_the_middle_and_the_tail_follow_the_law(sampler, pmf, spread):
     if far <= 12:
         del expected[-2], seen[-2]
     assert chi2(seen, np.array(expected) * N) > ALPHA
+
+
+@pytest.mark.parametrize("finest", [0, 1, 3])
+@pytest.mark.parametrize(("law", "pmf"), [(LaplaceLaw, laplace_pmf), (GaussianLaw, gaussian_pmf)], ids=names)
+def test_cells_of_any_width_give_the_same_law(law, pmf, finest):
+    """Cells far wider than those in use, so that keeping and dropping does much of the work; value by value."""
+    sampler = Cells(law(Fraction(40)), finest)
+    assert sampler.width > 1
+    values = sampler.draw(N, Seeded(b"cells"))
+    x = np.arange(-1600, 1601)
+    assert chi2(np.bincount(values + 1600, minlength=x.size), pmf(40.0, x) * N) > ALPHA
 
 
 @pytest.mark.parametrize(("sampler", "pmf", "spread"), CASES, ids=names)

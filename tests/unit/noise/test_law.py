@@ -210,6 +210,39 @@ def test_a_first_digit_that_keeps_a_value_keeps_every_value_of_its_cell(law):
             assert safe <= exp_bounds(gap, 80)[1] / 2**64
 
 
+@pytest.mark.parametrize("law", [LaplaceLaw(Fraction(40)), GaussianLaw(Fraction(40)), GaussianLaw(Fraction(10**9, 7))], ids=str)
+def test_every_first_digit_of_v_keeps_or_drops_as_it_must(law):
+    """Cells as wide as the law, so that much is dropped: for each value, all 65,536 first digits of V are tried.
+
+    The number that keep it is within 1 of 65,536 times the probability of keeping it, exactly.
+    """
+    sampler = Cells(law, 0)
+    every = np.arange(1 << 16)
+    for cell in (-3, -2, -1, 0, 1, 2):
+        digit = np.full(every.size, np.flatnonzero(sampler.table == cell)[0])
+        for offset in (0, 1, sampler.width // 3, sampler.width - 1):
+            value = cell * sampler.width + offset
+            here = np.full(every.size, value)
+            dropped = sampler._dropped(digit, np.full(every.size, cell, np.int32), here, Digits(every))
+            kept = exp_bounds(law.exponent(value) - law.exponent(nearest(cell, sampler.width)), 32)
+            assert kept[0] / 2**16 - 1 <= every.size - dropped.size <= kept[1] / 2**16 + 1
+            assert (np.diff(dropped) == 1).all(), "V is dropped from some digit on, and never before it"
+
+
+@pytest.mark.parametrize("law", [LaplaceLaw(Fraction(10**4)), GaussianLaw(Fraction(10**4))], ids=str)
+def test_a_v_too_close_for_float64_is_decided_by_more_digits(law):
+    sampler = Cells(law)
+    value = 100 * sampler.width + sampler.width // 2
+    gap = law.exponent(value) - law.exponent(nearest(100, sampler.width))
+    first, fine = exp_bounds(gap, 48)[0], exp_bounds(gap, 96)
+    for edge, dropped in ((fine[0] - 1, 0), (fine[1], 1)):
+        assert edge >> 48 == first
+        source = Digits(np.array([first >> 32]), np.array([first & 0xFFFFFFFF]))
+        source.bits = lambda count, low=edge & ((1 << 48) - 1): low
+        digit = np.flatnonzero(sampler.table == 100)[:1]
+        assert sampler._dropped(digit, np.array([100], np.int32), np.array([value]), source).size == dropped
+
+
 def test_an_undecided_coin_asks_for_more_digits():
     lo, hi = exp_bounds(Fraction(1, 3), 48)
     exact_lo, exact_hi = exp_bounds(Fraction(1, 3), 96)
