@@ -79,7 +79,9 @@ def test_every_public_name_has_a_place(room: str) -> None:
 
 def test_every_documented_name_is_public() -> None:
     for place in documented():
-        _, room, *_, name = place.split(".")
+        _, room, *inner, name = place.split(".")
+        if not inner and name == "closed":
+            continue  # a module of formulas, told as one
         assert name in importlib.import_module(f"discreet.{room}").__all__, f"{place} is documented and not public"
 
 
