@@ -41,7 +41,12 @@ def evidence_card(evidence: Evidence) -> str:
 
 def release_card(release: Release[Any]) -> str:
     """The card of a release: what was released, its ceilings and its floors, on one plot."""
-    facts: list[tuple[str, str]] = [("made from", release.source), ("value", check.shown(release.value))]
+    from discreet.core.release import Elsewhere
+
+    value = (
+        f"a {release.value.type}, beside this document" if isinstance(release.value, Elsewhere) else check.shown(release.value)
+    )
+    facts: list[tuple[str, str]] = [("made from", release.source), ("value", value)]
     if release.entry:
         facts.append(("paid by", release.entry))
     lines = []
@@ -109,9 +114,10 @@ def _evidence_facts(evidence: Evidence) -> list[tuple[str, str]]:
         for level in _RATES
         if outside * level >= FEWEST and members
     ]
-    drawn = f"{members} inside, {outside} outside, {len(np.unique(evidence.run))} runs, {evidence.design}"
-    reach = ", ".join(reached) or "too few targets to say anything at 1 % false positives"
-    return [(f"attack {evidence.attack}", drawn), ("true positives", f"measured {reach}")]
+    runs = len(np.unique(evidence.run))
+    drawn = f"{members} inside, {outside} outside, {runs} run{'s' if runs > 1 else ''}, {evidence.design}"
+    reach = f"measured {', '.join(reached)}" if reached else "too few targets to tell, at 1 % false positives"
+    return [(f"attack {evidence.attack}", drawn), ("true positives", reach)]
 
 
 def _event_text(claim: Claim) -> str:
