@@ -7,7 +7,7 @@ Every canary is released as its coin plus noise, so the true epsilon is known: L
 95 %, so it may claim too much in 5 % of runs; `limit` adds two standard errors. `fdp` and `gaussian` assume a Gaussian
 trade-off and are run where that holds. The tightness table compares the default with the largest bound over all
 thresholds, uncorrected: that one is not valid, it is what several published tools report. Beside it stands the exact bound of
-an auditor who knew the best threshold beforehand: no bound of this kind can do better on average.
+an auditor who knew the best threshold beforehand: the fair yardstick.
 """
 
 from __future__ import annotations
