@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @click.command("audit", help=COMMANDS["audit"])
 @click.argument("file", type=click.Path(allow_dash=True))
-@click.option("--confidence", type=float, default=0.95, show_default=True, metavar="C", help="How sure a refutation must be.")
+@click.option("--confidence", type=float, default=0.999, show_default=True, metavar="C", help="How sure a refutation must be.")
 @json_option
 @click.pass_context
 def command(ctx: click.Context, file: str, confidence: float, as_json: bool) -> None:
