@@ -10,9 +10,11 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import discreet
+
 
 def machine(*packages: str) -> dict[str, Any]:
-    """The date, the processor and the versions; no names of machines, no paths."""
+    """The processor and the versions; no names of machines, no paths."""
     processor = "unknown"
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():
@@ -21,14 +23,13 @@ def machine(*packages: str) -> dict[str, Any]:
                 break
     except OSError:
         pass
-    found = {}
-    for name in ("discreet", "numpy", "scipy", *packages):
+    found = {"discreet": discreet.__version__}
+    for name in ("numpy", "scipy", *packages):
         try:
             found[name] = version(name)
         except PackageNotFoundError:
             found[name] = "absent"
     return {
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "processor": processor,
         "cores": os.cpu_count(),
         "python": platform.python_version(),
@@ -36,8 +37,9 @@ def machine(*packages: str) -> dict[str, Any]:
     }
 
 
-def write(path: str | None, what: dict[str, Any], *packages: str) -> None:
-    """The result as JSON, where a path was given."""
+def write(path: str | Path | None, what: dict[str, Any], *packages: str) -> None:
+    """The result as JSON with its date and machine, where a path was given."""
     if path:
-        Path(path).write_text(json.dumps({**machine(*packages), **what}, indent=1) + "\n")
+        date = datetime.datetime.now(datetime.UTC).date().isoformat()
+        Path(path).write_text(json.dumps({"date": date, "machine": machine(*packages), **what}, indent=1) + "\n")
         print(f"written: {path}")

@@ -13,11 +13,8 @@ an auditor who knew the best threshold beforehand: the fair yardstick.
 from __future__ import annotations
 
 import argparse
-import datetime
-import json
 import math
 import os
-import platform
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
@@ -28,6 +25,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 
+from _record import write
 from discreet.audit.bounds import GAUSSIAN_ONLY, METHODS
 from discreet.audit.bounds.gaussian import mu_of
 from discreet.audit.bounds.order import surest_first
@@ -116,24 +114,6 @@ def tightness(law: str, epsilon: float, targets: int, runs: int, seed: int = 1) 
     }  # fmt: skip
 
 
-def machine() -> dict[str, Any]:
-    """What ran this, without names of machines or people."""
-    import scipy
-
-    model = next((line.split(":")[1].strip() for line in _cpuinfo() if line.startswith("model name")), platform.machine())
-    return {
-        "cpu": model, "cores": os.cpu_count(), "python": platform.python_version(), "numpy": np.__version__,
-        "scipy": scipy.__version__, "system": platform.system(),
-    }  # fmt: skip
-
-
-def _cpuinfo() -> list[str]:
-    try:
-        return Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return []
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="few runs of few settings, to see that it works")
@@ -156,13 +136,12 @@ def main() -> int:
             print(f"{len(rows)} rows after {time.perf_counter() - began:.0f} s", file=sys.stderr)
         tables = [job.result() for job in tight]
     report = {
-        "date": datetime.date.today().isoformat(), "machine": machine(), "confidence": 1 - ALPHA,
+        "confidence": 1 - ALPHA,
         "seconds": round(time.perf_counter() - began, 1), "calibration": rows, "tightness": tables,
         "assumption": "fdp and gaussian assume a Gaussian trade-off and are shown for Gaussian noise only",
     }  # fmt: skip
     show(report)
-    if asked.out:
-        asked.out.write_text(json.dumps(report, indent=1) + "\n")
+    write(asked.out, report)
     return int(any(row["rate"] > row["limit"] for row in rows))
 
 

@@ -10,10 +10,7 @@ ten seconds and the time per value is the same.
 from __future__ import annotations
 
 import argparse
-import datetime
-import json
 import os
-import platform
 import statistics
 import subprocess
 import sys
@@ -23,6 +20,8 @@ from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+from _record import write
 
 SIZES = (20_000, 100_000, 1_000_000)
 SCALES = (1, 100, 10_000)
@@ -120,20 +119,6 @@ def row(times: dict[tuple[Any, ...], list[float]], case: tuple[Any, ...], first:
     return found
 
 
-def machine() -> dict[str, Any]:
-    import cryptography
-    import numpy as np
-
-    model = platform.processor()
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        model = next((line.split(":")[1].strip() for line in info.read_text().splitlines() if "model name" in line), model)
-    return {
-        "cpu": model, "cores": os.cpu_count(), "python": platform.python_version(), "numpy": np.__version__,
-        "cryptography": cryptography.__version__,
-    }  # fmt: skip
-
-
 def show(rows: list[dict[str, Any]]) -> None:
     print(
         f"{'exact noise':>12} {'scale':>7} {'values':>9} {'ns each':>8} {'x laplace':>10} {'x normal':>9} {'OpenDP/ours':>12}"
@@ -162,10 +147,9 @@ def main() -> int:
     if peer:
         peer.close()
     show(rows)
-    if options.out:
-        about = {"date": datetime.date.today().isoformat(), "machine": machine() | {"opendp": peer.version if peer else None}}
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(json.dumps(about | {"rounds": options.rounds, "rows": rows}, indent=1) + "\n")
+    write(
+        options.out, {"opendp": peer.version if peer else None, "rounds": options.rounds, "rows": rows}, "cryptography"
+    )  # fmt: skip
     return 0
 
 

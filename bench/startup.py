@@ -7,14 +7,13 @@ Writes bench/results/startup.json. Promised: `import discreet` below 2, `discree
 
 from __future__ import annotations
 
-import json
-import platform
 import statistics
 import subprocess
 import sys
 import time
-from datetime import UTC, datetime
 from pathlib import Path
+
+from _record import write
 
 ROUNDS = 25
 PROMISED = {"import discreet": 2.0, "discreet --help": 6.0}
@@ -48,14 +47,12 @@ def main() -> int:
     print(f"{'':20} median   low  high   (times a bare interpreter, {ROUNDS} interleaved rounds)")
     for name, row in rows.items():
         print(f"{name:20} {row['median']:6.2f} {row['low']:5.2f} {row['high']:5.2f}")
-    document = {
-        "date": datetime.now(UTC).date().isoformat(),
-        "machine": f"{platform.machine()}, {platform.python_implementation()} {platform.python_version()}",
+    found = {
         "rounds": ROUNDS,
         "bare_milliseconds": round(statistics.median(taken["bare"]) * 1000, 1),
         "ratio_to_bare_interpreter": rows,
     }
-    Path(__file__).with_name("results").joinpath("startup.json").write_text(json.dumps(document, indent=2) + "\n")
+    write(Path(__file__).with_name("results") / "startup.json", found)
     return int(any(rows[name]["median"] >= limit for name, limit in PROMISED.items()))
 
 
