@@ -32,6 +32,7 @@ from discreet.accounting import (
     renyi,
 )
 from discreet.errors import DiscreetError, InvalidValue
+from strategies import events as anything
 
 noise = st.floats(0.3, 50)
 budget = st.floats(0.01, 3)
@@ -132,8 +133,8 @@ def test_never_above_basic_composition_nor_the_largest_loss(what, small) -> None
 @given(single, rate, st.integers(1, 100), delta)
 def test_sampling_never_hurts(what, share, times, small) -> None:
     whole = curve(Repeat(what, times)).epsilon(small)
-    assert curve(Repeat(Poisson(share, what), times)).epsilon(small) <= whole * (1 + SLACK) + 1e-9
-    assert curve(Repeat(WithoutReplacement(share, what), times)).epsilon(small) <= whole * (1 + SLACK) + 1e-9
+    assert curve(Repeat(Poisson(share, what), times)).epsilon(small) <= whole * (1 + 5 * SLACK) + 1e-9
+    assert curve(Repeat(WithoutReplacement(share, what), times)).epsilon(small) <= whole * (1 + 5 * SLACK) + 1e-9
 
 
 @slow
@@ -156,6 +157,20 @@ def test_calibration_never_overshoots(epsilon, small, share, times) -> None:
         return Repeat(Poisson(share, Gaussian(level)), times)
 
     assert curve(make(calibrate(make, epsilon, small))).epsilon(small) <= epsilon
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    anything, st.sampled_from([1e-300, 1e-9, 0.01]), st.sampled_from([0.0, 0.3, 1e6]), st.sampled_from([0.0, 1e-6, 0.5, 1.0])
+)
+def test_any_event_gets_an_answer(what, small, epsilon, at) -> None:
+    """Events of any size, nested at will: four numbers that mean something, and no warning on the way."""
+    bound = curve(what)
+    assert bound.epsilon(small) >= 0
+    assert 0 <= bound.delta(epsilon) <= 1
+    assert at <= bound.power(at) <= 1
+    assert 0.1 * (1 - 1e-9) <= bound.posterior(0.1) <= 1
+    assert renyi(what, 2.5) >= 0
 
 
 BAD_NUMBERS = [-1, -1e-300, math.nan, math.inf, -math.inf, "1", None, True, [], 10**400, 1j]

@@ -20,7 +20,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.accounting.lattice import Atoms, Lattice
+from discreet.accounting.lattice import Lattice
+from discreet.accounting.profile import Atoms
 
 Array = NDArray[np.float64]
 LARGEST = 1 << 19  # points of the window: 4 MB an array
@@ -132,6 +133,7 @@ def window(parts: Sequence[tuple[Lattice, int]], tilt: float) -> Window:
     tails = Tails(losses, tilt, log_moment, spread)
     lowest, highest = tails.ends()
     lowest, highest = max(lowest, bottom), min(highest, top)
+    highest = max(highest, lowest)
     size = max(math.ceil((highest - lowest) / step) + 2, 16)
     if size > LARGEST:
         size = LARGEST
@@ -142,11 +144,12 @@ def window(parts: Sequence[tuple[Lattice, int]], tilt: float) -> Window:
     mass, error = _convolve(parts, weights, first, size)
     spill = outside + error * math.sqrt(min(len(mass), -1 / math.expm1(-2 * tilt * step) if tilt else len(mass)))
     loss = np.arange(first, first + len(mass), dtype=np.float64) * step - mean
-    far = int(np.searchsorted(loss, -600 / (1 + tilt)))  # e^-loss would overflow there; delta is taken as 1
+    # e^-loss would overflow far below the centre; delta is taken as 1 there
+    far = min(int(np.searchsorted(loss, -600 / (1 + tilt))), len(loss) - 1)
     loss, mass = loss[far:], mass[far:]
     with np.errstate(under="ignore"):
-        one = mass * np.exp(-tilt * loss)
-        two = one * np.exp(-loss)
+        one = mass * np.exp(np.minimum(-tilt * loss, 600))
+        two = mass * np.exp(np.minimum(-(1 + tilt) * loss, 600))
     above = np.append(np.cumsum(one[::-1])[::-1], 0.0)
     paid = np.append(np.cumsum(two[::-1])[::-1], 0.0)
     slack = 16 * ROUNDING * (sum(losses.counts) + 1) + 1e-12
@@ -181,7 +184,7 @@ def _convolve(parts: Sequence[tuple[Lattice, int]], weights: list[Array], first:
         terms += n
         origin += n * part.start
         norms += n * math.sqrt(_dot(weight, weight))
-    powered[live] = np.exp(log)
+    powered[live] = np.exp(np.minimum(log.real, 0) + 1j * log.imag)  # |F| <= 1 but for rounding
     mass = np.roll(irfft(powered, size), -((first - origin) % size))
     return mass, rounding(size, terms, norms, math.sqrt(_dot(mass, mass)))
 

@@ -14,6 +14,7 @@ from discreet.accounting.lattice import Pair
 from discreet.accounting.profile import Array, Profile
 
 TOLERANCE = 3e-5  # aimed-at relative excess of epsilon; the answer is an upper bound whatever this is
+TINY = 1e-9  # losses that add up to less than this are not worth composing: their sum is bound enough
 COARSE = 120  # atoms of the first look, on each side
 
 
@@ -24,6 +25,7 @@ class Composition:
         self.parts = parts
         self.terms = sum(n for _, n in parts)
         self.most = math.fsum(n * item.most for item, n in parts) * (1 + 1e-15)
+        self.tiny = self.most < TINY
         self.symmetric = all(item.symmetric for item, _ in parts)
         self._pairs: dict[tuple[float, float], list[tuple[Pair, int]]] = {}
         self._windows: list[tuple[int, float, Window]] = []
@@ -34,14 +36,16 @@ class Composition:
         return range(1 if self.symmetric else 2)
 
     def delta(self, epsilon: float) -> float:
-        if epsilon >= self.most:
-            return self._told()
+        if epsilon >= self.most or self.tiny:
+            return max(self._told(), -math.expm1(min(epsilon - self.most, 0.0)))
         found = self._at(0, epsilon)
         if not self.symmetric and not self._surely(epsilon, found):
             found = max(found, self._at(1, epsilon))
         return min(found, self._told() - math.expm1(epsilon - self.most))  # no loss is above the largest
 
     def epsilon(self, delta: float) -> float:
+        if self.tiny:
+            return self.most
         if delta <= self._told():
             return self.most if delta == self._told() else math.inf
         found = max(self._solve(0, delta), 0.0)
@@ -51,15 +55,15 @@ class Composition:
 
     def rough_log_delta(self, epsilon: float) -> float:
         """log delta(epsilon) by the saddle point alone: no bound, but near, and quick."""
-        if epsilon >= self.most:
+        if epsilon >= self.most or self.tiny:
             return math.log(max(self._told(), 1e-300))
         return max(self._where(d, lambda k, t, m, s: -m, -epsilon, 1e-12)[2] for d in self._directions)
 
     def near(self, level: float) -> tuple[Array, Array]:
         """Epsilons (and their deltas) among which the tightest bound at this level lies."""
-        if level == 0 or level == 1:
+        if level in (0, 1) or self.tiny:
             top = np.array([min(self.most, 1e15)])
-            return top, np.array([self._told() if level == 0 else 1.0])
+            return top, np.array([self._told() if level < 1 else 1.0])
         centre = max(self._where(d, lambda k, t, m, s: k - (t + 1) * m, math.log(level), level)[1] for d in self._directions)
         grid = np.array([max(centre, 0.0)])
         for _ in range(4):
@@ -68,9 +72,7 @@ class Composition:
             middle = max(float(grid[len(grid) // 2]), 0.0)
             grid = np.linspace(max(middle - width, 0.0), min(middle + width, self.most), 801)
             delta = np.max([w.delta(grid) for w in windows], axis=0)
-            with np.errstate(over="ignore"):
-                value = np.minimum(delta + np.exp(grid) * level, 1 - np.exp(-grid) * (1 - delta - level))
-            best = int(np.argmin(value))
+            best = int(np.argmin(profiles.power_bound(grid, delta, level)))
             if 40 < best < 760 or (best <= 40 and grid[0] == 0.0):
                 break
             grid = grid[best : best + 1]
@@ -81,18 +83,21 @@ class Composition:
         centre = self._where(0, lambda k, t, m, s: 0.0, 0.0, 1e-9)[1]
         step = self._step(0.0, max(centre, 1e-3)) / 16  # what surrounds it will compose it again
         pairs = self._discretised(step, 1e-14 / self.terms)
-        one = window([(p.forward, n) for p, n in pairs], 0.0)
-        mass = np.maximum(-np.diff(one.above), 0) * math.exp(one.scale)
-        infinite = min(one.base + one.spill, 1.0)
-        back = 1 - float((mass * np.exp(-(one.loss + one.centre))).sum())
-        return profiles.atoms(one.loss + one.centre, mass, infinite, min(max(back, 0.0) + 1e-12, 1.0))
+        sides = []
+        for direction in (0, 1):
+            whole = window([(p.backward if direction else p.forward, n) for p, n in pairs], 0.0)
+            mass = np.maximum(-np.diff(whole.above), 0) * math.exp(whole.scale)
+            infinite = min(whole.base + whole.spill, 1.0)
+            mass[0] += max(1 - infinite - float(mass.sum()), 0.0)  # what lies below the window is moved up into it
+            sides.append(profiles.Atoms(whole.loss + whole.centre, mass, infinite))
+        return profiles.atoms(*sides)
 
     # -- reading off -------------------------------------------------------------------------------------------------
 
     def _at(self, direction: int, epsilon: float) -> float:
         there = self._window(direction, epsilon)
         found = float(there.delta(np.array([epsilon]))[0])
-        if found < 1 and there.doubt(epsilon) + (there.base - self._told()) / found > 1e-4:
+        if 0 < found < 1 and there.doubt(epsilon) + (there.base - self._told()) / found > 1e-4:
             there = self._window(direction, epsilon, found)
             found = min(found, float(there.delta(np.array([epsilon]))[0]))
         return found
@@ -190,7 +195,7 @@ class Composition:
             _, log_moment, _, variance = losses.tilted(tilt)
             spread = math.sqrt(max(variance, step * step))
             lowest, highest = Tails(losses, tilt, log_moment, spread).ends()
-            width = min((highest - lowest) / step, 1e18)
+            width = min(max((highest - lowest) / step, 1.0), 1e18)
             norm = math.sqrt(step / spread)
             spill = math.exp(OUTSIDE) + rounding(int(width) + 2, self.terms, self.terms * norm, norm) * math.sqrt(width)
             doubt = math.exp(min(log_moment - tilt * epsilon + math.log(spill / delta), 700))
@@ -214,7 +219,7 @@ class Composition:
         if len(spacings) == 1 and (only := spacings.pop()) is not None:
             return only
         _, _, _, variance = next(iter(self._looks.values()))[0].tilted(0.0)
-        size = max(epsilon, math.sqrt(max(variance, 0)) / 10)
+        size = max(epsilon, math.sqrt(max(variance, 0)) / 10, TINY)
         step = math.sqrt(12 * TOLERANCE * size / (self.terms * (1 + tilt)))
         return float(2.0 ** (math.floor(math.log2(step) * 4) / 4))  # few distinct steps, so that both directions share one
 

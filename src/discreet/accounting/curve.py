@@ -32,7 +32,7 @@ def curve(event: Event) -> TradeOff:
         parts = plan(event)
     except RecursionError:
         raise InvalidValue("event is nested too deeply; flatten it with Sequence and Repeat.") from None
-    if not parts.bounded:
+    if not parts.bounded or any(profiles.tells_all(item) for item, _ in parts.parts):
         return TradeOff(event, _Single(profiles.unbounded()))
     if not parts.parts:
         return TradeOff(event, _Single(profiles.pure(0.0)))
@@ -46,7 +46,10 @@ def curve(event: Event) -> TradeOff:
 
 def composed_profile(parts: Plan) -> Profile:
     """The profile of a composition, by its atoms: for sampling around several steps."""
-    return Composition(parts.parts).atoms()
+    if any(profiles.tells_all(item) for item, _ in parts.parts):
+        return profiles.unbounded()
+    composed = Composition(parts.parts)
+    return profiles.pure(composed.most) if composed.tiny else composed.atoms()
 
 
 class _Bound(Protocol):
@@ -96,10 +99,7 @@ class TradeOff:
         """
         level = check.fraction("level", level)
         epsilon, delta = self._bound.near(level)
-        with np.errstate(over="ignore", invalid="ignore"):
-            low = delta + np.where(level > 0, np.exp(epsilon) * level, 0)
-            high = 1 - np.exp(-epsilon) * (1 - delta - level)
-        return float(min(max(np.minimum(low, high).min(), level), 1.0))
+        return float(min(max(profiles.power_bound(epsilon, delta, level).min(), level), 1.0))
 
     def posterior(self, prior: float, delta: float = 1e-6) -> float:
         """The most that someone who believed `prior` can believe afterwards, except with probability `delta`.
@@ -210,9 +210,7 @@ class _Single:
         grid = np.unique(np.minimum(grid, top))
         for _ in range(3):
             delta = self._profile.delta(grid)
-            with np.errstate(over="ignore"):
-                value = np.minimum(delta + np.exp(grid) * level, 1 - np.exp(-grid) * (1 - delta - level))
-            best = int(np.argmin(value))
+            best = int(np.argmin(profiles.power_bound(grid, delta, level)))
             fine = np.linspace(grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)], 200)
             grid = np.unique(np.append(fine, grid[best]))
         return grid, self._profile.delta(grid)

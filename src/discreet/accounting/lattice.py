@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.accounting.profile import Delta, Profile
+from discreet.accounting.profile import Atoms, Delta, Profile
 
 Array = NDArray[np.float64]
 LARGEST = 1 << 19  # grid points of one mechanism: 4 MB an array
@@ -31,15 +31,6 @@ class Lattice:
     @property
     def loss(self) -> Array:
         return np.arange(self.start, self.start + len(self.mass), dtype=np.float64) * self.step
-
-
-@dataclass(frozen=True, slots=True)
-class Atoms:
-    """P-mass on any losses, dominating like a lattice: for moments, not for composing."""
-
-    loss: Array
-    mass: Array
-    infinite: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +89,10 @@ def _connect(profile: Profile, down: Array, up: Array) -> tuple[Array, Array, fl
     rises, falls = profile.forward(up), profile.backward(down)
     forward = np.concatenate([_lower(falls, down)[::-1], [_middle(rises, up, falls, down)], _upper(rises, up)])
     backward = np.concatenate([_lower(rises, up)[::-1], [_middle(falls, down, rises, up)], _upper(falls, down)])
-    # rounding can leave a mass a hair below zero; more mass is never less loss
-    return np.maximum(forward, 0), np.maximum(backward, 0), float(rises[-1]), float(falls[-1])
+    for mass in (forward, backward):  # rounding can leave a mass a hair below zero; more mass is never less loss
+        np.maximum(mass, 0, out=mass)
+        mass[-1] = max(mass[-1], 1e-300)
+    return forward, backward, float(rises[-1]), float(falls[-1])
 
 
 def _upper(delta: Array, grid: Array) -> Array:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from discreet.accounting import profile
 from discreet.accounting.profile import Profile
 from discreet.core import event as events
+from discreet.errors import InvalidValue
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +48,10 @@ def _holds_envelope(event: events.Event) -> bool:
 
 def _merged(normals: list[tuple[events.Gaussian, int]]) -> float:
     """One Gaussian mechanism that equals them all: squared shifts add up. Rounded towards less noise."""
-    shift = math.sqrt(math.fsum(n / item.noise_multiplier / item.noise_multiplier for item, n in normals))
-    return 1 / shift if len(normals) == 1 and normals[0][1] == 1 else (1 - 4e-16) / shift
+    if len(normals) == 1 and normals[0][1] == 1:
+        return normals[0][0].noise_multiplier
+    least = min(item.noise_multiplier for item, _ in normals)
+    return least * (1 - 4e-16) / math.sqrt(math.fsum(n * (least / item.noise_multiplier) ** 2 for item, n in normals))
 
 
 def _collect(event: events.Event, times: int, size: int, counts: dict[events.Event, int]) -> None:
@@ -63,14 +66,24 @@ def _collect(event: events.Event, times: int, size: int, counts: dict[events.Eve
         case events.Poisson(1.0, inner):
             _collect(inner, times, size, counts)
         case _:
-            grouped = _grouped(event, size)
-            counts[grouped] = counts.get(grouped, 0) + times
+            seen = grouped(event, size)
+            counts[seen] = counts.get(seen, 0) + times
+
+
+def grouped(event: events.Event, size: int) -> events.Event:
+    """The event as `size` units see it together, where that is an event of the same kind.
+
+    A group so large that its event cannot be written down has no ceiling worth naming.
+    """
+    if size == 1:
+        return event
+    try:
+        return _grouped(event, size)
+    except InvalidValue:
+        return events.NonPrivate()
 
 
 def _grouped(event: events.Event, size: int) -> events.Event:
-    """The event as `size` units see it together, where that is an event of the same kind."""
-    if size == 1:
-        return event
     match event:
         case events.Zero() | events.NonPrivate():
             return event

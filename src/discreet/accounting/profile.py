@@ -27,6 +27,15 @@ Delta = Callable[[Array], Array]
 
 
 @dataclass(frozen=True, slots=True)
+class Atoms:
+    """Mass at each loss (ascending), and at infinite loss."""
+
+    loss: Array
+    mass: Array
+    infinite: float
+
+
+@dataclass(frozen=True, slots=True)
 class Profile:
     """Delta at epsilon >= 0 in both directions, and the largest loss in each (infinity where there is none)."""
 
@@ -49,6 +58,14 @@ class Profile:
         return self.forward is self.backward
 
 
+def power_bound(epsilon: Array, delta: Array, level: float) -> Array:
+    """The most power at this level that (epsilon, delta)-DP allows, for each pair (Wasserman & Zhou 2010)."""
+    with np.errstate(over="ignore", under="ignore"):
+        low = delta + (np.exp(np.minimum(epsilon, 800)) * level if level > 0 else 0.0)
+        high = 1 - np.exp(-epsilon) * (1 - delta - level)
+    return np.minimum(low, high)
+
+
 def symmetric(delta: Delta, most: float, spacing: float | None = None) -> Profile:
     """A profile that is the same in both directions."""
     return Profile(delta, delta, most, most, spacing)
@@ -57,6 +74,11 @@ def symmetric(delta: Delta, most: float, spacing: float | None = None) -> Profil
 def unbounded() -> Profile:
     """No ceiling: everything may be told."""
     return symmetric(np.ones_like, math.inf)
+
+
+def tells_all(profile: Profile) -> bool:
+    """No epsilon worth the name bounds it: even at 1e15 delta is as good as 1."""
+    return float(profile.delta(np.array([1e15]))[0]) > 1 - 1e-9
 
 
 def pure(epsilon: float) -> Profile:
@@ -113,7 +135,7 @@ def gaussian_delta(mu: float, epsilon: Array) -> Array:
     from scipy.special import erfcx, log_ndtr, ndtr
 
     if mu < 1e-140:
-        return np.zeros_like(epsilon)
+        return np.full_like(epsilon, 0.4 * mu)  # delta <= mu / sqrt(2 pi) everywhere
     a = epsilon / mu - mu / 2
     b = a + mu
     tail = a > -4
@@ -170,14 +192,14 @@ def _lattice_tail(sigma: float) -> Delta:
     from scipy.special import ndtr
 
     def expand(k: Array) -> Array:
-        u = k / sigma
-        with np.errstate(over="ignore", under="ignore"):
+        u = np.clip(k / sigma, -60, 60)  # nothing is left beyond
+        with np.errstate(under="ignore"):
             density = np.exp(-u * u / 2) / (math.sqrt(2 * math.pi) * sigma)
             # sum_{x>=k} f(x) = integral + f/2 - f'/12 + f'''/720 - ...; f' = -(u/sigma) f, f''' = (3u - u^3)/sigma^3 f
             first, third = -u / sigma, (3 * u - u**3) / sigma**3
             fifth = -(u**5 - 10 * u**3 + 15 * u) / sigma**5
             series = density * (0.5 - first / 12 + third / 720 - fifth / 30240)
-            return np.clip(ndtr(-u) + np.where(np.isfinite(series), series, 0), 0, 1)
+            return np.clip(ndtr(-u) + series, 0, 1)
 
     return expand
 
@@ -265,28 +287,31 @@ def _widen(delta: Delta, most: float, size: int) -> Delta:
     return lambda e: np.exp(np.minimum(direct(np.minimum(e, last) if most == math.inf else e), 0.0))
 
 
-def atoms(loss: Array, mass: Array, infinite_forward: float, infinite_backward: float) -> Profile:
-    """The profile of a pair known by its atoms: P-mass `mass` at each `loss` (ascending), the rest at infinity."""
+def atoms(forward: Atoms, backward: Atoms) -> Profile:
+    """The profile of a pair known by its atoms, from either world."""
+    return Profile(_from_atoms(forward), _from_atoms(backward), _top(forward), _top(backward))
 
-    def side(x: Array, p: Array, infinite: float) -> Delta:
-        with np.errstate(over="ignore", under="ignore"):
-            other = p * np.exp(-x)
-        above = np.append(np.cumsum(p[::-1])[::-1], 0.0)
-        below = np.append(np.cumsum(other[::-1])[::-1], 0.0)
 
-        def delta(e: Array) -> Array:
-            first = np.searchsorted(x, e, side="right")
-            with np.errstate(over="ignore", invalid="ignore"):
-                paid = np.where(below[first] > 0, np.exp(e) * below[first], 0)
-            return np.clip(infinite + above[first] - paid, infinite, 1)
+def _top(side: Atoms) -> float:
+    return math.inf if side.infinite or not len(side.loss) else max(float(side.loss[-1]), 0.0)
 
-        return delta
 
-    with np.errstate(over="ignore", under="ignore"):
-        swapped = (mass * np.exp(-loss))[::-1]
-    forward, backward = side(loss, mass, infinite_forward), side(-loss[::-1], swapped, infinite_backward)
-    tops = (math.inf if infinite_forward else float(loss[-1]), math.inf if infinite_backward else float(-loss[0]))
-    return Profile(forward, backward, *tops)
+def _from_atoms(side: Atoms) -> Delta:
+    """The hockey-stick at e^x, x >= 0: only losses above x count, so none below 0 is kept."""
+    loss, mass = side.loss[side.loss > 0], side.mass[side.loss > 0]
+    with np.errstate(under="ignore"):
+        other = mass * np.exp(-loss)
+    above = np.append(np.cumsum(mass[::-1])[::-1], 0.0)
+    paid = np.append(np.cumsum(other[::-1])[::-1], 0.0)
+
+    def delta(e: Array) -> Array:
+        first = np.searchsorted(loss, e, side="right")
+        with np.errstate(under="ignore"):
+            rest = above[first] - np.exp(np.minimum(e, 700)) * paid[first]
+        found: Array = np.clip(side.infinite + rest, side.infinite, 1)
+        return found
+
+    return delta
 
 
 def basic(event: events.Event) -> Profile:

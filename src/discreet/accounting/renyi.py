@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from discreet.accounting.plan import _grouped
+from discreet.accounting.plan import grouped
 from discreet.core import check
 from discreet.core import event as events
 from discreet.errors import InvalidValue, UnsupportedEvent
@@ -16,6 +16,8 @@ from discreet.errors import InvalidValue, UnsupportedEvent
 ORDERS = (
     *(1 + i / 20 for i in range(1, 20)), *(2 + i / 4 for i in range(24)), *range(8, 65), 80, 96, 128, 192, 256, 512, 1024,
 )  # fmt: skip
+
+HIGHEST = 4096.0  # orders beyond are not worth the sums
 
 
 def renyi(event: events.Event, order: float) -> float:
@@ -39,7 +41,7 @@ def _renyi(event: events.Event, order: float, size: int) -> float:
             return math.fsum(_renyi(item, order, size) for item in items)
         case events.Group(inner, n):
             return _renyi(inner, order, size * n)
-    return _single(_grouped(event, size), order)
+    return _single(grouped(event, size), order)
 
 
 def _single(event: events.Event, order: float) -> float:
@@ -128,7 +130,7 @@ def _poisson(rate: float, inner: events.Event, order: float) -> float:
         return 0.0
     if rate == 1:
         return _renyi(inner, order, 1)
-    if not isinstance(
+    if order > HIGHEST or not isinstance(
         inner,
         (events.Gaussian, events.Laplace, events.DiscreteGaussian, events.DiscreteLaplace, events.Pure, events.NoisyMax,
          events.RandomizedResponse, events.Zero),
@@ -160,9 +162,9 @@ def _mixture_bound(rate: float, inner: events.Event, order: float) -> float:
     Forward, e^{(a-1) D_a((1-q)Q + qP || Q)} <= 1 - q + q e^{(a-1) D_a(P||Q)}; backward the same holds in the second
     argument because x^(1-a) is convex.
     """
-    inside = _renyi(inner, order, 1)
-    if inside == math.inf:
-        return math.inf
+    inside = 0.0 if rate == 0 else _renyi(inner, order, 1)
+    if inside in (0.0, math.inf):
+        return inside
     exponent = (order - 1) * inside
     if exponent < 500:
         return math.log1p(rate * math.expm1(exponent)) / (order - 1)
@@ -170,13 +172,12 @@ def _mixture_bound(rate: float, inner: events.Event, order: float) -> float:
 
 
 def _group(inner: events.Event, size: int, order: float) -> float:
-    """Halving: D_a(P||R) <= (a - 1/p)/(a - 1) D_{pa}(P||Q) + D_{q(a - 1/p)}(Q||R), 1/p + 1/q = 1, with p = q = 2."""
+    """Doubling: D_a(P||R) <= (a - 1/2)/(a - 1) D_{2a}(P||Q) + D_{2a-1}(Q||R), and D grows with its order (Mironov 2017)."""
     if size == 1:
         return _single(inner, order)
-    half = size // 2
-    first = _group(inner, half, 2 * order)
-    second = _group(inner, size - half, 2 * order - 1)
-    return (order - 0.5) / (order - 1) * first + second
+    if order > HIGHEST:
+        return math.inf
+    return ((order - 0.5) / (order - 1) + 1) * _group(inner, (size + 1) // 2, 2 * order)
 
 
 def concentrated(event: events.Event) -> float:
@@ -198,7 +199,7 @@ def _concentrated(event: events.Event, size: int) -> float:
         case events.Group(inner, n):
             return _concentrated(inner, size * n)
         case events.Gaussian() | events.DiscreteGaussian() | events.Zero() | events.NonPrivate():
-            return _single(_grouped(event, size), 2.0) / 2
+            return _single(grouped(event, size), 2.0) / 2
         case events.Exponential(epsilon):
             return (epsilon * size) ** 2 / 8  # bounded range: Cesar & Rogers 2021
         case events.Pure(epsilon) | events.NoisyMax(epsilon) | events.RandomizedResponse(epsilon):

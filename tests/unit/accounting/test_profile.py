@@ -147,5 +147,6 @@ def test_groups_of_gaussians_are_dominated_by_the_path_bound() -> None:
 def test_atoms_give_back_the_pair_they_came_from() -> None:
     rng = np.random.default_rng(1)
     p, q = rng.dirichlet(np.ones(6)), rng.dirichlet(np.ones(6))
-    order = np.argsort(np.log(p / q))
-    check_discrete(P.atoms(np.log(p / q)[order], p[order], 0.0, 0.0), p, q)
+    one, two = np.argsort(np.log(p / q)), np.argsort(np.log(q / p))
+    sides = (P.Atoms(np.log(p / q)[one], p[one], 0.0), P.Atoms(np.log(q / p)[two], q[two], 0.0))
+    check_discrete(P.atoms(*sides), p, q)
