@@ -13,6 +13,7 @@ from discreet.audit.judge import verdict
 from discreet.audit.play import audit, scored
 from discreet.audit.worlds import Pair, checked
 from discreet.core import Attack, Claim, Evidence, Game, Mechanism, Verdict, Worlds, check
+from discreet.core.figures import down, up
 from discreet.core.game import VIEWS
 from discreet.errors import ClaimRefuted, InvalidValue
 
@@ -124,7 +125,7 @@ def _finds_nothing(
     floor = epsilon_lower_bound(score, inside, number, 0.0, confidence)
     if floor > 0:
         raise InvalidValue(
-            f"{attack.name} shows epsilon >= {floor:.2g} on releases that know nothing of its targets; "
+            f"{attack.name} shows epsilon >= {down(floor)} on releases that know nothing of its targets; "
             "it must be reading the truth from the targets or from an earlier run."
         )
 
@@ -157,8 +158,8 @@ def _refuse(mechanism: Any, claim: Claim, found: tuple[Evidence, Verdict], numbe
     evidence, judged = found
     if judged.outcome == "refuted":
         raise ClaimRefuted(
-            f"{_named(mechanism)} claims epsilon {judged.ceiling:.3g} at delta {judged.delta:.2g} ({claim.event}), but on "
-            f"neighbouring pair {number} {evidence.attack} shows at least {judged.floor:.3g} (confidence {confidence:.6g}, "
+            f"{_named(mechanism)} claims epsilon {up(judged.ceiling)} at delta {judged.delta:.2g} ({claim.event}), but on "
+            f"neighbouring pair {number} {evidence.attack} shows at least {down(judged.floor)} (confidence {confidence:.6g}, "
             f"{len(evidence)} runs). Look at what that feature of the output reveals, or claim more."
         )
 

@@ -9,6 +9,7 @@ from discreet.audit.bounds import epsilon_lower_bound
 from discreet.audit.bounds.betting import best_possible
 from discreet.audit.bounds.order import one_target_each
 from discreet.core import Claim, Curve, Evidence, Verdict, check
+from discreet.core.figures import down, up
 from discreet.errors import InvalidValue
 
 
@@ -66,21 +67,21 @@ def _compared(
     claimed = ceiling.epsilon(delta)
     floor = epsilon_lower_bound(evidence.score, evidence.inside, evidence.run, delta, confidence)
     reach = best_possible(len(evidence), delta, 1.0 - confidence, independent=independent)
-    measured = f"{evidence.attack} shows epsilon >= {floor:.3g} at delta {delta:.2g}"
+    measured = f"{evidence.attack} shows epsilon >= {down(floor)} at delta {delta:.2g}"
     if floor > claimed and evidence.design == "post_hoc":
         outcome = "inconclusive"
         reason = (
-            f"{measured}, above the claimed {claimed:.3g}; but who was inside was not decided by coins, so this is a warning."
+            f"{measured}, above the claimed {up(claimed)}; but who was inside was not decided by coins, so this is a warning."
         )
     elif floor > claimed:
-        outcome, reason = "refuted", f"{measured}, above the claimed {claimed:.3g}."
+        outcome, reason = "refuted", f"{measured}, above the claimed {up(claimed)}."
     elif reach <= claimed:
         outcome = "inconclusive"
         reason = (
-            f"{len(evidence)} targets can show at most epsilon {reach:.3g} at delta {delta:.2g}; the claim is {claimed:.3g}."
+            f"{len(evidence)} targets can show at most epsilon {down(reach)} at delta {delta:.2g}; the claim is {up(claimed)}."
         )
     else:
-        outcome, reason = "holds", f"{measured}, within the claimed {claimed:.3g}."
+        outcome, reason = "holds", f"{measured}, within the claimed {up(claimed)}."
     return Verdict(outcome=outcome, reason=reason, confidence=asked, delta=delta, ceiling=claimed, floor=floor)
 
 
@@ -98,7 +99,7 @@ def _unmeasured(claim: Claim, evidence: Evidence, confidence: float) -> Verdict:
 
 def _without_ceiling(evidence: Evidence, confidence: float, delta: float) -> Verdict:
     floor = epsilon_lower_bound(evidence.score, evidence.inside, evidence.run, delta, confidence)
-    reason = f"nothing is claimed at delta {delta:.2g}; {evidence.attack} shows epsilon >= {floor:.3g}."
+    reason = f"nothing is claimed at delta {delta:.2g}; {evidence.attack} shows epsilon >= {down(floor)}."
     return Verdict(
         outcome="no ceiling", reason=reason, confidence=confidence, delta=delta, ceiling=math.inf, floor=floor
     )  # fmt: skip
