@@ -27,7 +27,9 @@ def bench():
     spec = importlib.util.spec_from_file_location("bench_calibration", path)
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
+    sys.path.insert(0, str(path.parent))  # benchmarks share a module
     spec.loader.exec_module(module)
+    sys.path.remove(str(path.parent))
     return module
 
 

@@ -121,14 +121,14 @@ class Composition:
         for _ in range(8):
             there = self._window(direction, guess, delta)
             here, start = there.epsilon(delta), float(there.loss[0]) + there.centre
-            found = min(found, here)
+            settled, found = here > found * (1 - 1e-6), min(found, here)
             if here == math.inf:  # beyond the window
                 guess = guess * 1.5 + 0.1
             elif here <= start:  # below it, unless it begins where losses do
                 if start <= 0 or there.whole:
                     break
                 guess = start / 4
-            elif there.doubt(found) < 1e-4 and guess < 3 * found:
+            elif settled or (there.doubt(found) < 1e-4 and guess < 3 * found):
                 break
             else:
                 guess = max(found, 0.0)

@@ -193,14 +193,12 @@ class _Single:
         if self._at(high) > delta or delta == 0:
             return self.most
         low, high = _bracket(self._profile, delta, high)
-        for _ in range(200):
-            middle = (low + high) / 2
-            if not low < middle < high:
+        for _ in range(14):  # 32-fold each: ten are enough for every bit
+            grid = np.linspace(low, high, 33)
+            first = max(int(np.argmax(self._profile.delta(grid) <= delta)), 1)
+            if not (low < grid[first] < high or low < grid[first - 1] < high):
                 break
-            if self._at(middle) <= delta:
-                high = middle
-            else:
-                low = middle
+            low, high = float(grid[first - 1]), float(grid[first])
         return high
 
     def near(self, level: float) -> tuple[Array, Array]:
