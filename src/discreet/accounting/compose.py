@@ -147,11 +147,8 @@ def window(parts: Sequence[tuple[Lattice, int]], tilt: float) -> Window:
     # e^-loss would overflow far below the centre; delta is taken as 1 there
     far = min(int(np.searchsorted(loss, -600 / (1 + tilt))), len(loss) - 1)
     loss, mass = loss[far:], mass[far:]
-    with np.errstate(under="ignore"):
-        one = mass * np.exp(np.minimum(-tilt * loss, 600))
-        two = mass * np.exp(np.minimum(-(1 + tilt) * loss, 600))
-    above = np.append(np.cumsum(one[::-1])[::-1], 0.0)
-    paid = np.append(np.cumsum(two[::-1])[::-1], 0.0)
+    above = _sums_from(mass * _decay(tilt, float(loss[0]), step, len(loss)))
+    paid = _sums_from(mass * _decay(1 + tilt, float(loss[0]), step, len(loss)))
     slack = 16 * ROUNDING * (sum(losses.counts) + 1) + 1e-12
     scale = log_moment - tilt * mean + slack
     return Window(losses.infinite, scale, tilt, mean, loss, above, paid, spill, whole=lowest <= bottom and not far)
@@ -184,8 +181,9 @@ def _convolve(parts: Sequence[tuple[Lattice, int]], weights: list[Array], first:
         terms += n
         origin += n * part.start
         norms += n * math.sqrt(_dot(weight, weight))
-    powered[live] = np.exp(np.minimum(log.real, 0) + 1j * log.imag)  # |F| <= 1 but for rounding
-    mass = np.roll(irfft(powered, size), -((first - origin) % size))
+    turn = 2 * math.pi / size * (((first - origin) % size) * live % size)  # so that the window begins at `first`
+    powered[live] = np.exp(np.minimum(log.real, 0) + 1j * (log.imag + turn))  # |F| <= 1 but for rounding
+    mass = irfft(powered, size)
     return mass, rounding(size, terms, norms, math.sqrt(_dot(mass, mass)))
 
 
@@ -206,6 +204,23 @@ class Tails:
 
     def below(self, end: float) -> float:
         return math.exp(min(0.0, *(k + s * end for s, k in self._down)))
+
+
+def _decay(rate: float, start: float, step: float, count: int) -> Array:
+    """e^{-rate x} at x = start, start + step, ...: products of two short tables, since exp is dear."""
+    width = 512
+    with np.errstate(under="ignore"):
+        coarse = np.exp(np.minimum(-rate * (start + step * width * np.arange(-(-count // width))), 600.0))
+        fine = np.exp(-rate * step * np.arange(width))
+        table: Array = np.multiply.outer(coarse, fine).ravel()[:count]
+    return table
+
+
+def _sums_from(values: Array) -> Array:
+    """At each place the sum of all values from there on; 0 after the last."""
+    sums = np.zeros(len(values) + 1)
+    np.cumsum(values[::-1], out=sums[-2::-1])
+    return sums
 
 
 def _wrap(weight: Array, size: int) -> Array:
