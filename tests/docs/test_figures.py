@@ -1,0 +1,57 @@
+"""Every figure the README quotes stands in a committed result."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def result(name: str) -> dict:
+    return json.loads((ROOT / "bench/results" / f"{name}.json").read_text())
+
+
+def accounting() -> list[str]:
+    found = result("accounting")
+    ratios = [row["ratio"] for row in found["calibration"]]
+    summary = found["summary"]
+    median, least = summary["median ratio to dp-accounting"], summary["least ratio to dp-accounting"]
+    return [
+        f"{summary['median ms']:.0f} ms",
+        f"{median:.0f}× (at least {least:.1f}×)",
+        f"{min(ratios):.0f}–{max(ratios):.0f}×",
+    ]
+
+
+def noise() -> list[str]:
+    rows = result("noise")["rows"]
+    ratios = [row["times_numpy_laplace"] for row in rows]
+    peers = [row["opendp_times_ours"] for row in rows if "opendp_times_ours" in row]
+    return [f"{min(ratios):.2f}–{max(ratios):.1f}×", f"at least {min(peers):.0f}×"]
+
+
+def audit() -> list[str]:
+    found = result("calibration")
+    worst = max(row["rate"] for row in found["calibration"] if row["bound"] == "betting")
+    tight = next(row["default"] for row in found["tightness"] if (row["law"], row["epsilon"]) == ("laplace", 4.0))
+    return [f"{worst:.1%}".replace("%", " %"), f"{int(100 * tight) / 100}"]
+
+
+def peers() -> list[str]:
+    row = next(row for row in result("peers_audit")["rows"] if row["mechanism"] == "diffprivlib Laplace")
+    return [f"at least {int(100 * row['measured_at_least']) / 100}", f"{row['seconds']:.0f} seconds"]
+
+
+def startup() -> list[str]:
+    found = result("startup")["ratio_to_bare_interpreter"]
+    return [f"{found['import discreet']['median']:.1f}×", f"{found['discreet --help']['median']:.1f}×"]
+
+
+@pytest.mark.parametrize("figures", [accounting, noise, audit, peers, startup])
+def test_the_readme_quotes_what_was_measured(figures) -> None:
+    text = (ROOT / "README.md").read_text().replace("\n", " ")
+    for figure in figures():
+        assert figure in text, f"README.md does not show {figure!r}, which bench/results has"
