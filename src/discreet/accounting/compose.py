@@ -56,7 +56,13 @@ class Losses:
         return out, log_moment, mean, variance
 
     def log_moment(self, tilt: float) -> float:
-        return self.tilted(tilt)[1]
+        """The log-moment alone."""
+        total = 0.0
+        for n, loss, log in zip(self.counts, self._loss, self._log):
+            exponent = log + tilt * loss
+            top = float(exponent.max())
+            total += n * (top + math.log(float(np.exp(exponent - top).sum())))
+        return total
 
 
 @dataclass(frozen=True, slots=True)
