@@ -38,6 +38,7 @@ bench: $(VENV)/.dev $(PEERS)/opendp/.done $(PEERS)/diffprivlib/.done
 	$(BIN)/python bench/peers_audit.py --opendp $(PEERS)/opendp/bin/python --diffprivlib $(PEERS)/diffprivlib/bin/python \
 	  --out $(RESULTS)/peers_audit.json
 	$(BIN)/python bench/calibration.py --out $(RESULTS)/calibration.json
+	$(BIN)/python bench/ledger.py --out $(RESULTS)/ledger.json
 
 $(PEERS)/opendp/.done $(PEERS)/diffprivlib/.done: | $(BIN)/python
 	$(PYTHON) -m venv $(@D)

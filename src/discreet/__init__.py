@@ -11,14 +11,16 @@ TYPE_CHECKING = False  # type checkers read it as true; importing it from typing
 if TYPE_CHECKING:
     from typing import Any
 
-    from discreet import accounting, audit, core, errors, noise
+    from discreet import accounting, audit, core, errors, ledger, noise
     from discreet.audit import verdict
     from discreet.core import Claim, Evidence, Game, Release, Unit, Verdict, record, user
+    from discreet.ledger import Ledger
 
 __all__ = [
     "Claim",
     "Evidence",
     "Game",
+    "Ledger",
     "Release",
     "Unit",
     "Verdict",
@@ -26,6 +28,7 @@ __all__ = [
     "audit",
     "core",
     "errors",
+    "ledger",
     "noise",
     "record",
     "user",
@@ -36,6 +39,7 @@ _HOME = {
     "Claim": "discreet.core",
     "Evidence": "discreet.core",
     "Game": "discreet.core",
+    "Ledger": "discreet.ledger",
     "Release": "discreet.core",
     "Unit": "discreet.core",
     "Verdict": "discreet.core",
@@ -43,7 +47,7 @@ _HOME = {
     "user": "discreet.core",
     "verdict": "discreet.audit",
 }
-_ROOMS = ("accounting", "audit", "core", "errors", "noise")
+_ROOMS = ("accounting", "audit", "core", "errors", "ledger", "noise")
 
 
 def __getattr__(name: str) -> Any:

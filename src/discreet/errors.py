@@ -5,6 +5,7 @@
     ├── InvalidDocument (ValueError)    JSON that is truncated, unknown or hostile
     ├── UnsupportedEvent                no theorem here covers this event
     ├── BudgetExceeded                  the budget does not hold what was asked
+    ├── LedgerError                     a ledger cannot be opened, written or trusted
     ├── ClaimRefuted                    an audit found more leakage than was claimed
     └── MissingExtra (ImportError)      an optional package is not installed
 
@@ -19,6 +20,7 @@ __all__ = [
     "DiscreetError",
     "InvalidDocument",
     "InvalidValue",
+    "LedgerError",
     "MissingExtra",
     "UnsupportedEvent",
 ]
@@ -47,6 +49,14 @@ class BudgetExceeded(DiscreetError):
         super().__init__(message)
         self.asked = asked
         self.left = left
+
+
+class LedgerError(DiscreetError):
+    """A ledger cannot be opened, written or trusted; `entry` is the number of the entry at fault, where there is one."""
+
+    def __init__(self, message: str, *, entry: int | None = None) -> None:
+        super().__init__(message)
+        self.entry = entry
 
 
 class ClaimRefuted(DiscreetError):

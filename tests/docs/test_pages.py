@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from snippets import PAGES, ROOT, blocks, run_console, run_python
 
-ROOMS = ["core", "accounting", "noise", "audit", "errors"]
+ROOMS = ["core", "accounting", "noise", "ledger", "audit", "errors"]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 

@@ -1,0 +1,105 @@
+"""The tables of a ledger, computed again from its entries: they must agree."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass, field
+from typing import Any
+
+from discreet.errors import LedgerError
+from discreet.ledger.budget import DEFAULT, Amount
+from discreet.ledger.chain import Entry, canonical, changed, follow
+
+
+@dataclass
+class Tables:
+    """The terms of each source; limits and sums spent by (source, account), None for the source as a whole; answers."""
+
+    terms: dict[str, list[Any]] = field(default_factory=dict)
+    sums: dict[tuple[str, str | None], list[int]] = field(default_factory=dict)
+    answers: dict[tuple[str, str], int] = field(default_factory=dict)
+    reserved: dict[int, Entry] = field(default_factory=dict)
+
+    def apply(self, entry: Entry) -> None:
+        """What this entry does to the tables; one that could not have been written raises LedgerError."""
+        try:
+            getattr(self, f"_{entry.kind}")(entry)
+            touched = [self.sums[entry.source, name] for name in {None, DEFAULT, entry.body.get("account", DEFAULT)}]
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise changed(entry.number, "no ledger writes such an entry") from None
+        for limit, spent, failure_limit, failed in touched:
+            if not (0 <= spent <= limit and 0 <= failed <= failure_limit):
+                raise changed(entry.number, "with it, more is spent than there was")
+
+    def _open(self, entry: Entry) -> None:
+        if entry.source in self.terms:
+            raise ValueError
+        names = ("fingerprint", "epsilon", "delta", "failure", "order")
+        self.terms[entry.source] = [canonical(entry.body["unit"]), *(entry.body[name] for name in names)]
+        for account in (None, DEFAULT):
+            self._add(entry, account, 0, Amount.from_json(entry.body["limit"]))
+
+    def _raise(self, entry: Entry) -> None:
+        self.terms[entry.source][2:5] = [entry.body[name] for name in ("epsilon", "delta", "failure")]
+        for account in (None, DEFAULT):
+            self._add(entry, account, 0, Amount.from_json(entry.body["extra"]))
+
+    def _share(self, entry: Entry) -> None:
+        amount = Amount.from_json(entry.body["amount"])
+        self._add(entry, DEFAULT, 0, amount, -1)
+        self._add(entry, entry.body["account"], 0, amount)
+
+    def _reserve(self, entry: Entry) -> None:
+        self.reserved[entry.number] = entry
+        for account in (None, entry.body["account"]):
+            self._add(entry, account, 1, Amount.from_json(entry.body["amount"]))
+
+    def _cancel(self, entry: Entry) -> None:
+        began = self._ended(entry)
+        for account in (None, began.body["account"]):
+            self._add(entry, account, 1, Amount.from_json(began.body["amount"]), -1)
+
+    def _settle(self, entry: Entry) -> None:
+        key = self._ended(entry).body["key"]
+        if key is not None and "answer" in entry.body:
+            self.answers.setdefault((entry.source, key), entry.number)
+
+    def _refuse(self, entry: Entry) -> None:
+        """A refusal spends nothing."""
+
+    def _ended(self, entry: Entry) -> Entry:
+        """The reservation that this entry ends; it can end only once."""
+        began = self.reserved.pop(entry.about or 0)
+        if began.source != entry.source:
+            raise ValueError
+        return began
+
+    def _add(self, entry: Entry, account: str | None, column: int, amount: Amount, sign: int = 1) -> None:
+        row = self.sums.setdefault((entry.source, account), [0, 0, 0, 0])
+        row[column] += sign * amount.divergence
+        row[column + 2] += sign * amount.failure
+
+
+def verify(book: sqlite3.Connection, noted: str | None) -> str:
+    """Follow the chain, replay it, compare; the id of the last entry."""
+    wanted, last, told = noted, "", Tables()
+    for entry in follow(book):
+        told.apply(entry)
+        last = entry.id
+        wanted = None if wanted == last else wanted
+    if wanted is not None:
+        raise LedgerError(f"The ledger does not hold entry {noted}, which was noted earlier: it was replaced or rewritten.")
+    rows = book.execute("SELECT * FROM source").fetchall()
+    sums: dict[Any, Any] = {(row[0], None): list(row[7:]) for row in rows}
+    sums.update({(row[0], row[1]): list(row[2:]) for row in book.execute("SELECT * FROM account")})
+    _same("sources", {row[0]: list(row[1:7]) for row in rows}, told.terms)
+    _same("sums", sums, told.sums)
+    _same("answers", {row[:2]: row[2] for row in book.execute("SELECT * FROM answer")}, told.answers)
+    return last
+
+
+def _same(table: str, found: dict[Any, Any], told: dict[Any, Any]) -> None:
+    for name in {**told, **found}:
+        if found.get(name) != told.get(name):
+            shown = name if isinstance(name, str) else " / ".join(filter(None, name))
+            raise LedgerError(f"The {table} of {shown} are not what the entries add up to: a table was changed.")

@@ -1,0 +1,263 @@
+"""Opening, sharing, reserving, settling, cancelling, raising: what each does and refuses."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from discreet import Ledger, Release, record, user
+from discreet.accounting import Approximate, Filter, Gaussian, NonPrivate, Pure
+from discreet.core import Claim, Event, Game, Unit
+from discreet.errors import BudgetExceeded, InvalidValue, LedgerError
+from discreet.ledger import Amount, question_key
+from discreet.ledger.budget import MOST
+
+
+def claim(event: Event, unit: Unit | None = None) -> Claim:
+    return Claim(game=Game(unit or record(), {"answers"}), event=event)
+
+
+SMALL = claim(Gaussian(20.0))
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    made = Ledger(tmp_path / "ledger.db")
+    made.open("people", unit=record(), epsilon=1.0, delta=1e-6, failure=1e-7)
+    return made
+
+
+def kinds(ledger: Ledger) -> list[str]:
+    return [entry.kind for entry in ledger.history()]
+
+
+def test_a_source_has_the_limits_of_the_filter(ledger: Ledger) -> None:
+    found, budget = ledger.balance("people"), Filter(1.0, 1e-6, failure=1e-7)
+    assert found.order == budget.order
+    assert found.limit == (budget.limit, budget.failure_limit // 10**12)
+    assert found.spent == (0, 0)
+    assert (ledger.spent("people"), ledger.left("people")) == (0.0, budget.left)
+
+
+def test_opening_again_changes_nothing(ledger: Ledger) -> None:
+    ledger.reserve("people", SMALL)
+    again = ledger.open("people", unit=record(), epsilon=1.0, delta=1e-6, failure=1e-7)
+    assert again.spent.divergence > 0
+    assert kinds(ledger) == ["open", "reserve"]
+
+
+@pytest.mark.parametrize(
+    "other", [{"epsilon": 2.0}, {"delta": 1e-5}, {"failure": 0.0}, {"unit": record("replace")}, {"fingerprint": "abc"}]
+)
+def test_opening_otherwise_is_refused(ledger: Ledger, other: dict[str, Any]) -> None:
+    asked = {"unit": record(), "epsilon": 1.0, "delta": 1e-6, "failure": 1e-7, **other}
+    with pytest.raises(InvalidValue, match=r"people is open with epsilon 1, .*raise_budget"):
+        ledger.open("people", **asked)
+
+
+def test_the_same_data_has_one_budget(ledger: Ledger) -> None:
+    ledger.open("visits", unit=record(), epsilon=1.0, delta=1e-6, fingerprint="sha256:1")
+    with pytest.raises(InvalidValue, match="already, under the name 'visits'"):
+        ledger.open("visits again", unit=record(), epsilon=1.0, delta=1e-6, fingerprint="sha256:1")
+    assert ledger.sources() == ["people", "visits"]
+
+
+def test_a_budget_beyond_counting_is_refused(ledger: Ledger) -> None:
+    with pytest.raises(InvalidValue, match=r"epsilon must be below about 4611.*got 1e\+06"):
+        ledger.open("all", unit=record(), epsilon=1e6, delta=1e-6)
+    assert ledger.open("much", unit=record(), epsilon=4000.0, delta=1e-6).limit.divergence <= MOST
+
+
+def test_a_charge_is_spent_before_its_block_and_settled_after(ledger: Ledger) -> None:
+    charge = ledger.reserve("people", SMALL)
+    before = ledger.balance("people").spent
+    assert before == charge.amount
+    with charge as entry:
+        assert entry == charge.id
+        assert ledger.balance("people").spent == before
+    assert ledger.balance("people").spent == before
+    assert kinds(ledger) == ["open", "reserve", "settle"]
+    assert Release(value=1, source="people", claims=(SMALL,), entry=entry).entry == f"2-{ledger.history()[1].hash[:16]}"
+
+
+def test_an_exception_gives_nothing_back_and_is_not_told(ledger: Ledger) -> None:
+    with pytest.raises(RuntimeError), ledger.reserve("people", SMALL):
+        raise RuntimeError("row 17 holds ann")
+    assert ledger.spent("people") > 0
+    assert ledger.history()[-1].body == {"outcome": "failed"}
+    assert not any("ann" in line for line in ledger.export())
+
+
+def test_what_never_ran_can_be_given_back_once(ledger: Ledger) -> None:
+    charge = ledger.reserve("people", SMALL)
+    charge.cancel("did_not_run")
+    assert ledger.balance("people").spent == (0, 0)
+    assert ledger.balance("people", "default").spent == (0, 0)
+    with pytest.raises(InvalidValue, match="settled or cancelled"):
+        charge.cancel("did_not_run")
+    with pytest.raises(InvalidValue, match="has ended already"), charge:
+        pass
+    with pytest.raises(InvalidValue, match="has ended already"):
+        charge.settle()
+
+
+def test_what_started_cannot(ledger: Ledger) -> None:
+    charge = ledger.reserve("people", SMALL)
+    with charge, pytest.raises(InvalidValue, match="was started, so nothing can be given back"):
+        charge.cancel("did_not_run")
+    another = ledger.reserve("people", SMALL)
+    another.started()
+    with pytest.raises(InvalidValue, match="was started"):
+        another.cancel("withdrawn")
+    with pytest.raises(InvalidValue, match="reason must be one of did_not_run"):
+        ledger.reserve("people", SMALL).cancel("the answer was boring")
+    assert kinds(ledger) == ["open", "reserve", "settle", "reserve", "reserve"]
+
+
+def test_a_refusal_spends_nothing_and_is_logged(ledger: Ledger) -> None:
+    with pytest.raises(
+        BudgetExceeded, match=r"people has divergence 0\.\d+ left of .* \(budget: epsilon 1, delta 1e-06, order .*asks"
+    ) as told:
+        ledger.reserve("people", claim(Gaussian(1.0)))
+    assert told.value.asked > told.value.left > 0
+    assert ledger.spent("people") == 0
+    last = ledger.history()[-1]
+    assert (last.kind, last.body["reason"]) == ("refuse", str(told.value))
+
+
+def test_failures_have_their_own_limit(ledger: Ledger) -> None:
+    tiny = claim(Approximate(0.001, 6e-8))
+    ledger.reserve("people", tiny)
+    with pytest.raises(BudgetExceeded, match="people has failure probability"):
+        ledger.reserve("people", tiny)
+    assert ledger.balance("people").spent.failure == 60_000_000_000
+
+
+def test_what_has_no_bound_is_refused_and_logged(ledger: Ledger) -> None:
+    with pytest.raises(BudgetExceeded, match="NonPrivate has no bound"):
+        ledger.reserve("people", claim(NonPrivate()))
+    assert kinds(ledger) == ["open", "refuse"]
+    with pytest.raises(BudgetExceeded):
+        ledger.reserve("people", claim(Pure(1e300)))
+    ledger.verify()
+
+
+def test_another_unit_is_refused_with_the_reason(ledger: Ledger) -> None:
+    both = (SMALL, claim(Gaussian(20.0), user("id", rows=2)))
+    with pytest.raises(InvalidValue, match=r"budget for one record .*this claim is about one user .*says nothing"):
+        ledger.reserve("people", both)
+    assert ledger.spent("people") == 0
+    assert kinds(ledger) == ["open", "refuse"]
+
+
+def test_several_claims_are_charged_together(ledger: Ledger) -> None:
+    alone = ledger.reserve("people", SMALL).amount.divergence
+    assert ledger.reserve("people", [SMALL, SMALL, SMALL]).amount.divergence == 3 * alone
+
+
+@pytest.mark.parametrize("claims", [(), None, "claims", [1], Gaussian(1.0)])
+def test_only_claims_can_be_charged(ledger: Ledger, claims: Any) -> None:
+    with pytest.raises(InvalidValue, match="claims must be one or more claims"):
+        ledger.reserve("people", claims)
+
+
+def test_accounts_share_one_budget(ledger: Ledger) -> None:
+    whole = ledger.balance("people").limit
+    ann = ledger.share("people", "ann", 0.25, by="owner")
+    assert ann.limit == Amount(whole.divergence // 4, whole.failure // 4)
+    assert ledger.balance("people", "default").limit.divergence == whole.divergence - ann.limit.divergence
+    assert ledger.accounts("people") == ["ann", "default"]
+    charge = ledger.reserve("people", SMALL, account="ann")
+    assert ledger.balance("people", "ann").spent == ledger.balance("people").spent == charge.amount
+    with pytest.raises(BudgetExceeded, match=r"people \(account ann\) has divergence"):
+        ledger.reserve("people", claim(Gaussian(8.0)), account="ann")
+    ledger.reserve("people", claim(Gaussian(8.0)))
+    with pytest.raises(BudgetExceeded):
+        ledger.share("people", "bob", 0.8, by="owner")
+    with pytest.raises(InvalidValue, match="people has no account 'bob'"):
+        ledger.reserve("people", SMALL, account="bob")
+    with pytest.raises(InvalidValue, match="account default has what no other"):
+        ledger.share("people", "default", 0.1, by="owner")
+    ledger.verify()
+
+
+def test_an_unknown_source_says_what_to_do(ledger: Ledger) -> None:
+    with pytest.raises(InvalidValue, match=r"no source 'others'. Open it first"):
+        ledger.reserve("others", SMALL)
+
+
+def test_a_budget_is_raised_in_the_open(ledger: Ledger) -> None:
+    order = ledger.balance("people").order
+    raised = ledger.raise_budget("people", epsilon=2.0, delta=1e-6, by="the owner", reason="a second study")
+    assert raised.limit.divergence == Filter(2.0, 1e-6, failure=1e-7, order=order).limit
+    assert ledger.balance("people", "default").limit == raised.limit
+    last = ledger.history()[-1]
+    assert (last.kind, last.body["by"], last.body["reason"]) == ("raise", "the owner", "a second study")
+    for epsilon in (1.0, 2.0):
+        ledger.open("people", unit=record(), epsilon=epsilon, delta=1e-6, failure=1e-7)
+    with pytest.raises(InvalidValue, match="can only be raised"):
+        ledger.raise_budget("people", epsilon=1.5, delta=1e-6, by="the owner", reason="regret")
+    with pytest.raises(InvalidValue, match="reason must be a non-empty string"):
+        ledger.raise_budget("people", epsilon=3.0, delta=1e-6, by="the owner", reason="")
+    ledger.verify()
+
+
+def test_an_identical_question_is_answered_free(ledger: Ledger) -> None:
+    key = question_key({"sql": "SELECT count(*) FROM people"})
+    with ledger.reserve("people", SMALL, key=key) as first:
+        pass  # settled without an answer: nothing to give again
+    with (charge := ledger.reserve("people", SMALL, key=key)) as second:
+        assert not charge.repeated
+        charge.settle(answer={"count": 412, "interval": (400.5, 424)})
+    spent = ledger.spent("people")
+    with (again := ledger.reserve("people", SMALL, key=key)) as third:
+        assert again.repeated
+        assert again.amount == (0, 0)
+        assert again.answer == {"count": 412, "interval": [400.5, 424]}
+    assert first != second == third
+    assert ledger.spent("people") == spent
+    with pytest.raises(InvalidValue, match="answered by an earlier entry"):
+        again.cancel("withdrawn")
+    assert not ledger.reserve("people", claim(Gaussian(21.0)), key=key).repeated  # other noise is another question
+    assert not ledger.reserve("people", SMALL).repeated
+    ledger.verify()
+
+
+@pytest.mark.parametrize("answer", [float("nan"), {1: 2}, {1, 2}, b"bytes", object(), {"a": [float("inf")]}])
+def test_answers_are_json(ledger: Ledger, answer: Any) -> None:
+    charge = ledger.reserve("people", SMALL, key="k")
+    with pytest.raises(InvalidValue, match="The ledger keeps JSON"):
+        charge.settle(answer=answer)
+    charge.settle(answer="something else")
+    ledger.verify()
+
+
+def test_the_export_carries_its_own_proof(ledger: Ledger) -> None:
+    ledger.reserve("people", SMALL)
+    previous = ""
+    for line in ledger.export():
+        document = json.loads(line)
+        mark = document.pop("hash")
+        text = json.dumps(document, sort_keys=True, separators=(",", ":"))
+        assert hashlib.sha256(text.encode()).hexdigest() == mark
+        assert document["previous"] == previous
+        previous = mark
+    assert ledger.verify().endswith(previous[:16])
+
+
+def test_a_closed_ledger_says_so(ledger: Ledger) -> None:
+    with ledger:
+        ledger.reserve("people", SMALL)
+    with pytest.raises(LedgerError, match="was closed"):
+        ledger.spent("people")
+
+
+def test_loading_the_ledger_loads_nothing_heavy() -> None:
+    code = "import sys, discreet.ledger; print(*{'scipy', 'torch', 'pandas', 'sklearn', 'duckdb'} & set(sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == ""
