@@ -34,6 +34,7 @@ RESULTS := bench/results
 bench: $(VENV)/.dev $(PEERS)/opendp/.done $(PEERS)/diffprivlib/.done
 	$(BIN)/python bench/startup.py
 	$(BIN)/python bench/accounting.py --out $(RESULTS)/accounting.json
+	$(BIN)/python bench/accounting.py --near 1e-4 --out $(RESULTS)/accounting-near-1e-4.json
 	$(BIN)/python bench/noise.py --opendp $(PEERS)/opendp/bin/python --out $(RESULTS)/noise.json
 	$(BIN)/python bench/peers_audit.py --opendp $(PEERS)/opendp/bin/python --diffprivlib $(PEERS)/diffprivlib/bin/python \
 	  --out $(RESULTS)/peers_audit.json
