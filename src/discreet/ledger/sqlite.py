@@ -72,7 +72,7 @@ class SqliteStore:
         return self._link
 
     def _prepare(self, link: sqlite3.Connection) -> None:
-        link.execute("PRAGMA journal_mode = WAL")
+        self._write_ahead(link)
         link.execute(f"PRAGMA synchronous = {'NORMAL' if self.grouped else 'FULL'}")
         link.execute("PRAGMA foreign_keys = ON")
         steps = migrations()
@@ -87,12 +87,27 @@ class SqliteStore:
         link.execute(f"PRAGMA application_id = {OURS}")
         link.execute("COMMIT")
 
+    @staticmethod
+    def _write_ahead(link: sqlite3.Connection) -> None:
+        """Switch to the write-ahead log; SQLite does not wait by itself for another process that is switching too."""
+        until = time.monotonic() + PATIENCE
+        while True:
+            try:
+                link.execute("PRAGMA journal_mode = WAL")
+                return
+            except sqlite3.OperationalError as error:
+                if "locked" not in str(error) or time.monotonic() > until:
+                    raise
+            time.sleep(0.01)
+
     def _refuse_others(self, link: sqlite3.Connection) -> None:
+        link.execute("BEGIN")  # one moment: another process may be making this ledger right now
         mark = link.execute("PRAGMA application_id").fetchone()[0]
         known = link.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        version, newest = self._version(link), len(migrations())
+        link.execute("ROLLBACK")
         if mark != OURS and (mark or known):
             raise LedgerError(f"{self.path} is a database, and not a ledger. Name another file.")
-        version, newest = self._version(link), len(migrations())
         if version > newest:
             raise LedgerError(
                 f"{self.path} was written by a later discreet (schema {version}; this one knows up to {newest}). "
