@@ -10,12 +10,12 @@ PARTS := pyproject.toml constraints.txt
 JOBS ?= 2
 
 .DELETE_ON_ERROR:
-.PHONY: demo test check bench docs clean browser
+.PHONY: demo test check bench docs clean browser database java
 
 demo: $(VENV)/.core
 	$(BIN)/discreet demo -o out/demo.html
 
-test: $(VENV)/.dev browser
+test: $(VENV)/.dev browser database java
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal tests src/discreet --doctest-modules
 
 check: $(VENV)/.dev
@@ -69,11 +69,22 @@ $(VENV)/.dev: $(PARTS) | $(BIN)/python
 	$(PIP) -e '.[dev]'
 	@touch $@ $(VENV)/.core
 
-# The pages are tested in a real browser. Without one those tests are skipped, and say so.
-browser:
-	@if command -v chromium >/dev/null || command -v google-chrome >/dev/null; then :; \
+# Programs that some tests need and pip cannot bring. Without one its tests are skipped, and say so.
+# $(call program,PACKAGE,how to see that it is there,TESTS)
+define program
+	@if $(2); then :; \
 	elif command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
-	  echo "Installing chromium for the browser tests"; \
-	  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium; } >/dev/null \
-	    || echo "chromium could not be installed: the browser tests will be skipped."; \
-	else echo "No chromium here, and installing it needs root and apt-get: the browser tests will be skipped."; fi
+	  echo "Installing $(1) for the $(3) tests"; \
+	  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(1); } >/dev/null \
+	    || echo "$(1) could not be installed: the $(3) tests will be skipped."; \
+	else echo "No $(1) here, and installing it needs root and apt-get: the $(3) tests will be skipped."; fi
+endef
+
+browser:
+	$(call program,chromium,command -v chromium >/dev/null || command -v google-chrome >/dev/null,browser)
+
+database:
+	$(call program,postgresql,command -v postgres >/dev/null || ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1,PostgreSQL)
+
+java:
+	$(call program,default-jre-headless,command -v java >/dev/null || [ -x "$$JAVA_HOME/bin/java" ],Spark)

@@ -1,11 +1,32 @@
-"""Property tests take the time they need; in CI they try the same examples every time."""
+"""Property tests take the time they need; in CI they try the same examples every time. One PostgreSQL server for all."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
+import pytest
 from hypothesis import settings
+
+import postgres
 
 settings.register_profile("here", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") else "here")
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[str]:
+    """The URL of a real server, started when first asked for; a skip that says why where there is none."""
+    pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'discreet[postgres]'")
+    if (reason := postgres.missing()) is not None:
+        pytest.skip(reason)
+    with postgres.server() as url:
+        yield url
+
+
+@pytest.fixture
+def postgres_url(postgres_server: str) -> Iterator[str]:
+    """The URL of a new, empty database."""
+    with postgres.database(postgres_server) as url:
+        yield url
