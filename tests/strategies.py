@@ -28,6 +28,7 @@ from discreet.core import (
     Release,
     Repeat,
     Sequence,
+    Shuffled,
     Unit,
     WithoutReplacement,
     Zero,
@@ -64,6 +65,7 @@ def around(inner: st.SearchStrategy[Event]) -> st.SearchStrategy[Event]:
     return st.one_of(
         st.builds(Poisson, rate, inner),
         st.builds(WithoutReplacement, rate, inner),
+        st.builds(Shuffled, inner, whole),
         st.builds(Repeat, inner, whole),
         st.builds(Sequence, st.lists(inner, min_size=1, max_size=4)),
         st.builds(Group, inner, whole),
@@ -72,7 +74,7 @@ def around(inner: st.SearchStrategy[Event]) -> st.SearchStrategy[Event]:
 
 leaves = st.one_of(*LEAVES.values())
 events: st.SearchStrategy[Event] = st.recursive(leaves, around, max_leaves=8)
-HOLDERS = {Poisson, WithoutReplacement, Repeat, Sequence, Group}
+HOLDERS = {Poisson, WithoutReplacement, Shuffled, Repeat, Sequence, Group}
 assert {*LEAVES, *HOLDERS} == set(KINDS.values()), "an event kind has no strategy"
 
 units = st.builds(Unit, text, relation=st.sampled_from(RELATIONS), rows=st.none() | whole, key=st.none() | text)

@@ -23,6 +23,7 @@ from discreet.core import (
     RandomizedResponse,
     Repeat,
     Sequence,
+    Shuffled,
     WithoutReplacement,
     Zero,
 )
@@ -46,6 +47,7 @@ __all__ = [
     "RandomizedResponse",
     "Repeat",
     "Sequence",
+    "Shuffled",
     "TradeOff",
     "WithoutReplacement",
     "Zero",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from discreet.accounting import profile
+from discreet.accounting import profile, shuffle
 from discreet.accounting.profile import Profile
 from discreet.core import event as events
 from discreet.errors import InvalidValue
@@ -109,9 +109,33 @@ def _single(event: events.Event) -> Profile:
             return profile.poisson(rate, _whole(inner))
         case events.WithoutReplacement(rate, inner):
             return profile.without_replacement(rate, _whole(inner))
+        case events.Shuffled(inner, users):
+            return _shuffled(inner, users)
         case events.Group(inner, size):
             return profile.group(size, _single(inner))
     return profile.basic(event)
+
+
+def _shuffled(inner: events.Event, users: int) -> Profile:
+    """Amplified where a report has a pure bound; else forgetting the order is post-processing, and costs nothing more."""
+    epsilon = pure_epsilon(inner)
+    if epsilon == math.inf or users == 1:
+        return _whole(inner)
+    return shuffle.shuffled(epsilon, users, two_answers=tells_one_of_two(inner))
+
+
+def pure_epsilon(event: events.Event) -> float:
+    """The epsilon at delta 0: all largest losses together, rounded up; infinity where there is none."""
+    parts = plan(event)
+    if not parts.bounded:
+        return math.inf
+    total = math.fsum(n * item.most for item, n in parts.parts)
+    return total if len(parts.parts) < 2 else math.nextafter(total, math.inf)
+
+
+def tells_one_of_two(event: events.Event) -> bool:
+    """Whether each report is one answer of two, so that every other user's is a clone more often."""
+    return isinstance(event, events.RandomizedResponse) and event.categories == 2
 
 
 def _whole(event: events.Event) -> Profile:

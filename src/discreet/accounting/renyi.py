@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 
-from discreet.accounting.plan import grouped
+from discreet.accounting import shuffle
+from discreet.accounting.plan import grouped, pure_epsilon, tells_one_of_two
 from discreet.core import check
 from discreet.core import event as events
 from discreet.errors import InvalidValue, UnsupportedEvent
@@ -70,6 +71,8 @@ def _single(event: events.Event, order: float) -> float:
             return _poisson(rate, inner, order)
         case events.WithoutReplacement(rate, inner):
             return _mixture_bound(rate, inner, order)
+        case events.Shuffled(inner, users):
+            return _shuffled(inner, users, order)
         case events.Group(inner, size):
             return _group(inner, size, order)
     raise UnsupportedEvent(f"discreet has no Rényi bound for the event {type(event).__name__}.")
@@ -171,6 +174,14 @@ def _mixture_bound(rate: float, inner: events.Event, order: float) -> float:
     return (exponent + math.log(rate + (1 - rate) * math.exp(-exponent))) / (order - 1)
 
 
+def _shuffled(inner: events.Event, users: int, order: float) -> float:
+    """That of the clones' pair, and never more than what one report costs by itself: shuffling is post-processing."""
+    alone, epsilon = _renyi(inner, order, 1), pure_epsilon(inner)
+    if epsilon == math.inf or users == 1:
+        return alone
+    return min(alone, shuffle.shuffled_renyi(epsilon, users, order, two_answers=tells_one_of_two(inner)))
+
+
 def _group(inner: events.Event, size: int, order: float) -> float:
     """Doubling: D_a(P||R) <= (a - 1/2)/(a - 1) D_{2a}(P||Q) + D_{2a-1}(Q||R), and D grows with its order (Mironov 2017)."""
     if size == 1:
@@ -210,6 +221,8 @@ def _concentrated(event: events.Event, size: int) -> float:
             return _pure_rho(size * sensitivity / scale)
         case events.Approximate(epsilon, delta) if delta == 0:
             return _pure_rho(epsilon * size)
+        case events.Shuffled(inner):
+            return _concentrated(inner, size)
     return math.inf
 
 

@@ -217,6 +217,23 @@ class WithoutReplacement(_Value):
 
 
 @dataclass(frozen=True, slots=True)
+class Shuffled(_Value):
+    """`event` by each of `users` people on their own value, one report each, all reports shuffled; relation replace.
+
+    `event` is what one report costs its sender, whatever two values they might hold. Who shuffles is trusted, and only
+    with forgetting the order. A shuffled data loader is not this: there nobody noised their own row.
+    """
+
+    kind: ClassVar[str] = "shuffled"
+    event: Event
+    users: int
+
+    def __post_init__(self) -> None:
+        check_event("event", self.event, inside=True)
+        self._set("users", check.whole("users", self.users))
+
+
+@dataclass(frozen=True, slots=True)
 class Repeat(_Value):
     """`event`, `times` over, with fresh noise each time; inputs may depend on earlier outputs, parameters may not."""
 
@@ -261,7 +278,7 @@ KINDS: dict[str, type[_Value]] = {
     cls.kind: cls
     for cls in (
         Zero, NonPrivate, Pure, Approximate, Gaussian, Laplace, DiscreteGaussian, DiscreteLaplace, Exponential, NoisyMax,
-        RandomizedResponse, Poisson, WithoutReplacement, Repeat, Sequence, Group,
+        RandomizedResponse, Poisson, WithoutReplacement, Shuffled, Repeat, Sequence, Group,
     )
 }  # fmt: skip
 
