@@ -17,6 +17,7 @@ _BROKEN_PIPE, _OUR_FAULT = 141, 70  # as a shell reports SIGPIPE, and EX_SOFTWAR
 
 COMMANDS = {
     "account": "What a mechanism gives away at most: epsilon, power, belief.",
+    "attack": "What a finished table or a list of answers gives away.",
     "audit": "Compare the claims of a release with its evidence.",
     "demo": "The whole idea on one page: a claim, an attack, a broken twin.",
     "show": "What a release says of itself.",

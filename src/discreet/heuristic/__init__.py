@@ -1,0 +1,48 @@
+"""Defences without a proof: each has a floor and no ceiling. numpy and scipy suffice."""
+
+from discreet.heuristic.credentials import Client, Leaked, over_http, serve
+from discreet.heuristic.kanonymity import (
+    Anonymised,
+    ClassReading,
+    Composed,
+    Exposed,
+    Hierarchy,
+    KAnonymous,
+    SecretColumn,
+    anonymise,
+    background,
+    homogeneity,
+    intersection,
+    is_k_anonymous,
+    is_l_diverse,
+    is_t_close,
+    k_anonymity,
+    l_diversity,
+    repeat_rows,
+    t_closeness,
+)
+
+__all__ = [
+    "Anonymised",
+    "ClassReading",
+    "Client",
+    "Composed",
+    "Exposed",
+    "Hierarchy",
+    "KAnonymous",
+    "Leaked",
+    "SecretColumn",
+    "anonymise",
+    "background",
+    "homogeneity",
+    "intersection",
+    "is_k_anonymous",
+    "is_l_diverse",
+    "is_t_close",
+    "k_anonymity",
+    "l_diversity",
+    "over_http",
+    "repeat_rows",
+    "serve",
+    "t_closeness",
+]

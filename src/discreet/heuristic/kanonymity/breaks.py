@@ -1,0 +1,136 @@
+"""How k-anonymous tables break: homogeneity, background knowledge, two releases, and rows written k times."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.audit.worlds import coins
+from discreet.core import Attack, check
+from discreet.core.columns import codes, columns, like
+from discreet.errors import InvalidValue
+from discreet.heuristic.kanonymity.diversity import counted
+from discreet.heuristic.kanonymity.mondrian import Anonymised
+
+_CERTAIN = 50.0  # a log-odds beyond what any class of a real table reaches
+
+
+@dataclass(frozen=True, slots=True)
+class Exposed:
+    """How many `people` of how many `rows` have lost their secret to whoever finds their class."""
+
+    people: int
+    rows: int
+
+    @property
+    def share(self) -> float:
+        """The share of rows exposed."""
+        return self.people / self.rows
+
+    def __str__(self) -> str:
+        return f"{self.people} of {self.rows} rows exposed ({self.share:.1%})"
+
+
+def homogeneity(table: Any, quasi: Sequence[str], sensitive: str) -> Exposed:
+    """Rows whose class has one sensitive value only: to find the class is to know it.
+
+    >>> str(homogeneity({"zip": [1, 1, 2, 2], "illness": ["a", "a", "a", "b"]}, ["zip"], "illness"))
+    '2 of 4 rows exposed (50.0%)'
+    """
+    return background(table, quasi, sensitive, ruled_out=0)
+
+
+def background(table: Any, quasi: Sequence[str], sensitive: str, *, ruled_out: int) -> Exposed:
+    """Rows exposed to someone who can rule out `ruled_out` values for them, whichever those are.
+
+    One who knows that the neighbour does not have the flu has ruled out one.
+
+    >>> background({"zip": [1, 1, 2, 2], "illness": ["a", "a", "a", "b"]}, ["zip"], "illness", ruled_out=1).people
+    4
+    """
+    check.whole("ruled_out", ruled_out, least=0)
+    counts = counted(table, quasi, sensitive)
+    open_classes = (counts > 0).sum(axis=1) - 1 <= ruled_out
+    return Exposed(int(counts[open_classes].sum()), int(counts.sum()))
+
+
+def intersection(releases: Sequence[Anonymised], people: Any, sensitive: str) -> NDArray[np.int64]:
+    """How many sensitive values are left for each person who is in all of the releases (Ganta, Kasiviswanathan & Smith 2008).
+
+    1 says that the value is known, though each release by itself may leave many.
+    """
+    if not releases:
+        raise InvalidValue("There must be at least one release to look at; got none.")
+    values = sorted({value for made in releases for value in codes(np.asarray(made.published[sensitive]))[1]}, key=str)
+    left = None
+    for made in releases:
+        here = (made.fits(people).astype(np.float64) @ _by_class(made, sensitive, values)) > 0
+        left = here if left is None else left & here
+    assert left is not None
+    return np.asarray(left.sum(axis=1), dtype=np.int64)
+
+
+def _by_class(made: Anonymised, sensitive: str, values: list[Any]) -> NDArray[np.float64]:
+    """How often each of the values occurs in each class."""
+    place = {value: number for number, value in enumerate(values)}
+    code, found = codes(np.asarray(made.published[sensitive]))
+    code = np.array([place[value] for value in found])[code]
+    counts = np.bincount(made.group * len(values) + code, minlength=len(made.low) * len(values))
+    return counts.reshape(len(made.low), len(values)).astype(np.float64)
+
+
+def repeat_rows(table: Any, k: int) -> Any:
+    """Every row k times: k-anonymous by the letter, and nothing is hidden.
+
+    >>> repeat_rows({"name": ["Weld"], "illness": ["secret"]}, 2)["name"].tolist()
+    ['Weld', 'Weld']
+    """
+    check.whole("k", k)
+    return like(table, {name: np.repeat(column, k) for name, column in columns(table).items()})
+
+
+class ClassReading(Attack[Any]):
+    """Has this person the sensitive `value`? Scores each target (a row of `people`) by the log-odds in its classes.
+
+    With several releases the log-odds add up; a class in which all or none have the value settles it.
+    """
+
+    view = frozenset({"table"})
+
+    def __init__(self, people: Any, sensitive: str, value: Any, *, name: str = "reading the class") -> None:
+        self.people = people
+        self.sensitive = sensitive
+        self.value = value
+        self.name = name
+
+    def score(self, seen: Anonymised | Sequence[Anonymised], targets: Sequence[int]) -> NDArray[np.float64]:
+        releases = [seen] if isinstance(seen, Anonymised) else list(seen)
+        total = np.sum([self._odds(made) for made in releases], axis=0)
+        return np.asarray(np.clip(total, -_CERTAIN, _CERTAIN)[np.asarray(targets)])
+
+    def _odds(self, made: Anonymised) -> NDArray[np.float64]:
+        has = np.asarray(made.published[self.sensitive]) == self.value
+        counts = np.stack([np.bincount(made.group, weights=each, minlength=len(made.low)) for each in (has, ~has)], axis=1)
+        yes, no = (made.fits(self.people).astype(np.float64) @ counts).T
+        with np.errstate(divide="ignore", invalid="ignore"):
+            odds = np.log(yes) - np.log(no)
+        return np.asarray(np.nan_to_num(odds, nan=0.0, posinf=4 * _CERTAIN, neginf=-4 * _CERTAIN))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SecretColumn:
+    """Worlds: every row of `table` gets 1 or 0 in the column `sensitive` by a fair coin, and is a target."""
+
+    table: Any
+    sensitive: str
+    seed: int | None = None
+
+    def draw(self, run: int) -> tuple[dict[str, Any], Sequence[int], NDArray[np.bool_]]:
+        given = columns(self.table)
+        rows = len(next(iter(given.values())))
+        bits = coins(run, rows, self.seed)
+        return {**given, self.sensitive: bits.astype(np.int64)}, range(rows), bits
