@@ -12,16 +12,21 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from discreet.core import Claim, Exponential, NoisyMax, Unit
 from discreet.errors import InvalidValue
 from discreet.noise import exact
-from discreet.noise.additive import answers, fix
+from discreet.noise.additive import answers, fix, whole_numbers
+from discreet.noise.choose import FARTHEST, choose
+from discreet.noise.choose import WIDEST as WIDEST_CANDIDATE
 from discreet.noise.digits import LaplaceLaw
 from discreet.noise.fast import WIDEST
 from discreet.noise.grid import Grid
-from discreet.noise.samplers import Number, draw, float_above, one, rational
+from discreet.noise.samplers import FEW, Number, draw, float_above, one, rational
 from discreet.noise.source import Source, open_source
+
+Ints = NDArray[np.int64]
 
 LARGEST_FLOAT = Fraction(float(np.finfo(np.float64).max))
 
@@ -29,18 +34,40 @@ LARGEST_FLOAT = Fraction(float(np.finfo(np.float64).max))
 def exponential(scores: Any, epsilon: Number, sensitivity: Number) -> int:
     """An index, chosen with probability ~ exp(epsilon score / 2 sensitivity), exactly (McSherry & Talwar 2007).
 
-    epsilon-DP, and epsilon-bounded-range, which composes better (Durfee & Rogers 2019). By rejection: a uniform
-    candidate is kept with probability exp(-epsilon (best - score) / 2 sensitivity), at most one try per candidate on average.
+    epsilon-DP, and epsilon-bounded-range, which composes better (Durfee & Rogers 2019). A few candidates are tried by
+    rejection: a uniform one is kept with probability exp(-epsilon (best - score) / 2 sensitivity). Many are weighed at once.
 
     >>> exponential([500, 0, 0], epsilon=1, sensitivity=1)
     0
     """
-    losses = _losses(scores, epsilon, sensitivity)
+    rate = _rate(epsilon, sensitivity)
+    many = _many(scores, rate)
     source = open_source()
+    if many is not None:
+        return int(choose(many[None, :], rate, None, source)[0])
+    losses = _losses(scores, epsilon, sensitivity)
     while True:
         i = source.below(len(losses))
         if exact.bernoulli_exp(losses[i], source):
             return i
+
+
+def exponential_rows(scores: Any, epsilon: Number, sensitivity: Number, widths: Any = None) -> Ints:
+    """One index per row of whole-number scores, each by the exponential mechanism on its own row, all at once.
+
+    A candidate of `widths` w stands for w equal ones: its probability is ~ w exp(epsilon score / 2 sensitivity). Widths are
+    public whole numbers from 0 to 2^40, one per candidate (or per score). Scores past 2^61 in magnitude are clipped to that,
+    which moves no two data sets apart.
+
+    >>> exponential_rows([[500, 0, 0], [0, 0, 500]], epsilon=1, sensitivity=1).tolist()
+    [0, 2]
+    """
+    rate = _rate(epsilon, sensitivity)
+    numbers = whole_numbers(scores)
+    if isinstance(numbers, int) or numbers.ndim != 2 or not numbers.shape[1]:
+        raise InvalidValue("scores must be rows of whole numbers, at least one in each: an array of two dimensions.")
+    wide = None if widths is None else _widths(widths, numbers.shape)
+    return choose(np.clip(numbers, -FARTHEST, FARTHEST), rate, wide, open_source())
 
 
 def permute_and_flip(scores: Any, epsilon: Number, sensitivity: Number) -> int:
@@ -161,9 +188,45 @@ def _assumed(sensitivity: Fraction) -> tuple[str, str]:
     return f"one unit moves each score by at most {float(sensitivity):g}", "the candidates are public"
 
 
+def _rate(epsilon: Number, sensitivity: Number) -> Fraction:
+    return rational("epsilon", epsilon) / (2 * rational("sensitivity", sensitivity))
+
+
+def _many(scores: Any, rate: Fraction) -> NDArray[Any] | None:
+    """More than a few scores as the machine numbers they are, or None where they are few, mixed or too large for that."""
+    try:
+        array = scores if isinstance(scores, np.ndarray) else _array_of_one_type(scores)
+    except OverflowError:
+        return None
+    if array is None or array.ndim != 1 or array.size <= FEW:
+        return None
+    if array.dtype.kind in "iu":
+        return array.astype(np.int64) if array.min() >= -FARTHEST and array.max() <= FARTHEST else None
+    if array.dtype not in (np.float16, np.float32, np.float64):
+        return None
+    array = np.nan_to_num(array.astype(np.float64), nan=0.0, posinf=float(LARGEST_FLOAT), neginf=-float(LARGEST_FLOAT))
+    fits = np.abs(array).max() <= 2.0**200 and Fraction(1, 1 << 200) <= rate <= 1 << 200
+    return array if fits else None
+
+
+def _array_of_one_type(scores: Any) -> NDArray[Any] | None:
+    """numpy would turn a list of whole numbers and floats into floats, and so round."""
+    kinds = set(map(type, scores)) if isinstance(scores, (list, tuple)) else set()
+    return np.array(scores, np.int64 if kinds == {int} else np.float64) if kinds in ({int}, {float}) else None
+
+
+def _widths(widths: Any, shape: tuple[int, ...]) -> Ints:
+    wide = whole_numbers(widths)
+    if isinstance(wide, int) or wide.shape not in (shape, shape[1:]):
+        raise InvalidValue("widths must be whole numbers, one per candidate or one per score.")
+    if (wide < 0).any() or (wide > WIDEST_CANDIDATE).any() or not (wide > 0).any(axis=-1).all():
+        raise InvalidValue("widths must be between 0 and 2^40, and not all of a row may be 0.")
+    return wide
+
+
 def _losses(scores: Any, epsilon: Number, sensitivity: Number) -> list[Fraction]:
     """epsilon (best - score) / 2 sensitivity of each candidate."""
-    rate = rational("epsilon", epsilon) / (2 * rational("sensitivity", sensitivity))
+    rate = _rate(epsilon, sensitivity)
     found = _scores(scores)
     best = max(found)
     return [(best - score) * rate for score in found]
