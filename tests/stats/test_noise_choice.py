@@ -30,12 +30,12 @@ def test_law_of_rows_with_widths(exact, monkeypatch):
 
 
 def test_law_of_a_long_list():
-    scores, n = np.arange(100) % 7, 60_000
+    scores, n = np.arange(100) % 7, 20_000
     with seeded_for_tests(b"long"):
         found = [noise.exponential(scores, 0.5, 1) for _ in range(n)]
     seen = np.bincount(found, minlength=100)
     assert chi2(seen, law(scores, 0.25) * n) > ALPHA
-    assert chi2(seen, law(scores, 0.27) * n) < ALPHA, "a rate off by 8% is seen"
+    assert chi2(seen, law(scores, 0.32) * n) < ALPHA, "a rate off by a quarter is seen"
 
 
 def test_rows_hold_on_their_worst_pair_and_without_the_factor_two_do_not():

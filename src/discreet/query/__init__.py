@@ -1,0 +1,1 @@
+"""Private statistics and SQL: what may be asked of data about people, and what it costs."""
