@@ -7,7 +7,6 @@ down, so every sum that fits here fits the filter.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -18,11 +17,20 @@ from discreet.core.claim import Claim
 from discreet.core.figures import down, up
 from discreet.core.game import Unit
 from discreet.errors import BudgetExceeded, InvalidValue
+from discreet.ledger.chain import Mark
+from discreet.ledger.store import Book
 
 MOST = 2**62 - 1  # two amounts within it add up within 64 bits
 FAILURE_UNIT = 10**18
 _FINER = UNIT * UNIT // FAILURE_UNIT  # the filter counts failures in 1e-30
 DEFAULT = "default"
+_SUMS = "SET divergence_spent = divergence_spent + ?, failure_spent = failure_spent + ?"
+_SPEND_SOURCE = f"UPDATE source {_SUMS} WHERE name = ?"
+_SPEND_ACCOUNT = f"UPDATE account {_SUMS} WHERE source = ? AND name = ?"
+_ROOM = (
+    "SELECT number, hash, divergence_limit - divergence_spent, failure_limit - failure_spent FROM head, account "
+    "WHERE source = ? AND name = ?"
+)
 
 
 class Amount(NamedTuple):
@@ -52,6 +60,7 @@ class Balance:
     order: float
     limit: Amount
     spent: Amount
+    by_period: bool = False
 
     @property
     def left(self) -> Amount:
@@ -111,32 +120,37 @@ def as_claims(claims: Any) -> tuple[Claim, ...]:
     return found
 
 
-def balance(book: sqlite3.Connection, source: str, account: str | None) -> Balance:
+def balance(book: Book, source: str, account: str | None) -> Balance:
     """What the tables say of a source, or of one of its accounts."""
     of = "source" if account is None else "account"
     amounts = ", ".join(f"{of}.{name}" for name in ("divergence_limit", "failure_limit", "divergence_spent", "failure_spent"))
     row = book.execute(
-        f"SELECT epsilon, delta, failure, renyi_order, {amounts} FROM source LEFT JOIN account "
+        f"SELECT epsilon, delta, failure, renyi_order, by_period, {amounts} FROM source LEFT JOIN account "
         "ON account.source = source.name AND account.name = ? WHERE source.name = ?", (account, source),
     ).fetchone()  # fmt: skip
     if row is None:
         raise InvalidValue(f"The ledger has no source {source!r}. Open it first: ledger.open({source!r}, unit=..., ...).")
-    if row[4] is None:
+    if row[5] is None:
         raise InvalidValue(f"{source} has no account {account!r}. Give it a share first: ledger.share(...).")
-    epsilon, delta, failure, order = row[:4]
-    return Balance(source, account, epsilon, delta, failure, order, Amount(*row[4:6]), Amount(*row[6:]))
+    epsilon, delta, failure, order, by_period = row[:5]
+    return Balance(source, account, epsilon, delta, failure, order, Amount(*row[5:7]), Amount(*row[7:]), bool(by_period))
 
 
-def spend(book: sqlite3.Connection, source: str, account: str, amount: Amount, sign: int = 1) -> None:
+def spend(book: Book, source: str, account: str, amount: Amount, sign: int = 1) -> None:
     """Take an amount from a source and its account, or give it back (sign -1); the tables check their limits."""
-    change = (sign * amount.divergence, sign * amount.failure)
-    sums = "divergence_spent = divergence_spent + ?, failure_spent = failure_spent + ?"
-    book.execute(f"UPDATE source SET {sums} WHERE name = ?", (*change, source))
-    book.execute(f"UPDATE account SET {sums} WHERE source = ? AND name = ?", (*change, source, account))
+    divergence, failure = sign * amount.divergence, sign * amount.failure
+    book.execute(_SPEND_SOURCE, (divergence, failure, source))
+    book.execute(_SPEND_ACCOUNT, (divergence, failure, source, account))
 
 
-def allot(book: sqlite3.Connection, source: str, account: str, amount: Amount) -> None:
+def room(book: Book, source: str, account: str) -> tuple[Mark, Amount] | None:
+    """The last entry and what is left of an account, in one look; None if there is no such account."""
+    row = book.execute(_ROOM, (source, account)).fetchone()
+    return None if row is None else (Mark(row[0], row[1]), Amount(row[2], row[3]))
+
+
+def allot(book: Book, source: str, account: str, amount: Amount) -> None:
     """Add to an account's share, making the account if it is new; the tables check the sum of the shares."""
-    book.execute("INSERT OR IGNORE INTO account VALUES (?, ?, 0, 0, 0, 0)", (source, account))
+    book.execute("INSERT INTO account VALUES (?, ?, 0, 0, 0, 0) ON CONFLICT DO NOTHING", (source, account))
     sums = "divergence_limit = divergence_limit + ?, failure_limit = failure_limit + ?"
     book.execute(f"UPDATE account SET {sums} WHERE source = ? AND name = ?", (*amount, source, account))

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from json.encoder import encode_basestring_ascii as _quoted
+from typing import Any, NamedTuple
 
 from discreet.core.document import parse_json
 from discreet.errors import InvalidDocument, InvalidValue, LedgerError
+from discreet.ledger.store import Book
 
-KINDS = ("open", "share", "reserve", "settle", "cancel", "refuse", "raise")
+KINDS = ("open", "share", "reserve", "settle", "cancel", "refuse", "raise", "renew")
+PAGE = 500  # entries that are read at once
 _encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
 _COLUMNS = "number, at, kind, source, about, body, previous, hash"
 
@@ -81,64 +83,116 @@ class Entry:
         return {**self.content(), "hash": self.hash}
 
 
+class Mark(NamedTuple):
+    """The place of an entry in the chain, and its hash."""
+
+    number: int
+    hash: str
+
+    @property
+    def id(self) -> str:
+        """What a release carries: the place in the chain and the beginning of the hash."""
+        return f"{self.number}-{self.hash[:16]}"
+
+
 def digest(content: dict[str, Any]) -> str:
-    """The hash of an entry's content."""
-    return hashlib.sha256(canonical(content).encode("ascii")).hexdigest()
+    """The hash of a document: an entry's content, for example."""
+    return hash_of(canonical(content))
 
 
-def append(book: sqlite3.Connection, kind: str, source: str, body: dict[str, Any], about: int | None = None) -> Entry:
-    """Write the next entry; the caller holds the transaction."""
-    number, previous = book.execute("SELECT number, hash FROM head").fetchone()
+def hash_of(text: str) -> str:
+    """SHA-256 of canonical JSON."""
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def _content(number: int, at: str, kind: str, source: str, about: int | None, body: str, previous: str) -> str:
+    """The canonical JSON of an entry's content, from that of its body; spares encoding the body twice."""
+    return (
+        f'{{"about":{"null" if about is None else about},"at":{_quoted(at)},"body":{body},"kind":{_quoted(kind)},'
+        f'"number":{number},"previous":{_quoted(previous)},"source":{_quoted(source)}}}'
+    )
+
+
+def head(book: Book) -> Mark:
+    """The last entry."""
+    return Mark(*book.execute("SELECT number, hash FROM head").fetchone())
+
+
+def append(
+    book: Book, kind: str, source: str, body: dict[str, Any] | str, about: int | None = None, after: Mark | None = None
+) -> Mark:
+    """Write the next entry, after the last one if that is known; a body that is text is canonical JSON already."""
+    last, previous = head(book) if after is None else after
+    text = body if isinstance(body, str) else canonical(body)
     at = datetime.now(UTC).isoformat(timespec="milliseconds")
-    content = {
-        "number": number + 1, "at": at, "kind": kind, "source": source, "about": about, "body": body, "previous": previous,
-    }  # fmt: skip
-    made = Entry(**content, hash=digest(content))
-    row = (made.number, at, kind, source, about, canonical(body), previous, made.hash)
+    number = last + 1
+    mark = hash_of(_content(number, at, kind, source, about, text, previous))
+    row = (number, at, kind, source, about, text, previous, mark)
     book.execute(f"INSERT INTO entry ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
+    book.head = made = Mark(number, mark)
     return made
 
 
-def entries(book: sqlite3.Connection, source: str | None = None) -> Iterator[Entry]:
-    """Entries in order, all or those of one source. A body that is not as it was written raises LedgerError."""
-    where, given = ("WHERE source = ?", (source,)) if source is not None else ("", ())
-    for number, at, kind, name, about, text, previous, mark in book.execute(
-        f"SELECT {_COLUMNS} FROM entry {where} ORDER BY number", given
-    ):
-        try:
-            body = parse_json(text)
-        except InvalidDocument:
-            raise changed(number, "its body is not JSON") from None
-        if not isinstance(body, dict) or canonical(body) != text:
-            raise changed(number, "its body is not as the ledger writes it")
-        yield Entry(number, at, kind, name, about, body, previous, mark)
+def page(book: Book, source: str | None, after: int, upto: int) -> list[Entry]:
+    """The next entries after a number, all or those of one source: at most PAGE of them."""
+    return [_entry(row) for row in _rows(book, source, after, upto)]
 
 
-def entry(book: sqlite3.Connection, number: int) -> Entry:
+def _rows(book: Book, source: str | None, after: int, upto: int) -> list[Any]:
+    where, given = ("AND source = ?", (source,)) if source is not None else ("", ())
+    return book.execute(
+        f"SELECT {_COLUMNS} FROM entry WHERE number > ? AND number <= ? {where} ORDER BY number LIMIT {PAGE}",
+        (after, upto, *given),
+    ).fetchall()
+
+
+def _entry(row: Sequence[Any]) -> Entry:
+    """A row as an entry. A body that is not as it was written raises LedgerError."""
+    number, text = row[0], row[5]
+    try:
+        body = parse_json(text)
+    except InvalidDocument:
+        raise changed(number, "its body is not JSON") from None
+    if not isinstance(body, dict) or canonical(body) != text:
+        raise changed(number, "its body is not as the ledger writes it")
+    at, kind, source, about = row[1:5]
+    return Entry(number, at, kind, source, about, body, row[6], row[7])
+
+
+def entry(book: Book, number: int) -> Entry:
     """The entry of this number."""
     row = book.execute(f"SELECT {_COLUMNS} FROM entry WHERE number = ?", (number,)).fetchone()
     if row is None:
         raise changed(number, "it is missing")
-    at, kind, source, about, text, previous, mark = row[1:]
-    return Entry(number, at, kind, source, about, parse_json(text), previous, mark)
+    return _entry(row)
 
 
-def follow(book: sqlite3.Connection) -> Iterator[Entry]:
+def first(book: Book, source: str) -> Entry:
+    """The entry that opened a source."""
+    row = book.execute(f"SELECT {_COLUMNS} FROM entry WHERE source = ? ORDER BY number LIMIT 1", (source,)).fetchone()
+    if row is None:
+        raise changed(1, f"nothing tells how {source} was opened")
+    return _entry(row)
+
+
+def follow(book: Book) -> Iterator[Entry]:
     """Every entry, after checking that it stands where it was written and holds what was written."""
     number, previous = 0, ""
-    for found in entries(book):
-        number += 1
-        if found.number != number:
-            raise changed(number, f"it is missing (the next one there is {found.number})")
-        if found.previous != previous:
-            raise changed(number, "it does not follow the one before: one of the two was changed, moved or replaced")
-        if digest(found.content()) != found.hash:
-            raise changed(number, "its hash is not that of its content")
-        previous = found.hash
-        yield found
-    last, mark = book.execute("SELECT number, hash FROM head").fetchone()
-    if (last, mark) != (number, previous):
-        raise changed(max(number, last), f"the ledger ends with entry {number} and should end with {last}")
+    while rows := _rows(book, None, number, 2**62):
+        for row in rows:
+            number += 1
+            if row[0] != number:
+                raise changed(number, f"it is missing (the next one there is {row[0]})")
+            found = _entry(row)
+            if found.previous != previous:
+                raise changed(number, "it does not follow the one before: one of the two was changed, moved or replaced")
+            if hash_of(_content(*row[:7])) != found.hash:
+                raise changed(number, "its hash is not that of its content")
+            previous = found.hash
+            yield found
+    last = head(book)
+    if last != (number, previous):
+        raise changed(max(number, last.number), f"the ledger ends with entry {number} and should end with {last.number}")
 
 
 def changed(number: int, what: str) -> LedgerError:

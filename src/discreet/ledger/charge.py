@@ -10,7 +10,7 @@ from discreet.core import check
 from discreet.errors import InvalidValue, LedgerError
 from discreet.ledger import chain
 from discreet.ledger.budget import Amount, spend
-from discreet.ledger.sqlite import SqliteStore
+from discreet.ledger.store import Book, Store
 
 REASONS = ("did_not_run", "withdrawn", "engine_unavailable")
 
@@ -34,19 +34,26 @@ class Charge:
     ...     charge.settle(answer=412)      # rows are read here
     """
 
-    def __init__(self, store: SqliteStore, entry: chain.Entry, settled: chain.Entry | None = None) -> None:
+    def __init__(
+        self, store: Store, mark: chain.Mark, source: str, account: str, amount: Amount, key: str | None = None
+    ) -> None:
         self._store = store
-        self._entry = entry
-        self._started = False
-        self._ended = settled is not None
-        self.id = entry.id
-        self.repeated = settled is not None
-        self.answer: Any = settled.body["answer"] if settled is not None else None
+        self._number = mark.number
+        self._source, self._account, self._key = source, account, key
+        self._started = self._ended = False
+        self.id = mark.id
+        self.amount = amount
+        self.repeated = False
+        self.answer: Any = None
 
-    @property
-    def amount(self) -> Amount:
-        """What was taken: nothing for a repeated question."""
-        return Amount(0, 0) if self.repeated else Amount.from_json(self._entry.body["amount"])
+    @classmethod
+    def again(cls, store: Store, began: chain.Entry, settled: chain.Entry) -> Charge:
+        """The charge of a question that was answered before: it takes nothing, and has its answer."""
+        mark = chain.Mark(began.number, began.hash)
+        made = cls(store, mark, began.source, began.body["account"], Amount(0, 0), began.body["key"])
+        made.repeated = made._ended = True
+        made.answer = settled.body["answer"]
+        return made
 
     def started(self) -> None:
         """Say that rows may be read from now on, so that nothing can be given back. Entering `with` says it too."""
@@ -58,9 +65,12 @@ class Charge:
         if self._started or self._ended:
             state = "answered by an earlier entry" if self.repeated else "settled or cancelled" if self._ended else "started"
             raise InvalidValue(f"Charge {self.id} was {state}, so nothing can be given back; only what never ran can.")
-        with self._store.write() as book:
-            chain.append(book, "cancel", self._entry.source, {"reason": reason}, self._entry.number)
-            spend(book, self._entry.source, self._entry.body["account"], self.amount, -1)
+
+        def give_back(book: Book) -> None:
+            chain.append(book, "cancel", self._source, {"reason": reason}, self._number)
+            spend(book, self._source, self._account, self.amount, -1)
+
+        self._store.write(give_back)
         self._ended = True
 
     def settle(self, answer: Any = None) -> None:
@@ -73,11 +83,14 @@ class Charge:
 
     def _end(self, body: dict[str, Any]) -> None:
         """Not durable by itself: if a power failure takes the settlement, the reservation still counts as spent."""
-        source, key = self._entry.source, self._entry.body["key"]
-        with self._store.write(durable=False) as book:
-            made = chain.append(book, "settle", source, body, self._entry.number)
-            if key is not None and "answer" in body:
-                book.execute("INSERT OR IGNORE INTO answer VALUES (?, ?, ?)", (source, key, made.number))
+
+        def end(book: Book) -> None:
+            made = chain.append(book, "settle", self._source, body, self._number)
+            if self._key is not None and "answer" in body:
+                given = (self._source, self._key, made.number)
+                book.execute("INSERT INTO answer VALUES (?, ?, ?) ON CONFLICT DO NOTHING", given)
+
+        self._store.write(end, durable=False)
         self._ended = True
 
     def __enter__(self) -> str:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from functools import lru_cache
+from json.encoder import encode_basestring_ascii as quoted
 from types import TracebackType
 from typing import Any
 
@@ -15,15 +15,20 @@ from discreet.core import Event, check
 from discreet.core.claim import Claim, game_from_json, game_to_json
 from discreet.core.document import parse_json
 from discreet.core.game import Game, Unit
-from discreet.errors import DiscreetError, InvalidValue
+from discreet.errors import BudgetExceeded, DiscreetError, InvalidValue
 from discreet.ledger import budget, chain, replay
 from discreet.ledger.budget import DEFAULT, Amount, Balance
 from discreet.ledger.charge import Charge
-from discreet.ledger.sqlite import SqliteStore
+from discreet.ledger.history import History
+from discreet.ledger.store import Book, open_store
+
+PERIOD = "@"  # between the name of a source and that of its period
 
 
 class Ledger:
-    """Budgets in one file, made if it is not there. A new ledger has no sources, so a mistyped path can spend nothing.
+    """Budgets in one file, or in a database at a postgresql:// URL; made if it is not there.
+
+    A new ledger has no sources, so a mistyped name can spend nothing.
 
     Between charges the fixed-order Rényi filter adds up (Feldman & Zrnic 2021, Theorem 4.3), so that every charge may be
     chosen after seeing the answers to earlier ones, by anyone, at any time.
@@ -36,19 +41,30 @@ class Ledger:
     Amount(divergence=0, failure=0)
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._store = SqliteStore(path)
+    def __init__(self, place: str | os.PathLike[str]) -> None:
+        self._store = open_store(place)
         self._terms: dict[str, tuple[Unit, Callable[[Event], tuple[int, int]]]] = {}
+        self._priced = lru_cache(1024)(self._price)
 
     def open(
-        self, source: str, *, unit: Unit, epsilon: float, delta: float, failure: float = 0.0, fingerprint: str | None = None
+        self,
+        source: str,
+        *,
+        unit: Unit,
+        epsilon: float,
+        delta: float,
+        failure: float = 0.0,
+        fingerprint: str | None = None,
+        by_period: bool = False,
     ) -> Balance:
         """Give a source its budget for one unit; the same again changes nothing, anything else is refused.
 
         The source is the people, not the table: all tables about the same people are one source. `fingerprint` says which
-        data it is; no two sources have the same. `failure` is the part of delta set aside for events that may fail.
+        data it is; no two sources have the same. `failure` is the part of delta set aside for events that may fail. With
+        `by_period` the source has no budget itself: each of its periods gets this one, by `renew`.
         """
-        check.word("source", source)
+        if PERIOD in check.word("source", source):
+            raise InvalidValue(f"source must not hold {PERIOD}, which stands before a period; got {check.shown(source)}.")
         if not isinstance(unit, Unit):
             raise InvalidValue(f"unit must be a Unit, such as discreet.record(); got {type(unit).__name__}.")
         if fingerprint is not None:
@@ -56,39 +72,69 @@ class Ledger:
         made = Filter(epsilon, delta, failure=failure)
         body = {
             "unit": _unit_to_json(unit), "fingerprint": fingerprint, "epsilon": made.epsilon, "delta": made.delta,
-            "failure": made.failure, "order": made.order, "limit": budget.limits(made).to_json(),
+            "failure": made.failure, "order": made.order, "limit": budget.limits(made).to_json(), "by_period": bool(by_period),
         }  # fmt: skip
-        with self._store.write() as book:
+
+        def work(book: Book) -> Balance:
             if book.execute("SELECT 1 FROM source WHERE name = ?", (source,)).fetchone():
                 self._same_opening(book, source, body)
             else:
-                self._insert_source(book, source, body)
+                self._insert_source(book, "open", source, body)
             return budget.balance(book, source, None)
 
+        return self._store.write(work)
+
+    def renew(self, source: str, *, period: str, by: str, reason: str, fingerprint: str | None = None) -> Balance:
+        """A fresh budget for the data of one period, which no charge of another period reads; it is charged as source@period.
+
+        Only for a source that was opened `by_period`. A period has one budget: renewing it again changes nothing.
+        """
+        check.word("by", by)
+        check.word("reason", reason)
+        if PERIOD in check.word("period", period):
+            raise InvalidValue(f"period must not hold {PERIOD}; got {check.shown(period)}.")
+        if fingerprint is not None:
+            check.word("fingerprint", fingerprint)
+        name = f"{source}{PERIOD}{period}"
+
+        def work(book: Book) -> Balance:
+            if not budget.balance(book, source, None).by_period:
+                raise InvalidValue(f"{source} has one budget, whenever it is asked; only a source opened by_period is renewed.")
+            if not book.execute("SELECT 1 FROM source WHERE name = ?", (name,)).fetchone():
+                terms = chain.first(book, source).body
+                own = {"fingerprint": fingerprint, "by_period": False, "of": source, "by": by, "reason": reason}
+                self._insert_source(book, "renew", name, {**terms, **own})
+            return budget.balance(book, name, None)
+
+        return self._store.write(work)
+
     @staticmethod
-    def _insert_source(book: sqlite3.Connection, source: str, body: dict[str, Any]) -> None:
+    def _insert_source(book: Book, kind: str, source: str, body: dict[str, Any]) -> None:
         same = book.execute("SELECT name FROM source WHERE fingerprint = ?", (body["fingerprint"],)).fetchone()
         if same:
             raise InvalidValue(f"This data has a budget already, under the name {same[0]!r}; a second one would double it.")
-        limit = Amount.from_json(body["limit"])
+        limit = Amount(0, 0) if body["by_period"] else Amount.from_json(body["limit"])
         values = (body[name] for name in ("fingerprint", "epsilon", "delta", "failure", "order"))
-        row = (source, chain.canonical(body["unit"]), *values, limit.divergence, 0, limit.failure, 0)
-        book.execute("INSERT INTO source VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+        row = (
+            source, chain.canonical(body["unit"]), *values, int(body["by_period"]), limit.divergence, 0, limit.failure, 0,
+        )  # fmt: skip
+        book.execute("INSERT INTO source VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
         budget.allot(book, source, DEFAULT, limit)
-        chain.append(book, "open", source, body)
+        chain.append(book, kind, source, body)
 
     @staticmethod
-    def _same_opening(book: sqlite3.Connection, source: str, body: dict[str, Any]) -> None:
+    def _same_opening(book: Book, source: str, body: dict[str, Any]) -> None:
         """Opened again: as it was opened, or as it was raised since."""
-        first = next(entry for entry in chain.entries(book, source) if entry.kind == "open").body
+        first = chain.first(book, source).body
         now = budget.balance(book, source, None)
         asked = (body["epsilon"], body["delta"], body["failure"])
         known = [(first["epsilon"], first["delta"], first["failure"]), (now.epsilon, now.delta, now.failure)]
-        if asked in known and all(body[name] == first[name] for name in ("unit", "fingerprint")):
+        if asked in known and all(body[name] == first[name] for name in ("unit", "fingerprint", "by_period")):
             return
         raise InvalidValue(
             f"{source} is open with epsilon {now.epsilon:g}, delta {now.delta:g}, failure {now.failure:g} for "
-            f"{_unit_from_json(first['unit'])}, and was asked to open otherwise. Use it as it is, or raise_budget."
+            f"{_unit_from_json(first['unit'])}{', by period' if now.by_period else ''}, and was asked to open otherwise. "
+            "Use it as it is, or raise_budget."
         )
 
     def share(self, source: str, account: str, part: float, *, by: str) -> Balance:
@@ -98,8 +144,9 @@ class Ledger:
         part = check.positive("part", check.fraction("part", part))
         if account == DEFAULT:
             raise InvalidValue(f"The account {DEFAULT} has what no other account was given; name another.")
-        with self._store.write() as book:
-            whole, rest = (budget.balance(book, source, name) for name in (None, DEFAULT))
+
+        def work(book: Book) -> Balance:
+            whole, rest = (_own(budget.balance(book, source, name)) for name in (None, DEFAULT))
             amount = Amount(*(int(Fraction(part) * limit) for limit in whole.limit))
             if not rest.holds(amount):
                 raise rest.refusal(amount)
@@ -108,6 +155,8 @@ class Ledger:
             chain.append(book, "share", source, {"account": account, "amount": amount.to_json(), "by": by})
             return budget.balance(book, source, account)
 
+        return self._store.write(work)
+
     def reserve(
         self, source: str, claims: Claim | Sequence[Claim], *, account: str | None = None, key: str | None = None
     ) -> Charge:
@@ -115,53 +164,73 @@ class Ledger:
 
         With a `key` (see `question_key`), an identical question that was settled with an answer is not charged again.
         """
+        check.word("source", source)
         known = budget.as_claims(claims)
         account = DEFAULT if account is None else check.word("account", account)
-        unit, price = self._known(source)
-        body: dict[str, Any] = {"account": account, "key": None, "claims": [claim.to_json() for claim in known]}
         if key is not None:
-            body["key"] = question_key({"key": check.word("key", key), "claims": body["claims"]})
+            check.word("key", key)
         try:
-            budget.check_claims(known, source, unit)
-            amount = budget.cost(price, (claim.event for claim in known))
+            amount, taken, told = self._priced(source, known)
         except DiscreetError as error:
-            self._refuse(source, body, str(error))
+            if source in self._terms:  # a source that is not there has nowhere to note it
+                self._refuse(source, account, key, known, str(error))
             raise
-        return self._take(source, account, amount, body)
+        mark = None if key is None else _key(key, told)
+        named = "null" if mark is None else quoted(mark)
+        made = self._store.write(
+            lambda book: self._take(book, source, account, amount, mark, f'{taken},"claims":{told},"key":{named}}}')
+        )
+        if isinstance(made, BudgetExceeded):
+            raise made
+        return made
 
-    def _take(self, source: str, account: str, amount: Amount, body: dict[str, Any]) -> Charge:
-        with self._store.write() as book:
-            if (again := self._answered(book, source, body["key"])) is not None:
-                return again
-            found = budget.balance(book, source, account)
-            if found.holds(amount):
-                budget.spend(book, source, account, amount)
-                return Charge(self._store, chain.append(book, "reserve", source, {**body, "amount": amount.to_json()}))
-            refusal = found.refusal(amount)
-            chain.append(book, "refuse", source, {**body, "asked": amount.to_json(), "reason": str(refusal)})
-        raise refusal
+    def _take(
+        self, book: Book, source: str, account: str, amount: Amount, key: str | None, rest: str
+    ) -> Charge | BudgetExceeded:
+        """The charge; or the refusal, which is written down before it is raised. `rest` is the body from the amount on."""
+        if key is not None and (again := self._answered(book, source, key)) is not None:
+            return again
+        room = budget.room(book, source, account)
+        if room is not None and amount.divergence <= room[1].divergence and amount.failure <= room[1].failure:
+            budget.spend(book, source, account, amount)
+            made = chain.append(book, "reserve", source, f'{{"account":{quoted(account)},"amount":{rest}', after=room[0])
+            return Charge(self._store, made, source, account, amount, key)
+        refusal = budget.balance(book, source, account).refusal(amount)
+        reason = {"account": account, "reason": str(refusal)}
+        chain.append(book, "refuse", source, {**parse_json(f'{{"asked":{rest}'), **reason})
+        return refusal
 
-    def _answered(self, book: sqlite3.Connection, source: str, key: str | None) -> Charge | None:
-        if key is None:
-            return None
+    def _answered(self, book: Book, source: str, key: str) -> Charge | None:
         row = book.execute("SELECT entry FROM answer WHERE source = ? AND key = ?", (source, key)).fetchone()
         if row is None:
             return None
         settled = chain.entry(book, row[0])
-        return Charge(self._store, chain.entry(book, settled.about or 0), settled)
+        return Charge.again(self._store, chain.entry(book, settled.about or 0), settled)
 
-    def _refuse(self, source: str, body: dict[str, Any], reason: str) -> None:
-        with self._store.write() as book:
-            chain.append(book, "refuse", source, {**body, "asked": None, "reason": reason})
+    def _refuse(self, source: str, account: str, key: str | None, claims: tuple[Claim, ...], reason: str) -> None:
+        told = [claim.to_json() for claim in claims]
+        mark = None if key is None else _key(key, chain.canonical(told))
+        body = {"account": account, "key": mark, "claims": told, "asked": None, "reason": reason}
+        self._store.write(lambda book: chain.append(book, "refuse", source, body))
+
+    def _price(self, source: str, claims: tuple[Claim, ...]) -> tuple[Amount, str, str]:
+        """What the claims cost, that amount as JSON, and the claims as JSON: none of it ever changes."""
+        unit, price = self._known(source)
+        budget.check_claims(claims, source, unit)
+        amount = budget.cost(price, (claim.event for claim in claims))
+        return amount, chain.canonical(amount.to_json()), chain.canonical([claim.to_json() for claim in claims])
 
     def _known(self, source: str) -> tuple[Unit, Callable[[Event], tuple[int, int]]]:
         """The unit, and what an event costs at the filter's order: neither ever changes, so they are worked out once."""
         if source not in self._terms:
-            with self._store.read() as book:
-                found = budget.balance(book, check.word("source", source), None)
-                unit = book.execute("SELECT unit FROM source WHERE name = ?", (source,)).fetchone()[0]
+
+            def look(book: Book) -> tuple[Balance, str]:
+                found = _own(budget.balance(book, source, None))
+                return found, book.execute("SELECT unit FROM source WHERE name = ?", (source,)).fetchone()[0]
+
+            found, unit = self._store.read(look)
             made = Filter(found.epsilon, found.delta, failure=found.failure, order=found.order)
-            self._terms[source] = (_unit_from_json(parse_json(unit)), lru_cache(1024)(made.cost))  # type: ignore[assignment]
+            self._terms[source] = (_unit_from_json(parse_json(unit)), made.cost)
         return self._terms[source]
 
     def raise_budget(
@@ -170,8 +239,9 @@ class Ledger:
         """The owner grants more, and says why; it goes to the default account. The order stays, and nothing is lowered."""
         check.word("by", by)
         check.word("reason", reason)
-        with self._store.write() as book:
-            old = budget.balance(book, source, None)
+
+        def work(book: Book) -> Balance:
+            old = _own(budget.balance(book, source, None))
             made = Filter(epsilon, delta, failure=old.failure if failure is None else failure, order=old.order)
             extra = Amount(*(new - limit for new, limit in zip(budget.limits(made), old.limit, strict=True)))
             if min(extra) < 0 or not any(extra):
@@ -188,10 +258,11 @@ class Ledger:
             chain.append(book, "raise", source, {**values, "by": by, "reason": reason})
             return budget.balance(book, source, None)
 
+        return self._store.write(work)
+
     def balance(self, source: str, account: str | None = None) -> Balance:
         """What a source, or one account of it, may spend and has spent."""
-        with self._store.read() as book:
-            return budget.balance(book, source, account)
+        return self._store.read(lambda book: budget.balance(book, source, account))
 
     def spent(self, source: str, account: str | None = None) -> float:
         """The divergence spent, at the source's order; amounts add up."""
@@ -202,19 +273,17 @@ class Ledger:
         return self.balance(source, account).left.divergence / UNIT
 
     def sources(self) -> list[str]:
-        """The names of all sources."""
-        with self._store.read() as book:
-            return [row[0] for row in book.execute("SELECT name FROM source ORDER BY name")]
+        """The names of all sources; periods are such names, as source@period."""
+        return self._store.read(lambda book: [row[0] for row in book.execute("SELECT name FROM source ORDER BY name")])
 
     def accounts(self, source: str) -> list[str]:
         """The names of a source's accounts."""
-        with self._store.read() as book:
-            return [row[0] for row in book.execute("SELECT name FROM account WHERE source = ? ORDER BY name", (source,))]
+        statement = "SELECT name FROM account WHERE source = ? ORDER BY name"
+        return self._store.read(lambda book: [row[0] for row in book.execute(statement, (source,))])
 
-    def history(self, source: str | None = None) -> list[chain.Entry]:
-        """Every entry in order, of one source or of all."""
-        with self._store.read() as book:
-            return list(chain.entries(book, source))
+    def history(self, source: str | None = None) -> Sequence[chain.Entry]:
+        """Every entry in order, of one source or of all. It is read in pages, so a long history can be walked through."""
+        return History(self._store, source)
 
     def export(self, source: str | None = None) -> Iterator[str]:
         """The entries as JSON lines; `hash` is the SHA-256 of the line without it."""
@@ -227,11 +296,10 @@ class Ledger:
         Whoever can write the file can write a whole new chain. Note the returned id elsewhere, and give it here later as
         `noted`: then a rewritten past is found as well.
         """
-        with self._store.read() as book:
-            return replay.verify(book, noted)
+        return self._store.read(lambda book: replay.verify(book, noted))
 
     def close(self) -> None:
-        """Close the file; what was reserved stays spent."""
+        """Close it; what was reserved stays spent."""
         self._store.close()
 
     def __enter__(self) -> Ledger:
@@ -241,7 +309,7 @@ class Ledger:
         self.close()
 
     def __repr__(self) -> str:
-        return f"Ledger({str(self._store.path)!r})"
+        return f"Ledger({self._store.name!r})"
 
 
 def question_key(document: Any) -> str:
@@ -251,6 +319,21 @@ def question_key(document: Any) -> str:
     True
     """
     return chain.digest({"question": chain.kept(document)})
+
+
+def _key(key: str, claims: str) -> str:
+    """The hash of a question and its claims: other claims make another question."""
+    return chain.hash_of(f'{{"question":{{"claims":{claims},"key":{quoted(key)}}}}}')
+
+
+def _own(found: Balance) -> Balance:
+    """A balance to charge; a source that is renewed by period has none of its own."""
+    if found.by_period:
+        raise InvalidValue(
+            f"{found.source} has a budget for each period and none itself. Name a period, as {found.source}{PERIOD}2026-11; "
+            f"a new one begins with ledger.renew({found.source!r}, period=..., by=..., reason=...)."
+        )
+    return found
 
 
 def _unit_to_json(unit: Unit) -> dict[str, Any]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sqlite3
 from dataclasses import dataclass, field
 from typing import Any
 
 from discreet.errors import LedgerError
 from discreet.ledger.budget import DEFAULT, Amount
 from discreet.ledger.chain import Entry, canonical, changed, follow
+from discreet.ledger.store import Book
 
 
 @dataclass
@@ -35,9 +35,20 @@ class Tables:
         if entry.source in self.terms:
             raise ValueError
         names = ("fingerprint", "epsilon", "delta", "failure", "order")
-        self.terms[entry.source] = [canonical(entry.body["unit"]), *(entry.body[name] for name in names)]
+        by_period = entry.body["by_period"]
+        self.terms[entry.source] = [canonical(entry.body["unit"]), *(entry.body[name] for name in names), int(by_period)]
         for account in (None, DEFAULT):
-            self._add(entry, account, 0, Amount.from_json(entry.body["limit"]))
+            self._add(entry, account, 0, Amount(0, 0) if by_period else Amount.from_json(entry.body["limit"]))
+
+    def _renew(self, entry: Entry) -> None:
+        """The terms are those of the source that is renewed, and only a source that was opened so can be."""
+        parent, own = self.terms[entry.body["of"]], entry.body
+        if not parent[6] or entry.body["by_period"] or not entry.source.startswith(f"{own['of']}@"):
+            raise ValueError
+        self._open(entry)
+        mine = self.terms[entry.source]
+        if mine[0] != parent[0] or mine[2:6] != parent[2:6]:
+            raise ValueError
 
     def _raise(self, entry: Entry) -> None:
         self.terms[entry.source][2:5] = [entry.body[name] for name in ("epsilon", "delta", "failure")]
@@ -80,7 +91,7 @@ class Tables:
         row[column + 2] += sign * amount.failure
 
 
-def verify(book: sqlite3.Connection, noted: str | None) -> str:
+def verify(book: Book, noted: str | None) -> str:
     """Follow the chain, replay it, compare; the id of the last entry."""
     wanted, last, told = noted, "", Tables()
     for entry in follow(book):
@@ -89,12 +100,14 @@ def verify(book: sqlite3.Connection, noted: str | None) -> str:
         wanted = None if wanted == last else wanted
     if wanted is not None:
         raise LedgerError(f"The ledger does not hold entry {noted}, which was noted earlier: it was replaced or rewritten.")
-    rows = book.execute("SELECT * FROM source").fetchall()
-    sums: dict[Any, Any] = {(row[0], None): list(row[7:]) for row in rows}
-    sums.update({(row[0], row[1]): list(row[2:]) for row in book.execute("SELECT * FROM account")})
-    _same("sources", {row[0]: list(row[1:7]) for row in rows}, told.terms)
+    amounts = "divergence_limit, divergence_spent, failure_limit, failure_spent"
+    terms = "name, unit, fingerprint, epsilon, delta, failure, renyi_order, by_period"
+    rows = book.execute(f"SELECT {terms}, {amounts} FROM source").fetchall()
+    sums: dict[Any, Any] = {(row[0], None): list(row[8:]) for row in rows}
+    sums.update({(row[0], row[1]): list(row[2:]) for row in book.execute(f"SELECT source, name, {amounts} FROM account")})
+    _same("sources", {row[0]: list(row[1:8]) for row in rows}, told.terms)
     _same("sums", sums, told.sums)
-    _same("answers", {row[:2]: row[2] for row in book.execute("SELECT * FROM answer")}, told.answers)
+    _same("answers", {tuple(row[:2]): row[2] for row in book.execute("SELECT source, key, entry FROM answer")}, told.answers)
     return last
 
 

@@ -4,6 +4,9 @@ Every write takes its turn (a file lock, first come first served), so nobody sta
 system has such locks, commits are made durable in groups: a transaction is committed without waiting for the disk, and
 before the caller goes on, one process syncs the write-ahead log for everyone who has committed so far. Nobody returns
 before a sync that began after their commit has ended. Without such locks, SQLite syncs at every commit.
+
+Two small files stand beside the ledger. `-turn` is the lock of those who write; it notes the last entry committed. `-sync` is
+the lock of the one who syncs; it notes the last entry that is on the disk.
 """
 
 from __future__ import annotations
@@ -12,14 +15,13 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from importlib import resources
-from itertools import count
 from pathlib import Path
 
 from discreet.core import check
 from discreet.errors import LedgerError
+from discreet.ledger.store import Book, Rows, T, migrations
 
 try:
     import fcntl
@@ -31,10 +33,14 @@ PATIENCE = 60.0  # seconds that a writer waits for its turn where there are no f
 _sync_data = getattr(os, "fdatasync", os.fsync)
 
 
-def migrations() -> list[str]:
-    """The numbered files of schema/, in order; the version of a ledger is how many of them it has seen."""
-    files = sorted((file.name, file.read_text("utf-8")) for file in (resources.files(__package__) / "schema").iterdir())
-    return [text for name, text in files if name.endswith(".sql")]
+class _Book:
+    """A transaction on the one connection; the connection reads its own statements, so it is asked directly."""
+
+    __slots__ = ("execute", "head")
+
+    def __init__(self, link: sqlite3.Connection) -> None:
+        self.execute: Callable[..., Rows] = link.execute
+        self.head: tuple[int, str] | None = None
 
 
 class SqliteStore:
@@ -47,10 +53,14 @@ class SqliteStore:
             raise LedgerError(f"{self.path.parent} is not a directory, so no ledger can be there. Make it, or name another.")
         self._lock = threading.RLock()
         self._opener = os.getpid()
+        self.name = str(self.path)
         self._files: dict[str, int] = {}
         self._link: sqlite3.Connection | None = None
-        with self._told():
+        self._era = b""  # under which notes of syncs are believed
+        try:
             self._link = self._connect()
+        except (sqlite3.Error, OSError) as error:
+            raise self._told(error) from None
 
     def _connect(self) -> sqlite3.Connection:
         link = sqlite3.connect(self.path, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
@@ -75,7 +85,7 @@ class SqliteStore:
         self._write_ahead(link)
         link.execute(f"PRAGMA synchronous = {'NORMAL' if self.grouped else 'FULL'}")
         link.execute("PRAGMA foreign_keys = ON")
-        steps = migrations()
+        steps = migrations("sqlite")
         if self._version(link) == len(steps):
             return
         link.execute("BEGIN IMMEDIATE")
@@ -86,6 +96,13 @@ class SqliteStore:
                 link.execute(f"PRAGMA user_version = {number}")
         link.execute(f"PRAGMA application_id = {OURS}")
         link.execute("COMMIT")
+        link.execute("PRAGMA wal_checkpoint")  # in the file itself, and the file in its directory
+        if hasattr(os, "O_DIRECTORY"):
+            folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
 
     @staticmethod
     def _write_ahead(link: sqlite3.Connection) -> None:
@@ -104,7 +121,7 @@ class SqliteStore:
         link.execute("BEGIN")  # one moment: another process may be making this ledger right now
         mark = link.execute("PRAGMA application_id").fetchone()[0]
         known = link.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-        version, newest = self._version(link), len(migrations())
+        version, newest = self._version(link), len(migrations("sqlite"))
         link.execute("ROLLBACK")
         if mark != OURS and (mark or known):
             raise LedgerError(f"{self.path} is a database, and not a ledger. Name another file.")
@@ -118,84 +135,95 @@ class SqliteStore:
     def _version(link: sqlite3.Connection) -> int:
         return int(link.execute("PRAGMA user_version").fetchone()[0])
 
-    @contextmanager
-    def write(self, *, durable: bool = True) -> Iterator[sqlite3.Connection]:
-        """One transaction: all of it or nothing. If `durable`, it survives a power failure once this returns."""
-        with self._lock, self._told():
+    def write(self, work: Callable[[Book], T], *, durable: bool = True) -> T:
+        """One transaction: all of it or nothing. If `durable`, what it wrote survives a power failure once this returns."""
+        with self._lock:
             link = self._connection()
-            with self._turn():
-                link.execute("BEGIN IMMEDIATE")
+            try:
+                if not self.grouped:
+                    return self._commit(link, work, -1)[0]
+                turn = self._file("turn")
+                fcntl.flock(turn, fcntl.LOCK_EX)
                 try:
-                    yield link
-                    last = link.execute("SELECT number FROM head").fetchone()[0]
-                    link.execute("COMMIT")
-                except BaseException:
+                    made, wrote = self._commit(link, work, turn)
+                finally:
+                    fcntl.flock(turn, fcntl.LOCK_UN)
+                if durable and wrote is not None:
+                    self._sync(link, *wrote)
+                return made
+            except (sqlite3.Error, OSError) as error:
+                raise self._told(error) from None
+
+    @staticmethod
+    def _commit(link: sqlite3.Connection, work: Callable[[Book], T], turn: int) -> tuple[T, tuple[int, str] | None]:
+        """What the work gave, and the last entry it wrote, which is noted for the one who syncs."""
+        book = _Book(link)
+        link.execute("BEGIN IMMEDIATE")
+        try:
+            made = work(book)
+            link.execute("COMMIT")
+        except BaseException:
+            with suppress(sqlite3.Error):
+                link.execute("ROLLBACK")
+            raise
+        if book.head is not None and turn >= 0:
+            os.pwrite(turn, b"%020d %020d" % (book.head[0], book.head[0]), 0)  # twice: it may be read half written
+        return made, book.head
+
+    def read(self, work: Callable[[Book], T]) -> T:
+        """One moment of the ledger, unmoved by those who write meanwhile."""
+        with self._lock:
+            link = self._connection()
+            try:
+                link.execute("BEGIN")
+                try:
+                    return work(_Book(link))
+                finally:
                     with suppress(sqlite3.Error):
                         link.execute("ROLLBACK")
-                    raise
-            if durable and self.grouped:
-                self._sync(link, last)
+            except (sqlite3.Error, OSError) as error:
+                raise self._told(error) from None
 
-    @contextmanager
-    def read(self) -> Iterator[sqlite3.Connection]:
-        """One moment of the ledger, unmoved by those who write meanwhile."""
-        with self._lock, self._told():
-            link = self._connection()
-            link.execute("BEGIN")
-            try:
-                yield link
-            finally:
-                with suppress(sqlite3.Error):
-                    link.execute("ROLLBACK")
-
-    def _sync(self, link: sqlite3.Connection, number: int) -> None:
-        """Return once entry `number` is on the disk: one process leads and syncs, the others look whether it got so far.
-
-        They look without the lock: queued for it, those who are done would wait behind the next leader.
-        """
+    def _sync(self, link: sqlite3.Connection, number: int, mark: str) -> None:
+        """Return once entry `number` is on the disk: whoever gets the lock syncs for all who have committed by then."""
         file = self._file("sync")
-        for attempt in count():
-            if self._synced(link, file, number):
-                return
-            if self._lead(file):
-                try:
-                    if not self._synced(link, file, number):
-                        self._sync_log(link, file)
-                finally:
-                    fcntl.flock(file, fcntl.LOCK_UN)
-                return
-            time.sleep(1e-4 * 2 ** min(attempt, 3))
-
-    @staticmethod
-    def _lead(file: int) -> bool:
+        fcntl.flock(file, fcntl.LOCK_EX)
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
-
-    @staticmethod
-    def _synced(link: sqlite3.Connection, file: int, number: int) -> bool:
-        """Whether the note of the last sync covers entry `number`.
-
-        The hash ties the note to this history: after a backup was put back, or if it was read half written, it means nothing.
-        """
-        done, _, mark = os.pread(file, 100, 0).decode("ascii", "replace").strip().partition(" ")
-        if not (done.isdecimal() and int(done) >= number):
-            return False
-        return link.execute("SELECT 1 FROM entry WHERE number = ? AND hash = ?", (int(done), mark)).fetchone() is not None
-
-    def _sync_log(self, link: sqlite3.Connection, file: int) -> None:
-        last, mark = link.execute("SELECT number, hash FROM head").fetchone()
-        log = os.open(f"{self.path}-wal", os.O_RDWR)
-        try:
-            _sync_data(log)
+            if self._synced(link, file) >= number:
+                return
+            covered = max(number, self._committed())
+            _sync_data(self._file("wal"))
+            os.pwrite(file, b"%s %020d %020d %s" % (self._era, covered, number, mark.encode()), 0)
         finally:
-            os.close(log)
-        os.pwrite(file, f"{last} {mark}".encode().ljust(100), 0)
+            fcntl.flock(file, fcntl.LOCK_UN)
+
+    def _committed(self) -> int:
+        """The last entry committed, as its writer noted; 0 where the note is just being written."""
+        first, _, second = os.pread(self._file("turn"), 41, 0).partition(b" ")
+        return int(first) if first == second and first.isdigit() else 0
+
+    def _synced(self, link: sqlite3.Connection, file: int) -> int:
+        """The last entry on the disk, as the note says; 0 where the note may be of another history.
+
+        A backup may have been put back since the note was written. So a note begins with a random name, its era, and ends with
+        the number and hash of some entry; who meets an era for the first time looks for that entry in the ledger.
+        """
+        note = os.pread(file, 200, 0).split()
+        if note and note[0] == self._era:
+            return int(note[1])
+        if len(note) == 4 and note[1].isdigit() and note[2].isdigit():
+            wanted = (int(note[2]), note[3].decode("ascii", "replace"))
+            if link.execute("SELECT 1 FROM entry WHERE number = ? AND hash = ?", wanted).fetchone():
+                self._era = note[0]
+                return int(note[1])
+        self._era = os.urandom(8).hex().encode()
+        return 0
 
     def _file(self, name: str) -> int:
-        """A lock file beside the ledger; the system lets go of its lock when a process dies."""
+        """A file beside the ledger, kept open: a failed sync is told to everyone who had the log open when it failed.
+
+        The system lets go of a lock when its process dies.
+        """
         if name not in self._files:
             self._files[name] = os.open(f"{self.path}-{name}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         return self._files[name]
@@ -213,15 +241,11 @@ class SqliteStore:
         finally:
             fcntl.flock(file, fcntl.LOCK_UN)
 
-    @contextmanager
-    def _told(self) -> Iterator[None]:
-        """Errors of the file and the database, as a sentence that says what to do."""
-        try:
-            yield
-        except sqlite3.IntegrityError as error:
-            raise LedgerError(f"{self.path} refused a change that would break it ({error}); nothing was written.") from None
-        except (sqlite3.Error, OSError) as error:
-            raise LedgerError(f"{self.path} cannot be used: {_advice(error)}") from None
+    def _told(self, error: Exception) -> LedgerError:
+        """An error of the file or the database, as a sentence that says what to do."""
+        if isinstance(error, sqlite3.IntegrityError):
+            return LedgerError(f"{self.path} refused a change that would break it ({error}); nothing was written.")
+        return LedgerError(f"{self.path} cannot be used: {_advice(error)}")
 
     def close(self) -> None:
         """Close the file; what was reserved stays spent."""

@@ -4,7 +4,7 @@
 CREATE TABLE entry (
     number   INTEGER PRIMARY KEY CHECK (number >= 1),
     at       TEXT NOT NULL,
-    kind     TEXT NOT NULL CHECK (kind IN ('open', 'share', 'reserve', 'settle', 'cancel', 'refuse', 'raise')),
+    kind     TEXT NOT NULL CHECK (kind IN ('open', 'share', 'reserve', 'settle', 'cancel', 'refuse', 'raise', 'renew')),
     source   TEXT NOT NULL,
     about    INTEGER REFERENCES entry (number),
     body     TEXT NOT NULL,
@@ -44,6 +44,7 @@ CREATE TABLE source (
     delta            REAL NOT NULL,
     failure          REAL NOT NULL,
     renyi_order      REAL NOT NULL,
+    by_period        INTEGER NOT NULL CHECK (by_period IN (0, 1)), -- 1: it has no budget itself, each of its periods has
     divergence_limit INTEGER NOT NULL CHECK (divergence_limit BETWEEN 0 AND 4611686018427387903),
     divergence_spent INTEGER NOT NULL CHECK (divergence_spent BETWEEN 0 AND divergence_limit),
     failure_limit    INTEGER NOT NULL CHECK (failure_limit BETWEEN 0 AND 4611686018427387903),

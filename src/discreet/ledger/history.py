@@ -1,0 +1,65 @@
+"""The entries of a ledger as a sequence that is read in pages: a long history never stands in memory as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import overload
+
+from discreet.ledger import chain
+from discreet.ledger.chain import Entry
+from discreet.ledger.store import Book, Store
+
+
+class History(Sequence[Entry]):
+    """Entries in order, of one source or of all, up to the last one there was when it was asked for."""
+
+    def __init__(self, store: Store, source: str | None = None) -> None:
+        self._store, self._source = store, source
+        self._last = store.read(chain.head).number
+
+    def __iter__(self) -> Iterator[Entry]:
+        return self.after(0)
+
+    def after(self, number: int) -> Iterator[Entry]:
+        """The entries that follow this number."""
+        while page := self._page(number):
+            yield from page
+            number = page[-1].number
+
+    def _page(self, number: int) -> list[Entry]:
+        return self._store.read(lambda book: chain.page(book, self._source, number, self._last))
+
+    def __len__(self) -> int:
+        return int(self._store.read(self._count))
+
+    def _count(self, book: Book) -> int:
+        where, given = self._where()
+        return int(book.execute(f"SELECT count(*) FROM entry {where}", given).fetchone()[0])
+
+    def _where(self) -> tuple[str, tuple[int | str, ...]]:
+        if self._source is None:
+            return "WHERE number <= ?", (self._last,)
+        return "WHERE number <= ? AND source = ?", (self._last, self._source)
+
+    @overload
+    def __getitem__(self, place: int) -> Entry: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[Entry]: ...
+    def __getitem__(self, place: int | slice) -> Entry | list[Entry]:
+        if isinstance(place, slice):
+            return [self[number] for number in range(*place.indices(len(self)))]
+        where, given = self._where()
+        order, skip = ("DESC", -place - 1) if place < 0 else ("ASC", place)
+
+        def find(book: Book) -> Entry | None:
+            statement = f"SELECT number FROM entry {where} ORDER BY number {order} LIMIT 1 OFFSET ?"
+            row = book.execute(statement, (*given, skip)).fetchone()
+            return None if row is None else chain.entry(book, row[0])
+
+        found = self._store.read(find)
+        if found is None:
+            raise IndexError(f"The history has no entry at place {place}.")
+        return found
+
+    def __repr__(self) -> str:
+        return f"History({len(self)} entries{f' of {self._source}' if self._source else ''})"

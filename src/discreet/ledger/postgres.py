@@ -1,0 +1,242 @@
+"""The ledger in a PostgreSQL database, in a schema named discreet: for many machines at once.
+
+Transactions are serialisable. Writers wait for each other at one lock, taken before the transaction looks at anything, so that
+what each of them sees is what the last one left; a conflict with anything else is tried again a few times. A commit returns
+when the server has it on its disk; only settlements do not wait for that.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, urlsplit
+
+from discreet.core import check
+from discreet.errors import LedgerError, MissingExtra
+from discreet.ledger.store import Book, Rows, T, migrations
+
+if TYPE_CHECKING:
+    import psycopg
+
+ATTEMPTS = 10
+PATIENCE = 60  # seconds that a writer waits for its turn, and that a silent one may keep the others waiting
+_CREATION = 0x64736372  # "dscr": the advisory lock of those who make or migrate a ledger
+_DEFAULTS = {
+    "connect_timeout": PATIENCE, "application_name": "discreet ledger",
+    "keepalives_idle": PATIENCE // 2, "tcp_user_timeout": 1000 * PATIENCE,
+}  # fmt: skip
+_BEGIN = "BEGIN ISOLATION LEVEL SERIALIZABLE; LOCK TABLE discreet.head IN EXCLUSIVE MODE"
+_BEGIN_LAZY = f"{_BEGIN}; SET LOCAL synchronous_commit = off"
+_BEGIN_READING = "BEGIN ISOLATION LEVEL SERIALIZABLE READ ONLY"
+
+
+@lru_cache(256)
+def _spelled(statement: str) -> str:
+    return statement.replace("?", "%s")
+
+
+class _Book:
+    """A transaction; statements as every engine reads them, with ? for each value."""
+
+    __slots__ = ("_link", "head")
+
+    def __init__(self, link: psycopg.Connection[Any]) -> None:
+        self._link = link
+        self.head: tuple[int, str] | None = None
+
+    def execute(self, statement: str, given: Sequence[Any] = (), /) -> Rows:
+        return self._link.execute(_spelled(statement), given)
+
+
+class PostgresStore:
+    """One connection to a ledger. Threads may share it; a forked process must open its own."""
+
+    def __init__(self, url: str) -> None:
+        try:
+            import psycopg
+        except ImportError:
+            raise MissingExtra("psycopg", "postgres", "A ledger in PostgreSQL") from None
+        self._driver = psycopg
+        self._url = url
+        self.name = _shown(url)
+        self._lock = threading.RLock()
+        self._opener = os.getpid()
+        self._closed = False
+        with self._told():
+            self._link = self._connect()
+
+    def _connect(self) -> psycopg.Connection[Any]:
+        link = self._driver.connect(**{**_DEFAULTS, **self._given()}, autocommit=True)
+        try:
+            self._prepare(link)
+        except BaseException:
+            link.close()
+            raise
+        return link
+
+    def _given(self) -> dict[str, Any]:
+        """What the URL says; an error of the parser may show a part of a password, so it is not told."""
+        try:
+            return dict(self._driver.conninfo.conninfo_to_dict(self._url))
+        except self._driver.ProgrammingError:
+            raise LedgerError(
+                "This is no URL of a PostgreSQL database, such as postgresql://user@host:5432/name. A special character in a "
+                "name or password is written with %, as %40 for @."
+            ) from None
+
+    def _prepare(self, link: psycopg.Connection[Any]) -> None:
+        link.execute("SET search_path = discreet")
+        link.execute(f"SET lock_timeout = '{PATIENCE}s'")
+        link.execute(f"SET idle_in_transaction_session_timeout = '{PATIENCE}s'")
+        if _setting(link, "synchronous_commit") == "off":
+            link.execute("SET synchronous_commit = on")
+        if _setting(link, "fsync") == "off":
+            warnings.warn(
+                f"{self.name} runs with fsync = off: a power failure can lose charges that were made. Turn it on, unless what "
+                "is under it is durable in another way.", stacklevel=6,
+            )  # fmt: skip
+        steps = migrations("postgres")
+        if self._version(link, len(steps)) < len(steps):
+            self._migrate(link, steps)
+
+    def _version(self, link: psycopg.Connection[Any], newest: int) -> int:
+        """How many steps this ledger has seen; a schema that is not ours, or of a later version, is refused and left alone."""
+        found = link.execute("SELECT 1 FROM pg_namespace WHERE nspname = 'discreet'").fetchone()
+        if found is None:
+            return 0
+        tables = link.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'discreet'").fetchall()
+        if ("ledger_version",) not in tables:
+            raise LedgerError(f"{self.name} has a schema named discreet which is not a ledger. Use another database.")
+        version = int(link.execute("SELECT version FROM discreet.ledger_version").fetchone()[0])  # type: ignore[index]
+        if version > newest:
+            raise LedgerError(
+                f"{self.name} was written by a later discreet (schema {version}; this one knows up to {newest}). "
+                "Nothing was changed. Install the later version to use it."
+            )
+        return version
+
+    def _migrate(self, link: psycopg.Connection[Any], steps: list[str]) -> None:
+        with link.transaction():
+            link.execute("SELECT pg_advisory_xact_lock(%s)", (_CREATION,))
+            version = self._version(link, len(steps))  # looked at again, since others may have been first
+            if version == 0:
+                link.execute("CREATE SCHEMA discreet")
+                link.execute("CREATE TABLE discreet.ledger_version (version INTEGER NOT NULL)")
+                link.execute("INSERT INTO discreet.ledger_version VALUES (0)")
+            for text in steps[version:]:
+                link.execute(text.encode())
+            link.execute("UPDATE discreet.ledger_version SET version = %s", (len(steps),))
+
+    def write(self, work: Callable[[Book], T], *, durable: bool = True) -> T:
+        """One transaction: all of it or nothing. If `durable`, the server has it on its disk once this returns."""
+        return self._transact(work, _BEGIN if durable else _BEGIN_LAZY)
+
+    def read(self, work: Callable[[Book], T]) -> T:
+        """One moment of the ledger, unmoved by those who write meanwhile."""
+        return self._transact(work, _BEGIN_READING)
+
+    def _transact(self, work: Callable[[Book], T], begin: str) -> T:
+        conflicts = (self._driver.errors.SerializationFailure, self._driver.errors.DeadlockDetected)
+        with self._lock, self._told():
+            for attempt in range(ATTEMPTS):
+                link = self._begin(begin)
+                try:
+                    made = work(_Book(link))
+                    link.execute("COMMIT")
+                    return made
+                except conflicts:
+                    self._roll_back(link)
+                except BaseException:
+                    self._roll_back(link)
+                    raise
+                time.sleep(random.random() * 0.002 * 2 ** min(attempt, 6))
+            raise LedgerError(
+                f"{self.name}: others changed the ledger each of the {ATTEMPTS} times that this was tried. Nothing was "
+                "written. Try again."
+            )
+
+    def _begin(self, begin: str) -> psycopg.Connection[Any]:
+        """The connection, in a new transaction. One that was lost while nothing was under way is simply made again."""
+        if self._opener != os.getpid():
+            raise LedgerError(f"{self.name} was opened before a fork; connections do not cross it. Open it again: Ledger(...).")
+        if self._closed:
+            raise LedgerError(f"{self.name} was closed. Open it again: Ledger(...).")
+        try:
+            self._link.execute(begin.encode(), prepare=False)
+        except self._driver.OperationalError:
+            if not self._link.closed:
+                self._roll_back(self._link)
+                raise
+            self._link = self._connect()
+            self._link.execute(begin.encode(), prepare=False)
+        return self._link
+
+    def _roll_back(self, link: psycopg.Connection[Any]) -> None:
+        with suppress(self._driver.Error):
+            link.execute("ROLLBACK")
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """Errors of the database, as a sentence that says what to do."""
+        try:
+            yield
+        except self._driver.IntegrityError as error:
+            told = check.shown(error.diag.message_primary or "")
+            raise LedgerError(f"{self.name} refused a change that would break it ({told}); nothing was written.") from None
+        except self._driver.Error as error:
+            raise LedgerError(f"{self.name} cannot be used: {_advice(error)}") from None
+
+    def close(self) -> None:
+        """Close the connection; what was reserved stays spent."""
+        with self._lock:
+            if not self._closed and self._opener == os.getpid():
+                self._closed = True
+                self._link.close()
+
+
+def _setting(link: psycopg.Connection[Any], name: str) -> str:
+    return str(link.execute("SELECT current_setting(%s)", (name,)).fetchone()[0])  # type: ignore[index]
+
+
+def _shown(url: str) -> str:
+    """The URL as it may be shown: without a password, wherever it stands."""
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname or parse_qs(parts.query).get("host", [""])[0]
+        port = f":{parts.port}" if parts.port else ""
+    except ValueError:
+        return "postgresql://..."
+    return f"postgresql://{f'{parts.username}@' if parts.username else ''}{host}{port}{parts.path}"
+
+
+def _advice(error: Any) -> str:
+    code, text = error.sqlstate or "", (error.diag.message_primary or str(error)).strip()
+    for sign, advice in (
+        ("55P03", f"another writer kept it locked for {PATIENCE} seconds. Try again."),
+        ("53100", "the server's disk is full; nothing was written. Make room and try again."),
+        ("53", "the server has no room for this now (connections, memory or disk). Try again later."),
+        (
+            "25006",
+            "it may only be read there. Charges must be recorded: connect to the primary server, with the right to write.",
+        ),
+        ("42501", "this user may not use it. Ask for the right to read and write the schema discreet."),
+        ("42P01", "its schema discreet is not a complete ledger. Restore it from a backup, and check that with verify()."),
+        ("22", "it cannot hold this text, perhaps because of a NUL character in a name. Nothing was written."),
+        ("28", "the server refused this user or password."),
+        ("3D000", "there is no such database. Make it: createdb."),
+    ):
+        if code.startswith(sign):
+            return advice
+    if not code or code[:2] in ("08", "57"):
+        return (
+            "the connection could not be made, or was lost; what was being reserved may count as spent. Is the server up? "
+            f"({check.shown(text.splitlines()[0] if text else type(error).__name__)})"
+        )
+    return check.shown(text)

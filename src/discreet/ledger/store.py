@@ -1,0 +1,73 @@
+"""Where a ledger lives: the one seam between what it does and the database that keeps it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from importlib import resources
+from typing import Any, Protocol, TypeVar
+
+from discreet.errors import InvalidValue
+
+T = TypeVar("T")
+_POSTGRES = ("postgresql://", "postgres://")
+
+
+class Rows(Protocol):
+    """What a statement found."""
+
+    def fetchone(self) -> Any: ...
+    def fetchall(self) -> list[Any]: ...
+    def __iter__(self) -> Iterator[Any]: ...
+
+
+class Book(Protocol):
+    """One transaction. Statements are SQL that every engine reads, with ? for each value.
+
+    `head` is the number and hash of the last entry, once this transaction has written one.
+    """
+
+    head: tuple[int, str] | None
+
+    def execute(self, statement: str, given: Sequence[Any] = (), /) -> Rows: ...
+
+
+class Store(Protocol):
+    """A database that holds one ledger. Threads may share it; a forked process must open its own.
+
+    `name` says which, without a password. What is handed to `write` or `read` may be called again after a conflict, so it
+    changes nothing but the book.
+    """
+
+    name: str
+
+    def write(self, work: Callable[[Book], T], *, durable: bool = True) -> T:
+        """One transaction: all of it or nothing, one writer at a time. If `durable`, it has survived once this returns."""
+        ...
+
+    def read(self, work: Callable[[Book], T]) -> T:
+        """One moment of the ledger, unmoved by those who write meanwhile."""
+        ...
+
+    def close(self) -> None: ...
+
+
+def open_store(place: str | os.PathLike[str]) -> Store:
+    """The file at a path, or the database at a postgresql:// URL."""
+    if isinstance(place, str) and place.startswith(_POSTGRES):
+        from discreet.ledger.postgres import PostgresStore
+
+        return PostgresStore(place)
+    if isinstance(place, str) and "://" in place:
+        raise InvalidValue("A ledger is a file, or a database at postgresql://user@host/name; this is another kind of URL.")
+    if not isinstance(place, (str, os.PathLike)) or not str(place):
+        raise InvalidValue(f"A ledger is named by a path or a postgresql:// URL; got {type(place).__name__}.")
+    from discreet.ledger.sqlite import SqliteStore
+
+    return SqliteStore(place)
+
+
+def migrations(engine: str) -> list[str]:
+    """The numbered files of schema/, in order; the version of a ledger is how many of them it has seen."""
+    files = (resources.files(__package__) / "schema" / engine).iterdir()
+    return [file.read_text("utf-8") for file in sorted(files, key=lambda file: file.name) if file.name.endswith(".sql")]
