@@ -1,0 +1,202 @@
+"""Quantiles, minimum and maximum of many groups at once, from histograms over a public grid of bins.
+
+docs/theory/query-quantile.md proves what is claimed here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from discreet.core import Event, Exponential, Repeat, check
+from discreet.errors import InvalidValue
+from discreet.noise.additive import Ints, fix, whole_numbers
+from discreet.noise.choose import CHUNK, choose
+from discreet.noise.samplers import Number, float_above, rational
+from discreet.noise.source import Source, open_source
+
+FINEST = 10_000  # the largest denominator of a target
+LARGEST = 1 << 60  # no score is larger; weights are clipped so that none would be
+EDGE = Fraction(1, 20)  # targets this near 0 or 1 are kept some ranks away from the end of the data
+TIMES = 10  # so far away that all empty bins beyond the end together are this many times less likely than the right one
+
+
+class Found(NamedTuple):
+    """Bins, one row per group and one column per target: the quantile's, and an interval that holds the true one's."""
+
+    value: Ints
+    low: Ints
+    high: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Quantiles:
+    """The bins of quantiles, each by the exponential mechanism on how far its rank is off, and intervals around them.
+
+    One unit moves all histograms together by at most `sensitivity` in l1; of the groups it is in, each sees its part.
+    `targets` are from 0 (the minimum) to 1 (the maximum); near either end the rank asked for stays far enough from the
+    end of the data that the answer does not fall into the empty bins beyond it. Each target's interval holds the true
+    quantile's bin with probability `confidence` and is paid for by `interval_share` of epsilon; with a share of 0 it is
+    all bins.
+
+    >>> median = Quantiles((0.5,), epsilon=1, sensitivity=1)
+    >>> median.events
+    (Exponential(epsilon=0.8), Repeat(event=Exponential(epsilon=0.1), times=2))
+    >>> found = median.run([[0] * 10 + [5_000] + [0] * 5])
+    >>> found.value.tolist(), found.low.tolist(), found.high.tolist()
+    ([[10]], [[10]], [[10]])
+    """
+
+    targets: tuple[Fraction, ...]
+    epsilon: Fraction
+    sensitivity: int
+    interval_share: Fraction
+    confidence: float
+
+    def __init__(
+        self,
+        targets: Iterable[float],
+        epsilon: Number,
+        sensitivity: int,
+        interval_share: Number = Fraction(1, 5),
+        confidence: float = 0.95,
+    ) -> None:
+        given = check.items("targets", targets, "a list of numbers from 0 to 1")
+        if not 0 < len(given) <= 1000:
+            raise InvalidValue(f"targets must be between 1 and 1000 numbers; got {len(given)}.")
+        fix(self, targets=tuple(_target(q) for q in given), epsilon=rational("epsilon", epsilon))
+        fix(self, sensitivity=check.whole("sensitivity", sensitivity))
+        share = Fraction(check.small_fraction("interval_share", interval_share)).limit_denominator(FINEST)
+        fix(self, interval_share=share, confidence=check.open_fraction("confidence", confidence))
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """What runs: one choice per target, and two for the ends of its interval. Their ranges add up to epsilon."""
+        ends = (self._end_epsilon, 2 * len(self.targets))
+        return tuple(_times(epsilon, times) for epsilon, times in ((self._epsilon, len(self.targets)), ends) if epsilon)
+
+    @property
+    def _epsilon(self) -> Fraction:
+        return self.epsilon * (1 - self.interval_share) / len(self.targets)
+
+    @property
+    def _end_epsilon(self) -> Fraction:
+        return self.epsilon * self.interval_share / (2 * len(self.targets))
+
+    def run(self, histograms: Any) -> Found:
+        """Bins of each group's quantiles, from an array of whole-number weights, groups x bins."""
+        weights = whole_numbers(histograms)
+        if isinstance(weights, int) or weights.ndim != 2 or not weights.shape[1]:
+            raise InvalidValue("histograms must be an array of whole numbers, groups x bins, with at least one bin.")
+        shape = (len(weights), len(self.targets))
+        found = Found(*(np.empty(shape, np.int64) for _ in range(3)))
+        step = max(1, CHUNK // weights.shape[1])
+        source = open_source()
+        for start in range(0, len(weights), step):
+            part = _Ranks(weights[start : start + step])
+            for i, target in enumerate(self.targets):
+                ends = self._run_one(part, target, source)
+                for column, end in zip(found, ends):
+                    column[start : start + step, i] = end
+        order = np.argsort([float(q) for q in self.targets], kind="stable")
+        found.value[:, order] = np.sort(found.value, axis=1)  # a larger target's value is not the smaller
+        return Found(found.value, np.minimum(found.low, found.value), np.maximum(found.high, found.value))
+
+    def _run_one(self, ranks: _Ranks, target: Fraction, source: Source) -> tuple[Ints, Ints, Ints]:
+        bins = ranks.bins
+        value = choose(*self._value_scores(ranks, target), None, source)
+        if not self._end_epsilon:
+            return value, np.zeros_like(value), np.full_like(value, bins - 1)
+        off = self.offset(target, bins)
+        rate = self._end_epsilon / (2 * self.sensitivity)
+        low, high = (choose(*ranks.scores(target, side * off, rate), None, source) for side in (-1, 1))
+        return value, low, high
+
+    def _value_scores(self, ranks: _Ranks, target: Fraction) -> tuple[Ints, Fraction]:
+        rate = self._epsilon / (2 * self.sensitivity)
+        if EDGE < target < 1 - EDGE:
+            return ranks.scores(target, 0, rate)
+        away = math.ceil(float(1 / rate) * math.log(TIMES * ranks.bins))
+        return ranks.edge_scores(target, away, rate)
+
+    def offset(self, target: Number, bins: int) -> int:
+        """How far, in weight, the rank asked for at an interval's end is from the target's: the error an end may have."""
+        if not self._end_epsilon:
+            raise InvalidValue("There are no intervals: interval_share is 0.")
+        q = _target(target)
+        beta = (1 - self.confidence) / 2
+        return _error(max(q, 1 - q) * self.sensitivity / self._end_epsilon, bins, beta)
+
+    def rank_error(self, target: Number, bins: int, confidence: float = 0.95) -> int:
+        """The rank of a value that comes out is within this weight of the one asked for, with this probability."""
+        q = _target(target)
+        most = max(q, 1 - q) if EDGE < q < 1 - EDGE else Fraction(1)
+        beta = 1 - check.open_fraction("confidence", confidence)
+        return _error(most * self.sensitivity / self._epsilon, check.whole("bins", bins), beta)
+
+
+class _Ranks:
+    """How much weight is before each bin, from it on, up to it, and after it; none more than what scores can hold."""
+
+    def __init__(self, weights: Ints) -> None:
+        self.bins = weights.shape[1]
+        weights = np.clip(weights, 0, (1 << 62) // self.bins)
+        self.upto = np.cumsum(weights, axis=1)
+        self.before = self.upto - weights
+        total = self.upto[:, -1:]
+        self.onward, self.after = total - self.before, total - self.upto
+
+    def scores(self, target: Fraction, offset: int, rate: Fraction) -> tuple[Ints, Fraction]:
+        """Minus the distance from the rank target x total + offset to each bin's ranks, in whole parts; and the rate."""
+        a, b = target.numerator, target.denominator
+        most = LARGEST // b
+        shift = b * max(-most, min(most, offset))
+        below = (b - a) * np.minimum(self.before, most) - a * np.minimum(self.onward, most) - shift
+        above = (b - a) * np.minimum(self.upto, most) - a * np.minimum(self.after, most) - shift
+        return _distance(below, above), rate / max(a, b - a)
+
+    def edge_scores(self, target: Fraction, away: int, rate: Fraction) -> tuple[Ints, Fraction]:
+        """The same for a rank near an end of the data: at least `away` from it, or the middle where there is less."""
+        flip = target > Fraction(1, 2)
+        a, b = ((1 - target) if flip else target).as_integer_ratio()
+        most = LARGEST // (2 * b)
+        away = min(away, most)
+
+        def past(inner: Ints, outer: Ints) -> Ints:
+            """2 b times how far the weight `inner` is past max(target x total, min(away, total / 2)); outer is the rest."""
+            inner, outer = np.minimum(inner, most), np.minimum(outer, most)
+            at_least = np.maximum(2 * b * (inner - away), b * (inner - outer))
+            found: Ints = np.minimum(2 * ((b - a) * inner - a * outer), at_least)
+            return found
+
+        if flip:
+            below, above = -past(self.onward, self.before), -past(self.after, self.upto)
+        else:
+            below, above = past(self.before, self.onward), past(self.upto, self.after)
+        return _distance(below, above), rate / (2 * b)
+
+
+def _distance(below: Ints, above: Ints) -> Ints:
+    """Minus the distance of 0 from [below, above]; the first bin holds all ranks before it too, and the last all after."""
+    below[:, 0], above[:, -1] = 0, 0
+    distance: Ints = np.maximum(np.maximum(below, -above), 0)
+    return -distance
+
+
+def _error(scale: Fraction, bins: int, beta: float) -> int:
+    """(2 sensitivity / epsilon) ln(bins / beta), rounded up: the exponential mechanism's error."""
+    return math.ceil(2 * float(scale) * math.log(bins / beta) * (1 + 1e-12))
+
+
+def _target(value: Any) -> Fraction:
+    return Fraction(check.fraction("target", value)).limit_denominator(FINEST)
+
+
+def _times(epsilon: Fraction, times: int) -> Event:
+    event = Exponential(float_above("epsilon", epsilon))
+    return event if times == 1 else Repeat(event, times)
