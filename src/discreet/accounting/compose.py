@@ -155,9 +155,13 @@ def window(parts: Sequence[tuple[Lattice, int]], tilt: float) -> Window:
     loss, mass = loss[far:], mass[far:]
     above = _sums_from(mass * _decay(tilt, float(loss[0]), step, len(loss)))
     paid = _sums_from(mass * _decay(1 + tilt, float(loss[0]), step, len(loss)))
-    slack = 16 * ROUNDING * (sum(losses.counts) + 1) + 1e-12
-    scale = log_moment - tilt * mean + slack
+    scale = rounded_scale(log_moment - tilt * mean, losses)
     return Window(losses.infinite, scale, tilt, mean, loss, above, paid, spill, whole=lowest <= bottom and not far)
+
+
+def rounded_scale(scale: float, losses: Losses) -> float:
+    """The log of a factor that is a product over all losses, up by what its rounding may have taken."""
+    return scale + 16 * ROUNDING * (sum(losses.counts) + 1) + 1e-12
 
 
 def rounding(size: int, terms: int, norms: float, norm: float) -> float:
@@ -179,7 +183,7 @@ def _convolve(parts: Sequence[tuple[Lattice, int]], weights: list[Array], first:
     log = np.zeros(len(live), complex)
     terms, origin, norms = 0, 0, 0.0
     for (part, n), weight in zip(parts, weights):
-        transformed = rfft(_wrap(weight, size), size)[live]
+        transformed = rfft(wrap(weight, size), size)[live]
         with np.errstate(divide="ignore"):
             size_of = log.real + n / 2 * np.log(transformed.real**2 + transformed.imag**2)
         keep = size_of > -60
@@ -229,7 +233,7 @@ def _sums_from(values: Array) -> Array:
     return sums
 
 
-def _wrap(weight: Array, size: int) -> Array:
+def wrap(weight: Array, size: int) -> Array:
     if len(weight) <= size:
         return weight
     padded = np.zeros(-(-len(weight) // size) * size)

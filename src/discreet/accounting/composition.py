@@ -12,10 +12,12 @@ from discreet.accounting import profile as profiles
 from discreet.accounting.compose import LARGEST, OUTSIDE, Losses, Tails, Window, rounding, window
 from discreet.accounting.lattice import Pair
 from discreet.accounting.profile import Array, Profile
+from discreet.accounting.series import Series, series
 
 TOLERANCE = 3e-5  # aimed-at relative excess of epsilon; the answer is an upper bound whatever this is
 TINY = 1e-9  # losses that add up to less than this are not worth composing: their sum is bound enough
 COARSE = 120  # atoms of the first look, on each side
+ALIAS = math.log(1e-7)  # log of the share of delta that the period of a series may add, at either end
 
 
 class Composition:
@@ -30,6 +32,7 @@ class Composition:
         self._pairs: dict[tuple[float, float], list[tuple[Pair, int]]] = {}
         self._windows: list[tuple[int, float, Window]] = []
         self._looks: dict[float, list[Losses]] = {}
+        self._reaches: dict[float, list[tuple[float, float]]] = {}
 
     @property
     def _directions(self) -> range:
@@ -95,6 +98,13 @@ class Composition:
     # -- reading off -------------------------------------------------------------------------------------------------
 
     def _at(self, direction: int, epsilon: float) -> float:
+        slope, _, log_delta = self._where(direction, lambda k, t, m, s: -m, -epsilon, 1e-12)
+        quick = self._series(direction, slope, epsilon, math.exp(log_delta)) if -690 < log_delta < 0 else None
+        if (
+            quick is not None
+            and quick.doubt(epsilon, found := quick.delta(epsilon)) + (quick.base - self._told()) / found < 1e-5
+        ):
+            return found
         there = self._window(direction, epsilon)
         found = float(there.delta(np.array([epsilon]))[0])
         if 0 < found < 1 and there.doubt(epsilon) + (there.base - self._told()) / found > 1e-4:
@@ -107,6 +117,8 @@ class Composition:
 
         E[(1 - e^{epsilon - Y})+] <= t^t / (1 + t)^{1 + t} e^{K(t) - t epsilon} for every t > 0.
         """
+        if epsilon >= math.fsum(n * item.most_backward for item, n in self.parts) * (1 + 1e-15):
+            return True  # no loss is so large
         losses = self._look(self._tail(delta))[1]
         tilt = self._where(1, lambda k, t, m, s: -m, -epsilon, delta)[0]
         if tilt == 0 or losses.infinite >= delta / 2:
@@ -116,7 +128,13 @@ class Composition:
 
     def _solve(self, direction: int, delta: float) -> float:
         """epsilon(delta): guess by the saddle point, compose there, and again where the guess was off."""
-        guess = max(self._where(direction, _log_delta, math.log(delta), delta)[1], 0.0)
+        slope, guess, _ = self._where(direction, _log_delta, math.log(delta), delta)
+        guess = max(guess, 0.0)
+        quick = self._series(direction, slope, guess, delta)
+        if quick is not None:
+            found = quick.epsilon(delta, guess)
+            if quick.tilt * abs(found - guess) < 3 and quick.doubt(found, delta) < 1e-5:
+                return found
         found = math.inf
         for _ in range(8):
             there = self._window(direction, guess, delta)
@@ -133,6 +151,14 @@ class Composition:
             else:
                 guess = max(found, 0.0)
         return found
+
+    def _series(self, direction: int, slope: float, epsilon: float, delta: float) -> Series | None:
+        """A composition tilted towards `epsilon` by few frequencies, where that can be had."""
+        if slope <= 0:
+            return None
+        width, tilt = min(self._period(direction, tilt, epsilon, delta) for tilt in (slope, slope / 2))
+        pairs = self._discretised(self._step(slope, epsilon), self._tail(delta))
+        return series([(p.backward if direction else p.forward, n) for p, n in pairs], tilt, width)
 
     def _window(self, direction: int, epsilon: float, delta: float | None = None) -> Window:
         """A composition tilted towards `epsilon`, made now or found among those made before."""
@@ -170,18 +196,35 @@ class Composition:
         found = at(low)
         if found[0] <= target:
             return low, found[1], found[2]
-        while at(high)[0] > target and high < 1e12:
-            low, high = high, high * 8
-        for _ in range(18):
-            middle = math.sqrt(low * high) if low > 1e-3 else (low + high) / 2
-            found = at(middle)
-            if found[0] > target:
-                low = middle
-            else:
-                high = middle
-            if high - low < 2e-3 * high:
+        below = whole = found[0] - target  # the excess at `low`; it falls as the tilt grows
+        while (excess := (found := at(high))[0] - target) > 0 and high < 1e12:
+            low, high, below = high, high * 8, excess
+        if excess > 0:  # it never falls so far
+            return high, found[1], found[2]
+        for turn in range(40):
+            if high - low < 2e-3 * high or abs(excess) < 2e-4 * whole:
                 break
+            share = below / (below - excess)
+            share = min(max(share, 0.02), 0.98) if turn % 3 < 2 else 0.5  # a secant, now and then a half
+            middle = low ** (1 - share) * high**share if low > 1e-3 and high > 2 * low else low + share * (high - low)
+            here = at(middle)
+            if here[0] > target:
+                low, below = middle, here[0] - target
+            else:
+                high, excess, found = middle, here[0] - target, here
         return high, found[1], found[2]
+
+    def _period(self, direction: int, tilt: float, epsilon: float, delta: float) -> tuple[float, float]:
+        """The period w at which e^{-tw} delta(epsilon - w) and e^{tw} delta(epsilon + w) are small shares of delta; the tilt.
+
+        The first is at most e^{-tw}, the second at most e^{K(t + s) - (t + s) epsilon - s w} for every s > 0.
+        """
+        losses = self._look(self._tail(delta))[direction]
+        aim = ALIAS + math.log(delta)
+        spread = math.sqrt(max(losses.tilted(tilt)[3], 1e-300))
+        shifts = [c / spread for c in (1.0, 3.0, 6.0)]
+        up = min((losses.log_moment(tilt + s) - (tilt + s) * epsilon - aim) / s for s in shifts)
+        return max(-aim / tilt, up), tilt
 
     def _tilt(self, direction: int, slope: float, epsilon: float, delta: float, step: float) -> tuple[float, float]:
         """The tilt that needs the narrowest window while its allowance stays a small share of delta; and that width.
@@ -205,7 +248,7 @@ class Composition:
     def _look(self, tail: float) -> list[Losses]:
         """The parts by a few atoms each, forward and backward: good enough to know where to look."""
         if tail not in self._looks:
-            looks = [(lattice.look(item, tail, COARSE), n) for item, n in self.parts]
+            looks = [(lattice.look(item, *ends, COARSE), n) for (item, n), ends in zip(self.parts, self._reach(tail))]
             self._looks = {tail: [Losses([(look[d], n) for look, n in looks]) for d in (0, 1)]}
         return self._looks[tail]
 
@@ -225,11 +268,17 @@ class Composition:
 
     def _discretised(self, step: float, tail: float) -> list[tuple[Pair, int]]:
         if (step, tail) not in self._pairs:
-            ranges = [lattice.reach(item, tail) for item, _ in self.parts]
+            ranges = self._reach(tail)
             wide = max(step, max(least + most for least, most in ranges) / lattice.LARGEST)
             pairs = [(lattice.discretise(item, wide, *ends), n) for (item, n), ends in zip(self.parts, ranges)]
             self._pairs = {(step, tail): pairs}
         return self._pairs[step, tail]
+
+    def _reach(self, tail: float) -> list[tuple[float, float]]:
+        """How far the losses of each part are followed, backward and forward."""
+        if tail not in self._reaches:
+            self._reaches = {tail: [lattice.reach(item, tail) for item, _ in self.parts]}
+        return self._reaches[tail]
 
     def _told(self) -> float:
         """The probability that some mechanism tells all, whatever epsilon is."""

@@ -193,8 +193,8 @@ class _Single:
         if self._at(high) > delta or delta == 0:
             return self.most
         low, high = _bracket(self._profile, delta, high)
-        for _ in range(14):  # 32-fold each: ten are enough for every bit
-            grid = np.linspace(low, high, 33)
+        for _ in range(14):  # 128-fold each: seven are enough for every bit
+            grid = np.linspace(low, high, 129)
             first = max(int(np.argmax(self._profile.delta(grid) <= delta)), 1)
             if not (low < grid[first] < high or low < grid[first - 1] < high):
                 break

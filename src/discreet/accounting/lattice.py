@@ -70,10 +70,10 @@ def _multiples(step: float, count: int) -> Array:
     return np.arange(count + 1, dtype=np.float64) * step
 
 
-def look(profile: Profile, tail: float, points: int) -> tuple[Atoms, Atoms]:
+def look(profile: Profile, least: float, most: float, points: int) -> tuple[Atoms, Atoms]:
     """A few atoms on a geometric grid, forward and backward: enough to know the moments, whatever the scale."""
-    least, most = (max(end, 1e-290) for end in reach(profile, tail))
-    down, up = (np.concatenate([[0.0], np.geomspace(end * 1e-7, end, points)]) for end in (least, most))
+    ends = (max(least, 1e-290), max(most, 1e-290))
+    down, up = (np.concatenate([[0.0], np.geomspace(end * 1e-7, end, points)]) for end in ends)
     forward, backward, *infinite = _connect(profile, down, up)
     loss = np.concatenate([-down[:0:-1], up])
     return Atoms(loss, forward, infinite[0]), Atoms(-loss[::-1], backward, infinite[1])
