@@ -11,10 +11,11 @@ TYPE_CHECKING = False  # type checkers read it as true; importing it from typing
 if TYPE_CHECKING:
     from typing import Any
 
-    from discreet import accounting, audit, core, errors, ledger, noise
+    from discreet import accounting, audit, core, errors, ledger, noise, query
     from discreet.audit import verdict
     from discreet.core import Claim, Evidence, Game, Release, Unit, Verdict, record, user
     from discreet.ledger import Ledger
+    from discreet.query import connect
 
 __all__ = [
     "Claim",
@@ -26,10 +27,12 @@ __all__ = [
     "Verdict",
     "accounting",
     "audit",
+    "connect",
     "core",
     "errors",
     "ledger",
     "noise",
+    "query",
     "record",
     "user",
     "verdict",
@@ -43,11 +46,12 @@ _HOME = {
     "Release": "discreet.core",
     "Unit": "discreet.core",
     "Verdict": "discreet.core",
+    "connect": "discreet.query",
     "record": "discreet.core",
     "user": "discreet.core",
     "verdict": "discreet.audit",
 }
-_ROOMS = ("accounting", "audit", "core", "errors", "ledger", "noise")
+_ROOMS = ("accounting", "audit", "core", "errors", "ledger", "noise", "query")
 
 
 def __getattr__(name: str) -> Any:

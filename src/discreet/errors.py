@@ -3,6 +3,8 @@
     DiscreetError
     ├── InvalidValue (ValueError)       an argument is outside what makes sense
     ├── InvalidDocument (ValueError)    JSON that is truncated, unknown or hostile
+    ├── InvalidQuery (ValueError)       SQL that private SQL does not answer, with the reason and a rewrite
+    ├── EngineFailed                    an engine could not run a query; why is not told
     ├── UnsupportedEvent                no theorem here covers this event
     ├── BudgetExceeded                  the budget does not hold what was asked
     ├── LedgerError                     a ledger cannot be opened, written or trusted
@@ -18,7 +20,9 @@ __all__ = [
     "BudgetExceeded",
     "ClaimRefuted",
     "DiscreetError",
+    "EngineFailed",
     "InvalidDocument",
+    "InvalidQuery",
     "InvalidValue",
     "LedgerError",
     "MissingExtra",
@@ -36,6 +40,20 @@ class InvalidValue(DiscreetError, ValueError):
 
 class InvalidDocument(DiscreetError, ValueError):
     """A document cannot be read; nothing of it was used."""
+
+
+class InvalidQuery(DiscreetError, ValueError):
+    """A query outside what private SQL answers; nothing was read and nothing was spent."""
+
+
+class EngineFailed(DiscreetError):
+    """An engine could not answer; why is not told, since the reason may depend on the data."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"{name} could not run the query. The charge stays spent, since the reason may depend on the data; "
+            "the owner of the data sees it with --debug, or as __cause__."
+        )
 
 
 class UnsupportedEvent(DiscreetError):

@@ -23,8 +23,8 @@ def read_table(path: str) -> dict[str, Any]:
 
 def _parquet(file: Path) -> dict[str, Any]:
     try:
-        from pyarrow import ArrowException  # type: ignore[import-untyped]
-        from pyarrow.parquet import read_table as read  # type: ignore[import-untyped]
+        from pyarrow import ArrowException
+        from pyarrow.parquet import read_table as read
     except ImportError:
         raise MissingExtra("pyarrow", "sql", "Reading parquet files") from None
     from discreet.core.columns import columns

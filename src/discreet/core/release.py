@@ -14,7 +14,7 @@ from discreet.core import check
 from discreet.core.claim import Claim
 from discreet.core.document import members, read_json, write_whole
 from discreet.core.evidence import Evidence
-from discreet.errors import InvalidDocument, InvalidValue
+from discreet.errors import InvalidDocument, InvalidValue, MissingExtra
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -108,6 +108,24 @@ class Release(Generic[T]):
             )  # fmt: skip
         except InvalidValue as error:
             raise InvalidDocument(f"The release is not valid: {error}") from None
+
+    def to_pandas(self) -> Any:
+        """The value as a pandas DataFrame, where it is an Arrow table."""
+        return self._table().to_pandas()
+
+    def to_polars(self) -> Any:
+        """The value as a polars DataFrame, where it is an Arrow table."""
+        table = self._table()
+        try:
+            import polars
+        except ImportError:
+            raise MissingExtra("polars", "sql", "to_polars") from None
+        return polars.from_arrow(table)
+
+    def _table(self) -> Any:
+        if not hasattr(self.value, "to_pandas"):
+            raise InvalidValue(f"The value of this release is a {type(self.value).__name__}, not a table.")
+        return self.value
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the document as JSON; an existing file is replaced whole or not at all."""

@@ -1,0 +1,112 @@
+"""`discreet query`: private SQL over a file or a database."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from discreet.cli import COMMANDS
+from discreet.cli.output import json_option, table, talk, write_json
+
+if TYPE_CHECKING:
+    from discreet.core import Release, Unit
+
+
+@click.command("query", help=COMMANDS["query"])
+@click.argument("location")
+@click.argument("sql")
+@click.option("--unit", metavar="COLUMN", help="The column that says whose row it is; without it each row is one unit.")
+@click.option("--rows", type=int, help="The most rows of one unit that count. Needed with --unit.")
+@click.option("--epsilon", type=float, required=True, help="What the answer may give away at most.")
+@click.option("--delta", type=float, help="Needed where the names of groups are not public.")
+@click.option("--groups", type=int, help="The most groups of one unit that count; units are then sampled.")
+@click.option("--bounds", multiple=True, metavar="COLUMN=LOW:HIGH", help="The range of a column; may be given several times.")
+@click.option("--schema", metavar="FILE", help="A schema.toml with ranges, public values and public tables.")
+@click.option("--ledger", metavar="FILE|URL", envvar="DISCREET_LEDGER", help="The ledger that keeps the budget of --source.")
+@click.option("--source", help="The name of the source in the ledger.")
+@click.option("--account", help="The account to charge.")
+@click.option("-o", "--output", metavar="FOLDER", help="Write table.parquet and release.json there.")
+@click.option("--dry-run", is_flag=True, help="Tell cost and error; read and spend nothing.")
+@json_option
+def command(
+    location: str, sql: str, unit: str | None, rows: int | None, epsilon: float, delta: float | None, groups: int | None,
+    bounds: tuple[str, ...], schema: str | None, ledger: str | None, source: str | None, account: str | None,
+    output: str | None, dry_run: bool, as_json: bool,
+) -> None:  # fmt: skip
+    from discreet.query import connect
+
+    budget = {"ledger": ledger, "source": source} if source is not None else {}
+    given = dict(_bounds(text) for text in bounds)
+    with connect(location, unit=_unit(unit, rows), bounds=given, schema=schema, account=account, **budget) as db:
+        if dry_run:
+            told = db.explain(sql, epsilon=epsilon, delta=delta, groups=groups)
+            write_json(told.to_json()) if as_json else click.echo(str(told))
+            return
+        release = db.sql(sql, epsilon=epsilon, delta=delta, groups=groups)
+    if output is not None:
+        _save(release, Path(output))
+    _show(release, as_json)
+
+
+def _unit(key: str | None, rows: int | None) -> Unit:
+    from discreet.core import record, user
+    from discreet.errors import InvalidValue
+
+    if key is None:
+        if rows is not None:
+            raise InvalidValue("--rows bounds the rows of a unit; say whose they are: --unit COLUMN.")
+        return record()
+    if rows is None:
+        raise InvalidValue(f"Say how many rows of one {key} may count at most: --rows 4. More rows, more noise.")
+    return user(key, rows=rows)
+
+
+def _bounds(text: str) -> tuple[str, tuple[float, float]]:
+    from discreet.errors import InvalidValue
+
+    name, _, pair = text.partition("=")
+    low, _, high = pair.partition(":")
+    try:
+        return name, (float(low), float(high))
+    except ValueError:
+        raise InvalidValue(f"--bounds is like age=0:120; got {text[:60]!r}.") from None
+
+
+def _show(release: Release[Any], as_json: bool) -> None:
+    columns: dict[str, list[Any]] = release.value.to_pydict()
+    if as_json:
+        columns = {name: [_plain(item) for item in items] for name, items in columns.items()}
+        claims = [claim.to_json() for claim in release.claims]
+        write_json({"source": release.source, "entry": release.entry, "claims": claims, "columns": columns})
+        return
+    table([[_cell(item) for item in row] for row in zip(*columns.values())], heads=list(columns))
+    if not next(iter(columns.values()), []):
+        talk("No group stood out from the noise. A larger epsilon or delta shows smaller groups.")
+    if release.entry is None:
+        talk("Nobody adds up what was asked: give --ledger and --source to spend from a budget.")
+    else:
+        talk(f"Charged as entry {release.entry} of {release.source}.")
+
+
+def _cell(value: Any) -> str:
+    return f"{value:,.6g}" if isinstance(value, float) else "NULL" if value is None else str(value)
+
+
+def _plain(value: Any) -> Any:
+    return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
+
+
+def _save(release: Release[Any], folder: Path) -> None:
+    import pyarrow.parquet as parquet
+
+    from discreet.errors import InvalidValue
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        parquet.write_table(release.value, folder / "table.parquet")
+    except OSError as error:
+        raise InvalidValue(f"{folder} cannot be written: {error.strerror or error}.") from None
+    release.save(folder / "release.json")
+    talk(f"The answer: {folder / 'table.parquet'}   what it claims: {folder / 'release.json'}")

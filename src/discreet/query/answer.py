@@ -1,0 +1,280 @@
+"""From exact whole numbers inside to noisy columns with intervals outside."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.errors import InvalidQuery
+from discreet.noise import discrete_laplace, discrete_laplace_error
+from discreet.query.engines.writer import Plan, Request
+from discreet.query.measures import Measure, Priced, bounds_of, rank
+from discreet.query.tree import Aggregate, Output
+
+CONFIDENCE = 0.95
+Cells = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]  # value, low, high
+Ask = Callable[[Request], Mapping[str, Sequence[Any]]]
+
+
+def requests(priced: Priced) -> list[Request]:
+    """What the engine is asked for: all sums at once, then one histogram for each expression that is ranked."""
+    question = priced.question
+    terms = tuple(measure.term for measure in priced.measures if measure.term is not None)
+    counted = any(measure.bins is None for measure in priced.measures)
+    made = [Request(question.rows, question.keys, priced.plan, terms)] if counted else []
+    made += [
+        Request(question.rows, question.keys, priced.plan, (), measure.bins) for measure in priced.measures if measure.bins
+    ]
+    return made
+
+
+class Noisy:
+    """The released numbers of one question, and how wrong each may be."""
+
+    def __init__(self, priced: Priced) -> None:
+        self.priced = priced
+        self.keys: list[tuple[Any, ...]] = []
+        self.values: dict[int, NDArray[np.float64]] = {}
+        self.shown: NDArray[np.int64] = np.zeros(0, np.int64)  # noisy counts of the groups that were released by them
+        self.ranked: dict[int, Mapping[float, Cells]] = {}
+
+    def run(self, ask: Ask) -> Noisy:
+        """Ask the engine, choose the groups, add the noise."""
+        asked = requests(self.priced)
+        histograms = [request for request in asked if request.bins is not None]
+        if len(histograms) == len(asked):  # nothing to add up, and all groups are public
+            self.keys = list(self.priced.keys or ())
+        else:
+            found = ask(asked[0])
+            engine_keys = list(zip(*(found[f"k{i}"] for i in range(len(self.priced.question.keys)))))
+            self._choose(engine_keys if self.priced.question.keys else [()], self._exact(found))
+        for request, place in zip(histograms, self._places(ranked=True)):
+            self.ranked[place] = self._quantiles(place, ask(request))
+        return self
+
+    def _places(self, *, ranked: bool) -> list[int]:
+        return [i for i, measure in enumerate(self.priced.measures) if (measure.bins is not None) == ranked]
+
+    def _exact(self, found: Mapping[str, Sequence[Any]]) -> dict[int, list[int]]:
+        """The engine's whole numbers, by measurement; a sum over no rows is 0."""
+        columns: dict[int, list[int]] = {}
+        place = 0
+        for i in self._places(ranked=False):
+            name = "units" if self.priced.measures[i].term is None else f"s{place}"
+            place += self.priced.measures[i].term is not None
+            columns[i] = [int(value or 0) for value in found[name]]
+        return columns
+
+    def _choose(self, engine_keys: list[tuple[Any, ...]], exact: Mapping[int, list[int]]) -> None:
+        priced = self.priced
+        if priced.keys is not None:
+            rows = {_plain_key(key): i for i, key in enumerate(engine_keys)}
+            self.keys = list(priced.keys)
+            order = [rows.get(_plain_key(key)) for key in self.keys]
+            whole = {m: [0 if i is None else column[i] for i in order] for m, column in exact.items()}
+        else:
+            assert priced.threshold is not None
+            kept, noisy = priced.selector().run(np.array(exact[priced.threshold], np.int64))
+            chosen = sorted(np.flatnonzero(kept).tolist(), key=lambda i: [_in_order(part) for part in engine_keys[i]])
+            self.keys = [engine_keys[i] for i in chosen]
+            whole = {m: [column[i] for i in chosen] for m, column in exact.items() if m != priced.threshold}
+            self.shown = np.asarray(noisy)[chosen]
+            self.values[priced.threshold] = self.shown.astype(float) * priced.measures[priced.threshold].scale
+        for m, column in whole.items():
+            noise = discrete_laplace(self._scale(m), len(column)).tolist()
+            self.values[m] = np.array([float(a + b) for a, b in zip(column, noise)]) * priced.measures[m].scale
+
+    def _scale(self, m: int) -> Fraction:
+        return Fraction(self.priced.measures[m].sensitivity) / Fraction(self.priced.epsilons[m])
+
+    def _quantiles(self, m: int, found: Mapping[str, Sequence[Any]]) -> Mapping[float, Cells]:
+        from discreet.query.quantile import Quantiles
+
+        measure = self.priced.measures[m]
+        assert measure.bins is not None
+        bins = measure.bins
+        rows = {_plain_key(key): i for i, key in enumerate(self.keys)}
+        histogram = np.zeros((len(self.keys), bins.parts), np.int64)
+        columns = [found[f"k{i}"] for i in range(len(self.priced.question.keys))]
+        for *key, place, weight in zip(*columns, found["b"], found["s0"]):
+            row = rows.get(_plain_key(tuple(key)))
+            if row is not None and place is not None:
+                histogram[row, int(place)] += int(weight)
+        chosen, low, high = Quantiles(measure.ranks, self.priced.epsilons[m], measure.sensitivity).run(histogram)
+        width = (bins.high - bins.low) / bins.parts
+        middle = bins.low + (np.asarray(chosen) + 0.5) * width
+        cells = (middle, bins.low + np.asarray(low) * width, bins.low + (np.asarray(high) + 1) * width)
+        return {target: tuple(part[:, i] for part in cells) for i, target in enumerate(measure.ranks)}  # type: ignore[misc]
+
+    def error(self, m: int, confidence: float) -> float:
+        """The half-width of an interval that holds with this confidence for the noise of measurement `m`."""
+        if m == self.priced.threshold:
+            return float(self.priced.selector().interval(confidence)) * self.priced.measures[m].scale
+        return laplace_error(self.priced.measures[m], self.priced.epsilons[m], confidence)
+
+    # ---- statistics --------------------------------------------------------------------------------------------------
+
+    def statistic(self, it: Aggregate) -> Cells:
+        """One column of the answer, from the same noisy numbers as all others."""
+        place, of = self.priced.place, it.of
+        known = None if of is not None and of.required else of
+        if it.kind in ("count", "count_of"):
+            return self._straight(place["count", known])
+        if it.kind == "units":
+            return self._straight(place["units", None])
+        if it.kind in ("quantile", "least", "most"):
+            return self.ranked[place["histogram", of]][rank(it)]
+        if it.kind == "sum" and ("centred", of) not in place:
+            return self._straight(place["sum", of])
+        low, high = bounds_of(of)
+        count, centred = place["count", known], place["centred", of]
+        if it.kind == "sum":
+            middle = (low + high) / 2
+            value = self.values[centred] + middle * self.values[count]
+            ends = [self.ends(m, _each(2)) for m in (centred, count)]
+            least, most = (ends[0][i] + middle * ends[1][i if middle >= 0 else 1 - i] for i in (0, 1))
+            return value, least, most
+        if it.kind == "mean":
+            return tuple(np.clip((low + high) / 2 + part, low, high) for part in self._ratio(centred, count, _each(2)))  # type: ignore[return-value]
+        return self._variance(it, count, centred, place["square", of], (high - low) / 2)
+
+    def _straight(self, m: int) -> Cells:
+        return self.values[m], *self.ends(m, CONFIDENCE)
+
+    def ends(self, m: int, confidence: float) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Between what the number without noise lies; of groups that were released by it, given that they were."""
+        if m == self.priced.threshold:
+            scale = self.priced.measures[m].scale
+            low, high = self.priced.selector().limits(self.shown, confidence)
+            return low * scale, high * scale
+        room = self.error(m, confidence)
+        return self.values[m] - room, self.values[m] + room
+
+    def _ratio(self, above: int, below: int, confidence: float) -> Cells:
+        """A noisy sum over a noisy count, and the ends over all that both may have been; unknown where it may be 0."""
+        top, bottom = self.values[above], self.values[below]
+        (a, b), (least, most) = self.ends(above, confidence), self.ends(below, confidence)
+        least = np.maximum(least, 0.0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            value = np.where(bottom > 0, top / bottom, 0.0)
+            low = np.where(least > 0, np.minimum(a / least, a / most), -math.inf)
+            high = np.where(least > 0, np.maximum(b / least, b / most), math.inf)
+        return value, low, high
+
+    def _variance(self, it: Aggregate, count: int, centred: int, square: int, half: float) -> Cells:
+        mean, mean_low, mean_high = (np.clip(part, -half, half) for part in self._ratio(centred, count, _each(3)))
+        rest, rest_low, rest_high = self._ratio(square, count, _each(3))
+        middle = half * half / 2
+        furthest = np.maximum(mean_low**2, mean_high**2)
+        nearest = np.where((mean_low <= 0) & (mean_high >= 0), 0.0, np.minimum(mean_low**2, mean_high**2))
+        cells = (middle + rest - mean**2, middle + rest_low - furthest, middle + rest_high - nearest)
+        found = tuple(np.clip(part, 0.0, half * half) for part in cells)
+        return tuple(np.sqrt(part) for part in found) if it.kind == "deviation" else found  # type: ignore[return-value]
+
+
+def laplace_error(measure: Measure, epsilon: float, confidence: float) -> float:
+    """The half-width for a Laplace measurement."""
+    scale = Fraction(measure.sensitivity) / Fraction(epsilon)
+    return float(discrete_laplace_error(float(scale), confidence)) * measure.scale
+
+
+def _each(parts: int) -> float:
+    """The confidence each of several parts needs for all of them together to have it."""
+    return 1 - (1 - CONFIDENCE) / parts
+
+
+def _plain_key(key: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Keys as they are compared: 1 and 1.0 are the same; True is not 1."""
+    return tuple(("truth", part) if isinstance(part, bool) else part for part in key)
+
+
+def _in_order(part: Any) -> tuple[bool, str, Any]:
+    """Keys in an order of their own: the engine's order may tell which row came first."""
+    return part is None, type(part).__name__, 0 if part is None else part
+
+
+# ---- after the noise ---------------------------------------------------------------------------------------------------
+
+
+def evaluate(output: Output, noisy: Noisy) -> Cells:
+    """An expression over released columns, with the ends of what it may be."""
+    question = noisy.priced.question
+    if output.op == "statistic":
+        return noisy.statistic(question.aggregates[output.value])
+    if output.op == "key":
+        column = np.array([key[output.value] for key in noisy.keys], object)
+        return column, column, column
+    if output.op == "literal":
+        column = np.full(len(noisy.keys), output.value)
+        return column, column, column
+    args = [evaluate(part, noisy) for part in output.args]
+    if output.op == "neg":
+        return -args[0][0], -args[0][2], -args[0][1]
+    if output.op == "round":
+        return tuple(np.round(part.astype(float), output.value) for part in args[0])  # type: ignore[return-value]
+    return _ARITHMETIC[output.op](*args)
+
+
+def holds(output: Output, noisy: Noisy) -> NDArray[np.bool_]:
+    """Which released rows a condition keeps; it looks at noisy values only."""
+    if output.op == "and":
+        return np.asarray(np.all([holds(part, noisy) for part in output.args], axis=0))
+    if output.op == "or":
+        return np.asarray(np.any([holds(part, noisy) for part in output.args], axis=0))
+    if output.op == "not":
+        return ~holds(output.args[0], noisy)
+    if output.op not in _COMPARE:
+        raise InvalidQuery("HAVING takes comparisons of columns of the answer, such as n > 100.")
+    left, right = (evaluate(part, noisy)[0] for part in output.args)
+    return np.array(
+        [_COMPARE[output.op](a, b) if a is not None and b is not None else False for a, b in zip(left, right)], bool
+    )
+
+
+def order(noisy: Noisy, rows: NDArray[np.intp], by: Sequence[tuple[Output, bool]]) -> NDArray[np.intp]:
+    """The rows as ORDER BY wants them; NULL comes last."""
+    for output, falling in reversed(by):
+        column = evaluate(output, noisy)[0]
+        known = [i for i in rows if column[i] is not None]
+        known.sort(key=lambda i: column[i], reverse=falling)
+        rows = np.array([*known, *(i for i in rows if column[i] is None)], np.intp)
+    return rows
+
+
+def _spread(f: Callable[[Any, Any], Any], one: Cells, two: Cells) -> Cells:
+    with np.errstate(all="ignore"):
+        ends = [np.asarray(f(np.asarray(a, float), np.asarray(b, float))) for a in one[1:] for b in two[1:]]
+        value = f(np.asarray(one[0], float), np.asarray(two[0], float))
+    ends = [np.where(np.isnan(end), math.inf, end) for end in ends]
+    return value, np.minimum.reduce(ends), np.maximum.reduce(ends)
+
+
+def _quotient(one: Cells, two: Cells) -> Cells:
+    value, low, high = _spread(np.divide, one, two)
+    crossing = (np.asarray(two[1], float) <= 0) & (np.asarray(two[2], float) >= 0)
+    return value, np.where(crossing, -math.inf, low), np.where(crossing, math.inf, high)
+
+
+_ARITHMETIC: dict[str, Callable[[Cells, Cells], Cells]] = {
+    "add": lambda a, b: _spread(np.add, a, b), "sub": lambda a, b: _spread(np.subtract, a, b),
+    "mul": lambda a, b: _spread(np.multiply, a, b), "div": _quotient,
+}  # fmt: skip
+_COMPARE: dict[str, Callable[[Any, Any], bool]] = {
+    "eq": lambda a, b: a == b, "ne": lambda a, b: a != b, "lt": lambda a, b: a < b, "le": lambda a, b: a <= b,
+    "gt": lambda a, b: a > b, "ge": lambda a, b: a >= b,
+}  # fmt: skip
+
+
+def shown_plan(plan: Plan) -> str:
+    """How units were bounded, as the claim says it."""
+    if plan.kind == "rows":
+        return "each row is one unit"
+    if plan.kind == "sampled":
+        return f"of each unit at most {plan.groups} groups count, chosen at random, each as at most {plan.each} rows"
+    when = "when the table was registered" if plan.kind == "registered" else "in this query"
+    return f"the rows of one unit weigh at most {plan.rows} together, weighted {when}"

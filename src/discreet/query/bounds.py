@@ -1,0 +1,56 @@
+"""Bounds found privately: paid for, where nobody knows them."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+from discreet.core import Pure, check
+from discreet.errors import InvalidValue
+from discreet.noise import discrete_laplace
+from discreet.query.engines.writer import Bins, Plan, Request
+from discreet.query.scalars import number_literal
+from discreet.query.tree import NUMBERS, Base, Scalar, Select
+
+REACH = 35.0  # ln(1 + 1e15): numbers beyond count as that
+PARTS = 560  # of [-REACH, REACH]: neighbouring bounds differ by an eighth
+MISTAKE = 1e-3  # how often noise alone makes an empty part look full
+
+
+def request(table: Base, column: str, plan: Plan) -> Request:
+    """A histogram of sign(x) ln(1 + |x|), in public parts."""
+    places = [i for i, name in enumerate(table.names) if name.lower() == column.lower()]
+    if not places:
+        raise InvalidValue(f"{table.table} has no column {column}; it has {', '.join(table.names[:20])}.")
+    field = table.fields[places[0]]
+    if field.kind not in NUMBERS:
+        raise InvalidValue(f"{column} holds {field.kind}; only numbers have bounds.")
+    it = Scalar("column", field.kind, (), (0, places[0]))
+    size = Scalar("ln", "number", (Scalar("add", "number", (Scalar("abs", "number", (it,)), number_literal(1))),))
+    shaped = Scalar("mul", "number", (Scalar("sign", "number", (it,)), size))
+    return Request(Select(table, (), None, (), (), True), (), plan, (), Bins(shaped, -REACH, REACH, PARTS))
+
+
+def sensitivity(plan: Plan, twice: int) -> int:
+    return plan.rows * plan.scale * twice
+
+
+def event(epsilon: float) -> Pure:
+    """Laplace noise on every part of the histogram, which one unit moves by its weight in all."""
+    return Pure(check.positive("epsilon", epsilon))
+
+
+def choose(found: dict[int, int], epsilon: float, moved: int) -> tuple[float, float]:
+    """The outer ends of the outermost parts that hold more than noise explains."""
+    scale = Fraction(moved) / Fraction(epsilon)
+    noise = discrete_laplace(scale, PARTS).tolist()
+    level = float(scale) * math.log(PARTS / MISTAKE)
+    full = [i for i in range(PARTS) if found.get(i, 0) + noise[i] > level]
+    if not full:
+        raise InvalidValue("No bounds stood out from the noise. Ask with a larger epsilon, or give bounds you know.")
+    return _end(full[0]), _end(full[-1] + 1)
+
+
+def _end(part: int) -> float:
+    shaped = -REACH + 2 * REACH * part / PARTS
+    return math.copysign(math.expm1(abs(shaped)), shaped) if shaped else 0.0

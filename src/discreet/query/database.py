@@ -1,0 +1,396 @@
+"""A source of private rows that answers SQL: `discreet.connect(...)`."""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from discreet.core import Claim, Event, Game, Release, Sequence, Unit, check
+from discreet.errors import InvalidQuery, InvalidValue, MissingExtra
+from discreet.noise import refuse_seeded
+from discreet.query import bounds
+from discreet.query.answer import CONFIDENCE, Noisy, evaluate, holds, laplace_error, order, requests, shown_plan
+from discreet.query.engines import Engine
+from discreet.query.engines.writer import Plan, preserves
+from discreet.query.measures import Priced, bounds_of, choose_plan, price
+from discreet.query.parse import parse
+from discreet.query.relations import Catalogue
+from discreet.query.schema import Schema, public_values, read_schema
+from discreet.query.tree import Aggregate, Base
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from discreet.ledger import Ledger
+
+TYPICAL = 1_000  # the size of group for which `explain` tells the error of a mean
+
+
+def connect(
+    location: Any,
+    *,
+    unit: Unit,
+    ledger: Ledger | str | os.PathLike[str] | None = None,
+    source: str | None = None,
+    bounds: Mapping[str, Any] | None = None,
+    schema: str | os.PathLike[str] | Mapping[str, Any] | None = None,
+    account: str | None = None,
+) -> Database:
+    """Open a source of private rows for SQL.
+
+    `location` is a parquet, csv or json file, a DuckDB database, an Arrow table, a pandas or polars frame, or a dict of
+    such by table name. With a `ledger`, every answer is charged to
+    `source` (opened there by its owner) before a row is read; without one nobody adds up what was asked.
+
+    >>> import pyarrow as pa
+    >>> from discreet.core import record
+    >>> db = connect({"people": pa.table({"age": [31, 45, 62]})}, unit=record(), bounds={"age": (0, 120)})
+    >>> db.sql("SELECT COUNT(*) AS n, AVG(age) AS age FROM people", epsilon=1.0).value.column_names
+    ['n', 'n_low', 'n_high', 'age', 'age_low', 'age_high']
+    """
+    if not isinstance(unit, Unit):
+        raise InvalidValue(f"unit must be a Unit, such as discreet.user('id', rows=4); got {check.shown(unit)}.")
+    if (ledger is None) != (source is None):
+        raise InvalidValue("ledger and source go together: the ledger keeps the budget of the source.")
+    if isinstance(ledger, (str, os.PathLike)):
+        from discreet.ledger import Ledger
+
+        ledger = Ledger(ledger)
+    return Database(_engine(location), unit, ledger, source, read_schema(schema).with_bounds(bounds), account)
+
+
+def _engine(location: Any) -> Engine:
+    try:
+        import pyarrow  # noqa: F401
+        import sqlglot  # noqa: F401
+    except ImportError as error:
+        raise MissingExtra(error.name or "sqlglot", "sql", "Private SQL") from None
+    from discreet.query.engines.duckdb import DATABASES, DuckEngine
+
+    if isinstance(location, (str, os.PathLike)):
+        path = Path(location)
+        return DuckEngine(path) if path.suffix.lower() in DATABASES else DuckEngine({path.stem: path})
+    if isinstance(location, Mapping):
+        return DuckEngine(location)
+    return DuckEngine({"data": location})
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What a query would cost and how wrong its answer may be; nothing was read and nothing spent."""
+
+    epsilon: float
+    delta: float
+    event: Event
+    plan: str
+    errors: Mapping[str, str]
+    keys: str
+    sql: tuple[str, ...]
+    left: str | None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "epsilon": self.epsilon, "delta": self.delta, "event": self.event.to_json(), "plan": self.plan,
+            "errors": dict(self.errors), "keys": self.keys, "sql": list(self.sql), "left": self.left,
+        }  # fmt: skip
+
+    def __str__(self) -> str:
+        lines = [
+            f"costs      epsilon {self.epsilon:g}" + (f", delta {self.delta:g}" if self.delta else ""),
+            f"units      {self.plan}",
+        ]
+        lines += [f"groups     {self.keys}"]
+        lines += [f"error      {name}: {error}" for name, error in self.errors.items()]
+        lines += [f"budget     {self.left}"] if self.left else []
+        return "\n".join(lines)
+
+
+class Database:
+    """Private rows behind an engine: asked in SQL, answered with noise, intervals and a claim."""
+
+    def __init__(
+        self, engine: Engine, unit: Unit, ledger: Ledger | None, source: str | None, schema: Schema, account: str | None
+    ) -> None:
+        self.engine, self.unit, self.ledger, self.source, self.account = engine, unit, ledger, source, account
+        self._schema = schema
+        self._catalogue = self._look()
+        self._registered: str | None = None
+        if ledger is not None and source is not None:
+            ledger.balance(source)  # a source that is not open is told now, not with the first query
+
+    def _look(self) -> Catalogue:
+        tables = {}
+        for name, columns in self.engine.tables().items():
+            private = name.lower() not in self._schema.public
+            fields = self._schema.fields(name, columns)
+            names = tuple(fields)
+            unit = None
+            if private and self.unit.key is not None:
+                places = [i for i, it in enumerate(names) if it.lower() == self.unit.key.lower()]
+                if not places:
+                    raise InvalidValue(f"{name} has no column {self.unit.key}, so nobody knows whose rows it holds; it has "
+                                       f"{', '.join(names[:12])}. If it is about nobody, say so in the schema: "
+                                       f"[{name}] public = true.")  # fmt: skip
+                unit = places[0]
+            tables[name] = Base(name, names, tuple(fields.values()), private, unit)
+        if not tables:
+            raise InvalidValue("There is no table here to ask.")
+        return Catalogue(tables, self.unit.key)
+
+    def tables(self) -> dict[str, dict[str, str]]:
+        """The tables and their columns with types."""
+        return {name: dict(zip(base.names, (it.kind for it in base.fields))) for name, base in self._catalogue.tables.items()}
+
+    def register(self, table: str | None = None) -> Database:
+        """Bound one table once for all: a copy in which every unit weighs at most its rows. Later queries of it alone are
+        plain aggregations."""
+        if self.unit.key is None or self.unit.rows is None:
+            raise InvalidValue("Only units with a key and a bound on their rows need to be registered; here a row is a unit.")
+        private = [name for name, base in self._catalogue.tables.items() if base.private]
+        table = private[0] if table is None and len(private) == 1 else check.word("table", table, tuple(private))
+        self.engine.register(table, self.unit.key, self.unit.rows)
+        self._registered = table
+        return self
+
+    def _price(
+        self, query: str, epsilon: float, delta: float | None, groups: int | None, keys: Mapping[str, Any] | None,
+        weights: Mapping[str, float] | None,
+    ) -> Priced:  # fmt: skip
+        epsilon = check.positive("epsilon", epsilon)
+        if epsilon > 100 or epsilon < 1e-6:
+            raise InvalidValue(f"epsilon must be between 1e-6 and 100; got {epsilon:g}.")
+        if delta is not None:
+            delta = check.small_fraction("delta", delta)
+        if groups is not None:
+            groups = check.whole("groups", groups)
+        question = parse(query, self._with_keys(keys))
+        unknown = set(weights or ()) - set(question.names)
+        if unknown:
+            raise InvalidValue(f"weights names {min(unknown)!r}, and the answer has {', '.join(question.names)}.")
+        registered = (
+            self._registered is not None and not question.rows.joins and preserves(question.rows.first, self._registered)
+        )
+        plan = choose_plan(question, self.unit, registered=registered, groups=groups)
+        return price(question, self.unit, plan, epsilon=epsilon, delta=delta, weights=weights or {})
+
+    def _with_keys(self, keys: Mapping[str, Any] | None) -> Catalogue:
+        """The tables, with public lists of values for some columns of this query."""
+        if not keys:
+            return self._catalogue
+        lists = {name.lower(): public_values(name, values) for name, values in keys.items()}
+        tables = {}
+        for name, base in self._catalogue.tables.items():
+            fields = tuple(
+                type(it)(it.kind, it.bounds, lists.get(column.lower(), it.values), it.required)
+                for column, it in zip(base.names, base.fields)
+            )
+            tables[name] = Base(base.table, base.names, fields, base.private, base.unit)
+        missing = set(lists) - {column.lower() for base in tables.values() for column in base.names}
+        if missing:
+            raise InvalidValue(f"keys lists values of {min(missing)!r}, and no table has that column.")
+        return Catalogue(tables, self._catalogue.key)
+
+    def claims(self, priced: Priced) -> tuple[Claim, ...]:
+        """What the answer claims, known before a row is read."""
+        events = priced.events()
+        says = [
+            shown_plan(priced.plan),
+            "bounds, public keys and which tables are public were not chosen by looking at the data",
+        ]
+        if self.unit.key is not None:
+            says.append(f"rows whose {self.unit.key} is NULL are left out")
+        event = events[0] if len(events) == 1 else Sequence(events)
+        return (Claim(game=Game(self.unit, {"answers"}), event=event, assumptions=tuple(says)),)
+
+    def explain(
+        self, query: str, *, epsilon: float, delta: float | None = None, groups: int | None = None,
+        keys: Mapping[str, Any] | None = None, weights: Mapping[str, float] | None = None,
+    ) -> Explanation:  # fmt: skip
+        """Cost and expected error, before anything is spent; no private row is touched."""
+        priced = self._price(query, epsilon, delta, groups, keys, weights)
+        errors = {}
+        for name, output in zip(priced.question.names, priced.question.outputs):
+            if output.op == "statistic":
+                errors[name] = _expected(priced, output.value)
+        known = priced.keys
+        shown = (
+            "one, of all rows" if known == ((),) else f"{len(known)}, public" if known is not None else
+            f"those with more than about {_reach(priced):,.0f} {'units' if priced.plan.kind == 'sampled' else 'weighted rows'}"
+        )  # fmt: skip
+        left = None
+        if self.ledger is not None and self.source is not None:
+            left = str(self.ledger.balance(self.source, self.account))
+        claim = self.claims(priced)[0]
+        return Explanation(
+            sum(priced.epsilons), priced.delta if known is None else 0.0, claim.event, shown_plan(priced.plan), errors, shown,
+            tuple(self.engine.text(request) for request in requests(priced)), left,
+        )  # fmt: skip
+
+    def sql(
+        self, query: str, *, epsilon: float, delta: float | None = None, groups: int | None = None,
+        keys: Mapping[str, Any] | None = None, weights: Mapping[str, float] | None = None, nonnegative: bool = False,
+    ) -> Release[pa.Table]:  # fmt: skip
+        """The answer: an Arrow table with an interval (95 %, for the noise) beside each number, its claim, its entry.
+
+        `groups` bounds the groups of one unit (then units are sampled); `keys` lists public groups by column; `weights`
+        says which columns should be more exact than others; `nonnegative` moves noisy numbers below zero to zero.
+        """
+        priced = self._price(query, epsilon, delta, groups, keys, weights)
+        claims = self.claims(priced)
+        refuse_seeded()
+        source = self.source or "+".join(name for name, base in self._catalogue.tables.items() if base.private)
+        if self.ledger is None or self.source is None:
+            return Release(value=self._answer(priced, nonnegative), source=source, claims=claims, entry=None)
+        charge = self.ledger.reserve(self.source, claims, account=self.account, key=self._key(priced, nonnegative))
+        if charge.repeated:
+            return Release(value=_table_from_text(charge.answer), source=source, claims=claims, entry=charge.id)
+        with charge as entry:
+            table = self._answer(priced, nonnegative)
+            charge.settle(_table_to_text(table))
+        return Release(value=table, source=source, claims=claims, entry=entry)
+
+    def find_bounds(self, column: str, *, epsilon: float, table: str | None = None) -> Release[list[float]]:
+        """Bounds [low, high] that hold nearly all values of a column, for when nobody knows them; it costs epsilon.
+
+        Few values lie outside, and outliers of a handful of people are meant to. Give the answer as bounds= later.
+        """
+        known = {name.lower(): base for name, base in self._catalogue.tables.items() if base.private}
+        if table is None and len(known) != 1:
+            raise InvalidValue(f"Say which table: {', '.join(known)}.")
+        base = known.get(table.lower()) if table is not None else next(iter(known.values()))
+        if base is None:
+            raise InvalidValue(f"There is no private table {table}; there are {', '.join(known)}.")
+        if self.unit.rows is None or self.unit.relation == "zero_out":
+            raise InvalidValue(f"{self.unit} has no bound on its rows, so its values cannot be counted. Say one: rows=…")
+        plan = Plan("rows" if self.unit.key is None else "weighted", self.unit.rows)
+        request = bounds.request(base, column, plan)
+        claims = (Claim(game=Game(self.unit, {"answers"}), event=bounds.event(epsilon), assumptions=(shown_plan(plan),)),)
+        moved = bounds.sensitivity(plan, 2 if self.unit.relation == "replace" else 1)
+        refuse_seeded()
+
+        def run() -> list[float]:
+            found = self.engine.aggregate(request)
+            return list(bounds.choose(dict(zip(found["b"], (int(it) for it in found["s0"]))), epsilon, moved))
+
+        source = self.source or base.table
+        if self.ledger is None or self.source is None:
+            return Release(value=run(), source=source, claims=claims, entry=None)
+        with self.ledger.reserve(self.source, claims, account=self.account) as entry:
+            return Release(value=run(), source=source, claims=claims, entry=entry)
+
+    def _key(self, priced: Priced, nonnegative: bool) -> str:
+        """An identical question: the same SQL for the engine, the same columns made of it, the same data."""
+        parts = [self.engine.text(request) for request in requests(priced)]
+        question = priced.question
+        parts += [repr((question.names, question.outputs, question.having, question.order, question.limit, priced.keys))]
+        return " | ".join([*parts, repr((priced.epsilons, priced.delta, nonnegative)), self.engine.fingerprint()])
+
+    def _answer(self, priced: Priced, nonnegative: bool) -> pa.Table:
+        noisy = Noisy(priced).run(self.engine.aggregate)
+        rows = np.arange(len(noisy.keys))
+        question = priced.question
+        if question.having is not None:
+            rows = rows[holds(question.having, noisy)]
+        if question.order:
+            rows = order(noisy, rows, question.order)
+        rows = rows if question.limit is None else rows[: question.limit]
+        return _table(noisy, rows, nonnegative)
+
+    def close(self) -> None:
+        self.engine.close()
+
+    def __enter__(self) -> Database:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+def _expected(priced: Priced, place: int) -> str:
+    """The half-width of the interval of one statistic, for people."""
+    it = priced.question.aggregates[place]
+    known = None if it.of is not None and it.of.required else it.of
+    if it.kind in ("quantile", "least", "most"):
+        return "depends on how the values lie; its interval comes with the answer"
+    found = {"count": ("count", known), "count_of": ("count", known), "units": ("units", None)}.get(it.kind)
+    if found is None and ("sum", it.of) in priced.place and it.kind == "sum":
+        found = ("sum", it.of)
+    if found is not None:
+        return f"within {_half(priced, priced.place[found]):,.4g} in 95 of 100 answers"
+    part = _half(priced, priced.place["centred", it.of])
+    if it.kind == "sum":
+        return f"within about {part + _middle(it) * _half(priced, priced.place['count', known]):,.4g} in 95 of 100 answers"
+    return f"within about {part / TYPICAL:,.4g} in a group of {TYPICAL:,} rows, in 95 of 100 answers"
+
+
+def _middle(it: Aggregate) -> float:
+    low, high = bounds_of(it.of)
+    return abs(low + high) / 2
+
+
+def _half(priced: Priced, m: int) -> float:
+    if m == priced.threshold:
+        return float(priced.selector().interval(CONFIDENCE)) * priced.measures[m].scale
+    return laplace_error(priced.measures[m], priced.epsilons[m], CONFIDENCE)
+
+
+def _reach(priced: Priced) -> float:
+    assert priced.threshold is not None
+    return priced.selector().bound * priced.measures[priced.threshold].scale
+
+
+def _table(noisy: Noisy, rows: np.ndarray[Any, Any], nonnegative: bool) -> pa.Table:
+    import pyarrow as pa
+
+    columns: dict[str, Any] = {}
+    question = noisy.priced.question
+    for name, output in zip(question.names, question.outputs):
+        value, low, high = (np.asarray(part)[rows] for part in evaluate(output, noisy))
+        if output.op == "key":
+            columns[name] = pa.array(value.tolist(), type=_arrow_type(question.keys[output.value].kind))
+            continue
+        if output.op == "literal":
+            columns[name] = pa.array(value.tolist())
+            continue
+        for suffix, part in (("", value), ("_low", low), ("_high", high)):
+            column = np.asarray(part, float)
+            columns[name + suffix] = pa.array(np.maximum(column, 0.0) if nonnegative else column)
+    if len(columns) != len({name.lower() for name in columns}):
+        raise InvalidQuery("A column of the answer has the name of another's interval. Rename it with AS.")
+    return pa.table(columns).replace_schema_metadata({"discreet": _told(noisy)})
+
+
+def _told(noisy: Noisy) -> str:
+    return (
+        f"intervals hold the answer without noise with probability {CONFIDENCE:g} each; the error that bounding "
+        f"({shown_plan(noisy.priced.plan)}) and clamping to bounds bring is not included"
+    )
+
+
+def _arrow_type(kind: str) -> Any:
+    import pyarrow as pa
+
+    return {"integer": pa.int64(), "number": pa.float64(), "text": pa.string(), "boolean": pa.bool_(), "date": pa.date32(),
+            "timestamp": pa.timestamp("us")}[kind]  # fmt: skip
+
+
+def _table_to_text(table: pa.Table) -> str:
+    import pyarrow as pa
+
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return base64.b64encode(sink.getvalue().to_pybytes()).decode("ascii")
+
+
+def _table_from_text(text: Any) -> pa.Table:
+    import pyarrow as pa
+
+    return pa.ipc.open_stream(base64.b64decode(text)).read_all()

@@ -1,0 +1,36 @@
+"""Where the rows are. One seam: an engine tells what columns there are, and adds up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from discreet.query.engines.writer import Request
+
+
+class Engine(Protocol):
+    """Nothing but names, types and sums of bounded units ever leaves it."""
+
+    name: str
+
+    def tables(self) -> Mapping[str, Mapping[str, str]]:
+        """Columns and their kinds (integer, number, text, boolean, date, timestamp or other), by table; no row is read."""
+        ...
+
+    def text(self, request: Request) -> str:
+        """The SQL that would run, for people to read."""
+        ...
+
+    def aggregate(self, request: Request) -> Mapping[str, Sequence[Any]]:
+        """The columns k0 …, b, s0 …, units of a request."""
+        ...
+
+    def register(self, table: str, key: str, rows: int) -> None:
+        """Keep a copy of the table with a weight for each row, so that one unit's rows weigh at most `rows` together."""
+        ...
+
+    def fingerprint(self) -> str:
+        """Changes when the data does, as far as the engine can tell without reading it."""
+        ...
+
+    def close(self) -> None: ...

@@ -1,0 +1,289 @@
+"""What a question needs measured, how far one unit moves it, and what epsilon buys."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from discreet.core import Event, Pure, Unit
+from discreet.errors import InvalidQuery, InvalidValue
+from discreet.query.engines.writer import Bins, Plan, Term
+from discreet.query.split import split
+from discreet.query.threshold import Threshold
+from discreet.query.tree import Aggregate, Output, Question, Scalar
+
+FINEST = 1 << 14  # steps between the middle of the bounds and their ends
+WIDEST = 1 << 49  # of noise scales: beyond it whole numbers would not fit 64 bits
+PARTS = 1 << 10  # of a histogram for quantiles
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """One vector of whole numbers, by group, that one unit moves by at most `sensitivity` in l1."""
+
+    term: Term | None  # None: the number of units, which sampling counts by itself
+    sensitivity: int
+    scale: float  # what one step of it stands for
+    bins: Bins | None = None
+    ranks: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Priced:
+    """A question with its measurements and their parts of epsilon. `place` finds the measurements of each statistic."""
+
+    question: Question
+    plan: Plan
+    measures: tuple[Measure, ...]
+    epsilons: tuple[float, ...]
+    place: Mapping[tuple[str, Scalar | None], int] = field(hash=False)
+    keys: tuple[tuple[object, ...], ...] | None  # public keys, or None: they are released by threshold
+    threshold: int | None  # which measurement decides about keys
+    delta: float
+
+    def selector(self) -> Threshold:
+        """The mechanism that releases keys."""
+        assert self.threshold is not None
+        measure = self.measures[self.threshold]
+        each = 1 if measure.term is None else measure.sensitivity  # a unit counts once in a group; its rows may all be in one
+        return _selector(self.epsilons[self.threshold], self.delta, measure.sensitivity, each)
+
+    def events(self) -> tuple[Event, ...]:
+        """What runs, one event per measurement, in order."""
+        made: list[Event] = []
+        for i, (measure, epsilon) in enumerate(zip(self.measures, self.epsilons)):
+            if i == self.threshold:
+                made.append(self.selector().event)
+            elif measure.bins is not None:
+                made += quantile_events(measure, epsilon)
+            else:
+                made.append(Pure(epsilon))
+        return tuple(made)
+
+
+@lru_cache(256)
+def _selector(epsilon: float, delta: float, sensitivity: int, each: int) -> Threshold:
+    return Threshold(epsilon, delta, sensitivity, each)
+
+
+def quantile_events(measure: Measure, epsilon: float) -> list[Event]:
+    from discreet.query.quantile import Quantiles
+
+    return list(Quantiles(measure.ranks, epsilon, measure.sensitivity).events)
+
+
+def choose_plan(question: Question, unit: Unit, *, registered: bool, groups: int | None) -> Plan:
+    """How units are bounded: a row each; as registered; sampled where groups are bounded; else weighted."""
+    if unit.relation == "zero_out":
+        raise InvalidValue("Private SQL knows units that are added, removed or replaced; zero_out is for training.")
+    if unit.key is None:
+        if unit.rows != 1:
+            raise InvalidValue(f"A unit of {unit.rows} rows needs a key: user('column', rows={unit.rows}).")
+        if groups is not None:
+            raise InvalidValue("groups bounds the groups of one unit; here each row is a unit, and is in one group.")
+        return Plan("rows", 1)
+    if unit.rows is None:
+        raise InvalidValue(f"{unit} has no bound on its rows, so nothing can be added up. Say one: user({unit.key!r}, rows=…).")
+    wanted = any(it.kind == "units" for it in question.aggregates)
+    if groups is not None or wanted:
+        most = min(groups or unit.rows, unit.rows) if question.keys else 1
+        return Plan("sampled", unit.rows, most, max(1, unit.rows // most))
+    return Plan("registered" if registered else "weighted", unit.rows)
+
+
+def price(
+    question: Question, unit: Unit, plan: Plan, *, epsilon: float, delta: float | None, weights: Mapping[str, float]
+) -> Priced:
+    """The measurements of a question, with epsilon divided among them, on the finest grid whose noise fits 64 bits."""
+    for finest in (FINEST, FINEST >> 4, FINEST >> 8):
+        made = _price(question, unit, plan, epsilon, delta, weights, finest)
+        if all(measure.sensitivity <= WIDEST * part for measure, part in zip(made.measures, made.epsilons)):
+            return made
+    raise InvalidQuery(f"epsilon {epsilon:g} is too little for {len(made.measures)} measurements of units of {unit.rows} rows: "
+                       "the noise would not fit 64 bits. Ask fewer statistics, or bound the rows of a unit more.")  # fmt: skip
+
+
+def _price(
+    question: Question, unit: Unit, plan: Plan, epsilon: float, delta: float | None, weights: Mapping[str, float], finest: int
+) -> Priced:
+    builder = _Builder(plan, 2 if unit.relation == "replace" else 1, finest)
+    for aggregate in question.aggregates:
+        builder.need(aggregate, question)
+    keys = public_keys(question)
+    threshold = builder.threshold(unit) if keys is None else None
+    if threshold is not None and not delta:
+        raise InvalidQuery(
+            "The groups are not public, so releasing their names needs a delta, such as delta=1e-6; or list them in the "
+            "schema: values = [...]."
+        )
+    needs = [
+        _needs(output, builder, question, weights.get(name, 1.0)) for name, output in zip(question.names, question.outputs)
+    ]
+    needs = [need for need in needs if need]
+    if threshold is not None:
+        needs.append({threshold: 1.0})
+    parts = split(epsilon, needs, len(builder.measures))
+    return Priced(question, plan, tuple(builder.measures), tuple(parts), builder.place, keys, threshold, delta or 0.0)
+
+
+def public_keys(question: Question) -> tuple[tuple[object, ...], ...] | None:
+    """All groups, if they are public; the one group if there are no keys; None if their names are private."""
+    if not question.keys:
+        return ((),)
+    lists = [key.values for key in question.keys]
+    if any(values is None for values in lists):
+        return None
+    if math.prod(len(values or ()) for values in lists) > 1_000_000:
+        raise InvalidQuery("The public keys make more than a million groups. Ask for fewer at a time.")
+    found: tuple[tuple[object, ...], ...] = ((),)
+    for values in lists:
+        found = tuple((*head, value) for head in found for value in values or ())
+    return found
+
+
+class _Builder:
+    """Measurements, each once."""
+
+    def __init__(self, plan: Plan, twice: int, finest: int) -> None:
+        self.plan, self.twice, self.finest = plan, twice, finest
+        self.measures: list[Measure] = []
+        self.place: dict[tuple[str, Scalar | None], int] = {}
+
+    def weight(self) -> int:
+        """The most that one unit's rows weigh together."""
+        rows = self.plan.groups * self.plan.each if self.plan.kind == "sampled" else self.plan.rows
+        return rows * self.plan.scale * self.twice
+
+    def add(self, kind: str, of: Scalar | None, make: Measure) -> int:
+        if (kind, of) not in self.place:
+            self.place[kind, of] = len(self.measures)
+            self.measures.append(make)
+        return self.place[kind, of]
+
+    def need(self, it: Aggregate, question: Question) -> None:
+        if it.kind in ("quantile", "least", "most"):
+            self.histogram(it, question)
+        elif it.kind == "units":
+            self.units()
+        elif it.kind in ("count", "count_of"):
+            self.count(it.of)
+        elif it.kind == "sum" and not any(other.of == it.of and other.kind in CENTRED for other in question.aggregates):
+            self.total(it.of, centred=False)
+        else:
+            self.count(it.of)
+            self.total(it.of, centred=True)
+            if it.kind in ("variance", "deviation"):
+                self.square(it.of)
+
+    def count(self, of: Scalar | None) -> int:
+        of = None if of is not None and of.required else of
+        term = Term("count") if of is None else Term("known", of)
+        return self.add("count", of, Measure(term, self.weight(), 1 / self.plan.scale))
+
+    def units(self) -> int:
+        return self.add("units", None, Measure(None, max(1, self.plan.groups) * self.twice, 1.0))
+
+    def total(self, of: Scalar | None, *, centred: bool) -> int:
+        low, high = bounds_of(of)
+        centre = (low + high) / 2 if centred else 0.0
+        reach = (high - low) / 2 if centred else max(abs(low), abs(high))
+        step, most = _grid(reach, self.finest, whole=_kind(of) == "integer" and _whole(low, high))
+        term = Term("sum", of, centre, step, most)
+        return self.add("centred" if centred else "sum", of, Measure(term, self.weight() * most, step / self.plan.scale))
+
+    def square(self, of: Scalar | None) -> int:
+        low, high = bounds_of(of)
+        half = (high - low) / 2
+        most = self.finest
+        step = half * half / (2 * most)
+        term = Term("square", of, (low + high) / 2, step, most)
+        return self.add("square", of, Measure(term, self.weight() * most, step / self.plan.scale))
+
+    def histogram(self, it: Aggregate, question: Question) -> int:
+        assert it.of is not None
+        low, high = bounds_of(it.of)
+        parts = PARTS
+        if it.of.kind == "integer" and _whole(low, high) and high - low < PARTS:
+            low, high = low - 0.5, high + 0.5
+            parts = round(high - low)
+        ranks = sorted({rank(other) for other in question.aggregates if other.of == it.of and other.kind in RANKED})
+        sampled = self.plan.kind == "sampled"
+        weight = self.weight() * (1 << 20 if sampled else 1)
+        measure = Measure(None, weight, 1 / self.plan.scale, Bins(it.of, low, high, parts), tuple(ranks))
+        return self.add("histogram", it.of, measure)
+
+    def threshold(self, unit: Unit) -> int:
+        """Keys are released by what the most people can be counted with: units if sampled, else weighted rows."""
+        if unit.relation == "replace":
+            raise InvalidQuery("Names of groups can be released where units are added or removed; for replaced units list "
+                               "them: values = [...] in the schema.")  # fmt: skip
+        return self.units() if self.plan.kind == "sampled" else self.count(None)
+
+
+CENTRED = ("mean", "variance", "deviation")
+RANKED = ("quantile", "least", "most")
+
+
+def bounds_of(it: Scalar | None) -> tuple[float, float]:
+    """The bounds of what is added up: parsing saw to it that there are some."""
+    assert it is not None
+    assert it.bounds is not None
+    return it.bounds
+
+
+def rank(it: Aggregate) -> float:
+    """Quantiles by rank; the least is 0 and the most is 1."""
+    return {"least": 0.0, "most": 1.0}.get(it.kind, it.rank)
+
+
+def _whole(low: float, high: float) -> bool:
+    return low == int(low) and high == int(high)
+
+
+def _kind(of: Scalar | None) -> str:
+    return "" if of is None else of.kind
+
+
+def _grid(reach: float, finest: int, *, whole: bool) -> tuple[float, int]:
+    """(step, steps to the end). Whole numbers within a small range stay exact; half steps, since the middle may be half."""
+    if whole and 2 * reach <= finest:
+        return 0.5, round(2 * reach)
+    return reach / finest, finest
+
+
+def _needs(output: Output, builder: _Builder, question: Question, weight: float) -> dict[int, float]:
+    """How much of a column's relative error each measurement brings, for a group of one size or another."""
+    if not weight > 0:
+        raise InvalidValue(f"weights must be above 0; got {weight:g}.")
+    if output.op == "statistic":
+        return {i: need * weight for i, need in _statistic_needs(question.aggregates[output.value], builder).items()}
+    found: dict[int, float] = {}
+    for part in output.args:
+        for i, need in _needs(part, builder, question, weight).items():
+            found[i] = max(need, found.get(i, 0.0))
+    return found
+
+
+def _statistic_needs(it: Aggregate, builder: _Builder) -> dict[int, float]:
+    count = builder.place.get(("count", None if it.of is not None and it.of.required else it.of))
+    if it.kind in ("count", "count_of"):
+        return {builder.count(it.of): 1.0}
+    if it.kind == "units":
+        return {builder.units(): 1.0}
+    if it.kind in RANKED:
+        return {builder.place["histogram", it.of]: 2.0}
+    centred = builder.place.get(("centred", it.of))
+    if it.kind == "sum" and centred is None:
+        return {builder.place["sum", it.of]: 1.0}
+    assert count is not None
+    assert centred is not None
+    if it.kind == "sum":
+        low, high = bounds_of(it.of)
+        middle, reach = abs(low + high) / 2, max(abs(low), abs(high))
+        return {count: middle / reach, centred: (high - low) / 2 / reach}
+    needs = {count: 0.5, centred: 1.0}  # a mean halfway between the middle and an end
+    if it.kind != "mean":
+        needs[builder.place["square", it.of]] = 1.0
+    return needs

@@ -1,0 +1,314 @@
+"""From the text of a query to a Question, or to the reason why not; no row is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from discreet.core import check
+from discreet.errors import InvalidQuery
+from discreet.query.relations import Catalogue, group_keys, plain, sources, where_of
+from discreet.query.scalars import Scope, finite, number, number_literal, refused, scalar, truth
+from discreet.query.tree import Aggregate, Output, Question, Scalar, Select
+
+LONGEST = 100_000  # letters in a query
+MOST_OUTPUTS = 1_000
+
+
+@lru_cache(256)
+def _tree(text: str) -> Any:
+    try:
+        found = [it for it in sqlglot.parse(text, read="duckdb") if it is not None]
+    except SqlglotError as error:
+        raise InvalidQuery(f"This is not SQL: {_first_line(error)}") from None
+    except RecursionError:
+        raise InvalidQuery("The query is nested too deeply. Write it flatter.") from None
+    if len(found) != 1:
+        raise InvalidQuery(f"Ask one query at a time; got {len(found)}.")
+    return found[0]
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).replace("\x1b[4m", "").replace("\x1b[0m", "").strip().splitlines() or ["unreadable"]
+    return lines[0][:200]
+
+
+def parse(text: str, catalogue: Catalogue) -> Question:
+    """What the query asks."""
+    check.word("query", text)
+    if len(text) > LONGEST:
+        raise InvalidQuery(f"A query may have at most {LONGEST:,} letters; got {len(text):,}.")
+    try:
+        return _question(_tree(text), catalogue)
+    except RecursionError:
+        raise InvalidQuery("The query is nested too deeply. Write it flatter.") from None
+
+
+@dataclass
+class _Reading:
+    """The keys and statistics met so far."""
+
+    scope: Scope
+    keys: list[Scalar]
+    unit: str | None
+    inputs: tuple[Any, ...]
+    aggregates: list[Aggregate] = field(default_factory=list)
+
+    def statistic(self, found: Aggregate) -> Output:
+        if found not in self.aggregates:
+            self.aggregates.append(found)
+        return Output("statistic", value=self.aggregates.index(found))
+
+
+def _question(node: Any, catalogue: Catalogue) -> Question:
+    plain(node)
+    known = catalogue.with_views(node)
+    first, joins, scope = sources(node, known)
+    if not first.private:
+        raise InvalidQuery("The query asks only public tables; no privacy is needed for it. Ask their engine itself.")
+    where = where_of(node, scope)
+    if not node.expressions:
+        raise InvalidQuery("SELECT names nothing.")
+    keys = [scalar(key, scope) for key in group_keys(node, node.expressions, scope)]
+    if any(key.op == "literal" or key.kind == "null" for key in keys):
+        raise InvalidQuery("GROUP BY a constant makes one group. Leave it out.")
+    reading = _Reading(scope, keys, known.key, (first, *(join.relation for join in joins)))
+    names, outputs = [], []
+    for item in node.expressions:
+        for name, output in _outputs(item, reading):
+            names.append(name)
+            outputs.append(output)
+    if len({name.lower() for name in names}) != len(names):
+        raise InvalidQuery(f"Two columns of the answer have one name ({', '.join(names)[:80]}). Tell them apart with AS.")
+    if len(outputs) > MOST_OUTPUTS:
+        raise InvalidQuery(f"A query may have at most {MOST_OUTPUTS} columns.")
+    later = _later(dict(zip((name.lower() for name in names), outputs)), reading)
+    having = later(node.args["having"].this) if node.args.get("having") else None
+    order = tuple(_ordered(item, outputs, later) for item in (node.args["order"].expressions if node.args.get("order") else ()))
+    if not reading.aggregates and not keys:
+        raise InvalidQuery(
+            "SELECT asks for rows, and rows are not released. Ask for statistics: COUNT(*), SUM, AVG, QUANTILE …"
+        )
+    rows = Select(first, joins, where, (), (), True)
+    return Question(rows, tuple(keys), tuple(reading.aggregates), tuple(names), tuple(outputs), having, order, _limit(node))
+
+
+def _limit(node: Any) -> int | None:
+    clause = node.args.get("limit")
+    if clause is None:
+        return None
+    inner = clause.expression
+    if not (
+        isinstance(clause, exp.Limit) and isinstance(inner, exp.Literal) and inner.this.isdecimal() and len(inner.this) < 12
+    ):
+        raise InvalidQuery("LIMIT takes a whole number.")
+    return int(inner.this)
+
+
+def _ordered(item: Any, outputs: list[Output], later: Callable[[Any], Output]) -> tuple[Output, bool]:
+    inner = item.this
+    if isinstance(inner, exp.Literal) and not inner.is_string:
+        place = int(inner.this) if inner.this.isdecimal() and len(inner.this) < 6 else 0
+        if not 1 <= place <= len(outputs):
+            raise InvalidQuery(f"ORDER BY {inner.this[:20]} names no column of SELECT.")
+        return outputs[place - 1], bool(item.args.get("desc"))
+    return later(inner), bool(item.args.get("desc"))
+
+
+def _later(aliases: dict[str, Output], reading: _Reading) -> Callable[[Any], Output]:
+    """What HAVING and ORDER BY mean: columns of the answer by name, else keys and statistics."""
+
+    def rule(node: Any) -> Output:
+        if isinstance(node, exp.Column) and not node.table and node.name.lower() in aliases:
+            return aliases[node.name.lower()]
+        return _output(node, reading, rule)
+
+    return rule
+
+
+def _outputs(item: Any, reading: _Reading) -> list[tuple[str, Output]]:
+    """The columns of the answer that one item of SELECT makes: a list of quantiles makes several."""
+    alias, inner = (item.alias, item.this) if isinstance(item, exp.Alias) else ("", item)
+    several = _several(inner)
+    if several:
+        of, ranks = several
+        stem = alias or f"quantile_{of.sql()}"[:60]
+        return [(f"{stem}_{rank:g}", reading.statistic(_quantile(of, rank, reading, inner))) for rank in ranks]
+    made = _output(inner, reading, None)
+    return [(alias or (inner.name if isinstance(inner, exp.Column) else inner.sql()[:60].lower()), made)]
+
+
+_QUANTILES = (exp.Quantile, exp.PercentileCont, exp.PercentileDisc, exp.ApproxQuantile)
+
+
+def _quantile_parts(node: Any) -> tuple[Any, Any] | None:
+    """(what, rank) of any way to write a quantile."""
+    if isinstance(node, exp.WithinGroup) and isinstance(node.this, _QUANTILES) and isinstance(node.expression, exp.Order):
+        ordered = node.expression.expressions
+        if len(ordered) != 1 or ordered[0].args.get("desc"):
+            raise InvalidQuery("WITHIN GROUP takes one rising order: (ORDER BY x).")
+        return ordered[0].this, node.this.this
+    if isinstance(node, _QUANTILES):
+        return node.this, node.args.get("quantile") or node.args.get("expression")
+    return None
+
+
+def _several(node: Any) -> tuple[Any, list[float]] | None:
+    parts = _quantile_parts(node)
+    if parts is None or not isinstance(parts[1], (exp.Array, exp.List)):
+        return None
+    ranks = [_rank(item) for item in parts[1].expressions]
+    if not ranks or len(set(ranks)) != len(ranks) or len(ranks) > 100:
+        raise InvalidQuery("A list of quantiles needs between one and 100 different ranks, such as [0.25, 0.5, 0.75].")
+    return parts[0], ranks
+
+
+def _rank(node: Any) -> float:
+    if isinstance(node, exp.Literal) and not node.is_string:
+        value = float(node.this)
+        if 0 < value < 1:
+            return value
+    raise InvalidQuery("The rank of a quantile is a number above 0 and below 1, written out; for the ends ask MIN and MAX.")
+
+
+def _quantile(of: Any, rank: float, reading: _Reading, node: Any) -> Aggregate:
+    return Aggregate("quantile", _bounded(of, reading, node), rank)
+
+
+def _bounded(node: Any, reading: _Reading, where: Any) -> Scalar:
+    """What is added up or ranked: a number with bounds."""
+    it = number(scalar(node, reading.scope), where)
+    if finite(it.bounds) is None or it.bounds is None:
+        raise InvalidQuery(
+            f"{where.sql()[:60]} needs bounds: without them one person could move it by any amount. Say them, such as "
+            f"bounds={{'{node.name or 'column'}': (0, 100)}}, or clip it: LEAST(GREATEST({node.sql()[:30]}, 0), 100)."
+        )
+    if it.bounds[0] == it.bounds[1]:
+        raise InvalidQuery(f"{where.sql()[:60]} is of a constant. Use COUNT(*).")
+    return it
+
+
+_MOMENTS = {
+    exp.Sum: "sum", exp.Avg: "mean", exp.Variance: "variance", exp.VariancePop: "variance", exp.Stddev: "deviation",
+    exp.StddevSamp: "deviation", exp.StddevPop: "deviation", exp.Min: "least", exp.Max: "most",
+}  # fmt: skip
+
+
+def _aggregate(node: Any, reading: _Reading, only: Any = None) -> Aggregate | None:
+    """The statistic a node asks for, or None if it is not one; `only` is the condition of a FILTER."""
+    if isinstance(node, exp.Filter):
+        if only is not None:
+            raise refused(node)
+        return _aggregate(node.this, reading, node.expression.this)
+    if isinstance(node, exp.CountIf):
+        return _count_where(node.this, reading, only)
+    if isinstance(node, exp.Count):
+        return _count(node, reading, only)
+    parts = _quantile_parts(node)
+    if parts is not None:
+        return _quantile(_kept(parts[0], only), _rank(parts[1]), reading, node)
+    if isinstance(node, exp.Median):
+        return _quantile(_kept(node.this, only), 0.5, reading, node)
+    kind = _MOMENTS.get(type(node))
+    if kind is None:
+        return None
+    if node.this is None or node.expressions or isinstance(node.this, (exp.Distinct, exp.Order, exp.Star)):
+        raise InvalidQuery(f"{node.sql()[:60]} is not known here; it takes one expression over the columns of a row.")
+    return Aggregate(kind, _bounded(_kept(node.this, only), reading, node))
+
+
+def _kept(node: Any, only: Any) -> Any:
+    """The expression, NULL where the condition of a FILTER does not hold."""
+    return node if only is None else exp.If(this=only.copy(), true=node.copy())
+
+
+def _count_where(condition: Any, reading: _Reading, only: Any) -> Aggregate:
+    both: Any = condition if only is None else exp.and_(condition.copy(), only.copy())
+    it = truth(scalar(both, reading.scope), condition)
+    return Aggregate("count_of", Scalar("case", "integer", (it, number_literal(1), Scalar("null", "integer"))))
+
+
+def _count(node: Any, reading: _Reading, only: Any) -> Aggregate:
+    if node.expressions:
+        raise InvalidQuery(f"{node.sql()[:60]}: COUNT takes one expression.")
+    if isinstance(node.this, exp.Star):
+        return Aggregate("count") if only is None else _count_where(only, reading, None)
+    if isinstance(node.this, exp.Distinct):
+        return _distinct(node, reading, only)
+    it = scalar(_kept(node.this, only), reading.scope)
+    return Aggregate("count") if it.required else Aggregate("count_of", it)
+
+
+def _distinct(node: Any, reading: _Reading, only: Any) -> Aggregate:
+    items = node.this.expressions
+    if len(items) == 1 and reading.unit and only is None:
+        it = scalar(items[0], reading.scope)
+        if it.op == "column":
+            found = reading.inputs[it.value[0]]
+            if found.private and found.names[it.value[1]].lower() == reading.unit.lower():
+                return Aggregate("units")
+    known = f"COUNT(DISTINCT {reading.unit}) counts people" if reading.unit else "This unit is one row: COUNT(*) counts them"
+    raise InvalidQuery(f"{node.sql()[:60]} is not known here. {known}; for the values of a column, GROUP BY it.")
+
+
+_ARITHMETIC = {exp.Add: "add", exp.Sub: "sub", exp.Mul: "mul", exp.Div: "div"}
+_COMPARISONS = {exp.EQ: "eq", exp.NEQ: "ne", exp.LT: "lt", exp.LTE: "le", exp.GT: "gt", exp.GTE: "ge"}
+_LOGIC = {exp.And: "and", exp.Or: "or"}
+
+
+def _output(node: Any, reading: _Reading, rule: Callable[[Any], Output] | None) -> Output:
+    """An expression over the released row; `rule` reads its parts where names of the answer count too."""
+    inner = rule or (lambda part: _output(part, reading, None))
+    if isinstance(node, exp.Paren):
+        return inner(node.this)
+    if reading.keys and (place := _key(node, reading)) is not None:
+        return Output("key", value=place)
+    found = _aggregate(node, reading)
+    if found is not None:
+        return reading.statistic(found)
+    if isinstance(node, exp.Literal):
+        return Output("literal", value=node.this if node.is_string else float(node.this))
+    if isinstance(node, exp.Neg):
+        return Output("neg", (inner(node.this),))
+    if isinstance(node, exp.Round):
+        digits = node.args.get("decimals")
+        return Output("round", (inner(node.this),), _digits(digits))
+    if type(node) in _LOGIC and rule is not None:
+        return Output(_LOGIC[type(node)], tuple(inner(part) for part in node.flatten()))
+    if isinstance(node, exp.Not) and rule is not None:
+        return Output("not", (inner(node.this),))
+    op = _ARITHMETIC.get(type(node)) or (_COMPARISONS.get(type(node)) if rule is not None else None)
+    if op is not None:
+        return Output(op, (inner(node.this), inner(node.expression)))
+    if isinstance(node, exp.Column):
+        scalar(node, reading.scope)  # a name that is not there is told first
+        raise InvalidQuery(
+            f"{node.sql()} is neither in GROUP BY nor inside a statistic. Add it to GROUP BY, or take its AVG, …"
+        )
+    raise refused(node)
+
+
+def _digits(node: Any) -> int:
+    if node is None:
+        return 0
+    if isinstance(node, exp.Literal) and node.this.isdecimal() and len(node.this) < 3:
+        return int(node.this)
+    raise InvalidQuery("ROUND takes the number of digits written out.")
+
+
+def _key(node: Any, reading: _Reading) -> int | None:
+    if node.find(exp.AggFunc):
+        return None
+    if isinstance(node, exp.Literal):
+        return None
+    try:
+        found = scalar(node, reading.scope)
+    except InvalidQuery:
+        return None
+    return reading.keys.index(found) if found in reading.keys else None

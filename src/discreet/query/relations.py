@@ -1,0 +1,316 @@
+"""Rows: from FROM, JOIN, sub-queries and CTEs to relations in which every row belongs to one unit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlglot import exp
+
+from discreet.errors import InvalidQuery
+from discreet.query.scalars import Scope, alike, number, refused, scalar, truth
+from discreet.query.tree import Base, Field, Join, Relation, Scalar, Select, Union
+
+MOST_INPUTS = 16
+DEEPEST = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """The tables that may be asked, by name, and which column says whose row it is (None: each row is a unit)."""
+
+    tables: Mapping[str, Base]
+    key: str | None
+    views: Mapping[str, Relation] = field(default_factory=dict)
+    depth: int = 0
+
+    def find(self, node: exp.Table) -> Relation:
+        if not isinstance(node.this, exp.Identifier):
+            raise InvalidQuery(f"{node.sql()[:80]} is not a table of this source. Functions and files cannot stand in FROM.")
+        if node.args.get("db") or node.args.get("catalog"):
+            raise InvalidQuery(f"{node.sql()[:80]} names another database. Only the tables of this source can be asked.")
+        if any(part for name, part in node.args.items() if name not in ("this", "alias", "db", "catalog")):
+            raise InvalidQuery(f"{node.sql()[:80]} asks more of a table than its rows. Leave the rest out.")
+        name = node.name.lower()
+        if name in self.views:
+            return self.views[name]
+        for known, base in self.tables.items():
+            if known.lower() == name:
+                return base
+        raise InvalidQuery(f"There is no table {node.name}; there are {', '.join([*self.tables, *self.views]) or 'none'}.")
+
+    def inside(self) -> Catalogue:
+        if self.depth >= DEEPEST:
+            raise InvalidQuery(f"Sub-queries are nested more than {DEEPEST} deep. Write the query flatter.")
+        return Catalogue(self.tables, self.key, self.views, self.depth + 1)
+
+    def with_views(self, node: Any) -> Catalogue:
+        """The catalogue, with the CTEs of a query."""
+        clause = node.args.get("with_") or node.args.get("with")
+        if clause is None:
+            return self
+        if clause.args.get("recursive"):
+            raise InvalidQuery("WITH RECURSIVE is not among what private SQL may run. Write the steps out.")
+        known = self
+        for cte in clause.expressions:
+            if cte.args["alias"].args.get("columns"):
+                raise InvalidQuery("Name the columns of a CTE inside it, with AS.")
+            views = {**known.views, cte.alias.lower(): relation(cte.this, known.inside())}
+            known = Catalogue(self.tables, self.key, views, self.depth)
+        return known
+
+
+_KNOWN_PARTS = {"expressions", "from", "from_", "joins", "where", "group", "having", "order", "limit", "with", "with_", "kind",
+                "operation_modifiers"}  # fmt: skip
+
+
+def plain(node: Any) -> None:
+    """Refuse every part of a SELECT that is not understood here."""
+    if not isinstance(node, exp.Select):
+        raise InvalidQuery(f"Private SQL answers one SELECT; got {type(node).__name__.upper()}: {node.sql()[:60]}.")
+    for name, part in node.args.items():
+        if part and name not in _KNOWN_PARTS:
+            hint = "Use GROUP BY." if name == "distinct" else "Leave it out."
+            raise InvalidQuery(f"{name.upper()} in a SELECT is not among what private SQL may run. {hint}")
+
+
+def sources(node: Any, catalogue: Catalogue) -> tuple[Relation, tuple[Join, ...], Scope]:
+    """What stands in FROM and JOIN."""
+    clause = node.args.get("from_") or node.args.get("from")
+    if clause is None:
+        raise InvalidQuery("The query has no FROM, so it asks nothing of the data.")
+    alias, first = _source(clause.this, catalogue)
+    scope = Scope(((alias, first.names, first.fields),))
+    joins: list[Join] = []
+    for join in node.args.get("joins") or ():
+        made, scope = _join(join, scope, [first, *(it.relation for it in joins)], catalogue)
+        joins.append(made)
+    if len(joins) >= MOST_INPUTS:
+        raise InvalidQuery(f"A query may join at most {MOST_INPUTS} tables.")
+    return first, tuple(joins), scope
+
+
+def _source(node: Any, catalogue: Catalogue) -> tuple[str, Relation]:
+    if isinstance(node, exp.Table):
+        alias = node.args.get("alias")
+        if alias is not None and alias.args.get("columns"):
+            raise InvalidQuery("Name columns with AS inside a sub-query, not in the alias of a table.")
+        return node.alias_or_name, catalogue.find(node)
+    if isinstance(node, exp.Subquery) and not any(node.args.get(name) for name in node.args if name not in ("this", "alias")):
+        return node.alias_or_name or f"sub{catalogue.depth}", relation(node.this, catalogue.inside())
+    raise InvalidQuery(f"{node.sql()[:80]} cannot stand in FROM. Use a table of this source, a CTE or a sub-query.")
+
+
+def _join(node: Any, scope: Scope, before: list[Relation], catalogue: Catalogue) -> tuple[Join, Scope]:
+    side, kind, method = (str(node.args.get(name) or "").upper() for name in ("side", "kind", "method"))
+    if side not in ("", "LEFT") or kind not in ("", "INNER", "OUTER") or method:
+        raise InvalidQuery(
+            f"{side or kind or method} JOIN is not among what private SQL may run. Use JOIN or LEFT JOIN with ON."
+        )
+    alias, found = _source(node.this, catalogue)
+    if alias.lower() in {it[0].lower() for it in scope.inputs}:
+        raise InvalidQuery(f"{alias} stands twice in FROM. Give one of them another name with AS.")
+    if found.private and not before[0].private:
+        raise InvalidQuery(f"Put the private table first: FROM {alias} JOIN {scope.inputs[0][0]} ON …")
+    wider = Scope((*scope.inputs, (alias, found.names, found.fields)))
+    on = _condition(node, wider, len(before))
+    if found.private:
+        on = _same_unit(on, before, found, catalogue, alias)
+    return Join(found, on, side == "LEFT"), wider
+
+
+def _condition(node: Any, scope: Scope, place: int) -> Scalar:
+    using = node.args.get("using")
+    if using:
+        return _all([_equal_by_name(name.name, scope, place) for name in using])
+    if node.args.get("on") is None:
+        raise InvalidQuery(f"{node.sql()[:80]} has no ON, so it pairs every row with every row. Say on what: ON a.key = b.key.")
+    return truth(scalar(node.args["on"], scope), node)
+
+
+def _equal_by_name(name: str, scope: Scope, place: int) -> Scalar:
+    left = Scope(scope.inputs[:place]).column(exp.column(name))
+    right = Scope(scope.inputs[place:]).column(exp.column(name))
+    right = Scalar("column", right.kind, (), (place, right.value[1]), right.bounds, right.values, right.required)
+    return Scalar("eq", "boolean", alike(left, right, exp.column(name)))
+
+
+def _same_unit(on: Scalar, before: list[Relation], found: Relation, catalogue: Catalogue, alias: str) -> Scalar:
+    """Private tables may only be joined person by person."""
+    if catalogue.key is None:
+        raise InvalidQuery(
+            "Two private tables can be joined only where the unit has a key: connect(…, unit=user('key', rows=…))."
+        )
+    place = len(before)
+    for part in on.args if on.op == "and" else (on,):
+        if part.op == "eq" and all(arg.op == "column" for arg in part.args):
+            ends = {arg.value[0]: arg.value[1] for arg in part.args}
+            others = [i for i in ends if i != place]
+            if place in ends and len(others) == 1 and _is_unit(before[others[0]], ends[others[0]], catalogue.key) \
+                    and before[others[0]].private and _is_unit(found, ends[place], catalogue.key):  # fmt: skip
+                return _all([on, Scalar("same_unit", "boolean", value=(0, place))])
+    raise InvalidQuery(
+        f"{alias} is private, and is not joined on the unit key. Add it: ON … AND a.{catalogue.key} = {alias}.{catalogue.key}."
+    )
+
+
+def _is_unit(found: Relation, place: int, key: str) -> bool:
+    return found.names[place].lower() == key.lower()
+
+
+def _all(parts: list[Scalar]) -> Scalar:
+    return parts[0] if len(parts) == 1 else Scalar("and", "boolean", tuple(parts))
+
+
+def relation(node: Any, catalogue: Catalogue) -> Relation:
+    """A sub-query, whose rows each belong to one unit."""
+    if isinstance(node, exp.Subquery):
+        node = node.unnest()
+    if isinstance(node, exp.Union):
+        return _union(node, catalogue)
+    plain(node)
+    for name, hint in (("having", "Filter outside it, or with WHERE."), ("order", "Order the answer, not a sub-query."),
+                       ("limit", "Limit the answer, not a sub-query.")):  # fmt: skip
+        if node.args.get(name):
+            raise InvalidQuery(f"{name.upper()} in a sub-query lets one person's rows decide about another's. {hint}")
+    known = catalogue.with_views(node)
+    first, joins, scope = sources(node, known)
+    where = where_of(node, scope)
+    items = [_named(item, i) for i, item in enumerate(_expanded(node.expressions, scope))]
+    names = tuple(name for name, _ in items)
+    if len({name.lower() for name in names}) != len(names):
+        raise InvalidQuery(f"Two columns of a sub-query have one name ({', '.join(names)[:80]}). Tell them apart with AS.")
+    if node.args.get("group") is None:
+        outputs = tuple(_owned(scalar(item, scope), item) for _, item in items)
+        return Select(first, joins, where, names, outputs, first.private)
+    return _grouped(node, first, joins, where, items, scope, known)
+
+
+def _owned(it: Scalar, node: Any) -> Scalar:
+    if it.kind == "null":
+        raise InvalidQuery(f"{node.sql()[:60]} is always NULL. Leave it out.")
+    return it
+
+
+def where_of(node: Any, scope: Scope) -> Scalar | None:
+    clause = node.args.get("where")
+    return None if clause is None else truth(scalar(clause.this, scope), clause)
+
+
+def _expanded(items: list[Any], scope: Scope) -> list[Any]:
+    """The columns that a star stands for."""
+    found: list[Any] = []
+    for item in items:
+        if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star)):
+            if any(item.args.get(name) for name in ("except", "except_", "replace", "rename")):
+                raise refused(item)
+            wanted = item.table.lower() if isinstance(item, exp.Column) else ""
+            hits = [it for it in scope.inputs if not wanted or it[0].lower() == wanted]
+            found += [exp.column(name, table=alias, quoted=True) for alias, names, _ in hits for name in names]
+        else:
+            found.append(item)
+    return found
+
+
+def _named(item: Any, place: int) -> tuple[str, Any]:
+    if isinstance(item, exp.Alias):
+        return item.alias, item.this
+    return (item.name if isinstance(item, exp.Column) else f"column{place}"), item
+
+
+_GATHER = {exp.Sum: "sum_of", exp.Avg: "avg_of", exp.Min: "min_of", exp.Max: "max_of", exp.Count: "count_of"}
+
+
+def _grouped(
+    node: Any, first: Relation, joins: tuple[Join, ...], where: Scalar | None, items: list[tuple[str, Any]], scope: Scope,
+    catalogue: Catalogue,
+) -> Select:  # fmt: skip
+    """One row per unit (and further keys): what is gathered is one person's own."""
+    if not first.private:
+        raise InvalidQuery("GROUP BY over public tables alone is not known here. Prepare the public table beforehand.")
+    keys = [scalar(key, scope) for key in group_keys(node, [item for _, item in items], scope)]
+    if not any(it.op == "column" and _is_unit_column(it, first, joins, catalogue) for it in keys):
+        raise InvalidQuery("A sub-query that groups must keep the unit: GROUP BY "
+                           f"{catalogue.key or 'the unit key (this source has none)'}, …")  # fmt: skip
+    outputs = tuple(_gathered(item, scope, keys) for _, item in items)
+    return Select(first, joins, where, tuple(name for name, _ in items), outputs, True, tuple(keys))
+
+
+def _is_unit_column(it: Scalar, first: Relation, joins: tuple[Join, ...], catalogue: Catalogue) -> bool:
+    if catalogue.key is None:
+        return False
+    found = [first, *(join.relation for join in joins)][it.value[0]]
+    return found.private and _is_unit(found, it.value[1], catalogue.key)
+
+
+def group_keys(node: Any, items: list[Any], scope: Scope) -> list[Any]:
+    """The expressions of GROUP BY; a number or an alias stands for an item of SELECT."""
+    clause = node.args.get("group")
+    if clause is None:
+        return []
+    if any(clause.args.get(name) for name in ("cube", "rollup", "grouping_sets", "totals")):
+        raise InvalidQuery("GROUP BY takes plain keys here; ask CUBE, ROLLUP and GROUPING SETS as queries of their own.")
+    if clause.args.get("all"):
+        return [it for it in (item.unalias() for item in items) if not it.find(exp.AggFunc)]
+    aliases = {item.alias.lower(): item.this for item in items if isinstance(item, exp.Alias)}
+    keys = []
+    for key in clause.expressions:
+        if isinstance(key, exp.Literal) and not key.is_string:
+            place = int(key.this) if key.this.isdecimal() else 0
+            if not 1 <= place <= len(items):
+                raise InvalidQuery(f"GROUP BY {key.this[:20]} names no column of SELECT.")
+            key = items[place - 1].unalias()
+        elif isinstance(key, exp.Column) and not key.table and key.name.lower() in aliases and not _in_sight(key, scope):
+            key = aliases[key.name.lower()]
+        keys.append(key)
+    return keys
+
+
+def _in_sight(node: exp.Column, scope: Scope) -> bool:
+    return any(node.name.lower() == name.lower() for _, names, _ in scope.inputs for name in names)
+
+
+def _gathered(node: Any, scope: Scope, keys: list[Scalar]) -> Scalar:
+    op = _GATHER.get(type(node))
+    if op is None:
+        it = scalar(node, scope)
+        if it not in keys:
+            raise InvalidQuery(f"{node.sql()[:60]} is neither in GROUP BY nor gathered with SUM, AVG, MIN, MAX or COUNT.")
+        return it
+    if isinstance(node.this, exp.Star):
+        return Scalar("count_of", "integer", (), required=True)
+    if isinstance(node.this, exp.Distinct):
+        raise InvalidQuery("COUNT(DISTINCT …) inside a sub-query is not known here. Group by the column as well.")
+    it = scalar(node.this, scope)
+    if op == "count_of":
+        return Scalar(op, "integer", (it,), required=True)
+    it = number(it, node)
+    return Scalar(op, "number", (it,), None, it.bounds if op != "sum_of" else None)
+
+
+def _union(node: Any, catalogue: Catalogue) -> Union:
+    if (
+        type(node) is not exp.Union
+        or node.args.get("distinct")
+        or any(node.args.get(name) for name in ("by_name", "side", "on", "order", "limit"))
+    ):
+        raise InvalidQuery(
+            "Of set operations only UNION ALL is known here: the others compare one person's rows with another's."
+        )
+    known = catalogue.with_views(node)
+    parts: list[Relation] = []
+    for side in (node.left, node.right):
+        found = relation(side, known.inside())
+        parts += found.parts if isinstance(found, Union) else [found]
+    shapes = {(len(part.names), tuple(_sort(it) for it in part.fields), part.private) for part in parts}
+    if len(shapes) != 1:
+        raise InvalidQuery("The parts of a UNION ALL must have as many columns of the same types, all private or all public.")
+    names = [tuple(name.lower() for name in part.names) for part in parts]
+    if catalogue.key and len({tuple(name == catalogue.key.lower() for name in it) for it in names}) != 1:
+        raise InvalidQuery("The unit key must be the same column in every part of a UNION ALL.")
+    return Union(tuple(parts))
+
+
+def _sort(field: Field) -> str:
+    return "number" if field.kind == "integer" else field.kind

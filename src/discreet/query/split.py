@@ -1,0 +1,52 @@
+"""How a query's epsilon is divided among what it measures."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+
+GRAIN = 1 << 40  # shares of epsilon are whole multiples of 1 / GRAIN, so that they add up exactly
+ROUNDS = 200
+
+
+def split(epsilon: float, needs: Sequence[Mapping[int, float]], count: int) -> list[float]:
+    """The part of epsilon for each of `count` measurements that makes the worst of the relative errors least.
+
+    `needs` has, for each column of the answer, the measurements it is made of and how much of the error each brings: its
+    squared relative error is the sum of need^2 / epsilon_i^2. By multiplicative weights on the columns: for fixed weights the
+    best parts are proportional to the cube root of the weighted needs. Whatever it finds is a valid division.
+
+    >>> split(1.0, [{0: 1.0}, {1: 1.0}], 2)
+    [0.5, 0.5]
+    """
+    return _exact(epsilon, _shares(tuple(tuple(column.items()) for column in needs), count))
+
+
+@lru_cache(1024)
+def _shares(needs: tuple[tuple[tuple[int, float], ...], ...], count: int) -> list[float]:
+    squares = [{i: need * need for i, need in column} for column in needs] or [dict.fromkeys(range(count), 1.0)]
+    weights = [1.0 / len(squares)] * len(squares)
+    best: tuple[float, list[float]] = (math.inf, [1.0 / count] * count)
+    for _ in range(ROUNDS if len(squares) > 1 else 1):
+        raw = [sum(w * column.get(i, 0.0) for w, column in zip(weights, squares)) ** (1 / 3) for i in range(count)]
+        floor = max(raw) * 1e-3
+        whole = sum(max(part, floor) for part in raw)
+        shares = [max(part, floor) / whole for part in raw]
+        errors = [sum(square / shares[i] ** 2 for i, square in column.items()) for column in squares]
+        if max(errors) < best[0] * (1 - 1e-12):
+            best = (max(errors), shares)
+        mean = sum(w * error for w, error in zip(weights, errors))
+        weights = [w * (error / mean) ** 0.3 for w, error in zip(weights, errors)]
+        total = sum(weights)
+        weights = [w / total for w in weights]
+    return best[1]
+
+
+def _exact(epsilon: float, shares: list[float]) -> list[float]:
+    """Dyadic parts whose sum is at most epsilon, exactly; what rounding leaves over goes to the first."""
+    grain = 2.0 ** math.floor(math.log2(epsilon)) / GRAIN
+    most = math.floor(epsilon / grain)
+    wholes = [max(1, math.floor(share * most)) for share in shares]
+    wholes[0] += most - sum(wholes)
+    return [whole * grain for whole in wholes]

@@ -1,0 +1,145 @@
+"""What a query means, once it is understood: the only thing that engines ever see of it.
+
+Nothing of the text that was asked reaches an engine. Names are resolved to positions, literals are values, and every
+operation is one of a closed table that each engine writes in its own words.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+NUMBERS = ("integer", "number")
+KINDS = (*NUMBERS, "text", "boolean", "date", "timestamp")
+
+Bounds = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One column: what it holds, and what is publicly known of it."""
+
+    kind: str
+    bounds: Bounds | None = None  # values outside are moved to the nearer bound when they are added up
+    values: tuple[Any, ...] | None = None  # the public list of its values
+    required: bool = False  # never NULL; a NULL that is there all the same counts as the middle of the bounds
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """An expression over one row. `op` is a word of the closed table in engines/writer.py."""
+
+    op: str
+    kind: str
+    args: tuple[Scalar, ...] = ()
+    value: Any = None  # of a literal; (input, position) of a column; an option of an operation
+    bounds: Bounds | None = None
+    values: tuple[Any, ...] | None = None
+    required: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """A table of the source; `unit` is the position of the column that says whose row it is."""
+
+    table: str
+    names: tuple[str, ...]
+    fields: tuple[Field, ...]
+    private: bool
+    unit: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """One more input of a Select, the condition over all inputs so far, and whether rows without a match stay."""
+
+    relation: Relation
+    on: Scalar
+    keep: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Select:
+    """Rows made of other rows, each of one unit; grouped, one row per unit and group.
+
+    Inputs are numbered in order: the first, then those joined. Among `outputs`, the ops sum_of, count_of, avg_of, min_of
+    and max_of occur only if `grouped`; they gather rows of one unit.
+    """
+
+    first: Relation
+    joins: tuple[Join, ...]
+    where: Scalar | None
+    names: tuple[str, ...]
+    outputs: tuple[Scalar, ...]
+    private: bool
+    grouped: tuple[Scalar, ...] | None = None
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        return tuple(Field(it.kind, it.bounds, it.values, it.required) for it in self.outputs)
+
+
+@dataclass(frozen=True, slots=True)
+class Union:
+    """The rows of several relations of the same shape, one after another."""
+
+    parts: tuple[Relation, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.parts[0].names
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        return tuple(_both(fields) for fields in zip(*(part.fields for part in self.parts), strict=True))
+
+    @property
+    def private(self) -> bool:
+        return self.parts[0].private
+
+
+Relation = Base | Select | Union
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """A statistic of the rows of a group: count, count_of, units, sum, mean, variance, deviation, quantile, least, most."""
+
+    kind: str
+    of: Scalar | None = None
+    rank: float = 0.5  # of a quantile
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """An expression over a released row: keys, noisy statistics, literals. It costs nothing."""
+
+    op: str
+    args: tuple[Output, ...] = ()
+    value: Any = None  # of a literal; the position of a key or of a statistic
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A whole query: rows, group keys, statistics, and what is made of them after the noise."""
+
+    rows: Select
+    keys: tuple[Scalar, ...]
+    aggregates: tuple[Aggregate, ...]
+    names: tuple[str, ...]
+    outputs: tuple[Output, ...]
+    having: Output | None = None
+    order: tuple[tuple[Output, bool], ...] = ()  # and whether it falls
+    limit: int | None = None
+
+
+def _both(fields: tuple[Field, ...]) -> Field:
+    bounds = [field.bounds for field in fields if field.bounds is not None]
+    whole = len(bounds) == len(fields)
+    kind = fields[0].kind if all(field.kind == fields[0].kind for field in fields) else "number"
+    return Field(
+        kind,
+        (min(low for low, _ in bounds), max(high for _, high in bounds)) if whole else None,
+        None,
+        all(field.required for field in fields),
+    )
