@@ -31,7 +31,7 @@ check: $(VENV)/.dev
 PEERS := $(VENV)/peers
 RESULTS := bench/results
 
-bench: $(VENV)/.dev $(PEERS)/opendp/.done $(PEERS)/diffprivlib/.done
+bench: $(VENV)/.dev $(PEERS)/opendp/.done $(PEERS)/diffprivlib/.done $(PEERS)/anonypy/.done
 	$(BIN)/python bench/startup.py
 	$(BIN)/python bench/accounting.py --out $(RESULTS)/accounting.json
 	$(BIN)/python bench/accounting.py --near 1e-4 --out $(RESULTS)/accounting-near-1e-4.json
@@ -40,14 +40,18 @@ bench: $(VENV)/.dev $(PEERS)/opendp/.done $(PEERS)/diffprivlib/.done
 	  --out $(RESULTS)/peers_audit.json
 	$(BIN)/python bench/calibration.py --out $(RESULTS)/calibration.json
 	$(BIN)/python bench/ledger.py --out $(RESULTS)/ledger.json
+	$(BIN)/python bench/reconstruct.py --out $(RESULTS)/reconstruct.json
+	if test -d ../shared/data; then $(BIN)/python bench/link.py --out $(RESULTS)/link.json; \
+	  $(BIN)/python bench/kanonymity.py --peer $(PEERS)/anonypy/bin/python --out $(RESULTS)/kanonymity.json; fi
 
-$(PEERS)/opendp/.done $(PEERS)/diffprivlib/.done: | $(BIN)/python
+$(PEERS)/opendp/.done $(PEERS)/diffprivlib/.done $(PEERS)/anonypy/.done: | $(BIN)/python
 	$(PYTHON) -m venv $(@D)
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check $(WANTED)
 	@touch $@
 
 $(PEERS)/opendp/.done: WANTED := 'opendp[polars]==0.16.0' numpy
 $(PEERS)/diffprivlib/.done: WANTED := 'diffprivlib==0.6.6' 'scikit-learn<1.9'
+$(PEERS)/anonypy/.done: WANTED := 'anonypy==0.2.1' 'pycanon==1.3.6'
 
 docs: $(VENV)/.dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir out/site

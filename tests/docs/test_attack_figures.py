@@ -34,8 +34,8 @@ def averaging() -> list[str]:
 
 def reconstruction() -> list[str]:
     return [
-        f"| {told(row)} | {row['people']} | {row['questions']} | {row['method'].replace('_', ' ')} | {spread(row['share_right'])} | "
-        f"{'—' if row['answers'] != 'private' else percent(row['claim_allows'])} |"
+        f"| {told(row)} | {row['people']} | {row['questions']} | {row['method'].replace('_', ' ')} | "
+        f"{spread(row['share_right'])} | {'—' if row['answers'] != 'private' else percent(row['claim_allows'])} |"
         for row in result("reconstruct")["reconstruction"]
     ]
 
@@ -59,9 +59,9 @@ def uniqueness() -> list[str]:
 
 def ratings() -> list[str]:
     return [
-        f"| {row['known']} | {row['wrong']} | {'± 14 days' if row['days_off'] == 14 else 'none'} | {spread(row['best_is_right'])} | "
-        f"{percent(row['named']['mean'])} | {percent(row['named_and_right_of_named']['mean'])} | "
-        f"{percent(row['strangers_named']['mean'])} |"
+        f"| {row['known']} | {row['wrong']} | {'± 14 days' if row['days_off'] == 14 else 'none'} | "
+        f"{spread(row['best_is_right'])} | {percent(row['named']['mean'])} | "
+        f"{percent(row['named_and_right_of_named']['mean'])} | {percent(row['strangers_named']['mean'])} |"
         for row in result("link")["movielens_100k"]
         if row["days_off"] != 3
     ]
@@ -79,6 +79,8 @@ def test_the_guide_to_k_anonymity_shows_what_was_measured() -> None:
     ours, peers = found["rounds"]["ours"][0], found["rounds"]["peers"][0]
     page = (ROOT / "docs/guides/kanonymity.md").read_text().replace("\n", " ")
     ratio = {name: int(value) for name, value in found["peers_times_ours"].items()}
-    assert f"{ours['classes']} classes where anonypy makes {peers['classes']}, in 1/{ratio['anonymise']} of its CPU time" in page
+    assert (
+        f"{ours['classes']} classes where anonypy makes {peers['classes']}, in 1/{ratio['anonymise']} of its CPU time" in page
+    )
     assert f"in 1/{ratio['check']} of the time" in page
     assert ours["found"] == pytest.approx(peers["found"], abs=1e-3)

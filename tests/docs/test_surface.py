@@ -9,7 +9,16 @@ import pytest
 
 import discreet
 
-ROOMS = ["discreet.core", "discreet.accounting", "discreet.noise", "discreet.ledger", "discreet.audit", "discreet.errors"]
+ROOMS = [
+    "discreet.core",
+    "discreet.accounting",
+    "discreet.noise",
+    "discreet.ledger",
+    "discreet.audit",
+    "discreet.attack",
+    "discreet.heuristic",
+    "discreet.errors",
+]
 
 
 def test_every_public_name_loads() -> None:

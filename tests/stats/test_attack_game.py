@@ -22,6 +22,7 @@ from discreet.attack import (
     most_right,
     paid,
     roughly,
+    uniqueness,
 )
 from discreet.audit import Pair, audit, verdict
 from discreet.core import record
@@ -177,3 +178,19 @@ def test_eight_rough_ratings_in_movielens():
     named = [each.user == who for who, each in enumerate(found) if each.sure]
     assert np.mean(named) > 0.98
     assert len(named) > 500
+
+
+# Real tables.
+
+
+@pytest.mark.skipif(not (DATA / "adult/adult.data.gz").exists(), reason="Adult is not beside the checkout")
+def test_a_sample_of_adult_tells_the_uniqueness_of_all():
+    with gzip.open(DATA / "adult/adult.data.gz", "rt") as file:
+        rows = [line.strip().split(", ") for line in file if line.strip()]
+    age, marital, race, sex = (np.array([row[place] for row in rows], dtype=object) for place in (0, 5, 8, 9))
+    people = {"age": age.astype(int), "marital": marital, "race": race, "sex": sex}
+    truth = uniqueness(people, list(people)).share
+    chosen = np.random.default_rng(1).choice(len(age), len(age) // 10, replace=False)
+    sample = uniqueness({name: column[chosen] for name, column in people.items()}, list(people))
+    assert sample.share > 3 * truth
+    assert abs(sample.population(0.1) - truth) < 0.02
