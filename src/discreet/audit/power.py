@@ -6,8 +6,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from discreet.audit.bounds.betting import forgiven, tail, wealth
+from discreet.audit.bounds.betting import alike, forgiven, shares, tail, wealth
 from discreet.audit.bounds.gaussian import mu_of
+from discreet.audit.bounds.search import STEP
+from discreet.audit.bounds.weighted import SPAN, detects
 from discreet.core import check
 from discreet.errors import InvalidValue
 
@@ -45,18 +47,25 @@ def detection(count: int, epsilon: float, claimed: float, alpha: float, delta: f
     """The probability, at least, that `count` canaries in independent runs refute `claimed`."""
     null = np.array([claimed], dtype=np.float64)
     spared, level = forgiven(null, count, delta, alpha, independent=True)
-    half = (count + 1) // 2
+    along, same, weighted = shares(null)
+    flat = int(alike(count, null)[0])
+
+    def sure(share: float) -> float:
+        return _sure(share, epsilon, delta, family)
 
     def rich(hits: float, made: int) -> bool:
-        return bool(wealth(np.array([hits]), np.array([made - hits]), spared, null)[0] >= np.log(2.0 / level[0]))
+        return bool(wealth(np.array([hits]), np.array([made - hits]), spared, null)[0] >= -np.log(along[0] * level[0]))
 
     def rare(hits: float, made: int) -> bool:
-        return bool(tail(hits - spared, made, null)[0] <= level[0] / 2.0)
+        return bool(tail(hits - spared, np.array([made]), null)[0] <= same[0] * level[0])
 
-    chances = [_chance(half, _sure(0.5, epsilon, delta, family), rare)]
+    grid = int(claimed / STEP) + 1
+    span = STEP * np.arange(grid // SPAN * SPAN, (grid // SPAN + 1) * SPAN, dtype=np.float64)
+    most, least = forgiven(span, count, delta, alpha, independent=True)
+    chances = [_chance(flat, sure(flat / count), rare), detects(sure, count, grid, most, weighted[0] * least)]
     for depth in _DEPTHS:
         made = max(1, round(count * float(depth)))
-        chances.append(_chance(made, _sure(float(depth), epsilon, delta, family), rich))
+        chances.append(_chance(made, sure(float(depth)), rich))
     return max(chances)
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 
 import numpy as np
 import pytest
 
-from discreet.audit.bounds.betting import best_possible, betting, forgiven, frontier, wealth
+from discreet.audit.bounds import weighted
+from discreet.audit.bounds.betting import alike, best_possible, betting, forgiven, frontier, shares, wealth
 from discreet.audit.bounds.order import centre, one_target_each, shuffled, surest_first
 from discreet.audit.bounds.search import HIGHEST, bisect, climb
 
@@ -60,7 +62,7 @@ def test_bets_are_fair():
 def test_what_delta_costs_is_paid_for(delta, independent):
     epsilon = np.array([0.0, 1.0, 5.0])
     spared, level = forgiven(epsilon, 1000, delta, 0.05, independent=independent)
-    assert (level >= 0.75 * 0.05 - 1e-12).all()
+    assert (level >= 0.5 * 0.05 - 1e-12).all()
     assert (level <= 0.05).all()
     assert (spared >= 0).all()
     if not independent:
@@ -101,6 +103,54 @@ def test_perfect_guesses_show_about_the_log_of_their_number():
         reach = best_possible(count, 0.0, 0.05, independent=False)
         assert math.log(count / math.log(40)) - 0.8 < reach < math.log(count / math.log(20))
     assert best_possible(0, 0.0, 0.05, independent=True) == 0.0
+
+
+def test_the_error_is_split_and_never_overspent():
+    split = np.stack(shares(np.linspace(0, 10, 101)))
+    assert (split > 0).all()
+    assert split.sum(axis=0) == pytest.approx(1.0)
+
+
+def test_equal_guesses_are_all_at_zero_and_half_far_away():
+    assert alike(1000, np.array([0.0, 40.0])).tolist() == [1000, 500]
+
+
+@pytest.mark.parametrize("q", [0.5, 0.7, 0.99])
+def test_the_weighted_tail_is_that_of_all_sequences(q):
+    """Against every sequence of ten guesses, one at a time."""
+    depth = (9, 7, 7, 4, 3, 2, 2, 1)
+    weight = [sum(i < each for each in depth) for i in range(10)]
+    chance = np.zeros(sum(depth) + 1)
+    for guesses in itertools.product((0, 1), repeat=10):
+        chance[sum(w * g for w, g in zip(weight, guesses))] += q ** sum(guesses) * (1 - q) ** (10 - sum(guesses))
+    for total in range(len(chance)):
+        found = weighted.above(total, depth, (q,) * 8)
+        assert chance[total:].sum() - 1e-14 <= found <= chance[total:].sum() + 2e-12
+    assert weighted.above(len(chance), depth, (q,) * 8) < 1e-11
+
+
+@pytest.mark.parametrize("count", [1, 7, 200, 10_000])
+@pytest.mark.parametrize("span", [0, 3, 20, 80])
+def test_deeper_guesses_weigh_no_more(count, span):
+    depth = weighted.depths(count, span)
+    assert list(depth) == sorted(depth, reverse=True)
+    assert all(0 <= each <= count for each in depth)
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-5])
+def test_the_weighted_test_is_the_same_one_epsilon_at_a_time(delta):
+    """The search within a span skips tests; one by one, at the span's strictest terms, they agree."""
+    inside = RNG.random(3000) < 0.5
+    hits = np.append(0, np.cumsum(surest_first(inside * 1.5 + RNG.normal(size=3000), inside)))
+    grid = np.arange(0, 1024)
+    spared, level = forgiven(grid / 256, 3000, delta, 0.05, independent=False)
+    found = weighted.refuted(hits, grid, spared, level)
+    assert found.any()
+    assert not found.all()
+    for e in range(0, 1024, 7):
+        mine = grid // weighted.SPAN == e // weighted.SPAN
+        total = sum(int(hits[d]) for d in weighted.depths(3000, e // weighted.SPAN)) - 8 * int(spared[mine].max())
+        assert found[e] == (weighted.tail(total, 3000, e // weighted.SPAN, e) <= level[mine].min())
 
 
 def test_ties_know_nothing_of_the_truth():

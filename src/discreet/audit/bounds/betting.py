@@ -3,8 +3,9 @@
 Under epsilon-DP with independent fair coins, each guess, given the output and the truth of all earlier guesses, is
 right with probability at most q = e^epsilon / (1 + e^epsilon). A gambler who bets on right guesses at odds fair for q
 cannot multiply a stake by 1/alpha, at any time, with probability above alpha (Ville 1939); when the gambler does, this
-epsilon is refuted. Half of the stake is bet by likelihood ratios along the whole order, half on the surest half of the
-guesses at the exact binomial tail. The proof, with delta > 0, is in docs/theory/audit-betting.md.
+epsilon is refuted. A part of the stake is bet by likelihood ratios along the whole order; the rest on two exact tests, one
+where surer guesses weigh more and one where the first half or so weigh the same. The proof, with delta > 0, is in
+docs/theory/audit-betting.md.
 """
 
 from __future__ import annotations
@@ -13,10 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.audit.bounds.order import one_target_each, surest_first
-from discreet.audit.bounds.search import climb
+from discreet.audit.bounds.search import STEP, climb
+from discreet.audit.bounds.weighted import refuted as outweighed
 
 # The alternatives that are bet on: log-odds of a right guess this much above epsilon, in equal shares.
 _LEADS = np.geomspace(0.3, 6.0, 5)
+# The shares of the error: of the bets along the order, of the guesses that weigh the same, of those that do not; below the
+# epsilon of _TURN and above. Where epsilon is small, a little level costs equal guesses little and weighted ones much.
+_TURN = 2.5
+_BELOW, _ABOVE = (0.15, 0.25, 0.6), (0.1, 0.55, 0.35)
 
 
 def betting(score: NDArray[np.float64], inside: NDArray[np.bool_], run: NDArray[np.int64], delta: float, alpha: float) -> float:
@@ -33,15 +39,32 @@ def betting(score: NDArray[np.float64], inside: NDArray[np.bool_], run: NDArray[
 def from_guesses(right: NDArray[np.bool_], delta: float, alpha: float, *, independent: bool) -> float:
     """The bound from the sequence of right and wrong guesses, surest first."""
     hits, misses = frontier(right)
-    half = (len(right) + 1) // 2
-    half_hits = int(right[:half].sum())
+    counts = np.append(0, np.cumsum(right))
 
     def refuted(epsilon: NDArray[np.float64]) -> NDArray[np.bool_]:
         spared, level = forgiven(epsilon, len(right), delta, alpha, independent=independent)
-        along = wealth(hits, misses, spared, epsilon) >= np.log(2.0 / level)
-        return along | (tail(half_hits - spared, half, epsilon) <= level / 2.0)
+        made = alike(len(right), epsilon)
+        along, same, weighted = shares(epsilon)
+        found = wealth(hits, misses, spared, epsilon) >= -np.log(along * level)
+        found |= tail(counts[made] - spared, made, epsilon) <= same * level
+        left = np.flatnonzero(~found)
+        grid = np.rint(epsilon[left] / STEP).astype(np.int64)
+        found[left] = outweighed(counts, grid, spared[left], (weighted * level)[left])
+        return found
 
     return climb(refuted)
+
+
+def shares(epsilon: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """How the error is split over the three tests of each epsilon; the data have no say in it."""
+    along, same, weighted = np.where(epsilon < _TURN, np.array(_BELOW)[:, None], np.array(_ABOVE)[:, None])
+    return along, same, weighted
+
+
+def alike(count: int, epsilon: NDArray[np.float64]) -> NDArray[np.int64]:
+    """How many guesses Laplace noise makes with its full epsilon: half of them, and more where epsilon is small."""
+    made: NDArray[np.int64] = np.ceil(count * (1.0 + np.exp(-epsilon)) / 2.0).astype(np.int64)
+    return made
 
 
 def frontier(right: NDArray[np.bool_]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -77,7 +100,7 @@ def wealth(
     return best
 
 
-def tail(hits: NDArray[np.float64], trials: int, epsilon: NDArray[np.float64]) -> NDArray[np.float64]:
+def tail(hits: NDArray[np.float64], trials: NDArray[np.int64], epsilon: NDArray[np.float64]) -> NDArray[np.float64]:
     """Pr[Binomial(trials, e^epsilon / (1 + e^epsilon)) >= hits]."""
     from scipy.special import betainc, expit
 
@@ -100,10 +123,10 @@ def forgiven(
         return np.zeros_like(epsilon), np.full_like(epsilon, alpha)
     rate = delta * expit(-epsilon)
     if independent:
-        spared = np.maximum(binom.isf(alpha / 4.0, count, rate), 0.0)
+        spared = np.maximum(binom.isf(alpha / 2.0, count, rate), 0.0)
         lost = binom.sf(spared, count, rate)
     else:
-        spared = np.maximum(np.ceil(4.0 * count * rate / alpha) - 1.0, 0.0)
+        spared = np.maximum(np.ceil(2.0 * count * rate / alpha) - 1.0, 0.0)
         lost = count * rate / (spared + 1.0)
     return np.asarray(spared, dtype=np.float64), np.asarray(alpha - lost, dtype=np.float64)
 
