@@ -11,6 +11,10 @@ The order is fixed when the filter is opened, from the budget alone, so it canno
 turned into (epsilon, delta) once. Events that fail with a small probability (Approximate) are split into that failure
 and the rest; failures add up to at most `failure`, a part of delta set aside for them (Whitehouse, Ramdas, Rogers, Wu
 2023, whose argument is order by order).
+
+A few large pure losses are dearer at any finite order than their plain sum, which holds adaptively as well. So an event is
+allowed while either sum, of divergences or of epsilons, is within its limit: docs/theory/accounting-filter.md proves that
+this needs no more budget than one of them.
 """
 
 from __future__ import annotations
@@ -25,6 +29,8 @@ from discreet.core import event as events
 from discreet.errors import BudgetExceeded, InvalidDocument, InvalidValue
 
 UNIT = 10**15  # amounts are whole numbers of 1e-15, costs rounded up, budgets down
+EPSILON_UNIT = 10**9  # plain sums of epsilon are counted in 1e-9
+UNBOUNDED = 100 * EPSILON_UNIT  # what an event without a pure bound adds to that sum: more than any limit on it
 
 
 class Filter:
@@ -53,7 +59,9 @@ class Filter:
             )
         self.limit = math.floor(Fraction(limit) * (1 - Fraction(1, 10**12)) * UNIT)
         self.failure_limit = math.floor(Fraction(self.failure) * UNIT * UNIT)
+        self.epsilon_limit = math.floor(Fraction(self.epsilon) * EPSILON_UNIT) if self.epsilon < 99 else 0
         self.spent = 0
+        self.epsilon_spent = 0
         self.failure_spent = 0
 
     def cost(self, event: events.Event) -> tuple[int, int]:
@@ -67,18 +75,26 @@ class Filter:
             )  # fmt: skip
         return math.ceil(Fraction(divergence) * (1 + Fraction(1, 10**12)) * UNIT), math.ceil(failure * UNIT * UNIT)
 
+    def pure_cost(self, event: events.Event) -> int:
+        """What an event, failures apart, adds to the plain sum of epsilons, in units of 1e-9, rounded up."""
+        return min(UNBOUNDED, _pure(_split(event)[1]))
+
     def allows(self, event: events.Event) -> bool:
         """Whether the event fits what is left; depends on nothing private."""
         try:
             divergence, failure = self.cost(event)
         except BudgetExceeded:
             return False
-        return self.spent + divergence <= self.limit and self.failure_spent + failure <= self.failure_limit
+        return self._fits(divergence, self.pure_cost(event)) and self.failure_spent + failure <= self.failure_limit
+
+    def _fits(self, divergence: int, epsilon: int) -> bool:
+        return self.spent + divergence <= self.limit or self.epsilon_spent + epsilon <= self.epsilon_limit
 
     def spend(self, event: events.Event) -> None:
         """Take the event from the budget, or raise BudgetExceeded and take nothing."""
         divergence, failure = self.cost(event)
-        if self.spent + divergence > self.limit:
+        epsilon = self.pure_cost(event)
+        if not self._fits(divergence, epsilon):
             raise BudgetExceeded(
                 f"The budget (epsilon {self.epsilon:g}, delta {self.delta:g}) has {self.left:.4g} of {self.limit / UNIT:.4g} "
                 f"left at order {self.order:.4g}; this event asks {divergence / UNIT:.4g}. Add noise, or ask for less.",
@@ -92,21 +108,25 @@ class Filter:
                 asked=failure / UNIT**2, left=left,
             )  # fmt: skip
         self.spent += divergence
+        self.epsilon_spent += epsilon
         self.failure_spent += failure
 
     @property
     def left(self) -> float:
-        """The divergence that is left, at the filter's order."""
-        return (self.limit - self.spent) / UNIT
+        """The divergence that is left, at the filter's order; events may still fit by their epsilons when none is."""
+        return max(0, self.limit - self.spent) / UNIT
 
     def spent_epsilon(self) -> float:
         """The epsilon that what was spent amounts to, at the filter's delta."""
-        return epsilon_from_renyi(self.spent / UNIT, self.order, self.delta - self.failure) if self.spent else 0.0
+        if not self.spent:
+            return 0.0
+        plain = self.epsilon_spent / EPSILON_UNIT if self.epsilon_spent < UNBOUNDED else math.inf
+        return min(plain, epsilon_from_renyi(self.spent / UNIT, self.order, self.delta - self.failure))
 
     def to_json(self) -> dict[str, Any]:
         return {
             "epsilon": self.epsilon, "delta": self.delta, "failure": self.failure, "order": self.order,
-            "spent": str(self.spent), "failure_spent": str(self.failure_spent),
+            "spent": str(self.spent), "epsilon_spent": str(self.epsilon_spent), "failure_spent": str(self.failure_spent),
         }  # fmt: skip
 
     @classmethod
@@ -114,12 +134,13 @@ class Filter:
         """The filter a document describes, with what it had spent."""
         try:
             made = cls(document["epsilon"], document["delta"], failure=document["failure"], order=document["order"])
-            spent, failure_spent = int(document["spent"]), int(document["failure_spent"])
+            spent, epsilon_spent, failure_spent = (int(document[it]) for it in ("spent", "epsilon_spent", "failure_spent"))
         except (KeyError, TypeError, ValueError) as error:
             raise InvalidDocument(f"This is not a filter: {type(error).__name__} at {str(error)[:80]}.") from None
-        if not (0 <= spent <= made.limit and 0 <= failure_spent <= made.failure_limit):
+        within = spent <= made.limit or epsilon_spent <= made.epsilon_limit
+        if not (within and min(spent, epsilon_spent) >= 0 and 0 <= failure_spent <= made.failure_limit):
             raise InvalidDocument("This filter has spent less than nothing or more than its limit; it was changed.")
-        made.spent, made.failure_spent = spent, failure_spent
+        made.spent, made.epsilon_spent, made.failure_spent = spent, epsilon_spent, failure_spent
         return made
 
     def __repr__(self) -> str:
@@ -140,6 +161,31 @@ def _best_order(epsilon: float, delta: float) -> float:
     orders: list[float] = [1 + math.pow(10, i / 50) for i in range(-100, 251)]
     best: float = max(orders, key=worth)
     return round(best, 6)
+
+
+def _pure(event: events.Event) -> int:
+    """A pure bound in units of 1e-9, rounded up; UNBOUNDED or more where there is none."""
+    match event:
+        case events.Zero():
+            return 0
+        case events.Pure(epsilon) | events.Exponential(epsilon) | events.NoisyMax(epsilon):
+            return math.ceil(Fraction(epsilon) * EPSILON_UNIT)
+        case events.RandomizedResponse(epsilon):
+            return math.ceil(Fraction(epsilon) * EPSILON_UNIT)
+        case events.Laplace(noise_multiplier):
+            return math.ceil(EPSILON_UNIT / Fraction(noise_multiplier))
+        case events.DiscreteLaplace(scale, sensitivity):
+            return math.ceil(sensitivity * EPSILON_UNIT / Fraction(scale))
+        case events.Repeat(inner, times) | events.Group(inner, times):
+            return times * _pure(inner)
+        case events.Sequence(items):
+            return sum(_pure(item) for item in items)
+        case events.Poisson(rate, inner) | events.WithoutReplacement(rate, inner):
+            epsilon = min(_pure(inner), UNBOUNDED) / EPSILON_UNIT
+            return math.ceil(math.log1p(rate * math.expm1(epsilon)) * (1 + 1e-12) * EPSILON_UNIT)
+        case events.Shuffled(inner):
+            return _pure(inner)
+    return UNBOUNDED
 
 
 def _split(event: events.Event) -> tuple[Fraction, events.Event]:

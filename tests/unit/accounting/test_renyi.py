@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import random
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from discreet.accounting import (
     Gaussian,
     Group,
     Laplace,
+    NoisyMax,
     NonPrivate,
     Poisson,
     Pure,
@@ -181,3 +183,37 @@ def test_what_has_no_bound_is_refused() -> None:
             Filter(*wrong)
     with pytest.raises(InvalidValue, match="failure"):
         Filter(1.0, 1e-6, failure=1e-6)
+
+
+def test_a_few_large_pure_losses_fit_by_their_sum() -> None:
+    budget = Filter(1.5, 1e-6, failure=1e-7)
+    for _ in range(3):
+        budget.spend(Sequence([Pure(0.25), Approximate(0.25, 1e-8)]))
+    assert budget.spent > budget.limit  # by divergences alone they would not have fitted
+    assert not budget.allows(Pure(1e-8))
+    assert budget.spent_epsilon() == pytest.approx(1.5)
+    again = Filter.from_json(json.loads(json.dumps(budget.to_json())))
+    assert not again.allows(Pure(1e-8))
+
+
+def test_one_event_without_a_pure_bound_leaves_divergences_alone() -> None:
+    budget = Filter(1.5, 1e-6)
+    budget.spend(Gaussian(50.0))
+    budget.spend(Pure(0.5))
+    assert not budget.allows(Pure(0.9))
+    assert Filter(1.5, 1e-6).allows(Pure(0.9))
+
+
+@pytest.mark.parametrize("choice", range(6))
+def test_whatever_either_sum_allowed_is_within_the_budget(choice: int) -> None:
+    """For events fixed beforehand the exact curve can be asked."""
+    kinds = [Pure(0.3), Laplace(4.0), Exponential(0.2), NoisyMax(0.1), Poisson(0.2, Laplace(1.0)), Gaussian(15.0)]
+    draw = random.Random(choice)
+    budget, ran = Filter(1.2, 1e-5), []
+    for _ in range(200):
+        event = draw.choice(kinds if choice % 2 else kinds[:-1])
+        if budget.allows(event):
+            budget.spend(event)
+            ran.append(event)
+    assert len(ran) >= 4
+    assert curve(Sequence(ran)).delta(1.2) <= 1e-5
