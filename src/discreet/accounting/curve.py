@@ -17,6 +17,9 @@ from discreet.core.event import Event
 from discreet.errors import InvalidValue
 
 MANY = 10**5  # terms from which Rényi composition is asked as well
+EVERYWHERE = np.concatenate([[0.0], np.geomspace(1e-9, 1e15, 200)])
+EVENLY = np.linspace(0, 1, 17)
+CLOSE = np.concatenate([-(10.0 ** -np.arange(2, 16)), [0.0], 10.0 ** -np.arange(2, 16)])
 
 
 def curve(event: Event) -> TradeOff:
@@ -187,18 +190,25 @@ class _Single:
         return math.log(max(self._at(epsilon), 1e-300))
 
     def epsilon(self, delta: float) -> float:
-        if self._at(0.0) <= delta:
+        """Bracketed everywhere at once, then around where a secant points, to the last bit."""
+        top = min(self.most, 1e15)
+        grid = np.append(EVERYWHERE[top > EVERYWHERE], top)
+        found = self._profile.delta(grid)
+        if found[0] <= delta:
             return 0.0
-        high = min(self.most, 1e15)
-        if self._at(high) > delta or delta == 0:
+        if found[-1] > delta or delta == 0:
             return self.most
-        low, high = _bracket(self._profile, delta, high)
-        for _ in range(14):  # 128-fold each: seven are enough for every bit
-            grid = np.linspace(low, high, 129)
-            first = max(int(np.argmax(self._profile.delta(grid) <= delta)), 1)
-            if not (low < grid[first] < high or low < grid[first - 1] < high):
-                break
+        low, high = 0.0, top
+        for _ in range(30):
+            first = max(int(np.argmax(found <= delta)), 1)
+            before = (low, high)
             low, high = float(grid[first - 1]), float(grid[first])
+            if (low, high) == before or not low < (low + high) / 2 < high or found[first] > delta:
+                break
+            fall = math.log(found[first - 1] / found[first]) if found[first] > 0 else math.inf
+            share = math.log(found[first - 1] / delta) / fall if 0 < fall < math.inf else 0.5
+            grid = np.sort(np.clip(low + (high - low) * np.append(share + CLOSE, EVENLY), low, high))
+            found = self._profile.delta(grid)
         return high
 
     def near(self, level: float) -> tuple[Array, Array]:
@@ -212,11 +222,3 @@ class _Single:
             fine = np.linspace(grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)], 200)
             grid = np.unique(np.append(fine, grid[best]))
         return grid, self._profile.delta(grid)
-
-
-def _bracket(profile: Profile, delta: float, high: float) -> tuple[float, float]:
-    """Two neighbours of a grid around the crossing, so that few bisections are left."""
-    grid = np.concatenate([[0.0], np.geomspace(1e-9, 1e15, 200)])
-    grid = np.append(grid[grid < high], high)
-    first = int(np.argmax(profile.delta(grid) <= delta))
-    return float(grid[max(first - 1, 0)]), float(grid[first])
