@@ -20,6 +20,7 @@ COMMANDS = {
     "attack": "What a finished table or a list of answers gives away.",
     "audit": "Compare the claims of a release with its evidence.",
     "demo": "The whole idea on one page: a claim, an attack, a broken twin.",
+    "ledger": "Budgets: open, show, share, raise, renew, verify.",
     "query": "Ask private SQL: an answer with error bars, charged to a budget.",
     "show": "What a release says of itself.",
 }

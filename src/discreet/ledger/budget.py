@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from discreet.accounting.filter import UNIT, Filter
-from discreet.core import Event
+from discreet.accounting.renyi import epsilon_from_renyi, renyi
+from discreet.core import Event, Pure
 from discreet.core.claim import Claim
 from discreet.core.figures import down, up
 from discreet.core.game import Unit
@@ -24,6 +25,7 @@ MOST = 2**62 - 1  # two amounts within it add up within 64 bits
 FAILURE_UNIT = 10**18
 _FINER = UNIT * UNIT // FAILURE_UNIT  # the filter counts failures in 1e-30
 DEFAULT = "default"
+_MOST_EPSILON = 1e4
 _SUMS = "SET divergence_spent = divergence_spent + ?, failure_spent = failure_spent + ?"
 _SPEND_SOURCE = f"UPDATE source {_SUMS} WHERE name = ?"
 _SPEND_ACCOUNT = f"UPDATE account {_SUMS} WHERE source = ? AND name = ?"
@@ -66,6 +68,31 @@ class Balance:
     def left(self) -> Amount:
         """What may still be spent."""
         return Amount(*(limit - spent for limit, spent in zip(self.limit, self.spent, strict=True)))
+
+    @property
+    def part_spent(self) -> float:
+        """How much of the budget is spent, from 0 to 1: of the divergence or of the failures, whichever is further."""
+        pairs = zip(self.spent, self.limit, strict=True)
+        return max((spent / limit for spent, limit in pairs if limit), default=0.0)
+
+    @property
+    def spent_epsilon(self) -> float:
+        """The epsilon that all that was spent amounts to, at the budget's delta."""
+        if not any(self.spent):
+            return 0.0
+        return min(self.epsilon, epsilon_from_renyi(self.spent.divergence / UNIT, self.order, self.delta - self.failure))
+
+    @property
+    def left_epsilon(self) -> float:
+        """The largest epsilon (at delta 0) that one more charge may have; many smaller ones fit instead."""
+        left = self.left.divergence / UNIT * (1 - 1e-9)
+        low, high = 0.0, 1.0
+        while renyi(Pure(high), self.order) <= left and high < _MOST_EPSILON:
+            low, high = high, 2 * high
+        for _ in range(50):
+            middle = (low + high) / 2
+            low, high = (middle, high) if renyi(Pure(middle), self.order) <= left else (low, middle)
+        return low
 
     def holds(self, asked: Amount) -> bool:
         """Whether this much is left."""

@@ -47,7 +47,7 @@ class History(Sequence[Entry]):
     def __getitem__(self, place: slice) -> list[Entry]: ...
     def __getitem__(self, place: int | slice) -> Entry | list[Entry]:
         if isinstance(place, slice):
-            return [self[number] for number in range(*place.indices(len(self)))]
+            return self._store.read(lambda book: self._span(book, place))
         where, given = self._where()
         order, skip = ("DESC", -place - 1) if place < 0 else ("ASC", place)
 
@@ -60,6 +60,14 @@ class History(Sequence[Entry]):
         if found is None:
             raise IndexError(f"The history has no entry at place {place}.")
         return found
+
+    def _span(self, book: Book, place: slice) -> list[Entry]:
+        wanted = range(*place.indices(self._count(book)))
+        low, high = (min(wanted), max(wanted)) if wanted else (0, -1)
+        where, given = self._where()
+        statement = f"SELECT number FROM entry {where} ORDER BY number LIMIT ? OFFSET ?"
+        numbers = [row[0] for row in book.execute(statement, (*given, high - low + 1, low)).fetchall()]
+        return [chain.entry(book, numbers[index - low]) for index in wanted]
 
     def __repr__(self) -> str:
         return f"History({len(self)} entries{f' of {self._source}' if self._source else ''})"

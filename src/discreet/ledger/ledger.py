@@ -18,6 +18,7 @@ from discreet.core.game import Game, Unit
 from discreet.errors import BudgetExceeded, DiscreetError, InvalidValue
 from discreet.ledger import budget, chain, replay
 from discreet.ledger.budget import DEFAULT, Amount, Balance
+from discreet.ledger.card import RECENT, ledger_card
 from discreet.ledger.charge import Charge
 from discreet.ledger.history import History
 from discreet.ledger.store import Book, open_store
@@ -307,6 +308,11 @@ class Ledger:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
+
+    def _repr_html_(self) -> str:
+        """How each budget burns down."""
+        found = [self.balance(name) for name in self.sources()]
+        return ledger_card(self._store.name, [(item, self.history(item.source)[-RECENT:]) for item in found])
 
     def __repr__(self) -> str:
         return f"Ledger({self._store.name!r})"

@@ -190,6 +190,10 @@ class PostgresStore:
         except self._driver.IntegrityError as error:
             told = check.shown(error.diag.message_primary or "")
             raise LedgerError(f"{self.name} refused a change that would break it ({told}); nothing was written.") from None
+        except self._driver.DataError:
+            raise LedgerError(
+                f"{self.name} cannot hold this text, perhaps because of a NUL character in a name; nothing was written."
+            ) from None
         except self._driver.Error as error:
             raise LedgerError(f"{self.name} cannot be used: {_advice(error)}") from None
 
@@ -228,7 +232,6 @@ def _advice(error: Any) -> str:
         ),
         ("42501", "this user may not use it. Ask for the right to read and write the schema discreet."),
         ("42P01", "its schema discreet is not a complete ledger. Restore it from a backup, and check that with verify()."),
-        ("22", "it cannot hold this text, perhaps because of a NUL character in a name. Nothing was written."),
         ("28", "the server refused this user or password."),
         ("3D000", "there is no such database. Make it: createdb."),
     ):

@@ -14,7 +14,7 @@ import pytest
 from discreet import Ledger, Release, record, user
 from discreet.accounting import Approximate, Filter, Gaussian, NonPrivate, Pure
 from discreet.core import Claim, Event, Game, Unit
-from discreet.errors import BudgetExceeded, InvalidValue, LedgerError
+from discreet.errors import BudgetExceeded, InvalidValue
 from discreet.ledger import Amount, question_key
 from discreet.ledger.budget import MOST
 
@@ -251,11 +251,59 @@ def test_the_export_carries_its_own_proof(ledger: Ledger) -> None:
     assert ledger.verify().endswith(previous[:16])
 
 
-def test_a_closed_ledger_says_so(ledger: Ledger) -> None:
-    with ledger:
-        ledger.reserve("people", SMALL)
-    with pytest.raises(LedgerError, match="was closed"):
-        ledger.spent("people")
+def renewed(ledger: Ledger, period: str) -> str:
+    return ledger.renew("visits", period=period, by="owner", reason="the visits of that month are new").source
+
+
+def test_each_period_has_a_budget_of_its_own(ledger: Ledger) -> None:
+    ledger.open("visits", unit=record(), epsilon=1.0, delta=1e-6, by_period=True)
+    with pytest.raises(InvalidValue, match=r"visits has a budget for each period and none itself. Name a period, as visits@"):
+        ledger.reserve("visits", SMALL)
+    october, november = renewed(ledger, "2026-10"), renewed(ledger, "2026-11")
+    assert (october, november) == ("visits@2026-10", "visits@2026-11")
+    charge = ledger.reserve(october, SMALL, key="q")
+    charge.settle(answer=1)
+    assert ledger.balance(october).spent == charge.amount
+    assert ledger.balance(november).spent == ledger.balance("visits").spent == ledger.balance("visits").limit == (0, 0)
+    assert ledger.balance(november).limit == Amount(Filter(1.0, 1e-6).limit, 0)
+    assert not ledger.reserve(november, SMALL, key="q").repeated  # another month is another question
+    ledger.share(november, "ann", 0.5, by="owner")
+    ledger.raise_budget(november, epsilon=2.0, delta=1e-6, by="owner", reason="more")
+    ledger.verify()
+
+
+def test_a_period_is_renewed_once_and_signed(ledger: Ledger) -> None:
+    ledger.open("visits", unit=record(), epsilon=1.0, delta=1e-6, by_period=True)
+    name = renewed(ledger, "2026-11")
+    ledger.reserve(name, SMALL)
+    spent = ledger.spent(name)
+    assert ledger.renew("visits", period="2026-11", by="another", reason="more, please").spent.divergence > 0
+    assert ledger.spent(name) == spent > 0
+    assert kinds(ledger) == ["open", "open", "renew", "reserve"]
+    assert ledger.history()[2].body["by"] == "owner"
+    for by, reason in (("", "why"), ("who", "")):
+        with pytest.raises(InvalidValue, match="must be a non-empty string"):
+            ledger.renew("visits", period="2026-12", by=by, reason=reason)
+
+
+def test_only_what_was_opened_by_period_is_renewed(ledger: Ledger) -> None:
+    with pytest.raises(InvalidValue, match="people has one budget, whenever it is asked"):
+        ledger.renew("people", period="2026-11", by="owner", reason="hope")
+    for change in ({"by_period": True}, {"by_period": True, "epsilon": 2.0}):
+        with pytest.raises(InvalidValue, match="asked to open otherwise"):
+            ledger.open("people", **{"unit": record(), "epsilon": 1.0, "delta": 1e-6, "failure": 1e-7, **change})
+    with pytest.raises(InvalidValue, match="source must not hold @"):
+        ledger.open("people@2026-11", unit=record(), epsilon=1.0, delta=1e-6)
+    ledger.open("visits", unit=record(), epsilon=1.0, delta=1e-6, by_period=True)
+    with pytest.raises(InvalidValue, match="period must not hold @"):
+        ledger.renew("visits", period="2026@11", by="owner", reason="why")
+    for refused in (
+        lambda: ledger.raise_budget("visits", epsilon=2.0, delta=1e-6, by="owner", reason="more"),
+        lambda: ledger.share("visits", "ann", 0.5, by="owner"),
+    ):
+        with pytest.raises(InvalidValue, match="none itself"):
+            refused()
+    ledger.verify()
 
 
 def test_loading_the_ledger_loads_nothing_heavy() -> None:

@@ -1,0 +1,246 @@
+"""`discreet ledger`: budgets for those who keep them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from discreet.cli import CHECK_FAILED, COMMANDS
+from discreet.cli.output import json_option, table, talk, write_json
+from discreet.errors import InvalidValue, LedgerError
+
+if TYPE_CHECKING:
+    from discreet.core import Unit
+    from discreet.ledger import Balance, Entry, Ledger
+
+
+@click.group("ledger", help=COMMANDS["ledger"])
+def command() -> None: ...
+
+
+def common(function: Callable[..., None]) -> Callable[..., None]:
+    """What every subcommand takes."""
+    place = click.option(
+        "--ledger", "place", required=True, envvar="DISCREET_LEDGER", metavar="PATH_OR_URL",
+        help="The ledger: a file, or postgresql://user@host/name. DISCREET_LEDGER says it too.",
+    )  # fmt: skip
+    return place(json_option(function))
+
+
+def signed(function: Callable[..., None]) -> Callable[..., None]:
+    """Who does it, and why."""
+    by = click.option("--by", required=True, metavar="NAME", help="Who grants it.")
+    return by(click.option("--reason", required=True, metavar="TEXT", help="Why.")(function))
+
+
+@contextmanager
+def _opened(place: str, *, make: bool = False) -> Iterator[Ledger]:
+    """The ledger. Only `open` makes a new one: a mistyped name must not look like an empty ledger."""
+    from discreet.ledger import Ledger
+
+    if not make and "://" not in place and not os.path.exists(place):
+        raise InvalidValue(f"There is no ledger at {place}. Name another, or make one: discreet ledger open.")
+    with Ledger(place) as ledger:
+        yield ledger
+
+
+@command.command("open")
+@click.argument("source")
+@click.option("--unit", "named", required=True, metavar="record|user:KEY", help="What is protected: a row, or a person.")
+@click.option("--rows", metavar="N|any", help="Most rows of one user; needed with user:KEY.")
+@click.option(
+    "--relation",
+    type=click.Choice(["add_remove", "replace", "zero_out"]),
+    default="add_remove",
+    show_default=True,
+    help="How the two worlds differ in it.",
+)
+@click.option("--epsilon", type=float, required=True, metavar="E", help="The most that all answers together may give away.")
+@click.option("--delta", type=float, required=True, metavar="D", help="The probability left out of that.")
+@click.option("--failure", type=float, default=0.0, show_default=True, help="Part of delta for events that may fail.")
+@click.option("--fingerprint", metavar="TEXT", help="Which data it is; no two sources have the same.")
+@click.option("--by-period", is_flag=True, help="Each period of it has this budget (see renew).")
+@common
+def open_(source: str, place: str, as_json: bool, named: str, rows: str | None, relation: str, **terms: Any) -> None:
+    """Give SOURCE, the people and not a table, its budget."""
+    unit = _unit(named, rows, relation)
+    with _opened(place, make=True) as ledger:
+        _tell(ledger, ledger.open(source, unit=unit, **terms), as_json)
+
+
+@command.command("show")
+@click.argument("source", required=False)
+@common
+def show(source: str | None, place: str, as_json: bool) -> None:
+    """Budget, spent and left: of SOURCE with its accounts, or of all sources."""
+    with _opened(place) as ledger:
+        if source is not None:
+            _tell(ledger, ledger.balance(source), as_json)
+            return
+        found = [ledger.balance(name) for name in ledger.sources()]
+        if as_json:
+            write_json({"sources": [_facts(item) for item in found]})
+        elif found:
+            table([(item.source, _budget(item), _spent(item), _left(item)) for item in found], heads=_HEADS)
+        else:
+            talk("The ledger has no sources.")
+
+
+@command.command("history")
+@click.argument("source", required=False)
+@click.option("--last", type=click.IntRange(min=1), default=50, show_default=True, help="How many entries.")
+@common
+def history(source: str | None, last: int, place: str, as_json: bool) -> None:
+    """The last entries, of SOURCE or of all."""
+    with _opened(place) as ledger:
+        if source is not None:
+            ledger.balance(source)  # says so if there is no such source
+        found = ledger.history(source)[-last:]
+    if as_json:
+        write_json({"entries": [entry.to_json() for entry in found]})
+    else:
+        table(
+            [(e.id, e.at[:19], e.kind, e.source, _short(e)) for e in found], heads=("entry", "at (UTC)", "kind", "source", "")
+        )
+
+
+@command.command("verify")
+@click.option("--noted", metavar="ID", help="The id of an entry that was noted earlier; it must still be there.")
+@common
+def verify(noted: str | None, place: str, as_json: bool) -> None:
+    """Follow every entry and add everything up again; exits with 1 and the entry at fault."""
+    with _opened(place) as ledger:
+        try:
+            last = ledger.verify(noted)
+        except LedgerError as error:
+            if as_json:
+                write_json({"verified": False, "entry": error.entry, "reason": str(error)})
+            else:
+                talk(f"Error: {error}")
+            raise click.exceptions.Exit(CHECK_FAILED) from None
+    if as_json:
+        write_json({"verified": True, "last": last})
+    else:
+        click.echo(f"verified; the last entry is {last or 'none'}")
+
+
+@command.command("export")
+@click.argument("source", required=False)
+@common
+def export(source: str | None, place: str, as_json: bool) -> None:
+    """Every entry as a line of JSON, with its hash; --json changes nothing."""
+    with _opened(place) as ledger:
+        for line in ledger.export(source):
+            click.echo(line)
+
+
+@command.command("raise")
+@click.argument("source")
+@click.option("--epsilon", type=float, required=True, metavar="E", help="The new epsilon, not what is added.")
+@click.option("--delta", type=float, required=True, metavar="D", help="The new delta.")
+@click.option("--failure", type=float, help="The new part of delta for events that may fail.")
+@signed
+@common
+def raise_(source: str, place: str, as_json: bool, **terms: Any) -> None:
+    """Grant SOURCE a larger budget, in the open."""
+    with _opened(place) as ledger:
+        _tell(ledger, ledger.raise_budget(source, **terms), as_json)
+
+
+@command.command("share")
+@click.argument("source")
+@click.argument("account")
+@click.option("--part", type=float, required=True, metavar="P", help="From 0 to 1, of the whole budget.")
+@click.option("--by", required=True, metavar="NAME", help="Who grants it.")
+@common
+def share(source: str, account: str, part: float, by: str, place: str, as_json: bool) -> None:
+    """Move a part of SOURCE's budget to ACCOUNT."""
+    with _opened(place) as ledger:
+        ledger.share(source, account, part, by=by)
+        _tell(ledger, ledger.balance(source), as_json)
+
+
+@command.command("renew")
+@click.argument("source")
+@click.option("--period", required=True, metavar="NAME", help="Whose data is new, such as 2026-11; charged as SOURCE@NAME.")
+@click.option("--fingerprint", metavar="TEXT", help="Which data it is.")
+@signed
+@common
+def renew(source: str, place: str, as_json: bool, **terms: Any) -> None:
+    """A fresh budget for the data of one period of SOURCE, which must have been opened --by-period."""
+    with _opened(place) as ledger:
+        _tell(ledger, ledger.renew(source, **terms), as_json)
+
+
+_HEADS = ("source", "budget", "spent", "left")
+
+
+def _unit(named: str, rows: str | None, relation: str) -> Unit:
+    from discreet.core import record, user
+
+    kind, _, key = named.partition(":")
+    if named == "record":
+        if rows not in (None, "1"):
+            raise click.UsageError("A record is one row; --rows goes with --unit user:KEY.")
+        return record(relation)
+    if kind != "user" or not key:
+        raise click.UsageError(f"--unit must be record or user:KEY (the column that says whose row it is); got {named!r}.")
+    if rows is None or not (rows == "any" or rows.isdecimal()):
+        raise click.UsageError("--unit user:KEY needs --rows: the most rows of one user, or any.")
+    return user(key, rows=None if rows == "any" else int(rows), relation=relation)
+
+
+def _tell(ledger: Ledger, found: Balance, as_json: bool) -> None:
+    accounts = [ledger.balance(found.source, name) for name in ledger.accounts(found.source)]
+    if as_json:
+        write_json({**_facts(found), "accounts": [_facts(item) for item in accounts]})
+        return
+    rows = [("source", found.source), ("budget", _budget(found)), ("spent", _spent(found)), ("left", _left(found))]
+    rows += [(f"account {item.account}", f"spent {_spent(item)}; left {_left(item)}") for item in accounts if len(accounts) > 1]
+    table(rows)
+
+
+def _facts(found: Balance) -> dict[str, Any]:
+    return {
+        "source": found.source, "account": found.account, "by_period": found.by_period,
+        "budget": {"epsilon": found.epsilon, "delta": found.delta, "failure": found.failure, "order": found.order},
+        "spent": {"epsilon": found.spent_epsilon, "part": found.part_spent, **found.spent.to_json()},
+        "left": {"epsilon": found.left_epsilon, "part": 1 - found.part_spent, **found.left.to_json()},
+    }  # fmt: skip
+
+
+def _budget(found: Balance) -> str:
+    return f"epsilon {found.epsilon:g} at delta {found.delta:g}{' for each period' if found.by_period else ''}"
+
+
+def _spent(found: Balance) -> str:
+    from discreet.core.figures import percent_up, up
+
+    if found.by_period:
+        return "by its periods"
+    whole = "the budget" if found.account is None else "its share"
+    return f"epsilon {up(found.spent_epsilon)} at delta {found.delta:g} ({percent_up(found.part_spent)} of {whole})"
+
+
+def _left(found: Balance) -> str:
+    from discreet.core.figures import down, percent_down
+
+    if found.by_period:
+        return "by its periods"
+    return f"one more answer of epsilon {down(found.left_epsilon)}, or many smaller ones ({percent_down(1 - found.part_spent)})"
+
+
+def _short(entry: Entry) -> str:
+    body = entry.body
+    told = [f"account {body['account']}"] if body.get("account", "default") != "default" else []
+    if "claims" in body:
+        told.append(", ".join(str(claim["event"]["kind"]) for claim in body["claims"]))
+    told += [str(body[name]) for name in ("outcome", "by", "reason") if name in body]
+    if "epsilon" in body:
+        told.append(f"epsilon {body['epsilon']:g} at delta {body['delta']:g}")
+    text = "; ".join(filter(None, told))
+    return text if len(text) <= 80 else f"{text[:77]}..."

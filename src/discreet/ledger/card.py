@@ -1,0 +1,83 @@
+"""A ledger in a notebook: how each budget burns down, as inline SVG with the same in words, and no script."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+from discreet.core.figures import down, percent_down, percent_up, up
+from discreet.ledger.budget import Amount, Balance
+from discreet.ledger.chain import Entry
+
+RECENT = 500  # entries that a picture goes back
+_WIDTH, _HEIGHT, _LEFT, _TOP, _RIGHT, _BOTTOM = 520, 150, 52, 10, 12, 28
+_LINE = "#3b6fd4"
+
+
+def ledger_card(name: str, sources: Sequence[tuple[Balance, Sequence[Entry]]]) -> str:
+    """The card of a ledger: a picture and a sentence for each source, with its most recent entries."""
+    parts = [_source(found, entries) for found, entries in sources] or ["<p>No sources yet.</p>"]
+    return (
+        '<div class="discreet-card" style="font-family:system-ui,sans-serif;max-width:560px">'
+        f"<h3>Ledger {escape(name)}</h3>{''.join(parts)}</div>"
+    )
+
+
+def _source(found: Balance, entries: Sequence[Entry]) -> str:
+    told = sentence(found)
+    picture = "" if found.by_period else burn_down(found, left_after(found, entries))
+    return f'<section><h4 style="margin:12px 0 2px">{escape(found.source)}</h4><p>{escape(told)}</p>{picture}</section>'
+
+
+def sentence(found: Balance) -> str:
+    """A balance in words."""
+    if found.by_period:
+        return f"ε = {found.epsilon:g} at δ = {found.delta:g} for each of its periods."
+    return (
+        f"Budget ε = {found.epsilon:g} at δ = {found.delta:g}. Spent: ε = {up(found.spent_epsilon)}, "
+        f"{percent_up(found.part_spent)} of the budget. Left: one more answer of ε = {down(found.left_epsilon)}, "
+        f"or many smaller ones ({percent_down(1 - found.part_spent)})."
+    )
+
+
+def left_after(found: Balance, entries: Sequence[Entry]) -> list[float]:
+    """The part of today's budget that was left before the first and after each of these entries, oldest first.
+
+    Worked out backwards from what is spent now, so that a long history need not be read from its beginning.
+    A cancellation of what was reserved before these entries changes nothing here.
+    """
+    amounts = {e.number: Amount.from_json(e.body["amount"]).divergence for e in entries if e.kind == "reserve"}
+    spent, points = found.spent.divergence, []
+    for entry in reversed(entries):
+        points.append(spent)
+        change = amounts.get(entry.number, 0) - (amounts.get(entry.about or 0, 0) if entry.kind == "cancel" else 0)
+        spent -= change
+    points.append(spent)
+    return [1 - max(value, 0) / max(found.limit.divergence, 1) for value in reversed(points)]
+
+
+def burn_down(found: Balance, left: Sequence[float]) -> str:
+    """The picture: the part of the budget that is left, entry by entry, as steps."""
+    right, bottom = _WIDTH - _RIGHT, _HEIGHT - _BOTTOM
+
+    def at(place: float, value: float) -> str:
+        return f"{_LEFT + (right - _LEFT) * place:.1f} {bottom - (bottom - _TOP) * min(max(value, 0.0), 1.0):.1f}"
+
+    count = max(len(left) - 1, 1)
+    path = f"M{at(0, left[0])}"
+    for place, value in enumerate(left[1:], 1):
+        path += f" L{at(place / count, left[place - 1])} L{at(place / count, value)}"
+    title = f"Budget of {found.source}"
+    grid = "".join(
+        f'<path d="M{at(0, value)} H{right}" stroke="currentColor" stroke-opacity="0.14"/>'
+        f'<text x="{_LEFT - 6}" y="{at(0, value).split()[1]}" dy="4" text-anchor="end">{value:.0%}</text>'
+        for value in (0.0, 0.5, 1.0)
+    )
+    label = f"left of the budget over the last {len(left) - 1} entries" if len(left) > 1 else "left of the budget"
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="burn-down" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" '
+        f'aria-label="{escape(title)}" font-family="system-ui, sans-serif" font-size="12" fill="currentColor" '
+        f'style="max-width:{_WIDTH}px;width:100%;height:auto"><title>{escape(title)}</title><desc>{escape(sentence(found))}</desc>'
+        f'{grid}<path class="left" d="{path}" fill="none" stroke="{_LINE}" stroke-width="2"/>'
+        f'<text x="{(_LEFT + right) / 2:.0f}" y="{_HEIGHT - 8}" text-anchor="middle" fill-opacity="0.75">{label}</text></svg>'
+    )

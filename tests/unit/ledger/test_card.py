@@ -1,0 +1,46 @@
+"""The card of a ledger: a picture that falls as the budget does, the same in words, and nothing that runs."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+from discreet import Ledger, record
+from discreet.accounting import Gaussian
+from discreet.core import Claim, Game
+from discreet.ledger.card import left_after
+
+CLAIM = Claim(game=Game(record(), {"answers"}), event=Gaussian(20.0))
+EVIL = "<script>alert('x')</script>"
+
+
+def test_it_burns_down(tmp_path: Path) -> None:
+    with Ledger(tmp_path / "ledger.db") as ledger:
+        ledger.open("people", unit=record(), epsilon=1.0, delta=1e-6)
+        ledger.reserve("people", CLAIM).settle()
+        ledger.reserve("people", CLAIM).cancel("did_not_run")
+        ledger.reserve("people", CLAIM)
+        found = ledger.balance("people")
+        left = left_after(found, ledger.history("people"))
+        one = 1 - found.spent.divergence / 2 / found.limit.divergence
+        two = 1 - found.spent.divergence / found.limit.divergence
+        assert left == [1, 1, one, one, two, one, two]
+        assert left_after(found, ledger.history("people")[-2:]) == [one, one, two]  # what it gave back began earlier
+        page = ledger._repr_html_()
+    root = ET.fromstring(page)
+    (picture,) = root.iter("{http://www.w3.org/2000/svg}svg")
+    assert picture.get("role") == "img"
+    told = picture.find("{http://www.w3.org/2000/svg}desc")
+    assert told is not None
+    assert "Budget ε = 1 at δ = 1e-06" in (told.text or "")
+
+
+def test_names_are_escaped_and_periods_are_told(tmp_path: Path) -> None:
+    with Ledger(tmp_path / "ledger.db") as ledger:
+        assert "No sources yet" in ledger._repr_html_()
+        ledger.open(EVIL, unit=record(), epsilon=1.0, delta=1e-6, by_period=True)
+        ledger.renew(EVIL, period="2026-11", by="owner", reason="new rows")
+        page = ledger._repr_html_()
+    assert "<script" not in page
+    assert "for each of its periods" in page
+    assert len(list(ET.fromstring(page).iter("{http://www.w3.org/2000/svg}svg"))) == 1
