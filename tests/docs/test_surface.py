@@ -17,6 +17,7 @@ ROOMS = [
     "discreet.audit",
     "discreet.attack",
     "discreet.heuristic",
+    "discreet.query.local",
     "discreet.errors",
 ]
 
