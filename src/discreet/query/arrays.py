@@ -1,0 +1,171 @@
+"""Private statistics of arrays, lists and columns of data frames, one function each.
+
+Nothing that decides privacy has a default: the unit, epsilon, bounds, categories. With a ledger, the budget is charged before a
+value is looked at. A missing value (None, NaN, what is not a number) is left out, and an infinite one counts as the nearest
+bound: either changes its own contribution and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from discreet.core import Release, check
+from discreet.errors import InvalidValue
+from discreet.ledger import Ledger
+from discreet.noise import refuse_seeded
+from discreet.noise.samplers import Number
+from discreet.query import moments
+from discreet.query.moments import Estimate, Plan
+from discreet.query.rows import Rows
+
+__all__ = ["Estimate", "count", "covariance", "histogram", "mean", "quantile", "select", "sum", "top_k", "variance"]
+
+
+def count(
+    values: Any, *, unit: Any, epsilon: Number, ids: Any = None, confidence: float = 0.95,
+    ledger: Ledger | None = None, source: str = "data",
+) -> Release[Estimate]:  # fmt: skip
+    """How many rows there are, missing values included.
+
+    >>> from discreet.core import record
+    >>> answer = count([3, 1, 4, 1, 5], unit=record(), epsilon=1).value
+    >>> answer.low <= answer.high
+    True
+    """
+    return _release(moments.count_plan(unit=unit, epsilon=epsilon, confidence=confidence), values, ids, ledger, source)
+
+
+def sum(
+    values: Any, *, bounds: Any, unit: Any, epsilon: Number, ids: Any = None, confidence: float = 0.95,
+    ledger: Ledger | None = None, source: str = "data",
+) -> Release[Estimate]:  # fmt: skip
+    """The sum of the values, each clipped to `bounds`, in whole numbers on a grid.
+
+    >>> from discreet.core import record
+    >>> round(sum([20.0] * 1000, bounds=(0, 100), unit=record(), epsilon=1e4).value.value)
+    20000
+    """
+    plan = moments.sum_plan(unit=unit, epsilon=epsilon, bounds=bounds, confidence=confidence)
+    return _release(plan, values, ids, ledger, source)
+
+
+def mean(
+    values: Any, *, bounds: Any, unit: Any, epsilon: Number, ids: Any = None, confidence: float = 0.95,
+    ledger: Ledger | None = None, source: str = "data",
+) -> Release[Estimate]:  # fmt: skip
+    """The mean of the values within `bounds`: the noisy sum of what they are from the middle, by the noisy count.
+
+    >>> from discreet.core import record
+    >>> round(mean([20.0] * 1000, bounds=(0, 100), unit=record(), epsilon=1e4).value.value)
+    20
+    """
+    plan = moments.mean_plan(unit=unit, epsilon=epsilon, bounds=bounds, confidence=confidence)
+    return _release(plan, values, ids, ledger, source)
+
+
+def variance(
+    values: Any, *, bounds: Any, unit: Any, epsilon: Number, ids: Any = None, confidence: float = 0.95,
+    ledger: Ledger | None = None, source: str = "data",
+) -> Release[Estimate]:  # fmt: skip
+    """The variance of the values within `bounds` (their mean square less their squared mean).
+
+    >>> from discreet.core import record
+    >>> round(variance([20.0, 40.0] * 1000, bounds=(0, 100), unit=record(), epsilon=1e6).value.value)
+    100
+    """
+    plan = moments.variance_plan(unit=unit, epsilon=epsilon, bounds=bounds, confidence=confidence)
+    return _release(plan, values, ids, ledger, source)
+
+
+def covariance(
+    values: Any, *, bounds: Any, unit: Any, epsilon: Number, ids: Any = None, confidence: float = 0.95,
+    ledger: Ledger | None = None, source: str = "data",
+) -> Release[Estimate]:  # fmt: skip
+    """The covariance matrix of columns: a table of two dimensions, a data frame or a list of columns, with bounds for each.
+
+    A row with a value missing is left out. The matrix is symmetric and need not be positive semidefinite.
+
+    >>> from discreet.core import record
+    >>> table = [[20.0, 40.0] * 1000, [1.0, 3.0] * 1000]
+    >>> found = covariance(table, bounds=[(0, 100), (0, 5)], unit=record(), epsilon=1e6).value.value
+    >>> round(found[0][1])
+    10
+    """
+    plan = moments.covariance_plan(unit=unit, epsilon=epsilon, bounds=bounds, confidence=confidence)
+    return _release(plan, values, ids, ledger, source)
+
+
+def quantile(
+    values: Any, target: Any, *, bounds: Any, unit: Any, epsilon: Number, ids: Any = None, bins: int = 1024,
+    confidence: float = 0.95, ledger: Ledger | None = None, source: str = "data",
+) -> Release[Estimate]:  # fmt: skip
+    """The value that a share `target` of the rows is below, or several; 0 is the minimum and 1 the maximum.
+
+    It is the middle of one of `bins` equal bins between the bounds; the interval goes from edge to edge.
+
+    >>> from discreet.core import record
+    >>> quantile(range(1000), 0.45, bounds=(0, 1000), bins=10, unit=record(), epsilon=100).value.value
+    450.0
+    """
+    plan = moments.quantile_plan(
+        unit=unit, epsilon=epsilon, bounds=bounds, targets=target, bins=bins, confidence=confidence
+    )  # fmt: skip
+    return _release(plan, values, ids, ledger, source)
+
+
+def histogram(
+    values: Any, *, unit: Any, epsilon: Number, edges: Any = None, categories: Any = None, ids: Any = None,
+    confidence: float = 0.95, ledger: Ledger | None = None, source: str = "data",
+) -> Release[Estimate]:  # fmt: skip
+    """How many rows are in each cell: between public `edges`, or of public `categories`. What is in no cell is left out.
+
+    >>> from discreet.core import record
+    >>> histogram(["a", "b", "a", "?"], categories=["a", "b", "c"], unit=record(), epsilon=1e4).value.value
+    [2.0, 1.0, 0.0]
+    """
+    plan = moments.histogram_plan(unit=unit, epsilon=epsilon, edges=edges, categories=categories, confidence=confidence)
+    return _release(plan, values, ids, ledger, source)
+
+
+def top_k(
+    values: Any, *, k: int, categories: Any, unit: Any, epsilon: Number, ids: Any = None, confidence: float = 0.95,
+    ledger: Ledger | None = None, source: str = "data",
+) -> Release[list[dict[str, Any]]]:  # fmt: skip
+    """The k commonest of the public categories, one after another, with their noisy counts.
+
+    >>> from discreet.core import record
+    >>> found = top_k(["a"] * 50 + ["b"] * 90, k=1, categories=["a", "b", "c"], unit=record(), epsilon=1e4).value
+    >>> found[0]["category"], found[0]["value"]
+    ('b', 90.0)
+    """
+    plan = moments.top_k_plan(unit=unit, epsilon=epsilon, categories=categories, k=k, confidence=confidence)
+    return _release(plan, values, ids, ledger, source)
+
+
+def select(
+    values: Any, *, candidates: Iterable[Any], score: Callable[[Any, Any], Any], sensitivity: Number, unit: Any,
+    epsilon: Number, ledger: Ledger | None = None, source: str = "data",
+) -> Release[Any]:  # fmt: skip
+    """The public candidate of (nearly) the highest score, where one unit moves each `score(values, candidate)` by at most
+    `sensitivity`; that it does not move further is what you promise.
+
+    >>> from discreet.core import record
+    >>> select([3, 3, 4], candidates=[3, 4], score=lambda v, c: v.count(c), sensitivity=1, unit=record(), epsilon=1e4).value
+    3
+    """
+    plan = moments.select_plan(unit=unit, epsilon=epsilon, candidates=candidates, score=score, sensitivity=sensitivity)
+    return _release(plan, values, None, ledger, source)
+
+
+def _release(plan: Plan, values: Any, ids: Any, ledger: Ledger | None, source: str) -> Release[Any]:
+    """Refuse seeds, charge, then look at the values."""
+    refuse_seeded()
+    check.word("source", source)
+    if ledger is not None and not hasattr(ledger, "reserve"):
+        raise InvalidValue(f"ledger must be a discreet.Ledger; got {type(ledger).__name__}.")
+    claims = plan.claims()
+    if ledger is None:
+        return Release(value=plan.run(Rows(values, ids)), source=source, claims=claims)
+    with ledger.reserve(source, claims) as entry:
+        return Release(value=plan.run(Rows(values, ids)), source=source, claims=claims, entry=entry)
