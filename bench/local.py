@@ -179,7 +179,7 @@ COLOURS = {"local": "#d9541e", "central": "#3b6fd4"}
 
 def plot(rows: list[dict[str, Any]]) -> str:
     """Error against people, both on a log scale, with the lecture's rates dashed."""
-    left, right, top, bottom = 64, 500, 16, 300
+    left, right, top, bottom = 64, 480, 30, 300
 
     def at(people: float, error: float) -> str:
         x = left + (right - left) * (math.log10(people) - 2) / 4
@@ -190,6 +190,7 @@ def plot(rows: list[dict[str, Any]]) -> str:
         '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 520 350" role="img" font-family="system-ui, sans-serif" '
         'font-size="12" fill="#555">', "<title>Error of a share at epsilon 1, by how many people are asked</title>",
     ]  # fmt: skip
+    parts.append('<text x="8" y="14">error of the share (root mean square), epsilon 1</text>')
     for power in range(7):
         x, y = at(100, 10.0**-power).split()
         parts.append(f'<path d="M{x} {y} H{right}" stroke="#999" stroke-opacity="0.3"/>')

@@ -8,6 +8,7 @@ here the file's false-alarm rate is below 4e-6. A twin is refuted when the lower
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from discreet.noise.source import seeded_for_tests
 from discreet.query import local
 from discreet.query.local.hashing import PRIME
 from unit.noise.tools import chi2, epsilon_at_least
-from unit.query.local.laws import law
+from unit.query.local.laws import grown, law, response, worst_ratio
 
 ALPHA = 1e-7
 RUNS = 100_000
@@ -199,14 +200,16 @@ def test_textbook_piecewise_in_floats_is_caught():
     assert epsilon_at_least(*counts, RUNS, ALPHA) > 3.0
 
 
-def test_probabilities_rounded_to_two_digits_are_refuted_exactly():
-    """No audit sees so little; adding up the law does. e / (e + 1) = 0.731 rounds to 0.73, 1 / (e^2 + 1) = 0.119 to 0.12."""
-    rounded = round(1 / (math.exp(3) + 1), 2)  # 0.0474 becomes 0.05: safe; 0.27 for epsilon 1 is safe too
-    assert math.log((1 - rounded) / rounded) < 3
-    wrong = round(1 / (math.exp(2.2) + 1), 2)  # 0.0998 becomes 0.1: safe; 0.1419 for 1.8 becomes 0.14: not
-    assert math.log((1 - wrong) / wrong) < 2.2
-    twin = round(1 / (math.exp(1.8) + 1), 2)
-    assert math.log((1 - twin) / twin) > 1.8
+def test_probabilities_in_floats_are_refuted_by_adding_up_the_law():
+    """No audit sees so little, but for some k the nearest float of the textbook probability is above what epsilon allows."""
+    grow = math.exp(1.0)
+    below_it, above_it = grown(Fraction(1))
+    broken = 0
+    for k in range(2, 40):
+        keep = Fraction((grow - 1) / (grow - 1 + k))
+        broken += worst_ratio([response(x, keep, k) for x in (0, 1)]) > above_it
+        assert worst_ratio([response(x, local.KaryResponse(1.0, k).keep, k) for x in (0, 1)]) <= below_it
+    assert broken > 5
 
 
 @pytest.mark.parametrize(
