@@ -72,6 +72,15 @@ def _engine(location: Any) -> Engine:
         import sqlglot  # noqa: F401
     except ImportError as error:
         raise MissingExtra(error.name or "sqlglot", "sql", "Private SQL") from None
+    if isinstance(location, str) and location.startswith(("postgresql://", "postgres://")):
+        from discreet.query.engines.postgres import PostgresEngine
+
+        return PostgresEngine(location)
+    frames = list(location.values()) if isinstance(location, Mapping) else [location]
+    if frames and all(type(it).__module__.startswith("pyspark.") for it in frames):
+        from discreet.query.engines.spark import SparkEngine
+
+        return SparkEngine(location)
     from discreet.query.engines.duckdb import DATABASES, DuckEngine
 
     if isinstance(location, (str, os.PathLike)):

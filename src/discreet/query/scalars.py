@@ -462,7 +462,7 @@ def _cast_kind(node: Any) -> str:
         ("text", ("VARCHAR", "TEXT", "CHAR", "NVARCHAR")),
         ("boolean", ("BOOLEAN",)),
         ("date", ("DATE",)),
-        ("timestamp", ("TIMESTAMP", "DATETIME")),
+        ("timestamp", ("TIMESTAMP", "TIMESTAMPNTZ", "DATETIME")),
     ):
         if name in names and not (to.args.get("nested") or (to.expressions and kind != "number")):
             return kind

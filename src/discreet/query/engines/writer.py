@@ -213,7 +213,11 @@ class Writer:
         return self.quotient(*args)
 
     def op_mod(self, it: Scalar, args: list[str]) -> str:
-        return self.remainder(*args)
+        if any(arg.kind != "integer" for arg in it.args):
+            return self.remainder(*args)
+        left, right = (f"CAST({self.scalar(arg)} AS {self.integer})" for arg in it.args)
+        least = f"CASE WHEN {right} = -1 THEN 0 ELSE {left} % NULLIF({right}, 0) END"  # the least number over -1 overflows
+        return f"CAST({least} AS {self.double})"
 
     def op_and(self, it: Scalar, args: list[str]) -> str:
         return " AND ".join(args)
@@ -383,9 +387,9 @@ class Writer:
     def bin(self, it: Bins) -> str:
         """The number of the part a value falls into; values outside fall into the first and the last."""
         number = self.tame(f"CAST({self.scalar(it.of)} AS {self.double})")
-        place = f"floor(({number} - {self.constant(it.low)})"
-        place += f" * {self.constant(it.parts / (it.high - it.low))})"
-        return f"CAST(least(greatest({place}, 0.0), {self.constant(it.parts - 1.0)}) AS {self.integer})"
+        place = f"({number} - {self.constant(it.low)}) * {self.constant(it.parts / (it.high - it.low))}"
+        near = f"least(greatest({place}, {self.constant(0.0)}), {self.constant(it.parts - 1.0)})"
+        return f"CAST(floor({near}) AS {self.integer})"
 
     def total(self, text: str) -> str:
         """An exact sum of whole numbers, within +-2^62; that of no rows is 0, as if it were of others."""

@@ -1,0 +1,342 @@
+"""PostgreSQL: aggregation stays on the server, in transactions that can only read.
+
+PostgreSQL raises an error where others know infinity: on an overflow, an underflow, a root of a negative number, a text that
+is no number. Such an error would tell what is in a row, so everything here is written such that none can occur.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from discreet.errors import EngineFailed, InvalidValue, MissingExtra
+from discreet.query.engines.writer import LONGEST_TEXT, REGISTERED, SCALE, WEIGHT, Request, Writer
+from discreet.query.tree import Field, Scalar
+
+HUGE = 1e100  # factors beyond are moved here, so that no product overflows
+TINY = 1e-54  # added and taken away again, it leaves 0 of what is below 1e-70, so that no product underflows
+BELOW_ZERO = -5e-324  # the greatest double below 0
+ABOVE_700 = 700.0000000000001  # the least double above 700
+
+
+class PostgresWriter(Writer):
+    """PostgreSQL's words. The strict functions float8larger and float8smaller keep NULL, where greatest and least drop it."""
+
+    double, text = "DOUBLE PRECISION", "TEXT"
+
+    def __init__(self) -> None:
+        self.places: dict[str, str] = {}  # table -> where it is
+        self.types: dict[tuple[str, str], str] = {}  # (table, column) -> PostgreSQL's name of its type
+
+    # ---- words -----------------------------------------------------------------------------------------------------
+
+    def table(self, name: str) -> str:
+        return f"pg_temp.{self.name(name)}" if name == REGISTERED else self.places.get(name, self.name(name))
+
+    def constant(self, value: Any) -> str:
+        return f"CAST({super().constant(value)} AS TEXT)" if isinstance(value, str) else super().constant(value)
+
+    def larger(self, text: str, least: float) -> str:
+        return f"pg_catalog.float8larger({text}, {self.constant(least)})"
+
+    def smaller(self, text: str, most: float) -> str:
+        return f"pg_catalog.float8smaller({text}, {self.constant(most)})"
+
+    def clamped(self, text: str, most: float) -> str:
+        return self.smaller(self.larger(text, -most), most)
+
+    def tame(self, text: str) -> str:
+        tiny = self.constant(TINY)
+        return f"({self.clamped(text, HUGE)} + {tiny} - {tiny})"
+
+    def finite(self, text: str) -> str:
+        ends = (f"CAST({self.string(end)} AS {self.double})" for end in ("-Infinity", "Infinity"))
+        return f"CASE WHEN {text} > {next(ends)} AND {text} < {next(ends)} THEN {text} END"
+
+    def rounded(self, text: str) -> str:
+        """PostgreSQL rounds halves to even."""
+        return f"trunc({text} + sign({text}) * {self.constant(0.49999999999999994)})"
+
+    def matches(self, text: str, pattern: str) -> str:
+        return f"{text} ~ {self.string(f'^({pattern})$')}"
+
+    def to_whole(self, text: str) -> str:
+        ends = f"{text} >= {self.constant(-(2.0**63))} AND {text} < {self.constant(2.0**63)}"
+        return f"CASE WHEN {ends} THEN CAST({text} AS {self.integer}) END"
+
+    def try_cast(self, text: str, kind: str, to: str) -> str:
+        if kind == "date" and to == "timestamp":  # dates reach further
+            return f"CASE WHEN {text} BETWEEN DATE '0001-01-01' AND DATE '9999-12-31' THEN CAST({text} AS TIMESTAMP) END"
+        return super().try_cast(text, kind, to)
+
+    def sure_cast(self, text: str, to: str) -> str:
+        made = f"CAST({text} AS {self.type(to)})"
+        return f'{made} COLLATE "C"' if to == "text" else made
+
+    def trimmed(self, text: str) -> str:
+        return f"btrim({text}, ' ')"
+
+    def whole_quotient(self, left: str, right: str) -> str:
+        return f"({left} / {right})"
+
+    def hash(self, parts: list[str], salt: int) -> str:
+        """Of all parts, written so that different parts are never the same text."""
+        shown = [f"coalesce(length(CAST({it} AS TEXT)) || ':' || CAST({it} AS TEXT), '')" for it in parts]
+        return f'hashtextextended(({" || ".join(shown)}) COLLATE "C", {self.constant(salt)})'
+
+    # ---- one row ---------------------------------------------------------------------------------------------------
+
+    def unit(self, table: str, name: str, field: Field) -> str:
+        text = self.name(name)
+        if field.kind == "text":
+            return f'CAST({text} AS TEXT) COLLATE "C"'
+        return f"CAST({text} AS BIGINT)" if field.kind == "integer" else text
+
+    def column(self, table: str, name: str, field: Field) -> str:
+        text = self.name(name)
+        if field.kind == "text":
+            return f'left(CAST({text} AS TEXT), {LONGEST_TEXT}) COLLATE "C"'
+        if field.kind == "number" and self.types.get((table, name)) == "numeric":
+            inner = f"round(least(greatest({text}, -1e100), 1e100), 130)"  # a double holds neither 1e400 nor 1e-400
+            return f"CASE WHEN {text} - {text} = 0 THEN CAST({inner} AS {self.double}) END"
+        if field.kind == "number":
+            return self.finite(f"CAST({text} AS {self.double})")
+        return f"CAST({text} AS {self.type(field.kind)})"
+
+    def _operands(self, it: Scalar, args: list[str], guard: Callable[[str], str]) -> list[str]:
+        """Guarded, but for what is small by its kind."""
+        sure = [arg.kind == "integer" or (arg.op == "literal" and abs(arg.value) > 1e-15) for arg in it.args]
+        return [text if fine else guard(text) for text, fine in zip(args, sure)]
+
+    def op_add(self, it: Scalar, args: list[str]) -> str:
+        return " + ".join(self._operands(it, args, lambda text: self.clamped(text, 1e300)))
+
+    def op_sub(self, it: Scalar, args: list[str]) -> str:
+        return " - ".join(self._operands(it, args, lambda text: self.clamped(text, 1e300)))
+
+    def op_mul(self, it: Scalar, args: list[str]) -> str:
+        return " * ".join(self._operands(it, args, self.tame))
+
+    def op_div(self, it: Scalar, args: list[str]) -> str:
+        left, right = self._operands(it, args, self.tame)
+        return f"{left} / NULLIF({right}, {self.constant(0.0)})"
+
+    def op_mod(self, it: Scalar, args: list[str]) -> str:
+        """There is no remainder of doubles."""
+        if all(arg.kind == "integer" for arg in it.args):
+            return super().op_mod(it, args)
+        left, right = self._operands(it, args, self.tame)
+        return f"{left} - {right} * trunc({left} / NULLIF({right}, {self.constant(0.0)}))"
+
+    def op_round(self, it: Scalar, args: list[str]) -> str:
+        return super().op_round(it, self._operands(it, args, self.tame))
+
+    def op_sqrt(self, it: Scalar, args: list[str]) -> str:
+        return f"sqrt(NULLIF({self.larger(args[0], BELOW_ZERO)}, {self.constant(BELOW_ZERO)}))"
+
+    def op_ln(self, it: Scalar, args: list[str]) -> str:
+        return f"ln(NULLIF({self.larger(args[0], 0.0)}, {self.constant(0.0)}))"
+
+    def op_exp(self, it: Scalar, args: list[str]) -> str:
+        near = self.smaller(self.larger(args[0], -700.0), ABOVE_700)
+        return f"exp(NULLIF({near}, {self.constant(ABOVE_700)}))"
+
+    def op_power(self, it: Scalar, args: list[str]) -> str:
+        return super().op_power(it, [self.tame(text) for text in args])
+
+    def op_like(self, it: Scalar, args: list[str]) -> str:
+        return f"{args[0]} LIKE {args[1]} ESCAPE ''"
+
+    def op_lower(self, it: Scalar, args: list[str]) -> str:
+        return self._letters("lower", args[0])
+
+    def op_upper(self, it: Scalar, args: list[str]) -> str:
+        return self._letters("upper", args[0])
+
+    def _letters(self, function: str, text: str) -> str:
+        return f'{function}({text} COLLATE {self.letters}) COLLATE "C"'
+
+    letters = '"default"'
+
+    def op_part(self, it: Scalar, args: list[str]) -> str:
+        return f"CASE WHEN isfinite({args[0]}) THEN {super().op_part(it, args)} END"
+
+    def op_truncate(self, it: Scalar, args: list[str]) -> str:
+        moment = self.try_cast(args[0], it.args[0].kind, "timestamp") if it.args[0].kind == "date" else args[0]
+        return f"date_trunc('{it.value}', {moment})"
+
+
+class PostgresEngine:
+    """One session. `url`: postgresql://user@host/database; tables are those of its search_path that the user may read."""
+
+    name = "PostgreSQL"
+
+    def __init__(self, url: str) -> None:
+        try:
+            import psycopg
+        except ImportError:
+            raise MissingExtra("psycopg", "postgres", "Private SQL on PostgreSQL") from None
+        self._psycopg = psycopg
+        self._url = url
+        self._lock = threading.Lock()
+        self._writer = PostgresWriter()
+        self._kept: tuple[str, str, int] | None = None  # what was registered
+        self._link = self._connect()
+        with self._reading() as cursor:
+            self._kinds, self._identity = self._look(cursor)
+
+    def _connect(self) -> Any:
+        """A session in which texts, dates and numbers are written one way, whatever the server's settings are."""
+        told = self._told()
+        try:
+            link = self._psycopg.connect(self._url, autocommit=True, client_encoding="utf8", connect_timeout=30)
+        except self._psycopg.Error as error:
+            raise InvalidValue(f"PostgreSQL cannot be opened at {told}: {self._reason(error)}.") from None
+        try:
+            encoding = link.info.parameter_status("server_encoding")
+            if encoding != "UTF8":
+                raise InvalidValue(f"The database at {told} keeps text as {encoding}; only UTF8 can be read without errors "
+                                   "that depend on the data.")  # fmt: skip
+            for name, value in _SESSION.items():
+                link.execute(f"SET {name} = {value}")
+        except BaseException:
+            link.close()
+            raise
+        return link
+
+    def _told(self) -> str:
+        """Where the database is, without the password."""
+        try:
+            parts = self._psycopg.conninfo.conninfo_to_dict(self._url)
+        except self._psycopg.Error:
+            raise InvalidValue("This is no URL of PostgreSQL. Write it like postgresql://user@host:5432/database, with special "
+                               "characters as %40 and the like.") from None  # fmt: skip
+        where = f"{parts.get('host', 'localhost')}:{parts.get('port', 5432)}/{parts.get('dbname', '')}"
+        return f"{parts['user']}@{where}" if parts.get("user") else where
+
+    def _reason(self, error: Exception) -> str:
+        password = str(self._psycopg.conninfo.conninfo_to_dict(self._url).get("password") or "")
+        line = (str(error).strip().splitlines() or ["no answer"])[0][:200]
+        return line if not password or password not in line else "no session could be opened"
+
+    @contextmanager
+    def _reading(self) -> Iterator[Any]:
+        """A cursor in a transaction that cannot write; what the server says of an error is kept from the user."""
+        with self._lock:
+            try:
+                self._link = self._again() if self._link.closed else self._link
+                with self._link.transaction(), self._link.cursor() as cursor:
+                    cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+                    yield cursor
+            except self._psycopg.Error as error:
+                raise EngineFailed(self.name) from error
+
+    def _again(self) -> Any:
+        """A new session where the old one is gone, with what was registered in it."""
+        link = self._connect()
+        if self._kept is not None:
+            self._keep(link, *self._kept)
+        return link
+
+    def _look(self, cursor: Any) -> tuple[dict[str, dict[str, str]], str]:
+        it = self._writer
+        cursor.execute(
+            "SELECT count(*) FROM pg_collation WHERE collname = 'und-x-icu' AND collnamespace = 'pg_catalog'::regnamespace"
+        )
+        if cursor.fetchone()[0]:
+            it.letters = '"und-x-icu"'
+        cursor.execute(_CATALOGUE)
+        tables: dict[str, dict[str, str]] = {}
+        oids: dict[str, int] = {}
+        for oid, schema, table, column, base, category in cursor.fetchall():
+            if oids.setdefault(table, oid) != oid:
+                continue  # a table of that name comes earlier on the search_path
+            it.places[table] = f"{it.name(schema)}.{it.name(table)}"
+            it.types[table, column] = base
+            tables.setdefault(table, {})[column] = _kind(base, category)
+        cursor.execute("SELECT oid, datname FROM pg_database WHERE datname = current_database()")
+        identity = ":".join(map(str, cursor.fetchone()))
+        return tables, " ".join([identity, *(f"{table}:{oid}" for table, oid in sorted(oids.items()))])
+
+    def tables(self) -> Mapping[str, Mapping[str, str]]:
+        return self._kinds
+
+    def text(self, request: Request) -> str:
+        return self._writer.request(request, 0)
+
+    def aggregate(self, request: Request) -> Mapping[str, Sequence[Any]]:
+        text = self._writer.request(request, secrets.randbits(62))
+        with self._reading() as cursor:
+            cursor.execute(text)
+            names = [column.name for column in cursor.description]
+            rows = cursor.fetchall()
+        return dict(zip(names, zip(*rows) if rows else [()] * len(names)))
+
+    def register(self, table: str, key: str, rows: int) -> None:
+        """The copy is a temporary table of this session: the database itself stays as it is."""
+        with self._lock:
+            try:
+                self._keep(self._link, table, key, rows)
+            except self._psycopg.errors.InsufficientPrivilege:
+                raise InvalidValue(f"To register {table} the user of the database needs the right to make temporary tables: "
+                                   "GRANT TEMPORARY ON DATABASE …. Or ask without registering.") from None  # fmt: skip
+            except self._psycopg.Error as error:
+                raise EngineFailed(self.name) from error
+        self._kept = (table, key, rows)
+        self._writer.registered = table
+
+    def _keep(self, link: Any, table: str, key: str, rows: int) -> None:
+        it = self._writer
+        columns = self._kinds[table]
+        key = next(name for name in columns if name.lower() == key.lower())
+        unit = it.unit(table, key, Field(columns[key]))
+        share = f"least({SCALE}, {rows * SCALE} / count(*) OVER (PARTITION BY {unit}))"
+        with link.transaction():
+            link.execute("SET TRANSACTION READ WRITE")
+            link.execute(f"DROP TABLE IF EXISTS {it.table(REGISTERED)}")
+            link.execute(
+                f"CREATE TEMPORARY TABLE {it.name(REGISTERED)} AS SELECT {', '.join(map(it.name, columns))}, "
+                f"CAST({share} AS INTEGER) AS {it.name(WEIGHT)} FROM {it.table(table)} WHERE {unit} IS NOT NULL"
+            )
+            link.execute(f"ANALYZE {it.table(REGISTERED)}")
+
+    def fingerprint(self) -> str:
+        """The database and its tables, not their rows: to say that rows changed would be to say that somebody came or went."""
+        return self._identity
+
+    def close(self) -> None:
+        self._link.close()
+
+
+_SESSION = {
+    "default_transaction_read_only": "on", "standard_conforming_strings": "on", "DateStyle": "'ISO, YMD'", "TimeZone": "'UTC'",
+    "extra_float_digits": "1", "application_name": "'discreet'",
+}  # fmt: skip
+
+_CATALOGUE = """
+WITH RECURSIVE base AS (
+  SELECT oid AS type, oid AS at FROM pg_catalog.pg_type WHERE typtype <> 'd'
+  UNION ALL
+  SELECT t.oid, b.at FROM pg_catalog.pg_type t JOIN base b ON t.typbasetype = b.type WHERE t.typtype = 'd'
+)
+SELECT c.oid, n.nspname, c.relname, a.attname, t.typname, t.typcategory
+FROM pg_catalog.pg_class c
+JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+JOIN base b ON b.type = a.atttypid
+JOIN pg_catalog.pg_type t ON t.oid = b.at
+WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND NOT c.relispartition AND n.nspname = ANY (current_schemas(false))
+  AND n.nspname NOT LIKE 'pg_temp%' AND has_column_privilege(c.oid, a.attnum, 'SELECT')
+ORDER BY array_position(current_schemas(false), n.nspname), c.relname, a.attnum
+"""
+
+
+def _kind(base: str, category: str) -> str:
+    """What PostgreSQL's types are here; a domain is what it is made of."""
+    known = {"int2": "integer", "int4": "integer", "int8": "integer", "float4": "number", "float8": "number",
+             "numeric": "number", "bool": "boolean", "date": "date", "timestamp": "timestamp", "timestamptz": "timestamp",
+             "uuid": "text"}  # fmt: skip
+    return known.get(base, "text" if category in ("S", "E") else "other")

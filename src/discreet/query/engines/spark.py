@@ -1,0 +1,229 @@
+"""Spark: aggregation stays on the cluster; only sums of bounded units are collected.
+
+Nothing here depends on ANSI mode: no operation that it makes fail is written. Each request reads its rows once, since a
+DataFrame need not give the same rows twice.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import threading
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from discreet.errors import EngineFailed, InvalidValue, MissingExtra
+from discreet.query.engines.writer import LONGEST_TEXT, REGISTERED, SCALE, WEIGHT, Request, Writer
+from discreet.query.tree import Field, Scalar
+
+EXACT = float(1 << 52)  # doubles beyond are whole
+
+
+class SparkWriter(Writer):
+    """Spark's words."""
+
+    text, timestamp = "STRING", "TIMESTAMP_NTZ"
+
+    def __init__(self) -> None:
+        self.places: dict[str, str] = {}  # table -> where it is
+
+    # ---- words -----------------------------------------------------------------------------------------------------
+
+    def name(self, name: str) -> str:
+        return "`" + name.replace("`", "``") + "`"
+
+    def table(self, name: str) -> str:
+        return self.places.get(name, self.name(name))
+
+    def string(self, value: str) -> str:
+        """As hexadecimal unless plain: what a backslash means depends on settings."""
+        if re.fullmatch(r"[A-Za-z0-9 _.:,%/+-]*", value):
+            return f"'{value}'"
+        return f"CAST(X'{value.encode('utf-8', 'replace').hex()}' AS STRING)"
+
+    def constant(self, value: Any) -> str:
+        if isinstance(value, float):
+            return f"{value!r}D"
+        if isinstance(value, datetime):
+            return f"TIMESTAMP_NTZ '{value.replace(tzinfo=None).isoformat(sep=' ')}'"
+        return super().constant(value)
+
+    def finite(self, text: str) -> str:
+        return f"CASE WHEN abs({text}) < CAST('Infinity' AS DOUBLE) THEN {text} END"
+
+    def rounded(self, text: str) -> str:
+        """round() would go through decimals."""
+        near = f"CAST(floor(abs({text}) + {self.constant(0.49999999999999994)}) AS DOUBLE) * signum({text})"
+        return f"CASE WHEN abs({text}) < {self.constant(EXACT)} THEN {near} ELSE {text} END"
+
+    def whole_part(self, text: str) -> str:
+        return f"CAST({text} AS BIGINT)"
+
+    def matches(self, text: str, pattern: str) -> str:
+        return f"{text} RLIKE {self.string(f'^({pattern})' + chr(92) + 'z')}"
+
+    def to_whole(self, text: str) -> str:
+        ends = f"{text} >= {self.constant(-(2.0**63))} AND {text} < {self.constant(2.0**63)}"
+        return f"CASE WHEN {ends} THEN CAST(rint({text}) AS BIGINT) END"
+
+    def trimmed(self, text: str) -> str:
+        return f"trim({text})"
+
+    def cut(self, text: str) -> str:
+        return f"substring({text}, 1, {LONGEST_TEXT})"
+
+    def whole_quotient(self, left: str, right: str) -> str:
+        return f"({left} div {right})"
+
+    def hash(self, parts: list[str], salt: int) -> str:
+        return f"xxhash64({', '.join([self.constant(salt), *parts])})"
+
+    def total(self, text: str) -> str:
+        """Sums of BIGINT wrap around or fail."""
+        return super().total(f"CAST({text} AS DECIMAL(20, 0))")
+
+    # ---- one row ---------------------------------------------------------------------------------------------------
+
+    def op_sign(self, it: Scalar, args: list[str]) -> str:
+        return f"signum({args[0]})"
+
+    def op_floor(self, it: Scalar, args: list[str]) -> str:
+        """floor() and ceil() give whole numbers of 64 bits."""
+        return f"CASE WHEN abs({args[0]}) < {self.constant(EXACT)} THEN CAST({it.op}({args[0]}) AS DOUBLE) ELSE {args[0]} END"
+
+    op_ceil = op_floor
+
+    def op_like(self, it: Scalar, args: list[str]) -> str:
+        return f"{args[0]} LIKE {self.string(str(it.args[1].value).replace(chr(92), chr(92) * 2))}"
+
+    def op_truncate(self, it: Scalar, args: list[str]) -> str:
+        """date_trunc() would pass through the time zone, whose days may have 23 hours."""
+        parts = ["year", "month", "day", "hour"]
+        kept = {"year": 1, "quarter": 2, "month": 2, "day": 3, "hour": 4}[it.value]
+        if it.args[0].kind == "date":
+            kept = min(kept, 3)
+        found = [f"{part}({args[0]})" for part in parts[:kept]] + ["1", "1", "0"][kept - 1 :]
+        if it.value == "quarter":
+            found[1] = f"(quarter({args[0]}) * 3 - 2)"
+        return f"make_timestamp_ntz({', '.join(found)}, 0, 0)"
+
+    # ---- rows, read once -------------------------------------------------------------------------------------------
+
+    def plan_weighted(self, it: Request, salt: int) -> str:
+        share = self.whole_quotient(self.constant(it.plan.rows * SCALE), "count(*) OVER (PARTITION BY u)")
+        rows = f"SELECT *, least({self.constant(SCALE)}, {share}) AS w FROM ({self.rows(it, unit=True, terms=True)}) AS y"
+        return self._by_key(it, f"({rows}) AS x", "w")
+
+    def _sampled_bins(self, it: Request, salt: int) -> str:
+        keys = [f"k{i}" for i in range(len(it.keys))]
+        hashed = f"SELECT *, {self.hash(['u', *keys], salt)} AS h FROM ({self.rows(it, unit=True, terms=True)}) AS x"
+        place = f"dense_rank() OVER (PARTITION BY u ORDER BY {', '.join(['h', *keys])})"
+        count = f"count(*) OVER (PARTITION BY {', '.join(['u', *keys])})"
+        placed = f"SELECT *, {place} AS place, {count} AS n FROM ({hashed}) AS y"
+        weight = f"least({self.constant(SCALE)}, {self.whole_quotient(self.constant(it.plan.each * SCALE), 'n')})"
+        by = ", ".join([*keys, "b"])
+        kept = f"({placed}) AS z WHERE place <= {max(1, it.plan.groups)}"
+        return f"SELECT {by}, {self.total(weight)} AS s0 FROM {kept} GROUP BY {by}"
+
+
+class SparkEngine:
+    """A session, whose tables and views can be asked; or a DataFrame, asked as `data`; or a dict of DataFrames by name."""
+
+    name = "Spark"
+
+    def __init__(self, location: Any) -> None:
+        try:
+            from pyspark.errors import PySparkException
+        except ImportError:
+            raise MissingExtra("pyspark", "spark", "Private SQL on Spark") from None
+        self._error: tuple[type[Exception], ...] = (PySparkException, *_java_errors())
+        self._lock = threading.Lock()
+        self._writer = SparkWriter()
+        self._mark = f"discreet_{secrets.token_hex(8)}"
+        self._views: list[str] = []
+        self._session: Any
+        if hasattr(location, "catalog") and hasattr(location, "sql"):
+            self._session = location
+            self._frames = self._found()
+        else:
+            self._frames = dict(location) if isinstance(location, Mapping) else {"data": location}
+            self._session = next(iter(self._frames.values())).sparkSession
+            for place, (name, frame) in enumerate(self._frames.items()):
+                self._writer.places[name] = self._view(frame, str(place))
+        for name, frame in self._frames.items():
+            if frame.sparkSession is not self._session:
+                raise InvalidValue(f"{name} is of another Spark session. Make all DataFrames in one.")
+            if frame.isStreaming:
+                raise InvalidValue(f"{name} is a stream, which never ends. Ask a table it is written to.")
+
+    def _found(self) -> dict[str, Any]:
+        """The tables of the current database and the temporary views."""
+        names = [it.name for it in self._session.catalog.listTables() if not it.name.startswith("discreet_")]
+        return {name: self._session.table(self._writer.name(name)) for name in names}
+
+    def _view(self, frame: Any, suffix: str) -> str:
+        name = f"{self._mark}_{suffix}"
+        frame.createOrReplaceTempView(name)
+        self._views.append(name)
+        return self._writer.name(name)
+
+    def tables(self) -> Mapping[str, Mapping[str, str]]:
+        return {name: {field.name: _kind(field.dataType.simpleString()) for field in frame.schema.fields}
+                for name, frame in sorted(self._frames.items())}  # fmt: skip
+
+    def text(self, request: Request) -> str:
+        return self._writer.request(request, 0)
+
+    def aggregate(self, request: Request) -> Mapping[str, Sequence[Any]]:
+        text = self._writer.request(request, secrets.randbits(62))
+        with self._lock:
+            try:
+                frame = self._session.sql(text)
+                rows = [tuple(row) for row in frame.collect()]
+            except self._error as error:
+                raise EngineFailed(self.name) from error
+        return dict(zip(frame.columns, zip(*rows) if rows else [()] * len(frame.columns)))
+
+    def register(self, table: str, key: str, rows: int) -> None:
+        """The copy is kept by the executors; where they lose it, queries fail rather than mix old rows with new ones."""
+        it = self._writer
+        columns = [field.name for field in self._frames[table].schema.fields]
+        unit = it.unit(table, next(name for name in columns if name.lower() == key.lower()), Field("text"))
+        share = it.whole_quotient(it.constant(rows * SCALE), f"count(*) OVER (PARTITION BY {unit})")
+        weight = f"CAST(least({it.constant(SCALE)}, {share}) AS INT) AS {it.name(WEIGHT)}"
+        kept = f"SELECT {', '.join([*map(it.name, columns), weight])} FROM {it.table(table)} WHERE {unit} IS NOT NULL"
+        with self._lock:
+            try:
+                copy = self._session.sql(kept).localCheckpoint()
+            except self._error as error:
+                raise EngineFailed(self.name) from error
+            it.places[REGISTERED] = self._view(copy, "registered")
+            it.registered = table
+
+    def fingerprint(self) -> str:
+        """The plans of the DataFrames, as far as Spark tells them apart."""
+        return " ".join(f"{name}:{frame.semanticHash()}" for name, frame in sorted(self._frames.items()))
+
+    def close(self) -> None:
+        """The session goes on; it is not ours."""
+        for name in self._views:
+            self._session.catalog.dropTempView(name)
+        self._views.clear()
+
+
+def _java_errors() -> tuple[type[Exception], ...]:
+    """Where Spark runs in a JVM beside Python, its errors come through py4j."""
+    try:
+        from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+    except ImportError:
+        return ()
+    return (Py4JError,)
+
+
+def _kind(name: str) -> str:
+    head = name.lower().split("(")[0]
+    known = {"tinyint": "integer", "smallint": "integer", "int": "integer", "bigint": "integer", "float": "number",
+             "double": "number", "decimal": "number", "string": "text", "varchar": "text", "char": "text", "boolean": "boolean",
+             "date": "date", "timestamp": "timestamp", "timestamp_ntz": "timestamp"}  # fmt: skip
+    return known.get(head, "other")

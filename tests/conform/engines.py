@@ -1,0 +1,126 @@
+"""The same tables in every engine, and the whole numbers that each gives before noise."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+import spark
+from discreet import Unit, connect
+from discreet.query import Database
+from discreet.query.answer import requests
+from discreet.query.measures import Measure, Priced
+
+ENGINES = ("duckdb", "postgres", "spark")
+KINDS = {  # kind -> (Arrow, PostgreSQL, Spark)
+    "integer": (pa.int64(), "bigint", "bigint"), "number": (pa.float64(), "double precision", "double"),
+    "text": (pa.string(), "text", "string"), "boolean": (pa.bool_(), "boolean", "boolean"), "date": (pa.date32(), "date", "date"),
+    "timestamp": (pa.timestamp("us"), "timestamp", "timestamp_ntz"),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of Python values; `columns`: name -> kind."""
+
+    columns: Mapping[str, str]
+    rows: list[tuple[Any, ...]]
+
+    def without(self, column: str, value: Any) -> Table:
+        place = list(self.columns).index(column)
+        return Table(self.columns, [row for row in self.rows if row[place] != value or type(row[place]) is not type(value)])
+
+
+Tables = Mapping[str, Table]
+
+
+def arrow(table: Table) -> pa.Table:
+    columns = list(zip(*table.rows)) if table.rows else [()] * len(table.columns)
+    return pa.table({
+        name: pa.array(column, KINDS[kind][0], from_pandas=False) for (name, kind), column in zip(table.columns.items(), columns)
+    })  # fmt: skip
+
+
+def fill(url: str, tables: Tables) -> str:
+    """The tables in PostgreSQL, in place of those of the same names."""
+    import psycopg
+
+    with psycopg.connect(url) as link, link.cursor() as cursor:
+        for name, table in tables.items():
+            columns = ", ".join(f'"{column}" {KINDS[kind][1]}' for column, kind in table.columns.items())
+            cursor.execute(f'DROP TABLE IF EXISTS "{name}"')
+            cursor.execute(f'CREATE TABLE "{name}" ({columns})')
+            with cursor.copy(f'COPY "{name}" FROM STDIN') as copy:
+                for row in table.rows:
+                    copy.write_row(row)
+    return url
+
+
+def frames(tables: Tables) -> dict[str, Any]:
+    session = spark.session()
+    made = {}
+    for name, table in tables.items():
+        schema = ", ".join(f"`{column}` {KINDS[kind][2]}" for column, kind in table.columns.items())
+        made[name] = session.createDataFrame(table.rows, schema)
+    return made
+
+
+def location(engine: str, tables: Tables, url: str | None = None) -> Any:
+    """What `connect` opens."""
+    if engine == "duckdb":
+        return {name: arrow(table) for name, table in tables.items()}
+    if engine == "postgres":
+        assert url is not None
+        return fill(url, tables)
+    return frames(tables)
+
+
+def opened(engine: str, tables: Tables, url: str | None, unit: Unit, schema: Any) -> Database:
+    return connect(location(engine, tables, url), unit=unit, schema=schema)
+
+
+Cells = dict[tuple[Any, ...], int]
+
+
+def priced(db: Database, query: str, groups: int | None = None) -> Priced:
+    return db._price(query, 1.0, 1e-6, groups, None, None)
+
+
+def exact(db: Database, query: str, groups: int | None = None) -> list[tuple[Measure, Cells]]:
+    """Each measurement, and its exact whole numbers by group (and part, of a histogram); no zeros."""
+    asked = priced(db, query, groups)
+    made = []
+    sums, *histograms = (db.engine.aggregate(request) for request in requests(asked))
+    keys = len(asked.question.keys)
+    place = 0
+    for measure in asked.measures:
+        if measure.bins is not None:
+            made.append((measure, cells(histograms.pop(0), keys, "s0", bins=True)))
+            continue
+        name = "units" if measure.term is None else f"s{place}"
+        place += measure.term is not None
+        made.append((measure, cells(sums, keys, name)))
+    return made
+
+
+def cells(found: Mapping[str, Any], keys: int, name: str, *, bins: bool = False) -> Cells:
+    columns = [found[f"k{i}"] for i in range(keys)] + ([found["b"]] if bins else [])
+    made: Cells = {}
+    for *key, value in zip(*columns, found[name]):
+        assert type(value) is int, f"{value!r} is no whole number"
+        plain = tuple(part + 0.0 if isinstance(part, float) else part for part in key)
+        assert plain not in made, f"the group {plain} came twice"
+        made[plain] = value
+    return {key: value for key, value in made.items() if value}
+
+
+def distance(one: Cells, two: Cells) -> int:
+    return sum(abs(one.get(key, 0) - two.get(key, 0)) for key in one.keys() | two.keys())
+
+
+DAY = datetime.date
+MOMENT = datetime.datetime
