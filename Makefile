@@ -31,7 +31,9 @@ check: $(VENV)/.dev
 PEERS := $(VENV)/peers
 RESULTS := bench/results
 
-bench: $(VENV)/.dev $(PEERS)/opendp/.done $(PEERS)/diffprivlib/.done $(PEERS)/anonypy/.done
+WITH_PEERS := $(foreach peer,opendp diffprivlib anonypy pureldp smartnoise pipelinedp,$(PEERS)/$(peer)/.done)
+
+bench: $(VENV)/.dev $(WITH_PEERS)
 	$(BIN)/python bench/startup.py
 	$(BIN)/python bench/accounting.py --out $(RESULTS)/accounting.json
 	$(BIN)/python bench/accounting.py --near 1e-4 --out $(RESULTS)/accounting-near-1e-4.json
@@ -40,17 +42,21 @@ bench: $(VENV)/.dev $(PEERS)/opendp/.done $(PEERS)/diffprivlib/.done $(PEERS)/an
 	  --out $(RESULTS)/peers_audit.json
 	$(BIN)/python bench/calibration.py --out $(RESULTS)/calibration.json
 	$(BIN)/python bench/ledger.py --out $(RESULTS)/ledger.json
+	$(BIN)/python bench/local.py --pure-ldp $(PEERS)/pureldp/bin/python --out $(RESULTS)/local.json --plot docs/theory/local-error.svg
 	$(BIN)/python bench/reconstruct.py --out $(RESULTS)/reconstruct.json
 	if test -d ../shared/data; then $(BIN)/python bench/link.py --out $(RESULTS)/link.json; \
 	  $(BIN)/python bench/kanonymity.py --peer $(PEERS)/anonypy/bin/python --out $(RESULTS)/kanonymity.json; fi
 
-$(PEERS)/opendp/.done $(PEERS)/diffprivlib/.done $(PEERS)/anonypy/.done: | $(BIN)/python
+$(WITH_PEERS): | $(BIN)/python
 	$(PYTHON) -m venv $(@D)
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check $(WANTED)
 	@touch $@
 
 $(PEERS)/opendp/.done: WANTED := 'opendp[polars]==0.16.0' numpy
 $(PEERS)/diffprivlib/.done: WANTED := 'diffprivlib==0.6.6' 'scikit-learn<1.9'
+$(PEERS)/pureldp/.done: WANTED := 'pure-ldp==1.2.0' scikit-learn matplotlib seaborn statsmodels 'xxhash==2.0.2'
+$(PEERS)/smartnoise/.done: WANTED := 'smartnoise-sql==1.0.10'
+$(PEERS)/pipelinedp/.done: WANTED := 'pipeline-dp==0.3.1' python-dp dp-accounting
 $(PEERS)/anonypy/.done: WANTED := 'anonypy==0.2.1' 'pycanon==1.3.6'
 
 docs: $(VENV)/.dev
@@ -66,7 +72,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.core: $(PARTS) | $(BIN)/python
-	$(PIP) -e .
+	$(PIP) -e '.[sql]'
 	@touch $@
 
 $(VENV)/.dev: $(PARTS) | $(BIN)/python
