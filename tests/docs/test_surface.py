@@ -18,6 +18,7 @@ ROOMS = [
     "discreet.attack",
     "discreet.heuristic",
     "discreet.query.local",
+    "discreet.query.arrays",
     "discreet.errors",
 ]
 

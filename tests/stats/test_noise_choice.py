@@ -7,7 +7,7 @@ import pytest
 
 from discreet import noise
 from discreet.noise import choose as module
-from discreet.noise.select import exponential_rows
+from discreet.noise import exponential_rows
 from discreet.noise.source import seeded_for_tests
 from unit.noise.tools import chi2, epsilon_at_least
 

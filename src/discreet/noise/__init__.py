@@ -12,6 +12,7 @@ from discreet.noise.select import (
     PermuteAndFlip,
     ReportNoisyMax,
     exponential,
+    exponential_rows,
     noisy_max,
     permute_and_flip,
 )
@@ -51,6 +52,7 @@ __all__ = [
     "discrete_laplace_error",
     "exponential",
     "exponential_error",
+    "exponential_rows",
     "exponential_success",
     "gaussian_error",
     "laplace_error",

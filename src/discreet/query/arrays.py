@@ -98,18 +98,20 @@ def covariance(
 
 def quantile(
     values: Any, target: Any, *, bounds: Any, unit: Any, epsilon: Number, ids: Any = None, bins: int = 1024,
-    confidence: float = 0.95, ledger: Ledger | None = None, source: str = "data",
+    interval_share: float = 0.5, confidence: float = 0.95, ledger: Ledger | None = None, source: str = "data",
 ) -> Release[Estimate]:  # fmt: skip
     """The value that a share `target` of the rows is below, or several; 0 is the minimum and 1 the maximum.
 
-    It is the middle of one of `bins` equal bins between the bounds; the interval goes from edge to edge.
+    It is the middle of one of `bins` equal bins between the bounds; the interval goes from edge to edge and takes
+    `interval_share` of epsilon: none for 0, and then it is all of the bounds.
 
     >>> from discreet.core import record
     >>> quantile(range(1000), 0.45, bounds=(0, 1000), bins=10, unit=record(), epsilon=100).value.value
     450.0
     """
     plan = moments.quantile_plan(
-        unit=unit, epsilon=epsilon, bounds=bounds, targets=target, bins=bins, confidence=confidence
+        unit=unit, epsilon=epsilon, bounds=bounds, targets=target, bins=bins, confidence=confidence,
+        interval_share=interval_share,
     )  # fmt: skip
     return _release(plan, values, ids, ledger, source)
 

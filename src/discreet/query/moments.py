@@ -16,10 +16,9 @@ import numpy as np
 from discreet.core import Claim, DiscreteLaplace, Event, Exponential, Game, Repeat, check
 from discreet.core import Sequence as Several
 from discreet.errors import InvalidValue
-from discreet.noise import discrete_laplace, discrete_laplace_error, exponential
+from discreet.noise import discrete_laplace, discrete_laplace_error, exponential, exponential_rows
 from discreet.noise.grid import Grid
 from discreet.noise.samplers import Number, float_above, float_below, rational
-from discreet.noise.select import exponential_rows
 from discreet.query.quantile import Quantiles
 from discreet.query.rows import Contribution, Floats, Ints, Rows, codes, column, numbers, public
 
@@ -212,12 +211,15 @@ def covariance_plan(*, unit: Any, epsilon: Number, bounds: Any, confidence: floa
     return Plan(contribution, (people.event, *(p.event for p in sums), *(p.event for p in products.values())), work)
 
 
-def quantile_plan(*, unit: Any, epsilon: Number, bounds: Any, targets: Any, bins: int, confidence: float) -> Plan:
+def quantile_plan(
+    *, unit: Any, epsilon: Number, bounds: Any, targets: Any, bins: int, confidence: float, interval_share: float = 0.5
+) -> Plan:
     contribution = Contribution(unit)
     lower, upper = map(float, _bounds(bounds))
     bins = check.whole("bins", bins, most=1 << 20)
     several = isinstance(targets, (list, tuple, np.ndarray))
-    mechanism = Quantiles(targets if several else (targets,), epsilon, contribution.sensitivity, confidence=confidence)
+    asked = targets if several else (targets,)
+    mechanism = Quantiles(asked, epsilon, contribution.sensitivity, interval_share, confidence)
     width = (upper - lower) / bins
 
     def work(rows: Rows) -> Estimate:

@@ -12,8 +12,8 @@ import pytest
 from discreet import noise
 from discreet.errors import InvalidValue
 from discreet.noise import choose as module
+from discreet.noise import exponential_rows
 from discreet.noise.choose import choose
-from discreet.noise.select import exponential_rows
 from discreet.noise.source import Source, replaced_for_tests, seeded_for_tests
 
 

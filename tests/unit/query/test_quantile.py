@@ -99,7 +99,7 @@ def test_intervals_hold_the_true_bin_however_few_people_there_are(people, target
 
 def test_as_accurate_as_one_plain_exponential_mechanism():
     """The mean rank error of the median, against scores -|below - above| / 2 computed bin by bin."""
-    from discreet.noise.select import exponential_rows
+    from discreet.noise import exponential_rows
 
     rng = np.random.default_rng(2)
     histogram = np.bincount(np.clip(rng.normal(128, 30, 2000).astype(int), 0, 255), minlength=256)
