@@ -130,12 +130,12 @@ def _array(name: str, table: Any) -> Column:
     array = np.asarray(column)
     if array.ndim != 1:
         raise InvalidValue(f"Column {check.shown(name)} must be flat; it has {array.ndim} dimensions.")
-    return array
+    return _listed_values(array.tolist()) if array.dtype == object else array
 
 
 def _listed_values(values: Sequence[Any]) -> Column:
     """Numbers as numbers, all else as it is: numpy would write a mixed list as text."""
-    if all(type(item) in (int, float, bool) for item in values):
+    if set(map(type, values)) in ({int}, {float}, {int, float}, {bool}):
         try:
             return np.asarray(values)
         except OverflowError:

@@ -106,6 +106,14 @@ def test_the_chance_that_a_match_is_right():
     assert uniqueness({"x": [1, 1]}, ["x"]).match_is_right(0.5) == 0.0
 
 
+@pytest.mark.parametrize("values", [range(200), [0, 0, *range(1, 50)], [0] * 50 + [1]])
+@pytest.mark.parametrize("fraction", [1e-6, 0.01, 0.9])
+def test_estimates_stay_shares_at_the_edges(values, fraction):
+    sample = uniqueness({"x": list(values)}, ["x"])
+    for method in ("pitman", "zayatz"):
+        assert 0 <= sample.population(fraction, method) <= 1
+
+
 def test_a_wrong_fraction_is_told():
     with pytest.raises(InvalidValue, match="fraction must be"):
         uniqueness({"x": [1]}, ["x"]).population(0.0)
@@ -181,5 +189,7 @@ def test_who_is_not_there_is_seldom_found():
 def test_bad_ratings_are_told(wrong, told):
     with pytest.raises(InvalidValue, match=told):
         Ratings(**wrong, rating=[5])
+    with pytest.raises(InvalidValue, match="for each item"):
+        Ratings(user=[0], item=[0], rating=[5]).find(Known([0], [1, 2]))
     with pytest.raises(InvalidValue, match="9 known ratings were asked"):
         roughly([0], [0], [5], [1], 0, count=9, random=np.random.default_rng(0))

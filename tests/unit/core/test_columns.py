@@ -33,6 +33,14 @@ def test_what_comes_out_is_of_the_kind_that_went_in():
         assert columns(made)["x"].tolist() == ["a", "b"]
 
 
+def test_numbers_that_may_be_missing_are_numbers_where_none_is():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"x": pandas.array([1, 2], dtype="Int64"), "y": pandas.array([1, None], dtype="Int64")})
+    assert columns(frame)["x"].dtype == np.int64
+    assert codes(columns(frame)["y"])[1] == [1, None]
+    assert columns({"b": [True, False]})["b"].dtype == np.bool_
+
+
 @pytest.mark.parametrize(
     ("table", "names", "told"),
     [

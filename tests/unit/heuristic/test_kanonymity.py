@@ -190,6 +190,8 @@ def test_two_releases_leave_fewer_values_than_either():
     assert (both <= alone).all()
     assert (both >= 1).all(), "the truth is never ruled out"
     assert (both == 1).mean() > 0.01
+    with pytest.raises(InvalidValue, match="must publish the column 'income'"):
+        intersection([first], table, "income")
     with pytest.raises(InvalidValue, match="at least one release"):
         intersection([], table, "illness")
 

@@ -69,6 +69,9 @@ class Ratings:
 
     def scores(self, known: Known) -> NDArray[np.float64]:
         """How well every user fits: a sum over the known items of 1/log(support) times the closeness of rating and day."""
+        lengths = {len(part) for part in known if part is not None}
+        if len(lengths) != 1:
+            raise InvalidValue(f"What is known must have a rating (and a day) for each item; got lengths {sorted(lengths)}.")
         items = np.asarray(known.items, dtype=np.int64)
         here = (items >= 0) & (items < self.items)
         counts = np.where(here, np.diff(self._start)[np.where(here, items, 0)], 0)

@@ -88,16 +88,22 @@ def _pitman(sizes: NDArray[np.int64], fraction: float) -> float:
     rows, found = float((size * count).sum()), float(count.sum())
 
     def unlikely(point: NDArray[np.float64]) -> float:
-        alpha, theta = 1.0 / (1.0 + math.exp(-point[0])), math.exp(point[1])
+        alpha, theta = _parameters(point)
         return -_pitman_likelihood(alpha, theta, rows, found, size, count)
 
     starts = [np.array([a, math.log(t)]) for a in (-2.0, 0.0, 2.0) for t in (1.0, max(found, 2.0))]
     best = min((minimize(unlikely, start, method="Nelder-Mead") for start in starts), key=lambda it: float(it.fun))
-    alpha, theta = 1.0 / (1.0 + math.exp(-best.x[0])), math.exp(best.x[1])
+    alpha, theta = _parameters(best.x)
     people = rows / fraction
     # E[uniques among N] = N * Γ(θ+1) Γ(θ+α+N-1) / (Γ(θ+α) Γ(θ+N))
     growth = math.lgamma(theta + alpha + people - 1) - math.lgamma(theta + people)
     return math.exp(math.lgamma(theta + 1) - math.lgamma(theta + alpha) + growth)
+
+
+def _parameters(point: NDArray[np.float64]) -> tuple[float, float]:
+    """The two parameters of a point of the search: 0 < alpha < 1 and theta > 0, away from where the formula breaks down."""
+    shape, size = np.clip(point, -20.0, 40.0)
+    return min(1.0 / (1.0 + math.exp(-shape)), 1.0 - 1e-9), math.exp(size)
 
 
 def _pitman_likelihood(
@@ -106,7 +112,7 @@ def _pitman_likelihood(
     """The part of the log likelihood that depends on the parameters."""
     from scipy.special import gammaln
 
-    new = found * math.log(alpha) + float(gammaln(theta / alpha + found) - gammaln(theta / alpha)) if alpha > 1e-9 else -np.inf
+    new = found * math.log(alpha) + float(gammaln(theta / alpha + found) - gammaln(theta / alpha))
     total = float(gammaln(theta + rows) - gammaln(theta))
     within = float((count * (gammaln(size - alpha) - gammaln(1.0 - alpha))).sum())
     return new - total + within

@@ -65,6 +65,8 @@ def intersection(releases: Sequence[Anonymised], people: Any, sensitive: str) ->
     """
     if not releases:
         raise InvalidValue("There must be at least one release to look at; got none.")
+    if any(sensitive not in made.published for made in releases):
+        raise InvalidValue(f"Each release must publish the column {sensitive!r}; anonymise with sensitive={sensitive!r}.")
     values = sorted({value for made in releases for value in codes(np.asarray(made.published[sensitive]))[1]}, key=str)
     left = None
     for made in releases:
