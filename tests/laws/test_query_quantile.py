@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from discreet.query.quantile import Quantiles, _Ranks
+from discreet.query.quantiles import Quantiles, _Ranks
 
 TARGETS = st.sampled_from([0.0, 0.001, 0.01, 0.05, 0.1, 0.25, 1 / 3, 0.5, 0.75, 0.9, 0.97, 0.9999, 1.0])
 SIZES = st.sampled_from([3, 40, 2**20, 2**47, 2**60, 2**62])

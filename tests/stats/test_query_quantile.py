@@ -13,7 +13,7 @@ import pytest
 
 from discreet.noise.choose import choose
 from discreet.noise.source import open_source, seeded_for_tests
-from discreet.query.quantile import Quantiles, _Ranks
+from discreet.query.quantiles import Quantiles, _Ranks
 from unit.noise.tools import chi2, epsilon_at_least
 
 ALPHA, RUNS = 1e-7, 100_000

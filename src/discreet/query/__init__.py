@@ -8,20 +8,27 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from discreet.query import local
+    from discreet.query.arrays import Estimate, count, covariance, histogram, mean, quantile, select, sum, top_k, variance
     from discreet.query.database import Database, Explanation, connect
 
-__all__ = ["Database", "Explanation", "connect"]
+__all__ = [
+    "Database", "Estimate", "Explanation", "connect", "count", "covariance", "histogram", "local", "mean", "quantile",
+    "select", "sum", "top_k", "variance",
+]  # fmt: skip
 
-_HOME = {"Database": "database", "Explanation": "database", "connect": "database"}
+_SQL = ("Database", "Explanation", "connect")
 
 
 def __getattr__(name: str) -> Any:
     from importlib import import_module
 
-    if name not in _HOME:
+    if name == "local":
+        return import_module("discreet.query.local")
+    if name not in __all__:
         raise AttributeError(f"discreet.query has no {name!r}; it has {', '.join(__all__)}.")
     try:
-        return getattr(import_module(f"discreet.query.{_HOME[name]}"), name)
+        return getattr(import_module(f"discreet.query.{'database' if name in _SQL else 'arrays'}"), name)
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("discreet"):
             raise

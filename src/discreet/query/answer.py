@@ -93,7 +93,7 @@ class Noisy:
         return Fraction(self.priced.measures[m].sensitivity) / Fraction(self.priced.epsilons[m])
 
     def _quantiles(self, m: int, found: Mapping[str, Sequence[Any]]) -> Mapping[float, Cells]:
-        from discreet.query.quantile import Quantiles
+        from discreet.query.quantiles import Quantiles
 
         measure = self.priced.measures[m]
         assert measure.bins is not None

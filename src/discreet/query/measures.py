@@ -69,7 +69,7 @@ def _selector(epsilon: float, delta: float, sensitivity: int, each: int) -> Thre
 
 
 def quantile_events(measure: Measure, epsilon: float) -> list[Event]:
-    from discreet.query.quantile import Quantiles
+    from discreet.query.quantiles import Quantiles
 
     return list(Quantiles(measure.ranks, epsilon, measure.sensitivity).events)
 

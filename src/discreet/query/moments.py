@@ -19,7 +19,7 @@ from discreet.errors import InvalidValue
 from discreet.noise import discrete_laplace, discrete_laplace_error, exponential, exponential_rows
 from discreet.noise.grid import Grid
 from discreet.noise.samplers import Number, float_above, float_below, rational
-from discreet.query.quantile import Quantiles
+from discreet.query.quantiles import Quantiles
 from discreet.query.rows import Contribution, Floats, Ints, Rows, codes, column, numbers, public
 
 FINEST = 1 << 30  # grid steps from zero to a bound, where they fit

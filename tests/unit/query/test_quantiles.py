@@ -12,7 +12,7 @@ from discreet.accounting import curve
 from discreet.core import Exponential, Repeat, Sequence
 from discreet.errors import InvalidValue
 from discreet.noise.source import seeded_for_tests
-from discreet.query.quantile import Quantiles, _Ranks
+from discreet.query.quantiles import Quantiles, _Ranks
 
 
 def loss(mechanism, target, one, other):
