@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,10 +19,11 @@ from discreet import Ledger, record
 from discreet.accounting import Filter
 from discreet.core import Approximate, Claim, Event, Game, Gaussian, Laplace, Poisson, Pure, Repeat
 from discreet.errors import BudgetExceeded, DiscreetError, InvalidValue
-from discreet.ledger import Amount
+from discreet.ledger import Amount, question_key
 from discreet.ledger.budget import _FINER, MOST, cost, limits
 from discreet.ledger.chain import canonical, kept
 from discreet.ledger.charge import REASONS
+from discreet.ledger.ledger import _key
 
 noise = st.floats(min_value=2, max_value=500)
 events: st.SearchStrategy[Event] = st.one_of(
@@ -148,3 +151,26 @@ def test_what_is_kept_comes_back(document: Any) -> None:
 def test_members_without_names_are_refused(document: dict[int, int]) -> None:
     with pytest.raises(InvalidValue, match="The ledger keeps JSON"):
         kept([document])
+
+
+@given(strategies.events, st.text(min_size=1).filter(lambda text: not any("\ud800" <= letter <= "\udfff" for letter in text)))
+def test_the_key_of_a_question_is_its_content(event: Event, key: str) -> None:
+    """Written by hand for speed, so compared with the slow and obvious way."""
+    claims = [claim(event).to_json()]
+    assert _key(key, canonical(claims)) == question_key({"key": key, "claims": claims})
+
+
+@settings(max_examples=20)
+@given(st.text(st.characters(codec="utf-8", exclude_characters="\0@"), min_size=1))
+def test_entries_are_hashed_as_their_export_says(source: str) -> None:
+    """Any name and any answer: the chain holds, and the line without its hash hashes to it."""
+    with opened() as ledger:
+        if source != "people":
+            ledger.open(source, unit=record(), epsilon=1.0, delta=1e-6)
+        with (charge := ledger.reserve(source, claim(Gaussian(50.0)), key=source)):
+            charge.settle(answer=[source])
+        ledger.verify()
+        for line in ledger.export():
+            document = json.loads(line)
+            mark = document.pop("hash")
+            assert hashlib.sha256(canonical(document).encode()).hexdigest() == mark

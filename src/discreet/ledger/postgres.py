@@ -34,7 +34,7 @@ _DEFAULTS = {
 }  # fmt: skip
 _BEGIN = "BEGIN ISOLATION LEVEL SERIALIZABLE; LOCK TABLE discreet.head IN EXCLUSIVE MODE"
 _BEGIN_LAZY = f"{_BEGIN}; SET LOCAL synchronous_commit = off"
-_BEGIN_READING = "BEGIN ISOLATION LEVEL SERIALIZABLE READ ONLY"
+_BEGIN_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"  # writers come one after another, so a moment is whole
 
 
 @lru_cache(256)
