@@ -59,7 +59,7 @@ class Filter:
             )
         self.limit = math.floor(Fraction(limit) * (1 - Fraction(1, 10**12)) * UNIT)
         self.failure_limit = math.floor(Fraction(self.failure) * UNIT * UNIT)
-        self.epsilon_limit = math.floor(Fraction(self.epsilon) * EPSILON_UNIT) if self.epsilon < 99 else 0
+        self.epsilon_limit = math.floor(_written(self.epsilon) * EPSILON_UNIT) if self.epsilon < 99 else 0
         self.spent = 0
         self.epsilon_spent = 0
         self.failure_spent = 0
@@ -163,19 +163,24 @@ def _best_order(epsilon: float, delta: float) -> float:
     return round(best, 6)
 
 
+def _written(number: float) -> Fraction:
+    """The decimal that was written: five times 0.2 is 1. The float that stands for it is off by less than 2^-53 of it."""
+    return Fraction(repr(number))
+
+
 def _pure(event: events.Event) -> int:
     """A pure bound in units of 1e-9, rounded up; UNBOUNDED or more where there is none."""
     match event:
         case events.Zero():
             return 0
         case events.Pure(epsilon) | events.Exponential(epsilon) | events.NoisyMax(epsilon):
-            return math.ceil(Fraction(epsilon) * EPSILON_UNIT)
+            return math.ceil(_written(epsilon) * EPSILON_UNIT)
         case events.RandomizedResponse(epsilon):
-            return math.ceil(Fraction(epsilon) * EPSILON_UNIT)
+            return math.ceil(_written(epsilon) * EPSILON_UNIT)
         case events.Laplace(noise_multiplier):
-            return math.ceil(EPSILON_UNIT / Fraction(noise_multiplier))
+            return math.ceil(EPSILON_UNIT / _written(noise_multiplier))
         case events.DiscreteLaplace(scale, sensitivity):
-            return math.ceil(sensitivity * EPSILON_UNIT / Fraction(scale))
+            return math.ceil(sensitivity * EPSILON_UNIT / _written(scale))
         case events.Repeat(inner, times) | events.Group(inner, times):
             return times * _pure(inner)
         case events.Sequence(items):

@@ -217,3 +217,12 @@ def test_whatever_either_sum_allowed_is_within_the_budget(choice: int) -> None:
             ran.append(event)
     assert len(ran) >= 4
     assert curve(Sequence(ran)).delta(1.2) <= 1e-5
+
+
+@pytest.mark.parametrize(("whole", "part", "times"), [(1.0, 0.2, 5), (0.5, 0.1, 5), (0.3, 0.1, 3), (3.0, 0.3, 10)])
+def test_equal_parts_of_an_epsilon_fit(whole: float, part: float, times: int) -> None:
+    """As they are written: the floats of five tenths add up to more than a half."""
+    budget = Filter(whole, 1e-6)
+    for _ in range(times):
+        budget.spend(Pure(part))
+    assert not budget.allows(Pure(1e-8))
