@@ -145,7 +145,7 @@ def same(kind: str, db: Database, query: str) -> None:
     assert any(found) or "empty" in query or "1e14" in query
 
 
-@pytest.mark.parametrize("query", PLAIN)
+@pytest.mark.parametrize("query", [query for query in PLAIN if " JOIN " not in query])
 def test_a_row_is_a_unit(by_record: Database, query: str) -> None:
     same("rows", by_record, query)
 

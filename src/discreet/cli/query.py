@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 @click.option("--epsilon", type=float, required=True, help="What the answer may give away at most.")
 @click.option("--delta", type=float, help="Needed where the names of groups are not public.")
 @click.option("--groups", type=int, help="The most groups of one unit that count; units are then sampled.")
+@click.option("--bias", is_flag=True, help="Tell also, from the same epsilon, the shares that were clamped and cut.")
 @click.option("--bounds", multiple=True, metavar="COLUMN=LOW:HIGH", help="The range of a column; may be given several times.")
 @click.option("--schema", metavar="FILE", help="A schema.toml with ranges, public values and public tables.")
 @click.option("--ledger", metavar="FILE|URL", envvar="DISCREET_LEDGER", help="The ledger that keeps the budget of --source.")
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 @json_option
 def command(
     location: str, sql: str, unit: str | None, rows: int | None, epsilon: float, delta: float | None, groups: int | None,
-    bounds: tuple[str, ...], schema: str | None, ledger: str | None, source: str | None, account: str | None,
+    bias: bool, bounds: tuple[str, ...], schema: str | None, ledger: str | None, source: str | None, account: str | None,
     output: str | None, dry_run: bool, as_json: bool,
 ) -> None:  # fmt: skip
     from discreet.query import connect
@@ -41,10 +42,10 @@ def command(
     given = dict(_bounds(text) for text in bounds)
     with connect(location, unit=_unit(unit, rows), bounds=given, schema=schema, account=account, **budget) as db:
         if dry_run:
-            told = db.explain(sql, epsilon=epsilon, delta=delta, groups=groups)
+            told = db.explain(sql, epsilon=epsilon, delta=delta, groups=groups, bias=bias)
             write_json(told.to_json()) if as_json else click.echo(str(told))
             return
-        release = db.sql(sql, epsilon=epsilon, delta=delta, groups=groups)
+        release = db.sql(sql, epsilon=epsilon, delta=delta, groups=groups, bias=bias)
     if output is not None:
         _save(release, Path(output))
     _show(release, as_json)

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.errors import InvalidQuery
 from discreet.noise import discrete_laplace, discrete_laplace_error
+from discreet.query.bias import Share
 from discreet.query.engines.writer import Plan, Request
 from discreet.query.measures import Measure, Priced, bounds_of, rank
 from discreet.query.tree import Aggregate, Output
@@ -119,32 +119,42 @@ class Noisy:
 
     # ---- statistics --------------------------------------------------------------------------------------------------
 
-    def statistic(self, it: Aggregate) -> Cells:
-        """One column of the answer, from the same noisy numbers as all others."""
+    def statistic(self, it: Aggregate, confidence: float = CONFIDENCE) -> Cells:
+        """One column of the answer, from the same noisy numbers as all others. (Quantiles chose their ends when they ran.)"""
         place, of = self.priced.place, it.of
         known = None if of is not None and of.required else of
         if it.kind in ("count", "count_of"):
-            return self._straight(place["count", known])
+            return self._straight(place["count", known], confidence)
         if it.kind == "units":
-            return self._straight(place["units", None])
+            return self._straight(place["units", None], confidence)
         if it.kind in ("quantile", "least", "most"):
             return self.ranked[place["histogram", of]][rank(it)]
         if it.kind == "sum" and ("centred", of) not in place:
-            return self._straight(place["sum", of])
+            return self._straight(place["sum", of], confidence)
         low, high = bounds_of(of)
         count, centred = place["count", known], place["centred", of]
         if it.kind == "sum":
             middle = (low + high) / 2
             value = self.values[centred] + middle * self.values[count]
-            ends = [self.ends(m, _each(2)) for m in (centred, count)]
+            ends = [self.ends(m, _each(2, confidence)) for m in (centred, count)]
             least, most = (ends[0][i] + middle * ends[1][i if middle >= 0 else 1 - i] for i in (0, 1))
             return value, least, most
         if it.kind == "mean":
-            return tuple(np.clip((low + high) / 2 + part, low, high) for part in self._ratio(centred, count, _each(2)))  # type: ignore[return-value]
-        return self._variance(it, count, centred, place["square", of], (high - low) / 2)
+            found = self._ratio(centred, count, _each(2, confidence))
+            return tuple(np.clip((low + high) / 2 + part, low, high) for part in found)  # type: ignore[return-value]
+        found = self._variance((count, centred, place["square", of]), (high - low) / 2, _each(3, confidence))
+        return tuple(np.sqrt(part) for part in found) if it.kind == "deviation" else found  # type: ignore[return-value]
 
-    def _straight(self, m: int) -> Cells:
-        return self.values[m], *self.ends(m, CONFIDENCE)
+    def share(self, it: Share) -> Cells:
+        """What part of the rows was clamped, or of the weight cut: between 0 and 1."""
+        kind, of = ("outside", it.of) if it.of is not None else ("cut", None)
+        known = None if of is not None and of.required else of
+        whole = "units" if of is None and self.priced.plan.kind == "sampled" else "count"
+        found = self._ratio(self.priced.place[kind, of], self.priced.place[whole, known], _each(2, CONFIDENCE))
+        return tuple(np.clip(part, 0.0, 1.0) for part in found)  # type: ignore[return-value]
+
+    def _straight(self, m: int, confidence: float) -> Cells:
+        return self.values[m], *self.ends(m, confidence)
 
     def ends(self, m: int, confidence: float) -> tuple[NDArray[Any], NDArray[Any]]:
         """Between what the number without noise lies; of groups that were released by it, given that they were."""
@@ -166,15 +176,15 @@ class Noisy:
             high = np.where(least > 0, np.maximum(b / least, b / most), math.inf)
         return value, low, high
 
-    def _variance(self, it: Aggregate, count: int, centred: int, square: int, half: float) -> Cells:
-        mean, mean_low, mean_high = (np.clip(part, -half, half) for part in self._ratio(centred, count, _each(3)))
-        rest, rest_low, rest_high = self._ratio(square, count, _each(3))
+    def _variance(self, places: tuple[int, int, int], half: float, confidence: float) -> Cells:
+        count, centred, square = places
+        mean, mean_low, mean_high = (np.clip(part, -half, half) for part in self._ratio(centred, count, confidence))
+        rest, rest_low, rest_high = self._ratio(square, count, confidence)
         middle = half * half / 2
         furthest = np.maximum(mean_low**2, mean_high**2)
         nearest = np.where((mean_low <= 0) & (mean_high >= 0), 0.0, np.minimum(mean_low**2, mean_high**2))
         cells = (middle + rest - mean**2, middle + rest_low - furthest, middle + rest_high - nearest)
-        found = tuple(np.clip(part, 0.0, half * half) for part in cells)
-        return tuple(np.sqrt(part) for part in found) if it.kind == "deviation" else found  # type: ignore[return-value]
+        return tuple(np.clip(part, 0.0, half * half) for part in cells)  # type: ignore[return-value]
 
 
 def laplace_error(measure: Measure, epsilon: float, confidence: float) -> float:
@@ -183,9 +193,9 @@ def laplace_error(measure: Measure, epsilon: float, confidence: float) -> float:
     return float(discrete_laplace_error(float(scale), confidence)) * measure.scale
 
 
-def _each(parts: int) -> float:
+def _each(parts: int, confidence: float) -> float:
     """The confidence each of several parts needs for all of them together to have it."""
-    return 1 - (1 - CONFIDENCE) / parts
+    return 1 - (1 - confidence) / parts
 
 
 def _plain_key(key: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -202,19 +212,26 @@ def _in_order(part: Any) -> tuple[bool, str, Any]:
 
 
 def evaluate(output: Output, noisy: Noisy) -> Cells:
-    """An expression over released columns, with the ends of what it may be."""
-    question = noisy.priced.question
+    """An expression over released columns, with the ends of what it may be: all its statistics hold at once."""
+    return _evaluate(output, noisy, _each(max(1, len(_used(output))), CONFIDENCE))
+
+
+def _used(output: Output) -> set[int]:
+    return {output.value} if output.op == "statistic" else set[int]().union(*(_used(part) for part in output.args))
+
+
+def _evaluate(output: Output, noisy: Noisy, confidence: float) -> Cells:
     if output.op == "statistic":
-        return noisy.statistic(question.aggregates[output.value])
+        return noisy.statistic(noisy.priced.question.aggregates[output.value], confidence)
     if output.op == "key":
         column = np.array([key[output.value] for key in noisy.keys], object)
         return column, column, column
     if output.op == "literal":
         column = np.full(len(noisy.keys), output.value)
         return column, column, column
-    args = [evaluate(part, noisy) for part in output.args]
+    args = [_evaluate(part, noisy, confidence) for part in output.args]
     if output.op == "neg":
-        return -args[0][0], -args[0][2], -args[0][1]
+        return tuple(-part.astype(float) for part in (args[0][0], args[0][2], args[0][1]))  # type: ignore[return-value]
     if output.op == "round":
         return tuple(np.round(part.astype(float), output.value) for part in args[0])  # type: ignore[return-value]
     return _ARITHMETIC[output.op](*args)
@@ -228,8 +245,6 @@ def holds(output: Output, noisy: Noisy) -> NDArray[np.bool_]:
         return np.asarray(np.any([holds(part, noisy) for part in output.args], axis=0))
     if output.op == "not":
         return ~holds(output.args[0], noisy)
-    if output.op not in _COMPARE:
-        raise InvalidQuery("HAVING takes comparisons of columns of the answer, such as n > 100.")
     left, right = (evaluate(part, noisy)[0] for part in output.args)
     return np.array(
         [_COMPARE[output.op](a, b) if a is not None and b is not None else False for a, b in zip(left, right)], bool

@@ -17,6 +17,7 @@ from discreet.errors import InvalidQuery, InvalidValue, MissingExtra
 from discreet.noise import refuse_seeded
 from discreet.query import bounds
 from discreet.query.answer import CONFIDENCE, Noisy, evaluate, holds, laplace_error, order, requests, shown_plan
+from discreet.query.bias import Share
 from discreet.query.engines import Engine
 from discreet.query.engines.writer import Plan, preserves
 from discreet.query.measures import Priced, bounds_of, choose_plan, price
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
     from discreet.ledger import Ledger
 
+ENDS = ("", "_low", "_high")  # of the names of a number and of its interval
 TYPICAL = 1_000  # the size of group for which `explain` tells the error of a mean
 
 
@@ -170,7 +172,7 @@ class Database:
 
     def _price(
         self, query: str, epsilon: float, delta: float | None, groups: int | None, keys: Mapping[str, Any] | None,
-        weights: Mapping[str, float] | None,
+        weights: Mapping[str, float] | None, bias: bool = False,
     ) -> Priced:  # fmt: skip
         epsilon = check.positive("epsilon", epsilon)
         if epsilon > 100 or epsilon < 1e-6:
@@ -180,14 +182,17 @@ class Database:
         if groups is not None:
             groups = check.whole("groups", groups)
         question = parse(query, self._with_keys(keys))
-        unknown = set(weights or ()) - set(question.names)
-        if unknown:
-            raise InvalidValue(f"weights names {min(unknown)!r}, and the answer has {', '.join(question.names)}.")
         registered = (
             self._registered is not None and not question.rows.joins and preserves(question.rows.first, self._registered)
         )
         plan = choose_plan(question, self.unit, registered=registered, groups=groups)
-        return price(question, self.unit, plan, epsilon=epsilon, delta=delta, weights=weights or {})
+        priced = price(question, self.unit, plan, epsilon=epsilon, delta=delta, weights=weights or {}, bias=bias)
+        names = [name.lower() for name in columns(priced)]
+        if len(set(names)) != len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise InvalidQuery(f"Two columns of the answer would be {twice!r}: beside a number x there are x_low and x_high, "
+                               "and with bias=True x_outside and rows_capped. Rename one with AS.")  # fmt: skip
+        return priced
 
     def _with_keys(self, keys: Mapping[str, Any] | None) -> Catalogue:
         """The tables, with public lists of values for some columns of this query."""
@@ -220,14 +225,15 @@ class Database:
 
     def explain(
         self, query: str, *, epsilon: float, delta: float | None = None, groups: int | None = None,
-        keys: Mapping[str, Any] | None = None, weights: Mapping[str, float] | None = None,
+        keys: Mapping[str, Any] | None = None, weights: Mapping[str, float] | None = None, bias: bool = False,
     ) -> Explanation:  # fmt: skip
         """Cost and expected error, before anything is spent; no private row is touched."""
-        priced = self._price(query, epsilon, delta, groups, keys, weights)
+        priced = self._price(query, epsilon, delta, groups, keys, weights, bias)
         errors = {}
         for name, output in zip(priced.question.names, priced.question.outputs):
             if output.op == "statistic":
                 errors[name] = _expected(priced, output.value)
+        errors |= {it.name: _expected_share(priced, it) for it in priced.shares}
         known = priced.keys
         shown = (
             "one, of all rows" if known == ((),) else f"{len(known)}, public" if known is not None else
@@ -245,13 +251,16 @@ class Database:
     def sql(
         self, query: str, *, epsilon: float, delta: float | None = None, groups: int | None = None,
         keys: Mapping[str, Any] | None = None, weights: Mapping[str, float] | None = None, nonnegative: bool = False,
+        bias: bool = False,
     ) -> Release[pa.Table]:  # fmt: skip
         """The answer: an Arrow table with an interval (95 %, for the noise) beside each number, its claim, its entry.
 
         `groups` bounds the groups of one unit (then units are sampled); `keys` lists public groups by column; `weights`
         says which columns should be more exact than others; `nonnegative` moves noisy numbers below zero to zero.
+        With `bias`, part of the same epsilon buys the shares of rows that were moved to a bound (`<name>_outside`) and of
+        weight that was cut (`rows_capped`).
         """
-        priced = self._price(query, epsilon, delta, groups, keys, weights)
+        priced = self._price(query, epsilon, delta, groups, keys, weights, bias)
         claims = self.claims(priced)
         refuse_seeded()
         source = self.source or "+".join(name for name, base in self._catalogue.tables.items() if base.private)
@@ -298,7 +307,8 @@ class Database:
         """An identical question: the same SQL for the engine, the same columns made of it, the same data."""
         parts = [self.engine.text(request) for request in requests(priced)]
         question = priced.question
-        parts += [repr((question.names, question.outputs, question.having, question.order, question.limit, priced.keys))]
+        made = (question.names, question.outputs, question.having, question.order, question.limit, priced.keys, priced.shares)
+        parts += [repr(made)]
         return " | ".join([*parts, repr((priced.epsilons, priced.delta, nonnegative)), self.engine.fingerprint()])
 
     def _answer(self, priced: Priced, nonnegative: bool) -> pa.Table:
@@ -320,6 +330,19 @@ class Database:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
+
+
+def columns(priced: Priced) -> list[str]:
+    """The names of all columns of the answer."""
+    made = []
+    for name, output in zip(priced.question.names, priced.question.outputs):
+        made += [name] if output.op in ("key", "literal") else [name + end for end in ENDS]
+    return made + [it.name + end for it in priced.shares for end in ENDS]
+
+
+def _expected_share(priced: Priced, it: Share) -> str:
+    half = _half(priced, priced.place["outside" if it.of is not None else "cut", it.of])
+    return f"a share, within about {half / TYPICAL:,.4g} in a group of {TYPICAL:,} rows, in 95 of 100 answers"
 
 
 def _expected(priced: Priced, place: int) -> str:
@@ -358,29 +381,31 @@ def _reach(priced: Priced) -> float:
 def _table(noisy: Noisy, rows: np.ndarray[Any, Any], nonnegative: bool) -> pa.Table:
     import pyarrow as pa
 
-    columns: dict[str, Any] = {}
+    made: dict[str, Any] = {}
     question = noisy.priced.question
     for name, output in zip(question.names, question.outputs):
         value, low, high = (np.asarray(part)[rows] for part in evaluate(output, noisy))
         if output.op == "key":
-            columns[name] = pa.array(value.tolist(), type=_arrow_type(question.keys[output.value].kind))
+            made[name] = pa.array(value.tolist(), type=_arrow_type(question.keys[output.value].kind))
             continue
         if output.op == "literal":
-            columns[name] = pa.array(value.tolist())
+            made[name] = pa.array(value.tolist())
             continue
-        for suffix, part in (("", value), ("_low", low), ("_high", high)):
+        for suffix, part in zip(ENDS, (value, low, high)):
             column = np.asarray(part, float)
-            columns[name + suffix] = pa.array(np.maximum(column, 0.0) if nonnegative else column)
-    if len(columns) != len({name.lower() for name in columns}):
-        raise InvalidQuery("A column of the answer has the name of another's interval. Rename it with AS.")
-    return pa.table(columns).replace_schema_metadata({"discreet": _told(noisy)})
+            made[name + suffix] = pa.array(np.maximum(column, 0.0) if nonnegative else column)
+    for share in noisy.priced.shares:
+        for suffix, part in zip(ENDS, noisy.share(share)):
+            made[share.name + suffix] = pa.array(part[rows])
+    return pa.table(made).replace_schema_metadata({"discreet": _told(noisy)})
 
 
 def _told(noisy: Noisy) -> str:
+    shares = ", ".join(it.name for it in noisy.priced.shares)
     return (
         f"intervals hold the answer without noise with probability {CONFIDENCE:g} each; the error that bounding "
         f"({shown_plan(noisy.priced.plan)}) and clamping to bounds bring is not included"
-    )
+    ) + (f"; how much of the data they touch: {shares}" if shares else "")
 
 
 def _arrow_type(kind: str) -> Any:

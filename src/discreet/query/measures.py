@@ -7,16 +7,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from discreet.core import Event, Pure, Unit
+from discreet.core import Event, Pure, Unit, check
 from discreet.errors import InvalidQuery, InvalidValue
+from discreet.query.bias import Share, shares
 from discreet.query.engines.writer import Bins, Plan, Term
 from discreet.query.split import split
 from discreet.query.threshold import Threshold
-from discreet.query.tree import Aggregate, Output, Question, Scalar
+from discreet.query.tree import Aggregate, Output, Question, Scalar, single
 
 FINEST = 1 << 14  # steps between the middle of the bounds and their ends
 WIDEST = 1 << 49  # of noise scales: beyond it whole numbers would not fit 64 bits
 PARTS = 1 << 10  # of a histogram for quantiles
+ROUGH = 0.25  # how exact a share of what was clamped or cut is meant to be, beside the columns that were asked
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,7 @@ class Priced:
     keys: tuple[tuple[object, ...], ...] | None  # public keys, or None: they are released by threshold
     threshold: int | None  # which measurement decides about keys
     delta: float
+    shares: tuple[Share, ...] = ()  # what is told of clamping and bounding, if that was asked
 
     def selector(self) -> Threshold:
         """The mechanism that releases keys."""
@@ -83,6 +86,9 @@ def choose_plan(question: Question, unit: Unit, *, registered: bool, groups: int
             raise InvalidValue(f"A unit of {unit.rows} rows needs a key: user('column', rows={unit.rows}).")
         if groups is not None:
             raise InvalidValue("groups bounds the groups of one unit; here each row is a unit, and is in one group.")
+        if not single(question.rows):
+            raise InvalidQuery("Each row is a unit here, and a JOIN, or a UNION ALL of a table with itself, can make several "
+                               "of one. Join beforehand, or say whose rows they are: unit=user('id', rows=1).")  # fmt: skip
         return Plan("rows", 1)
     if unit.rows is None:
         raise InvalidValue(f"{unit} has no bound on its rows, so nothing can be added up. Say one: user({unit.key!r}, rows=…).")
@@ -94,11 +100,16 @@ def choose_plan(question: Question, unit: Unit, *, registered: bool, groups: int
 
 
 def price(
-    question: Question, unit: Unit, plan: Plan, *, epsilon: float, delta: float | None, weights: Mapping[str, float]
-) -> Priced:
+    question: Question, unit: Unit, plan: Plan, *, epsilon: float, delta: float | None, weights: Mapping[str, float],
+    bias: bool = False,
+) -> Priced:  # fmt: skip
     """The measurements of a question, with epsilon divided among them, on the finest grid whose noise fits 64 bits."""
+    told = shares(question, plan) if bias else ()
+    unknown = set(weights) - {*question.names, *(it.name for it in told)}
+    if unknown:
+        raise InvalidValue(f"weights names {min(unknown)!r}, and the answer has {', '.join(question.names)}.")
     for finest in (FINEST, FINEST >> 4, FINEST >> 8):
-        made = _price(question, unit, plan, epsilon, delta, weights, finest)
+        made = _price(question, unit, plan, epsilon, delta, weights, told, finest)
         if all(measure.sensitivity <= WIDEST * part for measure, part in zip(made.measures, made.epsilons)):
             return made
     raise InvalidQuery(f"epsilon {epsilon:g} is too little for {len(made.measures)} measurements of units of {unit.rows} rows: "
@@ -106,11 +117,14 @@ def price(
 
 
 def _price(
-    question: Question, unit: Unit, plan: Plan, epsilon: float, delta: float | None, weights: Mapping[str, float], finest: int
-) -> Priced:
+    question: Question, unit: Unit, plan: Plan, epsilon: float, delta: float | None, weights: Mapping[str, float],
+    told: tuple[Share, ...], finest: int,
+) -> Priced:  # fmt: skip
     builder = _Builder(plan, 2 if unit.relation == "replace" else 1, finest)
     for aggregate in question.aggregates:
         builder.need(aggregate, question)
+    for share in told:
+        builder.share(share)
     keys = public_keys(question)
     threshold = builder.threshold(unit) if keys is None else None
     if threshold is not None and not delta:
@@ -122,10 +136,11 @@ def _price(
         _needs(output, builder, question, weights.get(name, 1.0)) for name, output in zip(question.names, question.outputs)
     ]
     needs = [need for need in needs if need]
+    needs += [{i: ROUGH * _weight(weights.get(it.name, 1.0)) for i in builder.share(it)} for it in told]
     if threshold is not None:
         needs.append({threshold: 1.0})
     parts = split(epsilon, needs, len(builder.measures))
-    return Priced(question, plan, tuple(builder.measures), tuple(parts), builder.place, keys, threshold, delta or 0.0)
+    return Priced(question, plan, tuple(builder.measures), tuple(parts), builder.place, keys, threshold, delta or 0.0, told)
 
 
 def public_keys(question: Question) -> tuple[tuple[object, ...], ...] | None:
@@ -179,8 +194,22 @@ class _Builder:
 
     def count(self, of: Scalar | None) -> int:
         of = None if of is not None and of.required else of
-        term = Term("count") if of is None else Term("known", of)
-        return self.add("count", of, Measure(term, self.weight(), 1 / self.plan.scale))
+        if of is None:
+            return self.add("count", of, Measure(Term("count"), self.weight(), 1 / self.plan.scale))
+        return self.add("count", of, self.some("known", of))
+
+    def some(self, kind: str, of: Scalar) -> Measure:
+        """How many rows have something; in finer parts where the mean over a unit's rows is taken, and so would be 0 or 1."""
+        parts = self.finest if self.plan.kind == "sampled" else 1
+        return Measure(Term(kind, of, most=parts), self.weight() * parts, 1 / (self.plan.scale * parts))
+
+    def share(self, it: Share) -> tuple[int, int]:
+        """The measurements of what was clamped or cut, and of what it is a part of."""
+        if it.of is not None:
+            return self.add("outside", it.of, self.some("outside", it.of)), self.count(it.of)
+        if self.plan.kind == "sampled":
+            return self.add("cut", None, Measure(Term("cut"), max(1, self.plan.groups) * self.twice, 1.0)), self.units()
+        return self.add("cut", None, Measure(Term("cut"), self.weight(), 1 / self.plan.scale)), self.count(None)
 
     def units(self) -> int:
         return self.add("units", None, Measure(None, max(1, self.plan.groups) * self.twice, 1.0))
@@ -189,7 +218,8 @@ class _Builder:
         low, high = bounds_of(of)
         centre = (low + high) / 2 if centred else 0.0
         reach = (high - low) / 2 if centred else max(abs(low), abs(high))
-        step, most = _grid(reach, self.finest, whole=_kind(of) == "integer" and _whole(low, high))
+        whole = _kind(of) == "integer" and _whole(low, high)
+        step, most = _grid(reach, self.finest, whole=whole, means=self.plan.kind == "sampled")
         term = Term("sum", of, centre, step, most)
         return self.add("centred" if centred else "sum", of, Measure(term, self.weight() * most, step / self.plan.scale))
 
@@ -246,17 +276,18 @@ def _kind(of: Scalar | None) -> str:
     return "" if of is None else of.kind
 
 
-def _grid(reach: float, finest: int, *, whole: bool) -> tuple[float, int]:
-    """(step, steps to the end). Whole numbers within a small range stay exact; half steps, since the middle may be half."""
+def _grid(reach: float, finest: int, *, whole: bool, means: bool) -> tuple[float, int]:
+    """(step, steps to the end). Whole numbers within a small range stay exact; half steps, since the middle may be half, and
+    as fine as may be where means of them are taken."""
     if whole and 2 * reach <= finest:
-        return 0.5, round(2 * reach)
+        parts = finest // round(2 * reach) if means else 1
+        return 0.5 / parts, round(2 * reach) * parts
     return reach / finest, finest
 
 
 def _needs(output: Output, builder: _Builder, question: Question, weight: float) -> dict[int, float]:
     """How much of a column's relative error each measurement brings, for a group of one size or another."""
-    if not weight > 0:
-        raise InvalidValue(f"weights must be above 0; got {weight:g}.")
+    weight = _weight(weight)
     if output.op == "statistic":
         return {i: need * weight for i, need in _statistic_needs(question.aggregates[output.value], builder).items()}
     found: dict[int, float] = {}
@@ -264,6 +295,10 @@ def _needs(output: Output, builder: _Builder, question: Question, weight: float)
         for i, need in _needs(part, builder, question, weight).items():
             found[i] = max(need, found.get(i, 0.0))
     return found
+
+
+def _weight(weight: float) -> float:
+    return check.positive("weights", weight)
 
 
 def _statistic_needs(it: Aggregate, builder: _Builder) -> dict[int, float]:

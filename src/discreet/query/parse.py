@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import date, datetime
 from functools import lru_cache
 from typing import Any
 
@@ -15,7 +16,7 @@ from discreet.core import check
 from discreet.errors import InvalidQuery
 from discreet.query.relations import Catalogue, group_keys, plain, sources, where_of
 from discreet.query.scalars import Scope, finite, number, number_literal, refused, scalar, truth
-from discreet.query.tree import Aggregate, Output, Question, Scalar, Select
+from discreet.query.tree import NUMBERS, Aggregate, Output, Question, Scalar, Select
 
 LONGEST = 100_000  # letters in a query
 MOST_OUTPUTS = 1_000
@@ -95,8 +96,52 @@ def _question(node: Any, catalogue: Catalogue) -> Question:
         raise InvalidQuery(
             "SELECT asks for rows, and rows are not released. Ask for statistics: COUNT(*), SUM, AVG, QUANTILE …"
         )
+    for output in (*outputs, *(output for output, _ in order)):
+        if kind_of(output, keys) == "boolean" and output.op != "key":
+            raise InvalidQuery("A comparison cannot be a column of the answer, nor order it. It can stand in HAVING.")
+    if having is not None and (kind_of(having, keys) != "boolean" or having.op == "key"):
+        raise InvalidQuery("HAVING takes comparisons of columns of the answer, such as n > 100.")
     rows = Select(first, joins, where, (), (), True)
     return Question(rows, tuple(keys), tuple(reading.aggregates), tuple(names), tuple(outputs), having, order, _limit(node))
+
+
+def kind_of(output: Output, keys: list[Scalar]) -> str:
+    """What an expression over the released row holds; a mix that has no meaning is refused before anything is spent."""
+    if output.op == "key":
+        key: Scalar = keys[output.value]
+        return key.kind
+    if output.op == "literal":
+        return _literal_kind(output.value)
+    kinds = {"number" if kind in NUMBERS else kind for kind in (kind_of(part, keys) for part in output.args)}
+    if output.op in ("and", "or", "not"):
+        if kinds != {"boolean"} or any(part.op == "key" for part in output.args):
+            raise InvalidQuery(f"{output.op.upper()} in HAVING takes comparisons, such as n > 100.")
+        return "boolean"
+    if output.op in _COMPARISONS.values():
+        if len(kinds) > 1:
+            raise InvalidQuery(f"HAVING compares {' with '.join(sorted(kinds))}. Compare things of one kind.")
+        return "boolean"
+    if kinds - {"number"}:
+        raise InvalidQuery(f"Arithmetic on the columns of the answer takes numbers, and found {min(kinds - {'number'})}.")
+    return "number"
+
+
+def _literal_kind(value: Any) -> str:
+    if isinstance(value, datetime):
+        return "timestamp"
+    return "text" if isinstance(value, str) else "date" if isinstance(value, date) else "number"
+
+
+def _moments(one: Output, two: Output, keys: list[Scalar]) -> Output:
+    """The first, read as a date where it is a text beside a date."""
+    if one.op == "literal" and isinstance(one.value, str) and two.op == "key" and keys[two.value].kind in ("date", "timestamp"):
+        kind = keys[two.value].kind
+        try:
+            moment = date.fromisoformat(one.value) if kind == "date" else datetime.fromisoformat(one.value)
+        except ValueError:
+            raise InvalidQuery(f"{one.value[:40]!r} is not a {kind}; write it like 2026-01-31.") from None
+        return Output("literal", value=moment.replace(tzinfo=None) if isinstance(moment, datetime) else moment)
+    return one
 
 
 def _limit(node: Any) -> int | None:
@@ -171,7 +216,7 @@ def _several(node: Any) -> tuple[Any, list[float]] | None:
 
 def _rank(node: Any) -> float:
     if isinstance(node, exp.Literal) and not node.is_string:
-        value = float(node.this)
+        value = _number(node)
         if 0 < value < 1:
             return value
     raise InvalidQuery("The rank of a quantile is a number above 0 and below 1, written out; for the ends ask MIN and MAX.")
@@ -273,7 +318,7 @@ def _output(node: Any, reading: _Reading, rule: Callable[[Any], Output] | None) 
     if found is not None:
         return reading.statistic(found)
     if isinstance(node, exp.Literal):
-        return Output("literal", value=node.this if node.is_string else float(node.this))
+        return Output("literal", value=node.this if node.is_string else _number(node))
     if isinstance(node, exp.Neg):
         return Output("neg", (inner(node.this),))
     if isinstance(node, exp.Round):
@@ -285,13 +330,21 @@ def _output(node: Any, reading: _Reading, rule: Callable[[Any], Output] | None) 
         return Output("not", (inner(node.this),))
     op = _ARITHMETIC.get(type(node)) or (_COMPARISONS.get(type(node)) if rule is not None else None)
     if op is not None:
-        return Output(op, (inner(node.this), inner(node.expression)))
+        left, right = inner(node.this), inner(node.expression)
+        return Output(op, (_moments(left, right, reading.keys), _moments(right, left, reading.keys)))
     if isinstance(node, exp.Column):
         scalar(node, reading.scope)  # a name that is not there is told first
         raise InvalidQuery(
             f"{node.sql()} is neither in GROUP BY nor inside a statistic. Add it to GROUP BY, or take its AVG, …"
         )
     raise refused(node)
+
+
+def _number(node: Any) -> float:
+    try:
+        return float(node.this)
+    except ValueError:
+        raise refused(node) from None
 
 
 def _digits(node: Any) -> int:

@@ -257,7 +257,7 @@ def group_keys(node: Any, items: list[Any], scope: Scope) -> list[Any]:
     keys = []
     for key in clause.expressions:
         if isinstance(key, exp.Literal) and not key.is_string:
-            place = int(key.this) if key.this.isdecimal() else 0
+            place = int(key.this) if key.this.isdecimal() and len(key.this) < 6 else 0
             if not 1 <= place <= len(items):
                 raise InvalidQuery(f"GROUP BY {key.this[:20]} names no column of SELECT.")
             key = items[place - 1].unalias()

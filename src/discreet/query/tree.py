@@ -101,6 +101,22 @@ class Union:
 Relation = Base | Select | Union
 
 
+def single(relation: Relation) -> bool:
+    """Whether no row of a table can be in two rows of the relation."""
+    tables = _tables(relation)
+    return tables is not None and len(set(tables)) == len(tables)
+
+
+def _tables(it: Relation) -> list[str] | None:
+    """The tables whose rows go through one by one; None where rows are joined or gathered."""
+    if isinstance(it, Base):
+        return [it.table]
+    if isinstance(it, Select):
+        return None if it.joins or it.grouped is not None else _tables(it.first)
+    parts = [_tables(part) for part in it.parts]
+    return None if None in parts else [table for part in parts for table in part or ()]
+
+
 @dataclass(frozen=True, slots=True)
 class Aggregate:
     """A statistic of the rows of a group: count, count_of, units, sum, mean, variance, deviation, quantile, least, most."""

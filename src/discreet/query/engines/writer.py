@@ -41,9 +41,11 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A whole number per row, to be added up: 1, 1 where `of` is known, or (of - centre) / step within +-most."""
+    """A whole number per row, to be added up: 1, `most` where `of` is known or beyond its bounds, or (of - centre) / step
+    within +-most; or 1 for what was cut: a row that weighs less than a whole one, a unit of more than `each` rows in a group.
+    """
 
-    kind: str  # count, known, sum, square
+    kind: str  # count, known, outside, sum, square, cut
     of: Scalar | None = None
     centre: float = 0.0
     step: float = 1.0
@@ -373,7 +375,10 @@ class Writer:
             return "1"
         text = self.scalar(it.of)
         if it.kind == "known":
-            return f"CASE WHEN {text} IS NULL THEN 0 ELSE 1 END"
+            return f"CASE WHEN {text} IS NULL THEN 0 ELSE {it.most} END"
+        if it.kind == "outside":
+            low, high = (self.constant(float(end)) for end in it.of.bounds or (0.0, 0.0))
+            return f"CASE WHEN {text} < {low} OR {text} > {high} THEN {it.most} ELSE 0 END"
         number = self.tame(f"CAST({text} AS {self.double})")
         if it.kind == "square":
             number = f"(({number} - {self.constant(it.centre)}) * ({number} - {self.constant(it.centre)}))"
@@ -417,13 +422,18 @@ class Writer:
 
     def _by_key(self, it: Request, source: str, weight: str) -> str:
         keys = [f"k{i}" for i in range(len(it.keys))] + (["b"] if it.bins else [])
-        terms = [f"t{i}" for i in range(len(it.terms))] if not it.bins else ["1"]
-        sums = [f"{self.total(self.weighed(term, weight))} AS s{i}" for i, term in enumerate(terms)]
+        weighed = [self.weighed(f"t{i}", self.below_whole(weight) if term.kind == "cut" else weight)
+                   for i, term in enumerate(it.terms)] if not it.bins else [self.weighed("1", weight)]  # fmt: skip
+        sums = [f"{self.total(text)} AS s{i}" for i, text in enumerate(weighed)]
         by = f" GROUP BY {', '.join(keys)}" if keys else ""
         return f"SELECT {', '.join([*keys, *sums])} FROM {source}{by}"
 
     def weighed(self, term: str, weight: str) -> str:
         return term if not weight else weight if term == "1" else f"{weight} * {term}"
+
+    def below_whole(self, weight: str) -> str:
+        """The weight, 0 where it is that of a whole row."""
+        return f"(CASE WHEN {weight} < {self.constant(SCALE)} THEN {weight} ELSE 0 END)"
 
     def plan_rows(self, it: Request, salt: int) -> str:
         return self._by_key(it, f"({self.rows(it, unit=False, terms=True)}) AS x", "")
@@ -445,7 +455,9 @@ class Writer:
         if it.bins:
             return self._sampled_bins(it, salt)
         keys = [f"k{i}" for i in range(len(it.keys))]
-        capped = [f"{self.capped(f't{i}', it.plan.each)} AS t{i}" for i in range(len(it.terms))]
+        each = it.plan.each
+        capped = [f"CASE WHEN n > {each} THEN 1 ELSE 0 END AS t{i}" if term.kind == "cut" else
+                  f"{self.capped(f't{i}', each)} AS t{i}" for i, term in enumerate(it.terms)]  # fmt: skip
         kept = self.kept_pairs(it, salt)
         inner = f"SELECT {', '.join([*keys, *capped, '1 AS one'])} FROM ({kept}) AS z"
         sums = [f"{self.total(f't{i}')} AS s{i}" for i in range(len(it.terms))]

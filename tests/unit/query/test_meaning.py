@@ -1,0 +1,84 @@
+"""Queries without a meaning are refused before anything is spent; rows that are units stay one row each."""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from discreet import Ledger, connect, record, user
+from discreet.errors import InvalidQuery
+
+TABLE = pa.table({"id": [1, 1, 2, 3], "ward": ["A", "B", "A", "A"], "age": [30, 31, None, 60], "day": [date(2024, 1, 1)] * 4})
+WARDS = pa.table({"w": ["A", "A", "A", "B"], "floor": [1, 2, 3, 4]})
+
+MEANINGLESS = """
+SELECT ward + 1 AS x, COUNT(*) AS n FROM t GROUP BY ward
+SELECT -ward AS x, COUNT(*) AS n FROM t GROUP BY ward
+SELECT ROUND(ward) AS x, COUNT(*) AS n FROM t GROUP BY ward
+SELECT day * 2 AS x, COUNT(*) AS n FROM t GROUP BY day
+SELECT 'a' - 1 AS x, COUNT(*) AS n FROM t
+SELECT SUM(age) * '1' AS n FROM t
+SELECT ward, COUNT(*) AS n FROM t GROUP BY ward HAVING ward > 3
+SELECT ward, COUNT(*) AS n FROM t GROUP BY ward HAVING n = 'a'
+SELECT ward, COUNT(*) AS n FROM t GROUP BY ward HAVING n
+SELECT ward, COUNT(*) AS n FROM t GROUP BY ward HAVING NOT n
+SELECT ward, COUNT(*) AS n FROM t GROUP BY ward HAVING n > 1 AND ward
+SELECT day, COUNT(*) AS n FROM t GROUP BY day HAVING day > 'monday'
+SELECT age > 3 AS b, COUNT(*) AS n FROM t GROUP BY 1 HAVING b
+SELECT COUNT(*) AS n FROM t ORDER BY n > 3
+SELECT COUNT(*) AS n, COUNT(age) AS n_low FROM t
+SELECT COUNT(*) AS n, COUNT(age) AS N_HIGH FROM t
+""".strip().splitlines()
+
+
+@pytest.mark.parametrize("query", [*MEANINGLESS, "SELECT COUNT(*) AS n FROM t GROUP BY " + "1" * 5_000])
+def test_refused_and_free(query: str, tmp_path: Path) -> None:
+    unit = user("id", rows=2)
+    with Ledger(tmp_path / "ledger.db") as ledger:
+        ledger.open("t", unit=unit, epsilon=1.0, delta=1e-6)
+        db = connect({"t": TABLE}, unit=unit, bounds={"age": (0, 120)}, ledger=ledger, source="t")
+        with pytest.raises(InvalidQuery):
+            db.sql(query, epsilon=0.1, delta=1e-6)
+        with pytest.raises(InvalidQuery):
+            db.explain(query, epsilon=0.1, delta=1e-6)
+        assert ledger.spent("t") == 0
+
+
+def test_keys_are_numbers_dates_and_null_after_the_noise() -> None:
+    schema = {"t": {"age": {"values": [30, None], "bounds": [0, 120]}, "day": {"values": [date(2024, 1, 1), date(2025, 1, 1)]}}}
+    with connect({"t": TABLE}, unit=user("id", rows=2), schema=schema) as db:
+        found = db.sql("SELECT age, -age AS m, age + 1 AS p, COUNT(*) AS n FROM t GROUP BY age", epsilon=1.0).value
+        assert found["m"][0].as_py() == -30
+        assert found["p"][0].as_py() == 31
+        late = db.sql(
+            "SELECT day, COUNT(*) AS n FROM t GROUP BY day HAVING day >= '2024-06-01' ORDER BY day", epsilon=1.0
+        ).value
+        assert late["day"].to_pylist() == [date(2025, 1, 1)]
+
+
+FANNED = [
+    "SELECT COUNT(*) AS n FROM t JOIN wards ON ward = w", "SELECT COUNT(*) AS n FROM t LEFT JOIN wards ON TRUE",
+    "SELECT COUNT(*) AS n FROM (SELECT * FROM t UNION ALL SELECT * FROM t) q",
+    "SELECT COUNT(*) AS n FROM (SELECT t.* FROM t JOIN wards ON ward = w) q",
+    "WITH a AS (SELECT age FROM t), b AS (SELECT * FROM a UNION ALL SELECT age FROM t WHERE age > 3) "
+    "SELECT COUNT(*) AS n FROM b",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("query", FANNED)
+def test_a_row_that_is_a_unit_is_not_counted_twice(query: str) -> None:
+    tables, schema = {"t": TABLE, "wards": WARDS, "other": TABLE}, {"wards": {"public": True}}
+    with connect(tables, unit=record(), schema=schema) as db, pytest.raises(InvalidQuery, match="Each row is a unit"):
+        db.sql(query, epsilon=1.0)
+    with connect(tables, unit=user("id", rows=1), schema=schema) as db:
+        query = query.replace("SELECT age", "SELECT id, age")
+        assert db.sql(query, epsilon=100).value["n"][0].as_py() == pytest.approx(3, abs=0.5), "weighted, three people weigh 3"
+
+
+def test_rows_of_different_tables_may_be_put_together() -> None:
+    with connect({"t": TABLE, "other": TABLE}, unit=record()) as db:
+        found = db.sql("SELECT COUNT(*) AS n FROM (SELECT * FROM t UNION ALL SELECT * FROM other) q", epsilon=100).value
+        assert found["n"][0].as_py() == pytest.approx(8, abs=0.5)
