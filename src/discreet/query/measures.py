@@ -139,7 +139,8 @@ def _price(
     needs += [{i: ROUGH * _weight(weights.get(it.name, 1.0)) for i in builder.share(it)} for it in told]
     if threshold is not None:
         needs.append({threshold: 1.0})
-    parts = split(epsilon, needs, len(builder.measures))
+    spare = sum(3 * len(measure.ranks) for measure in builder.measures)
+    parts = split(epsilon, needs, len(builder.measures), spare)
     return Priced(question, plan, tuple(builder.measures), tuple(parts), builder.place, keys, threshold, delta or 0.0, told)
 
 

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from functools import lru_cache
 
-GRAIN = 1 << 40  # shares of epsilon are whole multiples of 1 / GRAIN, so that they add up exactly
+GRAIN = Fraction(1, 10**9)  # of the parts of an epsilon
 ROUNDS = 200
 
 
-def split(epsilon: float, needs: Sequence[Mapping[int, float]], count: int) -> list[float]:
+def split(epsilon: float, needs: Sequence[Mapping[int, float]], count: int, spare: int = 0) -> list[float]:
     """The part of epsilon for each of `count` measurements that makes the worst of the relative errors least.
 
     `needs` has, for each column of the answer, the measurements it is made of and how much of the error each brings: its
     squared relative error is the sum of need^2 / epsilon_i^2. By multiplicative weights on the columns: for fixed weights the
-    best parts are proportional to the cube root of the weighted needs. Whatever it finds is a valid division.
+    best parts are proportional to the cube root of the weighted needs. Whatever it finds is a valid division. `spare` grains
+    are left over, for measurements that are themselves made of several parts, each rounded up when it is charged.
 
     >>> split(1.0, [{0: 1.0}, {1: 1.0}], 2)
     [0.5, 0.5]
     """
-    return _exact(epsilon, _shares(tuple(tuple(column.items()) for column in needs), count))
+    return _exact(epsilon, _shares(tuple(tuple(column.items()) for column in needs), count), spare)
 
 
 @lru_cache(1024)
@@ -43,10 +45,17 @@ def _shares(needs: tuple[tuple[tuple[int, float], ...], ...], count: int) -> lis
     return best[1]
 
 
-def _exact(epsilon: float, shares: list[float]) -> list[float]:
-    """Dyadic parts whose sum is at most epsilon, exactly; what rounding leaves over goes to the first."""
-    grain = 2.0 ** math.floor(math.log2(epsilon)) / GRAIN
-    most = math.floor(epsilon / grain)
+def _exact(epsilon: float, shares: list[float], spare: int) -> list[float]:
+    """Whole multiples of GRAIN whose sum is at most epsilon, exactly; what rounding leaves over goes to the first.
+
+    A budget counts epsilons in this grain, so that an answer costs what was asked, however many parts it has.
+    """
+    most = math.floor(Fraction(repr(epsilon)) / GRAIN) - spare
     wholes = [max(1, math.floor(share * most)) for share in shares]
     wholes[0] += most - sum(wholes)
-    return [whole * grain for whole in wholes]
+    return [_below(whole * GRAIN) for whole in wholes]
+
+
+def _below(part: Fraction) -> float:
+    near = float(part)
+    return near if Fraction(near) <= part else math.nextafter(near, 0.0)

@@ -24,22 +24,21 @@ class DuckWriter(Writer):
         """As everywhere, after dropping most pairs of units in many groups by the same hash: the window then sorts little.
 
         What is dropped depends on the unit's own rows and its hashes alone. A unit in d groups keeps each with probability
-        about 10 groups / d at least, so that fewer than `groups` remain only rarely; d is estimated from 64 buckets.
+        about 3 groups / d at least, so that fewer than `groups` remain only rarely; d is estimated from 64 buckets.
         """
         keys = [f"k{i}" for i in range(len(it.keys))]
         if not keys or it.plan.groups > 16:
             return super().kept_pairs(it, salt)
-        chance = self.hash(["u", *keys], salt)
         rows = self.rows(it, unit=True, terms=True)
         bucket = f"hash({', '.join(keys)}) & 63"
         seen = f"64.0 * ln(64.0 / greatest(64.25 - bit_count(bit_or(CAST(1 AS UBIGINT) << ({bucket}))), 0.25))"
         share = f"least(count(*), {seen})"
-        often = f"CAST(least({4.0 * it.plan.groups} / {share}, 1.0) * 4294967296 AS BIGINT)"
+        often = f"CAST(least({3.0 * it.plan.groups} / {share}, 1.0) * 4294967296 AS BIGINT)"
         chances = f"SELECT u, {often} AS p FROM ({rows}) AS x GROUP BY u"
         sums = [f"CAST(sum(t{i}) AS {self.integer}) AS t{i}" for i in range(len(it.terms))]
         columns = ", ".join(["x.u", *keys, *sums, "count(*) AS n", "any_value(h) AS h"])
-        hashed = f"SELECT x.*, {self.hash(['x.u', *keys], salt)} AS h FROM ({rows}) AS x JOIN chances AS o ON x.u = o.u"
-        hashed += f" WHERE CAST(({chance.replace('hash(u', 'hash(x.u')}) >> 32 AS BIGINT) < o.p"
+        hashed = f"SELECT y.*, {self.hash(['u', *keys], salt)} AS h FROM ({rows}) AS y"
+        hashed = f"SELECT x.* FROM ({hashed}) AS x JOIN chances AS o ON x.u = o.u WHERE CAST(x.h >> 32 AS BIGINT) < o.p"
         pairs = f"SELECT {columns} FROM ({hashed}) AS x GROUP BY {', '.join(['x.u', *keys])}"
         place = f"row_number() OVER (PARTITION BY u ORDER BY {', '.join(['h', *keys])})"
         return (
