@@ -14,7 +14,7 @@ import pytest
 
 from conform.ledgers import ENGINES, Workers
 from discreet import Ledger, record
-from discreet.accounting import Gaussian
+from discreet.accounting import Gaussian, Pure
 from discreet.core import Claim, Game
 from discreet.errors import BudgetExceeded, InvalidValue, LedgerError
 from discreet.ledger import Amount, sqlite
@@ -73,6 +73,29 @@ def test_a_crowd_takes_exactly_what_there_is(engine: str, place: str, workers: W
         assert ledger.balance("people").spent.divergence == fit * cost
     assert sum(words[0] == "reserved" for words in told) == fit - 1
     assert sum(words[0] == "refused" for words in told) == CROWD * each - (fit - 1)
+
+
+def test_three_thirds_fit_and_no_more(engine: str, place: str) -> None:
+    """By the plain sum of epsilons, though the divergences pass their limit; and accounts stay within the source by it."""
+    with Ledger(place) as ledger:
+        ledger.open("visits", unit=record(), epsilon=1.5, delta=1e-6)
+        half = Claim(game=CLAIM.game, event=Pure(0.5))
+        ledger.share("visits", "ann", 0.5, by="owner")
+        for account in (None, "ann"):
+            ledger.reserve("visits", half, account=account)
+        with pytest.raises(BudgetExceeded, match=r"visits \(account ann\) has about epsilon 0.25 left of its 50 % of 1.5"):
+            ledger.reserve("visits", half, account="ann")
+        for account in (None, "ann"):
+            ledger.reserve("visits", Claim(game=CLAIM.game, event=Pure(0.25)), account=account)
+        found = ledger.balance("visits")
+        assert found.spent.divergence > found.limit.divergence
+        assert found.spent.epsilon == found.limit.epsilon
+        for event in (Pure(1e-9), Gaussian(1e6)):
+            with pytest.raises(BudgetExceeded, match=r"visits .*has about epsilon 0 left"):
+                ledger.reserve("visits", Claim(game=CLAIM.game, event=event))
+        ledger.raise_budget("visits", epsilon=2.0, delta=1e-6, by="owner", reason="more")
+        ledger.reserve("visits", half)
+        ledger.verify()
 
 
 def test_a_kill_loses_nothing_and_counts_nothing_twice(engine: str, place: str, workers: Workers) -> None:
@@ -143,7 +166,7 @@ def test_one_life_of_a_budget(engine: str, place: str) -> None:
         ledger.reserve("people", CLAIM, account="ann").cancel("did_not_run")
         with pytest.raises(RuntimeError), ledger.reserve("people", CLAIM, account="ann"):
             raise RuntimeError
-        with pytest.raises(BudgetExceeded, match="Ask for less"):
+        with pytest.raises(BudgetExceeded, match="Add noise, or ask"):
             ledger.reserve("people", Claim(game=CLAIM.game, event=Gaussian(0.1)))
         ledger.raise_budget("people", epsilon=1.5, delta=1e-6, by="owner", reason="more")
         ledger.open("visits", unit=record(), epsilon=1.0, delta=1e-6, by_period=True)

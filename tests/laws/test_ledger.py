@@ -1,4 +1,4 @@
-"""Laws of the ledger: what is spent is the sum of the entries, never above the limit, and what the filter says."""
+"""Laws of the ledger: what is spent is the sum of the entries, never above both limits, and what the filter says."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 import json
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +17,11 @@ from hypothesis import strategies as st
 import strategies
 from discreet import Ledger, record
 from discreet.accounting import Filter
+from discreet.accounting.filter import UNBOUNDED
 from discreet.core import Approximate, Claim, Event, Game, Gaussian, Laplace, Poisson, Pure, Repeat
 from discreet.errors import BudgetExceeded, DiscreetError, InvalidValue
 from discreet.ledger import Amount, question_key
-from discreet.ledger.budget import _FINER, MOST, cost, limits
+from discreet.ledger.amount import FINER, MOST, cost, limits
 from discreet.ledger.chain import canonical, kept
 from discreet.ledger.charge import REASONS
 from discreet.ledger.ledger import _key
@@ -64,36 +65,76 @@ def test_what_is_spent_is_the_sum_of_the_entries(plan: list[tuple[str, Event, st
             standing.append(charge.amount)
             if what == "settle":
                 charge.settle()
-            found = ledger.balance("people")
-            assert all(0 <= spent <= limit for spent, limit in zip(found.spent, found.limit, strict=True))
+            for name in (None, "ann", "default"):
+                found = ledger.balance("people", name)
+                assert found.spent.divergence <= found.limit.divergence or found.spent.epsilon <= found.limit.epsilon
+                assert found.spent.failure <= found.limit.failure
         whole, ann, rest = (ledger.balance("people", name).spent for name in (None, "ann", "default"))
-        assert whole == (sum(a.divergence for a in standing), sum(a.failure for a in standing))
-        assert whole == (ann.divergence + rest.divergence, ann.failure + rest.failure)
+        assert whole == tuple(map(sum, zip(Amount(0, 0, 0), *standing, strict=True)))
+        assert whole == tuple(map(sum, zip(ann, rest, strict=True)))
         ledger.verify()
 
 
-@settings(max_examples=30)
-@given(st.lists(events, max_size=12))
-def test_the_ledger_is_the_filter(chosen: list[Event]) -> None:
-    """Divergences exactly; failures are rounded up to 1e-18, so the ledger never allows what the filter refuses.
+budgets = st.tuples(st.sampled_from([0.7, 1.0, 1.5, 4.0]), st.sampled_from([1e-6, 1e-4]))
 
-    The filter also allows what fits by the plain sum of epsilons; the ledger does not count those.
-    """
-    budget = Filter(1.0, 1e-6, failure=5e-7)
-    with opened() as ledger:
+
+@settings(max_examples=60)
+@given(budgets, st.lists(events | st.builds(Pure, st.floats(0.1, 1.5)), max_size=14))
+def test_the_ledger_is_the_filter(terms: tuple[float, float], chosen: list[Event]) -> None:
+    """Divergences and epsilons exactly; failures are rounded up to 1e-18, so it never allows what the filter refuses."""
+    budget = Filter(*terms, failure=terms[1] / 2)
+    with opened(epsilon=terms[0], delta=terms[1], failure=None) as ledger:
         for event in chosen:
-            fits = budget.allows(event) and budget.spent + budget.cost(event)[0] <= budget.limit
+            fits = budget.allows(event)
             try:
                 ledger.reserve("people", claim(event))
             except BudgetExceeded:
-                fine = budget.failure_spent + budget.cost(event)[1] > budget.failure_limit - 20 * _FINER
+                fine = budget.failure_spent + budget.cost(event)[1] > budget.failure_limit - 20 * FINER
                 assert not fits or fine
             else:
                 assert fits
                 budget.spend(event)
-            found = ledger.balance("people").spent
-            assert found.divergence == budget.spent
-            assert 0 <= found.failure * _FINER - budget.failure_spent <= len(chosen) * _FINER
+            found = ledger.balance("people")
+            assert (found.spent.divergence, found.spent.epsilon) == (budget.spent, budget.epsilon_spent)
+            assert found.epsilon_spent == min(terms[0], budget.spent_epsilon())
+            assert 0 <= found.spent.failure * FINER - budget.failure_spent <= len(chosen) * FINER
+        ledger.verify()
+
+
+@settings(max_examples=40)
+@given(budgets, st.lists(st.tuples(events, st.sampled_from([None, "ann"])), max_size=8), st.sampled_from(["ann", "default"]))
+def test_what_is_left_fits_and_more_does_not(
+    terms: tuple[float, float], chosen: list[tuple[Event, str | None]], account: str
+) -> None:
+    with opened(epsilon=terms[0], delta=terms[1], failure=None) as ledger:
+        ledger.share("people", "ann", 0.3, by="owner")
+        for event, payer in chosen:
+            with suppress(BudgetExceeded):
+                ledger.reserve("people", claim(event), account=payer)
+        left = ledger.left("people", account)
+        assert 0 <= left <= ledger.left("people")
+        with pytest.raises(BudgetExceeded) as told:
+            ledger.reserve("people", claim(Pure(left * (1 + 1e-6) + 2e-9)), account=account)
+        assert told.value.left == left < told.value.asked
+        if left:
+            ledger.reserve("people", claim(Pure(left)), account=account)
+        ledger.verify()
+
+
+@settings(max_examples=30)
+@given(st.lists(st.tuples(events, st.sampled_from([None, "ann", "bob"])), max_size=14))
+def test_whatever_accounts_spend_together_one_filter_would_allow(chosen: list[tuple[Event, str | None]]) -> None:
+    budget = Filter(1.0, 1e-6, failure=5e-7)
+    with opened() as ledger:
+        for name in ("ann", "bob"):
+            ledger.share("people", name, 0.35, by="owner")
+        for event, payer in chosen:
+            with suppress(BudgetExceeded):
+                ledger.reserve("people", claim(event), account=payer)
+                budget.spend(event)  # which would raise after the ledger did not
+                assert ledger.balance("people").spent.divergence == budget.spent
+        assert ledger.balance("people").spent.divergence == budget.spent
+        assert ledger.balance("people").spent.epsilon == budget.epsilon_spent
 
 
 @settings(max_examples=20)
@@ -113,13 +154,15 @@ def test_any_event_is_charged_or_refused(event: Event) -> None:
     """Amounts are whole, never negative, and what the database is asked to add always fits 64 bits."""
     budget = Filter(1.0, 1e-6, failure=5e-7)
     try:
-        amount = cost(budget.cost, [event])
+        amount = cost(budget, [event])
     except DiscreetError:
         return
     exact = budget.cost(event)
     assert amount.divergence == exact[0] >= 0
-    assert amount.failure * _FINER >= exact[1] >= 0
-    assert sum(limits(budget)) <= 2 * MOST < 2**63
+    assert amount.epsilon == budget.pure_cost(event) >= 0
+    assert amount.failure * FINER >= exact[1] >= 0
+    assert max(limits(budget)) <= MOST < 2**62
+    assert cost(budget, [event] * 3).epsilon <= UNBOUNDED
 
 
 @given(st.floats(1e-3, 4000), st.floats(1e-12, 0.5), st.floats(0, 0.99))
@@ -129,8 +172,8 @@ def test_limits_are_never_rounded_up(epsilon: float, delta: float, part: float) 
     except InvalidValue:
         return
     limit = limits(budget)
-    assert limit.divergence == budget.limit
-    assert 0 <= budget.failure_limit - limit.failure * _FINER < _FINER
+    assert (limit.divergence, limit.epsilon) == (budget.limit, budget.epsilon_limit)
+    assert 0 <= budget.failure_limit - limit.failure * FINER < FINER
     assert Amount.from_json(limit.to_json()) == limit
 
 

@@ -61,7 +61,7 @@ def _opened(place: str, *, make: bool = False) -> Iterator[Ledger]:
 )
 @click.option("--epsilon", type=float, required=True, metavar="E", help="The most that all answers together may give away.")
 @click.option("--delta", type=float, required=True, metavar="D", help="The probability left out of that.")
-@click.option("--failure", type=float, default=0.0, show_default=True, help="Part of delta for events that may fail.")
+@click.option("--failure", type=float, metavar="F", help="Part of delta for events that may fail; half of it if not said.")
 @click.option("--fingerprint", metavar="TEXT", help="Which data it is; no two sources have the same.")
 @click.option("--by-period", is_flag=True, help="Each period of it has this budget (see renew).")
 @common
@@ -142,7 +142,7 @@ def export(source: str | None, place: str, as_json: bool) -> None:
 @click.argument("source")
 @click.option("--epsilon", type=float, required=True, metavar="E", help="The new epsilon, not what is added.")
 @click.option("--delta", type=float, required=True, metavar="D", help="The new delta.")
-@click.option("--failure", type=float, help="The new part of delta for events that may fail.")
+@click.option("--failure", type=float, metavar="F", help="The new part of delta for events that may fail.")
 @signed
 @common
 def raise_(source: str, place: str, as_json: bool, **terms: Any) -> None:
@@ -208,8 +208,8 @@ def _facts(found: Balance) -> dict[str, Any]:
     return {
         "source": found.source, "account": found.account, "by_period": found.by_period,
         "budget": {"epsilon": found.epsilon, "delta": found.delta, "failure": found.failure, "order": found.order},
-        "spent": {"epsilon": found.spent_epsilon, "part": found.part_spent, **found.spent.to_json()},
-        "left": {"epsilon": found.left_epsilon, "part": 1 - found.part_spent, **found.left.to_json()},
+        "spent": {"epsilon": found.epsilon_spent, "part": found.part_spent, "amount": found.spent.to_json()},
+        "left": {"epsilon": found.epsilon_left, "part": 1 - found.part_spent, "amount": found.left.to_json()},
     }  # fmt: skip
 
 
@@ -223,7 +223,7 @@ def _spent(found: Balance) -> str:
     if found.by_period:
         return "by its periods"
     whole = "the budget" if found.account is None else "its share"
-    return f"epsilon {up(found.spent_epsilon)} at delta {found.delta:g} ({percent_up(found.part_spent)} of {whole})"
+    return f"epsilon {up(found.epsilon_spent)} at delta {found.delta:g} ({percent_up(found.part_spent)} of {whole})"
 
 
 def _left(found: Balance) -> str:
@@ -231,7 +231,7 @@ def _left(found: Balance) -> str:
 
     if found.by_period:
         return "by its periods"
-    return f"one more answer of epsilon {down(found.left_epsilon)}, or many smaller ones ({percent_down(1 - found.part_spent)})"
+    return f"one more answer of epsilon {down(found.epsilon_left)}, or smaller ones ({percent_down(1 - found.part_spent)})"
 
 
 def _short(entry: Entry) -> str:

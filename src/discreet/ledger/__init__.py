@@ -1,6 +1,7 @@
 """Budgets that survive crashes and crowds: reserve before reading, settle after, verify at any time."""
 
-from discreet.ledger.budget import Amount, Balance
+from discreet.ledger.amount import Amount
+from discreet.ledger.balance import Balance
 from discreet.ledger.chain import Entry
 from discreet.ledger.charge import Charge
 from discreet.ledger.ledger import Ledger, question_key

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from html import escape
 
 from discreet.core.figures import down, percent_down, percent_up, up
-from discreet.ledger.budget import Amount, Balance
+from discreet.ledger.amount import NOTHING, Amount
+from discreet.ledger.balance import Balance, part_of
 from discreet.ledger.chain import Entry
 
 RECENT = 500  # entries that a picture goes back
@@ -33,27 +34,28 @@ def sentence(found: Balance) -> str:
     """A balance in words."""
     if found.by_period:
         return f"ε = {found.epsilon:g} at δ = {found.delta:g} for each of its periods."
+    failed = f" Spent for events that may fail: {percent_up(found.failure_part)} of their part." if found.spent.failure else ""
     return (
-        f"Budget ε = {found.epsilon:g} at δ = {found.delta:g}. Spent: ε = {up(found.spent_epsilon)}, "
-        f"{percent_up(found.part_spent)} of the budget. Left: one more answer of ε = {down(found.left_epsilon)}, "
-        f"or many smaller ones ({percent_down(1 - found.part_spent)})."
+        f"Budget ε = {found.epsilon:g} at δ = {found.delta:g}. Spent: ε = {up(found.epsilon_spent)}, "
+        f"{percent_up(found.part_spent)} of the budget. Left: one more answer of ε = {down(found.epsilon_left)}, "
+        f"or smaller ones ({percent_down(1 - found.part_spent)}).{failed}"
     )
 
 
 def left_after(found: Balance, entries: Sequence[Entry]) -> list[float]:
     """The part of today's budget that was left before the first and after each of these entries, oldest first.
 
-    Worked out backwards from what is spent now, so that a long history need not be read from its beginning.
-    A cancellation of what was reserved before these entries changes nothing here.
+    Of divergences or of epsilons, whichever had more left. Worked out backwards from what is spent now, so that a long history
+    need not be read from its beginning. A cancellation of what was reserved before these entries changes nothing here.
     """
-    amounts = {e.number: Amount.from_json(e.body["amount"]).divergence for e in entries if e.kind == "reserve"}
-    spent, points = found.spent.divergence, []
+    amounts = {e.number: Amount.from_json(e.body["amount"]) for e in entries if e.kind == "reserve"}
+    spent, points = found.spent, [found.spent]
     for entry in reversed(entries):
+        spent = spent.minus(amounts.get(entry.number, NOTHING))
+        if entry.kind == "cancel":
+            spent = spent.minus(NOTHING.minus(amounts.get(entry.about or 0, NOTHING)))
         points.append(spent)
-        change = amounts.get(entry.number, 0) - (amounts.get(entry.about or 0, 0) if entry.kind == "cancel" else 0)
-        spent -= change
-    points.append(spent)
-    return [1 - max(value, 0) / max(found.limit.divergence, 1) for value in reversed(points)]
+    return [1 - part_of(Amount(*(max(each, 0) for each in point)), found.limit) for point in reversed(points)]
 
 
 def burn_down(found: Balance, left: Sequence[float]) -> str:

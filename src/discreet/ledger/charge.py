@@ -9,7 +9,8 @@ from typing import Any
 from discreet.core import check
 from discreet.errors import InvalidValue, LedgerError
 from discreet.ledger import chain
-from discreet.ledger.budget import Amount, spend
+from discreet.ledger.amount import NOTHING, Amount
+from discreet.ledger.budget import spend
 from discreet.ledger.store import Book, Store
 
 REASONS = ("did_not_run", "withdrawn", "engine_unavailable")
@@ -50,7 +51,7 @@ class Charge:
     def again(cls, store: Store, began: chain.Entry, settled: chain.Entry) -> Charge:
         """The charge of a question that was answered before: it takes nothing, and has its answer."""
         mark = chain.Mark(began.number, began.hash)
-        made = cls(store, mark, began.source, began.body["account"], Amount(0, 0), began.body["key"])
+        made = cls(store, mark, began.source, began.body["account"], NOTHING, began.body["key"])
         made.repeated = made._ended = True
         made.answer = settled.body["answer"]
         return made

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from functools import lru_cache
 from json.encoder import encode_basestring_ascii as quoted
 from types import TracebackType
 from typing import Any
 
-from discreet.accounting.filter import UNIT, Filter
-from discreet.core import Event, check
+from discreet.accounting.filter import Filter
+from discreet.core import check
 from discreet.core.claim import Claim, game_from_json, game_to_json
 from discreet.core.document import parse_json
 from discreet.core.game import Game, Unit
 from discreet.errors import BudgetExceeded, DiscreetError, InvalidValue
 from discreet.ledger import budget, chain, replay
-from discreet.ledger.budget import DEFAULT, Amount, Balance
+from discreet.ledger.amount import NOTHING, Amount, cost, limits
+from discreet.ledger.balance import DEFAULT, Balance
 from discreet.ledger.card import RECENT, ledger_card
 from discreet.ledger.charge import Charge
 from discreet.ledger.history import History
@@ -31,20 +32,22 @@ class Ledger:
 
     A new ledger has no sources, so a mistyped name can spend nothing.
 
-    Between charges the fixed-order Rényi filter adds up (Feldman & Zrnic 2021, Theorem 4.3), so that every charge may be
-    chosen after seeing the answers to earlier ones, by anyone, at any time.
+    Between charges a filter adds up: Rényi divergences of one fixed order (Feldman & Zrnic 2021, Theorem 4.3), or plain
+    epsilons, whichever has room. So every charge may be chosen after seeing earlier answers, by anyone, at any time.
 
     >>> from pathlib import Path
     >>> from tempfile import mkdtemp
     >>> from discreet.core import record
     >>> ledger = Ledger(Path(mkdtemp()) / "ledger.db")
     >>> ledger.open("people", unit=record(), epsilon=1.0, delta=1e-6).spent
-    Amount(divergence=0, failure=0)
+    Amount(divergence=0, epsilon=0, failure=0)
+    >>> ledger.left("people")
+    1.0
     """
 
     def __init__(self, place: str | os.PathLike[str]) -> None:
         self._store = open_store(place)
-        self._terms: dict[str, tuple[Unit, Callable[[Event], tuple[int, int]]]] = {}
+        self._terms: dict[str, tuple[Unit, Filter]] = {}
         self._priced = lru_cache(1024)(self._price)
 
     def open(
@@ -54,14 +57,15 @@ class Ledger:
         unit: Unit,
         epsilon: float,
         delta: float,
-        failure: float = 0.0,
+        failure: float | None = None,
         fingerprint: str | None = None,
         by_period: bool = False,
     ) -> Balance:
         """Give a source its budget for one unit; the same again changes nothing, anything else is refused.
 
         The source is the people, not the table: all tables about the same people are one source. `fingerprint` says which
-        data it is; no two sources have the same. `failure` is the part of delta set aside for events that may fail. With
+        data it is; no two sources have the same. `failure` is the part of delta set aside for events that may fail, such as the
+        release of group names; half of delta unless you say otherwise, and 0 leaves all of it to the other events. With
         `by_period` the source has no budget itself: each of its periods gets this one, by `renew`.
         """
         if PERIOD in check.word("source", source):
@@ -70,15 +74,15 @@ class Ledger:
             raise InvalidValue(f"unit must be a Unit, such as discreet.record(); got {type(unit).__name__}.")
         if fingerprint is not None:
             check.word("fingerprint", fingerprint)
-        made = Filter(epsilon, delta, failure=failure)
+        made = Filter(epsilon, delta, failure=check.open_fraction("delta", delta) / 2 if failure is None else failure)
         body = {
             "unit": _unit_to_json(unit), "fingerprint": fingerprint, "epsilon": made.epsilon, "delta": made.delta,
-            "failure": made.failure, "order": made.order, "limit": budget.limits(made).to_json(), "by_period": bool(by_period),
+            "failure": made.failure, "order": made.order, "limit": limits(made).to_json(), "by_period": bool(by_period),
         }  # fmt: skip
 
         def work(book: Book) -> Balance:
             if book.execute("SELECT 1 FROM source WHERE name = ?", (source,)).fetchone():
-                self._same_opening(book, source, body)
+                self._same_opening(book, source, body, failure is not None)
             else:
                 self._insert_source(book, "open", source, body)
             return budget.balance(book, source, None)
@@ -114,23 +118,24 @@ class Ledger:
         same = book.execute("SELECT name FROM source WHERE fingerprint = ?", (body["fingerprint"],)).fetchone()
         if same:
             raise InvalidValue(f"This data has a budget already, under the name {same[0]!r}; a second one would double it.")
-        limit = Amount(0, 0) if body["by_period"] else Amount.from_json(body["limit"])
+        limit = NOTHING if body["by_period"] else Amount.from_json(body["limit"])
         values = (body[name] for name in ("fingerprint", "epsilon", "delta", "failure", "order"))
-        row = (
-            source, chain.canonical(body["unit"]), *values, int(body["by_period"]), limit.divergence, 0, limit.failure, 0,
-        )  # fmt: skip
-        book.execute("INSERT INTO source VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+        sums = (each for part in limit for each in (part, 0))
+        row = (source, chain.canonical(body["unit"]), *values, int(body["by_period"]), *sums)
+        book.execute(f"INSERT INTO source VALUES ({', '.join('?' * len(row))})", row)
         budget.allot(book, source, DEFAULT, limit)
         chain.append(book, kind, source, body)
 
     @staticmethod
-    def _same_opening(book: Book, source: str, body: dict[str, Any]) -> None:
-        """Opened again: as it was opened, or as it was raised since."""
+    def _same_opening(book: Book, source: str, body: dict[str, Any], told: bool) -> None:
+        """Opened again: as it was opened, or as it was raised since. A failure that was not `told` contradicts nothing."""
         first = chain.first(book, source).body
         now = budget.balance(book, source, None)
-        asked = (body["epsilon"], body["delta"], body["failure"])
         known = [(first["epsilon"], first["delta"], first["failure"]), (now.epsilon, now.delta, now.failure)]
-        if asked in known and all(body[name] == first[name] for name in ("unit", "fingerprint", "by_period")):
+        asked = [(body["epsilon"], body["delta"], body["failure"] if told else failure) for _, _, failure in known]
+        if any(terms in known for terms in asked) and all(
+            body[name] == first[name] for name in ("unit", "fingerprint", "by_period")
+        ):
             return
         raise InvalidValue(
             f"{source} is open with epsilon {now.epsilon:g}, delta {now.delta:g}, failure {now.failure:g} for "
@@ -149,9 +154,9 @@ class Ledger:
         def work(book: Book) -> Balance:
             whole, rest = (_own(budget.balance(book, source, name)) for name in (None, DEFAULT))
             amount = Amount(*(int(Fraction(part) * limit) for limit in whole.limit))
-            if not rest.holds(amount):
-                raise rest.refusal(amount)
-            budget.allot(book, source, DEFAULT, Amount(-amount.divergence, -amount.failure))
+            if min(rest.limit.minus(amount)) < 0 or not rest.holds(amount):
+                raise rest.cannot_share(part)
+            budget.allot(book, source, DEFAULT, NOTHING.minus(amount))
             budget.allot(book, source, account, amount)
             chain.append(book, "share", source, {"account": account, "amount": amount.to_json(), "by": by})
             return budget.balance(book, source, account)
@@ -175,6 +180,8 @@ class Ledger:
         except DiscreetError as error:
             if source in self._terms:  # a source that is not there has nowhere to note it
                 self._refuse(source, account, key, known, str(error))
+                if isinstance(error, BudgetExceeded):
+                    error.left = self.left(source, account)
             raise
         mark = None if key is None else _key(key, told)
         named = "null" if mark is None else quoted(mark)
@@ -191,10 +198,10 @@ class Ledger:
         """The charge; or the refusal, which is written down before it is raised. `rest` is the body from the amount on."""
         if key is not None and (again := self._answered(book, source, key)) is not None:
             return again
-        room = budget.room(book, source, account)
-        if room is not None and amount.divergence <= room[1].divergence and amount.failure <= room[1].failure:
+        last = budget.room(book, source, account, amount)
+        if last is not None:
             budget.spend(book, source, account, amount)
-            made = chain.append(book, "reserve", source, f'{{"account":{quoted(account)},"amount":{rest}', after=room[0])
+            made = chain.append(book, "reserve", source, f'{{"account":{quoted(account)},"amount":{rest}', after=last)
             return Charge(self._store, made, source, account, amount, key)
         refusal = budget.balance(book, source, account).refusal(amount)
         reason = {"account": account, "reason": str(refusal)}
@@ -216,13 +223,13 @@ class Ledger:
 
     def _price(self, source: str, claims: tuple[Claim, ...]) -> tuple[Amount, str, str]:
         """What the claims cost, that amount as JSON, and the claims as JSON: none of it ever changes."""
-        unit, price = self._known(source)
+        unit, terms = self._known(source)
         budget.check_claims(claims, source, unit)
-        amount = budget.cost(price, (claim.event for claim in claims))
+        amount = cost(terms, (claim.event for claim in claims))
         return amount, chain.canonical(amount.to_json()), chain.canonical([claim.to_json() for claim in claims])
 
-    def _known(self, source: str) -> tuple[Unit, Callable[[Event], tuple[int, int]]]:
-        """The unit, and what an event costs at the filter's order: neither ever changes, so they are worked out once."""
+    def _known(self, source: str) -> tuple[Unit, Filter]:
+        """The unit, and a filter of the source's order, which says what events cost: neither ever changes."""
         if source not in self._terms:
 
             def look(book: Book) -> tuple[Balance, str]:
@@ -231,20 +238,25 @@ class Ledger:
 
             found, unit = self._store.read(look)
             made = Filter(found.epsilon, found.delta, failure=found.failure, order=found.order)
-            self._terms[source] = (_unit_from_json(parse_json(unit)), made.cost)
+            self._terms[source] = (_unit_from_json(parse_json(unit)), made)
         return self._terms[source]
 
     def raise_budget(
         self, source: str, *, epsilon: float, delta: float, by: str, reason: str, failure: float | None = None
     ) -> Balance:
-        """The owner grants more, and says why; it goes to the default account. The order stays, and nothing is lowered."""
+        """The owner grants more, and says why; it goes to the default account. The order stays, and nothing is lowered.
+
+        The part of delta for events that may fail stays the same part, unless `failure` says otherwise.
+        """
         check.word("by", by)
         check.word("reason", reason)
 
         def work(book: Book) -> Balance:
             old = _own(budget.balance(book, source, None))
-            made = Filter(epsilon, delta, failure=old.failure if failure is None else failure, order=old.order)
-            extra = Amount(*(new - limit for new, limit in zip(budget.limits(made), old.limit, strict=True)))
+            made = Filter(epsilon, delta, failure=_failure(old, delta) if failure is None else failure, order=old.order)
+            extra = limits(made).minus(old.limit)
+            if made.epsilon >= old.epsilon:  # beyond 99 a filter adds up no plain epsilons; what may be added stays
+                extra = extra._replace(epsilon=max(extra.epsilon, 0))
             if min(extra) < 0 or not any(extra):
                 raise InvalidValue(
                     f"{source} has epsilon {old.epsilon:g}, delta {old.delta:g}, failure {old.failure:g}; epsilon {epsilon:g}, "
@@ -252,7 +264,8 @@ class Ledger:
                 )
             book.execute(
                 "UPDATE source SET epsilon = ?, delta = ?, failure = ?, divergence_limit = divergence_limit + ?, "
-                "failure_limit = failure_limit + ? WHERE name = ?", (made.epsilon, made.delta, made.failure, *extra, source),
+                "epsilon_limit = epsilon_limit + ?, failure_limit = failure_limit + ? WHERE name = ?",
+                (made.epsilon, made.delta, made.failure, *extra, source),
             )  # fmt: skip
             budget.allot(book, source, DEFAULT, extra)
             values = {"epsilon": made.epsilon, "delta": made.delta, "failure": made.failure, "extra": extra.to_json()}
@@ -266,12 +279,12 @@ class Ledger:
         return self._store.read(lambda book: budget.balance(book, source, account))
 
     def spent(self, source: str, account: str | None = None) -> float:
-        """The divergence spent, at the source's order; amounts add up."""
-        return self.balance(source, account).spent.divergence / UNIT
+        """The epsilon that all that was spent amounts to, at the budget's delta; `balance` has the sums that add up."""
+        return self.balance(source, account).epsilon_spent
 
     def left(self, source: str, account: str | None = None) -> float:
-        """The divergence left, at the source's order."""
-        return self.balance(source, account).left.divergence / UNIT
+        """The largest epsilon (at delta 0) that one more charge may have; many smaller ones may fit instead."""
+        return self.balance(source, account).epsilon_left
 
     def sources(self) -> list[str]:
         """The names of all sources; periods are such names, as source@period."""
@@ -340,6 +353,11 @@ def _own(found: Balance) -> Balance:
             f"a new one begins with ledger.renew({found.source!r}, period=..., by=..., reason=...)."
         )
     return found
+
+
+def _failure(old: Balance, delta: float) -> float:
+    """The same part of a new delta as before, and never less than it was."""
+    return max(old.failure, old.failure / old.delta * check.open_fraction("delta", delta))
 
 
 def _unit_to_json(unit: Unit) -> dict[str, Any]:

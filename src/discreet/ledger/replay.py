@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from discreet.errors import LedgerError
-from discreet.ledger.budget import DEFAULT, Amount
+from discreet.ledger.amount import NOTHING, Amount
+from discreet.ledger.balance import DEFAULT
 from discreet.ledger.chain import Entry, canonical, changed, follow
 from discreet.ledger.store import Book
 
@@ -27,8 +28,9 @@ class Tables:
             touched = [self.sums[entry.source, name] for name in {None, DEFAULT, entry.body.get("account", DEFAULT)}]
         except (KeyError, TypeError, ValueError, AttributeError):
             raise changed(entry.number, "no ledger writes such an entry") from None
-        for limit, spent, failure_limit, failed in touched:
-            if not (0 <= spent <= limit and 0 <= failed <= failure_limit):
+        for limit, spent, epsilon_limit, epsilon_spent, failure_limit, failed in touched:
+            either = spent <= limit or epsilon_spent <= epsilon_limit
+            if not (either and failed <= failure_limit and min(limit, spent, epsilon_limit, epsilon_spent, failed) >= 0):
                 raise changed(entry.number, "with it, more is spent than there was")
 
     def _open(self, entry: Entry) -> None:
@@ -38,7 +40,7 @@ class Tables:
         by_period = entry.body["by_period"]
         self.terms[entry.source] = [canonical(entry.body["unit"]), *(entry.body[name] for name in names), int(by_period)]
         for account in (None, DEFAULT):
-            self._add(entry, account, 0, Amount(0, 0) if by_period else Amount.from_json(entry.body["limit"]))
+            self._add(entry, account, 0, NOTHING if by_period else Amount.from_json(entry.body["limit"]))
 
     def _renew(self, entry: Entry) -> None:
         """The terms are those of the source that is renewed, and only a source that was opened so can be."""
@@ -86,9 +88,9 @@ class Tables:
         return began
 
     def _add(self, entry: Entry, account: str | None, column: int, amount: Amount, sign: int = 1) -> None:
-        row = self.sums.setdefault((entry.source, account), [0, 0, 0, 0])
-        row[column] += sign * amount.divergence
-        row[column + 2] += sign * amount.failure
+        row = self.sums.setdefault((entry.source, account), [0, 0, 0, 0, 0, 0])
+        for place, each in enumerate(amount):
+            row[column + 2 * place] += sign * each
 
 
 def verify(book: Book, noted: str | None) -> str:
@@ -100,7 +102,7 @@ def verify(book: Book, noted: str | None) -> str:
         wanted = None if wanted == last else wanted
     if wanted is not None:
         raise LedgerError(f"The ledger does not hold entry {noted}, which was noted earlier: it was replaced or rewritten.")
-    amounts = "divergence_limit, divergence_spent, failure_limit, failure_spent"
+    amounts = ", ".join(f"{kind}_limit, {kind}_spent" for kind in ("divergence", "epsilon", "failure"))
     terms = "name, unit, fingerprint, epsilon, delta, failure, renyi_order, by_period"
     rows = book.execute(f"SELECT {terms}, {amounts} FROM source").fetchall()
     sums: dict[Any, Any] = {(row[0], None): list(row[8:]) for row in rows}

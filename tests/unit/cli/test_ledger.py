@@ -40,9 +40,10 @@ def test_open_says_everything_and_is_what_the_library_opens(tmp_path: Path) -> N
     given = ("--unit", "user:patient", "--rows", "4", "--epsilon", "3", "--delta", "1e-6", "--failure", "1e-7")
     found = data(tmp_path / "new.db", "open", "people", *given)
     assert found["budget"]["epsilon"] == 3
+    assert data(tmp_path / "new.db", "open", "others", *given[:-2])["budget"]["failure"] == 5e-7
     with Ledger(tmp_path / "new.db") as ledger:
         ledger.open("people", unit=user("patient", rows=4), epsilon=3, delta=1e-6, failure=1e-7)
-        assert len(ledger.history()) == 1
+        assert len(ledger.history()) == 2
 
 
 @pytest.mark.parametrize(
@@ -75,7 +76,7 @@ def test_show_tells_budget_spent_and_left(place: Path) -> None:
     assert "account ann" in text
     assert "of its share" in text
     found = data(place, "show", "people")
-    assert found["spent"]["divergence"] == str(balance.spent.divergence)
+    assert found["spent"]["amount"] == balance.spent.to_json()
     assert 0 < found["spent"]["epsilon"] <= 1
     assert found["spent"]["part"] + found["left"]["part"] == pytest.approx(1)
     assert [item["account"] for item in found["accounts"]] == ["ann", "default"]
@@ -89,12 +90,12 @@ def test_the_epsilon_that_is_left_fits_and_a_little_more_does_not(place: Path) -
 
     with Ledger(place) as ledger:
         ledger.reserve("people", CLAIM)
-        left = ledger.balance("people").left_epsilon
+        left = ledger.balance("people").epsilon_left
         with pytest.raises(BudgetExceeded):
             ledger.reserve("people", Claim(game=CLAIM.game, event=Pure(left * 1.001)))
         ledger.reserve("people", Claim(game=CLAIM.game, event=Pure(left)))
-        assert 0.999 < ledger.balance("people").spent_epsilon <= 1.0
-        assert ledger.balance("people").left_epsilon < 0.01
+        assert 0.999 < ledger.balance("people").epsilon_spent <= 1.0
+        assert ledger.balance("people").epsilon_left < 0.01
 
 
 def test_grants_are_signed(place: Path) -> None:

@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 from discreet import Ledger, record
-from discreet.accounting import Gaussian
+from discreet.accounting import Approximate, Gaussian, Pure
 from discreet.core import Claim, Game
 from discreet.ledger.card import left_after
 
@@ -33,6 +33,19 @@ def test_it_burns_down(tmp_path: Path) -> None:
     told = picture.find("{http://www.w3.org/2000/svg}desc")
     assert told is not None
     assert "Budget ε = 1 at δ = 1e-06" in (told.text or "")
+
+
+def test_it_burns_down_by_the_better_of_two_sums(tmp_path: Path) -> None:
+    with Ledger(tmp_path / "ledger.db") as ledger:
+        ledger.open("people", unit=record(), epsilon=2.0, delta=1e-6)
+        for _ in range(3):
+            ledger.reserve("people", Claim(game=CLAIM.game, event=Pure(0.5)))
+        ledger.reserve("people", Claim(game=CLAIM.game, event=Approximate(0.25, 1e-7)))
+        found = ledger.balance("people")
+        assert found.spent.divergence > found.limit.divergence
+        left = left_after(found, ledger.history("people"))
+        assert left[2:] == [0.75, 0.5, 0.25, 0.125]
+        assert "Spent for events that may fail: 20.1 % of their part" in ledger._repr_html_()
 
 
 def test_names_are_escaped_and_periods_are_told(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ def path(tmp_path: Path) -> Path:
         with (charge := ledger.reserve("people", SMALL, key="q")):
             charge.settle(answer=5)
         ledger.reserve("people", SMALL, account="ann").cancel("did_not_run")
-        with pytest.raises(Exception, match="Ask for less"):
+        with pytest.raises(Exception, match="Add noise, or ask"):
             ledger.reserve("people", Claim(game=SMALL.game, event=Gaussian(0.1)))
         ledger.raise_budget("people", epsilon=1.5, delta=1e-6, by="owner", reason="more")
         ledger.reserve("people", SMALL)
@@ -101,12 +101,23 @@ def test_reordered_entries_are_found(path: Path) -> None:
     [
         *(
             ("source", name, "3")
-            for name in ("epsilon", "delta", "failure", "renyi_order", "divergence_limit", "failure_limit")
+            for name in ("epsilon", "delta", "failure", "renyi_order", "divergence_limit", "epsilon_limit", "failure_limit")
         ),
-        *(("source", name, "3") for name in ("divergence_spent", "failure_spent", "unit", "fingerprint", "name")),
+        *(
+            ("source", name, "3")
+            for name in ("divergence_spent", "epsilon_spent", "failure_spent", "unit", "fingerprint", "name")
+        ),
         *(
             ("account", name, "3")
-            for name in ("divergence_limit", "divergence_spent", "failure_limit", "failure_spent", "name")
+            for name in (
+                "divergence_limit",
+                "divergence_spent",
+                "epsilon_limit",
+                "epsilon_spent",
+                "failure_limit",
+                "failure_spent",
+                "name",
+            )
         ),
         *(("answer", name, "3") for name in ("key", "entry")),
         *(("head", name, "3") for name in ("number", "hash")),
@@ -138,12 +149,16 @@ def test_a_rewritten_past_is_found_by_a_noted_id(path: Path, tmp_path: Path) -> 
         "DELETE FROM entry WHERE number = 9",
         "INSERT OR REPLACE INTO entry SELECT * FROM entry WHERE number = 9",
         "INSERT INTO entry SELECT 11, at, kind, source, NULL, body, previous, 'x' FROM entry WHERE number = 9",
-        "UPDATE source SET divergence_spent = divergence_limit + 1",
+        "UPDATE source SET divergence_spent = divergence_limit + 1, epsilon_spent = epsilon_limit + 1",
+        "UPDATE source SET failure_spent = failure_limit + 1",
         "UPDATE source SET divergence_spent = -1",
-        "UPDATE account SET divergence_spent = divergence_limit + 1",
+        "UPDATE source SET epsilon_spent = -1",
+        "UPDATE source SET epsilon_spent = 0, divergence_spent = 4611686018427387904",
+        "UPDATE account SET divergence_spent = divergence_limit + 1, epsilon_spent = epsilon_limit + 1",
         "UPDATE account SET divergence_limit = divergence_limit + 1",
+        "UPDATE account SET epsilon_limit = epsilon_limit + 1",
         "UPDATE account SET failure_limit = failure_limit + 1",
-        "INSERT INTO account VALUES ('people', 'eve', 1, 0, 0, 0)",
+        "INSERT INTO account VALUES ('people', 'eve', 0, 0, 1, 0, 0, 0)",
         "UPDATE source SET divergence_spent = 'much'",
     ],
 )

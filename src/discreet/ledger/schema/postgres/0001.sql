@@ -1,5 +1,5 @@
--- As sqlite/0001.sql, in PostgreSQL's words. Amounts are whole numbers: divergence in 1e-15, failure probability in 1e-18;
--- 4611686018427387903 is 2^62 - 1, so that the sum of two amounts within their limits always fits 64 bits.
+-- As sqlite/0001.sql, in PostgreSQL's words. Amounts are whole numbers: divergence in 1e-15, epsilon in 1e-9, failure
+-- probability in 1e-18; 4611686018427387903 is 2^62 - 1, so that the sum of two amounts always fits 64 bits.
 
 CREATE TABLE discreet.entry (
     number   BIGINT PRIMARY KEY CHECK (number >= 1),
@@ -53,18 +53,24 @@ CREATE TABLE discreet.source (
     renyi_order      DOUBLE PRECISION NOT NULL,
     by_period        INTEGER NOT NULL CHECK (by_period IN (0, 1)), -- 1: it has no budget itself, each of its periods has
     divergence_limit BIGINT NOT NULL CHECK (divergence_limit BETWEEN 0 AND 4611686018427387903),
-    divergence_spent BIGINT NOT NULL CHECK (divergence_spent BETWEEN 0 AND divergence_limit),
+    divergence_spent BIGINT NOT NULL CHECK (divergence_spent BETWEEN 0 AND 4611686018427387903),
+    epsilon_limit    BIGINT NOT NULL CHECK (epsilon_limit BETWEEN 0 AND 4611686018427387903),
+    epsilon_spent    BIGINT NOT NULL CHECK (epsilon_spent BETWEEN 0 AND 4611686018427387903),
     failure_limit    BIGINT NOT NULL CHECK (failure_limit BETWEEN 0 AND 4611686018427387903),
-    failure_spent    BIGINT NOT NULL CHECK (failure_spent BETWEEN 0 AND failure_limit)
+    failure_spent    BIGINT NOT NULL CHECK (failure_spent BETWEEN 0 AND failure_limit),
+    CHECK (divergence_spent <= divergence_limit OR epsilon_spent <= epsilon_limit)
 );
 
 CREATE TABLE discreet.account (
     source           TEXT NOT NULL REFERENCES discreet.source (name),
     name             TEXT NOT NULL,
     divergence_limit BIGINT NOT NULL CHECK (divergence_limit BETWEEN 0 AND 4611686018427387903),
-    divergence_spent BIGINT NOT NULL CHECK (divergence_spent BETWEEN 0 AND divergence_limit),
+    divergence_spent BIGINT NOT NULL CHECK (divergence_spent BETWEEN 0 AND 4611686018427387903),
+    epsilon_limit    BIGINT NOT NULL CHECK (epsilon_limit BETWEEN 0 AND 4611686018427387903),
+    epsilon_spent    BIGINT NOT NULL CHECK (epsilon_spent BETWEEN 0 AND 4611686018427387903),
     failure_limit    BIGINT NOT NULL CHECK (failure_limit BETWEEN 0 AND 4611686018427387903),
     failure_spent    BIGINT NOT NULL CHECK (failure_spent BETWEEN 0 AND failure_limit),
+    CHECK (divergence_spent <= divergence_limit OR epsilon_spent <= epsilon_limit),
     PRIMARY KEY (source, name)
 );
 
@@ -73,6 +79,7 @@ BEGIN
     IF EXISTS (
         SELECT 1 FROM discreet.source WHERE name = NEW.source AND (
             divergence_limit < (SELECT sum(divergence_limit) FROM discreet.account WHERE source = NEW.source)
+            OR epsilon_limit < (SELECT sum(epsilon_limit) FROM discreet.account WHERE source = NEW.source)
             OR failure_limit < (SELECT sum(failure_limit) FROM discreet.account WHERE source = NEW.source)))
     THEN
         RAISE EXCEPTION 'shares never exceed the budget of their source' USING ERRCODE = 'integrity_constraint_violation';
@@ -80,7 +87,7 @@ BEGIN
     RETURN NEW;
 END $$;
 
-CREATE TRIGGER shares_fit AFTER INSERT OR UPDATE OF divergence_limit, failure_limit ON discreet.account
+CREATE TRIGGER shares_fit AFTER INSERT OR UPDATE OF divergence_limit, epsilon_limit, failure_limit ON discreet.account
 FOR EACH ROW EXECUTE FUNCTION discreet.shares_fit();
 
 -- The first settled answer to a question, to be given again free.

@@ -1,5 +1,6 @@
--- Amounts are whole numbers: divergence in 1e-15, failure probability in 1e-18. 4611686018427387903 is 2^62 - 1, so that the
--- sum of two amounts within their limits always fits 64 bits.
+-- Amounts are whole numbers: divergence in 1e-15, epsilon in 1e-9, failure probability in 1e-18. 4611686018427387903 is
+-- 2^62 - 1, so that the sum of two amounts always fits 64 bits. Of the sums of divergences and of epsilons one may pass its
+-- limit as long as the other has not: docs/theory/accounting-filter.md.
 
 CREATE TABLE entry (
     number   INTEGER PRIMARY KEY CHECK (number >= 1),
@@ -46,18 +47,24 @@ CREATE TABLE source (
     renyi_order      REAL NOT NULL,
     by_period        INTEGER NOT NULL CHECK (by_period IN (0, 1)), -- 1: it has no budget itself, each of its periods has
     divergence_limit INTEGER NOT NULL CHECK (divergence_limit BETWEEN 0 AND 4611686018427387903),
-    divergence_spent INTEGER NOT NULL CHECK (divergence_spent BETWEEN 0 AND divergence_limit),
+    divergence_spent INTEGER NOT NULL CHECK (divergence_spent BETWEEN 0 AND 4611686018427387903),
+    epsilon_limit    INTEGER NOT NULL CHECK (epsilon_limit BETWEEN 0 AND 4611686018427387903),
+    epsilon_spent    INTEGER NOT NULL CHECK (epsilon_spent BETWEEN 0 AND 4611686018427387903),
     failure_limit    INTEGER NOT NULL CHECK (failure_limit BETWEEN 0 AND 4611686018427387903),
-    failure_spent    INTEGER NOT NULL CHECK (failure_spent BETWEEN 0 AND failure_limit)
+    failure_spent    INTEGER NOT NULL CHECK (failure_spent BETWEEN 0 AND failure_limit),
+    CHECK (divergence_spent <= divergence_limit OR epsilon_spent <= epsilon_limit)
 ) STRICT;
 
 CREATE TABLE account (
     source           TEXT NOT NULL REFERENCES source (name),
     name             TEXT NOT NULL,
     divergence_limit INTEGER NOT NULL CHECK (divergence_limit BETWEEN 0 AND 4611686018427387903),
-    divergence_spent INTEGER NOT NULL CHECK (divergence_spent BETWEEN 0 AND divergence_limit),
+    divergence_spent INTEGER NOT NULL CHECK (divergence_spent BETWEEN 0 AND 4611686018427387903),
+    epsilon_limit    INTEGER NOT NULL CHECK (epsilon_limit BETWEEN 0 AND 4611686018427387903),
+    epsilon_spent    INTEGER NOT NULL CHECK (epsilon_spent BETWEEN 0 AND 4611686018427387903),
     failure_limit    INTEGER NOT NULL CHECK (failure_limit BETWEEN 0 AND 4611686018427387903),
     failure_spent    INTEGER NOT NULL CHECK (failure_spent BETWEEN 0 AND failure_limit),
+    CHECK (divergence_spent <= divergence_limit OR epsilon_spent <= epsilon_limit),
     PRIMARY KEY (source, name)
 ) STRICT;
 
@@ -65,13 +72,15 @@ CREATE TRIGGER shares_fit_when_given AFTER INSERT ON account
 WHEN EXISTS (
     SELECT 1 FROM source WHERE name = NEW.source AND (
         divergence_limit < (SELECT sum(divergence_limit) FROM account WHERE source = NEW.source)
+        OR epsilon_limit < (SELECT sum(epsilon_limit) FROM account WHERE source = NEW.source)
         OR failure_limit < (SELECT sum(failure_limit) FROM account WHERE source = NEW.source)))
 BEGIN SELECT RAISE (ABORT, 'shares never exceed the budget of their source'); END;
 
-CREATE TRIGGER shares_fit_when_moved AFTER UPDATE OF divergence_limit, failure_limit ON account
+CREATE TRIGGER shares_fit_when_moved AFTER UPDATE OF divergence_limit, epsilon_limit, failure_limit ON account
 WHEN EXISTS (
     SELECT 1 FROM source WHERE name = NEW.source AND (
         divergence_limit < (SELECT sum(divergence_limit) FROM account WHERE source = NEW.source)
+        OR epsilon_limit < (SELECT sum(epsilon_limit) FROM account WHERE source = NEW.source)
         OR failure_limit < (SELECT sum(failure_limit) FROM account WHERE source = NEW.source)))
 BEGIN SELECT RAISE (ABORT, 'shares never exceed the budget of their source'); END;
 

@@ -1,0 +1,178 @@
+"""What a budget may still spend, in whole numbers for the database and in epsilons for people."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from shlex import quote
+
+from discreet.accounting.filter import EPSILON_UNIT, UNBOUNDED, UNIT, Filter
+from discreet.accounting.renyi import renyi
+from discreet.core import Pure
+from discreet.core.figures import down, up
+from discreet.errors import BudgetExceeded
+from discreet.ledger.amount import FAILURE_UNIT, MOST, Amount
+
+DEFAULT = "default"
+_MOST_EPSILON = 1e4
+
+
+@dataclass(frozen=True, slots=True)
+class Balance:
+    """What a source, or one account of it, may spend and has spent, at the order fixed when the source was opened.
+
+    A charge fits while the sum of divergences or the sum of epsilons stays within its limit; one of the two may pass it.
+    What an account is charged must fit its source (`whole`) as well.
+    """
+
+    source: str
+    account: str | None
+    epsilon: float
+    delta: float
+    failure: float
+    order: float
+    limit: Amount
+    spent: Amount
+    by_period: bool = False
+    whole: Balance | None = None
+
+    @property
+    def left(self) -> Amount:
+        """What is left of each sum; what fits one of the first two is allowed."""
+        return Amount(*(max(0, rest) for rest in self.limit.minus(self.spent)))
+
+    @property
+    def part_spent(self) -> float:
+        """How much of the budget is spent, from 0 to 1: of the divergences or of the epsilons, whichever has more left."""
+        return part_of(self.spent, self.limit)
+
+    @property
+    def failure_part(self) -> float:
+        """How much is spent, from 0 to 1, of what is set aside for events that may fail."""
+        return _ratio(self.spent.failure, self.limit.failure)
+
+    @property
+    def epsilon_spent(self) -> float:
+        """The epsilon that all that was spent amounts to, at the budget's delta."""
+        made = self._filter()
+        made.spent, made.epsilon_spent = self.spent.divergence, self.spent.epsilon
+        return min(self.epsilon, made.spent_epsilon())
+
+    @property
+    def epsilon_left(self) -> float:
+        """The largest epsilon (at delta 0) that one more charge may have, 0 if none; many smaller ones may fit instead."""
+        return self._largest(pure=True)
+
+    def _largest(self, *, pure: bool) -> float:
+        """The largest epsilon that fits here and in the source; without `pure`, by its divergence alone."""
+        left = self.left
+        own = max(_worth(self.order, left.divergence), self._plain(left.epsilon) if pure else 0.0)
+        return own if self.whole is None else min(own, self.whole._largest(pure=pure))
+
+    def _plain(self, left: int) -> float:
+        """The largest epsilon that costs at most this much of the plain sum."""
+        found, budget = left / EPSILON_UNIT, self._filter()
+        while found > 0 and budget.pure_cost(Pure(found)) > left:
+            found = math.nextafter(found, 0)
+        return found
+
+    def _filter(self) -> Filter:
+        return Filter(self.epsilon, self.delta, failure=self.failure, order=self.order)
+
+    def holds(self, asked: Amount) -> bool:
+        """Whether this much fits here, whatever the source says."""
+        rest = self.limit.minus(self.spent)
+        either = asked.divergence <= rest.divergence or asked.epsilon <= rest.epsilon
+        return either and asked.failure <= rest.failure
+
+    def refusal(self, asked: Amount) -> BudgetExceeded:
+        """The error for a charge that does not fit, here or in the source; it depends on public numbers only."""
+        if not self.holds(asked):
+            return self._refusal(asked, self._name(), self)
+        if self.whole is not None and not self.whole.holds(asked):
+            return self.whole._refusal(asked, f"{self.source} as a whole" if self._is_part() else self.source, self)
+        return BudgetExceeded(
+            f"With this charge the sums of {self.source} would be more than a ledger counts (2^62 units: about "
+            f"{MOST // UNBOUNDED:.1e} charges without a pure epsilon). Use noise that has one, such as Laplace, or put several "
+            "questions into one charge.", asked=asked.epsilon / EPSILON_UNIT, left=self.epsilon_left,
+        )  # fmt: skip
+
+    def _refusal(self, asked: Amount, name: str, payer: Balance) -> BudgetExceeded:
+        rest, advice = self.limit.minus(self.spent), f"its owner to raise the budget: discreet ledger show {quote(self.source)}"
+        if asked.divergence <= rest.divergence or asked.epsilon <= rest.epsilon:
+            want, left, limit = (n.failure / FAILURE_UNIT for n in (asked, self.left, self.limit))
+            return BudgetExceeded(
+                f"{name} has failure probability {down(left)} left of {down(limit)}, a part of its delta ({self.delta:g}); "
+                f"this question may fail with {up(want)}. Lower its delta, or ask {advice}", asked=want, left=left,
+            )  # fmt: skip
+        pure = asked.epsilon < UNBOUNDED
+        left = self._largest(pure=pure)
+        less = payer._largest(pure=pure)
+        has = f"{name} has about epsilon {down(left)} left of {self._of()} for one more question"
+        if not pure:
+            want = _worth(self.order, asked.divergence) * (1 + 1e-9)
+            return BudgetExceeded(
+                f"{has} that has no pure epsilon (delta {self.delta:g}); this one is worth about {up(want)} (divergence "
+                f"{up(asked.divergence / UNIT)}; {down(self.left.divergence / UNIT)} is left at order {self.order:.4g}). "
+                f"Add noise, or ask {advice}", asked=want, left=less,
+            )  # fmt: skip
+        want, shown = asked.epsilon / EPSILON_UNIT, down(less)
+        wish = f"Lower epsilon to {shown}, or ask" if shown != "0" else "Ask"
+        near = f"{want:.4g}"
+        return BudgetExceeded(
+            f"{has} (delta {self.delta:g}); this one asks {up(want) if near == down(left) else near}. {wish} {advice}",
+            asked=want, left=less,
+        )  # fmt: skip
+
+    def cannot_share(self, part: float) -> BudgetExceeded:
+        """The error for a part of the source's budget that is not there to be given away."""
+        whole, rest = (self.whole or self).limit, self.limit.minus(self.spent)
+        either = max(_ratio(rest.divergence, whole.divergence), _ratio(rest.epsilon, whole.epsilon))
+        shares = zip((self.limit.divergence, self.limit.epsilon, rest.failure), whole, strict=True)
+        left = max(0.0, min(either, *(mine / its for mine, its in shares if its)))
+        return BudgetExceeded(
+            f"{self.source} (account {self.account}) has {down(left)} of the budget left to give to others, after what it gave "
+            f"and spent; this share asks {part:g}. Share less, or raise the budget first.", asked=part, left=left,
+        )  # fmt: skip
+
+    def _is_part(self) -> bool:
+        return self.whole is not None and self.limit != self.whole.limit
+
+    def _name(self) -> str:
+        return f"{self.source} (account {self.account})" if self._is_part() else self.source
+
+    def _of(self) -> str:
+        """The budget, or the account's part of it."""
+        if self.whole is None or not self._is_part():
+            return f"{self.epsilon:g}"
+        return f"its {100 * self.limit.divergence / max(self.whole.limit.divergence, 1):.3g} % of {self.epsilon:g}"
+
+    def __str__(self) -> str:
+        if self.by_period:
+            return f"{self.source}: epsilon {self.epsilon:g} (delta {self.delta:g}) for each of its periods"
+        return f"{self._name()}: epsilon {down(self.epsilon_left)} left of {self._of()} (delta {self.delta:g})"
+
+
+def part_of(spent: Amount, limit: Amount) -> float:
+    """How much of a limit is spent, from 0 to 1: of the divergences or of the epsilons, whichever has more left."""
+    return min(_ratio(spent.divergence, limit.divergence), _ratio(spent.epsilon, limit.epsilon))
+
+
+def _ratio(spent: int, limit: int) -> float:
+    return min(1.0, spent / limit) if limit else float(spent > 0)
+
+
+@lru_cache(1024)
+def _worth(order: float, divergence: int) -> float:
+    """The largest epsilon of one pure event that has at most this divergence (in 1e-15), rounded down."""
+    if divergence <= 0:
+        return 0.0
+    left = divergence / UNIT * (1 - 3e-12)  # the filter adds 1e-12 to what it charges
+    low, high = 0.0, 1.0
+    while renyi(Pure(high), order) <= left and high < _MOST_EPSILON:
+        low, high = high, 2 * high
+    for _ in range(50):
+        middle = (low + high) / 2
+        low, high = (middle, high) if renyi(Pure(middle), order) <= left else (low, middle)
+    return low
