@@ -27,7 +27,7 @@ with tempfile.TemporaryDirectory() as folder, discreet.Ledger(Path(folder) / "le
     try:
         for older_than in (30, 30, 40, 50, 60, 70):
             print(ask(ledger, older_than))
-            print(f"    left: {ledger.left('ages'):.3f}")
+            print(f"    {ledger.balance('ages')}")
     except BudgetExceeded as refusal:
         print(refusal)
     ledger.raise_budget("ages", epsilon=2.0, delta=1e-6, by="the owner", reason="a second study")

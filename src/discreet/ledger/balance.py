@@ -87,7 +87,11 @@ class Balance:
         return either and asked.failure <= rest.failure
 
     def refusal(self, asked: Amount) -> BudgetExceeded:
-        """The error for a charge that does not fit, here or in the source; it depends on public numbers only."""
+        """The error for a charge that does not fit, here or in the source; it depends on public numbers only.
+
+        Its `asked` and `left` are epsilons: of one more pure event, or of one that is worth as much; where the probability
+        of failure is what is short, they are such probabilities.
+        """
         if not self.holds(asked):
             return self._refusal(asked, self._name(), self)
         if self.whole is not None and not self.whole.holds(asked):
@@ -99,31 +103,34 @@ class Balance:
         )  # fmt: skip
 
     def _refusal(self, asked: Amount, name: str, payer: Balance) -> BudgetExceeded:
-        rest, advice = self.limit.minus(self.spent), f"its owner to raise the budget: discreet ledger show {quote(self.source)}"
-        if asked.divergence <= rest.divergence or asked.epsilon <= rest.epsilon:
-            want, left, limit = (n.failure / FAILURE_UNIT for n in (asked, self.left, self.limit))
-            return BudgetExceeded(
-                f"{name} has failure probability {down(left)} left of {down(limit)}, a part of its delta ({self.delta:g}); "
-                f"this question may fail with {up(want)}. Lower its delta, or ask {advice}", asked=want, left=left,
-            )  # fmt: skip
+        """The error where this balance, called `name`, is short for what `payer` asked."""
+        if self.holds(asked._replace(failure=0)):
+            return self._short_of_failure(asked, name)
         pure = asked.epsilon < UNBOUNDED
-        left = self._largest(pure=pure)
-        less = payer._largest(pure=pure)
-        has = f"{name} has about epsilon {down(left)} left of {self._of()} for one more question"
+        left, fits = self._largest(pure=pure), payer._largest(pure=pure)
+        has = f"{name} has about epsilon {_shown(left)} left of {self._of()} for one more question"
         if not pure:
             want = _worth(self.order, asked.divergence) * (1 + 1e-9)
             return BudgetExceeded(
                 f"{has} that has no pure epsilon (delta {self.delta:g}); this one is worth about {up(want)} (divergence "
                 f"{up(asked.divergence / UNIT)}; {down(self.left.divergence / UNIT)} is left at order {self.order:.4g}). "
-                f"Add noise, or ask {advice}", asked=want, left=less,
+                f"Add noise, or ask {self._owner()}", asked=want, left=fits,
             )  # fmt: skip
-        want, shown = asked.epsilon / EPSILON_UNIT, down(less)
-        wish = f"Lower epsilon to {shown}, or ask" if shown != "0" else "Ask"
-        near = f"{want:.4g}"
+        want = asked.epsilon / EPSILON_UNIT
+        near = f"{want:.4g}" if f"{want:.4g}" != _shown(left) else up(want)
+        advice = "Ask" if _shown(fits) == "0" else f"Lower epsilon to {_shown(fits)}, or ask"
+        text = f"{has} (delta {self.delta:g}); this one asks {near}. {advice} {self._owner()}"
+        return BudgetExceeded(text, asked=want, left=fits)
+
+    def _short_of_failure(self, asked: Amount, name: str) -> BudgetExceeded:
+        want, left, limit = (n.failure / FAILURE_UNIT for n in (asked, self.left, self.limit))
         return BudgetExceeded(
-            f"{has} (delta {self.delta:g}); this one asks {up(want) if near == down(left) else near}. {wish} {advice}",
-            asked=want, left=less,
+            f"{name} has failure probability {down(left)} left of {down(limit)}, a part of its delta ({self.delta:g}); "
+            f"this question may fail with {up(want)}. Lower its delta, or ask {self._owner()}", asked=want, left=left,
         )  # fmt: skip
+
+    def _owner(self) -> str:
+        return f"its owner to raise the budget: discreet ledger show {quote(self.source)}"
 
     def cannot_share(self, part: float) -> BudgetExceeded:
         """The error for a part of the source's budget that is not there to be given away."""
@@ -151,7 +158,7 @@ class Balance:
     def __str__(self) -> str:
         if self.by_period:
             return f"{self.source}: epsilon {self.epsilon:g} (delta {self.delta:g}) for each of its periods"
-        return f"{self._name()}: epsilon {down(self.epsilon_left)} left of {self._of()} (delta {self.delta:g})"
+        return f"{self._name()}: epsilon {_shown(self.epsilon_left)} left of {self._of()} (delta {self.delta:g})"
 
 
 def part_of(spent: Amount, limit: Amount) -> float:
@@ -161,6 +168,11 @@ def part_of(spent: Amount, limit: Amount) -> float:
 
 def _ratio(spent: int, limit: int) -> float:
     return min(1.0, spent / limit) if limit else float(spent > 0)
+
+
+def _shown(epsilon: float) -> str:
+    """An epsilon that is left, rounded down; dust is nothing to people."""
+    return down(epsilon) if epsilon >= 1e-4 else "0"
 
 
 @lru_cache(1024)

@@ -381,7 +381,7 @@ def test_a_refusal_says_whether_the_account_or_the_source_is_short(ledger: Ledge
     with pytest.raises(BudgetExceeded, match=r"people \(account bob\) has about epsilon .* left of its 50 % of 1 for"):
         ledger.reserve("people", claim(Pure(0.6)), account="bob")
     ledger.reserve("people", claim(Pure(bob.epsilon_left)), account="bob")
-    assert "people (account bob): epsilon 0" in str(ledger.balance("people", "bob"))
+    assert str(ledger.balance("people", "bob")) == "people (account bob): epsilon 0 left of its 50 % of 1 (delta 1e-06)"
     ledger.verify()
 
 
