@@ -60,6 +60,23 @@ def test_the_page_is_one_small_file_without_script(demo: Path) -> None:
     assert "url(" not in text
 
 
+def test_three_questions_are_answered_and_the_fourth_is_refused(demo: Path) -> None:
+    text = (demo / "demo.html").read_text()
+    table = text[text.index("Three questions from one budget") : text.index("Why exact answers are not harmless")]
+    assert re.findall(r"ε&nbsp;=&nbsp;([\d.]+)<br>", table) == ["1.0", "0.5", "0.0", "0.0"]
+    assert table.count(">refused<") == 1
+    assert len(re.findall(r"\(-?[\d.,]+ to -?[\d.,]+\)", table)) == 1 + 3 + 3  # intervals
+
+
+def test_exact_counts_give_secrets_away_and_private_ones_do_not(tmp_path: Path) -> None:
+    """Of sixty bits at most e / (1 + e) are guessed right on average; 59 or more then come with probability 2e-7 or so."""
+    args = [sys.executable, "-m", "discreet.cli", "demo", "-o", str(tmp_path / "d.html"), "--runs", "2000", "--json"]
+    found = json.loads(subprocess.run(args, capture_output=True, text=True, timeout=120).stdout)
+    assert found["reconstruction"]["exact"] > 0.95
+    assert found["reconstruction"]["noisy"] < 0.98
+    assert [bool(item["refusal"]) for item in found["questions"]] == [False, False, False, True]
+
+
 def test_the_releases_beside_it_say_the_same(demo: Path) -> None:
     for name, code in (("release.json", 0), ("broken.json", 3)):
         Release.load(demo / name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ from discreet.cli import CHECK_FAILED, COMMANDS, FINE
 from discreet.cli.output import json_option, progress, table, talk, write_json
 
 if TYPE_CHECKING:
+    from discreet.cli.hospital import Asked, Attacked
     from discreet.core import Curve, Evidence, Release, Verdict
 
 SCALE = Fraction(1)
@@ -35,12 +36,15 @@ def command(ctx: click.Context, output: str, runs: int, as_json: bool) -> None:
     files = {"page": page, "release": page.with_name("release.json"), "broken": page.with_name("broken.json")}
     sound.save(files["release"])
     broken.save(files["broken"])
-    _write_page(page, sound, broken, (fair, foul), runs)
+    asked, attacked = _hospital()
+    _write_page(page, sound, broken, (fair, foul), runs, asked, attacked)
     if as_json:
         found = {"honest": fair.to_json(), "broken": foul.to_json(), "runs": runs}
+        found["questions"] = [asdict(item) for item in asked]
+        found["reconstruction"] = asdict(attacked) if attacked else None
         write_json({**found, "files": {name: str(path) for name, path in files.items()}})
     else:
-        _tell(fair, foul, files)
+        _tell(fair, foul, files, asked, attacked)
     ctx.exit(FINE if (fair.outcome, foul.outcome) == ("holds", "refuted") else CHECK_FAILED)
 
 
@@ -67,7 +71,20 @@ def _audited(mechanism: Any, runs: int, label: str) -> tuple[Release[int], Verdi
     return made, verdict(claims[0], evidence, confidence=CONFIDENCE)
 
 
-def _tell(fair: Verdict, foul: Verdict, files: dict[str, Path]) -> None:
+def _hospital() -> tuple[list[Asked], Attacked | None]:
+    """Private SQL on a made-up hospital, and an attack on its answers; nothing where SQL is not installed."""
+    from discreet.cli import hospital
+    from discreet.errors import MissingExtra
+
+    try:
+        talk("A hospital answers three questions in SQL from a budget; the fourth does not fit. Then its answers are attacked.")
+        return hospital.ask(), hospital.attack()
+    except MissingExtra as error:
+        talk(f"The questions in SQL are left out: {error}")
+        return [], None
+
+
+def _tell(fair: Verdict, foul: Verdict, files: dict[str, Path], asked: list[Asked], attacked: Attacked | None) -> None:
     from discreet.core.figures import down, rate, up
 
     sure = rate(CONFIDENCE)
@@ -77,12 +94,19 @@ def _tell(fair: Verdict, foul: Verdict, files: dict[str, Path]) -> None:
     ]
     table(rows, heads=("mechanism", "claims at most", "attack proves at least", "verdict"))
     talk(f"The verdicts are {sure} sure: at most one false alarm in a million.")
+    if attacked:
+        lines = [(item.text, "refused" if item.refusal else "; ".join(" ".join(row) for row in item.rows)) for item in asked]
+        table([(*line, f"{item.left:.1f}") for line, item in zip(lines, asked)], heads=("question", "answer", "epsilon left"))
+        talk(f"Secrets rebuilt from exact counts: {attacked.exact:.0%}; from private ones: {attacked.noisy:.0%} (a coin: 50%).")
     talk(f"The page:    {files['page']}")
     talk(f"Its release: {files['release']}    (try: discreet show {files['release']})")
     talk(f"The twin's:  {files['broken']}    (try: discreet audit {files['broken']}; echo $?)")
 
 
-def _write_page(page: Path, honest: Release[int], broken: Release[int], verdicts: tuple[Verdict, Verdict], runs: int) -> None:
+def _write_page(
+    page: Path, honest: Release[int], broken: Release[int], verdicts: tuple[Verdict, Verdict], runs: int, asked: list[Asked],
+    attacked: Attacked | None,
+) -> None:  # fmt: skip
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     from discreet import __version__
@@ -101,6 +125,7 @@ def _write_page(page: Path, honest: Release[int], broken: Release[int], verdicts
         honest=honest, broken=broken, fair=verdicts[0], foul=verdicts[1], curve=ceiling,
         wide=_plot(ceiling, honest.evidence[0], broken.evidence[0], _WIDE, 760, 560),
         narrow=_plot(ceiling, honest.evidence[0], broken.evidence[0], _NARROW, 350, 400),
+        asked=asked, attacked=attacked,
         levels=[_reached(ceiling, honest.evidence[0], broken.evidence[0], level) for level in (0.001, 0.01, 0.1)],
     )  # fmt: skip
     write_whole(page, text)

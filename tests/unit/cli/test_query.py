@@ -1,0 +1,84 @@
+"""`discreet query`, as it is called."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as parquet
+import pytest
+from click.testing import CliRunner, Result
+
+from discreet import Ledger, user
+from discreet.cli import app
+from discreet.core import Release
+
+SQL = "SELECT ward, COUNT(*) AS n, AVG(age) AS age FROM visits GROUP BY ward"
+
+
+@pytest.fixture
+def visits(tmp_path: Path) -> Path:
+    rows = 3_000
+    table = pa.table({"patient": [i // 2 for i in range(rows)], "ward": ["A", "B", "B"] * (rows // 3), "age": [50] * rows})
+    parquet.write_table(table, tmp_path / "visits.parquet")
+    return tmp_path / "visits.parquet"
+
+
+def call(*args: object) -> Result:
+    return CliRunner().invoke(app, ["query", *map(str, args)])
+
+
+UNIT = ("--unit", "patient", "--rows", 2, "--bounds", "age=0:100")
+
+
+def test_an_answer_as_a_table_and_as_json(visits: Path) -> None:
+    shown = call(visits, SQL, *UNIT, "--epsilon", 20, "--delta", 1e-6)
+    assert shown.exit_code == 0, shown.output
+    assert "ward" in shown.stdout.splitlines()[0]
+    assert "give --ledger" in shown.stderr
+    found = json.loads(call(visits, SQL, *UNIT, "--epsilon", 20, "--delta", 1e-6, "--json").stdout)
+    assert found["columns"]["ward"] == ["A", "B"]
+    assert found["columns"]["n"] == pytest.approx([1_000, 2_000], abs=15)
+    assert found["claims"][0]["game"]["unit"]["key"] == "patient"
+
+
+def test_a_dry_run_spends_and_reads_nothing(visits: Path, tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger.db")
+    ledger.open("people", unit=user("patient", rows=2), epsilon=1.0, delta=1e-6)
+    asked = (visits, SQL, *UNIT, "--epsilon", 0.5, "--delta", 1e-8, "--ledger", tmp_path / "ledger.db", "--source", "people")
+    told = call(*asked, "--dry-run")
+    assert told.exit_code == 0, told.output
+    assert "within" in told.stdout
+    assert ledger.spent("people") == 0
+    assert json.loads(call(*asked, "--dry-run", "--json").stdout)["epsilon"] == pytest.approx(0.5)
+    answered = call(*asked, "-o", tmp_path / "out")
+    assert answered.exit_code == 0, answered.output
+    assert "Charged as entry" in answered.stderr
+    assert Release.load(tmp_path / "out" / "release.json").entry is not None
+    assert parquet.read_table(tmp_path / "out" / "table.parquet").num_columns == 7
+    assert ledger.spent("people") > 0
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (("nope.parquet", SQL, "--epsilon", 1), "not a file"),
+        (("{visits}", SQL, "--epsilon", 1, "--unit", "patient"), "--rows"),
+        (("{visits}", SQL, "--epsilon", 1, "--rows", 3), "--unit"),
+        (("{visits}", SQL, "--epsilon", -1, *UNIT), "above 0"),
+        (("{visits}", SQL, "--epsilon", 1, *UNIT), "delta"),
+        (("{visits}", "DROP TABLE visits", "--epsilon", 1, *UNIT), "one SELECT"),
+        (("{visits}", SQL, "--epsilon", 1, "--delta", 1e-6, "--unit", "nobody", "--rows", 1), "no column nobody"),
+        (("{visits}", SQL, "--epsilon", 1, "--delta", 1e-6, "--unit", "patient", "--rows", 2, "--bounds", "age"), "age=0:120"),
+        (("{visits}", SQL, "--epsilon", 1, "--delta", 1e-6, "--unit", "patient", "--rows", 2), "needs bounds"),
+        (("{visits}", SQL, "--epsilon", 1, "--source", "people", *UNIT), "go together"),
+        (("{visits}", SQL, "--epsilon", 1, "--schema", "nope.toml", *UNIT), "cannot be read"),
+    ],
+)
+def test_wrong_use_is_told_in_one_paragraph(args: tuple[object, ...], told: str, visits: Path) -> None:
+    done = call(*(visits if item == "{visits}" else item for item in args))
+    assert done.exit_code == 2
+    assert told in done.stderr
+    assert "Traceback" not in done.output
+    assert done.stdout == ""
