@@ -55,7 +55,7 @@ class Balance:
     @property
     def epsilon_spent(self) -> float:
         """The epsilon that all that was spent amounts to, at the budget's delta."""
-        made = self._filter()
+        made = Filter(self.epsilon, self.delta, failure=self.failure, order=self.order)
         made.spent, made.epsilon_spent = self.spent.divergence, self.spent.epsilon
         return min(self.epsilon, made.spent_epsilon())
 
@@ -67,18 +67,8 @@ class Balance:
     def _largest(self, *, pure: bool) -> float:
         """The largest epsilon that fits here and in the source; without `pure`, by its divergence alone."""
         left = self.left
-        own = max(_worth(self.order, left.divergence), self._plain(left.epsilon) if pure else 0.0)
+        own = max(_worth(self.order, left.divergence), _plain(left.epsilon) if pure else 0.0)
         return own if self.whole is None else min(own, self.whole._largest(pure=pure))
-
-    def _plain(self, left: int) -> float:
-        """The largest epsilon that costs at most this much of the plain sum."""
-        found, budget = left / EPSILON_UNIT, self._filter()
-        while found > 0 and budget.pure_cost(Pure(found)) > left:
-            found = math.nextafter(found, 0)
-        return found
-
-    def _filter(self) -> Filter:
-        return Filter(self.epsilon, self.delta, failure=self.failure, order=self.order)
 
     def holds(self, asked: Amount) -> bool:
         """Whether this much fits here, whatever the source says."""
@@ -173,6 +163,15 @@ def _ratio(spent: int, limit: int) -> float:
 def _shown(epsilon: float) -> str:
     """An epsilon that is left, rounded down; dust is nothing to people."""
     return down(epsilon) if epsilon >= 1e-4 else "0"
+
+
+@lru_cache(1024)
+def _plain(left: int) -> float:
+    """The largest epsilon of one pure event that costs at most this much (in 1e-9) of the plain sum."""
+    found, price = left / EPSILON_UNIT, Filter(1.0, 1e-6).pure_cost  # the same for every filter
+    while found > 0 and price(Pure(found)) > left:
+        found = math.nextafter(found, 0)
+    return found
 
 
 @lru_cache(1024)
