@@ -18,8 +18,8 @@ from discreet.query.measures import Measure, Priced
 ENGINES = ("duckdb", "postgres", "spark")
 KINDS = {  # kind -> (Arrow, PostgreSQL, Spark)
     "integer": (pa.int64(), "bigint", "bigint"), "number": (pa.float64(), "double precision", "double"),
-    "text": (pa.string(), "text", "string"), "boolean": (pa.bool_(), "boolean", "boolean"), "date": (pa.date32(), "date", "date"),
-    "timestamp": (pa.timestamp("us"), "timestamp", "timestamp_ntz"),
+    "text": (pa.string(), "text", "string"), "boolean": (pa.bool_(), "boolean", "boolean"),
+    "date": (pa.date32(), "date", "date"), "timestamp": (pa.timestamp("us"), "timestamp", "timestamp_ntz"),
 }  # fmt: skip
 
 
@@ -40,9 +40,8 @@ Tables = Mapping[str, Table]
 
 def arrow(table: Table) -> pa.Table:
     columns = list(zip(*table.rows)) if table.rows else [()] * len(table.columns)
-    return pa.table({
-        name: pa.array(column, KINDS[kind][0], from_pandas=False) for (name, kind), column in zip(table.columns.items(), columns)
-    })  # fmt: skip
+    types = [KINDS[kind][0] for kind in table.columns.values()]
+    return pa.table({name: pa.array(column, kind) for name, kind, column in zip(table.columns, types, columns)})
 
 
 def fill(url: str, tables: Tables) -> str:
@@ -50,6 +49,8 @@ def fill(url: str, tables: Tables) -> str:
     import psycopg
 
     with psycopg.connect(url) as link, link.cursor() as cursor:
+        if "search_path" in url:
+            cursor.execute(f"CREATE SCHEMA IF NOT EXISTS {url.split('%3D')[-1]}".encode())
         for name, table in tables.items():
             columns = ", ".join(f'"{column}" {KINDS[kind][1]}' for column, kind in table.columns.items())
             cursor.execute(f'DROP TABLE IF EXISTS "{name}"')

@@ -47,8 +47,8 @@ def connect(
 ) -> Database:
     """Open a source of private rows for SQL.
 
-    `location` is a parquet, csv or json file, a DuckDB database, an Arrow table, a pandas or polars frame, or a dict of
-    such by table name. With a `ledger`, every answer is charged to
+    `location` is a parquet, csv or json file, a DuckDB database, a `postgresql://` URL, a Spark session or DataFrame, an
+    Arrow table, a pandas or polars frame, or a dict of such by table name. With a `ledger`, every answer is charged to
     `source` (opened there by its owner) before a row is read; without one nobody adds up what was asked.
 
     >>> import pyarrow as pa

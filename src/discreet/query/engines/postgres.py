@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from discreet.errors import EngineFailed, InvalidValue, MissingExtra
-from discreet.query.engines.writer import LONGEST_TEXT, REGISTERED, SCALE, WEIGHT, Request, Writer
-from discreet.query.tree import Field, Scalar
+from discreet.query.engines.writer import LONGEST_TEXT, REGISTERED, SCALE, WEIGHT, Request, Writer, short
+from discreet.query.tree import Field, Relation, Scalar, Select, Union
 
 HUGE = 1e100  # factors beyond are moved here, so that no product overflows
 TINY = 1e-54  # added and taken away again, it leaves 0 of what is below 1e-70, so that no product underflows
@@ -105,6 +105,14 @@ class PostgresWriter(Writer):
         if field.kind == "number":
             return self.finite(f"CAST({text} AS {self.double})")
         return f"CAST({text} AS {self.type(field.kind)})"
+
+    def relation(self, it: Relation) -> str:
+        """As everywhere, but what a sub-query computes is computed once: PostgreSQL would copy it to every place of use."""
+        if isinstance(it, Union):
+            return short(" UNION ALL ".join(f"({self.relation(part)})" for part in it.parts))
+        text = super().relation(it)
+        computes = isinstance(it, Select) and any(output.op not in ("column", "literal") for output in it.outputs)
+        return f"{text} OFFSET 0" if computes else text
 
     def _operands(self, it: Scalar, args: list[str], guard: Callable[[str], str]) -> list[str]:
         """Guarded, but for what is small by its kind."""
