@@ -65,7 +65,13 @@ def connect(
         from discreet.ledger import Ledger
 
         ledger = Ledger(ledger)
-    return Database(_engine(location), unit, ledger, source, read_schema(schema).with_bounds(bounds), account)
+    known = read_schema(schema).with_bounds(bounds)
+    engine = _engine(location)
+    try:
+        return Database(engine, unit, ledger, source, known, account)
+    except BaseException:
+        engine.close()
+        raise
 
 
 def _engine(location: Any) -> Engine:

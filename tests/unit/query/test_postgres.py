@@ -1,0 +1,159 @@
+"""PostgreSQL under private SQL: it only reads, no value makes it fail, and no error tells anything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from discreet import connect, record, user
+from discreet.errors import EngineFailed, InvalidValue
+from discreet.query import Database
+
+psycopg = pytest.importorskip("psycopg")
+STRANGE = """
+CREATE DOMAIN amount AS numeric;
+CREATE DOMAIN fee AS amount CHECK (VALUE IS NULL OR VALUE > -1e500);
+CREATE TYPE mood AS ENUM ('sad', 'ok');
+CREATE TABLE "Odd ""one" (
+    "Id" uuid, n numeric, small real, f fee, m mood, c char(5), v varchar(9), d date, t timestamp, z timestamptz, j jsonb, a int[],
+    s smallint, b boolean
+);
+INSERT INTO "Odd ""one" VALUES
+    ('00000000-0000-0000-0000-000000000001', 'NaN', 'NaN', 1e400, 'ok', 'ab', 'é', 'infinity', 'infinity', 'infinity', '{}', '{1}', 1, true),
+    ('00000000-0000-0000-0000-000000000001', 1e-400, 1e38, 1e-300, 'sad', '', '', '-infinity', '-infinity', '-infinity', null, null, -1, false),
+    ('00000000-0000-0000-0000-000000000002', -1e4000, 1e-45, 0, 'ok', null, null, '4713-01-01 BC', '4713-01-01 BC', '4713-01-01 BC', null, null, 0, null),
+    ('00000000-0000-0000-0000-000000000002', 5.5, -0.0, 7, 'ok', 'x', 'x', '5874897-12-31', '294276-12-31', '294276-12-31', null, null, 0, null),
+    (null, 12345678901234567890.123456789, 'Infinity', -5, null, 'x', 'x', '2024-02-29', '2024-02-29 12:30', '2024-02-29 12:30+02', null, null, 0, null);
+"""  # noqa: E501
+
+
+@pytest.fixture
+def link(postgres_url: str) -> Iterator[Any]:
+    with psycopg.connect(postgres_url, autocommit=True) as made:
+        yield made
+
+
+@pytest.fixture
+def people(link: Any, postgres_url: str) -> Iterator[Database]:
+    link.execute("CREATE TABLE people (id bigint, x double precision)")
+    link.execute("INSERT INTO people SELECT i % 10, i FROM generate_series(1, 100) AS i")
+    with connect(postgres_url, unit=user("ID", rows=2), bounds={"x": (0, 100)}) as db:
+        yield db
+
+
+def test_strange_types_are_known_or_left_out(link: Any, postgres_url: str) -> None:
+    link.execute(STRANGE)
+    with connect(postgres_url, unit=user("id", rows=2), bounds={"n": (0, 10), "f": (0, 10), "small": (0, 10)}) as db:
+        assert db.tables() == {
+            'Odd "one': {
+                "Id": "text", "n": "number", "small": "number", "f": "number", "m": "text", "c": "text", "v": "text",
+                "d": "date", "t": "timestamp", "z": "timestamp", "s": "integer", "b": "boolean",
+            }
+        }  # fmt: skip
+
+
+EVERYTHING = [
+    'SELECT COUNT(n) AS a, SUM(n) AS b, SUM(f) AS c, AVG(small) AS d, VARIANCE(n) AS e FROM "Odd ""one"',
+    'SELECT d, t, z, COUNT(*) AS k FROM "Odd ""one" GROUP BY d, t, z',
+    "SELECT m, c, v, n, COUNT(*) AS k FROM \"Odd \"\"one\" WHERE c >= '' OR v LIKE '%\\' GROUP BY m, c, v, n",
+    'SELECT YEAR(d) AS y, MONTH(t) AS mo, HOUR(z) AS h, COUNT(*) AS k FROM "Odd ""one" GROUP BY YEAR(d), MONTH(t), HOUR(z)',
+    "SELECT DATE_TRUNC('month', d) AS y, DATE_TRUNC('year', t) AS z, COUNT(*) AS k FROM \"Odd \"\"one\" GROUP BY 1, 2",
+    'SELECT CAST(d AS VARCHAR) AS y, CAST(t AS DATE) AS z, CAST(z AS VARCHAR) AS w FROM "Odd ""one" GROUP BY 1, 2, 3',
+    'SELECT COUNT(*) AS k FROM "Odd ""one" WHERE d < t OR n * f / small > 1 OR EXP(n) ** f < small % n OR ROUND(f) > SQRT(n)',
+    'SELECT SUM(LEAST(GREATEST(q, 0), 1)) AS s FROM (SELECT id, SUM(n * n * n) AS q FROM "Odd ""one" GROUP BY id) x',
+]
+
+
+@pytest.mark.parametrize("unit", [record(), user("id", rows=1)], ids=["record", "user"])
+def test_no_value_makes_it_fail(link: Any, postgres_url: str, unit: Any) -> None:
+    link.execute(STRANGE)
+    with connect(postgres_url, unit=unit, bounds={"n": (0, 10), "f": (0, 10), "small": (0, 10)}) as db:
+        for query in EVERYTHING[: None if unit.key else -1]:
+            db.sql(query, epsilon=1.0, delta=1e-6)
+
+
+def test_it_cannot_write(people: Database, link: Any) -> None:
+    engine: Any = people.engine
+    with pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
+        engine._link.execute("DELETE FROM people")
+    with pytest.raises(EngineFailed), engine._reading() as cursor:
+        cursor.execute("DELETE FROM people")
+    assert link.execute("SELECT count(*) FROM people").fetchone() == (100,)
+
+
+def test_errors_of_the_server_stay_with_the_owner(people: Database, link: Any) -> None:
+    link.execute("ALTER TABLE people RENAME x TO secret_column")
+    with pytest.raises(EngineFailed) as caught:
+        people.sql("SELECT SUM(x) AS s FROM people", epsilon=1.0)
+    assert "column" not in str(caught.value)
+    assert isinstance(caught.value.__cause__, psycopg.Error)
+
+
+@pytest.mark.parametrize("url", ["postgresql://me:hunter2@127.0.0.1:1/db", "postgresql://me:hunter%zz2@127.0.0.1:1/db"])
+def test_a_password_is_never_told(url: str) -> None:
+    with pytest.raises(InvalidValue) as caught:
+        connect(url, unit=record())
+    assert "hunter" not in str(caught.value)
+    assert caught.value.__cause__ is None
+    assert caught.value.__suppress_context__
+
+
+def test_text_that_is_not_utf8_is_refused(postgres_server: str) -> None:
+    import postgres
+
+    options = "ENCODING 'SQL_ASCII' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'"
+    with postgres.database(postgres_server, options) as url, pytest.raises(InvalidValue, match="SQL_ASCII"):
+        connect(url, unit=record())
+
+
+def test_only_tables_that_may_be_read_are_seen(link: Any, postgres_url: str) -> None:
+    link.execute(
+        "CREATE TABLE open (id bigint); CREATE TABLE shut (id bigint); CREATE ROLE reader LOGIN; GRANT SELECT ON open TO reader"
+    )
+    try:
+        with connect(postgres_url.replace("tests@", "reader@"), unit=record()) as db:
+            assert list(db.tables()) == ["open"]
+            assert abs(db.sql("SELECT COUNT(*) AS n FROM open", epsilon=10.0).value.to_pydict()["n"][0]) < 10
+    finally:
+        link.execute("DROP OWNED BY reader; DROP ROLE reader")
+
+
+def test_registering_makes_only_a_temporary_table(people: Database, link: Any) -> None:
+    people.register()
+    assert link.execute(
+        "SELECT count(*) FROM pg_class WHERE relname LIKE 'discreet%' AND relpersistence <> 't'"
+    ).fetchone() == (0,)
+    assert abs(people.sql("SELECT COUNT(*) AS n FROM people", epsilon=50.0).value.to_pydict()["n"][0] - 20) < 2  # scale 0.04
+
+
+def test_registering_needs_the_right_to(link: Any, postgres_url: str) -> None:
+    name = postgres_url.split("/")[3].split("?")[0]
+    link.execute(f"CREATE TABLE people (id bigint); REVOKE TEMPORARY ON DATABASE {name} FROM PUBLIC")
+    link.execute("CREATE ROLE reader LOGIN; GRANT SELECT ON people TO reader")
+    try:
+        with connect(postgres_url.replace("tests@", "reader@"), unit=user("id", rows=2)) as db, \
+                pytest.raises(InvalidValue, match="GRANT TEMPORARY"):  # fmt: skip
+            db.register()
+    finally:
+        link.execute("DROP OWNED BY reader; DROP ROLE reader")
+
+
+def test_a_lost_session_comes_back_with_what_was_registered(people: Database, link: Any) -> None:
+    people.register()
+    engine: Any = people.engine
+    link.execute(f"SELECT pg_terminate_backend({engine._link.info.backend_pid})")
+    with pytest.raises(EngineFailed):
+        people.sql("SELECT COUNT(*) AS n FROM people", epsilon=1.0)
+    assert abs(people.sql("SELECT COUNT(*) AS n FROM people", epsilon=50.0).value.to_pydict()["n"][0] - 20) < 2
+
+
+def test_the_fingerprint_does_not_tell_that_rows_changed(people: Database, link: Any, postgres_url: str) -> None:
+    before = people.engine.fingerprint()
+    link.execute("DELETE FROM people WHERE id = 3")
+    with connect(postgres_url, unit=record(), bounds={"x": (0, 100)}) as db:
+        assert db.engine.fingerprint() == before
+    link.execute("DROP TABLE people; CREATE TABLE people (id bigint, x double precision)")
+    with connect(postgres_url, unit=record(), bounds={"x": (0, 100)}) as db:
+        assert db.engine.fingerprint() != before
