@@ -1,0 +1,85 @@
+"""Spark under private SQL: what is the user's stays as it was, whatever the settings of the session are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import spark
+from discreet import connect, record, user
+from discreet.errors import EngineFailed, InvalidValue
+
+pytestmark = pytest.mark.skipif(spark.missing() is not None, reason=spark.missing() or "")
+
+
+@pytest.fixture(scope="module")
+def session() -> Any:
+    return spark.session()
+
+
+@pytest.fixture
+def people(session: Any) -> Iterator[Any]:
+    frame = session.createDataFrame(
+        [(i % 10, float(i), f"it's {i % 3} \\ `") for i in range(100)], "id int, x double, `a b` string"
+    )
+    frame.createOrReplaceTempView("people")
+    yield frame
+    session.catalog.dropTempView("people")
+
+
+def count(db: Any, query: str = "SELECT COUNT(*) AS n FROM people", epsilon: float = 50.0) -> float:
+    return float(db.sql(query, epsilon=epsilon).value.to_pydict()["n"][0])
+
+
+def test_a_session_is_asked_for_its_views(session: Any, people: Any) -> None:
+    with connect(session, unit=user("id", rows=2), bounds={"x": (0, 100)}) as db:
+        assert db.tables()["people"] == {"id": "integer", "x": "number", "a b": "text"}
+        assert abs(count(db) - 20) < 2  # noise of scale 1/25: beyond with probability below 1e-20
+        db.register("people")
+        assert abs(count(db) - 20) < 2
+    assert [it.name for it in session.catalog.listTables()] == ["people"], "our own views are gone, the user's is there"
+
+
+def test_a_frame_is_asked_as_data(people: Any) -> None:
+    with connect(people, unit=record()) as db:
+        assert abs(count(db, "SELECT COUNT(*) AS n FROM data WHERE \"a b\" = 'it''s 1 \\ `'") - 33) < 2
+
+
+def test_a_stream_is_refused(session: Any) -> None:
+    with pytest.raises(InvalidValue, match="stream"):
+        connect({"s": session.readStream.format("rate").load()}, unit=record())
+
+
+def test_errors_stay_with_the_owner(session: Any, people: Any) -> None:
+    with connect(session, unit=record(), bounds={"x": (0, 100)}) as db:
+        session.createDataFrame([(1, "secret")], "id int, y string").createOrReplaceTempView("people")
+        with pytest.raises(EngineFailed) as caught:
+            db.sql("SELECT SUM(x) AS s FROM people", epsilon=1.0)
+        assert "people" not in str(caught.value)
+        assert caught.value.__cause__ is not None
+
+
+@pytest.mark.parametrize("settings", [
+    {"spark.sql.ansi.enabled": "false", "spark.sql.parser.escapedStringLiterals": "true"},
+    {"spark.sql.ansi.enabled": "true", "spark.sql.ansi.doubleQuotedIdentifiers": "true"},
+    {"spark.sql.ansi.enabled": "true", "spark.sql.caseSensitive": "true", "spark.sql.session.timeZone": "Asia/Tokyo"},
+], ids=["lenient", "quoted", "sensitive"])  # fmt: skip
+def test_settings_of_the_session_change_nothing(session: Any, settings: dict[str, str]) -> None:
+    from conform.engines import opened
+    from conform.test_query_engines import EXPRESSIONS, NASTY, _alike, true_values, values
+
+    before = {name: session.conf.get(name) for name in settings}
+    try:
+        for name, value in settings.items():
+            session.conf.set(name, value)
+        with opened("spark", {"nasty": NASTY}, None, record(), None) as db:
+            found = values(db)
+    finally:
+        for name, value in before.items():
+            session.conf.set(name, value)
+    for text in EXPRESSIONS:
+        for (_, a, b, *_), one, right in zip(NASTY.rows, found[text], true_values()[text], strict=True):
+            if all(it is None or it != it or it == 0 or 1e-15 < abs(it) < 1e16 for it in (a, b)):
+                assert _alike(one, right, text), (text, a, b)
