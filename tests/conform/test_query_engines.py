@@ -9,6 +9,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 import sqlglot
 
@@ -16,7 +17,7 @@ import postgres
 import spark
 from conform.engines import DAY, ENGINES, MOMENT, Cells, Table, exact, location, opened
 from discreet import Ledger, connect, record, user
-from discreet.errors import InvalidQuery
+from discreet.errors import InvalidQuery, InvalidValue
 from discreet.query import Database
 from discreet.query.answer import requests
 from discreet.query.engines.writer import _OPERATIONS, Request, Writer
@@ -186,7 +187,7 @@ WORDS = [
     "2024-1-5", "infinity", "2024-01-01 10:00", "2024-01-01T10:00:00.5", "2024-01-01 24:00:00", "2024-03-10 02:30:00",
     "true", "YES", "f", "0", "on",
 ]  # fmt: skip
-DAYS = [None, DAY(2024, 2, 29), DAY(1, 1, 1), DAY(9999, 12, 31), DAY(1969, 12, 31), DAY(1900, 3, 1)]
+DAYS: list[Any] = [None, DAY(2024, 2, 29), DAY(1, 1, 1), DAY(9999, 12, 31), DAY(1969, 12, 31), DAY(1900, 3, 1)]
 TIMES = [
     None, MOMENT(2024, 3, 10, 2, 30), MOMENT(1969, 12, 31, 23, 59, 59, 999999), MOMENT(1, 1, 1),
     MOMENT(9999, 12, 31, 23, 59), MOMENT(2024, 11, 3, 1, 15, 7, 500000),
@@ -313,6 +314,46 @@ def _or_none(f: Callable[[str], Any], text: str) -> Any:
         return f(text)
     except ValueError:
         return None
+
+
+BEYOND = [
+    "SELECT d, COUNT(*) AS n FROM far GROUP BY d",
+    "SELECT DATE_TRUNC('month', d) AS m, DATE_TRUNC('hour', d) AS h, COUNT(*) AS n FROM far GROUP BY 1, 2",
+    "SELECT CAST(d AS TIMESTAMP) AS t, COUNT(*) AS n FROM far WHERE d > '2000-01-01' OR d < CAST('2000-01-01' AS TIMESTAMP) "
+    "GROUP BY 1",
+    "SELECT SUM(YEAR(d)) AS y, SUM(MONTH(d)) AS m FROM far",
+]
+
+
+def test_days_beyond_the_calendar(engine: str, url: str | None) -> None:
+    """Dates reach further than timestamps, and than Python's; a row that holds such a date must not make a query fail."""
+    days = pa.array([2_000_000_000, -1_500_000_000, 10, None], pa.int32())  # days after 1970-01-01
+    table = pa.table({"d": days.cast(pa.date32())})
+    right = connect({"far": table}, unit=record())
+    it: Any = {"far": table}
+    if engine == "postgres":
+        with psycopg_link(url) as link:
+            link.execute("CREATE SCHEMA far CREATE TABLE far (d date)")
+            link.execute("INSERT INTO far.far VALUES ('5477784-01-06'), ('4713-01-01 BC'), ('1970-01-11'), (NULL)")
+        it = f"{url}&options=-csearch_path%3Dfar"
+    elif engine == "spark":
+        rows = ", ".join("(NULL)" if day is None else f"({day})" for day in days.to_pylist())
+        it = {"far": spark.session().sql(f"SELECT date_add(DATE '1970-01-01', x) AS d FROM VALUES {rows} AS t(x)")}
+    with connect(it, unit=record()) as db:
+        for query in BEYOND[: 3 if engine == "postgres" else None]:
+            assert [cells for _, cells in exact(db, query)] == [cells for _, cells in exact(right, query)]
+
+
+def psycopg_link(url: str | None) -> Any:
+    import psycopg
+
+    return psycopg.connect(str(url), autocommit=True)
+
+
+def test_keys_of_one_kind_only() -> None:
+    tables = {"a": Table({"id": "integer"}, [(1,)]), "b": Table({"id": "number"}, [(1.0,)])}
+    with pytest.raises(InvalidValue, match="id holds integer in a and number in b"):
+        opened("duckdb", tables, None, user("id", rows=1), None)
 
 
 def test_texts_do_not_grow_without_end(engine: str, url: str | None) -> None:

@@ -159,7 +159,16 @@ class Database:
             tables[name] = Base(name, names, tuple(fields.values()), private, unit)
         if not tables:
             raise InvalidValue("There is no table here to ask.")
+        self._one_kind_of_key(tables)
         return Catalogue(tables, self.unit.key)
+
+    def _one_kind_of_key(self, tables: Mapping[str, Base]) -> None:
+        """Keys of two kinds could make one unit of two: 2^53 + 1 is 2^53 among numbers with a fraction."""
+        kinds = {base.fields[base.unit].kind: name for name, base in tables.items() if base.unit is not None}
+        if len(kinds) > 1:
+            (one, first), (two, second), *_ = kinds.items()
+            raise InvalidValue(f"{self.unit.key} holds {one} in {first} and {two} in {second}, so nobody knows which units are "
+                               "the same. Make the columns of one type.")  # fmt: skip
 
     def tables(self) -> dict[str, dict[str, str]]:
         """The tables and their columns with types."""

@@ -67,11 +67,6 @@ class PostgresWriter(Writer):
         ends = f"{text} >= {self.constant(-(2.0**63))} AND {text} < {self.constant(2.0**63)}"
         return f"CASE WHEN {ends} THEN CAST({text} AS {self.integer}) END"
 
-    def try_cast(self, text: str, kind: str, to: str) -> str:
-        if kind == "date" and to == "timestamp":  # dates reach further
-            return f"CASE WHEN {text} BETWEEN DATE '0001-01-01' AND DATE '9999-12-31' THEN CAST({text} AS TIMESTAMP) END"
-        return super().try_cast(text, kind, to)
-
     def sure_cast(self, text: str, to: str) -> str:
         made = f"CAST({text} AS {self.type(to)})"
         return f'{made} COLLATE "C"' if to == "text" else made
@@ -83,8 +78,9 @@ class PostgresWriter(Writer):
         return f"({left} / {right})"
 
     def hash(self, parts: list[str], salt: int) -> str:
-        """Of all parts, written so that different parts are never the same text."""
-        shown = [f"coalesce(length(CAST({it} AS TEXT)) || ':' || CAST({it} AS TEXT), '')" for it in parts]
+        """Of all parts, written so that different parts are different texts."""
+        texts = [self.cut(f"CAST({it} AS TEXT)") for it in parts]
+        shown = [f"coalesce(length({it}) || ':' || {it}, '')" for it in texts]
         return f'hashtextextended(({" || ".join(shown)}) COLLATE "C", {self.constant(salt)})'
 
     # ---- one row ---------------------------------------------------------------------------------------------------
@@ -173,8 +169,7 @@ class PostgresWriter(Writer):
         return f"CASE WHEN isfinite({args[0]}) THEN {super().op_part(it, args)} END"
 
     def op_truncate(self, it: Scalar, args: list[str]) -> str:
-        moment = self.try_cast(args[0], it.args[0].kind, "timestamp") if it.args[0].kind == "date" else args[0]
-        return f"date_trunc('{it.value}', {moment})"
+        return f"date_trunc('{it.value}', CAST({self.within(args[0], it.args[0].kind)} AS TIMESTAMP))"
 
 
 class PostgresEngine:
@@ -193,8 +188,12 @@ class PostgresEngine:
         self._writer = PostgresWriter()
         self._kept: tuple[str, str, int] | None = None  # what was registered
         self._link = self._connect()
-        with self._reading() as cursor:
-            self._kinds, self._identity = self._look(cursor)
+        try:
+            with self._reading() as cursor:
+                self._kinds, self._identity = self._look(cursor)
+        except BaseException:
+            self._link.close()
+            raise
 
     def _connect(self) -> Any:
         """A session in which texts, dates and numbers are written one way, whatever the server's settings are."""

@@ -17,6 +17,7 @@ from discreet.errors import EngineFailed, InvalidValue, MissingExtra
 from discreet.query.engines.writer import LONGEST_TEXT, REGISTERED, SCALE, WEIGHT, Request, Writer
 from discreet.query.tree import Field, Scalar
 
+_OURS = re.compile("discreet_[0-9a-f]{16}_")
 EXACT = float(1 << 52)  # doubles beyond are whole
 
 
@@ -99,13 +100,14 @@ class SparkWriter(Writer):
 
     def op_truncate(self, it: Scalar, args: list[str]) -> str:
         """date_trunc() would pass through the time zone, whose days may have 23 hours."""
+        moment = self.within(args[0], it.args[0].kind)
         parts = ["year", "month", "day", "hour"]
         kept = {"year": 1, "quarter": 2, "month": 2, "day": 3, "hour": 4}[it.value]
         if it.args[0].kind == "date":
             kept = min(kept, 3)
-        found = [f"{part}({args[0]})" for part in parts[:kept]] + ["1", "1", "0"][kept - 1 :]
+        found = [f"{part}({moment})" for part in parts[:kept]] + ["1", "1", "0"][kept - 1 :]
         if it.value == "quarter":
-            found[1] = f"(quarter({args[0]}) * 3 - 2)"
+            found[1] = f"(quarter({moment}) * 3 - 2)"
         return f"make_timestamp_ntz({', '.join(found)}, 0, 0)"
 
     # ---- rows, read once -------------------------------------------------------------------------------------------
@@ -159,7 +161,7 @@ class SparkEngine:
 
     def _found(self) -> dict[str, Any]:
         """The tables of the current database and the temporary views."""
-        names = [it.name for it in self._session.catalog.listTables() if not it.name.startswith("discreet_")]
+        names = [it.name for it in self._session.catalog.listTables() if not _OURS.match(it.name)]
         return {name: self._session.table(self._writer.name(name)) for name in names}
 
     def _view(self, frame: Any, suffix: str) -> str:

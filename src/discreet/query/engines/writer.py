@@ -134,6 +134,11 @@ class Writer:
         """A double within +-2^62 without what follows its point, as a whole number."""
         return f"CAST(trunc({text}) AS {self.integer})"
 
+    def within(self, text: str, kind: str) -> str:
+        """A date or timestamp of the years 1 to 9999, else NULL: dates reach further than timestamps, and than Python."""
+        first, last = (date.min, date.max) if kind == "date" else (datetime.min, datetime.max)
+        return f"CASE WHEN {text} BETWEEN {self.constant(first)} AND {self.constant(last)} THEN {text} END"
+
     def matches(self, text: str, pattern: str) -> str:
         return f"regexp_full_match({text}, {self.string(pattern)})"
 
@@ -149,6 +154,8 @@ class Writer:
             return f"{text} <> 0"
         if to == "integer":
             return self.to_whole(text)
+        if kind == "date" and to == "timestamp":
+            return self.sure_cast(self.within(text, kind), to)
         return self.sure_cast(text, to)
 
     def sure_cast(self, text: str, to: str) -> str:
@@ -269,7 +276,7 @@ class Writer:
         return f"CAST(extract({it.value} FROM {args[0]}) AS {self.integer})"
 
     def op_truncate(self, it: Scalar, args: list[str]) -> str:
-        return f"CAST(date_trunc('{it.value}', {args[0]}) AS {self.timestamp})"
+        return f"CAST(date_trunc('{it.value}', {self.within(args[0], it.args[0].kind)}) AS {self.timestamp})"
 
     def op_power(self, it: Scalar, args: list[str]) -> str:
         """NULL where the base is negative or the result too large."""
@@ -364,10 +371,7 @@ class Writer:
     def key(self, it: Scalar) -> str:
         """A group key; what Python's dates do not reach is NULL."""
         text = self.scalar(it)
-        if it.kind not in ("date", "timestamp"):
-            return text
-        first, last = (date.min, date.max) if it.kind == "date" else (datetime.min, datetime.max)
-        return f"CASE WHEN {text} BETWEEN {self.constant(first)} AND {self.constant(last)} THEN {text} END"
+        return self.within(text, it.kind) if it.kind in ("date", "timestamp") else text
 
     def term(self, it: Term) -> str:
         """A whole number for each row, never NULL, of magnitude at most it.most."""
