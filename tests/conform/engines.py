@@ -87,13 +87,13 @@ def opened(engine: str, tables: Tables, url: str | None, unit: Unit, schema: Any
 Cells = dict[tuple[Any, ...], int]
 
 
-def priced(db: Database, query: str, groups: int | None = None) -> Priced:
-    return db._price(query, 1.0, 1e-6, groups, None, None)
+def priced(db: Database, query: str, groups: int | None = None, *, bias: bool = False) -> Priced:
+    return db._price(query, 1.0, 1e-6, groups, None, None, bias)
 
 
-def exact(db: Database, query: str, groups: int | None = None) -> list[tuple[Measure, Cells]]:
+def exact(db: Database, query: str, groups: int | None = None, *, bias: bool = False) -> list[tuple[Measure, Cells]]:
     """Each measurement, and its exact whole numbers by group (and part, of a histogram); no zeros."""
-    asked = priced(db, query, groups)
+    asked = priced(db, query, groups, bias=bias)
     made = []
     sums, *histograms = (db.engine.aggregate(request) for request in requests(asked))
     keys = len(asked.question.keys)

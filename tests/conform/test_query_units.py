@@ -55,7 +55,7 @@ def vectors(db: Database, plan: str, query: str, groups: int) -> list[tuple[Meas
     db._registered = None
     if plan == "registered":
         db.register("t")
-    return exact(db, query, groups if plan == "sampled" else None)
+    return exact(db, query, groups if plan == "sampled" else None, bias=True)
 
 
 def excess(one: list[tuple[Measure, Any]], two: list[tuple[Measure, Any]]) -> int:
