@@ -47,8 +47,8 @@ def connect(
 ) -> Database:
     """Open a source of private rows for SQL.
 
-    `location` is a parquet, csv or json file, a DuckDB database, a `postgresql://` URL, a Spark session or DataFrame, an
-    Arrow table, a pandas or polars frame, or a dict of such by table name. With a `ledger`, every answer is charged to
+    `location` is a parquet, csv or json file, a DuckDB database, a `postgresql://` or `spark://` URL, a Spark session or
+    DataFrame, an Arrow table, a pandas or polars frame, or a dict of such by table name. With a `ledger`, every answer is charged to
     `source` (opened there by its owner) before a row is read; without one nobody adds up what was asked.
 
     >>> import pyarrow as pa
@@ -84,6 +84,10 @@ def _engine(location: Any) -> Engine:
         from discreet.query.engines.postgres import PostgresEngine
 
         return PostgresEngine(location)
+    if isinstance(location, str) and location.startswith(("spark://", "k8s://", "local[")):
+        from discreet.query.engines.spark import SparkEngine, cluster
+
+        return SparkEngine(cluster(location))
     frames = list(location.values()) if isinstance(location, Mapping) else [location]
     if frames and all(type(it).__module__.startswith("pyspark.") for it in frames):
         from discreet.query.engines.spark import SparkEngine

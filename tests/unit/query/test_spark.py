@@ -42,6 +42,11 @@ def test_a_session_is_asked_for_its_views(session: Any, people: Any) -> None:
     assert [it.name for it in session.catalog.listTables()] == ["people"], "our own views are gone, the user's is there"
 
 
+def test_a_cluster_is_named_by_its_address(session: Any, people: Any) -> None:
+    with connect(session.sparkContext.master, unit=user("id", rows=2)) as db:
+        assert abs(count(db) - 20) < 2
+
+
 def test_a_frame_is_asked_as_data(people: Any) -> None:
     with connect(people, unit=record()) as db:
         assert abs(count(db, "SELECT COUNT(*) AS n FROM data WHERE \"a b\" = 'it''s 1 \\ `'") - 33) < 2

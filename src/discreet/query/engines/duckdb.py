@@ -24,7 +24,8 @@ class DuckWriter(Writer):
         """As everywhere, after dropping most pairs of units in many groups by the same hash: the window then sorts little.
 
         What is dropped depends on the unit's own rows and its hashes alone. A unit in d groups keeps each with probability
-        about 3 groups / d at least, so that fewer than `groups` remain only rarely; d is estimated from 64 buckets.
+        about `wanted` / d at least, so that fewer than `groups` remain once in a thousand units or less; d is estimated from 64
+        buckets.
         """
         keys = [f"k{i}" for i in range(len(it.keys))]
         if not keys or it.plan.groups > 16:
@@ -33,7 +34,8 @@ class DuckWriter(Writer):
         bucket = f"hash({', '.join(keys)}) & 63"
         seen = f"64.0 * ln(64.0 / greatest(64.25 - bit_count(bit_or(CAST(1 AS UBIGINT) << ({bucket}))), 0.25))"
         share = f"least(count(*), {seen})"
-        often = f"CAST(least({3.0 * it.plan.groups} / {share}, 1.0) * 4294967296 AS BIGINT)"
+        wanted = float(max(3 * it.plan.groups, it.plan.groups + 9))
+        often = f"CAST(least({wanted} / {share}, 1.0) * 4294967296 AS BIGINT)"
         chances = f"SELECT u, {often} AS p FROM ({rows}) AS x GROUP BY u"
         sums = [f"CAST(sum(t{i}) AS {self.integer}) AS t{i}" for i in range(len(it.terms))]
         columns = ", ".join(["x.u", *keys, *sums, "count(*) AS n", "any_value(h) AS h"])

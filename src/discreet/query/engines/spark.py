@@ -129,6 +129,15 @@ class SparkWriter(Writer):
         return f"SELECT {by}, {self.total(weight)} AS s0 FROM {kept} GROUP BY {by}"
 
 
+def cluster(master: str) -> Any:
+    """A session on a cluster, such as spark://host:7077, with the tables of its catalogue; the running one, if there is one."""
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError:
+        raise MissingExtra("pyspark", "spark", "Private SQL on Spark") from None
+    return SparkSession.builder.master(master).appName("discreet").getOrCreate()
+
+
 class SparkEngine:
     """A session, whose tables and views can be asked; or a DataFrame, asked as `data`; or a dict of DataFrames by name."""
 
