@@ -48,8 +48,8 @@ def connect(
     """Open a source of private rows for SQL.
 
     `location` is a parquet, csv or json file, a DuckDB database, a `postgresql://` or `spark://` URL, a Spark session or
-    DataFrame, an Arrow table, a pandas or polars frame, or a dict of such by table name. With a `ledger`, every answer is charged to
-    `source` (opened there by its owner) before a row is read; without one nobody adds up what was asked.
+    DataFrame, an Arrow table, a pandas or polars frame, or a dict of such by table name. With a `ledger`, every answer is
+    charged to `source` (opened there by its owner) before a row is read; without one nobody adds up what was asked.
 
     >>> import pyarrow as pa
     >>> from discreet.core import record
