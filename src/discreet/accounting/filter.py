@@ -58,7 +58,7 @@ class Filter:
                 f"No event fits (epsilon {epsilon:g}, delta {rest:g}) at order {self.order:g}; raise one of them or the order."
             )
         self.limit = math.floor(Fraction(limit) * (1 - Fraction(1, 10**12)) * UNIT)
-        self.failure_limit = math.floor(Fraction(self.failure) * UNIT * UNIT)
+        self.failure_limit = math.floor(_written(self.failure) * UNIT * UNIT)
         self.epsilon_limit = math.floor(_written(self.epsilon) * EPSILON_UNIT) if self.epsilon < 99 else 0
         self.spent = 0
         self.epsilon_spent = 0
@@ -186,8 +186,10 @@ def _pure(event: events.Event) -> int:
         case events.Sequence(items):
             return sum(_pure(item) for item in items)
         case events.Poisson(rate, inner) | events.WithoutReplacement(rate, inner):
-            epsilon = min(_pure(inner), UNBOUNDED) / EPSILON_UNIT
-            return math.ceil(math.log1p(rate * math.expm1(epsilon)) * (1 + 1e-12) * EPSILON_UNIT)
+            whole = _pure(inner)
+            if whole >= UNBOUNDED:  # a sample of what has no bound has none
+                return UNBOUNDED
+            return math.ceil(math.log1p(rate * math.expm1(whole / EPSILON_UNIT)) * (1 + 1e-12) * EPSILON_UNIT)
         case events.Shuffled(inner):
             return _pure(inner)
     return UNBOUNDED
@@ -197,7 +199,7 @@ def _split(event: events.Event) -> tuple[Fraction, events.Event]:
     """The probability that some part fails outright, and the event without that."""
     match event:
         case events.Approximate(epsilon, delta):
-            return Fraction(delta), events.Pure(epsilon)
+            return _written(delta), events.Pure(epsilon)
         case events.Repeat(inner, times):
             failure, rest = _split(inner)
             return times * failure, events.Repeat(rest, times)

@@ -260,7 +260,7 @@ class Database:
         )  # fmt: skip
         left = None
         if self.ledger is not None and self.source is not None:
-            left = str(self.ledger.balance(self.source, self.account))
+            left = str(self.ledger.balance(self.source, self.account or "default"))
         claim = self.claims(priced)[0]
         return Explanation(
             sum(priced.epsilons), priced.delta if known is None else 0.0, claim.event, shown_plan(priced.plan), errors, shown,

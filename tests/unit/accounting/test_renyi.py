@@ -226,3 +226,19 @@ def test_equal_parts_of_an_epsilon_fit(whole: float, part: float, times: int) ->
     for _ in range(times):
         budget.spend(Pure(part))
     assert not budget.allows(Pure(1e-8))
+
+
+@pytest.mark.parametrize("event", [Gaussian(0.05), NonPrivate(), Group(Gaussian(1.0), 2), Repeat(Gaussian(3.0), 2)])
+@pytest.mark.parametrize("rate", [1e-43, 0.01, 1.0])
+def test_a_sample_of_what_has_no_pure_bound_has_none(event, rate: float) -> None:
+    for sampled in (Poisson(rate, event), WithoutReplacement(rate, event), Repeat(Poisson(rate, Poisson(rate, event)), 2)):
+        assert Filter(98.0, 1e-6).pure_cost(sampled) > Filter(98.0, 1e-6).epsilon_limit
+    assert Filter(1.0, 1e-6).pure_cost(Poisson(0.5, Pure(1.0))) == pytest.approx(
+        1e9 * math.log(1 + 0.5 * (math.e - 1)), rel=1e-8
+    )
+
+
+def test_all_of_a_failure_can_be_spent() -> None:
+    budget = Filter(1.0, 1e-6, failure=5e-7)
+    budget.spend(Approximate(0.1, 5e-7))
+    assert not budget.allows(Approximate(0.1, 1e-18))
