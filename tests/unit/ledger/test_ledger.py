@@ -270,7 +270,7 @@ def test_each_period_has_a_budget_of_its_own(ledger: Ledger) -> None:
     charge.settle(answer=1)
     assert ledger.balance(october).spent == charge.amount
     assert ledger.balance(november).spent == ledger.balance("visits").spent == ledger.balance("visits").limit == (0, 0, 0)
-    assert ledger.balance(november).limit == Amount(Filter(1.0, 1e-6, failure=5e-7).limit, 10**9, 5 * 10**11 - 1)
+    assert ledger.balance(november).limit == Amount(Filter(1.0, 1e-6, failure=5e-7).limit, 10**9, 5 * 10**11)
     assert not ledger.reserve(november, SMALL, key="q").repeated  # another month is another question
     ledger.share(november, "ann", 0.5, by="owner")
     ledger.raise_budget(november, epsilon=2.0, delta=1e-6, by="owner", reason="more")
@@ -387,7 +387,7 @@ def test_a_refusal_says_whether_the_account_or_the_source_is_short(ledger: Ledge
 
 def test_half_of_delta_is_for_events_that_may_fail_unless_said_otherwise(ledger: Ledger) -> None:
     found = ledger.open("visits", unit=record(), epsilon=1.0, delta=1e-6)
-    assert (found.failure, found.limit.failure) == (5e-7, 5 * 10**11 - 1)  # 5e-7 is a little less than it says
+    assert (found.failure, found.limit.failure) == (5e-7, 5 * 10**11)  # 5e-7 is a little less than it says
     ledger.reserve("visits", claim(Approximate(0.1, 4e-7)))
     assert ledger.balance("visits").failure_part == pytest.approx(0.8)
     assert ledger.open("visits", unit=record(), epsilon=1.0, delta=1e-6, failure=5e-7).spent.failure > 0
