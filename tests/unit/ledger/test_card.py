@@ -45,7 +45,7 @@ def test_it_burns_down_by_the_better_of_two_sums(tmp_path: Path) -> None:
         assert found.spent.divergence > found.limit.divergence
         left = left_after(found, ledger.history("people"))
         assert left[2:] == [0.75, 0.5, 0.25, 0.125]
-        assert "Spent for events that may fail: 20.1 % of their part" in ledger._repr_html_()
+        assert "Spent for events that may fail: 20 % of their part" in ledger._repr_html_()
 
 
 def test_names_are_escaped_and_periods_are_told(tmp_path: Path) -> None:
