@@ -31,8 +31,8 @@ def load(request: Request) -> Any:
     path = Path(request["table"])
     place = path if path.suffix == ".duckdb" else {"t": path}
     columns = {request["value"]: {"bounds": request["bounds"], "required": True}}  # no peer knows missing values
-    for place, name in enumerate(request["keys"] if request.get("public") else []):
-        columns[name] = {"values": sorted({group[place] for group in request["public"]})}
+    for at, name in enumerate(request["keys"] if request.get("public") else []):
+        columns[name] = {"values": sorted({group[at] for group in request["public"]})}
     database = discreet.connect(place, unit=unit, schema={"t": columns}, ledger=ledger, source="people")
     return database.register() if request.get("way") == "registered" else database
 

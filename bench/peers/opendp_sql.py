@@ -2,7 +2,7 @@
 
 The noise scale is found by the Context's own search, as its documentation shows; where several answers are asked for, it
 is found for the first, and the others are what it costs with a scale found beforehand. Private keys need the length, so
-it is always part of the query; the mean is the sum over it. Units bounded in groups keep their first groups: the default,
+it is then always part of the query; the mean is the sum over it. Units bounded in groups keep their first groups: the default,
 "sample", fails in 0.16.0 ("multiple fields with name"), and each keeps one group fewer than it charges for. Values are
 summed as integers: at these margins the float sum pays for rounding with far more noise.
 """
@@ -54,7 +54,7 @@ def question(table: pl.LazyFrame, request: Request) -> Any:
 def parts(request: Request) -> list[pl.Expr]:
     low, high = request["bounds"]
     column = pl.col(request["value"]).fill_null(low)
-    found = [dp.len()]
+    found = [] if request.get("public") and request["ask"] in (["sum"], ["median"]) else [dp.len()]
     if {"sum", "mean"} & set(request["ask"]):
         found.append(column.dp.sum((low, high)).alias("sum"))
     if "median" in request["ask"]:
@@ -75,7 +75,8 @@ def read(frame: pl.DataFrame, request: Request) -> Answer:
     found: Answer = {}
     for row in frame.iter_rows(named=True):
         values = {name: float(row[name]) for name in ("sum", "median") if name in row}
-        values["count"] = float(row["len"])
+        if "len" in row:
+            values["count"] = float(row["len"])
         if "mean" in request["ask"]:
             low, high = request["bounds"]
             values["mean"] = min(max(values["sum"] / max(values["count"], 1.0), low), high)
