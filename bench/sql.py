@@ -244,8 +244,9 @@ def disk(folder: Path, millions: tuple[int, int], count: int) -> Measured:
     rows: dict[str, Any] = {}
     names = ("duckdb", "duckdb distinct", "discreet weighted", "discreet sampled")
     for million in millions:
-        kept = f"rows{million}m.parquet"
-        table = make(folder / kept, million * 1_000_000)
+        table = folder / f"rows{million}m.parquet"
+        kept = table.exists()
+        make(table, million * 1_000_000)
         taken: dict[str, list[Measured]] = {name: [] for name in names}
         for _ in range(count):
             for name in names:
@@ -253,8 +254,10 @@ def disk(folder: Path, millions: tuple[int, int], count: int) -> Measured:
                     taken[name].append(crowd[name].ask(table, **_way(name)))
                 print(f"{million} M {name}: {taken[name][-1]['cpu']}", file=sys.stderr)
         for name, replies in taken.items():
-            rows.setdefault(name, {})[f"{million}m"] = {**figures(replies), "peak_mb": round(median_of(replies, "peak_mb"))}
-        table.unlink()
+            memory = {what: round(statistics.median(reply[what] for reply in replies)) for what in ("start_mb", "peak_mb")}
+            rows.setdefault(name, {})[f"{million}m"] = {**figures(replies), **memory}
+        if not kept:
+            table.unlink()
     less, more = (f"{million}m" for million in millions)
     for row in rows.values():
         row["growth"] = round(row[more]["cpu_ms"] / row[less]["cpu_ms"], 2)
@@ -266,10 +269,6 @@ def disk(folder: Path, millions: tuple[int, int], count: int) -> Measured:
         goals[f"{name}: cost linear (within a fifth)"] = rows[name]["growth"] <= linear
         goals[f"{name}: memory at most 1.5 times plain DuckDB's"] = rows[name]["memory_times_bare"] <= 1.5
     return {"million_rows": list(millions), "rows": rows, "goals": goals}
-
-
-def median_of(replies: list[Measured], what: str) -> float:
-    return statistics.median(reply[what] for reply in replies)
 
 
 def show(part: str, found: Any, indent: str = "") -> None:
@@ -301,6 +300,7 @@ def main() -> int:
     parts = json.loads(given.out.read_text())["parts"] if given.out and given.out.exists() else {}
     with tempfile.TemporaryDirectory() as spare:
         folder = given.folder or Path(spare)
+        folder.mkdir(parents=True, exist_ok=True)
         run = {
             "small": lambda: small(folder, pythons, given.rounds),
             "scale": lambda: scale(folder, given.rounds, given.million),

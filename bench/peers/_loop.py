@@ -5,7 +5,7 @@ rows (at most so many groups, so many rows in each; groups null: so many rows in
 public (the list of groups, if their names are public), epsilon and delta of the WHOLE answer, times (answers wanted, each
 with fresh noise), way (where there are several).
 The reply is JSON: answers, each {key: {statistic: number}}, with the wall and CPU seconds of each, and the most memory
-the process ever held. Opening the table and turning answers into JSON are not timed.
+the process ever held, before and after. Opening the table and turning answers into JSON are not timed.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def serve(
 
 
 def reply(table: Any, request: Request, ask: Any, read: Any) -> dict[str, Any]:
-    raw, wall, cpu = [], [], []
+    raw, wall, cpu, start = [], [], [], peak()
     found = ask(table, request)
     for _ in range(request.get("times", 1)):
         began, spent = time.perf_counter(), time.process_time()
@@ -63,5 +63,9 @@ def reply(table: Any, request: Request, ask: Any, read: Any) -> dict[str, Any]:
         cpu.append(time.process_time() - spent)
         wall.append(time.perf_counter() - began)
     answers = [read(it, request) for it in raw]
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return {"wall": wall, "cpu": cpu, "answers": answers, "peak_mb": peak}
+    return {"wall": wall, "cpu": cpu, "answers": answers, "start_mb": start, "peak_mb": peak()}
+
+
+def peak() -> float:
+    """The most memory this process ever held, in megabytes."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
