@@ -132,6 +132,10 @@ def _price(
             "The groups are not public, so releasing their names needs a delta, such as delta=1e-6; or list them in the "
             "schema: values = [...]."
         )
+    if not builder.measures:
+        raise InvalidQuery(
+            "The query asks nothing of the rows, and its groups are public. Ask for a statistic: COUNT(*), SUM …"
+        )
     needs = [
         _needs(output, builder, question, weights.get(name, 1.0)) for name, output in zip(question.names, question.outputs)
     ]

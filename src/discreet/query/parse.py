@@ -14,7 +14,7 @@ from sqlglot.errors import SqlglotError
 
 from discreet.core import check
 from discreet.errors import InvalidQuery
-from discreet.query.relations import Catalogue, group_keys, plain, sources, where_of
+from discreet.query.relations import Catalogue, group_keys, more_than_one, plain, sources, where_of
 from discreet.query.scalars import Scope, finite, number, number_literal, refused, scalar, truth
 from discreet.query.tree import NUMBERS, Aggregate, Output, Question, Scalar, Select
 
@@ -263,14 +263,14 @@ def _aggregate(node: Any, reading: _Reading, only: Any = None) -> Aggregate | No
     kind = _MOMENTS.get(type(node))
     if kind is None:
         return None
-    if node.this is None or node.expressions or isinstance(node.this, (exp.Distinct, exp.Order, exp.Star)):
+    if node.this is None or more_than_one(node) or isinstance(node.this, (exp.Distinct, exp.Order, exp.Star)):
         raise InvalidQuery(f"{node.sql()[:60]} is not known here; it takes one expression over the columns of a row.")
     return Aggregate(kind, _bounded(_kept(node.this, only), reading, node))
 
 
 def _kept(node: Any, only: Any) -> Any:
     """The expression, NULL where the condition of a FILTER does not hold."""
-    return node if only is None else exp.If(this=only.copy(), true=node.copy())
+    return node if only is None or node is None else exp.If(this=only.copy(), true=node.copy())
 
 
 def _count_where(condition: Any, reading: _Reading, only: Any) -> Aggregate:
@@ -280,13 +280,15 @@ def _count_where(condition: Any, reading: _Reading, only: Any) -> Aggregate:
 
 
 def _count(node: Any, reading: _Reading, only: Any) -> Aggregate:
-    if node.expressions:
+    if node.expressions or node.this is None:
         raise InvalidQuery(f"{node.sql()[:60]}: COUNT takes one expression.")
     if isinstance(node.this, exp.Star):
         return Aggregate("count") if only is None else _count_where(only, reading, None)
     if isinstance(node.this, exp.Distinct):
         return _distinct(node, reading, only)
     it = scalar(_kept(node.this, only), reading.scope)
+    if it.kind == "null":
+        raise InvalidQuery(f"{node.sql()[:60]} is always 0. Leave it out.")
     return Aggregate("count") if it.required else Aggregate("count_of", it)
 
 

@@ -271,6 +271,11 @@ def _in_sight(node: exp.Column, scope: Scope) -> bool:
     return any(node.name.lower() == name.lower() for _, names, _ in scope.inputs for name in names)
 
 
+def more_than_one(node: Any) -> bool:
+    """Whether a function was given more than its one argument: MIN(x, 3) is not MIN(x)."""
+    return any(part for name, part in node.args.items() if name not in ("this", "big_int"))
+
+
 def _gathered(node: Any, scope: Scope, keys: list[Scalar]) -> Scalar:
     op = _GATHER.get(type(node))
     if op is None:
@@ -278,11 +283,13 @@ def _gathered(node: Any, scope: Scope, keys: list[Scalar]) -> Scalar:
         if it not in keys:
             raise InvalidQuery(f"{node.sql()[:60]} is neither in GROUP BY nor gathered with SUM, AVG, MIN, MAX or COUNT.")
         return it
+    if more_than_one(node):
+        raise InvalidQuery(f"{node.sql()[:60]} is not known here; it takes one expression over the columns of a row.")
     if isinstance(node.this, exp.Star):
         return Scalar("count_of", "integer", (), required=True)
     if isinstance(node.this, exp.Distinct):
         raise InvalidQuery("COUNT(DISTINCT …) inside a sub-query is not known here. Group by the column as well.")
-    it = scalar(node.this, scope)
+    it = _owned(scalar(node.this, scope), node)
     if op == "count_of":
         return Scalar(op, "integer", (it,), required=True)
     it = number(it, node)

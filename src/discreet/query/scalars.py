@@ -54,6 +54,8 @@ def scalar(node: Node, scope: Scope, depth: int = 0) -> Scalar:
     """The meaning of an expression over one row."""
     if depth > DEEPEST:
         raise InvalidQuery(f"The query is nested more than {DEEPEST} deep. Write it flatter.")
+    if not isinstance(node, Node):
+        raise InvalidQuery("A function lacks an argument.")
     rule = _RULES.get(type(node))
     if rule is None:
         raise refused(node)
@@ -385,7 +387,7 @@ def whole_literal(node: Any, least: int, where: Node) -> int:
 
 
 def _substring(node: Any, inner: Inner, scope: Scope) -> Scalar:
-    start = whole_literal(node.args["start"], 1, node)
+    start = whole_literal(node.args.get("start"), 1, node)
     length = whole_literal(node.args["length"], 0, node) if node.args.get("length") else 1 << 20
     it = _text(inner(node.this), node)
     return Scalar("substring", "text", (it,), (start, length), required=it.required)
