@@ -149,6 +149,9 @@ def _limit(node: Any) -> int | None:
     if clause is None:
         return None
     inner = clause.expression
+    options = clause.args.get("limit_options")
+    if options is not None and any(options.args.values()):
+        raise InvalidQuery("LIMIT takes a whole number.")
     if not (
         isinstance(clause, exp.Limit) and isinstance(inner, exp.Literal) and inner.this.isdecimal() and len(inner.this) < 12
     ):
@@ -158,6 +161,8 @@ def _limit(node: Any) -> int | None:
 
 def _ordered(item: Any, outputs: list[Output], later: Callable[[Any], Output]) -> tuple[Output, bool]:
     inner = item.this
+    if item.args.get("nulls_first") or item.args.get("with_fill"):
+        raise InvalidQuery("ORDER BY takes columns and DESC here; NULL comes last.")
     if isinstance(inner, exp.Literal) and not inner.is_string:
         place = int(inner.this) if inner.this.isdecimal() and len(inner.this) < 6 else 0
         if not 1 <= place <= len(outputs):
@@ -200,6 +205,8 @@ def _quantile_parts(node: Any) -> tuple[Any, Any] | None:
             raise InvalidQuery("WITHIN GROUP takes one rising order: (ORDER BY x).")
         return ordered[0].this, node.this.this
     if isinstance(node, _QUANTILES):
+        if any(part for name, part in node.args.items() if name not in ("this", "quantile", "expression")):
+            raise refused(node)
         return node.this, node.args.get("quantile") or node.args.get("expression")
     return None
 

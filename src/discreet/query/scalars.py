@@ -57,9 +57,15 @@ def scalar(node: Node, scope: Scope, depth: int = 0) -> Scalar:
     if not isinstance(node, Node):
         raise InvalidQuery("A function lacks an argument.")
     rule = _RULES.get(type(node))
-    if rule is None:
+    if rule is None or any(part and name not in _PARTS_READ for name, part in node.args.items()):
         raise refused(node)
     return rule(node, lambda inner: scalar(inner, scope, depth + 1), scope)
+
+
+_PARTS_READ = {"this", "expression", "expressions", "is_string", "table", "db", "catalog", "decimals", "low", "high", "negate", "to",
+               "safe", "coalesce", "ignore_nulls", "ifs", "default", "true", "false", "start", "length", "unit", "position",
+               "query", "unnest", "field"}  # fmt: skip
+"""What the rules below look at; an option they would pass over (BETWEEN SYMMETRIC) is refused."""
 
 
 def refused(node: Node) -> InvalidQuery:
@@ -296,7 +302,8 @@ def _like(node: Any, inner: Inner, scope: Scope) -> Scalar:
     it = _text(inner(node.this), node)
     if isinstance(node, exp.ILike):
         it, pattern = Scalar("lower", "text", (it,)), replace(pattern, value=pattern.value.lower())
-    return Scalar("like", "boolean", (it, pattern), required=it.required)
+    like = Scalar("like", "boolean", (it, pattern), required=it.required)
+    return Scalar("not", "boolean", (like,), required=it.required) if node.args.get("negate") else like
 
 
 def _case(node: Any, inner: Inner, scope: Scope) -> Scalar:

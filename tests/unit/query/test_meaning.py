@@ -40,6 +40,12 @@ SELECT COUNT(*) AS n FROM (SELECT id, COUNT(NULL) AS y FROM t GROUP BY id) q
 SELECT COUNT(*) AS n FROM t WHERE SUBSTRING(ward) = 'A'
 SELECT QUANTILE() FILTER (WHERE age > 3) AS n FROM t
 SELECT MIN(age, 3) AS n FROM t
+SELECT APPROX_QUANTILE(age, 0.5, 0.1) AS n FROM t
+SELECT COUNT(*) AS n FROM t WHERE age BETWEEN SYMMETRIC 60 AND 30
+SELECT COUNT(*) AS n FROM t WHERE ROUND(age, 1, 1) > 0
+SELECT COUNT(*) AS n FROM t WHERE LENGTH(ward, 'x') = 1
+SELECT ward, COUNT(*) AS n FROM t GROUP BY ward ORDER BY n NULLS FIRST
+SELECT COUNT(*) AS n FROM t LIMIT 10%
 SELECT COUNT(*) AS n FROM (SELECT id, MAX(age, 3) AS y FROM t GROUP BY id) q
 SELECT QUANTILE(age) AS n FROM t
 SELECT MEDIAN() AS n FROM t
@@ -96,3 +102,16 @@ def test_rows_of_different_tables_may_be_put_together() -> None:
     with connect({"t": TABLE, "other": TABLE}, unit=record()) as db:
         found = db.sql("SELECT COUNT(*) AS n FROM (SELECT * FROM t UNION ALL SELECT * FROM other) q", epsilon=100).value
         assert found["n"][0].as_py() == pytest.approx(8, abs=0.5)
+
+
+NEGATED = {
+    "ward NOT LIKE 'A'": 1, "NOT ward LIKE 'A'": 1, "ward NOT ILIKE 'a'": 1, "ward NOT IN ('A')": 1, "age NOT BETWEEN 30 AND 31": 1,
+    "age IS NOT NULL": 3, "NOT (age = 30)": 2, "ward <> 'A'": 1, "ward LIKE 'A'": 3, "ward ILIKE 'a'": 3,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("condition", NEGATED)
+def test_not_means_not(condition: str) -> None:
+    with connect({"t": TABLE}, unit=record()) as db:
+        found = db.sql(f"SELECT COUNT(*) AS n FROM t WHERE {condition}", epsilon=100).value
+        assert found["n"][0].as_py() == pytest.approx(NEGATED[condition], abs=0.5)
