@@ -62,9 +62,11 @@ def scalar(node: Node, scope: Scope, depth: int = 0) -> Scalar:
     return rule(node, lambda inner: scalar(inner, scope, depth + 1), scope)
 
 
-_PARTS_READ = {"this", "expression", "expressions", "is_string", "table", "db", "catalog", "decimals", "low", "high", "negate", "to",
-               "safe", "coalesce", "ignore_nulls", "ifs", "default", "true", "false", "start", "length", "unit", "position",
-               "query", "unnest", "field"}  # fmt: skip
+_PARTS_READ = {
+    "this", "expression", "expressions", "is_string", "table", "db", "catalog", "decimals", "low", "high", "negate", "to", "safe",
+    "coalesce", "ignore_nulls", "ifs", "default", "true", "false", "start", "length", "unit", "position", "query", "unnest",
+    "field",
+}  # fmt: skip
 """What the rules below look at; an option they would pass over (BETWEEN SYMMETRIC) is refused."""
 
 

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
 
+from discreet.errors import InvalidQuery
+
 GRAIN = Fraction(1, 10**9)  # of the parts of an epsilon
 ROUNDS = 200
 
@@ -50,9 +52,11 @@ def _exact(epsilon: float, shares: list[float], spare: int) -> list[float]:
 
     A budget counts epsilons in this grain, so that an answer costs what was asked, however many parts it has.
     """
-    most = math.floor(Fraction(repr(epsilon)) / GRAIN) - spare
-    wholes = [max(1, math.floor(share * most)) for share in shares]
-    wholes[0] += most - sum(wholes)
+    rest = math.floor(Fraction(repr(epsilon)) / GRAIN) - spare - len(shares)
+    if rest < 0:
+        raise InvalidQuery(f"epsilon {epsilon:g} is too little for {len(shares)} measurements. Ask fewer statistics.")
+    wholes = [1 + math.floor(share * rest) for share in shares]
+    wholes[0] += rest + len(shares) - sum(wholes)
     return [_below(whole * GRAIN) for whole in wholes]
 
 

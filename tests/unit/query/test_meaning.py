@@ -105,8 +105,8 @@ def test_rows_of_different_tables_may_be_put_together() -> None:
 
 
 NEGATED = {
-    "ward NOT LIKE 'A'": 1, "NOT ward LIKE 'A'": 1, "ward NOT ILIKE 'a'": 1, "ward NOT IN ('A')": 1, "age NOT BETWEEN 30 AND 31": 1,
-    "age IS NOT NULL": 3, "NOT (age = 30)": 2, "ward <> 'A'": 1, "ward LIKE 'A'": 3, "ward ILIKE 'a'": 3,
+    "ward NOT LIKE 'A'": 1, "NOT ward LIKE 'A'": 1, "ward NOT ILIKE 'a'": 1, "ward NOT IN ('A')": 1, "ward <> 'A'": 1,
+    "age NOT BETWEEN 30 AND 31": 1, "age IS NOT NULL": 3, "NOT (age = 30)": 2, "ward LIKE 'A'": 3, "ward ILIKE 'a'": 3,
 }  # fmt: skip
 
 
