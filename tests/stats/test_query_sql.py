@@ -429,6 +429,17 @@ def test_sql_itself_holds_end_to_end() -> None:
         assert floor(*seen, cuts=[-0.5, 0.0, 0.2, 0.5]) <= EPSILON
 
 
+def test_sql_without_weights_is_refuted_end_to_end() -> None:
+    def whole(self: Any, rows: str, most: int) -> str:
+        return f"SELECT u, {SCALE} AS w FROM ({rows}) AS y GROUP BY u"
+
+    runs, query = 300, "SELECT COUNT(*) AS n FROM t"
+    broken = patched("discreet.query.engines.writer.Writer.weight_of_units", whole)
+    with broken, opened([(1, "A", 20, 1.0)] * 100 + FEW, "weighted") as there, opened(FEW, "weighted") as gone:
+        seen = [np.array([db.sql(query, epsilon=1.0).value["n"][0].as_py() for _ in range(runs)]) for db in (there, gone)]
+    assert floor(*seen, cuts=[59.0]) > 2
+
+
 def test_sql_shows_the_group_of_one_with_probability_delta() -> None:
     runs, seen, orders = 500, 0, set()
     with opened([(1, "C", 20, 1.0), *FEW, *[(50 + i, "B", 1, 0.0) for i in range(9)]], "one group", PRIVATE) as db:

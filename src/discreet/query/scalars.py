@@ -63,9 +63,9 @@ def scalar(node: Node, scope: Scope, depth: int = 0) -> Scalar:
 
 
 _PARTS_READ = {
-    "this", "expression", "expressions", "is_string", "table", "db", "catalog", "decimals", "low", "high", "negate", "to", "safe",
-    "coalesce", "ignore_nulls", "ifs", "default", "true", "false", "start", "length", "unit", "position", "query", "unnest",
-    "field",
+    "this", "expression", "expressions", "is_string", "table", "db", "catalog", "decimals", "low", "high", "negate", "to",
+    "safe", "coalesce", "ignore_nulls", "ifs", "default", "true", "false", "start", "length", "unit", "position", "query",
+    "unnest", "field",
 }  # fmt: skip
 """What the rules below look at; an option they would pass over (BETWEEN SYMMETRIC) is refused."""
 
