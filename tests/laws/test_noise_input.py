@@ -39,6 +39,7 @@ CALLS: dict[str, tuple[Any, ...]] = {
     "discrete_laplace": (1.0, 3),
     "discrete_laplace_error": (1.0, 0.9),
     "exponential": ([1, 2], 1.0, 1),
+    "exponential_rows": ([[1, 2], [3, 4]], 1.0, 1),
     "exponential_error": (4, 1.0, 1, 0.9, 1),
     "exponential_success": (1.0, 4, 1.0, 1, 1),
     "gaussian_error": (1.0, 0.9),
@@ -108,7 +109,7 @@ POSITIVE = {
     "discrete_laplace": [0], "discrete_gaussian": [0], "LaplaceNoise": [0, 1], "GaussianNoise": [0, 1, 2],
     "GridLaplace": [0, 1, 2, 3], "GridGaussian": [0, 1, 2, 3], "BoundedSum": [2, 4], "ExponentialMechanism": [0, 1],
     "PermuteAndFlip": [0, 1], "ReportNoisyMax": [0, 1, 2], "RandomResponse": [0, 1], "AboveThreshold": [1, 2, 3, 4],
-    "exponential": [1, 2], "permute_and_flip": [1, 2], "noisy_max": [1, 2, 3], "randomized_response": [2],
+    "exponential": [1, 2], "exponential_rows": [1, 2], "permute_and_flip": [1, 2], "noisy_max": [1, 2, 3], "randomized_response": [2],
     "sparse_vector": [2, 3, 4, 5], "laplace_error": [0], "gaussian_error": [0], "discrete_laplace_error": [0],
     "discrete_gaussian_error": [0], "uniform": [0],
 }  # fmt: skip
@@ -131,7 +132,7 @@ def test_nothing_that_decides_privacy_has_a_default(name: str) -> None:
     import inspect
 
     for parameter in inspect.signature(getattr(noise, name)).parameters.values():
-        assert parameter.default is inspect.Parameter.empty or parameter.name in ("size", "best"), parameter
+        assert parameter.default is inspect.Parameter.empty or parameter.name in ("size", "best", "widths"), parameter
 
 
 @pytest.mark.parametrize("size", [-1, 2**40, (2**20, 2**20), 1.5, "3", (1, -1), (1, None), True, [[1]], (1,) * 40])
