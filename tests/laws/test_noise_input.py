@@ -109,7 +109,8 @@ POSITIVE = {
     "discrete_laplace": [0], "discrete_gaussian": [0], "LaplaceNoise": [0, 1], "GaussianNoise": [0, 1, 2],
     "GridLaplace": [0, 1, 2, 3], "GridGaussian": [0, 1, 2, 3], "BoundedSum": [2, 4], "ExponentialMechanism": [0, 1],
     "PermuteAndFlip": [0, 1], "ReportNoisyMax": [0, 1, 2], "RandomResponse": [0, 1], "AboveThreshold": [1, 2, 3, 4],
-    "exponential": [1, 2], "exponential_rows": [1, 2], "permute_and_flip": [1, 2], "noisy_max": [1, 2, 3], "randomized_response": [2],
+    "exponential": [1, 2], "exponential_rows": [1, 2], "permute_and_flip": [1, 2], "noisy_max": [1, 2, 3],
+    "randomized_response": [2],
     "sparse_vector": [2, 3, 4, 5], "laplace_error": [0], "gaussian_error": [0], "discrete_laplace_error": [0],
     "discrete_gaussian_error": [0], "uniform": [0],
 }  # fmt: skip
