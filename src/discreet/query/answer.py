@@ -14,7 +14,7 @@ from discreet.noise import discrete_laplace, discrete_laplace_error
 from discreet.query.bias import Share
 from discreet.query.engines.writer import Plan, Request
 from discreet.query.measures import Measure, Priced, bounds_of, rank
-from discreet.query.tree import Aggregate, Output
+from discreet.query.tree import Aggregate, Output, Scalar
 
 CONFIDENCE = 0.95
 Cells = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]  # value, low, high
@@ -105,11 +105,18 @@ class Noisy:
             row = rows.get(_plain_key(tuple(key)))
             if row is not None and place is not None:
                 histogram[row, int(place)] += int(weight)
-        chosen, low, high = Quantiles(measure.ranks, self.priced.epsilons[m], measure.sensitivity).run(histogram)
+        asked = Quantiles(measure.ranks, self.priced.epsilons[m], measure.sensitivity, confidence=self._sure(bins.of))
+        chosen, low, high = asked.run(histogram)
         width = (bins.high - bins.low) / bins.parts
         middle = bins.low + (np.asarray(chosen) + 0.5) * width
         cells = (middle, bins.low + np.asarray(low) * width, bins.low + (np.asarray(high) + 1) * width)
         return {target: tuple(part[:, i] for part in cells) for i, target in enumerate(measure.ranks)}  # type: ignore[misc]
+
+    def _sure(self, of: Scalar) -> float:
+        """The confidence that quantiles of an expression need in the column of the answer that has the most statistics."""
+        question = self.priced.question
+        used = [_used(output) for output in question.outputs]
+        return _each(max([1, *(len(it) for it in used if any(question.aggregates[i].of == of for i in it))]), CONFIDENCE)
 
     def error(self, m: int, confidence: float) -> float:
         """The half-width of an interval that holds with this confidence for the noise of measurement `m`."""
@@ -120,7 +127,7 @@ class Noisy:
     # ---- statistics --------------------------------------------------------------------------------------------------
 
     def statistic(self, it: Aggregate, confidence: float = CONFIDENCE) -> Cells:
-        """One column of the answer, from the same noisy numbers as all others. (Quantiles chose their ends when they ran.)"""
+        """One column of the answer, from the same noisy numbers as all others. Quantiles chose their ends when they ran."""
         place, of = self.priced.place, it.of
         known = None if of is not None and of.required else of
         if it.kind in ("count", "count_of"):

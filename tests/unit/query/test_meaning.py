@@ -10,6 +10,7 @@ import pytest
 
 from discreet import Ledger, connect, record, user
 from discreet.errors import InvalidQuery
+from discreet.query.answer import Noisy
 
 TABLE = pa.table({"id": [1, 1, 2, 3], "ward": ["A", "B", "A", "A"], "age": [30, 31, None, 60], "day": [date(2024, 1, 1)] * 4})
 WARDS = pa.table({"w": ["A", "A", "A", "B"], "floor": [1, 2, 3, 4]})
@@ -115,3 +116,18 @@ def test_not_means_not(condition: str) -> None:
     with connect({"t": TABLE}, unit=record()) as db:
         found = db.sql(f"SELECT COUNT(*) AS n FROM t WHERE {condition}", epsilon=100).value
         assert found["n"][0].as_py() == pytest.approx(NEGATED[condition], abs=0.5)
+
+
+COLUMNS = {
+    "MEDIAN(age) AS m": 0.95, "MEDIAN(age) / COUNT(*) AS m": 0.975, "MEDIAN(age) AS m, SUM(age) AS s": 0.95,
+    "MEDIAN(age) AS m, MIN(age) - MAX(age) * COUNT(*) AS s": 1 - 0.05 / 3,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("asked", "sure"), COLUMNS.items())
+def test_all_parts_of_a_column_hold_at_once(asked: str, sure: float) -> None:
+    """The interval of a column that is made of several statistics holds with the same 95 %."""
+    with connect({"t": TABLE}, unit=record(), bounds={"age": (0, 120)}) as db:
+        priced = db._price(f"SELECT {asked} FROM t", 1.0, None, None, None, None)
+        of = next(measure.bins.of for measure in priced.measures if measure.bins is not None)
+        assert Noisy(priced)._sure(of) == pytest.approx(sure)
