@@ -323,7 +323,7 @@ def _statistic_needs(it: Aggregate, builder: _Builder) -> dict[int, float]:
         low, high = bounds_of(it.of)
         middle, reach = abs(low + high) / 2, max(abs(low), abs(high))
         return {count: middle / reach, centred: (high - low) / 2 / reach}
-    needs = {count: 0.5, centred: 1.0}  # a mean halfway between the middle and an end
+    needs = {count: 0.5, centred: math.sqrt(0.75)}  # a mean halfway to an end; in equal parts no worse off than a count
     if it.kind != "mean":
         needs[builder.place["square", it.of]] = 1.0
     return needs
