@@ -53,7 +53,25 @@ def startup() -> list[str]:
     return [f"{found['import discreet']['median']:.1f}×", f"{found['discreet --help']['median']:.1f}×"]
 
 
-@pytest.mark.parametrize("figures", [accounting, noise, audit, peers, startup])
+def ledger() -> list[str]:
+    return [f"{result('ledger')['a_second']['in groups, 16']['median']:,} charges a second"]
+
+
+def sql() -> list[str]:
+    parts = result("sql")["parts"]
+    scale = parts["scale"]["database"]["rows"]
+    peers = parts["peers"]["rows"]
+    return [
+        f"{parts['small']['rows']['discreet']['cpu_ms']:.0f} ms",
+        f"{scale['discreet registered']['times_bare']:.1f}× of a registered table",
+        f"{scale['discreet weighted']['times_bare']:.1f}× with weights",
+        f"{scale['discreet sampled']['times_distinct']:.1f}× the time of",
+        f"OpenDP takes {peers['opendp, 40 rows']['times_ours']:.0f}×",
+        f"SmartNoise {peers['smartnoise, 40 rows']['times_ours']:.0f}×",
+    ]
+
+
+@pytest.mark.parametrize("figures", [accounting, noise, audit, peers, startup, ledger, sql])
 def test_the_readme_quotes_what_was_measured(figures) -> None:
     text = (ROOT / "README.md").read_text().replace("\n", " ")
     for figure in figures():
