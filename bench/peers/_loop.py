@@ -62,8 +62,8 @@ def reply(table: Any, request: Request, ask: Any, read: Any) -> dict[str, Any]:
         raw.append(next(found))
         cpu.append(time.process_time() - spent)
         wall.append(time.perf_counter() - began)
-    answers = [read(it, request) for it in raw]
-    return {"wall": wall, "cpu": cpu, "answers": answers, "start_mb": start, "peak_mb": peak()}
+    most = peak()
+    return {"wall": wall, "cpu": cpu, "answers": [read(it, request) for it in raw], "start_mb": start, "peak_mb": most}
 
 
 def peak() -> float:
