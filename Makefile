@@ -42,6 +42,10 @@ bench: $(VENV)/.dev $(WITH_PEERS)
 	  --out $(RESULTS)/peers_audit.json
 	$(BIN)/python bench/calibration.py --out $(RESULTS)/calibration.json
 	$(BIN)/python bench/ledger.py --out $(RESULTS)/ledger.json
+	$(BIN)/python bench/sql.py --opendp $(PEERS)/opendp/bin/python --smartnoise $(PEERS)/smartnoise/bin/python \
+	  --pipeline-dp $(PEERS)/pipelinedp/bin/python --out $(RESULTS)/sql.json
+	if test -d ../shared/data; then $(BIN)/python bench/sql_accuracy.py --opendp $(PEERS)/opendp/bin/python \
+	  --smartnoise $(PEERS)/smartnoise/bin/python --pipeline-dp $(PEERS)/pipelinedp/bin/python --out $(RESULTS)/sql_accuracy.json; fi
 	$(BIN)/python bench/local.py --pure-ldp $(PEERS)/pureldp/bin/python --out $(RESULTS)/local.json --plot docs/theory/local-error.svg
 	$(BIN)/python bench/reconstruct.py --out $(RESULTS)/reconstruct.json
 	if test -d ../shared/data; then $(BIN)/python bench/link.py --out $(RESULTS)/link.json; \
