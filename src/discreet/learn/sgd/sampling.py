@@ -1,0 +1,104 @@
+"""Which units take part in a step: keyed draws, each of which knows the event that it makes.
+
+A draw depends on the key, the step and the number of units, and on nothing else: every rank of a distributed run makes
+the same one, and a resumed run makes it again. The sampling that ran is the sampling that is accounted: the object that
+draws is the object that names the event. Nothing here shuffles, fills up or skips a batch.
+"""
+
+from __future__ import annotations
+
+import hmac
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from numpy.typing import NDArray
+
+from discreet.core import check
+from discreet.core import event as events
+from discreet.errors import InvalidValue
+
+Ints = NDArray[np.int64]
+
+KEY = 32  # bytes
+BLOCK = 1 << 19  # units looked at together, so that what is in flight stays in cache
+MOST_UNITS = 1 << 40  # so that no keystream of a step is ever long enough to begin again
+_ZEROS = bytes(2 * BLOCK)
+
+
+class Poisson:
+    """Each unit takes part in each step on its own, with probability at most `rate`.
+
+    A uniform 64-bit number per unit and step is compared with floor(rate 2^64), so the probability is that over 2^64:
+    never above `rate`. An empty batch is a step like any other and must be taken, noise and all.
+
+    >>> Poisson(0.25).draw(bytes(32), step=0, units=20)
+    array([ 0,  1,  3, 10, 13, 15, 19])
+    """
+
+    __slots__ = ("_most", "rate")
+
+    def __init__(self, rate: float) -> None:
+        self.rate = check.fraction("rate", rate)
+        if self.rate == 0:
+            raise InvalidValue("rate must be above 0: at 0 no unit ever takes part.")
+        self._most = int(Fraction(self.rate) * 2**64)
+
+    def draw(self, key: bytes, step: int, units: int) -> Ints:
+        """The units of this step, ascending; there may be none. Units that both calls know are treated alike in both."""
+        return thinned(key, b"poisson", step, units, self._most)
+
+    def event(self, noise: events.Event, steps: int) -> events.Event:
+        """What `steps` such steps are, each releasing its sum with `noise`; relation add/remove."""
+        return events.Repeat(events.Poisson(self.rate, noise), check.whole("steps", steps))
+
+    def __repr__(self) -> str:
+        return f"Poisson(rate={self.rate:g})"
+
+
+def stripe(drawn: Ints, rank: int, world: int) -> Ints:
+    """The part of a global draw that one of `world` ranks takes: all of them together take each unit once.
+
+    >>> [stripe(np.array([3, 5, 8]), rank, 2).tolist() for rank in range(2)]
+    [[3, 8], [5]]
+    """
+    world = check.whole("world", world)
+    return drawn[check.whole("rank", rank, least=0, most=world - 1) :: world]
+
+
+def thinned(key: bytes, purpose: bytes, step: int, units: int, most: int) -> Ints:
+    """Units whose own uniform 64-bit number is below `most`, ascending.
+
+    The first 16 bits decide all but one unit in 65,536; only those ask for the other 48, from a keystream of its own.
+    """
+    step, units = check.whole("step", step, least=0), check.whole("units", units, least=0, most=MOST_UNITS)
+    first, rest = most >> 48, most & (2**48 - 1)
+    if first == 1 << 16:
+        keystream(key, purpose, step)  # a wrong key is refused at rate 1 as at any other
+        return np.arange(units, dtype=np.int64)
+    stream, more = keystream(key, purpose, step), keystream(key, purpose + b" more", step)
+    found = []
+    for start in range(0, units, BLOCK):
+        count = min(BLOCK, units - start)
+        digits = np.frombuffer(stream.update(memoryview(_ZEROS)[: 2 * count]), "<u2")
+        taken = digits < first
+        close = np.flatnonzero(digits == first)
+        if close.size:
+            words = np.frombuffer(more.update(bytes(8 * close.size)), "<u8")
+            taken[close] = words >> np.uint64(16) < np.uint64(rest)
+        found.append(np.flatnonzero(taken) + start)
+    return np.concatenate(found).astype(np.int64, copy=False) if found else np.empty(0, np.int64)
+
+
+def keystream(key: bytes, purpose: bytes, step: int) -> Any:
+    """AES-256 in counter mode: a key of its own for each purpose, a range of counters of its own for each step.
+
+    The purpose goes through HMAC-SHA256, so noise and sampling share no keystream even where they share `key`, and one
+    purpose tells nothing about another. A step has 2^64 blocks before the next step's begin.
+    """
+    if not isinstance(key, bytes) or len(key) != KEY:
+        found = f"{len(key)} bytes" if isinstance(key, bytes) else type(key).__name__
+        raise InvalidValue(f"key must be {KEY} bytes, such as os.urandom({KEY}); got {found}.")
+    own = hmac.digest(key, b"discreet sampling: " + purpose, "sha256")
+    return Cipher(algorithms.AES(own), modes.CTR(step.to_bytes(8, "big") + bytes(8))).encryptor()
