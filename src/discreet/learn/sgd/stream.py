@@ -61,7 +61,7 @@ class Stream:
         counter = (step << 64 | first * (BLOCK // 4)).to_bytes(16, "big")
         stream = Cipher(algorithms.AES256(self._key), modes.CTR(counter)).encryptor()
         words, made = np.empty(BLOCK, np.uint32), np.empty(BLOCK, np.float32)
-        raw = memoryview(words).cast("B")
+        raw = words.data.cast("B")
         done, skip = 0, offset - first * BLOCK
         while done < out.size:
             stream.update_into(_ZEROS, raw)
