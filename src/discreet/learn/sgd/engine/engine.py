@@ -1,0 +1,124 @@
+"""Arms a model's layers for one step, runs one backward, clips every unit, and adds into one flat buffer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from discreet.errors import InvalidValue
+from discreet.learn.sgd.clipping import Clipping
+from discreet.learn.sgd.engine.fallback import copied
+from discreet.learn.sgd.engine.layers import KNOWN
+from discreet.learn.sgd.engine.tape import Forward, Record, Tape, joined
+
+
+class Engine:
+    """Clipped sums of per-unit gradients for the trained parameters of a model.
+
+    The model is never wrapped or renamed: while `recording`, the layers that hold trained parameters run a forward of ours,
+    which computes what theirs does and keeps what the gradients need.
+    """
+
+    def __init__(self, model: nn.Module, rows: int = 1) -> None:
+        self.model = model
+        self.parameters = [p for p in model.parameters() if p.requires_grad]
+        if not self.parameters:
+            raise InvalidValue("The model has no trainable parameter: all have requires_grad=False, or there are none.")
+        self.rows = rows
+        self.tape = Tape(rows)
+        self._modules = _owners(model)
+        self.size = sum(p.numel() for p in self.parameters)
+
+    def buffer(self) -> Tensor:
+        """A flat buffer for all trained numbers."""
+        return torch.zeros(self.size, dtype=torch.float32, device=self.parameters[0].device)
+
+    def views(self, flat: Tensor) -> dict[nn.Parameter, Tensor]:
+        """The parts of a flat buffer that belong to each parameter."""
+        made, start = {}, 0
+        for p in self.parameters:
+            made[p] = flat.narrow(0, start, p.numel()).view(p.shape)
+            start += p.numel()
+        return made
+
+    @contextmanager
+    def recording(self, examples: int) -> Iterator[Tape]:
+        """Layers record a batch of so many examples while this is open; afterwards the model is as it was."""
+        self.tape.clear()
+        self.tape.examples = examples
+        before = {module: module.__dict__.get("forward") for module, _ in self._modules}
+        try:
+            for module, make in self._modules:
+                module.forward = make(module, self.tape)
+            yield self.tape
+        finally:
+            for module, forward in before.items():
+                if forward is None:
+                    module.__dict__.pop("forward", None)
+                else:
+                    module.forward = forward
+
+    def add(self, losses: Tensor, clipping: Clipping, into: Tensor, scale: float = 1.0) -> None:
+        """Add to a flat buffer the clipped gradients of the losses just recorded, each unit's times `scale`."""
+        if not losses.numel():
+            self.tape.clear()
+            return
+        records = self._backward(losses)
+        with torch.no_grad():
+            self._add(records, clipping, into, scale)
+        self.tape.clear()
+
+    def _add(self, records: list[Record], clipping: Clipping, into: Tensor, scale: float) -> None:
+        groups = clipping.groups(records)
+        norms = torch.stack([_total([record.squared_norms() for record in group]) for group in groups])
+        factors = clipping.factors(norms)
+        if not bool(torch.isfinite(norms).all()):  # rare: one unit with NaN or infinity contributes nothing, the rest as ever
+            factors = _drop(records, norms, factors)
+        views = self.views(into)
+        for group, factor in zip(groups, factors * scale):
+            for record in group:
+                record.add(factor, views)
+
+    def _backward(self, losses: Tensor) -> list[Record]:
+        for p in self.parameters:
+            p.grad = None
+        losses.sum().backward()
+        strays = [p for p in self.parameters if p.grad is not None]
+        if strays:
+            names = [name for name, p in self.model.named_parameters() if any(p is stray for stray in strays)]
+            for p in strays:
+                p.grad = None
+            raise InvalidValue(
+                f"{', '.join(names[:5])}: used outside the module that holds it, so no unit's share of its gradient is known. "
+                "Use a parameter in the forward of its own module only (call that module instead of reading its weight)."
+            )
+        return joined([record for record in self.tape.records if record.reached()])
+
+
+def _total(parts: Sequence[Tensor]) -> Tensor:
+    return torch.stack(list(parts)).sum(0) if len(parts) > 1 else parts[0]
+
+
+def _drop(records: Sequence[Record], norms: Tensor, factors: Tensor) -> Tensor:
+    """Blank the units whose norm is not finite, in everything that was recorded; zero times infinity is not zero."""
+    good = torch.isfinite(norms).all(0)
+    for record in records:
+        record.blank(good)
+    return torch.where(good, factors, torch.zeros_like(factors))
+
+
+def _owners(model: nn.Module) -> list[tuple[nn.Module, Forward]]:
+    """Every module that holds trained parameters of its own, with what to run in its place."""
+    found: list[tuple[nn.Module, Forward]] = []
+    inside: set[int] = set()
+    for module in model.modules():
+        if id(module) in inside or not any(p.requires_grad for p in module.parameters(recurse=False)):
+            continue
+        make = KNOWN.get(type(module).forward)
+        if make is None:
+            inside |= {id(child) for child in module.modules()}
+        found.append((module, make or copied))
+    return found

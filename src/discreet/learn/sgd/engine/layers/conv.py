@@ -1,0 +1,96 @@
+"""Convolutions: linear layers over patches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from discreet.learn.sgd.engine.cast import casted
+from discreet.learn.sgd.engine.tape import Record, Tape, Views, add_instantiated, squared
+
+_back = torch.ops.aten.convolution_backward
+
+
+class _Conv(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, record: ConvRecord) -> Tensor:
+        x, weight, bias = casted(x, weight, bias)
+        ctx.record = record
+        ctx.save_for_backward(x, weight)
+        return torch.conv2d(x, weight, bias, *record.how)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, None, None, None]:
+        ctx.record.gradient = gradient
+        ctx.record.x, weight = ctx.saved_tensors
+        if not ctx.needs_input_grad[0]:
+            return None, None, None, None
+        return ctx.record.back(gradient, ctx.record.x, weight, (True, False, False))[0], None, None, None
+
+
+class ConvRecord(Record):
+    """A kernel [p, c / groups, h, w] (and a bias [p]) on images [examples, c, H, W]."""
+
+    x: Tensor
+    gradient: Tensor
+
+    def __init__(self, tape: Tape, module: nn.Conv2d) -> None:
+        self.tape, self.module = tape, module
+        self.weight = module.weight if module.weight.requires_grad else None
+        self.bias = module.bias if module.bias is not None and module.bias.requires_grad else None
+        self.parameters = [p for p in (self.weight, self.bias) if p is not None]
+        self.how = (module.stride, module.padding, module.dilation, module.groups)
+        self._kept: dict[nn.Parameter, Tensor] | None = None
+
+    def back(self, gradient: Tensor, x: Tensor, weight: Tensor, mask: tuple[bool, bool, bool]) -> Any:
+        """torch's own backward of this convolution, of which only the parts in `mask` are computed."""
+        stride, padding, dilation, groups = self.how
+        return _back(gradient, x, weight, None, stride, self._padding(), dilation, False, [0, 0], groups, mask)
+
+    def _padding(self) -> tuple[int, ...]:
+        module = self.module
+        if module.padding == "valid":
+            return (0,) * len(module.kernel_size)
+        if module.padding == "same":
+            return tuple(d * (k - 1) // 2 for d, k in zip(module.dilation, module.kernel_size))
+        return tuple(module.padding)  # type: ignore[arg-type]
+
+    def instantiate(self) -> dict[nn.Parameter, Tensor]:
+        units = self.x.shape[0] // self.tape.rows
+        groups, (p, c) = self.module.groups, self.module.weight.shape[:2]
+        g = self.gradient.flatten(2)  # [examples, p, positions]
+        made: dict[nn.Parameter, Tensor] = {}
+        if self.weight is not None:
+            module = self.module
+            patches = F.unfold(self.x, module.kernel_size, module.dilation, self._padding(), module.stride)  # type: ignore[arg-type]
+            patches = patches.reshape(units, self.tape.rows, groups, -1, patches.shape[-1])
+            each = g.reshape(units, self.tape.rows, groups, p // groups, -1)
+            made[self.weight] = torch.einsum("urgpl,urgdl->ugpd", each, patches).reshape(units, *self.weight.shape)
+        if self.bias is not None:
+            made[self.bias] = g.sum(2).reshape(units, self.tape.rows, p).sum(1)
+        return made
+
+    def squared_norms(self) -> Tensor:
+        self._kept = self.instantiate()
+        return squared(self._kept)
+
+    def add(self, factors: Tensor, into: Views) -> None:
+        add_instantiated(self._kept or self.instantiate(), factors, into)
+
+
+def conv2d(module: nn.Module, tape: Tape) -> Callable[..., Tensor]:
+    assert isinstance(module, nn.Conv2d)
+
+    def forward(x: Tensor) -> Tensor:
+        record = ConvRecord(tape, module)
+        tape.add(record)
+        return _Conv.apply(x, module.weight, module.bias, record)
+
+    return forward
+
+
+LAYERS = {nn.Conv2d.forward: conv2d}
