@@ -11,7 +11,7 @@ TYPE_CHECKING = False  # type checkers read it as true; importing it from typing
 if TYPE_CHECKING:
     from typing import Any
 
-    from discreet import accounting, attack, audit, core, errors, heuristic, ledger, noise, query
+    from discreet import accounting, attack, audit, core, errors, heuristic, learn, ledger, noise, query
     from discreet.audit import verdict
     from discreet.core import Claim, Evidence, Game, Release, Unit, Verdict, record, user
     from discreet.ledger import Ledger
@@ -32,6 +32,7 @@ __all__ = [
     "core",
     "errors",
     "heuristic",
+    "learn",
     "ledger",
     "noise",
     "query",
@@ -53,7 +54,7 @@ _HOME = {
     "user": "discreet.core",
     "verdict": "discreet.audit",
 }
-_ROOMS = ("accounting", "attack", "audit", "core", "errors", "heuristic", "ledger", "noise", "query")
+_ROOMS = ("accounting", "attack", "audit", "core", "errors", "heuristic", "learn", "ledger", "noise", "query")
 
 
 def __getattr__(name: str) -> Any:

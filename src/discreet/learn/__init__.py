@@ -1,13 +1,36 @@
-"""Private learning: models that carry the claim they were trained under."""
+"""Private learning: models that carry the claim they were trained under.
+
+Names are loaded when first used: `import discreet.learn` does not load torch.
+"""
 
 from __future__ import annotations
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
+from typing import TYPE_CHECKING, Any
 
-__all__: list[str] = []
+if TYPE_CHECKING:
+    from discreet.learn.sgd.files import read
+    from discreet.learn.sgd.run import Run, Step
+    from discreet.learn.sgd.train import train
+
+__all__ = ["Run", "Step", "read", "train"]
+
+_HOME = {"Run": "sgd.run", "Step": "sgd.run", "read": "sgd.files", "train": "sgd.train"}
 
 
 def __getattr__(name: str) -> Any:
-    raise AttributeError(f"discreet.learn has no {name!r}.")
+    from importlib import import_module
+
+    if name not in _HOME:
+        raise AttributeError(f"discreet.learn has no {name!r}; it has {', '.join(__all__)}.")
+    try:
+        return getattr(import_module(f"discreet.learn.{_HOME[name]}"), name)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith("discreet"):
+            raise
+        from discreet.errors import MissingExtra
+
+        raise MissingExtra(error.name, "torch", "Private training") from None
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,72 @@
+"""Checkpoints: everything a killed run needs to go on as if nothing had happened.
+
+They hold the key of the sampler and of the noise, so that steps taken again draw the same batches and the same noise and
+tell nothing new. A checkpoint is as secret as the data.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from discreet.errors import InvalidDocument
+
+if TYPE_CHECKING:
+    from discreet.learn.sgd.run import Run
+
+FORMAT = "discreet-run-1"
+
+
+def save(path: Path, run: Run) -> Path:
+    """Written whole or not at all, readable by its owner alone."""
+    document = {
+        "format": FORMAT,
+        "plan": run.plan.document(),
+        "number": run.number,
+        "key": run._key,
+        "repeatable": run._repeatable,
+        "divisor": run._divisor,
+        "units": run._rows.units,
+        "entry": run._entry,
+        "model": run.model.state_dict(),
+        "optimizer": run.optimizer.state_dict(),
+        "torch": torch.get_rng_state(),
+    }
+    scratch = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with open(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            torch.save(document, file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(scratch, path)
+    finally:
+        scratch.unlink(missing_ok=True)
+    return path
+
+
+def load(path: Path, run: Run) -> None:
+    """Go on from a checkpoint; refuse one of another plan, since its steps were paid for under other terms."""
+    try:
+        document: Any = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception:
+        raise InvalidDocument(f"{path} cannot be read as a checkpoint: truncated, damaged or something else.") from None
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise InvalidDocument(f"{path} is not a checkpoint of this version of discreet ({FORMAT}).")
+    if document["plan"] != run.plan.document():
+        raise InvalidDocument(
+            f"{path} was made under another plan (unit, rate, steps, noise or clip norm differ), so its accounting does not match. "
+            "Ask for the same plan again, or start over with another checkpoint file."
+        )
+    if document["units"] != run._rows.units:
+        raise InvalidDocument(f"{path} was made with another number of units; a run goes on with the data it began with.")
+    try:
+        run.model.load_state_dict(document["model"])
+        run.optimizer.load_state_dict(document["optimizer"])
+    except (RuntimeError, ValueError, KeyError) as error:
+        raise InvalidDocument(f"{path} does not fit this model or optimizer: {error}") from None
+    run.number, run._key, run._divisor = document["number"], document["key"], document["divisor"]
+    run._repeatable, run._entry = document["repeatable"], document["entry"]
+    torch.set_rng_state(document["torch"])

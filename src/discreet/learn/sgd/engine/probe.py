@@ -1,0 +1,151 @@
+"""Before anything private is read: does this model treat every example on its own, and does the engine see it right?
+
+Class names are not trusted. Made-up examples go through the model: changing one must leave the losses of all others as they
+were, and the engine's sum must equal the gradients of the examples taken one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.utils import _pytree as pytree
+
+from discreet.errors import InvalidValue
+from discreet.learn.sgd.clipping import Flat
+from discreet.learn.sgd.engine.engine import Engine
+
+Losses = Callable[[Any], Tensor]  # the loss of every example of a batch
+Make = Callable[[int], Any]  # made-up examples
+
+SAME = 1e-4  # rounding may differ between batches of different sizes, by less than this share
+FEW, MORE = 2, 3  # units in the two sizes of batch that are tried
+
+
+def probe(engine: Engine, losses: Losses, make: Make) -> None:
+    """Refuse a model whose examples interact, and learn which layers are given something all examples share."""
+    _no_batch_norm(engine.model)
+    buffers = {name: b.clone() for name, b in engine.model.named_buffers()}
+    with torch.random.fork_rng(devices=_cuda(engine)):
+        _alone(engine, losses, make)
+        learn(engine, losses, make)
+        _agrees(engine, losses, make)
+    changed = [name for name, b in engine.model.named_buffers() if not _equal(b, buffers[name])]
+    for name, b in engine.model.named_buffers():
+        b.copy_(buffers[name])
+    if changed:
+        raise InvalidValue(
+            f"A forward changed the buffer {changed[0]}: it keeps something about the examples that no noise covers. "
+            "Freeze it (module.eval()), or use a layer without running statistics, such as GroupNorm."
+        )
+
+
+def learn(engine: Engine, losses: Losses, make: Make) -> None:
+    """Run two sizes of batch and note what grows with them."""
+    layout = engine.tape.layout
+    layout.learning = True
+    try:
+        for units in (FEW, MORE):
+            batch = make(units * engine.rows)
+            with engine.recording(units * engine.rows):
+                losses(batch)
+    finally:
+        engine.tape.clear()
+        layout.learned()
+
+
+def _no_batch_norm(model: nn.Module) -> None:
+    for name, module in model.named_modules():
+        if isinstance(module, _BatchNorm) and module.training:
+            groups = next(g for g in (32, 16, 8, 4, 2, 1) if module.num_features % g == 0)
+            raise InvalidValue(
+                f"{name or 'The model'} is {type(module).__name__}, which mixes the examples of a batch: one unit would change the "
+                f"gradients of all. Replace it by nn.GroupNorm({groups}, {module.num_features})"
+                f"{'' if 'Sync' in type(module).__name__ else ', or freeze it with .eval()'}."
+            )
+
+
+def _alone(engine: Engine, losses: Losses, make: Make) -> None:
+    """Change the first unit, gently and wildly: no other unit's loss may move."""
+    rows, examples = engine.rows, MORE * engine.rows
+    batch = make(examples)
+    seed = torch.initial_seed() % 2**63
+    with torch.no_grad():
+        torch.manual_seed(seed)
+        before = checked(losses(batch), examples)
+        for size in (1.0, 1e3):
+            other = pytree.tree_map(lambda leaf: _first_changed(leaf, rows, size), batch)
+            torch.manual_seed(seed)
+            after = losses(other)
+            if not _close(before[rows:], after[rows:]):
+                raise InvalidValue(
+                    "The loss of an example changes when another example of its batch does, so clipping each unit's gradient "
+                    "bounds nothing. Look for statistics over the batch axis (x.mean(0), BatchNorm, routing with a capacity, "
+                    "a loss normalised by the batch) and take them per example."
+                )
+
+
+def _first_changed(leaf: Tensor, rows: int, size: float) -> Tensor:
+    leaf = leaf.clone()
+    leaf[:rows] = leaf[:rows].neg() * size + size if leaf.is_floating_point() else 1 - leaf[:rows].long().clamp(0, 1)
+    return leaf
+
+
+def _agrees(engine: Engine, losses: Losses, make: Make) -> None:
+    """The engine's clipped sum against the units taken one by one, without dropout."""
+    modes = {module: module.training for module in engine.model.modules()}
+    engine.model.eval()
+    try:
+        batch = make(MORE * engine.rows)
+        with engine.recording(MORE * engine.rows):
+            found = engine.buffer()
+            engine.add(losses(batch), _TINY, found)
+        wanted = torch.zeros_like(found)
+        for unit in range(MORE):
+            part = pytree.tree_map(lambda leaf, unit=unit: leaf[unit * engine.rows : (unit + 1) * engine.rows], batch)
+            gradients = torch.autograd.grad(losses(part).sum(), engine.parameters, allow_unused=True)
+            flat = torch.cat([_flat(g, p) for g, p in zip(gradients, engine.parameters)])
+            wanted += flat * _TINY.factors(flat.square().sum())
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
+    if bool(torch.isfinite(wanted).all()) and not float((found - wanted).norm()) <= 0.02 * float(wanted.norm()) + 1e-12:
+        raise InvalidValue(
+            "The engine cannot tell which part of a gradient belongs to which example of this model. Layers must be given "
+            "their examples along the first axis ([examples, …] or [examples x positions, …]); for sequences use batch_first=True."
+        )
+
+
+_TINY = Flat(1e-3)  # so small that every unit is clipped: then a wrong norm shows as a wrong sum
+
+
+def checked(losses: Any, examples: int) -> Tensor:
+    """The losses, if there is one for each example."""
+    if not isinstance(losses, Tensor) or losses.shape != (examples,):
+        found = f"shape {tuple(losses.shape)}" if isinstance(losses, Tensor) else type(losses).__name__
+        raise InvalidValue(
+            f"loss must give one number for each example, shape ({examples},); got {found}. "
+            "Use reduction='none', and for sequences take the mean over positions: loss.mean(1)."
+        )
+    return losses
+
+
+def _flat(gradient: Tensor | None, parameter: Tensor) -> Tensor:
+    return torch.zeros_like(parameter).flatten() if gradient is None else gradient.flatten().float()
+
+
+def _close(one: Tensor, other: Tensor) -> bool:
+    both = torch.isfinite(one) & torch.isfinite(other)
+    return bool(torch.allclose(one[both], other[both], rtol=SAME, atol=SAME)) and bool((torch.isfinite(one) == torch.isfinite(other)).all())
+
+
+def _equal(one: Tensor, other: Tensor) -> bool:
+    return bool(torch.equal(one, other)) or bool(((one == other) | (one.isnan() & other.isnan())).all())
+
+
+def _cuda(engine: Engine) -> list[torch.device]:
+    device = engine.parameters[0].device
+    return [device] if device.type == "cuda" else []

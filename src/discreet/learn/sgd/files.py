@@ -1,0 +1,49 @@
+"""A released model on disk: model.safetensors with release.json beside it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from discreet.core import Release
+from discreet.errors import InvalidValue, MissingExtra
+
+MODEL, DOCUMENT = "model.safetensors", "release.json"
+
+
+def write(release: Release[nn.Module], folder: Path) -> Path:
+    """Write both; the document comes last, so no model lies there without its claim being on the way."""
+    try:
+        from safetensors.torch import save_model
+    except ImportError:
+        raise MissingExtra("safetensors", "torch", "Writing a model") from None
+    if folder.exists() and not folder.is_dir():
+        raise InvalidValue(f"{folder} is a file; a released model is a folder. Choose another path.")
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / DOCUMENT).unlink(missing_ok=True)
+    scratch = folder / f".{MODEL}.{os.getpid()}"
+    try:
+        save_model(release.value, str(scratch))
+        os.replace(scratch, folder / MODEL)
+    finally:
+        scratch.unlink(missing_ok=True)
+    release.save(folder / DOCUMENT)
+    return folder
+
+
+def read(folder: str | os.PathLike[str], model: nn.Module) -> Release[Any]:
+    """The release in a folder, with its weights put into `model`."""
+    from safetensors.torch import load_model
+
+    place = Path(folder)
+    release = Release.load(place / DOCUMENT)
+    if not (place / MODEL).is_file():
+        raise InvalidValue(f"{place} has no {MODEL}: the release was not written to its end, or the model was moved.")
+    try:
+        load_model(model, str(place / MODEL))
+    except Exception as error:
+        raise InvalidValue(f"{place / MODEL} does not fit {type(model).__name__}, or is damaged: {error}") from None
+    return release.map(lambda _: model)

@@ -1,0 +1,119 @@
+"""The rows a run learns from: which belong to one unit, and how a batch of units is put together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
+from torch.utils.data import Dataset, default_collate
+
+from discreet.core import Unit
+from discreet.errors import InvalidValue
+
+
+class Rows:
+    """Rows of a torch Dataset or of tensors, by unit. A unit with fewer rows than most is filled up with rows of weight 0."""
+
+    def __init__(self, data: Any, unit: Unit, owners: Any = None) -> None:
+        self.data = data
+        self.tensors = _tensors(data)
+        self.count = self._length()
+        if self.count == 0:
+            raise InvalidValue("data has no row; there is nothing to learn from.")
+        if unit.rows is None:
+            raise InvalidValue(
+                f"The unit ({unit.name}) may own any number of rows, so nothing bounds what one {unit.name} adds. "
+                "Say how many count at most: discreet.user('key', rows=8)."
+            )
+        self.rows = unit.rows
+        if owners is None and (unit.rows != 1 or unit.key is not None):
+            raise InvalidValue(
+                f"The unit is one {unit.name} with up to {unit.rows} rows, but owners does not say whose row is whose. "
+                f"Give it: owners=the {unit.key or 'key'} of every row, in the order of data."
+            )
+        self._members = None if owners is None else _grouped(owners, self.count, unit.rows)
+
+    @property
+    def units(self) -> int:
+        return self.count if self._members is None else len(self._members)
+
+    def _length(self) -> int:
+        return self.tensors[0].shape[0] if self.tensors is not None else len(self.data)
+
+    def take(self, chosen: np.ndarray[Any, Any], device: torch.device) -> tuple[Any, Tensor | None]:
+        """The rows of these units, those of one unit side by side, and their weights (None: all 1)."""
+        if self._length() != self.count:
+            raise InvalidValue(
+                f"data had {self.count} rows when the run began and has another number now. A run learns from one data set: "
+                "copy it first, then train on the copy."
+            )
+        weight = None
+        if self._members is not None:
+            members = self._members[chosen]
+            weight = torch.as_tensor(members >= 0, dtype=torch.float32, device=device).flatten()
+            chosen = np.where(members < 0, members[:, :1], members).ravel()
+        return pytree.tree_map(lambda leaf: leaf.to(device, non_blocking=True), self._rows(chosen)), weight
+
+    def _rows(self, chosen: np.ndarray[Any, Any]) -> Any:
+        if self.tensors is None:
+            return default_collate([self.data[int(i)] for i in chosen])
+        index = torch.from_numpy(np.ascontiguousarray(chosen))
+        return tuple(t.index_select(0, index.to(t.device)) for t in self.tensors)
+
+    def like(self, examples: int, device: torch.device, generator: torch.Generator) -> Any:
+        """Rows of made-up values with the shape and type of real ones: nothing private is in them."""
+        first = self._rows(np.zeros(1, np.int64))
+
+        def made(leaf: Tensor) -> Tensor:
+            shape = (examples, *leaf.shape[1:])
+            if leaf.is_floating_point() or leaf.is_complex():
+                return torch.randn(shape, generator=generator, dtype=leaf.dtype).to(device)
+            return torch.randint(0, 2, shape, generator=generator).to(leaf.dtype).to(device)
+
+        return pytree.tree_map(made, first)
+
+
+def _tensors(data: Any) -> tuple[Tensor, ...] | None:
+    """The tensors of a pair, or None where data is a Dataset."""
+    if isinstance(data, (tuple, list)) and data and all(isinstance(item, Tensor) for item in data):
+        lengths = {item.shape[0] if item.ndim else None for item in data}
+        if len(data) < 2 or len(lengths) != 1 or None in lengths:
+            raise InvalidValue(f"data as tensors must be (inputs, targets) of equal length; got shapes {[tuple(t.shape) for t in data]}.")
+        return tuple(data)
+    if isinstance(data, Dataset) or (hasattr(data, "__getitem__") and hasattr(data, "__len__") and not isinstance(data, (str, dict))):
+        return None
+    raise InvalidValue(f"data must be a torch Dataset with a length or a pair of tensors (inputs, targets); got {type(data).__name__}.")
+
+
+def _grouped(owners: Any, count: int, most: int) -> np.ndarray[Any, Any]:
+    """The rows of every unit, [units, most], -1 where it has fewer. Of those who have more, the first ones count."""
+    given = np.asarray(owners.cpu() if isinstance(owners, Tensor) else owners)
+    if given.shape != (count,):
+        raise InvalidValue(f"owners must hold one key for each of the {count} rows; got shape {given.shape}.")
+    order = np.argsort(given, kind="stable")
+    ordered = given[order]
+    first = np.concatenate(([True], ordered[1:] != ordered[:-1]))
+    unit = np.cumsum(first) - 1
+    place = np.arange(count) - np.flatnonzero(first)[unit]
+    members = np.full((unit[-1] + 1, most), -1, np.int64)
+    kept = place < most
+    members[unit[kept], place[kept]] = order[kept]
+    return members
+
+
+def call(model: torch.nn.Module, inputs: Any) -> Any:
+    """The model on a batch: a tensor, several as positions, or named ones."""
+    if isinstance(inputs, dict):
+        return model(**inputs)
+    return model(*inputs) if isinstance(inputs, (tuple, list)) else model(inputs)
+
+
+def split(batch: Sequence[Any]) -> tuple[Any, Any]:
+    """Inputs and target of a batch: the last part is the target."""
+    if not isinstance(batch, (tuple, list)) or len(batch) < 2:
+        raise InvalidValue("Every row of data must be (input, target), or (inputs…, target).")
+    return (batch[0] if len(batch) == 2 else tuple(batch[:-1])), batch[-1]

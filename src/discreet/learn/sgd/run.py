@@ -1,0 +1,227 @@
+"""A run: sampling, clipping, noise and accounting in one object, so that what ran is what is claimed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from discreet.core import Release
+from discreet.errors import DiscreetError, InvalidValue
+from discreet.learn.sgd import checkpoint as checkpoints
+from discreet.learn.sgd import files
+from discreet.learn.sgd.clipping import Clipping
+from discreet.learn.sgd.engine import Engine
+from discreet.learn.sgd.engine.probe import checked, probe
+from discreet.learn.sgd.plan import Plan
+from discreet.learn.sgd.rows import Rows, call, split
+from discreet.learn.sgd.stream import Stream
+from discreet.noise import discrete_laplace
+from discreet.noise.source import open_source, refuse_seeded
+
+Loss = Callable[[Any, Any], Tensor]
+LOOK = 50  # steps between looks at whether the weights are still numbers
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step that was taken. Nothing in it depends on private rows except through the released weights."""
+
+    number: int
+    steps: int
+
+
+class Run:
+    """Private training under way; `discreet.learn.train` makes one. Iterating it trains.
+
+    Only what the noise covers can be seen: the weights after each step. Batches, their sizes and losses are not shown.
+    """
+
+    def __init__(
+        self, model: nn.Module, optimizer: torch.optim.Optimizer, rows: Rows, loss: Loss, plan: Plan, clipping: Clipping, *,
+        divisor: float | None, microbatch: int | None, ledger: Any, source: str, account: str | None,
+        checkpoint: str | os.PathLike[str] | None, every: int,
+    ) -> None:  # fmt: skip
+        self.model, self.optimizer, self.plan = model, optimizer, plan
+        self.number = 0
+        self._rows, self._loss, self._clipping, self._microbatch = rows, loss, clipping, microbatch
+        self._divisor = divisor
+        self._ledger, self._source, self._account = ledger, source, account
+        self._entry: str | None = None
+        self._charge: Any = None
+        self._stack = ExitStack()
+        self._key: bytes | None = None
+        self._repeatable = False
+        self._checkpoint, self._every = (None if checkpoint is None else Path(checkpoint)), every
+        self._engine = Engine(model, rows.rows)
+        self._buffer = self._engine.buffer()
+        self._device = self._buffer.device
+        self._pending: list[Any] | None = None
+        _same_parameters(model, optimizer, self._engine.parameters)
+        generator = torch.Generator().manual_seed(0)
+        probe(self._engine, self._losses, lambda examples: rows.like(examples, self._device, generator))
+        if self._checkpoint is not None and self._checkpoint.exists():
+            checkpoints.load(self._checkpoint, self)
+
+    # ---- before the first draw ---------------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        """Pay, then draw the key. Nothing private has been read before this, and what was paid is never given back."""
+        if self._key is not None:
+            return
+        if self._ledger is not None:
+            refuse_seeded()
+            self._charge = self._ledger.reserve(self._source, self.plan.claim(), account=self._account)
+            self._entry = self._stack.enter_context(self._charge)
+        source = open_source()
+        self._repeatable = source.repeatable
+        self._key = source.take(32)
+        if self._divisor is None:
+            assert self.plan.count_scale is not None
+            noisy = self._rows.units + int(discrete_laplace(self.plan.count_scale, 1)[0])
+            self._divisor = max(1.0, self._rate() * max(noisy, 1))
+        self._save()
+
+    def _rate(self) -> float:
+        return float(self.plan.sampler.rate)  # type: ignore[attr-defined]
+
+    # ---- training ----------------------------------------------------------------------------------------------------
+
+    def __iter__(self) -> Iterator[Step]:
+        while self.number < self.plan.steps:
+            for batch, weight in self._pieces():
+                with self._engine.recording(_length(batch)):
+                    self._add(self._losses(batch), weight)
+            self._update()
+            yield Step(self.number, self.plan.steps)
+
+    def __len__(self) -> int:
+        return self.plan.steps
+
+    def batches(self) -> Iterator[Any]:
+        """For a loop of your own: batches of rows, after each of which `step` must be called with their losses.
+
+        An empty batch is a step too, but there is nothing to compute, so it is taken without being shown. Where units own
+        several rows, some rows of a batch only fill up; `step` gives them no weight.
+        """
+        while self.number < self.plan.steps:
+            for batch, weight in self._pieces():
+                self._pending = [weight]
+                with self._engine.recording(_length(batch)):
+                    yield batch
+                    if self._pending is not None:
+                        raise InvalidValue("A batch was taken without run.step(losses); call it once for every batch.")
+            self._update()
+
+    def step(self, losses: Tensor) -> None:
+        """The losses of the rows of the batch that `batches` gave last, one for each."""
+        if self._pending is None:
+            raise InvalidValue("run.step(losses) belongs inside `for batch in run.batches()`, once for every batch.")
+        weight, self._pending = self._pending[0], None
+        self._add(checked(losses, self._engine.tape.examples), weight)
+
+    def _pieces(self) -> Iterator[tuple[Any, Tensor | None]]:
+        """The noise of this step, then its batch in pieces of at most `microbatch` units."""
+        self._begin()
+        assert self._key is not None and self._divisor is not None
+        chosen = self.plan.sampler.draw(self._key, self.number, self._rows.units)
+        scale = self.plan.noise_multiplier * self._clipping.norm / self._divisor
+        self._stream().fill(self._buffer, step=self.number, scale=scale)
+        size = self._microbatch or max(len(chosen), 1)
+        for start in range(0, len(chosen), size):
+            yield self._rows.take(chosen[start : start + size], self._device)
+
+    def _stream(self) -> Stream:
+        assert self._key is not None
+        if not hasattr(self, "_noise"):
+            self._noise = Stream(self._key, self._device)
+        return self._noise
+
+    def _losses(self, batch: Any) -> Tensor:
+        inputs, target = split(batch)
+        return checked(self._loss(call(self.model, inputs), target), _length(batch))
+
+    def _add(self, losses: Tensor, weight: Tensor | None) -> None:
+        assert self._divisor is not None
+        self._engine.add(losses if weight is None else losses * weight, self._clipping, self._buffer, 1.0 / self._divisor)
+
+    def _update(self) -> None:
+        for parameter, view in self._engine.views(self._buffer).items():
+            parameter.grad = view if view.dtype == parameter.dtype else view.to(parameter.dtype)
+        self.optimizer.step()
+        for parameter in self._engine.parameters:
+            parameter.grad = None
+        self.number += 1
+        if self.number % LOOK == 0 or self.number == self.plan.steps:
+            self._look()
+        if self._checkpoint is not None and (self.number % self._every == 0 or self.number == self.plan.steps):
+            self._save()
+
+    def _look(self) -> None:
+        if not all(bool(torch.isfinite(p).all()) for p in self._engine.parameters):
+            raise DiscreetError(
+                f"The weights are no longer finite numbers after step {self.number}: the run has diverged. Lower the learning "
+                "rate; the gradients that reach the optimizer are clipped, so a diverging update comes from its own settings."
+            )
+
+    # ---- what may be told --------------------------------------------------------------------------------------------
+
+    def spent(self) -> float:
+        """Epsilon at the plan's delta for the steps taken so far; the whole plan was paid for before the first."""
+        return self.plan.epsilon(self.number) if self._key is not None else 0.0
+
+    def release(self, path: str | os.PathLike[str] | None = None) -> Release[nn.Module]:
+        """The model with its claim, written to a folder where one is given: model.safetensors and release.json.
+
+        The claim is that of the whole plan, also where the run stopped early: when it stopped may have depended on the data.
+        """
+        if self._key is None:
+            raise InvalidValue("Nothing has been trained yet: iterate the run first (for step in run: …).")
+        if self._repeatable:
+            raise InvalidValue("This run drew its noise from a seeded source, which anyone can repeat. It cannot be released.")
+        self._look()
+        self._stack.close()
+        made = Release(value=self.model, source=self._source, claims=(self.plan.claim(),), entry=self._entry)
+        if path is not None:
+            files.write(made, Path(path))
+        return made
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """A checkpoint to go on from. It holds the key of the noise: keep it as safe as the data, delete it afterwards."""
+        self._begin()
+        return checkpoints.save(Path(path), self)
+
+    def _save(self) -> None:
+        if self._checkpoint is not None:
+            checkpoints.save(self._checkpoint, self)
+
+    def __repr__(self) -> str:
+        return f"Run({type(self.model).__name__}: {self.number} of {self.plan.steps} steps, {self._rows.rows} rows a unit at most)"
+
+
+def _length(batch: Any) -> int:
+    from torch.utils import _pytree as pytree
+
+    return int(next(leaf.shape[0] for leaf in pytree.tree_leaves(batch) if isinstance(leaf, Tensor)))
+
+
+def _same_parameters(model: nn.Module, optimizer: torch.optim.Optimizer, trained: list[nn.Parameter]) -> None:
+    held = {id(p) for group in optimizer.param_groups for p in group["params"]}
+    foreign = held - {id(p) for p in model.parameters()}
+    if foreign:
+        raise InvalidValue(
+            f"The optimizer holds {len(foreign)} parameters that are not the model's; they would never get a gradient. "
+            "Make it from this model: torch.optim.SGD(model.parameters(), …)."
+        )
+    left = [name for name, p in model.named_parameters() if p.requires_grad and id(p) not in held]
+    if left:
+        raise InvalidValue(
+            f"{', '.join(left[:5])}: trainable, but not in the optimizer. Freeze it (requires_grad_(False)) or give it to the optimizer: "
+            "an unused gradient would take its part of the clip norm."
+        )
