@@ -31,7 +31,12 @@ class Text(nn.Module):
     def __init__(self, entries=11, width=8, positions=5):
         super().__init__()
         self.table, self.place = nn.Embedding(entries, width), nn.Embedding(positions, width)
-        self.norm, self.again, self.gate, self.last = nn.LayerNorm(width), nn.Linear(width, width), Gate(width), nn.RMSNorm(width)
+        self.norm, self.again, self.gate, self.last = (
+            nn.LayerNorm(width),
+            nn.Linear(width, width),
+            Gate(width),
+            nn.RMSNorm(width),
+        )
         self.head = nn.Linear(width, entries, bias=False)
         self.head.weight = self.table.weight
 

@@ -57,8 +57,8 @@ def load(path: Path, run: Run) -> None:
         raise InvalidDocument(f"{path} is not a checkpoint of this version of discreet ({FORMAT}).")
     if document["plan"] != run.plan.document():
         raise InvalidDocument(
-            f"{path} was made under another plan (unit, rate, steps, noise or clip norm differ), so its accounting does not match. "
-            "Ask for the same plan again, or start over with another checkpoint file."
+            f"{path} was made under another plan (unit, rate, steps, noise or clip norm differ), so its accounting does "
+            "not match. Ask for the same plan again, or start over with another checkpoint file."
         )
     if document["units"] != run._rows.units:
         raise InvalidDocument(f"{path} was made with another number of units; a run goes on with the data it began with.")

@@ -78,7 +78,9 @@ def planned(
             "rate is the share of all units in one batch (batch size / number of units), steps the number of batches."
         )
     if unit.relation != "add_remove":
-        raise InvalidValue(f"Poisson batches are accounted for units that are added or removed; got the relation {unit.relation}.")
+        raise InvalidValue(
+            f"Poisson batches are accounted for units that are added or removed; got the relation {unit.relation}."
+        )
     scale = None
     if counted:
         scale = math.ceil(1 / (COUNT_EPSILON if epsilon is None else COUNT_SHARE * check.positive("epsilon", epsilon)))

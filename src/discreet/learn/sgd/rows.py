@@ -82,11 +82,17 @@ def _tensors(data: Any) -> tuple[Tensor, ...] | None:
     if isinstance(data, (tuple, list)) and data and all(isinstance(item, Tensor) for item in data):
         lengths = {item.shape[0] if item.ndim else None for item in data}
         if len(data) < 2 or len(lengths) != 1 or None in lengths:
-            raise InvalidValue(f"data as tensors must be (inputs, targets) of equal length; got shapes {[tuple(t.shape) for t in data]}.")
+            raise InvalidValue(
+                f"data as tensors must be (inputs, targets) of equal length; got shapes {[tuple(t.shape) for t in data]}."
+            )
         return tuple(data)
-    if isinstance(data, Dataset) or (hasattr(data, "__getitem__") and hasattr(data, "__len__") and not isinstance(data, (str, dict))):
+    if isinstance(data, Dataset) or (
+        hasattr(data, "__getitem__") and hasattr(data, "__len__") and not isinstance(data, (str, dict))
+    ):
         return None
-    raise InvalidValue(f"data must be a torch Dataset with a length or a pair of tensors (inputs, targets); got {type(data).__name__}.")
+    raise InvalidValue(
+        f"data must be a torch Dataset with a length or a pair of tensors (inputs, targets); got {type(data).__name__}."
+    )
 
 
 def _grouped(owners: Any, count: int, most: int) -> np.ndarray[Any, Any]:

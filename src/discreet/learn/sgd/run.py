@@ -129,7 +129,8 @@ class Run:
     def _pieces(self) -> Iterator[tuple[Any, Tensor | None]]:
         """The noise of this step, then its batch in pieces of at most `microbatch` units."""
         self._begin()
-        assert self._key is not None and self._divisor is not None
+        assert self._key is not None
+        assert self._divisor is not None
         chosen = self.plan.sampler.draw(self._key, self.number, self._rows.units)
         scale = self.plan.noise_multiplier * self._clipping.norm / self._divisor
         self._stream().fill(self._buffer, step=self.number, scale=scale)
@@ -202,7 +203,9 @@ class Run:
             checkpoints.save(self._checkpoint, self)
 
     def __repr__(self) -> str:
-        return f"Run({type(self.model).__name__}: {self.number} of {self.plan.steps} steps, {self._rows.rows} rows a unit at most)"
+        return (
+            f"Run({type(self.model).__name__}: {self.number} of {self.plan.steps} steps, {self._rows.rows} rows a unit at most)"
+        )
 
 
 def _length(batch: Any) -> int:
@@ -222,6 +225,7 @@ def _same_parameters(model: nn.Module, optimizer: torch.optim.Optimizer, trained
     left = [name for name, p in model.named_parameters() if p.requires_grad and id(p) not in held]
     if left:
         raise InvalidValue(
-            f"{', '.join(left[:5])}: trainable, but not in the optimizer. Freeze it (requires_grad_(False)) or give it to the optimizer: "
+            f"{', '.join(left[:5])}: trainable, but not in the optimizer. Freeze it "
+            "(requires_grad_(False)) or give it to the optimizer: "
             "an unused gradient would take its part of the clip norm."
         )

@@ -18,9 +18,9 @@ from discreet.learn.sgd.sampling import Poisson
 
 
 def train(
-    model: nn.Module, optimizer: torch.optim.Optimizer, data: Any, loss: Loss, *, unit: Unit, delta: float, rate: float, steps: int,
-    clip_norm: float, epsilon: float | None = None, noise_multiplier: float | None = None, divisor: float | None = None,
-    owners: Any = None, clipping: str = "flat", microbatch: int | None = None, ledger: Any = None, source: str = "data",
+    model: nn.Module, optimizer: torch.optim.Optimizer, data: Any, loss: Loss, *, unit: Unit, delta: float, rate: float,
+    steps: int, clip_norm: float, epsilon: float | None = None, noise_multiplier: float | None = None,
+    divisor: float | None = None, owners: Any = None, clipping: str = "flat", microbatch: int | None = None, ledger: Any = None, source: str = "data",
     account: str | None = None, checkpoint: str | os.PathLike[str] | None = None, every: int = 100,
 ) -> Run:  # fmt: skip
     """A run that trains `model` privately when iterated.
@@ -42,7 +42,10 @@ def train(
     if not isinstance(model, nn.Module):
         raise InvalidValue(f"model must be a torch module; got {type(model).__name__}.")
     if not isinstance(optimizer, torch.optim.Optimizer):
-        raise InvalidValue(f"optimizer must be a torch optimizer, such as torch.optim.SGD(model.parameters(), 0.1); got {type(optimizer).__name__}.")
+        raise InvalidValue(
+            f"optimizer must be a torch optimizer, such as torch.optim.SGD(model.parameters(), 0.1); "
+            f"got {type(optimizer).__name__}."
+        )
     if not isinstance(unit, Unit):
         raise InvalidValue(f"unit must be a Unit, such as discreet.record(); got {type(unit).__name__}.")
     if not callable(loss):

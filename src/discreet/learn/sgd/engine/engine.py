@@ -36,9 +36,10 @@ class Engine:
         """A flat buffer for all trained numbers."""
         return torch.zeros(self.size, dtype=torch.float32, device=self.parameters[0].device)
 
-    def views(self, flat: Tensor) -> dict[nn.Parameter, Tensor]:
+    def views(self, flat: Tensor) -> dict[Tensor, Tensor]:
         """The parts of a flat buffer that belong to each parameter."""
-        made, start = {}, 0
+        made: dict[Tensor, Tensor] = {}
+        start = 0
         for p in self.parameters:
             made[p] = flat.narrow(0, start, p.numel()).view(p.shape)
             start += p.numel()

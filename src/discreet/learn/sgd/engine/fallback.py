@@ -17,15 +17,15 @@ from discreet.learn.sgd.engine.tape import Record, Tape
 class CopiedRecord(Record):
     """Parameters of which every example had a copy."""
 
-    def __init__(self, tape: Tape, copies: dict[nn.Parameter, Tensor]) -> None:
+    def __init__(self, tape: Tape, copies: dict[Tensor, Tensor]) -> None:
         self.tape, self.copies = tape, copies
         self.parameters = list(copies)
-        self._known: dict[nn.Parameter, Tensor] = {}
+        self._known: dict[Tensor, Tensor] = {}
 
     def reached(self) -> bool:
         return any(copy.grad is not None for copy in self.copies.values())
 
-    def instantiate(self) -> dict[nn.Parameter, Tensor]:
+    def instantiate(self) -> dict[Tensor, Tensor]:
         if not self._known:
             for parameter, copy in self.copies.items():
                 gradient = copy.grad if copy.grad is not None else torch.zeros_like(copy)
@@ -53,7 +53,9 @@ def copied(module: nn.Module, tape: Tape) -> Callable[..., Any]:
         def one(parameters: dict[str, Tensor], *given: Any) -> Any:
             single = [leaf[None] if axis == 0 else leaf for leaf, axis in zip(given, axes)]
             its_args, its_kwargs = pytree.tree_unflatten(single, shape)
-            out = functional_call(_Plain(module, plain), {f"inner.{name}": p for name, p in parameters.items()}, its_args, its_kwargs)
+            out = functional_call(
+                _Plain(module, plain), {f"inner.{name}": p for name, p in parameters.items()}, its_args, its_kwargs
+            )
             return pytree.tree_map(lambda leaf: leaf.squeeze(0) if isinstance(leaf, Tensor) else leaf, out)
 
         return vmap(one, in_dims=(0, *axes), randomness="different")(copies, *leaves)

@@ -62,8 +62,8 @@ def _no_batch_norm(model: nn.Module) -> None:
         if isinstance(module, _BatchNorm) and module.training:
             groups = next(g for g in (32, 16, 8, 4, 2, 1) if module.num_features % g == 0)
             raise InvalidValue(
-                f"{name or 'The model'} is {type(module).__name__}, which mixes the examples of a batch: one unit would change the "
-                f"gradients of all. Replace it by nn.GroupNorm({groups}, {module.num_features})"
+                f"{name or 'The model'} is {type(module).__name__}, which mixes the examples of a batch: one unit would change "
+                f"the gradients of all. Replace it by nn.GroupNorm({groups}, {module.num_features})"
                 f"{'' if 'Sync' in type(module).__name__ else ', or freeze it with .eval()'}."
             )
 
@@ -77,7 +77,7 @@ def _alone(engine: Engine, losses: Losses, make: Make) -> None:
         torch.manual_seed(seed)
         before = checked(losses(batch), examples)
         for size in (1.0, 1e3):
-            other = pytree.tree_map(lambda leaf: _first_changed(leaf, rows, size), batch)
+            other = pytree.tree_map(lambda leaf, size=size: _first_changed(leaf, rows, size), batch)
             torch.manual_seed(seed)
             after = losses(other)
             if not _close(before[rows:], after[rows:]):
@@ -115,7 +115,8 @@ def _agrees(engine: Engine, losses: Losses, make: Make) -> None:
     if bool(torch.isfinite(wanted).all()) and not float((found - wanted).norm()) <= 0.02 * float(wanted.norm()) + 1e-12:
         raise InvalidValue(
             "The engine cannot tell which part of a gradient belongs to which example of this model. Layers must be given "
-            "their examples along the first axis ([examples, …] or [examples x positions, …]); for sequences use batch_first=True."
+            "their examples along the first axis ([examples, …] or [examples x positions, …]); for sequences "
+            "use batch_first=True."
         )
 
 
@@ -139,7 +140,9 @@ def _flat(gradient: Tensor | None, parameter: Tensor) -> Tensor:
 
 def _close(one: Tensor, other: Tensor) -> bool:
     both = torch.isfinite(one) & torch.isfinite(other)
-    return bool(torch.allclose(one[both], other[both], rtol=SAME, atol=SAME)) and bool((torch.isfinite(one) == torch.isfinite(other)).all())
+    return bool(torch.allclose(one[both], other[both], rtol=SAME, atol=SAME)) and bool(
+        (torch.isfinite(one) == torch.isfinite(other)).all()
+    )
 
 
 def _equal(one: Tensor, other: Tensor) -> bool:

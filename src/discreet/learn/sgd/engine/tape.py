@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-Views = Mapping[nn.Parameter, Tensor]  # where the clipped sum of each parameter is added up
+Views = Mapping[Tensor, Tensor]  # where the clipped sum of each parameter is added up
 
 
 class Tape:
@@ -80,9 +80,9 @@ class Layout:
 class Record:
     """One use of one layer. A layer gives `instantiate`; where something faster is known it overrides the other two."""
 
-    parameters: Sequence[nn.Parameter]
+    parameters: Sequence[Tensor]
 
-    def instantiate(self) -> dict[nn.Parameter, Tensor]:
+    def instantiate(self) -> dict[Tensor, Tensor]:
         """The gradient of every unit, [units, *shape], by parameter: the obvious way, and what shared parameters need."""
         raise NotImplementedError
 
@@ -118,14 +118,14 @@ class Joined(Record):
     def __init__(self, records: Sequence[Record]) -> None:
         self.records = records
         self.parameters = list(dict.fromkeys(p for record in records for p in record.parameters))
-        self._known: dict[nn.Parameter, Tensor] = {}
+        self._known: dict[Tensor, Tensor] = {}
 
     def blank(self, good: Tensor) -> None:
         super().blank(good)
         for record in self.records:
             record.blank(good)
 
-    def instantiate(self) -> dict[nn.Parameter, Tensor]:
+    def instantiate(self) -> dict[Tensor, Tensor]:
         if not self._known:
             for record in self.records:
                 for parameter, gradient in record.instantiate().items():
@@ -137,7 +137,7 @@ class Joined(Record):
 def joined(records: Sequence[Record]) -> list[Record]:
     """The records with those that share a parameter made one."""
     groups: list[list[Record]] = []
-    where: dict[nn.Parameter, int] = {}
+    where: dict[Tensor, int] = {}
     for record in records:
         met = sorted({where[p] for p in record.parameters if p in where})
         home = met[0] if met else len(groups)
@@ -173,7 +173,7 @@ def blanked(it: Tensor, good: Tensor) -> Tensor:
     return torch.where(good[:, None], each, torch.zeros_like(each)).reshape(it.shape)
 
 
-def add_instantiated(gradients: Mapping[nn.Parameter, Tensor], factors: Tensor, into: Views) -> None:
+def add_instantiated(gradients: Mapping[Tensor, Tensor], factors: Tensor, into: Views) -> None:
     for parameter, gradient in gradients.items():
         view = into[parameter]
         view.view(-1).addmv_(gradient.flatten(1).to(view.dtype).mT, factors.to(view.dtype))

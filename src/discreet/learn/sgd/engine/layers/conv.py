@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from discreet.learn.sgd.engine.cast import casted
-from discreet.learn.sgd.engine.tape import Record, Tape, Views, add_instantiated, squared
+from discreet.learn.sgd.engine.tape import Forward, Record, Tape, Views, add_instantiated, squared
 
 _back = torch.ops.aten.convolution_backward
 
@@ -21,7 +21,7 @@ class _Conv(torch.autograd.Function):
         x, weight, bias = casted(x, weight, bias)
         ctx.record = record
         ctx.save_for_backward(x, weight)
-        return torch.conv2d(x, weight, bias, *record.how)
+        return torch.conv2d(x, weight, bias, *record.how)  # type: ignore[arg-type]
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, None, None, None]:
@@ -44,11 +44,11 @@ class ConvRecord(Record):
         self.bias = module.bias if module.bias is not None and module.bias.requires_grad else None
         self.parameters = [p for p in (self.weight, self.bias) if p is not None]
         self.how = (module.stride, module.padding, module.dilation, module.groups)
-        self._kept: dict[nn.Parameter, Tensor] | None = None
+        self._kept: dict[Tensor, Tensor] | None = None
 
     def back(self, gradient: Tensor, x: Tensor, weight: Tensor, mask: tuple[bool, bool, bool]) -> Any:
         """torch's own backward of this convolution, of which only the parts in `mask` are computed."""
-        stride, padding, dilation, groups = self.how
+        stride, _, dilation, groups = self.how
         return _back(gradient, x, weight, None, stride, self._padding(), dilation, False, [0, 0], groups, mask)
 
     def _padding(self) -> tuple[int, ...]:
@@ -59,14 +59,14 @@ class ConvRecord(Record):
             return tuple(d * (k - 1) // 2 for d, k in zip(module.dilation, module.kernel_size))
         return tuple(module.padding)  # type: ignore[arg-type]
 
-    def instantiate(self) -> dict[nn.Parameter, Tensor]:
+    def instantiate(self) -> dict[Tensor, Tensor]:
         units = self.x.shape[0] // self.tape.rows
-        groups, (p, c) = self.module.groups, self.module.weight.shape[:2]
+        groups, p = self.module.groups, self.module.weight.shape[0]
         g = self.gradient.flatten(2)  # [examples, p, positions]
-        made: dict[nn.Parameter, Tensor] = {}
+        made: dict[Tensor, Tensor] = {}
         if self.weight is not None:
             module = self.module
-            patches = F.unfold(self.x, module.kernel_size, module.dilation, self._padding(), module.stride)  # type: ignore[arg-type]
+            patches = F.unfold(self.x, module.kernel_size, module.dilation, self._padding(), module.stride)
             patches = patches.reshape(units, self.tape.rows, groups, -1, patches.shape[-1])
             each = g.reshape(units, self.tape.rows, groups, p // groups, -1)
             made[self.weight] = torch.einsum("urgpl,urgdl->ugpd", each, patches).reshape(units, *self.weight.shape)
@@ -93,4 +93,4 @@ def conv2d(module: nn.Module, tape: Tape) -> Callable[..., Tensor]:
     return forward
 
 
-LAYERS = {nn.Conv2d.forward: conv2d}
+LAYERS: dict[Any, Forward] = {nn.Conv2d.forward: conv2d}

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from discreet.errors import InvalidValue
-from discreet.learn.sgd.engine.tape import Record, Tape, Views
+from discreet.learn.sgd.engine.tape import Forward, Record, Tape, Views
 
 
 class _Embedding(torch.autograd.Function):
@@ -30,7 +30,7 @@ class EmbeddingRecord(Record):
 
     gradient: Tensor
 
-    def __init__(self, tape: Tape, table: nn.Parameter, chosen: Tensor, padding: int | None) -> None:
+    def __init__(self, tape: Tape, table: Tensor, chosen: Tensor, padding: int | None) -> None:
         self.tape, self.table, self.chosen, self.padding = tape, table, chosen, padding
         self.parameters = [table]
 
@@ -40,7 +40,7 @@ class EmbeddingRecord(Record):
         g = self.gradient.reshape(units, chosen.shape[1], -1)
         return chosen, g if self.padding is None else g.masked_fill((chosen == self.padding)[..., None], 0.0)
 
-    def instantiate(self) -> dict[nn.Parameter, Tensor]:
+    def instantiate(self) -> dict[Tensor, Tensor]:
         chosen, g = self.shaped()
         made = g.new_zeros(chosen.shape[0], *self.table.shape)
         return {self.table: made.scatter_add_(1, chosen[..., None].expand_as(g), g)}
@@ -66,7 +66,7 @@ def _repeats(chosen: Tensor) -> bool:
     return bool((ordered[:, 1:] == ordered[:, :-1]).any())
 
 
-def use(tape: Tape, table: nn.Parameter, chosen: Tensor, padding: int | None = None) -> Tensor:
+def use(tape: Tape, table: Tensor, chosen: Tensor, padding: int | None = None) -> Tensor:
     record = EmbeddingRecord(tape, table, chosen, padding)
     tape.add(record)
     return _Embedding.apply(table, chosen, record)
@@ -79,7 +79,7 @@ def embedding(module: nn.Module, tape: Tape) -> Callable[..., Tensor]:
             "An Embedding with scale_grad_by_freq, max_norm or sparse changes its table, or one example's gradient, by what "
             "other examples hold. Use nn.Embedding(entries, width) without them."
         )
-    return lambda chosen: use(tape, module.weight, tape.batched(module, chosen), module.padding_idx)  # type: ignore[arg-type]
+    return lambda chosen: use(tape, module.weight, tape.batched(module, chosen), module.padding_idx)
 
 
-LAYERS = {nn.Embedding.forward: embedding}
+LAYERS: dict[Any, Forward] = {nn.Embedding.forward: embedding}

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from discreet.learn.sgd.engine.cast import casted
-from discreet.learn.sgd.engine.tape import Record, Tape, Views, add_instantiated, squared
+from discreet.learn.sgd.engine.tape import Forward, Record, Tape, Views, add_instantiated, squared
 
 
 class _Linear(torch.autograd.Function):
@@ -41,19 +41,19 @@ class LinearRecord(Record):
     x: Tensor
     gradient: Tensor
 
-    def __init__(self, tape: Tape, weight: nn.Parameter | None, bias: nn.Parameter | None) -> None:
+    def __init__(self, tape: Tape, weight: Tensor | None, bias: Tensor | None) -> None:
         self.tape, self.weight, self.bias = tape, weight, bias
         self.parameters = [p for p in (weight, bias) if p is not None]
-        self._kept: dict[nn.Parameter, Tensor] | None = None
+        self._kept: dict[Tensor, Tensor] | None = None
 
     def shaped(self) -> tuple[Tensor, Tensor]:
         """Activations and gradients as [units, positions, width]."""
         units = self.tape.units
         return self.x.reshape(units, -1, self.x.shape[-1]), self.gradient.reshape(units, -1, self.gradient.shape[-1])
 
-    def instantiate(self) -> dict[nn.Parameter, Tensor]:
+    def instantiate(self) -> dict[Tensor, Tensor]:
         x, g = self.shaped()
-        made: dict[nn.Parameter, Tensor] = {}
+        made: dict[Tensor, Tensor] = {}
         if self.weight is not None:
             made[self.weight] = torch.bmm(g.mT, x)
         if self.bias is not None:
@@ -116,7 +116,7 @@ def _add_product(into: Tensor, g: Tensor, x: Tensor) -> None:
         into.add_(g.mT @ x)
 
 
-def use(tape: Tape, x: Tensor, weight: nn.Parameter, bias: nn.Parameter | None) -> Tensor:
+def use(tape: Tape, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """One use of a linear map with these parameters on [examples, ..., d], recorded where they are trained."""
     trained = [p if p is not None and p.requires_grad else None for p in (weight, bias)]
     if trained == [None, None]:
@@ -128,7 +128,7 @@ def use(tape: Tape, x: Tensor, weight: nn.Parameter, bias: nn.Parameter | None) 
 
 def linear(module: nn.Module, tape: Tape) -> Callable[..., Tensor]:
     assert isinstance(module, nn.Linear)
-    return lambda x: use(tape, tape.batched(module, x), module.weight, module.bias)  # type: ignore[arg-type]
+    return lambda x: use(tape, tape.batched(module, x), module.weight, module.bias)
 
 
-LAYERS = {nn.Linear.forward: linear}
+LAYERS: dict[Any, Forward] = {nn.Linear.forward: linear}

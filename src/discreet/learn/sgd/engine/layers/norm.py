@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from discreet.learn.sgd.engine.tape import Record, Tape
+from discreet.learn.sgd.engine.tape import Forward, Record, Tape
 
 
 class _Scale(torch.autograd.Function):
@@ -36,12 +36,12 @@ class ScaleRecord(Record):
     x: Tensor
     gradient: Tensor
 
-    def __init__(self, tape: Tape, weight: nn.Parameter | None, bias: nn.Parameter | None, spread: tuple[int, ...]) -> None:
+    def __init__(self, tape: Tape, weight: Tensor | None, bias: Tensor | None, spread: tuple[int, ...]) -> None:
         self.tape, self.weight, self.bias, self.spread = tape, weight, bias, spread
         self.parameters = [p for p in (weight, bias) if p is not None]
-        self._known: dict[nn.Parameter, Tensor] = {}
+        self._known: dict[Tensor, Tensor] = {}
 
-    def instantiate(self) -> dict[nn.Parameter, Tensor]:
+    def instantiate(self) -> dict[Tensor, Tensor]:
         if not self._known:
             g = self.gradient
             if self.weight is not None:
@@ -50,16 +50,16 @@ class ScaleRecord(Record):
                 self._known[self.bias] = self._summed(g, self.bias)
         return self._known
 
-    def _summed(self, g: Tensor, like: nn.Parameter) -> Tensor:
+    def _summed(self, g: Tensor, like: Tensor) -> Tensor:
         shape = (1,) * (g.ndim - len(self.spread)) + self.spread
         repeated = [i for i in range(1, g.ndim) if shape[i] == 1]
         each = g.sum(repeated, dtype=torch.float32) if repeated else g.float()
         return each.reshape(self.tape.units, -1, *like.shape).sum(1)
 
 
-def scaled(tape: Tape, x: Tensor, weight: nn.Parameter, bias: nn.Parameter | None, spread: tuple[int, ...]) -> Tensor:
-    trained = [p if p is not None and p.requires_grad else None for p in (weight, bias)]
-    record = ScaleRecord(tape, *trained, spread)
+def scaled(tape: Tape, x: Tensor, weight: Tensor, bias: Tensor | None, spread: tuple[int, ...]) -> Tensor:
+    moving, shift = (p if p is not None and p.requires_grad else None for p in (weight, bias))
+    record = ScaleRecord(tape, moving, shift, spread)
     tape.add(record)
     return _Scale.apply(x, weight, bias, record)
 
@@ -67,13 +67,13 @@ def scaled(tape: Tape, x: Tensor, weight: nn.Parameter, bias: nn.Parameter | Non
 def layer_norm(module: nn.Module, tape: Tape) -> Callable[..., Tensor]:
     assert isinstance(module, nn.LayerNorm)
     weight, bias, shape = module.weight, module.bias, tuple(module.normalized_shape)
-    return lambda x: scaled(tape, F.layer_norm(tape.batched(module, x), shape, eps=module.eps), weight, bias, shape)  # type: ignore[arg-type]
+    return lambda x: scaled(tape, F.layer_norm(tape.batched(module, x), shape, eps=module.eps), weight, bias, shape)
 
 
 def rms_norm(module: nn.Module, tape: Tape) -> Callable[..., Tensor]:
     assert isinstance(module, nn.RMSNorm)
     weight, shape = module.weight, tuple(module.normalized_shape)
-    return lambda x: scaled(tape, F.rms_norm(tape.batched(module, x), shape, eps=module.eps), weight, None, shape)  # type: ignore[arg-type]
+    return lambda x: scaled(tape, F.rms_norm(tape.batched(module, x), shape, eps=module.eps), weight, None, shape)
 
 
 def group_norm(module: nn.Module, tape: Tape) -> Callable[..., Tensor]:
@@ -82,9 +82,9 @@ def group_norm(module: nn.Module, tape: Tape) -> Callable[..., Tensor]:
     def forward(x: Tensor) -> Tensor:
         spread = (module.num_channels,) + (1,) * (x.ndim - 2)
         plain = F.group_norm(x, module.num_groups, eps=module.eps)
-        return scaled(tape, plain, module.weight, module.bias, spread)  # type: ignore[arg-type]
+        return scaled(tape, plain, module.weight, module.bias, spread)
 
     return forward
 
 
-LAYERS = {nn.LayerNorm.forward: layer_norm, nn.RMSNorm.forward: rms_norm, nn.GroupNorm.forward: group_norm}
+LAYERS: dict[Any, Forward] = {nn.LayerNorm.forward: layer_norm, nn.RMSNorm.forward: rms_norm, nn.GroupNorm.forward: group_norm}
