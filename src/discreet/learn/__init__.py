@@ -9,12 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from discreet.learn.sgd.files import read
+    from discreet.learn.sgd.projected import projected
     from discreet.learn.sgd.run import Run, Step
+    from discreet.learn.sgd.smooth import Average, encode, shrink
     from discreet.learn.sgd.train import train
 
-__all__ = ["Run", "Step", "read", "train"]
+__all__ = ["Average", "Run", "Step", "encode", "projected", "read", "shrink", "train"]
 
-_HOME = {"Run": "sgd.run", "Step": "sgd.run", "read": "sgd.files", "train": "sgd.train"}
+_HOME = {
+    "Average": "sgd.smooth", "Run": "sgd.run", "Step": "sgd.run", "encode": "sgd.smooth", "projected": "sgd.projected",
+    "read": "sgd.files", "shrink": "sgd.smooth", "train": "sgd.train",
+}  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,15 +11,20 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 from torch.utils.data import Dataset, default_collate
 
-from discreet.core import Unit
+from discreet.core import Unit, check
 from discreet.errors import InvalidValue
+
+Augment = Callable[[Any], Any]
 
 
 class Rows:
     """Rows of a torch Dataset or of tensors, by unit. A unit with fewer rows than most is filled up with rows of weight 0."""
 
-    def __init__(self, data: Any, unit: Unit, owners: Any = None) -> None:
+    def __init__(self, data: Any, unit: Unit, owners: Any = None, augment: Augment | None = None, copies: int = 1) -> None:
         self.data = data
+        self._augment, self._copies = augment, check.whole("copies", copies)
+        if copies > 1 and augment is None:
+            raise InvalidValue(f"copies={copies} uses every row {copies} times, each changed by augment; got no augment.")
         self.tensors = _tensors(data)
         self.count = self._length()
         if self.count == 0:
@@ -29,7 +34,7 @@ class Rows:
                 f"The unit ({unit.name}) may own any number of rows, so nothing bounds what one {unit.name} adds. "
                 "Say how many count at most: discreet.user('key', rows=8)."
             )
-        self.rows = unit.rows
+        self.rows = unit.rows * self._copies
         if owners is None and (unit.rows != 1 or unit.key is not None):
             raise InvalidValue(
                 f"The unit is one {unit.name} with up to {unit.rows} rows, but owners does not say whose row is whose. "
@@ -56,7 +61,20 @@ class Rows:
             members = self._members[chosen]
             weight = torch.as_tensor(members >= 0, dtype=torch.float32, device=device).flatten()
             chosen = np.where(members < 0, members[:, :1], members).ravel()
-        return pytree.tree_map(lambda leaf: leaf.to(device, non_blocking=True), self._rows(chosen)), weight
+        batch = pytree.tree_map(lambda leaf: leaf.to(device, non_blocking=True), self._rows(chosen))
+        return self._changed(batch, weight)
+
+    def _changed(self, batch: Any, weight: Tensor | None) -> tuple[Any, Tensor | None]:
+        """Every row as often as there are copies, all counting as one row together, each changed on its own."""
+        if self._augment is None:
+            return batch, weight
+        batch = pytree.tree_map(lambda leaf: leaf.repeat_interleave(self._copies, 0), batch)
+        inputs, target = split(batch)
+        inputs = self._augment(inputs)
+        examples = target.shape[0]
+        every = torch.ones(examples // self._copies, device=target.device) if weight is None else weight
+        again = (inputs, target) if len(batch) == 2 else (*inputs, target)
+        return again, every.repeat_interleave(self._copies, 0) / self._copies
 
     def _rows(self, chosen: np.ndarray[Any, Any]) -> Any:
         if self.tensors is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -20,7 +21,9 @@ from discreet.learn.sgd.clipping import Clipping
 from discreet.learn.sgd.engine import Engine
 from discreet.learn.sgd.engine.probe import checked, probe
 from discreet.learn.sgd.plan import Plan
+from discreet.learn.sgd.progress import shown
 from discreet.learn.sgd.rows import Rows, call, split
+from discreet.learn.sgd.smooth import After
 from discreet.learn.sgd.stream import Stream
 from discreet.noise import discrete_laplace
 from discreet.noise.source import open_source, refuse_seeded
@@ -46,12 +49,14 @@ class Run:
     def __init__(
         self, model: nn.Module, optimizer: torch.optim.Optimizer, rows: Rows, loss: Loss, plan: Plan, clipping: Clipping, *,
         divisor: float | None, microbatch: int | None, ledger: Any, source: str, account: str | None,
-        checkpoint: str | os.PathLike[str] | None, every: int,
+        checkpoint: str | os.PathLike[str] | None, every: int, after: After | None = None, radius: float | None = None,
+        progress: bool = False,
     ) -> None:  # fmt: skip
         self.model, self.optimizer, self.plan = model, optimizer, plan
         self.number = 0
         self._rows, self._loss, self._clipping, self._microbatch = rows, loss, clipping, microbatch
         self._divisor = divisor
+        self._after, self._radius, self._progress = after, radius, progress
         self._ledger, self._source, self._account = ledger, source, account
         self._entry: str | None = None
         self._charge: Any = None
@@ -94,6 +99,9 @@ class Run:
     # ---- training ----------------------------------------------------------------------------------------------------
 
     def __iter__(self) -> Iterator[Step]:
+        return shown(self._steps(), self) if self._progress else self._steps()
+
+    def _steps(self) -> Iterator[Step]:
         while self.number < self.plan.steps:
             for batch, weight in self._pieces():
                 with self._engine.recording(_length(batch)):
@@ -132,11 +140,23 @@ class Run:
         assert self._key is not None
         assert self._divisor is not None
         chosen = self.plan.sampler.draw(self._key, self.number, self._rows.units)
-        scale = self.plan.noise_multiplier * self._clipping.norm / self._divisor
-        self._stream().fill(self._buffer, step=self.number, scale=scale)
+        self._stream().fill(self._buffer, step=self.number, scale=self._scale())
         size = self._microbatch or max(len(chosen), 1)
         for start in range(0, len(chosen), size):
             yield self._rows.take(chosen[start : start + size], self._device)
+
+    def _scale(self) -> float:
+        """The standard deviation of the noise in what reaches the optimizer."""
+        assert self._divisor is not None
+        return self.plan.noise_multiplier * self._clipping.norm / self._divisor
+
+    @torch.no_grad()
+    def _project(self, radius: float) -> None:
+        """Bring weights that left the ball back to its surface."""
+        length = math.sqrt(sum(float(p.square().sum()) for p in self._engine.parameters))
+        if length > radius:
+            for p in self._engine.parameters:
+                p.mul_(radius / length)
 
     def _stream(self) -> Stream:
         assert self._key is not None
@@ -155,9 +175,13 @@ class Run:
     def _update(self) -> None:
         for parameter, view in self._engine.views(self._buffer).items():
             parameter.grad = view if view.dtype == parameter.dtype else view.to(parameter.dtype)
+        if self._after is not None:
+            self._after([p.grad for p in self._engine.parameters if p.grad is not None], self._scale())
         self.optimizer.step()
         for parameter in self._engine.parameters:
             parameter.grad = None
+        if self._radius is not None:
+            self._project(self._radius)
         self.number += 1
         if self.number % LOOK == 0 or self.number == self.plan.steps:
             self._look()
