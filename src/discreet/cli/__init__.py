@@ -23,6 +23,7 @@ COMMANDS = {
     "ledger": "Budgets: open, show, share, raise, renew, verify.",
     "query": "Ask private SQL: an answer with error bars, charged to a budget.",
     "show": "What a release says of itself.",
+    "train": "Train a private classifier on a table.",
 }
 
 

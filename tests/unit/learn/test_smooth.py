@@ -86,7 +86,7 @@ def test_post_processing_sees_the_noise_it_is_told_and_changes_the_update():
 def test_weights_stay_in_the_ball():
     model, run = made(radius=0.05)
     for _ in run:
-        length = sum(float(p.square().sum()) for p in model.parameters()) ** 0.5
+        length = sum(float(p.detach().square().sum()) for p in model.parameters()) ** 0.5
         assert length <= 0.05 * (1 + 1e-5)
 
 

@@ -1,0 +1,162 @@
+"""`discreet train`: a private classifier from a table, described in one file."""
+
+from __future__ import annotations
+
+import sys
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from discreet.cli import COMMANDS
+from discreet.cli.output import json_option, talk, write_json
+from discreet.errors import InvalidDocument, InvalidValue
+
+if TYPE_CHECKING:
+    from discreet.learn import Run
+    from discreet.learn.table import Encoding
+
+SECTIONS = {
+    "data": ("file", "target", "classes", "columns"),
+    "unit": ("key", "rows"),
+    "model": ("hidden",),
+    "train": ("epsilon", "noise_multiplier", "delta", "rate", "steps", "clip_norm", "learning_rate", "momentum", "divisor",
+              "clipping", "microbatch"),
+    "ledger": ("place", "source", "account"),
+    "output": ("folder", "checkpoint"),
+}  # fmt: skip
+NEEDED = {"data": ("file", "target", "classes", "columns"), "train": ("delta", "rate", "steps", "clip_norm", "learning_rate"),
+          "output": ("folder",)}  # fmt: skip
+
+
+@click.command("train", help=COMMANDS["train"])
+@click.argument("config", metavar="CONFIG.toml")
+@click.option("--test", metavar="FILE", help="A public table to tell the accuracy on. Nothing covers what is told about it.")
+@click.option("--dry-run", is_flag=True, help="Tell noise and claim; read and spend nothing.")
+@json_option
+def command(config: str, test: str | None, dry_run: bool, as_json: bool) -> None:
+    from discreet.learn.table import Encoding
+
+    told = read(config)
+    known = Encoding(**{name: told["data"][name] for name in ("columns", "target", "classes")})
+    folder = Path(config).parent
+    if dry_run:
+        _plan(told, as_json)
+        return
+    run = start(told, known, folder)
+    for _ in run:
+        pass
+    release = run.release(folder / told["output"]["folder"])
+    (folder / told["output"]["folder"] / "config.toml").write_text(Path(config).read_text())
+    found = {"release": str(folder / told["output"]["folder"]), "epsilon": run.spent(), "delta": run.plan.delta,
+             "noise_multiplier": run.plan.noise_multiplier, "entry": release.entry}  # fmt: skip
+    if test is not None:
+        found["test_accuracy"] = _accuracy(run, known, test)
+    _tell(found, as_json)
+
+
+def read(path: str) -> dict[str, Any]:
+    """The file, checked name by name: a misspelt setting is an error, never silently a default."""
+    try:
+        told = tomllib.loads(Path(path).read_text())
+    except FileNotFoundError:
+        raise InvalidValue(
+            f"There is no file {path!r}; discreet train reads a TOML file, see the guide on private training."
+        ) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidDocument(f"{path!r} is not valid TOML: {error}") from None
+    for section, inside in told.items():
+        if section not in SECTIONS:
+            raise InvalidDocument(f"{path!r} has a section [{section}]; known are {', '.join(SECTIONS)}.")
+        extra = sorted(set(inside) - set(SECTIONS[section])) if isinstance(inside, dict) else [section]
+        if extra:
+            raise InvalidDocument(f"[{section}] of {path!r} does not know {extra[0]}; it takes {', '.join(SECTIONS[section])}.")
+    for section, names in NEEDED.items():
+        lacking = [name for name in names if name not in told.get(section, {})]
+        if lacking:
+            raise InvalidDocument(f"[{section}] of {path!r} lacks {', '.join(lacking)}.")
+    return told
+
+
+def start(told: dict[str, Any], known: Encoding, folder: Path) -> Run:
+    """The run a configuration describes."""
+    import torch
+    from torch import nn
+
+    from discreet.cli.files import read_table
+    from discreet.learn import train
+    from discreet.learn.table import network
+    from discreet.ledger import Ledger
+
+    settings, unit, ledger = dict(told["train"]), told.get("unit", {}), told.get("ledger", {})
+    table = read_table(str(folder / told["data"]["file"]))
+    inputs, target, kept = known.read(table)
+    key = unit.get("key")
+    if key is not None and key not in table:
+        raise InvalidValue(f"The table has no column {key!r}, which [unit] names as the key.")
+    if ledger and not {"place", "source"} <= set(ledger):
+        raise InvalidDocument("[ledger] needs place (a file or a URL) and source (the name of the budget).")
+    model = network(known.width, told.get("model", {}).get("hidden", []), len(known.classes))
+    optimizer = torch.optim.SGD(model.parameters(), settings.pop("learning_rate"), settings.pop("momentum", 0.0))
+    checkpoint = told["output"].get("checkpoint")
+    return train(
+        model, optimizer, (inputs, target), nn.CrossEntropyLoss(reduction="none"), unit=_unit(unit),
+        owners=None if key is None else table[key][kept], ledger=Ledger(_place(ledger, folder)) if ledger else None,
+        source=ledger.get("source", told["data"]["file"]), account=ledger.get("account"),
+        checkpoint=None if checkpoint is None else folder / checkpoint, progress=sys.stderr.isatty(), **settings,
+    )  # fmt: skip
+
+
+def _unit(unit: dict[str, Any]) -> Any:
+    from discreet.core import record, user
+
+    if not unit:
+        return record()
+    if not {"key", "rows"} <= set(unit):
+        raise InvalidDocument("[unit] needs key (whose row it is) and rows (how many of theirs count at most).")
+    return user(unit["key"], rows=unit["rows"])
+
+
+def _place(ledger: dict[str, Any], folder: Path) -> str:
+    place = str(ledger["place"])
+    return place if "://" in place else str(folder / place)
+
+
+def _plan(told: dict[str, Any], as_json: bool) -> None:
+    from discreet.learn.sgd.plan import planned
+    from discreet.learn.sgd.sampling import Poisson
+
+    given = told["train"]
+    plan = planned(
+        unit=_unit(told.get("unit", {})), sampler=Poisson(given["rate"]), rate=given["rate"], steps=given["steps"],
+        clip_norm=given["clip_norm"], delta=given["delta"], epsilon=given.get("epsilon"),
+        noise_multiplier=given.get("noise_multiplier"), counted="divisor" not in given,
+    )  # fmt: skip
+    _tell(
+        {"epsilon": plan.epsilon(), "delta": plan.delta, "noise_multiplier": plan.noise_multiplier, "steps": plan.steps},
+        as_json,
+    )
+
+
+def _accuracy(run: Run, known: Encoding, path: str) -> float:
+    import torch
+
+    from discreet.cli.files import read_table
+
+    inputs, target, _ = known.read(read_table(path))
+    run.model.eval()
+    with torch.no_grad():
+        return float((run.model(inputs).argmax(1) == target).float().mean())
+
+
+def _tell(found: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        write_json(found)
+        return
+    for name, value in found.items():
+        click.echo(
+            f"{name.replace('_', ' ')}: {value:.6g}" if isinstance(value, float) else f"{name.replace('_', ' ')}: {value}"
+        )
+    if "release" in found:
+        talk(f"Read it: discreet show {found['release']}/release.json")

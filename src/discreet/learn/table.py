@@ -1,0 +1,121 @@
+"""Columns of a table as numbers a network can read, by what is publicly known of them and nothing else.
+
+A number is clamped to its public range and scaled to [-1, 1]; a category becomes a one at its place in a public list. No mean,
+no spread and no list of values is ever taken from the data: each would be a release of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from discreet.core import check
+from discreet.core.columns import Column, columns, missing
+from discreet.errors import InvalidValue
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """What is known of the columns: a pair of numbers is a range, a list of other things the values there can be.
+
+    >>> known = Encoding({"age": [0, 100], "sex": ["f", "m"]}, target="ill", classes=["no", "yes"])
+    >>> x, y, kept = known.read({"age": [25, 300], "sex": ["m", "x"], "ill": ["yes", "no"]})
+    >>> x.tolist(), y.tolist()
+    ([[-0.5, 0.0, 1.0], [1.0, 0.0, 0.0]], [1, 0])
+    """
+
+    columns: Mapping[str, Sequence[Any]]
+    target: str
+    classes: Sequence[Any]
+
+    def __post_init__(self) -> None:
+        if not self.columns:
+            raise InvalidValue("columns names no column to learn from; give at least one, such as age = [0, 120].")
+        for name, known in self.columns.items():
+            if isinstance(known, str) or not isinstance(known, Sequence) or len(known) < 2:
+                raise InvalidValue(
+                    f"columns.{name} is a range, such as [0, 120], or a list of two values or more; got {check.shown(known)}."
+                )
+            if _range(known) and not float(known[0]) < float(known[1]):
+                raise InvalidValue(f"The range of {name} must rise; got {check.shown(known)}.")
+        if self.target in self.columns:
+            raise InvalidValue(f"{self.target} is the target and cannot be learned from.")
+        if isinstance(self.classes, str) or len(self.classes) < 2 or len(set(map(str, self.classes))) != len(self.classes):
+            raise InvalidValue(
+                f"classes must list at least two different values of {self.target}; got {check.shown(self.classes)}."
+            )
+
+    @property
+    def width(self) -> int:
+        """How many numbers a row becomes."""
+        return sum(1 if _range(known) else len(known) for known in self.columns.values())
+
+    def read(self, table: Any) -> tuple[Tensor, Tensor, NDArray[np.int64]]:
+        """Inputs, classes, and which rows they are: those whose target is none of the classes are left out, each by itself."""
+        found = columns(table, [*self.columns, self.target])
+        parts = [_scaled(found[name], known) if _range(known) else _one_hot(found[name], known)
+                 for name, known in self.columns.items()]  # fmt: skip
+        label = _places(found[self.target], self.classes)
+        kept = np.flatnonzero(label >= 0)
+        if not kept.size:
+            raise InvalidValue(f"No row has a {self.target} among the classes {check.shown(list(self.classes))}.")
+        inputs = np.concatenate(parts, axis=1)[kept].astype(np.float32)
+        return torch.from_numpy(inputs), torch.from_numpy(label[kept]), kept
+
+
+def network(width: int, hidden: Sequence[int], classes: int) -> nn.Sequential:
+    """Linear layers with tanh between: bounded activations lose the least under clipping (Papernot et al. 2021).
+
+    >>> network(3, [4], 2)[0]
+    Linear(in_features=3, out_features=4, bias=True)
+    """
+    sizes = [width, *(check.whole("hidden", size) for size in hidden), classes]
+    layers: list[nn.Module] = []
+    for less, more in pairwise(sizes):
+        layers += [nn.Linear(less, more), nn.Tanh()]
+    return nn.Sequential(*layers[:-1])
+
+
+def _range(known: Sequence[Any]) -> bool:
+    return len(known) == 2 and all(isinstance(it, (int, float)) and not isinstance(it, bool) for it in known)
+
+
+def _scaled(column: Column, known: Sequence[Any]) -> NDArray[np.float64]:
+    """To [-1, 1]; what is missing or no number lies in the middle."""
+    low, high = float(known[0]), float(known[1])
+    if column.dtype.kind in "biuf":
+        values = column.astype(np.float64)
+    else:
+        values = np.array([np.nan if missing(it) else _number(it) for it in column.tolist()])
+    values = np.where(np.isnan(values), (low + high) / 2, values)
+    return ((np.clip(values, low, high) - low) / (high - low) * 2 - 1)[:, None]
+
+
+def _number(value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return float("nan")
+
+
+def _one_hot(column: Column, known: Sequence[Any]) -> NDArray[np.float64]:
+    return (_places(column, known)[:, None] == np.arange(len(known))).astype(np.float64)
+
+
+def _places(column: Column, known: Sequence[Any]) -> NDArray[np.int64]:
+    """The place of each value in the list, as text; -1 for what is not in it."""
+    places = {_text(value): place for place, value in enumerate(known)}
+    return np.array([places.get(_text(value), -1) for value in column.tolist()], np.int64)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return str(value)
