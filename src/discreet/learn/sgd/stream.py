@@ -1,26 +1,33 @@
 """Gaussian noise at a position, from a cipher.
 
-Standard normal number p of step t is a fixed function of (key, t, p): AES-256 in counter mode (NIST SP 800-38A) gives
-the bits, Box & Muller's transform makes two normal numbers of each 64 of them. So a shard draws its own part of the
-noise and nothing else, any split of a vector gives the same numbers bit for bit, and a resumed run repeats what it
-drew. Neither `torch.manual_seed` nor the number of threads reaches it.
+Standard normal number p of step t is a fixed function of (key, t, p): AES-256 in counter mode gives the bits, Box &
+Muller's transform makes two normal numbers of each 64 of them. So a shard draws its own part of the noise and nothing
+else, any split of a vector gives the same numbers bit for bit, and a resumed run repeats what it drew, on any machine.
+Neither `torch.manual_seed` nor the number of threads reaches it.
+
+Positions come in tiles of 8192: number j < 4096 of a tile is x, and number j + 4096 is y, of the pair made of words j
+and j + 4096 of the tile.
 """
 
 from __future__ import annotations
 
-import math
+import hmac
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from discreet.core import check
 from discreet.errors import InvalidValue
+from discreet.learn.sgd import native, normal
+from discreet.learn.sgd.keystream import Keystream
+from discreet.learn.sgd.normal import TILE, Floats
 
 KEY = 32  # bytes
-BLOCK = 1 << 15  # numbers made at a time: what is in flight stays in cache; a block is always made whole
-_PAIRS = BLOCK // 2
-_ZEROS = bytes(4 * BLOCK)
+MANY = 8  # tiles at a time: what is in flight stays in the second cache
+LAST_STEP = (1 << 48) - 1
+HALF = TILE // 2
 
 
 class Stream:
@@ -37,13 +44,15 @@ class Stream:
 
     def __init__(self, key: bytes, device: torch.device | str = "cpu") -> None:
         if not isinstance(key, bytes) or len(key) != KEY:
-            raise InvalidValue(f"key must be {KEY} bytes, such as os.urandom({KEY}); got {type(key).__name__}.")
-        self._key = key
+            found = f"{len(key)} bytes" if isinstance(key, bytes) else type(key).__name__
+            raise InvalidValue(f"key must be {KEY} bytes, such as os.urandom({KEY}); got {found}.")
         self.device = torch.device(device)
+        # a key of its own, so that noise shares no keystream with anything else that is keyed by `key`
+        self._key = hmac.digest(key, b"discreet noise: aes-256-ctr", "sha256")
 
     def fill(self, out: Tensor, *, step: int, offset: int = 0, scale: float = 1.0) -> Tensor:
         """`out[i] = scale * (standard normal number offset + i of this step)`, in place; returns `out`."""
-        step = check.whole("step", step, least=0, most=(1 << 48) - 1)
+        step = check.whole("step", step, least=0, most=LAST_STEP)
         offset = check.whole("offset", offset, least=0)
         scale = check.nonnegative("scale", scale)
         if out.dtype != torch.float32 or out.dim() != 1 or not out.is_contiguous():
@@ -51,35 +60,54 @@ class Stream:
         if out.device.type != "cpu":
             host = torch.empty(out.numel())
             return out.copy_(self.fill(host, step=step, offset=offset, scale=scale))
-        self._fill(out.detach().numpy(), step, offset, scale)
+        fill(self._key, step, offset, scale, out.detach().numpy())
         return out
 
-    def _fill(self, out: np.ndarray, step: int, offset: int, scale: float) -> None:
-        from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-        first = offset // BLOCK
-        counter = (step << 64 | first * (BLOCK // 4)).to_bytes(16, "big")
-        stream = Cipher(algorithms.AES256(self._key), modes.CTR(counter)).encryptor()
-        words, made = np.empty(BLOCK, np.uint32), np.empty(BLOCK, np.float32)
-        raw = words.data.cast("B")
-        done, skip = 0, offset - first * BLOCK
-        while done < out.size:
-            stream.update_into(_ZEROS, raw)
-            _normal(words, scale, made)
-            take = min(BLOCK - skip, out.size - done)
-            out[done : done + take] = made[skip : skip + take]
-            done, skip = done + take, 0
+def fill(key: bytes, step: int, offset: int, scale: float, out: Floats) -> None:
+    """`Stream.fill` on the CPU under the stream's own key."""
+    stream, compiled = Keystream(key, step), native.kernel()
+    if compiled and compiled.fill:
+        rare = compiled.fill(key, step, offset, scale, out)
+    else:
+        rare = _by_tiles(stream, compiled.tiles if compiled else None, offset, scale, out)
+    if len(rare):
+        _mend(stream, rare, offset, scale, out)
 
 
-def _normal(words: np.ndarray, scale: float, out: np.ndarray) -> None:
-    """A block of words to normal numbers: radius from its first half, angle from its second."""
-    radius, cosine, sine = np.empty(_PAIRS, np.float32), out[:_PAIRS], out[_PAIRS:]
-    np.add(words[:_PAIRS].astype(np.float32), 0.5, out=radius)
-    np.multiply(radius, 2.0**-32, out=radius)
-    np.log(radius, out=radius)
-    np.multiply(radius, -2.0 * scale * scale, out=radius)
-    np.sqrt(np.abs(radius, out=radius), out=radius)
-    angle = words[_PAIRS:].view(np.int32) * np.float32(math.pi / 2**31)
-    angle = angle.astype(np.float32)
-    np.multiply(np.cos(angle, out=cosine), radius, out=cosine)
-    np.multiply(np.sin(angle, out=sine), radius, out=sine)
+def _by_tiles(stream: Keystream, compiled: native.Tiles | None, offset: int, scale: float, out: Floats) -> NDArray[np.uint64]:
+    """A few tiles at a time: keystream from OpenSSL, transform compiled or by numpy. Returns the rare pairs."""
+    first, skip = divmod(offset, TILE)
+    tiles = -(-(skip + out.size) // TILE)
+    many = max(min(tiles, MANY), 1)
+    transform = compiled or normal.Transform(HALF * many)
+    words, room = np.empty((many, 2, HALF), np.uint32), np.empty((many, 2, HALF), np.float32)
+    rare = []
+    for tile in range(0, tiles, many):
+        count = min(many, tiles - tile)
+        start, end = tile * TILE - skip, (tile + count) * TILE - skip
+        inside = start >= 0 and end <= out.size
+        made = out[start:end].reshape(count, 2, HALF) if inside else room[:count]
+        stream.words(first + tile, words[:count])
+        if transform(words[:count], scale, made):
+            rare.append(_rare(first + tile, words[:count]))
+        if not inside:
+            out[max(start, 0) : end] = made.reshape(-1)[max(-start, 0) : out.size - start]
+    return np.concatenate(rare) if rare else np.empty((0, 3), np.uint64)
+
+
+def _rare(tile: int, words: NDArray[np.uint32]) -> NDArray[np.uint64]:
+    at, place = np.divmod(np.flatnonzero(words[:, 0] < 2 * normal.RARE), HALF)
+    pairs = (tile + at).astype(np.uint64) * np.uint64(HALF) + place.astype(np.uint64)
+    return np.stack([pairs, words[at, 0, place], words[at, 1, place]], axis=1).astype(np.uint64)
+
+
+def _mend(stream: Keystream, rare: NDArray[np.uint64], offset: int, scale: float, out: Floats) -> None:
+    """Rare pairs lie far out: they are made again with 64 bits more each."""
+    pairs = rare[:, 0].tolist()
+    a, b = rare[:, 1].astype(np.uint32), rare[:, 2].astype(np.uint32)
+    for pair, x, y in zip(pairs, *normal.tails(a, b, stream.more(pairs), scale)):
+        tile, place = divmod(pair, HALF)
+        for number, at in ((x, tile * TILE + place - offset), (y, tile * TILE + HALF + place - offset)):
+            if 0 <= at < out.size:
+                out[at] = number

@@ -1,0 +1,173 @@
+"""`normal.c`, where this machine has a compiler: the same bits as numpy gives, several times as fast.
+
+It is compiled once and kept in the user's cache folder. Before its first use in a process it is held against numpy and
+`cryptography`; code that differs in one bit is not used. Without a compiler, or with DISCREET_NATIVE=0 in the
+environment, numpy does the work.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.learn.sgd import normal
+from discreet.learn.sgd.normal import Floats, Words
+
+Tiles = Callable[[Words, float, Floats], bool]
+Fill = Callable[[bytes, int, int, float, Floats], NDArray[np.uint64]]
+
+# Contraction of a multiplication and an addition into one rounding would change bits; the next two let loops vectorise.
+FLAGS = ("-O3", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC")
+PATIENCE = 60  # seconds a compiler may take
+
+
+@dataclass(frozen=True)
+class Native:
+    """The compiled transform of contiguous tiles; with AES instructions `fill` too, keystream and all."""
+
+    tiles: Tiles
+    fill: Fill | None  # (key, step, offset, scale, out) -> rare pairs, each a row (number of the pair, a, b)
+
+
+@lru_cache(maxsize=1)
+def kernel() -> Native | None:
+    """What was compiled here, or None where numpy must do."""
+    if os.environ.get("DISCREET_NATIVE") == "0" or os.name != "posix":
+        return None
+    try:
+        library = ctypes.CDLL(str(_built()))
+    except (OSError, subprocess.SubprocessError):
+        return None
+    tiles = _tiles(library)
+    if not agrees(tiles):
+        return None
+    fill = _fill(library) if hasattr(library, "discreet_fill") else None
+    return Native(tiles, fill if fill and fills_alike(fill) else None)
+
+
+def source() -> str:
+    """The C text, with the numbers of `normal.py` before it."""
+    whole = {"RARE": normal.RARE, "MIDDLE": normal.MIDDLE, "EXPONENT": normal.EXPONENT, "TILE": normal.TILE}
+    floats = {"LOG_STEP": normal.LOG_STEP}
+    for name, values in (("LOG", normal.LOG), ("SIN", normal.SIN), ("COS", normal.COS)):
+        floats |= {f"{name}{i}": value for i, value in enumerate(values)}
+    lines = [f"#define {name} ({value})" for name, value in whole.items()]
+    lines += [f"#define {name} ({value.hex()}f)" for name, value in floats.items()]
+    return "\n".join(lines) + "\n" + Path(__file__).with_name("normal.c").read_text()
+
+
+def _tiles(library: ctypes.CDLL) -> Tiles:
+    function = library.discreet_tiles
+    function.argtypes = [ctypes.c_void_p, ctypes.c_long, ctypes.c_long, ctypes.c_float, ctypes.c_void_p]
+    function.restype = ctypes.c_int
+
+    def call(words: Words, scale: float, out: Floats) -> bool:
+        tiles, _, half = words.shape
+        return bool(function(words.ctypes.data, tiles, half, scale, out.ctypes.data))
+
+    return call
+
+
+def _fill(library: ctypes.CDLL) -> Fill:
+    function, whole, pointer = library.discreet_fill, ctypes.c_uint64, ctypes.c_void_p
+    function.argtypes = [ctypes.c_char_p, whole, whole, whole, ctypes.c_float, pointer, pointer, ctypes.c_long]
+    function.restype = ctypes.c_long
+
+    def call(key: bytes, step: int, offset: int, scale: float, out: Floats) -> NDArray[np.uint64]:
+        room = 64 + (out.size >> 14)  # 16 times what is expected, and then some; if it is not enough, twice as much
+        while True:
+            rare = np.empty((room, 3), np.uint64)
+            found = function(key, step, offset, out.size, scale, out.ctypes.data, rare.ctypes.data, room)
+            if found <= room:
+                return rare[:found]
+            room = 2 * found
+
+    return call
+
+
+def _built() -> Path:
+    """The shared library for this text and this processor; made if it is not there yet."""
+    text = source()
+    name = hashlib.sha256("\0".join((text, *FLAGS, _processor())).encode()).hexdigest()[:32]
+    folder = _folder()
+    library = folder / f"normal-{name}.so"
+    if not library.exists():
+        with tempfile.TemporaryDirectory(dir=folder) as room:
+            made = _compiled(text, Path(room))
+            os.replace(made, library)
+    return library
+
+
+def _compiled(text: str, room: Path) -> Path:
+    compiler = next((path for path in map(shutil.which, (os.environ.get("CC", ""), "cc", "gcc", "clang")) if path), None)
+    if compiler is None:
+        raise FileNotFoundError("no C compiler")
+    written, made = room / "normal.c", room / "normal.so"
+    written.write_text(text)
+    for machine in (("-march=native",), ()):
+        command = [compiler, *FLAGS, *machine, str(written), "-o", str(made), "-lm"]
+        if subprocess.run(command, capture_output=True, timeout=PATIENCE, check=False).returncode == 0:
+            return made
+    raise OSError("the C compiler failed")
+
+
+def _folder() -> Path:
+    """A folder that nobody but this user can write: what lies there is run."""
+    try:
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "discreet"
+        cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = cache.stat()
+        if found.st_uid == os.getuid() and not found.st_mode & 0o022 and os.access(cache, os.W_OK):
+            return cache
+    except (OSError, RuntimeError):
+        pass
+    return Path(tempfile.mkdtemp(prefix="discreet-"))
+
+
+def _processor() -> str:
+    """What -march=native depends on, so that a home folder shared between machines holds one library for each kind."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.machine() + platform.processor()
+    kept = sorted({line for line in lines if line.startswith(("model name", "flags", "Features"))})
+    return "\n".join((platform.machine(), *kept))
+
+
+def agrees(tiles: Tiles) -> bool:
+    """The same bits as numpy, on pairs at every exponent, at both ends and between."""
+    count = 1 << 12
+    spread = np.arange(count, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    a, b = (spread >> np.uint64(32)).astype(np.uint32), (spread & np.uint64(0xFFFFFFFF)).astype(np.uint32)
+    a[:1024] >>= (np.arange(1024) % 18).astype(np.uint32)
+    a[1024:1280], a[1280:1536] = np.arange(256), 2**32 - 1 - np.arange(256)
+    b[::7] = np.resize(np.array([0, 1, 2**30, 2**31 - 1, 2**31, 2**31 + 1, 2**32 - 1], np.uint32), b[::7].size)
+    words = np.stack([a, b])[None]
+    ours, theirs = np.empty((1, 2, count), np.float32), np.empty((1, 2, count), np.float32)
+    same = normal.Transform(count)(words, 0.7, ours) == tiles(words, 0.7, theirs)
+    return same and ours.tobytes() == theirs.tobytes()
+
+
+def fills_alike(fill: Fill) -> bool:
+    """The same bits as OpenSSL and numpy over a few tiles, neither end at the edge of one."""
+    from discreet.learn.sgd.keystream import Keystream
+
+    key, step, tile, skip = bytes(range(32)), (1 << 47) + 12345, (1 << 40) + 3, 1001
+    stream, words = Keystream(key, step), np.empty((4, 2, normal.TILE // 2), np.uint32)
+    stream.words(tile, words)
+    ours, theirs = np.empty(words.shape, np.float32), np.empty(words.size - 2 * skip, np.float32)
+    normal.Transform(words.size // 2)(words, 0.7, ours)
+    fill(key, step, tile * normal.TILE + skip, 0.7, theirs)
+    return ours.reshape(-1)[skip:-skip].tobytes() == theirs.tobytes()

@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from discreet.learn.sgd import native, normal
+from discreet.learn.sgd.normal import RARE, Transform, tails
+
+PAIRS = 1 << 15
+
+
+def pairs(seed: int) -> np.ndarray:
+    """Random words, and among them every exponent, both ends and the turning points of the angle."""
+    rng = np.random.default_rng(seed)
+    words = rng.integers(0, 2**32, (1, 2, PAIRS), dtype=np.uint32)
+    a, b = words[0]
+    a[: PAIRS // 2] >>= (np.arange(PAIRS // 2) % 18).astype(np.uint32)
+    a[:512] = 2**32 - 1 - np.arange(512)
+    a[512:1024] = np.arange(512)
+    b[:1024:2] = np.resize(np.array([0, 1, 2**30, 2**31 - 1, 2**31, 2**31 + 1, 3 << 30, 2**32 - 1], np.uint32), 512)
+    return words
+
+
+def transformed(words: np.ndarray, scale: float = 1.0) -> np.ndarray:
+    out = np.empty(words.shape, np.float32)
+    Transform(words.shape[0] * words.shape[2])(words, scale, out)
+    return out
+
+
+def truth(words: np.ndarray) -> np.ndarray:
+    a, b = words[:, 0], words[:, 1]
+    radius = np.sqrt(-2 * np.log((a >> 1 | 1) / 2.0**31))
+    angle = np.pi * b.view(np.int32).astype(float) / 2.0**31
+    return np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=1)
+
+
+def test_near_the_real_transform() -> None:
+    words = pairs(1)
+    words[:, 0][words[:, 0] < 2 * RARE] = 2 * RARE
+    error = np.abs(transformed(words) - truth(words))
+    assert error.max() < 3e-6  # the largest radius here is 5
+    typical = truth(words)
+    assert np.sqrt((error**2).mean()) < 5e-7
+    near = np.hypot(typical[:, 0], typical[:, 1]) < 0.01  # small radii keep their digits
+    assert (np.hypot(error[:, 0], error[:, 1])[near] < 4e-7 * 0.01 + 1e-9).all()
+
+
+def test_no_radius_is_zero() -> None:
+    words = np.zeros((1, 2, 256), np.uint32)
+    words[0, 0] = 2**32 - 1 - np.arange(256)
+    radius = np.hypot(*transformed(words)[0].astype(float))
+    assert radius.min() > 3e-5
+    assert (np.diff(radius) >= 0).all()
+
+
+@given(st.integers(0, 2**32 - 1), st.floats(1e-6, 1e6))
+def test_compiled_and_numpy_agree_bit_for_bit(seed: int, scale: float) -> None:
+    kernel = native.kernel()
+    if kernel is None:
+        pytest.skip("no C compiler here")
+    words = pairs(seed)
+    out = np.empty(words.shape, np.float32)
+    kernel.tiles(words, scale, out)
+    assert out.tobytes() == transformed(words, scale).tobytes()
+
+
+def test_a_kernel_that_differs_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    if native.kernel() is None:
+        pytest.skip("no C compiler here")
+    right = normal.LOG_STEP
+    monkeypatch.setattr(native, "source", lambda: _SOURCE.replace(right.hex(), np.nextafter(right, 0).hex()))
+    assert native.kernel.__wrapped__() is not None  # a float64 step further is the same float32
+    monkeypatch.setattr(native, "source", lambda: _SOURCE.replace(right.hex(), float(np.nextafter(np.float32(right), 0)).hex()))
+    assert native.kernel.__wrapped__() is None
+
+
+_SOURCE = native.source()
+
+
+@pytest.mark.parametrize("broken", ["no compiler", "switched off", "bad source"])
+def test_without_a_compiler_there_is_no_kernel(
+    broken: str, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+    if broken == "no compiler":
+        monkeypatch.setattr(native.shutil, "which", lambda name: None)
+    if broken == "switched off":
+        monkeypatch.setenv("DISCREET_NATIVE", "0")
+    if broken == "bad source":
+        monkeypatch.setattr(native, "source", lambda: "int main(")
+    assert native.kernel.__wrapped__() is None
+
+
+def test_a_cache_folder_others_can_write_is_not_trusted(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
+    from pathlib import Path
+
+    assert isinstance(tmp_path, Path)
+    open_to_all = tmp_path / "discreet"
+    open_to_all.mkdir()
+    open_to_all.chmod(0o777)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert native._folder() != open_to_all
+    open_to_all.chmod(0o700)
+    assert native._folder() == open_to_all
+
+
+def test_tails_go_on_where_30_bits_end() -> None:
+    a = np.array([2 * RARE, 2 * RARE - 4, 4, 0, 0], np.uint32)
+    b = np.zeros(5, np.uint32)
+    middle, most = 1 << 63, (1 << 64) - 1
+    x, y = tails(a, b, [0, most, middle, middle, 0], 2.0)
+    u = np.array([RARE // 2, RARE // 2, 1.5, 0.5, 2.0**-65]) / 2.0**30
+    assert np.allclose(x, 2 * np.sqrt(-2 * np.log(u)), rtol=3e-7)
+    assert (y == 0).all()
+    assert x[0] == pytest.approx(2 * transformed(np.array([[[2 * RARE], [0]]], np.uint32))[0, 0, 0], abs=3e-5)
+    assert x[-1] > 2 * 11.4
