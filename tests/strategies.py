@@ -24,6 +24,7 @@ from discreet.core import (
     NonPrivate,
     Poisson,
     Pure,
+    RandomAllocation,
     RandomizedResponse,
     Release,
     Repeat,
@@ -65,6 +66,7 @@ def around(inner: st.SearchStrategy[Event]) -> st.SearchStrategy[Event]:
     return st.one_of(
         st.builds(Poisson, rate, inner),
         st.builds(WithoutReplacement, rate, inner),
+        st.builds(RandomAllocation, inner, whole),
         st.builds(Shuffled, inner, whole),
         st.builds(Repeat, inner, whole),
         st.builds(Sequence, st.lists(inner, min_size=1, max_size=4)),
@@ -74,7 +76,7 @@ def around(inner: st.SearchStrategy[Event]) -> st.SearchStrategy[Event]:
 
 leaves = st.one_of(*LEAVES.values())
 events: st.SearchStrategy[Event] = st.recursive(leaves, around, max_leaves=8)
-HOLDERS = {Poisson, WithoutReplacement, Shuffled, Repeat, Sequence, Group}
+HOLDERS = {Poisson, WithoutReplacement, RandomAllocation, Shuffled, Repeat, Sequence, Group}
 assert {*LEAVES, *HOLDERS} == set(KINDS.values()), "an event kind has no strategy"
 
 units = st.builds(Unit, text, relation=st.sampled_from(RELATIONS), rows=st.none() | whole, key=st.none() | text)

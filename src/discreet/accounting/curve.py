@@ -205,8 +205,8 @@ class _Single:
             low, high = float(grid[first - 1]), float(grid[first])
             if (low, high) == before or not low < (low + high) / 2 < high or found[first] > delta:
                 break
-            fall = math.log(found[first - 1] / found[first]) if found[first] > 0 else math.inf
-            share = math.log(found[first - 1] / delta) / fall if 0 < fall < math.inf else 0.5
+            fall = math.log(found[first - 1]) - math.log(found[first]) if found[first] > 0 else math.inf
+            share = (math.log(found[first - 1]) - math.log(delta)) / fall if 0 < fall < math.inf else 0.5
             grid = np.sort(np.clip(low + (high - low) * np.append(share + CLOSE, EVENLY), low, high))
             found = self._profile.delta(grid)
         return high

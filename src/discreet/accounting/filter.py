@@ -190,7 +190,7 @@ def _pure(event: events.Event) -> int:
             if whole >= UNBOUNDED:  # a sample of what has no bound has none
                 return UNBOUNDED
             return math.ceil(math.log1p(rate * math.expm1(whole / EPSILON_UNIT)) * (1 + 1e-12) * EPSILON_UNIT)
-        case events.Shuffled(inner):
+        case events.Shuffled(inner) | events.RandomAllocation(inner):
             return _pure(inner)
     return UNBOUNDED
 

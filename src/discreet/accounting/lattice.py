@@ -62,7 +62,7 @@ def _reach(delta: Delta, most: float, tail: float) -> float:
 def discretise(profile: Profile, step: float, least: float, most: float) -> Pair:
     """The lattice of `profile` with losses from -least to most; what lies beyond goes to the nearest worse place."""
     lo, hi = max(math.ceil(least / step * (1 - 1e-12)), 1), max(math.ceil(most / step * (1 - 1e-12)), 1)
-    forward, backward, *infinite = _connect(profile, _multiples(step, lo), _multiples(step, hi))
+    forward, backward, *infinite = connect(profile, _multiples(step, lo), _multiples(step, hi))
     return Pair(Lattice(step, -lo, forward, infinite[0]), Lattice(step, -hi, backward, infinite[1]))
 
 
@@ -74,12 +74,12 @@ def look(profile: Profile, least: float, most: float, points: int) -> tuple[Atom
     """A few atoms on a geometric grid, forward and backward: enough to know the moments, whatever the scale."""
     ends = (max(least, 1e-290), max(most, 1e-290))
     down, up = (np.concatenate([[0.0], np.geomspace(end * 1e-7, end, points)]) for end in ends)
-    forward, backward, *infinite = _connect(profile, down, up)
+    forward, backward, *infinite = connect(profile, down, up)
     loss = np.concatenate([-down[:0:-1], up])
     return Atoms(loss, forward, infinite[0]), Atoms(-loss[::-1], backward, infinite[1])
 
 
-def _connect(profile: Profile, down: Array, up: Array) -> tuple[Array, Array, float, float]:
+def connect(profile: Profile, down: Array, up: Array) -> tuple[Array, Array, float, float]:
     """Masses at losses (-down reversed, up) with the unit, at (-up reversed, down) without it, and what is infinite.
 
     With S_i the Q-mass at or above point i, the chord between points i and i+1 has slope -S_{i+1} in e^epsilon, and the

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from discreet.accounting import profile, shuffle
+from discreet.accounting import allocation, profile, shuffle
 from discreet.accounting.profile import Profile
 from discreet.core import event as events
 from discreet.errors import InvalidValue
@@ -41,6 +41,8 @@ def _holds_envelope(event: events.Event) -> bool:
             return True
         case events.Poisson(_, inner) | events.WithoutReplacement(_, inner) | events.Group(inner) | events.Repeat(inner):
             return _holds_envelope(inner)
+        case events.RandomAllocation(inner):
+            return _holds_envelope(inner)
         case events.Sequence(items):
             return any(_holds_envelope(item) for item in items)
     return False
@@ -63,7 +65,7 @@ def _collect(event: events.Event, times: int, size: int, counts: dict[events.Eve
                 _collect(item, times, size, counts)
         case events.Group(inner, n):
             _collect(inner, times, size * n, counts)
-        case events.Poisson(1.0, inner):
+        case events.Poisson(1.0, inner) | events.RandomAllocation(inner, 1):
             _collect(inner, times, size, counts)
         case _:
             seen = grouped(event, size)
@@ -109,6 +111,8 @@ def _single(event: events.Event) -> Profile:
             return profile.poisson(rate, _whole(inner))
         case events.WithoutReplacement(rate, inner):
             return profile.without_replacement(rate, _whole(inner))
+        case events.RandomAllocation(inner, bins):
+            return allocation.allocated(_whole(inner), bins)
         case events.Shuffled(inner, users):
             return _shuffled(inner, users)
         case events.Group(inner, size):

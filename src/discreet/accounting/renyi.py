@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from discreet.accounting import shuffle
+from discreet.accounting import allocation, shuffle
 from discreet.accounting.plan import grouped, pure_epsilon, tells_one_of_two
 from discreet.core import check
 from discreet.core import event as events
@@ -71,6 +71,8 @@ def _single(event: events.Event, order: float) -> float:
             return _poisson(rate, inner, order)
         case events.WithoutReplacement(rate, inner):
             return _mixture_bound(rate, inner, order)
+        case events.RandomAllocation(inner, bins):
+            return _allocated(inner, bins, order)
         case events.Shuffled(inner, users):
             return _shuffled(inner, users, order)
         case events.Group(inner, size):
@@ -174,6 +176,14 @@ def _mixture_bound(rate: float, inner: events.Event, order: float) -> float:
     return (exponent + math.log(rate + (1 - rate) * math.exp(-exponent))) / (order - 1)
 
 
+def _allocated(inner: events.Event, bins: int, order: float) -> float:
+    """Amplified where a step is Gaussian; else no more than for a unit known to be in its step: D_a is quasi-convex."""
+    alone = _renyi(inner, order, 1)
+    if bins == 1 or not isinstance(inner, events.Gaussian):
+        return alone
+    return allocation.allocated_renyi(inner.noise_multiplier, bins, order, alone)
+
+
 def _shuffled(inner: events.Event, users: int, order: float) -> float:
     """That of the clones' pair, and never more than what one report costs by itself: shuffling is post-processing."""
     alone, epsilon = _renyi(inner, order, 1), pure_epsilon(inner)
@@ -221,7 +231,7 @@ def _concentrated(event: events.Event, size: int) -> float:
             return _pure_rho(size * sensitivity / scale)
         case events.Approximate(epsilon, delta) if delta == 0:
             return _pure_rho(epsilon * size)
-        case events.Shuffled(inner):
+        case events.Shuffled(inner) | events.RandomAllocation(inner):
             return _concentrated(inner, size)
     return math.inf
 

@@ -217,6 +217,24 @@ class WithoutReplacement(_Value):
 
 
 @dataclass(frozen=True, slots=True)
+class RandomAllocation(_Value):
+    """A pass of `bins` steps: each unit takes part in just one of them, chosen uniformly and on its own; relation add/remove.
+
+    `event` is what one step costs those in it. All steps are seen, and what a step does may depend on those before it;
+    who is in which step is not seen. Passes are repeated with Repeat, each with a fresh choice. Batches of fixed size,
+    and a shuffled order, are not this.
+    """
+
+    kind: ClassVar[str] = "random_allocation"
+    event: Event
+    bins: int
+
+    def __post_init__(self) -> None:
+        check_event("event", self.event, inside=True)
+        self._set("bins", check.whole("bins", self.bins))
+
+
+@dataclass(frozen=True, slots=True)
 class Shuffled(_Value):
     """`event` by each of `users` people on their own value, one report each, all reports shuffled; relation replace.
 
@@ -278,7 +296,8 @@ KINDS: dict[str, type[_Value]] = {
     cls.kind: cls
     for cls in (
         Zero, NonPrivate, Pure, Approximate, Gaussian, Laplace, DiscreteGaussian, DiscreteLaplace, Exponential, NoisyMax,
-        RandomizedResponse, Poisson, WithoutReplacement, Shuffled, Repeat, Sequence, Group,
+        RandomizedResponse, Poisson, WithoutReplacement, RandomAllocation, Shuffled, Repeat, Sequence,
+        Group,
     )
 }  # fmt: skip
 

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from discreet.core import event as events
 from discreet.errors import InvalidValue
 from discreet.learn.sgd import sampling
-from discreet.learn.sgd.sampling import Poisson, stripe
+from discreet.learn.sgd.sampling import BallsInBins, Poisson, placed, stripe
 
 KEY = bytes(range(32))
 NOISE = events.Gaussian(1.0)
@@ -94,6 +94,59 @@ def test_the_event_is_that_of_the_draw():
     assert Poisson(0.01).event(NOISE, 100) == events.Repeat(events.Poisson(0.01, NOISE), 100)
 
 
+@pytest.mark.parametrize("bins", [1, 2, 3, 7, 1000])
+def test_every_unit_is_in_one_step_of_every_pass(bins):
+    sampler = BallsInBins(bins)
+    for number in (0, 3):
+        drawn = [sampler.draw(KEY, number * bins + place, 2000) for place in range(bins)]
+        assert all(np.all(np.diff(part) > 0) for part in drawn)
+        assert sorted(np.concatenate(drawn).tolist()) == list(range(2000))
+        assert drawn[0].dtype == np.int64
+
+
+def test_steps_of_balls_in_bins_may_be_asked_for_in_any_order():
+    kept = BallsInBins(5)
+    in_order = {step: kept.draw(KEY, step, 300).tolist() for step in range(20)}
+    for step in (17, 2, 18, 3):
+        assert kept.draw(KEY, step, 300).tolist() == in_order[step]
+        assert BallsInBins(5).draw(KEY, step, 300).tolist() == in_order[step]
+    assert kept.draw(KEY, 3, 301).tolist()[: len(in_order[3])] == in_order[3]  # one more unit changes no other
+    assert kept.draw(bytes(32), 3, 300).tolist() != in_order[3]
+
+
+def test_passes_differ_and_empty_steps_are_real():
+    sampler = BallsInBins(50)
+    sizes = [sampler.draw(KEY, step, 20).size for step in range(100)]
+    assert sizes.count(0) > 30
+    assert sampler.draw(KEY, 0, 5000).tolist() != sampler.draw(KEY, 50, 5000).tolist()
+
+
+def test_a_place_is_a_word_scaled_down_and_uneven_words_are_drawn_again():
+    """With 3 x 2^30 places a quarter of all words are uneven; the law of what is left is uniform by counting words."""
+    places = 3 << 30
+    words = np.frombuffer(stream(KEY, b"p", 0, 4 * 1000), "<u4").astype(object)
+    low = [word * places % 2**32 for word in words]
+    found = placed(KEY, b"p", 0, 1000, places)
+    kept = [i for i in range(1000) if low[i] >= 2**32 % places]
+    assert 650 < len(kept) < 850
+    assert all(found[i] == words[i] * places >> 32 for i in kept)
+    assert found.min() >= 0
+    assert found.max() < places
+
+
+@pytest.mark.parametrize("places", [3, 6, 12])
+def test_kept_words_are_even(places):
+    """For 8-bit words in place of 32-bit ones: every place has as many words as any other."""
+    counts = np.bincount([word * places >> 8 for word in range(256) if word * places % 256 >= 256 % places], minlength=places)
+    assert set(counts.tolist()) == {256 // places}
+
+
+def test_a_pass_that_is_broken_off_counts_as_a_whole_one():
+    assert BallsInBins(10).event(NOISE, 20) == events.Repeat(events.RandomAllocation(NOISE, 10), 2)
+    assert BallsInBins(10).event(NOISE, 21) == events.Repeat(events.RandomAllocation(NOISE, 10), 3)
+    assert BallsInBins(10).rate == 0.1
+
+
 def test_stripes_share_a_batch_out():
     drawn = Poisson(0.1).draw(KEY, 1, 1000)
     stripes = [stripe(drawn, rank, 3) for rank in range(3)]
@@ -112,6 +165,9 @@ def test_stripes_share_a_batch_out():
         (lambda: Poisson(0.1).draw(KEY, -1, 10), "step must be at least 0"),
         (lambda: Poisson(0.1).draw(KEY, 0, -1), "units must be at least 0"),
         (lambda: Poisson(0.1).event(NOISE, 0), "steps must be at least 1"),
+        (lambda: BallsInBins(0), "bins must be at least 1"),
+        (lambda: BallsInBins(3).draw(b"short", 0, 10), "key must be 32 bytes"),
+        (lambda: BallsInBins(3).draw(KEY, -1, 10), "step must be at least 0"),
         (lambda: stripe(np.arange(3), 3, 3), "rank must be at most 2"),
     ],
 )

@@ -57,6 +57,70 @@ class Poisson:
         return f"Poisson(rate={self.rate:g})"
 
 
+class BallsInBins:
+    """In every pass of `bins` steps each unit takes part in just one, chosen uniformly and on its own.
+
+    Batches are near the same size, each unit is seen once a pass, and the loss is below that of Poisson sampling at rate
+    1 / bins (docs/theory/random-allocation.md). This is not shuffling: a unit's step says nothing about another's.
+
+    >>> sampler = BallsInBins(3)
+    >>> [sampler.draw(bytes(32), step, units=8).tolist() for step in range(3)]
+    [[0, 7], [4, 5], [1, 2, 3, 6]]
+    """
+
+    __slots__ = ("_made", "_pass", "bins")
+
+    def __init__(self, bins: int) -> None:
+        self.bins = check.whole("bins", bins, most=2**31)
+        self._made: tuple[bytes, int, int] | None = None  # what `_pass` was drawn for
+        self._pass: tuple[Ints, Ints] = (np.empty(0, np.int64), np.zeros(1, np.int64))
+
+    @property
+    def rate(self) -> float:
+        """The share of units expected in a step."""
+        return 1 / self.bins
+
+    def draw(self, key: bytes, step: int, units: int) -> Ints:
+        """The units of this step, ascending; there may be none. A pass is drawn whole and kept until the next is asked for."""
+        step, units = check.whole("step", step, least=0), check.whole("units", units, least=0, most=MOST_UNITS)
+        number, place = divmod(step, self.bins)
+        if self._made != (key, number, units):
+            chosen = placed(key, b"bins", number, units, self.bins)
+            order = np.argsort(chosen.astype(np.uint16) if self.bins <= 1 << 16 else chosen, kind="stable")
+            ends = np.cumsum(np.bincount(chosen, minlength=self.bins))
+            self._pass, self._made = (order, np.append(0, ends)), (key, number, units)
+        order, starts = self._pass
+        return order[starts[place] : starts[place + 1]].astype(np.int64)
+
+    def event(self, noise: events.Event, steps: int) -> events.Event:
+        """What `steps` such steps are, each releasing its sum with `noise`; a pass that is broken off counts as a whole one."""
+        passes = -(-check.whole("steps", steps) // self.bins)
+        return events.Repeat(events.RandomAllocation(noise, self.bins), passes)
+
+    def __repr__(self) -> str:
+        return f"BallsInBins(bins={self.bins})"
+
+
+def placed(key: bytes, purpose: bytes, number: int, units: int, places: int) -> Ints:
+    """For each unit one of `places`, uniformly and on its own.
+
+    A 32-bit word times `places`, the high half taken; words that would favour some place are drawn again (Lemire 2019).
+    """
+    stream, more = keystream(key, purpose, number), keystream(key, purpose + b" more", number)
+    out = np.empty(units, np.int64)
+    uneven = 2**32 % places
+    for start in range(0, units, BLOCK):
+        part = out[start : start + BLOCK]
+        todo = np.arange(part.size)
+        words = np.frombuffer(stream.update(bytes(4 * part.size)), "<u4")
+        while todo.size:
+            product = words.astype(np.uint64) * np.uint64(places)
+            part[todo] = product >> np.uint64(32)
+            todo = todo[(product & np.uint64(2**32 - 1)) < np.uint64(uneven)]
+            words = np.frombuffer(more.update(bytes(4 * todo.size)), "<u4")
+    return out
+
+
 def stripe(drawn: Ints, rank: int, world: int) -> Ints:
     """The part of a global draw that one of `world` ranks takes: all of them together take each unit once.
 
