@@ -31,7 +31,7 @@ check: $(VENV)/.dev
 PEERS := $(VENV)/peers
 RESULTS := bench/results
 
-WITH_PEERS := $(foreach peer,opendp diffprivlib anonypy pureldp smartnoise pipelinedp,$(PEERS)/$(peer)/.done)
+WITH_PEERS := $(foreach peer,opendp diffprivlib anonypy pureldp smartnoise pipelinedp opacus jax,$(PEERS)/$(peer)/.done)
 
 bench: $(VENV)/.dev $(WITH_PEERS)
 	$(BIN)/python bench/startup.py
@@ -46,6 +46,7 @@ bench: $(VENV)/.dev $(WITH_PEERS)
 	  --pipeline-dp $(PEERS)/pipelinedp/bin/python --out $(RESULTS)/sql.json
 	if test -d ../shared/data; then $(BIN)/python bench/sql_accuracy.py --opendp $(PEERS)/opendp/bin/python \
 	  --smartnoise $(PEERS)/smartnoise/bin/python --pipeline-dp $(PEERS)/pipelinedp/bin/python --out $(RESULTS)/sql_accuracy.json; fi
+	$(BIN)/python bench/sgd.py --opacus $(PEERS)/opacus/bin/python --jax $(PEERS)/jax/bin/python --out $(RESULTS)/sgd.json
 	$(BIN)/python bench/local.py --pure-ldp $(PEERS)/pureldp/bin/python --out $(RESULTS)/local.json --plot docs/theory/local-error.svg
 	$(BIN)/python bench/reconstruct.py --out $(RESULTS)/reconstruct.json
 	if test -d ../shared/data; then $(BIN)/python bench/link.py --out $(RESULTS)/link.json; \
@@ -61,6 +62,8 @@ $(PEERS)/diffprivlib/.done: WANTED := 'diffprivlib==0.6.6' 'scikit-learn<1.9'
 $(PEERS)/pureldp/.done: WANTED := 'pure-ldp==1.2.0' scikit-learn matplotlib seaborn statsmodels 'xxhash==2.0.2'
 $(PEERS)/smartnoise/.done: WANTED := 'smartnoise-sql==1.0.10'
 $(PEERS)/pipelinedp/.done: WANTED := 'pipeline-dp==0.3.1' python-dp dp-accounting
+$(PEERS)/opacus/.done: WANTED := 'opacus==1.6.0' 'torch==2.13.0' numpy
+$(PEERS)/jax/.done: WANTED := 'jax-privacy==2.0.0'
 $(PEERS)/anonypy/.done: WANTED := 'anonypy==0.2.1' 'pycanon==1.3.6'
 
 docs: $(VENV)/.dev
