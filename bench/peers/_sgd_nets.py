@@ -133,6 +133,12 @@ def build(task: str, device: str = "cpu") -> tuple[nn.Module, Tensor, Tensor]:
     return model.to(device), x.to(device), y.to(device)
 
 
+def tiny(device: str) -> tuple[nn.Module, Tensor, Tensor]:
+    """The smallest thing that loads what training needs."""
+    model = nn.Sequential(nn.Conv2d(1, 8, 3), nn.Flatten(), nn.Linear(32, 2))
+    return model.to(device), torch.randn(2, 1, 4, 4, device=device), torch.tensor([0, 1], device=device)
+
+
 def size(model: nn.Module) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
 
@@ -154,9 +160,9 @@ def prepare(given: argparse.Namespace) -> Any:
     A step of a tiny net comes first: what torch loads when it trains for the first time is no memory of a step.
     """
     torch.set_num_threads(1)
-    tiny = nn.Sequential(nn.Conv2d(1, 8, 3), nn.Flatten(), nn.Linear(32, 2)).to(given.device)
-    optimizer = torch.optim.SGD(tiny.parameters(), 0.1)
-    F.cross_entropy(tiny(torch.randn(2, 1, 4, 4, device=given.device)), torch.tensor([0, 1], device=given.device)).backward()
+    model, x, y = tiny(given.device)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    mean_loss(model(x), y).backward()
     optimizer.step()
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = given.precision != "float32"
     if given.precision == "bf16":

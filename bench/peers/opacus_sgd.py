@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 from _sgd_loop import CLIP, NOISE, RATE, Step, serve
-from _sgd_nets import build, mean_loss, prepare, size
+from _sgd_nets import build, mean_loss, prepare, size, tiny
 from opacus import PrivacyEngine
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
@@ -39,9 +39,10 @@ def ghost(out: Tensor, y: Tensor, criterion: Any) -> Any:
 
 
 def worker(given: argparse.Namespace) -> tuple[int, Callable[[], Step]]:
-    precision = prepare(given)
+    precision, mode = prepare(given), given.variant.removeprefix("opacus-")
+    private(*tiny(given.device), precision, mode)()  # what is loaded for the first step is no memory of a step
     model, x, y = build(given.task, given.device)
-    return size(model), lambda: private(model, x, y, precision, given.variant.removeprefix("opacus-"))
+    return size(model), lambda: private(model, x, y, precision, mode)
 
 
 if __name__ == "__main__":
