@@ -82,6 +82,23 @@ class ConvRecord(Record):
         add_instantiated(self._kept or self.instantiate(), factors, into)
 
 
+def unfolded(x: Tensor, module: nn.Conv2d, padding: tuple[int, ...]) -> Tensor:
+    """The patches under the kernel, [examples, channels x kernel, positions].
+
+    F.unfold launches a kernel per image on a GPU (2.5 ms and more for 512 images on an H200, where copying a strided view
+    takes 0.1 to 1.4 ms); on a CPU it is the faster of the two for most shapes.
+    """
+    if not x.is_cuda:
+        return F.unfold(x, module.kernel_size, module.dilation, padding, module.stride)  # type: ignore[arg-type]
+    x = F.pad(x, (padding[1], padding[1], padding[0], padding[0]))
+    (kh, kw), (sh, sw), (dh, dw) = module.kernel_size, module.stride, module.dilation
+    high = (x.shape[2] - dh * (kh - 1) - 1) // sh + 1
+    wide = (x.shape[3] - dw * (kw - 1) - 1) // sw + 1
+    n, c, h, w = x.stride()
+    view = x.as_strided((x.shape[0], x.shape[1], kh, kw, high, wide), (n, c, dh * h, dw * w, sh * h, sw * w))
+    return view.reshape(x.shape[0], x.shape[1] * kh * kw, high * wide)
+
+
 def conv2d(module: nn.Module, tape: Tape) -> Callable[..., Tensor]:
     assert isinstance(module, nn.Conv2d)
 
