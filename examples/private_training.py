@@ -1,6 +1,6 @@
 """A private model in three changed lines, paid for from a ledger.
 
-    python examples/private_training.py
+python examples/private_training.py
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ class ConvRecord(Record):
         made: dict[Tensor, Tensor] = {}
         if self.weight is not None:
             module = self.module
-            patches = F.unfold(self.x, module.kernel_size, module.dilation, self._padding(), module.stride)
+            patches = unfolded(self.x, module, self._padding())
             patches = patches.reshape(units, self.tape.rows, groups, -1, patches.shape[-1])
             each = g.reshape(units, self.tape.rows, groups, p // groups, -1)
             made[self.weight] = torch.einsum("urgpl,urgdl->ugpd", each, patches).reshape(units, *self.weight.shape)
