@@ -89,7 +89,7 @@ def unfolded(x: Tensor, module: nn.Conv2d, padding: tuple[int, ...]) -> Tensor:
     takes 0.1 to 1.4 ms); on a CPU it is the faster of the two for most shapes.
     """
     if not x.is_cuda:
-        return F.unfold(x, module.kernel_size, module.dilation, padding, module.stride)  # type: ignore[arg-type]
+        return F.unfold(x, module.kernel_size, module.dilation, padding, module.stride)
     x = F.pad(x, (padding[1], padding[1], padding[0], padding[0]))
     (kh, kw), (sh, sw), (dh, dw) = module.kernel_size, module.stride, module.dilation
     high = (x.shape[2] - dh * (kh - 1) - 1) // sh + 1
