@@ -42,7 +42,7 @@ class Tape:
         """x times itself over its last axis, per unit; layers that read the same tensor share one."""
         known = self._grams.get(x.data_ptr())
         if known is None or known[0].shape != x.shape or known[0].stride() != x.stride():
-            known = self._grams[x.data_ptr()] = (x, torch.bmm(x, x.mT))
+            known = self._grams[x.data_ptr()] = (x, gram(x))
         return known[1]
 
     def clear(self) -> None:
@@ -159,6 +159,32 @@ def _one(group: list[Record]) -> Record:
         both = left[-1].join(record)
         left[-1:] = [both] if both is not None else [left[-1], record]
     return left[0] if len(left) == 1 else Joined(left)
+
+
+def gram(x: Tensor) -> Tensor:
+    """[units, positions, width] times itself over its width, added up in float32 whatever its type."""
+    if x.dtype not in (torch.bfloat16, torch.float16):
+        return torch.bmm(x, x.mT)
+    return torch.bmm(x, x.mT, out_dtype=torch.float32) if x.is_cuda else torch.bmm(x.float(), x.float().mT)
+
+
+def from_grams(one: Tensor, other: Tensor, like: Tensor) -> Tensor:
+    """The squared norm per unit of a sum of outer products, from the Grams of its two sides; never below the truth.
+
+    Positions can cancel, and then the difference of large numbers is all rounding: it may come out as 0, or below, for a
+    gradient that is thousands of clip norms long. So what rounding may have hidden is added: a share of the largest value
+    that the norm can have, which is reached where no position cancels another.
+    """
+    found = torch.linalg.vecdot(one.flatten(1), other.flatten(1).to(one.dtype))
+    sizes = one.diagonal(dim1=1, dim2=2).clamp_min(0) * other.diagonal(dim1=1, dim2=2).clamp_min(0)
+    return found.clamp_min_(0) + _hidden(like) * sizes.sqrt_().sum(1).square_()
+
+
+def _hidden(x: Tensor) -> float:
+    """The share of the largest squared norm that rounding may hide: of the Grams, or of factors rounded before they met."""
+    narrow = x.is_cuda and x.dtype == torch.float32 and torch.get_float32_matmul_precision() != "highest"
+    step = 2.0**-11 if narrow else torch.finfo(x.dtype).eps / 2
+    return max(2.0**-20, (4 * step) ** 2)
 
 
 def squared(gradients: Mapping[Any, Tensor]) -> Tensor:

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from discreet.errors import InvalidValue
-from discreet.learn.sgd.engine.tape import Forward, Record, Tape, Views
+from discreet.learn.sgd.engine.tape import Forward, Record, Tape, Views, from_grams, gram
 
 
 class _Embedding(torch.autograd.Function):
@@ -48,10 +48,12 @@ class EmbeddingRecord(Record):
     def squared_norms(self) -> Tensor:
         """Positions that read the same row add up before the norm is taken."""
         chosen, g = self.shaped()
-        if chosen.shape[1] == 1 or not _repeats(chosen):
-            return torch.linalg.vector_norm(g.flatten(1), dim=1, dtype=torch.float32).square()
+        plain = torch.linalg.vector_norm(g.flatten(1), dim=1, dtype=torch.float32).square()
+        twice = _repeats(chosen)
+        if not bool(twice.any()):
+            return plain
         same = chosen[:, :, None] == chosen[:, None, :]
-        return torch.linalg.vecdot(torch.bmm(g, g.mT).flatten(1).float(), same.flatten(1).float())
+        return torch.where(twice, from_grams(gram(g), same, g), plain)  # no unit is rounded as others need it
 
     def add(self, factors: Tensor, into: Views) -> None:
         chosen, g = self.shaped()
@@ -60,10 +62,10 @@ class EmbeddingRecord(Record):
         view.index_add_(0, chosen.flatten(), weighted)
 
 
-def _repeats(chosen: Tensor) -> bool:
-    """Whether any unit reads a row twice. Positions usually do not; which kernel runs then tells nothing that is released."""
+def _repeats(chosen: Tensor) -> Tensor:
+    """Which units read a row twice. Positions usually do not; which kernel runs then tells nothing that is released."""
     ordered = chosen.sort(1).values
-    return bool((ordered[:, 1:] == ordered[:, :-1]).any())
+    return (ordered[:, 1:] == ordered[:, :-1]).any(1)
 
 
 def use(tape: Tape, table: Tensor, chosen: Tensor, padding: int | None = None) -> Tensor:

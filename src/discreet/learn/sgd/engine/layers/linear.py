@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from discreet.learn.sgd.engine.cast import casted
-from discreet.learn.sgd.engine.tape import Forward, Record, Tape, Views, add_instantiated, squared
+from discreet.learn.sgd.engine.tape import Forward, Record, Tape, Views, add_instantiated, from_grams, gram, squared
 
 
 class _Linear(torch.autograd.Function):
@@ -68,10 +68,8 @@ class LinearRecord(Record):
         if self.weight is None or not self._ghost(x, g):
             self._kept = self.instantiate()
             return squared(self._kept)
-        gram = self.tape.gram(x)
-        if self.bias is not None:
-            gram = gram + 1.0
-        return torch.linalg.vecdot(gram.flatten(1).float(), torch.bmm(g, g.mT).flatten(1).float())
+        inputs = self.tape.gram(x)
+        return from_grams(inputs if self.bias is None else inputs + 1.0, gram(g), x)
 
     def _ghost(self, x: Tensor, g: Tensor) -> bool:
         """Whether two Grams over positions cost less than the gradients themselves."""
