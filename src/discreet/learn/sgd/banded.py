@@ -1,0 +1,221 @@
+"""Correlated noise: what one step adds, later steps take back (BandMF, Choquette-Choo et al. 2023).
+
+Weights are sums of many noisy gradients, so noise that cancels in sums harms them less. Where plain noise is z, this is
+C^-1 z for a lower-triangular matrix C with `bands` diagonals and columns of length 1, chosen so that the sums have little
+noise. What is released then equals C (gradients) + z seen through C^-1. A unit that takes part at most once in every
+`bands` steps moves C (gradients) by at most one column at a time, and columns `bands` apart have no row in common: each time
+it takes part costs as much as one plain Gaussian step. docs/theory/banded-noise.md has the proof.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.core import check
+from discreet.core import event as events
+from discreet.errors import InvalidValue
+from discreet.learn.sgd.sampling import MOST_UNITS, Ints, placed, thinned
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from discreet.learn.sgd.stream import Stream
+
+Array = NDArray[np.float64]
+
+MOST_STEPS = 10**6
+
+
+class Banded:
+    """Noise that cancels in sums over `steps` steps, and the sampling under which it costs what it claims.
+
+    Units are put into `bands` groups at random; group i may take part in steps i, i + bands, i + 2 bands, ..., each unit of
+    it on its own with probability `rate` x `bands`, so that a step has the share `rate` of all units. With one band this is
+    plain private gradient descent, draw for draw and bit for bit.
+
+    >>> Banded(0.01, steps=1000, bands=10).event(events.Gaussian(1.0), 1000)
+    Repeat(event=Poisson(rate=0.1, event=Gaussian(noise_multiplier=1.0)), times=100)
+    """
+
+    def __init__(self, rate: float, *, steps: int, bands: int, momentum: float = 0.0) -> None:
+        self.rate = check.fraction("rate", rate)
+        self.steps, self.bands = check.whole("steps", steps, most=MOST_STEPS), check.whole("bands", bands)
+        self.momentum = check.small_fraction("momentum", momentum)
+        self._share = self.rate * self.bands  # of its group that a step takes
+        if not 0 < self._share <= 1:
+            raise InvalidValue(
+                f"rate x bands must be above 0 and at most 1, since a unit takes part at most once in {self.bands} steps; "
+                f"got {self.rate:g} x {self.bands}. Use at most {math.floor(1 / self.rate) if self.rate else 0} bands."
+            )
+        if self.bands > self.steps:
+            raise InvalidValue(f"bands must be at most the number of steps, {self.steps}; got {self.bands}.")
+        self.matrix = columns(first_column(self.steps, self.bands, self.momentum), self.steps)
+        self._most = int(Fraction(self._share) * 2**64)
+        self._groups: tuple[bytes, int, Ints] | None = None
+        self._past: _Past | None = None
+
+    # ---- sampling ----------------------------------------------------------------------------------------------------
+
+    def draw(self, key: bytes, step: int, units: int) -> Ints:
+        """The units of this step, ascending; there may be none."""
+        units = check.whole("units", units, least=0, most=MOST_UNITS)
+        drawn = thinned(key, b"poisson", step, units, self._most)
+        return drawn if self.bands == 1 else drawn[self._group(key, units)[drawn] == step % self.bands]
+
+    def _group(self, key: bytes, units: int) -> Ints:
+        """The group of each unit, the same for the whole run; drawn at random, so that it says nothing about others."""
+        if self._groups is None or self._groups[:2] != (key, units):
+            self._groups = (key, units, placed(key, b"bands", 0, units, self.bands))
+        return self._groups[2]
+
+    def event(self, noise: events.Event, steps: int) -> events.Event:
+        """What `steps` such steps are; relation add/remove. Holds for Gaussian noise only, and for no other sampling."""
+        if self.bands > 1 and not isinstance(noise, events.Gaussian):
+            raise InvalidValue(f"Correlated noise is accounted for Gaussian noise only; got {type(noise).__name__}.")
+        times = -(-check.whole("steps", steps, most=self.steps) // self.bands)
+        return events.Repeat(events.Poisson(self._share, noise), times)
+
+    # ---- noise -------------------------------------------------------------------------------------------------------
+
+    def fill(self, stream: Stream, out: Tensor, *, step: int, offset: int = 0, scale: float = 1.0) -> Tensor:
+        """`out[i] = scale * (number offset + i of this step's row of C^-1 z)`, in place; z is what `stream` holds.
+
+        Keeps the last `bands` - 1 rows, as large as `out`. Asked for a step out of turn, as after a restart, it makes all
+        steps before it again.
+        """
+        step = check.whole("step", step, least=0, most=self.steps - 1)
+        if self.bands == 1:
+            return stream.fill(out, step=step, offset=offset, scale=scale)
+        if self._past is None or not self._past.fits(stream, out, offset) or self._past.step > step:
+            self._past = _Past(stream, out, offset, self.bands - 1)
+        while self._past.step < step:
+            self._past.advance(self.matrix, out)
+        return out.copy_(self._past.row(step)).mul_(scale)
+
+    def noise(self, stream: Stream, out: Tensor, *, step: int, offset: int = 0, scale: float = 1.0) -> Tensor:
+        """Add the noise of this step to `out`."""
+        import torch
+
+        return out.add_(self.fill(stream, torch.empty_like(out), step=step, offset=offset, scale=scale))
+
+    def errors(self) -> Array:
+        """The standard deviation of the noise in the weights after each step, at noise multiplier 1 and learning rate 1.
+
+        Row t of (what a step adds to later weights) x C^-1, for each t; but for the last `bands` rows they only grow longer.
+        """
+        from scipy.signal import lfilter
+
+        column, weights = first_column(self.steps, self.bands, self.momentum), _workload(self.steps, self.momentum)
+        length = lengths(column, self.steps)
+        found: Array = np.cumsum(lfilter([1.0], column, weights) ** 2) * length[0] ** 2
+        for step in range(self.steps - self.bands + 1, self.steps):
+            row = lfilter([1.0], column, weights[: step + 1] * length[step::-1])
+            found[step] = float(row @ row)
+        return np.sqrt(found)
+
+    def error(self) -> float:
+        """The root of the mean of the squares of all `errors`: what the matrix was chosen to make small."""
+        return float(np.sqrt(np.mean(self.errors() ** 2)))
+
+    def __repr__(self) -> str:
+        return f"Banded(rate={self.rate:g}, steps={self.steps}, bands={self.bands})"
+
+
+class _Past:
+    """The last rows of C^-1 z for one part of the weights."""
+
+    def __init__(self, stream: Stream, out: Tensor, offset: int, kept: int) -> None:
+        self.step = -1  # the last row that was made
+        self._stream, self._offset, self._size = stream, offset, out.numel()
+        self._rows = [out.new_zeros(out.numel()) for _ in range(kept)]
+
+    def fits(self, stream: Stream, out: Tensor, offset: int) -> bool:
+        same = stream is self._stream and offset == self._offset and out.numel() == self._size
+        return same and out.device == self._rows[0].device
+
+    def row(self, step: int) -> Tensor:
+        return self._rows[step % len(self._rows)]
+
+    def advance(self, matrix: Array, room: Tensor) -> None:
+        """The next row: (z - the part of C's row that stands on earlier rows) / C's diagonal. `room` is written over."""
+        step = self.step + 1
+        self._stream.fill(room, step=step, offset=self._offset)
+        for back in range(1, min(len(self._rows), step) + 1):
+            room.sub_(self.row(step - back), alpha=float(matrix[step, back]))
+        self.row(step).copy_(room).div_(float(matrix[step, 0]))
+        self.step = step
+
+
+# ---- the matrix ------------------------------------------------------------------------------------------------------
+
+
+def columns(column: Array, steps: int) -> Array:
+    """C[t, t - j] at [t, j]: one column repeated down the diagonal, cut off at the end, each then made of length 1."""
+    length = np.append(lengths(column, steps) * (1 + 1e-12), np.ones(len(column)))  # never longer than 1
+    index = np.arange(steps)[:, None] - np.arange(len(column))
+    return np.where(index >= 0, column / length[index], 0.0)
+
+
+def lengths(column: Array, steps: int) -> Array:
+    """The length of each column before it is made 1: the last ones are cut off."""
+    whole = np.sqrt(np.cumsum(column**2))
+    return whole[np.minimum(np.arange(steps, 0, -1), len(column)) - 1]
+
+
+def first_column(steps: int, bands: int, momentum: float) -> Array:
+    """The column, beginning with 1, whose matrix gives sums over `steps` steps the least mean square error.
+
+    Repeating one column costs about 1 % against the best banded matrix (McKenna 2024) and makes the search one over
+    `bands` - 1 numbers. It starts at the square root of the matrix of sums (Fichtenberger, Henzinger, Upadhyay 2023).
+    """
+    from scipy.optimize import minimize
+    from scipy.signal import lfilter
+
+    if bands == 1:
+        return np.ones(1)
+    weights, times = _workload(steps, momentum), np.arange(steps, 0, -1.0)
+    back = np.arange(1, bands)
+    root = np.cumprod(np.append(1.0, (2 * back - 1) / (2 * back)))
+
+    def error(rest: Array) -> tuple[float, Array]:
+        """log of (mean square error x length of the column squared), and its gradient."""
+        column = np.append(1.0, rest)
+        with np.errstate(over="ignore", invalid="ignore"):
+            noise = lfilter([1.0], column, weights)
+            total = float(times @ noise**2)
+        if not math.isfinite(total):
+            return 1e3, np.zeros_like(rest)
+        twice, square = lfilter([1.0], column, noise), float(column @ column)
+        heavy = times * noise
+        slope = np.array([-2 * (heavy[j:] @ twice[: steps - j]) for j in back])
+        return math.log(total) + math.log(square), slope / total + 2 * rest / square
+
+    found = minimize(error, root[1:], jac=True, method="L-BFGS-B", options={"maxiter": 300})
+    return np.append(1.0, found.x)
+
+
+def _workload(steps: int, momentum: float) -> Array:
+    """How much of a gradient is in the weights so many steps later, at learning rate 1: 1 for plain descent."""
+    return np.cumsum(momentum ** np.arange(steps))
+
+
+def best(rate: float, steps: int, calibrate: Callable[[Banded], float], momentum: float = 0.0) -> Banded:
+    """The number of bands (a power of two) with the least noise in the weights, where `calibrate` gives each its multiplier.
+
+    More bands cancel more noise but are sampled less thinly. One band, plain descent, is among them: never worse than that.
+
+    >>> from discreet.accounting import calibrate, Gaussian
+    >>> def least(banded):
+    ...     return calibrate(lambda noise: banded.event(Gaussian(noise), 500), epsilon=8.0, delta=1e-6)
+    >>> best(0.01, 500, least).bands
+    32
+    """
+    widest = min(math.floor(1 / check.fraction("rate", rate)), steps)
+    tried = [Banded(rate, steps=steps, bands=2**i, momentum=momentum) for i in range(widest.bit_length())]
+    return min(tried, key=lambda banded: calibrate(banded) * banded.error())
