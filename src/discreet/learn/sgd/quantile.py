@@ -1,0 +1,85 @@
+"""A clip norm that follows a quantile of the gradients' lengths, and what that costs (Andrew et al. 2021)."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from discreet.core import check
+from discreet.core import event as events
+from discreet.errors import InvalidValue
+from discreet.learn.sgd.clipping import SLACK, Flat
+
+FASTEST = 5.0  # the norm changes by at most this factor in one step, however large the noise of the count
+
+
+def joint(noise_multiplier: float, count_noise: float) -> events.Gaussian:
+    """What one step costs that releases a clipped sum and a count of the units that were not clipped.
+
+    Of each unit u the step adds g_u, |g_u| <= C, to the sum, with noise of standard deviation noise_multiplier x C on every
+    number, and b_u - 1/2 to the count, b_u = 1 if u was not clipped and 0 if it was, with noise of standard deviation
+    count_noise. Divide each number by its own noise: what is released is one vector with standard normal noise, and one
+    unit moves it by at most sqrt(1 / noise_multiplier^2 + (1/2)^2 / count_noise^2), since |b_u - 1/2| = 1/2 always. So it
+    is one Gaussian mechanism whose noise multiplier is one over that. The 1/2 matters: counting b_u itself would cost
+    four times as much. Under sampling the step as a whole is sampled, so this event goes inside Poisson.
+
+    >>> round(joint(1.0, 10.0).noise_multiplier, 4)
+    0.9988
+    """
+    sums, counts = check.positive("noise_multiplier", noise_multiplier), check.positive("count_noise", count_noise)
+    return events.Gaussian(1 / math.hypot(1 / sums, 0.5 / counts) * (1 - 4e-16))
+
+
+def split(noise_multiplier: float, count_noise: float) -> float:
+    """The noise multiplier of the sum with which sum and count together cost as much as `noise_multiplier` alone.
+
+    (z^-2 - (2 count_noise)^-2)^(-1/2), rounded up: the inverse of `joint`.
+
+    >>> round(split(1.0, 10.0), 4)
+    1.0013
+    """
+    whole, counts = check.positive("noise_multiplier", noise_multiplier), check.positive("count_noise", count_noise)
+    share = whole / (2 * counts)
+    if share >= 1:
+        raise InvalidValue(
+            f"A count with noise {counts:g} costs more by itself than noise multiplier {whole:g}; "
+            f"count_noise must be above {whole / 2:g}. A twentieth of the expected batch costs nearly nothing."
+        )
+    return whole / math.sqrt((1 - share) * (1 + share)) * (1 + 1e-12)
+
+
+class Quantile(Flat):
+    """Flat clipping to a norm that moves towards the `quantile` of the units' lengths: C <- C e^{-speed (share - quantile)}.
+
+    `batch` is the expected number of units in a step, a public number. In every step: `begin`, then gradients are clipped,
+    which counts them, then `update` with fresh Gaussian noise of standard deviation `count_noise`, whether or not anyone
+    was there. The norm may be shown: it is made of what `joint` pays for.
+    """
+
+    def __init__(
+        self, norm: float, *, batch: float, count_noise: float | None = None, quantile: float = 0.5, speed: float = 0.2
+    ) -> None:
+        super().__init__(norm)
+        self.batch = check.positive("batch", batch)
+        self.count_noise = self.batch / 20 if count_noise is None else check.positive("count_noise", count_noise)
+        self.quantile, self.speed = check.open_fraction("quantile", quantile), check.positive("speed", speed)
+        self._count: Tensor | float = 0.0
+
+    def begin(self) -> None:
+        """Forget what was counted."""
+        self._count = 0.0
+
+    def factors(self, squared: Tensor) -> Tensor:
+        length = (1 + SLACK) * squared.sum(0).sqrt()
+        # NaN is not short: such a unit counts as clipped, so that every unit counts for one half, up or down
+        self._count = self._count + torch.where(length <= self.norm, 0.5, -0.5).sum(dtype=torch.float64)
+        return torch.clamp(self.norm / length, max=1.0).expand_as(squared)
+
+    def update(self, noise: float) -> None:
+        """Move the norm; `noise` is one normal number times `count_noise`."""
+        share = (float(self._count) + check.real("noise", noise)) / self.batch + 0.5
+        change = min(max(-self.speed * (share - self.quantile), -math.log(FASTEST)), math.log(FASTEST))
+        self.norm *= math.exp(change)
+        self.begin()
