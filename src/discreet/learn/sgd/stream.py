@@ -3,7 +3,8 @@
 Standard normal number p of step t is a fixed function of (key, t, p): AES-256 in counter mode gives the bits, Box &
 Muller's transform makes two normal numbers of each 64 of them. So a shard draws its own part of the noise and nothing
 else, any split of a vector gives the same numbers bit for bit, and a resumed run repeats what it drew, on any machine.
-Neither `torch.manual_seed` nor the number of threads reaches it.
+Neither `torch.manual_seed` nor the number of threads reaches it. A stream for a GPU takes its bits from ChaCha12 instead
+(`chacha.py`): other numbers under the same key, with the same properties.
 
 Positions come in tiles of 8192: number j < 4096 of a tile is x, and number j + 4096 is y, of the pair made of words j
 and j + 4096 of the tile.
@@ -12,6 +13,8 @@ and j + 4096 of the tile.
 from __future__ import annotations
 
 import hmac
+import threading
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -29,12 +32,15 @@ MANY = 8  # tiles at a time: what is in flight stays in the second cache
 LAST_STEP = (1 << 48) - 1
 HALF = TILE // 2
 
+_kept = threading.local()  # room, for each thread its own
+
 
 class Stream:
     """Normal numbers addressed by (step, position) under one key of 32 bytes.
 
     Whoever holds the key can take the noise away again: a run draws it from the operating system and releases it to
-    nobody. The same key must never serve two runs.
+    nobody. The same key must never serve two runs. `device` decides the cipher, and so the numbers: AES-256 in counter
+    mode, or ChaCha12 where it is "cuda". Tensors on other devices are filled all the same, only slower.
 
     >>> stream = Stream(bytes(32))
     >>> whole, part = torch.empty(10), torch.empty(4)
@@ -47,8 +53,9 @@ class Stream:
             found = f"{len(key)} bytes" if isinstance(key, bytes) else type(key).__name__
             raise InvalidValue(f"key must be {KEY} bytes, such as os.urandom({KEY}); got {found}.")
         self.device = torch.device(device)
+        self._cipher = "chacha12" if self.device.type == "cuda" else "aes-256-ctr"
         # a key of its own, so that noise shares no keystream with anything else that is keyed by `key`
-        self._key = hmac.digest(key, b"discreet noise: aes-256-ctr", "sha256")
+        self._key = hmac.digest(key, b"discreet noise: " + self._cipher.encode(), "sha256")
 
     def fill(self, out: Tensor, *, step: int, offset: int = 0, scale: float = 1.0) -> Tensor:
         """`out[i] = scale * (standard normal number offset + i of this step)`, in place; returns `out`."""
@@ -57,11 +64,29 @@ class Stream:
         scale = check.nonnegative("scale", scale)
         if out.dtype != torch.float32 or out.dim() != 1 or not out.is_contiguous():
             raise InvalidValue(f"out must be a flat contiguous float32 tensor; got {out.dtype} of shape {tuple(out.shape)}.")
-        if out.device.type != "cpu":
-            host = torch.empty(out.numel())
-            return out.copy_(self.fill(host, step=step, offset=offset, scale=scale))
-        fill(self._key, step, offset, scale, out.detach().numpy())
+        if self._cipher == "chacha12":
+            _on_gpu(out)(self._key, step, offset, scale, out.detach())
+        elif out.device.type == "cpu":
+            fill(self._key, step, offset, scale, out.detach().numpy())
+        else:
+            host = np.empty(out.numel(), np.float32)
+            fill(self._key, step, offset, scale, host)
+            out.detach().copy_(torch.from_numpy(host))
         return out
+
+
+def _on_gpu(out: Tensor) -> Callable[[bytes, int, int, float, Tensor], None]:
+    """One kernel where there is Triton, torch's operations where not: the same bits."""
+    if out.device.type == "cuda":
+        try:
+            from discreet.learn.sgd import chacha_triton
+        except ImportError:
+            pass
+        else:
+            return chacha_triton.fill
+    from discreet.learn.sgd import chacha
+
+    return chacha.fill
 
 
 def fill(key: bytes, step: int, offset: int, scale: float, out: Floats) -> None:
@@ -80,8 +105,10 @@ def _by_tiles(stream: Keystream, compiled: native.Tiles | None, offset: int, sca
     first, skip = divmod(offset, TILE)
     tiles = -(-(skip + out.size) // TILE)
     many = max(min(tiles, MANY), 1)
-    transform = compiled or normal.Transform(HALF * many)
-    words, room = np.empty((many, 2, HALF), np.uint32), np.empty((many, 2, HALF), np.float32)
+    if not hasattr(_kept, "words"):  # fresh memory would cost as much as the numbers that a small model needs
+        _kept.words, _kept.made = np.empty((MANY, 2, HALF), np.uint32), np.empty((MANY, 2, HALF), np.float32)
+        _kept.transform = normal.Transform(HALF * MANY)
+    words, room, transform = _kept.words, _kept.made, compiled or _kept.transform
     rare = []
     for tile in range(0, tiles, many):
         count = min(many, tiles - tile)

@@ -1,0 +1,177 @@
+"""`chacha.py` as one kernel: a program makes one tile in registers and writes it once.
+
+Bits agree with `chacha.py` because every floating-point operation is rounded once: fused multiply-add is switched off,
+division and square root are those of IEEE 754.
+"""
+
+# mypy: ignore-errors
+# (what @triton.jit holds is a language of its own, and Triton is not among what is installed for checking)
+
+from __future__ import annotations
+
+import struct
+from functools import lru_cache
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from discreet.learn.sgd import chacha, normal
+
+WARPS = 8
+
+_LANES, _TILE, _ROUNDS = tl.constexpr(chacha.LANES), tl.constexpr(normal.TILE), tl.constexpr(chacha.ROUNDS)
+_RARE, _MIDDLE, _EXPONENT = tl.constexpr(normal.RARE), tl.constexpr(normal.MIDDLE), tl.constexpr(normal.EXPONENT)
+_LOG_STEP = tl.constexpr(normal.LOG_STEP)
+_LOG0, _LOG1, _LOG2 = map(tl.constexpr, normal.LOG)
+_SIN0, _SIN1, _SIN2, _SIN3, _SIN4 = map(tl.constexpr, normal.SIN)
+_COS0, _COS1, _COS2, _COS3, _COS4 = map(tl.constexpr, normal.COS)
+_C0, _C1, _C2, _C3 = map(tl.constexpr, chacha.CONSTANTS)
+
+
+def fill(key: bytes, step: int, offset: int, scale: float, out: Tensor) -> None:
+    """`Stream.fill` under the stream's own key, on the GPU where `out` lives."""
+    first, skip = divmod(offset, normal.TILE)
+    tiles = -(-(skip + out.numel()) // normal.TILE)
+    if tiles:
+        with torch.cuda.device(out.device):
+            _fill[(tiles,)](
+                out, _on_device(key, out.device), *_halves(step), *_halves(first), skip, out.numel(), scale,
+                num_warps=WARPS, enable_fp_fusion=False,
+            )  # fmt: skip
+
+
+@lru_cache(maxsize=8)
+def _on_device(key: bytes, device: torch.device) -> Tensor:
+    return torch.tensor(struct.unpack("<8i", key), dtype=torch.int32, device=device)
+
+
+def _halves(number: int) -> tuple[int, int]:
+    """The low and the high 32 bits, as signed numbers."""
+    low, high = struct.unpack("<2i", number.to_bytes(8, "little"))
+    return low, high
+
+
+@triton.jit
+def _mix(a, b, c, d):
+    a += b
+    d ^= a
+    d = (d << 16) | (d >> 16)
+    c += d
+    b ^= c
+    b = (b << 12) | (b >> 20)
+    a += b
+    d ^= a
+    d = (d << 8) | (d >> 24)
+    c += d
+    b ^= c
+    b = (b << 7) | (b >> 25)
+    return a, b, c, d
+
+
+@triton.jit
+def _block(k0, k1, k2, k3, k4, k5, k6, k7, n0, n1, n2, n3):
+    zero = tl.zeros_like(n0)
+    c0, c1, c2, c3 = zero + _C0, zero + _C1, zero + _C2, zero + _C3
+    a0, a1, a2, a3 = c0, c1, c2, c3
+    b0, b1, b2, b3 = zero + k0, zero + k1, zero + k2, zero + k3
+    d0, d1, d2, d3 = zero + k4, zero + k5, zero + k6, zero + k7
+    e0, e1, e2, e3 = n0, n1, n2, n3
+    for _ in tl.static_range(_ROUNDS // 2):
+        a0, b0, d0, e0 = _mix(a0, b0, d0, e0)
+        a1, b1, d1, e1 = _mix(a1, b1, d1, e1)
+        a2, b2, d2, e2 = _mix(a2, b2, d2, e2)
+        a3, b3, d3, e3 = _mix(a3, b3, d3, e3)
+        a0, b1, d2, e3 = _mix(a0, b1, d2, e3)
+        a1, b2, d3, e0 = _mix(a1, b2, d3, e0)
+        a2, b3, d0, e1 = _mix(a2, b3, d0, e1)
+        a3, b0, d1, e2 = _mix(a3, b0, d1, e2)
+    return (
+        a0 + c0, a1 + c1, a2 + c2, a3 + c3, b0 + k0, b1 + k1, b2 + k2, b3 + k3,
+        d0 + k4, d1 + k5, d2 + k6, d3 + k7, e0 + n0, e1 + n1, e2 + n2, e3 + n3,
+    )  # fmt: skip
+
+
+@triton.jit
+def _radius(value, low, scale):
+    bits = value.to(tl.int32, bitcast=True)
+    step = (bits - _MIDDLE) & _EXPONENT
+    m = (bits - step).to(tl.float32, bitcast=True)
+    z = tl.math.div_rn((m - 2147483648.0) + low, m + 2147483648.0)
+    q = z * z
+    e = ((q * _LOG0 + _LOG1) * q + _LOG2) * z + step.to(tl.float32) * _LOG_STEP
+    return tl.math.sqrt_rn(e) * scale
+
+
+@triton.jit
+def _fine(a, high, low):
+    whole, fraction = high.to(tl.float64), low.to(tl.float64)
+    lead = (a >> 2).to(tl.float64) * 4294967296.0
+    return (((lead + whole) + (fraction + 0.5) * 2.3283064365386963e-10) * 4.656612873077393e-10).to(tl.float32)
+
+
+@triton.jit
+def _turn(out, at, most, b, radius, wanted):
+    """The pair of every lane that is wanted: x goes to `at`, y half a tile on."""
+    t = b.to(tl.int32, bitcast=True).to(tl.float32) * 4.656612873077393e-10
+    h = t * t
+    s = ((((h * _SIN0 + _SIN1) * h + _SIN2) * h + _SIN3) * h + _SIN4) * t
+    c = (((h * _COS0 + _COS1) * h + _COS2) * h + _COS3) * h + _COS4
+    tl.store(out + at, (1.0 - s * s) * radius, mask=wanted & (at >= 0) & (at < most))
+    at += _TILE // 2
+    tl.store(out + at, (s * c) * radius, mask=wanted & (at >= 0) & (at < most))
+
+
+@triton.jit
+def _pair(out, at, most, scale, a, b):
+    k = ((a >> 1) | 1).to(tl.int32, bitcast=True)
+    low = ((k << 25) >> 25).to(tl.float32)
+    _turn(out, at, most, b, _radius(k.to(tl.float32), low, scale), k >= _RARE)
+    return k < _RARE
+
+
+@triton.jit
+def _rare_pair(out, at, most, scale, a, b, high, low):
+    value = _fine(a, high, low)
+    _turn(out, at, most, b, _radius(value, tl.zeros_like(value), scale), (a >> 1) < _RARE)
+
+
+@triton.jit(do_not_specialize=["step_low", "step_high", "tile_low", "tile_high", "skip", "most"])
+def _fill(out, key, step_low, step_high, tile_low, tile_high, skip, most, scale):
+    lane = tl.arange(0, _LANES)
+    tile = (tile_high.to(tl.int64) << 32) | (tile_low.to(tl.int64) & 0xFFFFFFFF)
+    number = (tile + tl.program_id(0)) * _LANES + lane
+    n0, n1 = number.to(tl.uint32), (number >> 32).to(tl.uint32)
+    n2, n3 = tl.zeros_like(n0) + step_low.to(tl.uint32), tl.zeros_like(n0) + step_high.to(tl.uint32)
+    k0, k1, k2, k3 = _word(key, 0), _word(key, 1), _word(key, 2), _word(key, 3)
+    k4, k5, k6, k7 = _word(key, 4), _word(key, 5), _word(key, 6), _word(key, 7)
+    w0, w1, w2, w3, w4, w5, w6, w7, w8, w9, wa, wb, wc, wd, we, wf = _block(
+        k0, k1, k2, k3, k4, k5, k6, k7, n0, n1, n2, n3
+    )  # fmt: skip
+    at = tl.program_id(0).to(tl.int64) * _TILE - skip + lane
+    rare = _pair(out, at, most, scale, w0, w8)
+    rare |= _pair(out, at + _LANES, most, scale, w1, w9)
+    rare |= _pair(out, at + 2 * _LANES, most, scale, w2, wa)
+    rare |= _pair(out, at + 3 * _LANES, most, scale, w3, wb)
+    rare |= _pair(out, at + 4 * _LANES, most, scale, w4, wc)
+    rare |= _pair(out, at + 5 * _LANES, most, scale, w5, wd)
+    rare |= _pair(out, at + 6 * _LANES, most, scale, w6, we)
+    rare |= _pair(out, at + 7 * _LANES, most, scale, w7, wf)
+    if tl.max(rare.to(tl.int32), axis=0) > 0:  # one tile in 32
+        r0, r1, r2, r3, r4, r5, r6, r7, r8, r9, ra, rb, rc, rd, re, rf = _block(
+            k0, k1, k2, k3, k4, k5, k6, k7, n0, n1, n2, n3 | 65536
+        )  # fmt: skip
+        _rare_pair(out, at, most, scale, w0, w8, r0, r8)
+        _rare_pair(out, at + _LANES, most, scale, w1, w9, r1, r9)
+        _rare_pair(out, at + 2 * _LANES, most, scale, w2, wa, r2, ra)
+        _rare_pair(out, at + 3 * _LANES, most, scale, w3, wb, r3, rb)
+        _rare_pair(out, at + 4 * _LANES, most, scale, w4, wc, r4, rc)
+        _rare_pair(out, at + 5 * _LANES, most, scale, w5, wd, r5, rd)
+        _rare_pair(out, at + 6 * _LANES, most, scale, w6, we, r6, re)
+        _rare_pair(out, at + 7 * _LANES, most, scale, w7, wf, r7, rf)
+
+
+@triton.jit
+def _word(key, at):
+    return tl.load(key + at).to(tl.uint32, bitcast=True)
