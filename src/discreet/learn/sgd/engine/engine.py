@@ -10,9 +10,10 @@ from torch import Tensor, nn
 
 from discreet.errors import InvalidValue
 from discreet.learn.sgd.clipping import Clipping
-from discreet.learn.sgd.engine.fallback import copied
-from discreet.learn.sgd.engine.layers import KNOWN
-from discreet.learn.sgd.engine.tape import Forward, Record, Tape, joined
+from discreet.learn.sgd.engine.fallback import Found, copied, spread_over, tried
+from discreet.learn.sgd.engine.joins import joined
+from discreet.learn.sgd.engine.layers import find
+from discreet.learn.sgd.engine.tape import Forward, Record, Tape
 
 
 class Engine:
@@ -29,8 +30,18 @@ class Engine:
             raise InvalidValue("The model has no trainable parameter: all have requires_grad=False, or there are none.")
         self.rows = rows
         self.tape = Tape(rows)
-        self._modules = _owners(model)
+        self._modules = _owners(model, {})
         self.size = sum(p.numel() for p in self.parameters)
+
+    @contextmanager
+    def trying(self) -> Iterator[None]:
+        """While this is open, modules without a layer of ours find out how they are best run; afterwards they are."""
+        found: Found = {}
+        self._modules = _owners(self.model, found, trying=True)
+        try:
+            yield
+        finally:
+            self._modules = _owners(self.model, found)
 
     def buffer(self) -> Tensor:
         """A flat buffer for all trained numbers."""
@@ -78,7 +89,7 @@ class Engine:
         factors = clipping.factors(norms)
         if not bool(torch.isfinite(norms).all()):  # rare: one unit with NaN or infinity contributes nothing, the rest as ever
             factors = _drop(records, norms, factors)
-        views = self.views(into)
+        views = self.tape.views(self.views(into))
         for group, factor in zip(groups, factors * scale):
             for record in group:
                 record.add(factor, views)
@@ -96,7 +107,7 @@ class Engine:
                 f"{', '.join(names[:5])}: used outside the module that holds it, so no unit's share of its gradient is known. "
                 "Use a parameter in the forward of its own module only (call that module instead of reading its weight)."
             )
-        return joined([record for record in self.tape.records if record.reached()])
+        return joined([record for record in self.tape.records if record.reached()], self.tape.parts)
 
 
 def _total(parts: Sequence[Tensor]) -> Tensor:
@@ -111,15 +122,18 @@ def _drop(records: Sequence[Record], norms: Tensor, factors: Tensor) -> Tensor:
     return torch.where(good, factors, torch.zeros_like(factors))
 
 
-def _owners(model: nn.Module) -> list[tuple[nn.Module, Forward]]:
+def _owners(model: nn.Module, found: Found, trying: bool = False) -> list[tuple[nn.Module, Forward]]:
     """Every module that holds trained parameters of its own, with what to run in its place."""
-    found: list[tuple[nn.Module, Forward]] = []
+    owners: list[tuple[nn.Module, Forward]] = []
     inside: set[int] = set()
     for module in model.modules():
-        if id(module) in inside or not any(p.requires_grad for p in module.parameters(recurse=False)):
+        make, whole = find(module)
+        if id(module) in inside or not any(p.requires_grad for p in module.parameters(recurse=whole)):
             continue
-        make = KNOWN.get(type(module).forward)
         if make is None:
+            axes = found.get(module)
+            make = tried(found) if trying else spread_over(axes) if axes else copied
+        if whole or make is copied:
             inside |= {id(child) for child in module.modules()}
-        found.append((module, make or copied))
-    return found
+        owners.append((module, make))
+    return owners

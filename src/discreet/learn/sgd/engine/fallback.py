@@ -1,17 +1,27 @@
-"""Any other module: every example gets its own copy of the parameters under vmap, so one backward gives each its gradient."""
+"""Modules nobody wrote a layer for.
+
+Every example gets its own copy of the parameters, so one backward gives each example its gradient. Where a parameter only
+meets examples by broadcasting (a class token, position embeddings, a scale per channel), a copy is that parameter with an
+axis of examples in front, and the module's own forward runs on it: `spread_over`. Everything else runs example by example
+under vmap: `copied`. Which of the two is right is tried out on made-up examples, before anything private is read.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils import _pytree as pytree
 
 from discreet.errors import InvalidValue
-from discreet.learn.sgd.engine.tape import Record, Tape
+from discreet.learn.sgd.engine.tape import Forward, Record, Tape
+
+MOST_AXES = 5  # of what a parameter is broadcast against: examples, channels and three of space
 
 
 class CopiedRecord(Record):
@@ -31,6 +41,9 @@ class CopiedRecord(Record):
                 gradient = copy.grad if copy.grad is not None else torch.zeros_like(copy)
                 self._known[parameter] = gradient.reshape(-1, self.tape.rows, *parameter.shape).sum(1)
         return self._known
+
+
+# ---- by vmap ---------------------------------------------------------------------------------------------------------
 
 
 def copied(module: nn.Module, tape: Tape) -> Callable[..., Any]:
@@ -58,9 +71,26 @@ def copied(module: nn.Module, tape: Tape) -> Callable[..., Any]:
             )
             return pytree.tree_map(lambda leaf: leaf.squeeze(0) if isinstance(leaf, Tensor) else leaf, out)
 
-        return vmap(one, in_dims=(0, *axes), randomness="different")(copies, *leaves)
+        with _no_fast_path(), sdpa_kernel(SDPBackend.MATH) if _on_cpu(copies) else nullcontext():
+            return vmap(one, in_dims=(0, *axes), randomness="different")(copies, *leaves)
 
     return forward
+
+
+def _on_cpu(tensors: Mapping[str, Tensor]) -> bool:
+    """There, attention in one kernel has no rule for vmap and would run example after example."""
+    return all(t.device.type == "cpu" for t in tensors.values())
+
+
+@contextmanager
+def _no_fast_path() -> Iterator[None]:
+    """Under vmap torch's transformers do not see that a gradient is asked for, and take a way in eval mode that has none."""
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)
 
 
 def _axis(module: nn.Module, tape: Tape, leaf: Any) -> int | None:
@@ -79,3 +109,131 @@ class _Plain(nn.Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         return self._plain(self.inner, *args, **kwargs)
+
+
+# ---- by an axis of examples ------------------------------------------------------------------------------------------
+
+
+def spread(tape: Tape, p: Tensor, axes: int | None = None) -> Tensor:
+    """A parameter for every example, [examples, …], with so many axes that it meets activations of `axes` axes."""
+    copy = _leaf(p, tape.examples, p.ndim if axes is None else axes)
+    if not p.requires_grad:
+        return copy.detach()
+    tape.add(CopiedRecord(tape, {p: copy}))
+    return copy
+
+
+def _leaf(p: Tensor, examples: int, axes: int) -> Tensor:
+    if p.ndim == axes and p.shape[0] == 1:
+        return p.detach().expand(examples, *p.shape[1:]).requires_grad_()
+    return p.detach().view(*(1,) * (axes - p.ndim), *p.shape).expand(examples, *(-1,) * (axes - 1)).requires_grad_()
+
+
+def _fits(p: Tensor, axes: int) -> bool:
+    return p.ndim < axes or (p.ndim == axes and p.shape[0] == 1)
+
+
+def _own(module: nn.Module) -> dict[str, nn.Parameter]:
+    return {name: p for name, p in module.named_parameters(recurse=False) if p.requires_grad}
+
+
+@contextmanager
+def _holding(module: nn.Module, tensors: Mapping[str, Tensor]) -> Iterator[None]:
+    """The module with other tensors in the place of parameters of its own."""
+    before = {name: module._parameters[name] for name in tensors}
+    try:
+        module._parameters.update(tensors)  # type: ignore[arg-type]
+        yield
+    finally:
+        module._parameters.update(before)
+
+
+def spread_over(axes: int) -> Forward:
+    """A forward of the module's own on parameters spread over the examples; the layers inside run as they are."""
+
+    def make(module: nn.Module, tape: Tape) -> Callable[..., Any]:
+        plain, own = type(module).forward, _own(module)
+
+        def forward(*args: Any, **kwargs: Any) -> Any:
+            with _holding(module, {name: spread(tape, p, axes) for name, p in own.items()}):
+                return plain(module, *args, **kwargs)
+
+        return forward
+
+    return make
+
+
+# ---- which of the two ------------------------------------------------------------------------------------------------
+
+Found = dict[nn.Module, int | None]  # over how many axes a module's parameters spread; None: only vmap is right
+
+
+def tried(found: Found) -> Forward:
+    """The module's own forward, which on the way finds out over how many axes its parameters can be spread."""
+
+    def make(module: nn.Module, tape: Tape) -> Callable[..., Any]:
+        plain, own = type(module).forward, _own(module)
+
+        def run(held: Mapping[str, Tensor], args: Any, kwargs: Any) -> Any:
+            seed = torch.initial_seed() % 2**63
+            with torch.random.fork_rng(devices=_cuda(own)), _holding(module, held):
+                torch.manual_seed(seed)
+                return plain(module, *args, **kwargs)
+
+        def forward(*args: Any, **kwargs: Any) -> Any:
+            y = run({}, args, kwargs)
+            if module not in found or found[module] is not None:
+                candidates = range(2, MOST_AXES + 1) if module not in found else [found[module]]
+                found[module] = next((n for n in candidates if n and _right(n, y, args, kwargs)), None)
+            return y
+
+        def _right(axes: int, wanted: Any, args: Any, kwargs: Any) -> bool:
+            if not all(_fits(p, axes) for p in own.values()):
+                return False
+            copies = {name: _leaf(p, tape.examples, axes) for name, p in own.items()}
+            try:
+                y = run(copies, args, kwargs)
+            except Exception:  # whatever a stranger's forward makes of shapes it did not expect
+                return False
+            return _attributed(_outputs(wanted), _outputs(y), list(own.values()), list(copies.values()), tape.examples)
+
+        return forward
+
+    return make
+
+
+def _outputs(y: Any) -> list[Tensor]:
+    return [leaf for leaf in pytree.tree_leaves(y) if isinstance(leaf, Tensor) and leaf.requires_grad]
+
+
+def _attributed(wanted: list[Tensor], found: list[Tensor], own: list[Tensor], copies: list[Tensor], examples: int) -> bool:
+    """Whether the outputs are the same, and every example's gradient is in its own copies alone, and right."""
+    if not wanted or len(wanted) != len(found) or any(y.shape != z.shape for y, z in zip(wanted, found)):
+        return False
+    if any(not y.ndim or y.shape[0] != examples for y in found) or not all(map(_near, found, wanted)):
+        return False
+    for i in range(examples):
+        directions = [torch.randn_like(y[i]) for y in wanted]
+        each = torch.autograd.grad([y[i] for y in wanted], own, directions, retain_graph=True, allow_unused=True)
+        spread_out = torch.autograd.grad([y[i] for y in found], copies, directions, retain_graph=True, allow_unused=True)
+        for g, copy in zip(each, spread_out):
+            if g is None or copy is None:
+                if g is not None or copy is not None:
+                    return False
+                continue
+            others = torch.cat((copy[:i], copy[i + 1 :]))
+            if bool(others.any()) or not _near(copy[i].reshape(g.shape), g):
+                return False
+    return True
+
+
+def _near(one: Tensor, other: Tensor) -> bool:
+    """Equal up to rounding; what this must tell apart is wrong by the whole of it."""
+    one, other = one.detach(), other.detach()
+    scale = float(other.abs().max()) if other.numel() else 0.0
+    share = 0.03 if torch.is_autocast_enabled(one.device.type) else 1e-4
+    return bool(torch.allclose(one, other, rtol=0.0, atol=share * scale))
+
+
+def _cuda(own: Mapping[str, Tensor]) -> list[torch.device]:
+    return [p.device for p in list(own.values())[:1] if p.device.type == "cuda"]

@@ -44,17 +44,23 @@ def probe(engine: Engine, losses: Losses, make: Make) -> None:
 
 
 def learn(engine: Engine, losses: Losses, make: Make) -> None:
-    """Run two sizes of batch and note what grows with them."""
+    """Run two sizes of batch: first to see how modules without a layer of ours are run, then to note what grows with them."""
     layout = engine.tape.layout
     layout.learning = True
     try:
-        for units in (FEW, MORE):
-            batch = make(units * engine.rows)
-            with engine.recording(units * engine.rows):
-                losses(batch)
+        with engine.trying():
+            _two_sizes(engine, losses, make)
+        _two_sizes(engine, losses, make)
     finally:
         engine.tape.clear()
         layout.learned()
+
+
+def _two_sizes(engine: Engine, losses: Losses, make: Make) -> None:
+    for units in (FEW, MORE):
+        batch = make(units * engine.rows)
+        with engine.recording(units * engine.rows), torch.enable_grad():
+            losses(batch)
 
 
 def _no_batch_norm(model: nn.Module) -> None:

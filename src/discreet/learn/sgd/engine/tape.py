@@ -7,12 +7,28 @@ tensors a record returns have units first.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 Views = Mapping[Tensor, Tensor]  # where the clipped sum of each parameter is added up
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Rows of a parameter along its first axis, perhaps transposed."""
+
+    root: Tensor
+    start: int
+    stop: int
+    transposed: bool = False
+
+    def of(self, whole: Tensor) -> Tensor:
+        """This part of something with the axes of the root last."""
+        rows = whole.narrow(-self.root.ndim, self.start, self.stop - self.start)
+        return rows.mT if self.transposed else rows
 
 
 class Tape:
@@ -23,6 +39,8 @@ class Tape:
         self.examples = 0
         self.records: list[Record] = []
         self.layout = Layout()
+        self.parts: dict[Tensor, Part] = {}
+        self._made: dict[tuple[int, int, int, bool], Tensor] = {}
         self._grams: dict[int, tuple[Tensor, Tensor]] = {}
 
     @property
@@ -45,8 +63,23 @@ class Tape:
             known = self._grams[x.data_ptr()] = (x, gram(x))
         return known[1]
 
+    def part(self, root: Tensor, start: int = 0, stop: int | None = None, transposed: bool = False) -> Tensor:
+        """Rows of a parameter, or the parameter transposed, as something a layer can use by itself; the same for every use."""
+        part = Part(root, start, root.shape[0] if stop is None else stop, transposed)
+        key = (id(root), part.start, part.stop, transposed)
+        if key not in self._made:
+            made = self._made[key] = part.of(root.detach()).requires_grad_(root.requires_grad)
+            self.parts[made] = part
+        return self._made[key]
+
+    def views(self, views: Views) -> Views:
+        """Where sums are added up, for parts of parameters too."""
+        return {**views, **{made: part.of(views[part.root]) for made, part in self.parts.items() if part.root in views}}
+
     def clear(self) -> None:
         self.records.clear()
+        self.parts.clear()
+        self._made.clear()
         self._grams.clear()
 
 
@@ -59,6 +92,8 @@ class Layout:
     def __init__(self) -> None:
         self._seen: dict[tuple[nn.Module, tuple[int, ...]], set[tuple[int, int]]] = {}
         self._shared: set[tuple[nn.Module, tuple[int, ...]]] = set()
+        self._starts: dict[tuple[nn.Module, int], set[tuple[int, int, int]]] = {}
+        self._second: set[tuple[nn.Module, int]] = set()
         self.learning = False
 
     def shared(self, module: nn.Module, x: Tensor, examples: int) -> bool:
@@ -68,9 +103,20 @@ class Layout:
             return False
         return place in self._shared and x.shape[0] in {first for _, first in self._seen[place]}
 
+    def second(self, module: nn.Module, x: Tensor, examples: int) -> bool:
+        """Whether this layer is given its examples along the second axis, [positions, examples, …]."""
+        if self.learning and x.ndim > 1:
+            self._starts.setdefault((module, x.ndim), set()).add((examples, x.shape[0], x.shape[1]))
+        return not self.learning and (module, x.ndim) in self._second
+
     def learned(self) -> None:
-        """What did not change with the number of examples is shared by them."""
+        """What did not change with the number of examples is shared by them; an axis that did holds them."""
         self.learning = False
+        self._second = {
+            place for place, seen in self._starts.items()
+            if len({examples for examples, _, _ in seen}) > 1 and len({first for _, first, _ in seen}) == 1
+            and all(second == examples for examples, _, second in seen)
+        }  # fmt: skip
         self._shared = {
             place for place, seen in self._seen.items()
             if len({examples for examples, _ in seen}) > 1 and len({first for _, first in seen}) == 1
@@ -112,55 +158,6 @@ class Record:
         return None
 
 
-class Joined(Record):
-    """Several uses of parameters that overlap (tied weights, modules called twice): gradients are added before norms."""
-
-    def __init__(self, records: Sequence[Record]) -> None:
-        self.records = records
-        self.parameters = list(dict.fromkeys(p for record in records for p in record.parameters))
-        self._known: dict[Tensor, Tensor] = {}
-
-    def blank(self, good: Tensor) -> None:
-        super().blank(good)
-        for record in self.records:
-            record.blank(good)
-
-    def instantiate(self) -> dict[Tensor, Tensor]:
-        if not self._known:
-            for record in self.records:
-                for parameter, gradient in record.instantiate().items():
-                    known = self._known.get(parameter)
-                    self._known[parameter] = gradient if known is None else known + gradient
-        return self._known
-
-
-def joined(records: Sequence[Record]) -> list[Record]:
-    """The records with those that share a parameter made one."""
-    groups: list[list[Record]] = []
-    where: dict[Tensor, int] = {}
-    for record in records:
-        met = sorted({where[p] for p in record.parameters if p in where})
-        home = met[0] if met else len(groups)
-        if not met:
-            groups.append([])
-        for other in met[1:]:
-            for moved in groups[other]:
-                where.update(dict.fromkeys(moved.parameters, home))
-            groups[home] += groups[other]
-            groups[other] = []
-        groups[home].append(record)
-        where.update(dict.fromkeys(record.parameters, home))
-    return [_one(group) for group in groups if group]
-
-
-def _one(group: list[Record]) -> Record:
-    left = [group[0]]
-    for record in group[1:]:
-        both = left[-1].join(record)
-        left[-1:] = [both] if both is not None else [left[-1], record]
-    return left[0] if len(left) == 1 else Joined(left)
-
-
 def gram(x: Tensor) -> Tensor:
     """[units, positions, width] times itself over its width, added up in float32 whatever its type."""
     if x.dtype not in (torch.bfloat16, torch.float16):
@@ -177,10 +174,10 @@ def from_grams(one: Tensor, other: Tensor, like: Tensor) -> Tensor:
     """
     found = torch.linalg.vecdot(one.flatten(1), other.flatten(1).to(one.dtype))
     sizes = one.diagonal(dim1=1, dim2=2).clamp_min(0) * other.diagonal(dim1=1, dim2=2).clamp_min(0)
-    return found.clamp_min_(0) + _hidden(like) * sizes.sqrt_().sum(1).square_()
+    return found.clamp_min_(0) + hidden(like) * sizes.sqrt_().sum(1).square_()
 
 
-def _hidden(x: Tensor) -> float:
+def hidden(x: Tensor) -> float:
     """The share of the largest squared norm that rounding may hide: of the Grams, or of factors rounded before they met."""
     narrow = x.is_cuda and x.dtype == torch.float32 and torch.get_float32_matmul_precision() != "highest"
     step = 2.0**-11 if narrow else torch.finfo(x.dtype).eps / 2
@@ -189,7 +186,7 @@ def _hidden(x: Tensor) -> float:
 
 def squared(gradients: Mapping[Any, Tensor]) -> Tensor:
     """The squared norm per unit of instantiated gradients."""
-    parts = [torch.linalg.vector_norm(g.flatten(1), dim=1, dtype=torch.float32).square() for g in gradients.values()]
+    parts = [torch.linalg.vector_norm(g.reshape(len(g), -1), dim=1, dtype=torch.float32).square() for g in gradients.values()]
     return torch.stack(parts).sum(0) if len(parts) > 1 else parts[0]
 
 
@@ -202,7 +199,27 @@ def blanked(it: Tensor, good: Tensor) -> Tensor:
 def add_instantiated(gradients: Mapping[Tensor, Tensor], factors: Tensor, into: Views) -> None:
     for parameter, gradient in gradients.items():
         view = into[parameter]
-        view.view(-1).addmv_(gradient.flatten(1).to(view.dtype).mT, factors.to(view.dtype))
+        each, factors = gradient.reshape(len(gradient), -1).to(view.dtype), factors.to(view.dtype)
+        if view.is_contiguous():
+            view.view(-1).addmv_(each.mT, factors)
+        else:  # a parameter seen transposed
+            view.add_((factors @ each).view(view.shape))
 
 
 Forward = Callable[[nn.Module, Tape], Callable[..., Any]]  # makes a module's forward for one step
+
+
+def any_order(make: Forward) -> Forward:
+    """A layer that works on the last axes alone, also where examples come second: [positions, examples, …]."""
+
+    def made(module: nn.Module, tape: Tape) -> Callable[..., Any]:
+        forward = make(module, tape)
+
+        def turned(x: Tensor) -> Tensor:
+            if tape.layout.second(module, x, tape.examples):
+                return forward(x.transpose(0, 1)).transpose(0, 1)
+            return forward(x)
+
+        return turned
+
+    return made

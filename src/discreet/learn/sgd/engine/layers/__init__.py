@@ -4,8 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
-from discreet.learn.sgd.engine.layers import conv, embedding, linear, norm
-from discreet.learn.sgd.engine.tape import Forward
+from torch import nn
+
+from discreet.learn.sgd.engine.layers import attention, conv, conv_nd, embedding, linear, named, norm, recurrent
+from discreet.learn.sgd.engine.tape import Forward, any_order
 
 # By `type(module).forward`, not by class: a subclass with a forward of its own is another layer.
-KNOWN: dict[Any, Forward] = {**linear.LAYERS, **embedding.LAYERS, **norm.LAYERS, **conv.LAYERS}
+KNOWN: dict[Any, Forward] = {
+    **linear.LAYERS, **embedding.LAYERS, **norm.LAYERS, **conv.LAYERS, **conv_nd.LAYERS, **recurrent.LAYERS,
+}  # fmt: skip
+for _forward in (nn.Linear.forward, nn.Embedding.forward, nn.LayerNorm.forward, nn.RMSNorm.forward):
+    KNOWN[_forward] = any_order(KNOWN[_forward])
+WHOLE = attention.LAYERS  # these use the parameters of modules inside them, and never call those
+
+
+def find(module: nn.Module) -> tuple[Forward | None, bool]:
+    """What to run in a module's place (None: nothing is known), and whether that is for all modules inside it as well."""
+    forward = type(module).forward
+    if forward in WHOLE:
+        return WHOLE[forward], True
+    return KNOWN.get(forward) or named.LAYERS.get((forward.__module__, forward.__qualname__)), False

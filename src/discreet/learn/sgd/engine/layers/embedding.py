@@ -10,7 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from discreet.errors import InvalidValue
-from discreet.learn.sgd.engine.tape import Forward, Record, Tape, Views, from_grams, gram
+from discreet.learn.sgd.engine.layers.linear import LinearRecord
+from discreet.learn.sgd.engine.tape import Forward, Record, Tape, Views, from_grams, gram, hidden
 
 
 class _Embedding(torch.autograd.Function):
@@ -60,6 +61,54 @@ class EmbeddingRecord(Record):
         view = into[self.table]
         weighted = (g * factors.to(g.dtype)[:, None, None]).flatten(0, 1).to(view.dtype)
         view.index_add_(0, chosen.flatten(), weighted)
+
+    def join(self, other: Record) -> Record | None:
+        """A table read again: its positions stand after the first ones. A table that is a head's weight as well: tied."""
+        if isinstance(other, LinearRecord) and other.weight is self.table:
+            return TiedRecord(self, other)
+        if not isinstance(other, EmbeddingRecord):
+            return None
+        (chosen, g), (more, more_g) = self.shaped(), other.shaped()
+        both = EmbeddingRecord(self.tape, self.table, torch.cat((chosen, more), 1), None)
+        both.gradient = torch.cat((g, more_g), 1)
+        return both
+
+
+class TiedRecord(Record):
+    """A table that is also the weight of a linear layer, neither gradient written out.
+
+    With rows a_s and gradients b_s of the linear layer, entries i_t and gradients e_t of the table, one unit's gradient is
+    sum_t 1[i_t] e_t + sum_s b_s a_s, and its squared norm has 2 sum_{t,s} b_s[i_t] (e_t . a_s) besides those of the two.
+    """
+
+    def __init__(self, table: EmbeddingRecord, head: LinearRecord) -> None:
+        self.table, self.head = table, head
+        self.parameters = list(head.parameters)
+
+    def instantiate(self) -> dict[Tensor, Tensor]:
+        made = self.head.instantiate()
+        return {**made, self.table.table: made[self.table.table] + self.table.instantiate()[self.table.table]}
+
+    def squared_norms(self) -> Tensor:
+        chosen, e = self.table.shaped()
+        a, b = self.head.shaped()
+        read = b.gather(2, chosen[:, None, :].expand(-1, b.shape[1], -1))  # [units, positions of the head, of the table]
+        cross = torch.linalg.vecdot(read.flatten(1).float(), torch.bmm(a.float(), e.float().mT).flatten(1))
+        largest = _lengths(e).sum(1) * (_lengths(a) * _lengths(b)).sum(1)  # of the two: what rounding may hide is a share of it
+        found = self.table.squared_norms() + self.head.squared_norms() + 2 * cross
+        return found.clamp_(min=0.0) + 2 * hidden(a) * largest
+
+    def add(self, factors: Tensor, into: Views) -> None:
+        self.table.add(factors, into)
+        self.head.add(factors, into)
+
+    def blank(self, good: Tensor) -> None:
+        self.table.blank(good)
+        self.head.blank(good)
+
+
+def _lengths(x: Tensor) -> Tensor:
+    return torch.linalg.vector_norm(x, dim=2, dtype=torch.float32)
 
 
 def _repeats(chosen: Tensor) -> Tensor:

@@ -8,7 +8,9 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.modules.instancenorm import _InstanceNorm
 
+from discreet.errors import InvalidValue
 from discreet.learn.sgd.engine.tape import Forward, Record, Tape
 
 
@@ -87,4 +89,24 @@ def group_norm(module: nn.Module, tape: Tape) -> Callable[..., Tensor]:
     return forward
 
 
-LAYERS: dict[Any, Forward] = {nn.LayerNorm.forward: layer_norm, nn.RMSNorm.forward: rms_norm, nn.GroupNorm.forward: group_norm}
+def instance_norm(module: nn.Module, tape: Tape) -> Callable[..., Tensor]:
+    assert isinstance(module, _InstanceNorm)
+
+    def forward(x: Tensor) -> Tensor:
+        module._check_input_dim(x)
+        if x.ndim == module._get_no_batch_dim():
+            raise InvalidValue(
+                f"{type(module).__name__} was given {tuple(x.shape)}, which is one example; give it [examples, channels, …]."
+            )
+        spread = (module.num_features,) + (1,) * (x.ndim - 2)
+        own = module.training or not module.track_running_stats
+        plain = F.instance_norm(x, module.running_mean, module.running_var, None, None, own, module.momentum or 0.0, module.eps)
+        return scaled(tape, plain, module.weight, module.bias, spread)
+
+    return forward
+
+
+LAYERS: dict[Any, Forward] = {
+    nn.LayerNorm.forward: layer_norm, nn.RMSNorm.forward: rms_norm, nn.GroupNorm.forward: group_norm,
+    nn.InstanceNorm2d.forward: instance_norm,  # that of one, two and three axes
+}  # fmt: skip

@@ -1,0 +1,81 @@
+"""The obvious way to every unit's gradient, one unit after the other, and the engine held against it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils import _pytree as pytree
+
+from discreet.learn.sgd.clipping import Flat
+from discreet.learn.sgd.engine import Engine
+from discreet.learn.sgd.engine.probe import learn
+
+
+class Seen(Flat):
+    """Clips at a norm and keeps the squared norms it was shown, those of all groups together."""
+
+    def factors(self, squared, *args):
+        self.squared = squared.sum(0) if squared.ndim > 1 else squared
+        return super().factors(squared, *args)
+
+
+def losses(model: nn.Module, batch: Any) -> torch.Tensor:
+    """A loss per example that feels every output of the model."""
+    given = batch if isinstance(batch, tuple) else (batch,)
+    total = torch.zeros(given[0].shape[0])
+    for y in pytree.tree_leaves(model(*given)):
+        y = y.float().flatten(1)
+        total = total + (torch.sin(y) * torch.linspace(0.5, 1.5, y.shape[1])).sum(1)
+    return total
+
+
+def one_by_one(engine: Engine, batch: Any, clipping: Flat) -> tuple[torch.Tensor, torch.Tensor]:
+    """Squared norms and clipped sum of the units' gradients, each computed alone."""
+    count = pytree.tree_leaves(batch)[0].shape[0]
+    rows, norms, total = engine.rows, [], engine.buffer()
+    for start in range(0, count, rows):
+        its = pytree.tree_map(lambda leaf, start=start: leaf[start : start + rows], batch)
+        loss = losses(engine.model, its).sum()
+        gradients = torch.autograd.grad(loss, engine.parameters, allow_unused=True)
+        parts = [torch.zeros_like(p) if g is None else g for g, p in zip(gradients, engine.parameters)]
+        flat = torch.cat([g.flatten() for g in parts])
+        norms.append(flat.square().sum())
+        total += flat * clipping.factors(flat.square().sum())
+    return torch.stack(norms), total
+
+
+def engine_for(model: nn.Module, make: Any, rows: int = 1) -> Engine:
+    engine = Engine(model, rows)
+    learn(engine, lambda batch: losses(model, batch), make)
+    return engine
+
+
+def summed(engine: Engine, batch: Any, clipping: Flat) -> torch.Tensor:
+    count = pytree.tree_leaves(batch)[0].shape[0]
+    found = engine.buffer()
+    with engine.recording(count):
+        engine.add(losses(engine.model, batch), clipping, found)
+    return found
+
+
+def agree(model: nn.Module, make: Any, rows: int = 1, units: int = 3, share: float = 1e-5) -> Engine:
+    """The engine's norms and clipped sum are those of the units one by one, up to rounding."""
+    engine = engine_for(model, make, rows)
+    batch = make(units * rows)
+    size = float(torch.rand(())) + 0.5
+    norms, _ = one_by_one(engine, batch, Flat(1.0))
+    clip = float(norms.median().sqrt()) * size + 1e-3
+    seen = Seen(clip)
+    _, wanted = one_by_one(engine, batch, Flat(clip))
+    found = summed(engine, batch, seen)
+    assert torch.allclose(seen.squared, norms, rtol=2 * share, atol=2 * share * float(norms.max())), (seen.squared, norms)
+    assert torch.allclose(found, wanted, rtol=0.0, atol=share * float(wanted.norm()) + 1e-7)
+    assert all(module.__dict__.get("forward") is None for module in engine.model.modules())
+    return engine
+
+
+def copies(engine: Engine) -> list[str]:
+    """The modules that run under vmap, by class."""
+    return [type(module).__name__ for module, make in engine._modules if make.__name__ == "copied"]

@@ -1,0 +1,262 @@
+"""Whole models out of the layers: transformers, class tokens, strangers' modules, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence
+
+from discreet.errors import InvalidValue
+from discreet.learn.sgd.clipping import Flat
+from discreet.learn.sgd.engine import Engine
+from discreet.learn.sgd.engine.joins import Joined
+from discreet.learn.sgd.engine.layers import find, named
+from gradients import agree, copies, engine_for, losses, summed
+
+torch.set_num_threads(1)
+
+
+def sequences(n):
+    return torch.randn(n, 4, 8)
+
+
+class Encoder(nn.Module):
+    def __init__(self, first, **options):
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(8, 2, 12, dropout=0.0, batch_first=first, **options)
+        self.encoder, self.first = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False), first
+
+    def forward(self, x):
+        y = self.encoder(x if self.first else x.transpose(0, 1))
+        return y if self.first else y.transpose(0, 1)
+
+
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("rows", [1, 2])
+def test_transformer_encoders_run_without_vmap(first, training, rows):
+    torch.manual_seed(0)
+    model = Encoder(first, norm_first=training).train(training)
+    assert copies(agree(model, sequences, rows)) == []
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_transformer_decoder_attends_to_itself_and_to_a_memory(first):
+    torch.manual_seed(0)
+
+    class Decoder(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.TransformerDecoderLayer(8, 2, 12, dropout=0.0, batch_first=first)
+
+        def forward(self, x, memory):
+            mask = nn.Transformer.generate_square_subsequent_mask(4)
+            if first:
+                return self.layer(x, memory, tgt_mask=mask, tgt_is_causal=True)
+            return self.layer(x.transpose(0, 1), memory.transpose(0, 1), tgt_mask=mask, tgt_is_causal=True).transpose(0, 1)
+
+    assert copies(agree(Decoder(), lambda n: (sequences(n), torch.randn(n, 5, 8)))) == []
+
+
+def test_an_attention_used_on_one_and_on_several_tensors_adds_up_before_the_norm():
+    torch.manual_seed(0)
+
+    class Mixed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.attend = nn.MultiheadAttention(8, 2, batch_first=True)
+
+        def forward(self, x):
+            y, _ = self.attend(x, x, x)
+            z, _ = self.attend(y, x, x)
+            return z + self.attend(x, y, z)[0]
+
+    agree(Mixed(), sequences)
+    agree(Mixed(), sequences, rows=2)
+
+
+@pytest.mark.parametrize("layer", [nn.LSTM, nn.GRU])
+def test_a_packed_sequence_is_refused(layer):
+    model = layer(3, 4, batch_first=True)
+    packed = pack_padded_sequence(torch.randn(2, 5, 3), torch.tensor([5, 3]), batch_first=True)
+    with Engine(model).recording(2), pytest.raises(InvalidValue, match="PackedSequence puts the positions of different"):
+        model(packed)
+
+
+@pytest.mark.parametrize(
+    ("model", "x"),
+    [
+        (nn.LSTM(3, 4), torch.randn(5, 3)),
+        (nn.GRUCell(3, 4), torch.randn(3)),
+        (nn.InstanceNorm1d(3, affine=True), torch.randn(3, 5)),
+    ],
+)
+def test_one_example_without_its_axis_is_refused(model, x):
+    with Engine(model).recording(1), pytest.raises(InvalidValue, match=r"give it|Give it"):
+        model(x)
+
+
+def test_attention_over_one_sequence_is_refused():
+    model, x = nn.MultiheadAttention(8, 2), torch.randn(4, 8)
+    with Engine(model).recording(1), pytest.raises(InvalidValue, match="without an axis for examples"):
+        model(x, x, x)
+
+
+def test_a_tied_head_is_not_written_out(monkeypatch):
+    torch.manual_seed(0)
+
+    class Tied(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table, self.head = nn.Embedding(50, 8), nn.Linear(8, 50)
+            self.head.weight = self.table.weight
+
+        def forward(self, x):
+            return self.head(torch.tanh(self.table(x)))
+
+    def refuse(self):
+        raise AssertionError("written out")
+
+    monkeypatch.setattr(Joined, "instantiate", refuse)
+    agree(Tied(), lambda n: torch.randint(50, (n, 4)))
+
+
+class Patches(nn.Module):
+    """A small vision transformer: class token and position embeddings are parameters of its own."""
+
+    def __init__(self, repeats=False):
+        super().__init__()
+        self.token, self.place = nn.Parameter(torch.randn(1, 1, 8)), nn.Parameter(torch.randn(1, 5, 8))
+        self.patch = nn.Conv2d(3, 8, 4, 4)
+        self.layer = nn.TransformerEncoderLayer(8, 2, 12, dropout=0.1, batch_first=True)
+        self.head, self.repeats = nn.Linear(8, 3), repeats
+
+    def forward(self, x):
+        patches = self.patch(x).flatten(2).mT
+        token = self.token.repeat(len(x), 1, 1) if self.repeats else self.token.expand(len(x), -1, -1)
+        return self.head(self.layer(torch.cat((token, patches), 1) + self.place)[:, 0])
+
+
+def images(n):
+    return torch.randn(n, 3, 8, 8)
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+def test_class_tokens_and_positions_are_spread_over_the_examples(rows):
+    torch.manual_seed(0)
+    assert copies(agree(Patches().eval(), images, rows)) == []
+
+
+def test_what_cannot_be_spread_goes_through_vmap():
+    torch.manual_seed(0)
+    model = Patches(repeats=True).eval()
+    assert copies(agree(model, images)) == ["Patches"]
+
+
+class Scaled(nn.Module):
+    def __init__(self, *shape):
+        super().__init__()
+        self.gamma, self.shift, self.unused = (nn.Parameter(torch.randn(shape)) for _ in range(3))
+        self.inner = nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.inner(x * self.gamma + self.shift)
+
+
+@pytest.mark.parametrize(
+    ("shape", "of"),
+    [
+        ((4,), (4,)),
+        ((4,), (3, 4)),
+        ((4,), (3, 3, 4)),
+        ((3, 1, 1), (3, 2, 4)),
+        ((1, 3, 1), (3, 4)),
+        ((), (3, 4)),
+        ((2, 4), (2, 4)),
+    ],
+)
+def test_a_scale_of_any_shape_is_spread(shape, of):
+    torch.manual_seed(0)
+    assert copies(agree(Scaled(*shape), lambda n: torch.randn(n, *of))) == []
+
+
+class First(nn.Module):
+    """Spread over examples, only the first of its copies is read: the outputs are right and the gradients are not."""
+
+    def __init__(self):
+        super().__init__()
+        self.gain = nn.Parameter(torch.randn(1, 4))
+
+    def forward(self, x):
+        return x * self.gain[0]
+
+
+class Total(nn.Module):
+    """Right alone; spread over examples each would reach the copies of all."""
+
+    def __init__(self):
+        super().__init__()
+        self.gain = nn.Parameter(torch.randn(1, 4))
+
+    def forward(self, x):
+        return x * self.gain.mean(0)
+
+
+@pytest.mark.parametrize("module", [First, Total])
+def test_gradients_in_the_wrong_copies_are_noticed(module):
+    torch.manual_seed(0)
+    assert copies(agree(module(), lambda n: torch.randn(n, 4))) == [module.__name__]
+
+
+def test_a_stranger_with_a_transposed_convolution_inside_goes_through_vmap():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.ConvTranspose2d(3, 4, 3, 2, 1, 1), nn.ReLU(), nn.Conv2d(4, 2, 3))
+    assert copies(agree(model, images)) == ["ConvTranspose2d"]
+
+
+class Conv1D(nn.Module):
+    """As transformers has it."""
+
+    def __init__(self, nf, nx):
+        super().__init__()
+        self.nf, self.nx = nf, nx
+        self.weight, self.bias = nn.Parameter(torch.randn(nx, nf)), nn.Parameter(torch.randn(nf))
+
+    def forward(self, x):
+        return torch.addmm(self.bias, x.view(-1, x.size(-1)), self.weight).view(*x.size()[:-1], self.nf)
+
+
+Conv1D.forward.__module__ = "transformers.pytorch_utils"
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+def test_a_linear_layer_stored_the_other_way_round_is_known_by_name(rows):
+    torch.manual_seed(0)
+    assert find(Conv1D(3, 8)) == (named.conv1d, False)
+    agree(nn.Sequential(Conv1D(6, 8), nn.Tanh(), Conv1D(5, 6)), sequences, rows)
+    shared = Conv1D(8, 8)
+    agree(nn.Sequential(shared, nn.Tanh(), shared), sequences, rows)
+
+
+def test_a_unit_that_is_not_a_number_adds_nothing_to_any_layer():
+    torch.manual_seed(0)
+
+    class All(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.token = nn.Parameter(torch.randn(1, 1, 8))
+            self.layer, self.lstm, self.conv = Encoder(True), nn.LSTM(8, 8, batch_first=True), nn.Conv1d(5, 5, 3, padding=1)
+
+        def forward(self, x):
+            x = torch.cat((self.token.expand(len(x), -1, -1), x), 1)
+            return self.conv(self.lstm(self.layer(x))[0])
+
+    model = All()
+    engine = engine_for(model, sequences)
+    x = sequences(5)
+    spoiled = x.clone()
+    spoiled[2] = float("nan")
+    found, wanted = summed(engine, spoiled, Flat(0.5)), summed(engine, x[[0, 1, 3, 4]], Flat(0.5))
+    assert torch.allclose(found, wanted, atol=1e-6)
+    assert losses(model, x).shape == (5,)
