@@ -37,7 +37,7 @@ class EmbeddingRecord(Record):
 
     def shaped(self) -> tuple[Tensor, Tensor]:
         units = self.tape.units
-        chosen = self.chosen.reshape(units, -1)
+        chosen = self.chosen.reshape(units, -1).long()
         g = self.gradient.reshape(units, chosen.shape[1], -1)
         return chosen, g if self.padding is None else g.masked_fill((chosen == self.padding)[..., None], 0.0)
 
