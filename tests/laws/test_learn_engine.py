@@ -45,6 +45,7 @@ class Twice(nn.Module):
     st.sampled_from([0, 1, 2, "same", "valid"]), st.sampled_from(["zeros", "circular", "reflect", "replicate"]),
     st.booleans(), st.sampled_from(["none", "weight", "bias"]), st.integers(1, 2), st.integers(3, 6),
 )  # fmt: skip
+@pytest.mark.filterwarnings("ignore:Using padding='same'")
 def test_convolutions(seed, rows, axes, groups, kernel, stride, dilation, padding, mode, bias, fixed, times, size):
     torch.manual_seed(seed)
     stride = 1 if padding == "same" else stride

@@ -13,6 +13,23 @@ from discreet.core import check
 # Norms are sums of rounded products; this much longer is what rounding may have hidden, and it is clipped away.
 SLACK = 1e-4
 
+# What a clipped gradient may gain on top where its factors are narrow. Norms and sums are added up in float32 whatever the
+# type; but the clip factor is rounded to it, and so is every output gradient times that factor: two roundings of half a step.
+NARROW = {torch.bfloat16: 2.0**-7, torch.float16: 2.0**-10}
+TF32 = 2.0**-9  # both factors of a product lose all but 10 bits, by rounding or by cutting off
+
+
+def slack(x: Tensor) -> float:
+    """How much longer than its norm a gradient computed from tensors like this may come out, beyond SLACK.
+
+    >>> slack(torch.zeros(2)), slack(torch.zeros(2, dtype=torch.bfloat16))
+    (0.0, 0.0078125)
+    """
+    if x.dtype == torch.float32 and x.is_cuda:
+        exact = torch.get_float32_matmul_precision() == "highest" and not torch.backends.cudnn.allow_tf32
+        return 0.0 if exact else TF32
+    return NARROW.get(x.dtype, 0.0)
+
 
 class Clipping(Protocol):
     """`groups` says which records are clipped together, `factors` by how much: [groups, units] from squared norms."""

@@ -85,7 +85,7 @@ class Engine:
 
     def _add(self, records: list[Record], clipping: Clipping, into: Tensor, scale: float) -> None:
         groups = clipping.groups(records)
-        norms = torch.stack([_total([record.squared_norms() for record in group]) for group in groups])
+        norms = torch.stack([_total([record.longest() for record in group]) for group in groups])
         factors = clipping.factors(norms)
         if not bool(torch.isfinite(norms).all()):  # rare: one unit with NaN or infinity contributes nothing, the rest as ever
             factors = _drop(records, norms, factors)

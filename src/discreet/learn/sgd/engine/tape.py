@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from discreet.learn.sgd.clipping import slack
+
 Views = Mapping[Tensor, Tensor]  # where the clipped sum of each parameter is added up
 
 
@@ -139,6 +141,12 @@ class Record:
     def add(self, factors: Tensor, into: Views) -> None:
         """Add the gradients of all units, each times its factor."""
         add_instantiated(self.instantiate(), factors, into)
+
+    def longest(self) -> Tensor:
+        """The squared norms, with room for what rounding in a narrow type adds to the gradients themselves."""
+        found, gradient = self.squared_norms(), getattr(self, "gradient", None)
+        more = slack(gradient) if isinstance(gradient, Tensor) else 0.0
+        return found * (1 + more) ** 2 if more else found
 
     def reached(self) -> bool:
         """Whether the losses depend on this use; an output that goes nowhere brings no gradient back."""

@@ -105,8 +105,9 @@ class PatchRecord(Record):
             return
         each = factors.repeat_interleave(self.tape.rows).to(self.gradient.dtype)
         g = self.gradient * each.view(-1, *(1,) * (self.gradient.ndim - 1))
-        if self.weight is not None:
-            into[self.weight].add_(_back(g, self.x, self.kernel, None, *self.how, (False, True, False))[1])
+        if self.weight is not None:  # added up in float32: see linear.py
+            wide = (t.to(into[self.weight].dtype) for t in (g, self.x, self.kernel))
+            into[self.weight].add_(_back(*wide, None, *self.how, (False, True, False))[1])
         if self.bias is not None:
             into[self.bias].add_(g.sum((0, *range(2, g.ndim)), dtype=torch.float32))
 

@@ -98,6 +98,10 @@ class TiedRecord(Record):
         found = self.table.squared_norms() + self.head.squared_norms() + 2 * cross
         return found.clamp_(min=0.0) + 2 * hidden(a) * largest
 
+    @property
+    def gradient(self) -> Tensor:
+        return self.head.gradient
+
     def add(self, factors: Tensor, into: Views) -> None:
         self.table.add(factors, into)
         self.head.add(factors, into)

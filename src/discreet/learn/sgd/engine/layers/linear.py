@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from discreet.learn.sgd.clipping import NARROW
 from discreet.learn.sgd.engine.cast import casted
 from discreet.learn.sgd.engine.tape import Forward, Record, Tape, Views, add_instantiated, from_grams, gram, squared
 
@@ -107,11 +108,13 @@ def _squares(x: Tensor) -> Tensor:
 
 
 def _add_product(into: Tensor, g: Tensor, x: Tensor) -> None:
-    """into += g^T x; in the narrow type where that is what was computed, added up in the buffer's."""
+    """into += g^T x, added up in float32: a sum over all units, rounded to a narrow type, moves by more than one unit may."""
     if g.dtype == into.dtype:
         into.addmm_(g.mT, x)
+    elif g.is_cuda and g.dtype in NARROW:
+        into.add_(torch.mm(g.mT, x, out_dtype=torch.float32))
     else:
-        into.add_(g.mT @ x)
+        into.addmm_(g.mT.to(into.dtype), x.to(into.dtype))
 
 
 def use(tape: Tape, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

@@ -1,0 +1,132 @@
+"""Narrow types: norms and sums are right within their rounding, and no rounding lets a unit add more than the clip norm."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from discreet.learn.sgd.clipping import NARROW, SLACK, Flat, slack
+from discreet.learn.sgd.engine import Engine
+from discreet.learn.sgd.engine.layers import linear
+from discreet.learn.sgd.engine.probe import learn
+from gradients import Seen, losses, one_by_one
+
+torch.set_num_threads(1)
+pytestmark = pytest.mark.filterwarnings("ignore:Using padding='same'")
+SHARE = 4 * NARROW[torch.bfloat16]  # a forward, a backward and a norm in bfloat16 against another order of the same
+
+
+class Text(nn.Module):
+    def __init__(self, tied):
+        super().__init__()
+        self.table, self.norm, self.head = nn.Embedding(11, 16), nn.LayerNorm(16), nn.Linear(16, 11)
+        self.layer = nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True)
+        if tied:
+            self.head.weight = self.table.weight
+
+    def forward(self, x):
+        return self.head(self.norm(self.layer(self.table(x))))
+
+
+class Reads(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lstm, self.head = nn.LSTM(6, 16, batch_first=True), nn.Linear(16, 5)
+
+    def forward(self, x):
+        return self.head(self.lstm(x)[0])
+
+
+def images():
+    return nn.Sequential(
+        nn.Conv2d(3, 8, 3, padding=1), nn.GroupNorm(2, 8), nn.Tanh(), nn.Conv2d(8, 8, 4, padding="same"), nn.Flatten(1),
+        nn.Linear(8 * 36, 5),
+    )  # fmt: skip
+
+
+CASES = {
+    "table": (lambda: nn.Sequential(nn.Linear(6, 32), nn.Tanh(), nn.Linear(32, 5)), lambda n: torch.randn(n, 6)),
+    "text": (lambda: Text(False), lambda n: torch.randint(11, (n, 7))),
+    "tied": (lambda: Text(True), lambda n: torch.randint(11, (n, 7))),
+    "images": (images, lambda n: torch.randn(n, 3, 6, 6)),
+    "signals": (lambda: nn.Sequential(nn.Conv1d(3, 64, 5), nn.Tanh(), nn.Conv1d(64, 64, 4)), lambda n: torch.randn(n, 3, 8)),
+    "sequence": (Reads, lambda n: torch.randn(n, 5, 6)),
+}
+
+
+def made(case, examples):
+    torch.manual_seed(0)
+    model, make = CASES[case][0](), CASES[case][1]
+    engine = Engine(model)
+    with narrow():
+        learn(engine, lambda x: losses(model, x), make)
+    return engine, make(examples)
+
+
+def narrow():
+    return torch.autocast("cpu", torch.bfloat16)
+
+
+def summed(engine, x, clipping, weight=None):
+    found = engine.buffer()
+    with engine.recording(len(x)):
+        with narrow():
+            each = losses(engine.model, x)
+        engine.add(each if weight is None else each * weight, clipping, found)
+    return found
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_norms_and_sums_are_those_of_the_units_one_by_one(case):
+    engine, x = made(case, 6)
+    with narrow():
+        norms, _ = one_by_one(engine, x, Flat(1.0))
+        clip = float(norms.median().sqrt())
+        _, wanted = one_by_one(engine, x, Flat(clip))
+    seen = Seen(clip)
+    found = summed(engine, x, seen)
+    assert torch.allclose(seen.squared, norms, rtol=2 * SHARE)
+    assert float((found - wanted).norm()) <= SHARE * float(wanted.norm())
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_one_of_many_equal_units_moves_the_sum_by_no_more_than_the_clip_norm(case):
+    """All pull the same way, so the sum is as long as it can be; rounding it would move it by more than one of them may."""
+    engine, x = made(case, 300)
+    same = x[:1].expand(300, *x.shape[1:]).contiguous()
+    without = torch.ones(300)
+    without[7] = 0.0
+    clip = 0.01
+    found = summed(engine, same, Flat(clip)) - summed(engine, same, Flat(clip), without)
+    assert 0.95 * clip <= float(found.double().norm()) <= clip * (1 + SLACK)
+
+
+def test_a_sum_rounded_to_bfloat16_would_move_by_more(monkeypatch):
+    """The twin that adds up in the narrow type, as torch's own product does."""
+    monkeypatch.setattr(linear, "_add_product", lambda into, g, x: into.add_(g.mT @ x))
+    engine, x = made("table", 2000)
+    same = x[:1].expand(2000, *x.shape[1:]).contiguous()
+    moves = []
+    for i in range(20):
+        without = torch.ones(2000)
+        without[: i + 1] = 0.0
+        more = without.clone()
+        more[i] = 1.0
+        moves.append(summed(engine, same, Flat(0.01), more) - summed(engine, same, Flat(0.01), without))
+    assert max(float(move.norm()) for move in moves) > 0.015
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_no_unit_is_longer_than_the_clip_norm_on_its_own(case):
+    engine, x = made(case, 40)
+    for i in range(0, 40, 8):
+        alone = torch.zeros(40)
+        alone[i] = 1.0
+        assert float(summed(engine, x, Flat(0.01), alone).norm()) <= 0.01 * (1 + SLACK)
+
+
+def test_there_is_more_room_the_narrower_the_type():
+    assert slack(torch.zeros(1)) == 0.0
+    assert slack(torch.zeros(1, dtype=torch.float64)) == 0.0
+    assert slack(torch.zeros(1, dtype=torch.float16)) < slack(torch.zeros(1, dtype=torch.bfloat16))
