@@ -19,7 +19,7 @@ from torch import Tensor
 
 from discreet.learn.sgd import chacha, normal
 
-WARPS = 8
+WARPS = 16  # one lane, one block of ChaCha, to a thread
 
 _LANES, _TILE, _ROUNDS = tl.constexpr(chacha.LANES), tl.constexpr(normal.TILE), tl.constexpr(chacha.ROUNDS)
 _RARE, _MIDDLE, _EXPONENT = tl.constexpr(normal.RARE), tl.constexpr(normal.MIDDLE), tl.constexpr(normal.EXPONENT)
@@ -78,7 +78,7 @@ def _block(k0, k1, k2, k3, k4, k5, k6, k7, n0, n1, n2, n3):
     b0, b1, b2, b3 = zero + k0, zero + k1, zero + k2, zero + k3
     d0, d1, d2, d3 = zero + k4, zero + k5, zero + k6, zero + k7
     e0, e1, e2, e3 = n0, n1, n2, n3
-    for _ in tl.static_range(_ROUNDS // 2):
+    for _ in range(_ROUNDS // 2):  # unrolled it would take half a minute to compile
         a0, b0, d0, e0 = _mix(a0, b0, d0, e0)
         a1, b1, d1, e1 = _mix(a1, b1, d1, e1)
         a2, b2, d2, e2 = _mix(a2, b2, d2, e2)
@@ -112,29 +112,43 @@ def _fine(a, high, low):
 
 
 @triton.jit
-def _turn(out, at, most, b, radius, wanted):
-    """The pair of every lane that is wanted: x goes to `at`, y half a tile on."""
+def _turn(b, radius):
     t = b.to(tl.int32, bitcast=True).to(tl.float32) * 4.656612873077393e-10
     h = t * t
     s = ((((h * _SIN0 + _SIN1) * h + _SIN2) * h + _SIN3) * h + _SIN4) * t
     c = (((h * _COS0 + _COS1) * h + _COS2) * h + _COS3) * h + _COS4
-    tl.store(out + at, (1.0 - s * s) * radius, mask=wanted & (at >= 0) & (at < most))
-    at += _TILE // 2
-    tl.store(out + at, (s * c) * radius, mask=wanted & (at >= 0) & (at < most))
+    return (1.0 - s * s) * radius, (s * c) * radius
 
 
 @triton.jit
-def _pair(out, at, most, scale, a, b):
+def _pair(out, at, first, last, whole, scale, a, b):
+    """One pair in every lane; x goes to `at` within the tile, y half a tile on, where they lie in [first, last).
+
+    Rare ones are left for `_rare_pair`: no number is written twice.
+    """
     k = ((a >> 1) | 1).to(tl.int32, bitcast=True)
-    low = ((k << 25) >> 25).to(tl.float32)
-    _turn(out, at, most, b, _radius(k.to(tl.float32), low, scale), k >= _RARE)
-    return k < _RARE
+    usual = k >= _RARE
+    x, y = _turn(b, _radius(k.to(tl.float32), ((k << 25) >> 25).to(tl.float32), scale))
+    if whole:
+        tl.store(out + at, x, mask=usual)
+        tl.store(out + at + _TILE // 2, y, mask=usual)
+    else:
+        tl.store(out + at, x, mask=usual & (at >= first) & (at < last))
+        tl.store(out + at + _TILE // 2, y, mask=usual & (at + _TILE // 2 >= first) & (at + _TILE // 2 < last))
 
 
 @triton.jit
-def _rare_pair(out, at, most, scale, a, b, high, low):
+def _rare_pair(out, at, first, last, scale, a, b, high, low):
+    rare = ((a >> 1) | 1) < _RARE
     value = _fine(a, high, low)
-    _turn(out, at, most, b, _radius(value, tl.zeros_like(value), scale), (a >> 1) < _RARE)
+    x, y = _turn(b, _radius(value, tl.zeros_like(value), scale))
+    tl.store(out + at, x, mask=rare & (at >= first) & (at < last))
+    tl.store(out + at + _TILE // 2, y, mask=rare & (at + _TILE // 2 >= first) & (at + _TILE // 2 < last))
+
+
+@triton.jit
+def _word(key, at):
+    return tl.load(key + at).to(tl.uint32, bitcast=True)
 
 
 @triton.jit(do_not_specialize=["step_low", "step_high", "tile_low", "tile_high", "skip", "most"])
@@ -149,29 +163,28 @@ def _fill(out, key, step_low, step_high, tile_low, tile_high, skip, most, scale)
     w0, w1, w2, w3, w4, w5, w6, w7, w8, w9, wa, wb, wc, wd, we, wf = _block(
         k0, k1, k2, k3, k4, k5, k6, k7, n0, n1, n2, n3
     )  # fmt: skip
-    at = tl.program_id(0).to(tl.int64) * _TILE - skip + lane
-    rare = _pair(out, at, most, scale, w0, w8)
-    rare |= _pair(out, at + _LANES, most, scale, w1, w9)
-    rare |= _pair(out, at + 2 * _LANES, most, scale, w2, wa)
-    rare |= _pair(out, at + 3 * _LANES, most, scale, w3, wb)
-    rare |= _pair(out, at + 4 * _LANES, most, scale, w4, wc)
-    rare |= _pair(out, at + 5 * _LANES, most, scale, w5, wd)
-    rare |= _pair(out, at + 6 * _LANES, most, scale, w6, we)
-    rare |= _pair(out, at + 7 * _LANES, most, scale, w7, wf)
-    if tl.max(rare.to(tl.int32), axis=0) > 0:  # one tile in 32
+    start = tl.program_id(0).to(tl.int64) * _TILE - skip  # where this tile begins in `out`, perhaps before it
+    first, last = tl.maximum(-start, 0).to(tl.int32), tl.minimum(most - start, _TILE).to(tl.int32)
+    whole = (first == 0) & (last == _TILE)
+    out += start
+    _pair(out, lane, first, last, whole, scale, w0, w8)
+    _pair(out, lane + _LANES, first, last, whole, scale, w1, w9)
+    _pair(out, lane + 2 * _LANES, first, last, whole, scale, w2, wa)
+    _pair(out, lane + 3 * _LANES, first, last, whole, scale, w3, wb)
+    _pair(out, lane + 4 * _LANES, first, last, whole, scale, w4, wc)
+    _pair(out, lane + 5 * _LANES, first, last, whole, scale, w5, wd)
+    _pair(out, lane + 6 * _LANES, first, last, whole, scale, w6, we)
+    _pair(out, lane + 7 * _LANES, first, last, whole, scale, w7, wf)
+    least = tl.minimum(tl.minimum(tl.minimum(w0, w1), tl.minimum(w2, w3)), tl.minimum(tl.minimum(w4, w5), tl.minimum(w6, w7)))
+    if tl.min((least >> 1).to(tl.int32), axis=0) < _RARE:  # one tile in 32
         r0, r1, r2, r3, r4, r5, r6, r7, r8, r9, ra, rb, rc, rd, re, rf = _block(
             k0, k1, k2, k3, k4, k5, k6, k7, n0, n1, n2, n3 | 65536
         )  # fmt: skip
-        _rare_pair(out, at, most, scale, w0, w8, r0, r8)
-        _rare_pair(out, at + _LANES, most, scale, w1, w9, r1, r9)
-        _rare_pair(out, at + 2 * _LANES, most, scale, w2, wa, r2, ra)
-        _rare_pair(out, at + 3 * _LANES, most, scale, w3, wb, r3, rb)
-        _rare_pair(out, at + 4 * _LANES, most, scale, w4, wc, r4, rc)
-        _rare_pair(out, at + 5 * _LANES, most, scale, w5, wd, r5, rd)
-        _rare_pair(out, at + 6 * _LANES, most, scale, w6, we, r6, re)
-        _rare_pair(out, at + 7 * _LANES, most, scale, w7, wf, r7, rf)
-
-
-@triton.jit
-def _word(key, at):
-    return tl.load(key + at).to(tl.uint32, bitcast=True)
+        _rare_pair(out, lane, first, last, scale, w0, w8, r0, r8)
+        _rare_pair(out, lane + _LANES, first, last, scale, w1, w9, r1, r9)
+        _rare_pair(out, lane + 2 * _LANES, first, last, scale, w2, wa, r2, ra)
+        _rare_pair(out, lane + 3 * _LANES, first, last, scale, w3, wb, r3, rb)
+        _rare_pair(out, lane + 4 * _LANES, first, last, scale, w4, wc, r4, rc)
+        _rare_pair(out, lane + 5 * _LANES, first, last, scale, w5, wd, r5, rd)
+        _rare_pair(out, lane + 6 * _LANES, first, last, scale, w6, we, r6, re)
+        _rare_pair(out, lane + 7 * _LANES, first, last, scale, w7, wf, r7, rf)
