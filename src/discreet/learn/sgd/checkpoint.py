@@ -31,10 +31,15 @@ def save(path: Path, run: Run) -> Path:
         "divisor": run._divisor,
         "units": run._rows.units,
         "entry": run._entry,
-        "model": run.model.state_dict(),
-        "optimizer": run.optimizer.state_dict(),
+        "model": run._group.whole(run.model.state_dict()),
+        "optimizer": run._group.whole(run.optimizer.state_dict()),
         "torch": torch.get_rng_state(),
     }
+    run._group.first(lambda: _write(path, document))
+    return path
+
+
+def _write(path: Path, document: dict[str, Any]) -> None:
     scratch = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with open(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
@@ -44,15 +49,11 @@ def save(path: Path, run: Run) -> Path:
         os.replace(scratch, path)
     finally:
         scratch.unlink(missing_ok=True)
-    return path
 
 
 def load(path: Path, run: Run) -> None:
     """Go on from a checkpoint; refuse one of another plan, since its steps were paid for under other terms."""
-    try:
-        document: Any = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception:
-        raise InvalidDocument(f"{path} cannot be read as a checkpoint: truncated, damaged or something else.") from None
+    document = run._group.first(lambda: _read(path))
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise InvalidDocument(f"{path} is not a checkpoint of this version of discreet ({FORMAT}).")
     if document["plan"] != run.plan.document():
@@ -63,10 +64,27 @@ def load(path: Path, run: Run) -> None:
     if document["units"] != run._rows.units:
         raise InvalidDocument(f"{path} was made with another number of units; a run goes on with the data it began with.")
     try:
-        run.model.load_state_dict(document["model"])
-        run.optimizer.load_state_dict(document["optimizer"])
+        run.model.load_state_dict(run._group.placed(document["model"], run.model.state_dict()))
+        run.optimizer.load_state_dict(_placed(document["optimizer"], run))
     except (RuntimeError, ValueError, KeyError) as error:
         raise InvalidDocument(f"{path} does not fit this model or optimizer: {error}") from None
     run.number, run._key, run._divisor = document["number"], document["key"], document["divisor"]
     run._repeatable, run._entry = document["repeatable"], document["entry"]
     torch.set_rng_state(document["torch"])
+
+
+def _read(path: Path) -> Any:
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except Exception:
+        raise InvalidDocument(f"{path} cannot be read as a checkpoint: truncated, damaged or something else.") from None
+
+
+def _placed(optimizer: dict[str, Any], run: Run) -> dict[str, Any]:
+    """The state of the optimizer: what it keeps for a parameter, in the parameter's shape, lies where the parameter does."""
+    held = [p for group in run.optimizer.param_groups for p in group["params"]]
+    state = {
+        i: run._group.placed(kept, {name: held[i] for name, it in kept.items() if getattr(it, "shape", None) == held[i].shape})
+        for i, kept in optimizer["state"].items()
+    }
+    return {**optimizer, "state": state}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 from torch import nn
 
@@ -14,8 +15,8 @@ from discreet.errors import InvalidValue, MissingExtra
 MODEL, DOCUMENT = "model.safetensors", "release.json"
 
 
-def write(release: Release[nn.Module], folder: Path) -> Path:
-    """Write both; the document comes last, so no model lies there without its claim being on the way."""
+def write(release: Release[nn.Module], folder: Path, state: dict[str, Any]) -> Path:
+    """Write both, weights from `state`; the document comes last, so no model lies there without its claim on the way."""
     try:
         from safetensors.torch import save_model
     except ImportError:
@@ -26,7 +27,7 @@ def write(release: Release[nn.Module], folder: Path) -> Path:
     (folder / DOCUMENT).unlink(missing_ok=True)
     scratch = folder / f".{MODEL}.{os.getpid()}"
     try:
-        save_model(release.value, str(scratch))
+        save_model(cast(Any, SimpleNamespace(state_dict=lambda: state)), str(scratch))
         os.replace(scratch, folder / MODEL)
     finally:
         scratch.unlink(missing_ok=True)

@@ -82,6 +82,10 @@ class Rows:
         index = torch.from_numpy(np.ascontiguousarray(chosen))
         return tuple(t.index_select(0, index.to(t.device)) for t in self.tensors)
 
+    def blank(self, device: torch.device) -> tuple[Any, Tensor]:
+        """Made-up rows of one unit that count for nothing, for a process that must call the model with others."""
+        return self.like(self.rows, device, torch.Generator().manual_seed(0)), torch.zeros(self.rows, device=device)
+
     def like(self, examples: int, device: torch.device, generator: torch.Generator) -> Any:
         """Rows of made-up values with the shape and type of real ones: nothing private is in them."""
         first = self._rows(np.zeros(1, np.int64))

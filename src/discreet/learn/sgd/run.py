@@ -18,7 +18,7 @@ from discreet.errors import DiscreetError, InvalidValue
 from discreet.learn.sgd import checkpoint as checkpoints
 from discreet.learn.sgd import files
 from discreet.learn.sgd.clipping import Clipping
-from discreet.learn.sgd.engine import Engine
+from discreet.learn.sgd.distributed import joined, local
 from discreet.learn.sgd.engine.probe import checked, probe
 from discreet.learn.sgd.plan import Plan
 from discreet.learn.sgd.progress import shown
@@ -52,11 +52,12 @@ class Run:
         checkpoint: str | os.PathLike[str] | None, every: int, after: After | None = None, radius: float | None = None,
         progress: bool = False,
     ) -> None:  # fmt: skip
+        model, self._group = joined(model)
         self.model, self.optimizer, self.plan = model, optimizer, plan
         self.number = 0
         self._rows, self._loss, self._clipping, self._microbatch = rows, loss, clipping, microbatch
         self._divisor = divisor
-        self._after, self._radius, self._progress = after, radius, progress
+        self._after, self._radius, self._progress = after, radius, progress and self._group.rank == 0
         self._ledger, self._source, self._account = ledger, source, account
         self._entry: str | None = None
         self._charge: Any = None
@@ -64,15 +65,28 @@ class Run:
         self._key: bytes | None = None
         self._repeatable = False
         self._checkpoint, self._every = (None if checkpoint is None else Path(checkpoint)), every
-        self._engine = Engine(model, rows.rows)
+        self._engine = self._group.engine(model, rows.rows)
         self._buffer = self._engine.buffer()
         self._device = self._buffer.device
         self._pending: list[Any] | None = None
         _same_parameters(model, optimizer, self._engine.parameters)
+        self._group.agree(self._facts())
+        if after is not None and self._group.split:
+            raise InvalidValue("after sees whole gradients, which a model under fully_shard never has. Leave it out.")
+        self._group.level(model)
         generator = torch.Generator().manual_seed(0)
         probe(self._engine, self._losses, lambda examples: rows.like(examples, self._device, generator))
-        if self._checkpoint is not None and self._checkpoint.exists():
+        if self._checkpoint is not None and self._group.first(self._checkpoint.exists):
             checkpoints.load(self._checkpoint, self)
+
+    def _facts(self) -> dict[str, Any]:
+        """What all processes of one run must agree about."""
+        return {
+            "plan": self.plan.document(), "clipping": repr(vars(self._clipping)), "divisor": self._divisor,
+            "number of units": self._rows.units, "microbatch": self._microbatch, "radius": self._radius, "every": self._every,
+            "parameters": [(name, tuple(p.shape), p.requires_grad) for name, p in self.model.named_parameters()],
+            "optimizer": [{name: repr(it) for name, it in g.items() if name != "params"} for g in self.optimizer.param_groups],
+        }  # fmt: skip
 
     # ---- before the first draw ---------------------------------------------------------------------------------------
 
@@ -80,18 +94,22 @@ class Run:
         """Pay, then draw the key. Nothing private has been read before this, and what was paid is never given back."""
         if self._key is not None:
             return
+        self._key, self._repeatable, self._divisor, self._entry = self._group.first(self._pay)
+        self._save()
+
+    def _pay(self) -> tuple[bytes, bool, float, str | None]:
+        """In the first process alone, where there are several."""
         if self._ledger is not None:
             refuse_seeded()
             self._charge = self._ledger.reserve(self._source, self.plan.claim(), account=self._account)
             self._entry = self._stack.enter_context(self._charge)
         source = open_source()
-        self._repeatable = source.repeatable
-        self._key = source.take(32)
-        if self._divisor is None:
+        key, divisor = source.take(32), self._divisor
+        if divisor is None:
             assert self.plan.count_scale is not None
             noisy = self._rows.units + int(discrete_laplace(self.plan.count_scale, 1)[0])
-            self._divisor = max(1.0, self._rate() * max(noisy, 1))
-        self._save()
+            divisor = max(1.0, self._rate() * max(noisy, 1))
+        return key, source.repeatable, divisor, self._entry
 
     def _rate(self) -> float:
         return float(self.plan.sampler.rate)  # type: ignore[attr-defined]
@@ -116,7 +134,7 @@ class Run:
         """For a loop of your own: batches of rows, after each of which `step` must be called with their losses.
 
         An empty batch is a step too, but there is nothing to compute, so it is taken without being shown. Where units own
-        several rows, some rows of a batch only fill up; `step` gives them no weight.
+        several rows, some rows of a batch only fill up; `step` gives them no weight. Of several processes each gets its part.
         """
         while self.number < self.plan.steps:
             for batch, weight in self._pieces():
@@ -140,10 +158,9 @@ class Run:
         assert self._key is not None
         assert self._divisor is not None
         chosen = self.plan.sampler.draw(self._key, self.number, self._rows.units)
-        self._stream().fill(self._buffer, step=self.number, scale=self._scale())
-        size = self._microbatch or max(len(chosen), 1)
-        for start in range(0, len(chosen), size):
-            yield self._rows.take(chosen[start : start + size], self._device)
+        self._group.noise(self._stream(), self._buffer, step=self.number, scale=self._scale())
+        for piece in self._group.pieces(chosen, self._microbatch):
+            yield self._rows.take(piece, self._device) if len(piece) else self._rows.blank(self._device)
 
     def _scale(self) -> float:
         """The standard deviation of the noise in what reaches the optimizer."""
@@ -153,7 +170,7 @@ class Run:
     @torch.no_grad()
     def _project(self, radius: float) -> None:
         """Bring weights that left the ball back to its surface."""
-        length = math.sqrt(sum(float(p.square().sum()) for p in self._engine.parameters))
+        length = math.sqrt(self._group.total(sum(float(local(p).square().sum()) for p in self._engine.parameters)))
         if length > radius:
             for p in self._engine.parameters:
                 p.mul_(radius / length)
@@ -173,6 +190,7 @@ class Run:
         self._engine.add(losses if weight is None else losses * weight, self._clipping, self._buffer, 1.0 / self._divisor)
 
     def _update(self) -> None:
+        self._group.reduce(self._buffer)
         for parameter, view in self._engine.views(self._buffer).items():
             parameter.grad = view if view.dtype == parameter.dtype else view.to(parameter.dtype)
         if self._after is not None:
@@ -189,7 +207,7 @@ class Run:
             self._save()
 
     def _look(self) -> None:
-        if not all(bool(torch.isfinite(p).all()) for p in self._engine.parameters):
+        if not self._group.every(all(bool(torch.isfinite(local(p)).all()) for p in self._engine.parameters)):
             raise DiscreetError(
                 f"The weights are no longer finite numbers after step {self.number}: the run has diverged. Lower the learning "
                 "rate; the gradients that reach the optimizer are clipped, so a diverging update comes from its own settings."
@@ -214,7 +232,8 @@ class Run:
         self._stack.close()
         made = Release(value=self.model, source=self._source, claims=(self.plan.claim(),), entry=self._entry)
         if path is not None:
-            files.write(made, Path(path))
+            state = self._group.whole(self.model.state_dict())
+            self._group.first(lambda: str(files.write(made, Path(path), state)))
         return made
 
     def save(self, path: str | os.PathLike[str]) -> Path:

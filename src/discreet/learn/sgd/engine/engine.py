@@ -30,18 +30,23 @@ class Engine:
             raise InvalidValue("The model has no trainable parameter: all have requires_grad=False, or there are none.")
         self.rows = rows
         self.tape = Tape(rows)
-        self._modules = _owners(model, {})
+        self._modules = self._armed({})
         self.size = sum(p.numel() for p in self.parameters)
+        self.processes = 1  # that add into one sum
 
     @contextmanager
     def trying(self) -> Iterator[None]:
         """While this is open, modules without a layer of ours find out how they are best run; afterwards they are."""
         found: Found = {}
-        self._modules = _owners(self.model, found, trying=True)
+        self._modules = self._armed(found, trying=True)
         try:
             yield
         finally:
-            self._modules = _owners(self.model, found)
+            self._modules = self._armed(found)
+
+    def _armed(self, found: Found, trying: bool = False) -> list[tuple[nn.Module, Forward]]:
+        """What runs in place of which module."""
+        return _owners(self.model, found, trying)
 
     def buffer(self) -> Tensor:
         """A flat buffer for all trained numbers."""
@@ -89,10 +94,23 @@ class Engine:
         factors = clipping.factors(norms)
         if not bool(torch.isfinite(norms).all()):  # rare: one unit with NaN or infinity contributes nothing, the rest as ever
             factors = _drop(records, norms, factors)
+        self._contract([(record, factor) for group, factor in zip(groups, factors * scale) for record in group], into)
+
+    def _contract(self, weighted: Sequence[tuple[Record, Tensor]], into: Tensor) -> None:
         views = self.tape.views(self.views(into))
-        for group, factor in zip(groups, factors * scale):
-            for record in group:
-                record.add(factor, views)
+        for record, factor in weighted:
+            record.add(factor, views)
+
+    def gradient(self, loss: Tensor) -> Tensor:
+        """The ordinary gradient of a loss, laid out like a buffer: what the fast way is compared with."""
+        found = torch.autograd.grad(loss, self.parameters, allow_unused=True)
+        return torch.cat(
+            [torch.zeros_like(p).flatten() if g is None else g.flatten().float() for g, p in zip(found, self.parameters)]
+        )
+
+    def length(self, flat: Tensor) -> Tensor:
+        """The norm of what a buffer holds."""
+        return flat.norm()
 
     def _backward(self, losses: Tensor) -> list[Record]:
         for p in self.parameters:

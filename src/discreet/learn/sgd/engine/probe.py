@@ -6,6 +6,7 @@ were, and the engine's sum must equal the gradients of the examples taken one by
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -108,17 +109,17 @@ def _agrees(engine: Engine, losses: Losses, make: Make) -> None:
         batch = make(MORE * engine.rows)
         with engine.recording(MORE * engine.rows):
             found = engine.buffer()
-            engine.add(losses(batch), _TINY, found)
+            engine.add(losses(batch), _TINY, found, 1.0 / engine.processes)  # all of them add the same
         wanted = torch.zeros_like(found)
         for unit in range(MORE):
             part = pytree.tree_map(lambda leaf, unit=unit: leaf[unit * engine.rows : (unit + 1) * engine.rows], batch)
-            gradients = torch.autograd.grad(losses(part).sum(), engine.parameters, allow_unused=True)
-            flat = torch.cat([_flat(g, p) for g, p in zip(gradients, engine.parameters)])
-            wanted += flat * _TINY.factors(flat.square().sum())
+            flat = engine.gradient(losses(part).sum())
+            wanted += flat * _TINY.factors(engine.length(flat).square())
     finally:
         for module, mode in modes.items():
             module.training = mode
-    if bool(torch.isfinite(wanted).all()) and not float((found - wanted).norm()) <= 0.02 * float(wanted.norm()) + 1e-12:
+    apart, whole = float(engine.length(found - wanted)), float(engine.length(wanted))
+    if math.isfinite(whole) and not apart <= 0.02 * whole + 1e-12:
         raise InvalidValue(
             "The engine cannot tell which part of a gradient belongs to which example of this model. Layers must be given "
             "their examples along the first axis ([examples, …] or [examples x positions, …]); for sequences "
@@ -138,10 +139,6 @@ def checked(losses: Any, examples: int) -> Tensor:
             "Use reduction='none', and for sequences take the mean over positions: loss.mean(1)."
         )
     return losses
-
-
-def _flat(gradient: Tensor | None, parameter: Tensor) -> Tensor:
-    return torch.zeros_like(parameter).flatten() if gradient is None else gradient.flatten().float()
 
 
 def _close(one: Tensor, other: Tensor) -> bool:

@@ -1,0 +1,177 @@
+"""Several processes give the result of one: same batches, sums added once, every number its noise once."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import discreet
+import ranks
+from discreet.errors import InvalidValue
+from discreet.learn.sgd.distributed import Alone, joined
+
+WRAPS = ("plain", "ddp", "split")
+
+
+@pytest.fixture(scope="module")
+def run_on(tmp_path_factory):
+    if not torch.distributed.is_gloo_available():
+        pytest.skip("torch was built without gloo")
+    processes = ranks.Ranks(4, tmp_path_factory.mktemp("ranks"))
+    yield processes
+    processes.close()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def close(found, wanted):
+    """All processes hold the same weights, and these differ from those of one process by the order of sums alone."""
+    same = all(np.array_equal(other[name], found[0][name]) for other in found for name in wanted)
+    return same and all(np.allclose(found[0][name], wanted[name], rtol=2e-5, atol=2e-6) for name in wanted)
+
+
+def equal(found, wanted):
+    return all(np.array_equal(other[name], wanted[name]) for other in found for name in wanted)
+
+
+@pytest.mark.parametrize("kind", ["mlp", "transformer"])
+@pytest.mark.parametrize("world", [2, 4])
+@pytest.mark.parametrize("wrap", WRAPS)
+def test_equals_one_process(run_on, kind, world, wrap):
+    """About three units a step, so that four processes have empty stripes in most steps."""
+    wanted = ranks.trained(kind=kind)
+    assert close(run_on(world, ranks.trained, kind=kind, wrap=wrap), wanted)
+
+
+@pytest.mark.parametrize("kind", ["mlp", "transformer"])
+@pytest.mark.parametrize("wrap", WRAPS)
+def test_noise_is_that_of_one_process_bit_for_bit(run_on, kind, wrap):
+    """Without gradients nothing is left to be rounded, so every number must be the same one."""
+    wanted = ranks.trained(kind=kind, quiet=True, momentum=0.0)
+    first = next(iter(wanted))
+    assert (wanted[first] != ranks.made(kind)[0].state_dict()[first].numpy()).all()
+    for world in (2, 4):
+        assert equal(run_on(world, ranks.trained, kind=kind, wrap=wrap, quiet=True, momentum=0.0), wanted)
+
+
+@pytest.mark.parametrize(
+    ("twin", "wrap"),
+    [("everywhere", "plain"), ("first_only", "plain"), ("same_place", "split"), ("first_only", "split")],
+)
+def test_noise_drawn_by_the_wrong_processes_is_refuted(run_on, twin, wrap):
+    wanted = ranks.trained(quiet=True, momentum=0.0)
+    found = run_on(2, ranks.broken, twin=twin, wrap=wrap, quiet=True, momentum=0.0)
+    assert not equal(found, wanted)
+    assert not close(found, wanted)
+    if twin == "first_only":  # some weights were released without any noise at all
+        start = ranks.made("mlp")[0].state_dict()
+        assert any((found[0][name] == start[name].numpy()).any() for name in wanted if start[name].numel() and name != "1.seen")
+
+
+def test_batches_that_are_empty_everywhere_are_steps(run_on):
+    asked = {"rate": 0.01, "steps": 20}
+    drawn = discreet.learn.sgd.sampling.Poisson(0.01)
+    run, _ = ranks.begun(**asked)
+    assert any(len(drawn.draw(run._key, step, 40)) == 0 for step in range(20))
+    wanted = ranks.trained(**asked)
+    for wrap in WRAPS:
+        assert close(run_on(4, ranks.trained, wrap=wrap, **asked), wanted)
+
+
+def test_units_of_several_rows_microbatches_and_a_ball(run_on):
+    asked = {
+        "unit": discreet.user("owner", rows=3), "owners": np.arange(40) % 17, "rate": 0.3, "microbatch": 2, "radius": 1.5,
+        "divisor": 5.0,
+    }  # fmt: skip
+    wanted = ranks.trained(**asked)
+    assert np.sqrt(sum((w**2).sum() for w in wanted.values())) == pytest.approx(1.5, rel=1e-5)
+    for wrap in WRAPS:
+        assert close(run_on(4, ranks.trained, wrap=wrap, **asked), wanted)
+
+
+@pytest.mark.parametrize("clipping", ["per_layer", "automatic"])
+def test_other_clippings(run_on, clipping):
+    wanted = ranks.trained(clipping=clipping)
+    assert close(run_on(2, ranks.trained, wrap="split", clipping=clipping), wanted)
+
+
+@pytest.mark.parametrize("wrap", WRAPS)
+def test_a_loop_of_ones_own(run_on, wrap):
+    """Calls of a DistributedDataParallel model go straight through: its own exchange of gradients has nothing to do."""
+    assert close(run_on(4, ranks.own_loop, wrap=wrap), ranks.trained())
+
+
+def test_checkpoints_move_between_numbers_of_processes(run_on, tmp_path):
+    wanted = ranks.trained()
+    split, whole = str(tmp_path / "split"), str(tmp_path / "whole")
+    assert run_on(2, ranks.stopped, path=split, at=3, wrap="split") == [3, 3]
+    assert close([ranks.trained(checkpoint=split)], wanted)
+    assert run_on(2, ranks.stopped, path=split, at=3, wrap="split") == [3, 3]
+    assert close(run_on(4, ranks.trained, wrap="split", checkpoint=split), wanted)
+    assert ranks.stopped(whole, 3) == 3
+    assert close(run_on(2, ranks.trained, checkpoint=whole), wanted)
+
+
+@pytest.mark.parametrize("wrap", ["ddp", "split"])
+def test_paid_once_and_released_by_the_first(run_on, tmp_path, wrap):
+    place, folder = str(tmp_path / "ledger.db"), tmp_path / "model"
+    ledger = discreet.Ledger(place)
+    ledger.open("people", unit=discreet.record(), epsilon=200.0, delta=1e-5)
+    found = run_on(2, ranks.paid, place=place, folder=str(folder), wrap=wrap, kind="transformer")
+    assert [entry.kind for entry in ledger.history("people")] == ["open", "reserve", "settle"]
+    assert found[0]["entry"] is not None
+    for name in ("entry", "spent", "divisor", "key"):
+        assert found[0][name] == found[1][name]
+    model = ranks.made("transformer", seed=1)[0]
+    release = discreet.learn.read(folder, model)
+    assert release.entry == found[0]["entry"]
+    assert model.head.weight is model.table.weight
+    assert equal([f["weights"] for f in found], {n: v.numpy() for n, v in model.state_dict().items()})
+
+
+def test_a_budget_that_does_not_hold_it_stops_all(run_on, tmp_path):
+    place = str(tmp_path / "ledger.db")
+    discreet.Ledger(place).open("people", unit=discreet.record(), epsilon=0.01, delta=1e-5)
+    asked = {"seeded": False, "source": "people", "place": place}
+    (first, _), (second, why) = run_on(2, ranks.refused, **asked)
+    assert (first, second) == ("BudgetExceeded", "DiscreetError")
+    assert "0.01" in why
+
+
+@pytest.mark.parametrize(
+    ("other", "named"),
+    [
+        ({"data": (torch.zeros(41, 6), torch.zeros(41, dtype=torch.long))}, "number of units"),
+        ({"noise_multiplier": 0.9}, "plan"),
+        ({"momentum": 0.5}, "optimizer"),
+        ({"microbatch": 1}, "microbatch"),
+        ({"kind": "transformer"}, "parameters"),
+    ],
+)
+def test_processes_asked_for_different_runs_are_refused(run_on, other, named):
+    for kind, why in run_on(2, ranks.refused, other=other):
+        assert kind == "InvalidValue"
+        assert named in why
+        assert "41" not in why
+
+
+def test_after_needs_whole_gradients(run_on):
+    for kind, why in run_on(2, ranks.refused, wrap="split", after=discreet.learn.shrink):
+        assert kind == "InvalidValue"
+        assert "after" in why
+
+
+def test_without_processes_nothing_is_done():
+    model = nn.Linear(2, 2)
+    assert joined(model)[0] is model
+    assert type(joined(model)[1]) is Alone
+    with pytest.raises(InvalidValue, match="DataParallel"):
+        joined(nn.DataParallel(model))
