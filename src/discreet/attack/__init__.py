@@ -1,7 +1,10 @@
-"""Attacks: each gives every target a score, in the same game as the claims. These need numpy and scipy only."""
+"""Attacks: each gives every target a score, in the same game as the claims. Names here need numpy and scipy only;
+training torch models needs torch."""
 
+from discreet.attack import membership
 from discreet.attack.guesses import Guesses, guesses, most_right
 from discreet.attack.link import Found, Join, Known, Links, Ratings, Scoreboard, Uniqueness, linked, roughly, uniqueness
+from discreet.attack.membership import Recipe
 from discreet.attack.reconstruct import (
     Bounded,
     Counts,
@@ -28,6 +31,7 @@ __all__ = [
     "Known",
     "Links",
     "Ratings",
+    "Recipe",
     "Reconstruction",
     "Scoreboard",
     "SecretBits",
@@ -38,6 +42,7 @@ __all__ = [
     "guesses",
     "isolating",
     "linked",
+    "membership",
     "most_right",
     "paid",
     "random_subsets",

@@ -19,6 +19,7 @@ from discreet.audit.rates import RateAt, Roc, rate_at, rates, roc
 from discreet.audit.readout import Readout
 from discreet.audit.worlds import Canaries, Pair
 from discreet.core import Evidence
+from discreet.core.evidence import register_statistics
 
 __all__ = [
     "METHODS",
@@ -50,3 +51,4 @@ class _Callable(ModuleType):
 
 
 sys.modules[__name__].__class__ = _Callable
+register_statistics(sys.modules[__name__])

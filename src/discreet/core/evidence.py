@@ -72,6 +72,24 @@ class Evidence:
             f"{len(np.unique(self.run))} runs)"
         )
 
+    def tpr(self, fpr: float) -> float:
+        """The true-positive rate at a false-positive rate of at most `fpr`."""
+        return float(_statistics().rate_at(self.score, self.inside, fpr).rate)
+
+    def interval(self, fpr: float, confidence: float = 0.95) -> tuple[float, float]:
+        """Where the true-positive rate at `fpr` lies, exactly, at this confidence."""
+        found = _statistics().rate_at(self.score, self.inside, fpr, confidence)
+        return float(found.low), float(found.high)
+
+    def auc(self) -> float:
+        """How often a member outscores a non-member, ties counting half."""
+        return float(_statistics().roc(self.score, self.inside).area())
+
+    def epsilon(self, delta: float, confidence: float = 0.95) -> float:
+        """The least epsilon, at this confidence, that is not refuted. Of a `post_hoc` design it is indicative only."""
+        bound = _statistics().epsilon_lower_bound
+        return float(bound(self.score, self.inside, self.run, delta=delta, confidence=confidence))
+
     def to_json(self) -> dict[str, Any]:
         return {
             "game": game_to_json(self.game),
@@ -103,6 +121,23 @@ class Evidence:
         from discreet.core.card import evidence_card
 
         return evidence_card(self)
+
+
+_statistician: Any = None
+
+
+def register_statistics(statistics: Any) -> None:
+    """`discreet.audit` puts itself here when it is loaded: evidence keeps scores, statistics are made there."""
+    global _statistician
+    _statistician = statistics
+
+
+def _statistics() -> Any:
+    if _statistician is None:
+        from importlib import import_module
+
+        import_module("discreet.audit")  # registers itself; not an import of this layer's, so said by name
+    return _statistician
 
 
 def trials(

@@ -1,0 +1,253 @@
+"""Was this row in the training set? Many models like the target answer, attack by attack."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.attack.membership import ratios, signals
+from discreet.attack.membership.posterior import paired
+from discreet.attack.membership.recipe import Recipe, scores_of
+from discreet.attack.membership.shadow import Shadows, halves, train_shadows
+from discreet.core import Evidence, Game, check, record
+from discreet.errors import InvalidValue
+
+Array = NDArray[Any]
+FAR = 0.1  # a recipe whose accuracy is further than this from the target's does not resemble it
+
+
+@dataclass(frozen=True)
+class Seen:
+    """All that an attack may use: the target's scores and its shadows', on the rows in question."""
+
+    y: Array
+    target: Array  # [rows, classes]
+    shadows: Shadows | None  # scores [models, rows, classes]
+
+    def of_target(self, signal: Callable[..., Array], **how: Any) -> Array:
+        return signal(self.target, self.y, **how)
+
+    def of_shadows(self, signal: Callable[..., Array], **how: Any) -> Array:
+        assert self.shadows is not None
+        return signal(self.shadows.scores, self.y, **how)
+
+
+def _student(seen: Seen) -> Array:
+    """Both signals: the margin tells more with many shadows, the probability at temperature 2 with few."""
+    assert seen.shadows is not None
+    inside = seen.shadows.inside
+    tempered = paired(
+        np.log(seen.of_target(signals.tempered, temperature=2.0)),
+        np.log(seen.of_shadows(signals.tempered, temperature=2.0)),
+        inside,
+    )
+    return paired(seen.of_target(signals.margin), seen.of_shadows(signals.margin), inside) + tempered
+
+
+def _lira(seen: Seen) -> Array:
+    assert seen.shadows is not None
+    return ratios.lira(seen.of_target(signals.margin), seen.of_shadows(signals.margin), seen.shadows.inside)
+
+
+def _lira_fixed(seen: Seen) -> Array:
+    assert seen.shadows is not None
+    return ratios.lira(seen.of_target(signals.margin), seen.of_shadows(signals.margin), seen.shadows.inside, fixed=True)
+
+
+def _lira_offline(seen: Seen) -> Array:
+    assert seen.shadows is not None
+    return ratios.lira_offline(seen.of_target(signals.margin), seen.of_shadows(signals.margin), seen.shadows.inside)
+
+
+def _calibrated(seen: Seen) -> Array:
+    assert seen.shadows is not None
+    signal = signals.log_probability
+    return ratios.calibrated(seen.of_target(signal), seen.of_shadows(signal), seen.shadows.inside)
+
+
+def _rmia(seen: Seen, temperature: float = 2.0, order: int | None = None, gamma: float = 1.0) -> Array:
+    """The population is the rows themselves: half of them, not known which, are outside."""
+    assert seen.shadows is not None
+    how: dict[str, Any] = {"temperature": temperature, "order": order}
+    target, shadows = seen.of_target(signals.tempered, **how), seen.of_shadows(signals.tempered, **how)
+    return ratios.rmia(target, shadows, seen.shadows.inside, target, shadows, gamma=gamma)
+
+
+def _loss(seen: Seen) -> Array:
+    return seen.of_target(signals.log_probability)
+
+
+def _confidence(seen: Seen) -> Array:
+    scores = np.asarray(seen.target, np.float64)
+    return signals.log_probability(scores, scores.argmax(1))
+
+
+def _entropy(seen: Seen) -> Array:
+    scores = np.asarray(seen.target, np.float64)
+    logs = scores - np.logaddexp.reduce(scores, 1, keepdims=True)
+    return (np.exp(logs) * logs).sum(1)
+
+
+def _right(seen: Seen) -> Array:
+    """The gap attack: a row is inside if the label alone is right."""
+    return (np.asarray(seen.target).argmax(1) == seen.y).astype(np.float64)
+
+
+# name: what it needs to see of the target, whether it needs shadows, how it scores
+ATTACKS: dict[str, tuple[str, bool, Callable[[Seen], Array]]] = {
+    "student": ("scores", True, _student),
+    "lira": ("scores", True, _lira),
+    "lira_fixed": ("scores", True, _lira_fixed),
+    "lira_offline": ("scores", True, _lira_offline),
+    "rmia": ("logits", True, _rmia),
+    "calibrated": ("scores", True, _calibrated),
+    "loss": ("scores", False, _loss),
+    "confidence": ("scores", False, _confidence),
+    "entropy": ("scores", False, _entropy),
+    "label": ("labels", False, _right),
+}
+
+
+def membership(
+    target: Any, recipe: Recipe | None, members: Any, nonmembers: Any, *, attacks: Iterable[str] = ("student", "lira", "loss"),
+    shadows: int = 64, seed: int = 0, device: str = "cpu", folder: str | Path | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> dict[str, Evidence]:  # fmt: skip
+    """What each attack says of rows that were in the training set of `target` and rows that were not.
+
+    `members` and `nonmembers` are pairs (inputs, labels). `recipe` says how models like the target are trained; without one
+    only attacks that need no shadows run. `attacks` may be "all". Evidence from a finished model is `post_hoc`: it warns, and
+    cannot refute a claim.
+
+    >>> rng = np.random.default_rng(0)
+    >>> inside, outside = (rng.normal(size=(50, 3)), np.zeros(50, int)), (rng.normal(size=(50, 3)), np.zeros(50, int))
+    >>> found = membership(lambda X: np.zeros((len(X), 2)), None, inside, outside, attacks=["loss"])
+    >>> found["loss"].auc()
+    0.5
+    """
+    chosen = list(ATTACKS) if attacks == "all" else [check.word("attacks", name, tuple(ATTACKS)) for name in _listed(attacks)]
+    if recipe is None:
+        chosen = [name for name in chosen if not ATTACKS[name][1]] if attacks == "all" else chosen
+        needing = [name for name in chosen if ATTACKS[name][1]]
+        if needing:
+            raise InvalidValue(
+                f"{', '.join(needing)} needs models like the target; say how they are trained: recipe=Recipe(…)."
+            )
+    (X_in, y_in), (X_out, y_out) = _pair("members", members), _pair("nonmembers", nonmembers)
+    _apart(X_in, y_in, X_out, y_out)
+    X, y = np.concatenate([X_in, X_out]), np.concatenate([y_in, y_out])
+    inside = np.arange(len(X)) < len(X_in)
+    scores = _asked(target, X, y)
+    trained = None
+    if any(ATTACKS[name][1] for name in chosen):
+        assert recipe is not None
+        marks = halves(len(X), check.whole("shadows", shadows, least=2), check.whole("seed", seed, least=0))
+        trained = train_shadows(recipe, X, y, marks, seed=seed, device=device, folder=folder, progress=progress)
+        _resembles(trained, scores, y, inside)
+    seen = Seen(y, scores, trained)
+    return {name: _evidence(name, ATTACKS[name][2](seen), inside) for name in chosen}
+
+
+def _listed(attacks: Iterable[str]) -> list[str]:
+    return [attacks] if isinstance(attacks, str) else list(attacks)
+
+
+def _evidence(name: str, score: Array, inside: NDArray[np.bool_]) -> Evidence:
+    view = ATTACKS[name][0]
+    return Evidence(
+        game=Game(record(), {view}),
+        attack=name,
+        score=score,
+        inside=inside,
+        run=np.zeros(len(score), np.int64),
+        design="post_hoc",
+    )
+
+
+def _pair(name: str, data: Any) -> tuple[Array, Array]:
+    """Inputs and labels as arrays, from a pair or from a torch Dataset."""
+    if hasattr(data, "__getitem__") and hasattr(data, "__len__") and not isinstance(data, (tuple, list, np.ndarray)):
+        rows = [data[i] for i in range(len(data))]
+        data = (np.stack([np.asarray(row[0]) for row in rows]), np.array([int(row[1]) for row in rows])) if rows else ([], [])
+    if not isinstance(data, (tuple, list)) or len(data) != 2:
+        raise InvalidValue(f"{name} must be a pair (inputs, labels) or a Dataset of such pairs; got {type(data).__name__}.")
+    X, y = np.asarray(data[0]), np.asarray(data[1])
+    if not len(X) or len(X) != len(y):
+        raise InvalidValue(f"{name} must hold as many labels as inputs, at least one; got {len(X)} inputs and {len(y)} labels.")
+    if y.ndim != 1 or y.dtype.kind not in "iu" or int(y.min()) < 0:
+        raise InvalidValue(f"labels of {name} must be whole numbers from 0; got {y.dtype} of shape {y.shape}.")
+    if X.dtype.kind == "f" and not np.isfinite(X).all():
+        raise InvalidValue(f"{name} holds NaN or infinite inputs; a model cannot be asked about those.")
+    return X, y.astype(np.int64)
+
+
+def _apart(X_in: Array, y_in: Array, X_out: Array, y_out: Array) -> None:
+    if X_in.shape[1:] != X_out.shape[1:]:
+        raise InvalidValue(
+            f"members have inputs of shape {X_in.shape[1:]}, nonmembers of {X_out.shape[1:]}; they must be alike."
+        )
+    known = {(row.tobytes(), int(label)) for row, label in zip(np.ascontiguousarray(X_in), y_in)}
+    same = [i for i, (row, label) in enumerate(zip(np.ascontiguousarray(X_out), y_out)) if (row.tobytes(), int(label)) in known]
+    if same:
+        raise InvalidValue(
+            f"{len(same)} of {len(X_out)} nonmembers are members too (the first is nonmember {same[0]}): whether they were "
+            "inside has no answer. Leave them out of nonmembers."
+        )
+
+
+def _asked(target: Any, X: Array, y: Array) -> Array:
+    """The target's scores for every row: of a torch module, a scikit-learn model, or a function."""
+    scores = np.asarray(_scores(target, X), np.float64)
+    if scores.ndim != 2 or len(scores) != len(X) or scores.shape[1] < 2:
+        raise InvalidValue(
+            f"The target must give a score for each class and row, [{len(X)}, classes]; got shape {scores.shape}."
+        )
+    bad = int((~np.isfinite(scores)).any(1).sum())
+    if bad:
+        raise InvalidValue(
+            f"The target gives NaN or infinite scores for {bad} of {len(X)} rows. Log-probabilities of 0 must be clipped."
+        )
+    if int(y.max()) >= scores.shape[1]:
+        raise InvalidValue(
+            f"A label is {int(y.max())}, but the target knows {scores.shape[1]} classes (0 to {scores.shape[1] - 1})."
+        )
+    return scores
+
+
+def _scores(target: Any, X: Array) -> Array:
+    if hasattr(target, "state_dict") and hasattr(target, "forward"):
+        import torch
+
+        place = next(iter(target.parameters())).device
+        before = target.training
+        target.eval()
+        with torch.no_grad():
+            parts = [target(rows.to(place)).float().cpu() for rows in torch.as_tensor(X, dtype=torch.float32).split(4096)]
+        target.train(before)
+        return torch.cat(parts).numpy()
+    if hasattr(target, "predict_proba") or hasattr(target, "decision_function"):
+        return scores_of(target, X)
+    if callable(target):
+        return np.asarray(target(X))
+    raise InvalidValue(
+        f"target must be a torch module, a classifier or a function that gives scores; got {type(target).__name__}."
+    )
+
+
+def _resembles(shadows: Shadows, scores: Array, y: Array, inside: NDArray[np.bool_]) -> None:
+    right = shadows.scores.argmax(2) == y
+    ours = [float(right[shadows.inside].mean()), float(right[~shadows.inside].mean())]
+    its = scores.argmax(1) == y
+    theirs = [float(its[inside].mean()), float(its[~inside].mean())]
+    if max(abs(a - b) for a, b in zip(ours, theirs)) > FAR:
+        warnings.warn(
+            f"The shadows are right on {ours[0]:.0%} of rows inside and {ours[1]:.0%} outside, the target on {theirs[0]:.0%} "
+            f"and {theirs[1]:.0%}: the recipe does not resemble the target; attacks that use it are weaker.",
+            stacklevel=3,
+        )

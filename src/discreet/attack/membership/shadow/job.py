@@ -1,0 +1,139 @@
+"""The training loop of a stack of models: own rows, own order, own first weights, one product for all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from discreet.attack.membership.recipe import Recipe
+from discreet.attack.membership.shadow.stacks import Layers, Mapped
+
+Array = NDArray[Any]
+QUERY = 2048  # rows asked at once
+
+
+def train_stack(
+    recipe: Recipe, X: Array, y: Array, inside: NDArray[np.bool_], seeds: Sequence[int], asked: Array, device: str
+) -> NDArray[np.float32]:
+    """Train and ask; scores [models, rows asked, classes]."""
+    place = torch.device(device)
+    stack = stacked(recipe, seeds, place)
+    rows, labels = torch.as_tensor(X, dtype=torch.float32).to(place), torch.as_tensor(y, dtype=torch.long).to(place)
+    members = torch.stack([torch.from_numpy(np.flatnonzero(chosen)) for chosen in inside]).to(place)
+    optimizer = optimizer_of(recipe, stack.parameters)
+    orders = [torch.Generator(device=place).manual_seed(seed) for seed in seeds]
+    step = _Step(recipe, stack, optimizer, rows, labels)
+    for epoch in range(recipe.epochs):
+        for group in optimizer.param_groups:
+            _set_rate(group, recipe.rate(epoch))
+        mixed = members.gather(1, shuffled(orders, members.shape[1], place))
+        for batch in mixed.split(recipe.batch_size, 1):
+            step(batch)
+    return ask(stack, torch.as_tensor(asked, dtype=torch.float32), place)
+
+
+def stacked(recipe: Recipe, seeds: Sequence[int], device: torch.device) -> Layers | Mapped:
+    """Fresh models, each from its own seed, stacked."""
+    models: list[nn.Module] = []
+    with torch.random.fork_rng(devices=[]):
+        for seed in seeds:
+            torch.manual_seed(seed)
+            models.append(recipe.build())
+    return (Layers if Layers.fits(models[0]) else Mapped)(models, device)
+
+
+def shuffled(orders: Sequence[torch.Generator], count: int, device: torch.device) -> Tensor:
+    """An order of its own for each model."""
+    return torch.stack([torch.randperm(count, generator=order, device=device) for order in orders])
+
+
+def optimizer_of(recipe: Recipe, parameters: Sequence[Tensor]) -> torch.optim.Optimizer:
+    """Optimizers that work number by number treat stacked models as they would each alone."""
+    rate: Any = recipe.learning_rate
+    cuda = parameters[0].is_cuda
+    if cuda:
+        rate = torch.tensor(rate, device=parameters[0].device)
+    if recipe.optimizer == "sgd":
+        return torch.optim.SGD(parameters, rate, recipe.momentum, weight_decay=recipe.weight_decay)
+    kind = torch.optim.Adam if recipe.optimizer == "adam" else torch.optim.AdamW
+    how: dict[str, Any] = {"capturable": True} if cuda else {"fused": True}
+    return kind(parameters, rate, weight_decay=recipe.weight_decay, **how)
+
+
+def _set_rate(group: dict[str, Any], rate: float) -> None:
+    if isinstance(group["lr"], Tensor):
+        group["lr"].fill_(rate)
+    else:
+        group["lr"] = rate
+
+
+class _Step:
+    """One step of all models. On a GPU a step of a full batch is recorded once as a graph and replayed."""
+
+    def __init__(
+        self, recipe: Recipe, stack: Layers | Mapped, optimizer: torch.optim.Optimizer, rows: Tensor, labels: Tensor
+    ) -> None:
+        self.recipe, self.stack, self.optimizer, self.rows, self.labels = recipe, stack, optimizer, rows, labels
+        self._graph: Any = None
+        self._batch: Tensor | None = None
+        self._seen = 0
+
+    def __call__(self, batch: Tensor) -> None:
+        whole = batch.shape[1] == self.recipe.batch_size
+        if not batch.is_cuda or not whole or self.recipe.augment is not None or isinstance(self.stack, Mapped):
+            self._eager(batch)
+            return
+        if self._graph is None:
+            self._record(batch)
+            return
+        assert self._batch is not None
+        self._batch.copy_(batch)
+        self._graph.replay()
+
+    def _record(self, batch: Tensor) -> None:
+        """The first steps run as they are, on a stream of their own as graphs want; then one is recorded."""
+        self._seen += 1
+        if self._seen <= 3:
+            stream = torch.cuda.Stream()
+            stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(stream):
+                self._eager(batch)
+            torch.cuda.current_stream().wait_stream(stream)
+            return
+        self._batch = batch.clone()
+        graph = torch.cuda.CUDAGraph()
+        self.optimizer.zero_grad(set_to_none=True)
+        with torch.cuda.graph(graph):
+            self._eager(self._batch)
+        self._graph = graph
+        graph.replay()
+
+    def _eager(self, batch: Tensor) -> None:
+        x, y = self.rows[batch], self.labels[batch]
+        if self.recipe.augment is not None:
+            x = self.recipe.augment(x.flatten(0, 1)).view(x.shape)
+        self.optimizer.zero_grad(set_to_none=True)
+        scores = self.stack(x, training=True)
+        loss = F.cross_entropy(
+            scores.flatten(0, 1), y.flatten(), reduction="sum", label_smoothing=self.recipe.label_smoothing
+        ) / batch.shape[1]  # fmt: skip
+        loss.backward()
+        self.optimizer.step()
+
+
+@torch.no_grad()
+def ask(stack: Layers | Mapped, asked: Tensor, device: torch.device) -> NDArray[np.float32]:
+    """The scores of every model for every row, [models, rows, classes]."""
+    models = stack.parameters[0].shape[0]
+    parts = []
+    for rows in asked.split(QUERY):
+        rows = rows.to(device)
+        given = rows.flatten(1) if isinstance(stack, Layers) else rows.expand(models, *rows.shape)
+        parts.append(stack(given, training=False).cpu())
+    return torch.cat(parts, 1).numpy().astype(np.float32)

@@ -1,0 +1,103 @@
+"""Stacked networks: the same layers for many models, one batched product instead of many small ones.
+
+`Layers` writes plain chains of linear layers and activations as batched products; `Mapped` runs any other module under
+torch.func.vmap. Both compute what the modules would one by one, up to rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.func import functional_call, stack_module_state, vmap
+
+ACTIVATIONS: dict[type[nn.Module], Any] = {
+    nn.Tanh: torch.tanh, nn.ReLU: torch.relu, nn.Sigmoid: torch.sigmoid, nn.GELU: F.gelu, nn.SiLU: F.silu, nn.ELU: F.elu,
+    nn.Identity: lambda x: x,
+}  # fmt: skip
+
+
+class Layers:
+    """Chains of nn.Linear, activations and dropout: weights [models, in, out], activations [models, batch, width]."""
+
+    def __init__(self, models: Sequence[nn.Module], device: torch.device) -> None:
+        chains = [_chain(model) for model in models]
+        self._steps: list[Any] = []
+        self.parameters: list[Tensor] = []
+        for layers in zip(*(chain or () for chain in chains)):
+            first = layers[0]
+            if isinstance(first, nn.Linear):
+                weight = torch.stack([layer.weight.detach().mT for layer in layers]).to(device).contiguous().requires_grad_()
+                self.parameters.append(weight)
+                bias = None
+                if first.bias is not None:
+                    bias = torch.stack([layer.bias.detach()[None] for layer in layers]).to(device).requires_grad_()
+                    self.parameters.append(bias)
+                self._steps.append((weight, bias))
+            else:
+                self._steps.append(first)
+
+    @staticmethod
+    def fits(model: nn.Module) -> bool:
+        return _chain(model) is not None
+
+    def __call__(self, x: Tensor, *, training: bool) -> Tensor:
+        """Scores [models, batch, classes] of [models, batch, ...], or of [batch, ...] that all models share."""
+        x = x.flatten(2) if x.ndim > 3 else x
+        for step in self._steps:
+            if isinstance(step, tuple):
+                weight, bias = step
+                x = _product(x, weight, bias)
+            elif isinstance(step, nn.Dropout):
+                x = F.dropout(x, step.p, training)
+            elif isinstance(step, nn.Flatten):
+                x = x.flatten(2) if x.ndim > 3 else x
+            else:
+                x = ACTIVATIONS[type(step)](x)
+        return x
+
+
+def _product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    if x.ndim == 2:  # the same rows for every model
+        made = torch.matmul(x, weight)
+        return made if bias is None else made + bias
+    return torch.bmm(x, weight) if bias is None else torch.baddbmm(bias, x, weight)
+
+
+def _chain(model: nn.Module) -> tuple[nn.Module, ...] | None:
+    """The layers of a plain chain, or None."""
+    known = (nn.Linear, nn.Dropout, nn.Flatten, *ACTIVATIONS)
+    if isinstance(model, nn.Linear):
+        return (model,)
+    if not isinstance(model, nn.Sequential):
+        return None
+    found: list[nn.Module] = []
+    for layer in model:
+        inside = _chain(layer) if isinstance(layer, nn.Sequential) else (layer,)
+        if inside is None or not all(type(it) in known for it in inside):
+            return None
+        found += inside
+    plain = all(not isinstance(it, nn.Flatten) or (it.start_dim, it.end_dim) == (1, -1) for it in found)
+    return tuple(found) if plain and any(isinstance(it, nn.Linear) for it in found) else None
+
+
+class Mapped:
+    """Any module, stacked by torch.func: parameters and buffers [models, ...]."""
+
+    def __init__(self, models: Sequence[nn.Module], device: torch.device) -> None:
+        params, buffers = stack_module_state(list(models))
+        self._params = {name: p.detach().to(device).requires_grad_() for name, p in params.items()}
+        self._buffers = {name: b.detach().to(device) for name, b in buffers.items()}
+        self.parameters = list(self._params.values())
+        self._one = models[0].to("meta")
+
+    def __call__(self, x: Tensor, *, training: bool) -> Tensor:
+        self._one.train(training)
+
+        def one(params: Any, buffers: Any, rows: Tensor) -> Tensor:
+            return functional_call(self._one, (params, buffers), (rows,))
+
+        return vmap(one, randomness="different")(self._params, self._buffers, x)

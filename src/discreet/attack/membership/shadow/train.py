@@ -1,0 +1,174 @@
+"""Train many models on many random halves, as one job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.attack.membership.recipe import Recipe
+from discreet.errors import InvalidDocument, InvalidValue
+
+Array = NDArray[Any]
+Progress = Callable[[int, int], None]
+
+MEMORY = 1 << 30  # bytes a group of models may take on a CPU
+
+
+@dataclass(frozen=True)
+class Shadows:
+    """What many models said: scores [models, rows, classes], and which rows each was trained on [models, rows]."""
+
+    scores: NDArray[np.float32]
+    inside: NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.scores)
+
+
+def halves(rows: int, models: int, seed: int) -> NDArray[np.bool_]:
+    """Random halves in pairs that complete each other, so that every row is inside as many models as it is outside.
+
+    >>> halves(6, 4, seed=0).sum(0).tolist(), halves(6, 4, seed=0).sum(1).tolist()
+    ([2, 2, 2, 2, 2, 2], [3, 3, 3, 3])
+    """
+    rng = np.random.default_rng(seed)
+    inside = np.zeros((models, rows), np.bool_)
+    for first in range(0, models, 2):
+        order = rng.permutation(rows)
+        inside[first, order[: rows // 2]] = True
+        if first + 1 < models:
+            inside[first + 1, order[rows - rows // 2 :]] = True
+    return inside
+
+
+def train_shadows(
+    recipe: Recipe, X: Array, y: Array, inside: NDArray[np.bool_], *, seed: int = 0, query: Array | None = None,
+    device: str = "cpu", folder: str | Path | None = None, progress: Progress | None = None, group: int | None = None,
+) -> Shadows:  # fmt: skip
+    """Train a model for each row of `inside` on the rows it marks, and ask them all about `query` (by default X itself).
+
+    torch recipes are trained in groups that fit memory, all models of a group at once. With a `folder` each finished group is
+    kept there, and a second call goes on after the last one.
+    """
+    X, y = np.asarray(X), np.asarray(y)
+    if inside.ndim != 2 or inside.shape[1] != len(X) or len(X) != len(y):
+        raise InvalidValue(f"inside must be [models, {len(X)}] for {len(X)} rows and {len(y)} labels; got {inside.shape}.")
+    asked = X if query is None else np.asarray(query)
+    parts: list[NDArray[np.float32]] = []
+    for start, stop in _groups(recipe, X, inside, device, group):
+        known = _kept(folder, start, stop, inside)
+        if known is None:
+            known = _group(recipe, X, y, inside[start:stop], range(seed + start, seed + stop), asked, device)
+            _keep(folder, start, stop, inside, known)
+        parts.append(known)
+        if progress is not None:
+            progress(stop, len(inside))
+    return Shadows(np.concatenate(parts), inside)
+
+
+def _groups(recipe: Recipe, X: Array, inside: NDArray[np.bool_], device: str, group: int | None) -> Iterator[tuple[int, int]]:
+    size = group or (_fitting(recipe, X, device) if recipe.kind == "torch" else 8)
+    for start in range(0, len(inside), size):
+        yield start, min(start + size, len(inside))
+
+
+def _fitting(recipe: Recipe, X: Array, device: str) -> int:
+    """How many models are trained at once: weights, gradients and optimizer state, and a batch with its activations."""
+    import torch
+
+    model = recipe.build()
+    weights = sum(p.numel() for p in model.parameters())
+    row = int(np.prod(X.shape[1:]))
+    each = 4 * (5 * weights + recipe.batch_size * (2 * row + 4 * _width(model, row)))
+    budget = MEMORY if device == "cpu" else torch.cuda.mem_get_info()[0] // 2
+    return int(max(1, min(budget // max(each, 1), 64 if device == "cpu" else 4096)))
+
+
+def _width(model: Any, row: int) -> int:
+    """A guess at the numbers per example inside the model: the widths of its layers, or many images' worth."""
+    widths = [layer.out_features for layer in model.modules() if hasattr(layer, "out_features")]
+    convolutional = any(hasattr(layer, "kernel_size") for layer in model.modules())
+    return sum(widths) + (200 * row if convolutional else 0)
+
+
+def _group(
+    recipe: Recipe, X: Array, y: Array, inside: NDArray[np.bool_], seeds: range, asked: Array, device: str
+) -> NDArray[np.float32]:
+    if recipe.kind == "torch":
+        return _together(recipe, X, y, inside, seeds, asked, device)
+    made = [recipe.fit_one(X[chosen], y[chosen], seed)(asked) for chosen, seed in zip(inside, seeds)]
+    return np.stack(made).astype(np.float32)
+
+
+def _together(
+    recipe: Recipe, X: Array, y: Array, inside: NDArray[np.bool_], seeds: range, asked: Array, device: str
+) -> NDArray[np.float32]:
+    """One group of torch models, all at once; where memory is short, in two halves."""
+    import torch
+
+    from discreet.attack.membership.shadow.job import train_stack
+
+    try:
+        with one_thread(device):
+            return train_stack(recipe, X, y, inside, seeds, asked, device)
+    except (torch.OutOfMemoryError, MemoryError):
+        if len(inside) == 1:
+            raise
+    middle = len(inside) // 2
+    return np.concatenate([
+        _together(recipe, X, y, inside[:middle], seeds[:middle], asked, device),
+        _together(recipe, X, y, inside[middle:], seeds[middle:], asked, device),
+    ])  # fmt: skip
+
+
+class one_thread:
+    """Small products gain nothing from a second thread and lose much on a busy machine."""
+
+    def __init__(self, device: str) -> None:
+        self._on = device == "cpu"
+
+    def __enter__(self) -> None:
+        import torch
+
+        self._before = torch.get_num_threads()
+        if self._on:
+            torch.set_num_threads(1)
+
+    def __exit__(self, *error: object) -> None:
+        import torch
+
+        torch.set_num_threads(self._before)
+
+
+def _place(folder: str | Path, start: int, stop: int) -> Path:
+    return Path(folder) / f"models-{start:05d}-{stop:05d}.npz"
+
+
+def _keep(folder: str | Path | None, start: int, stop: int, inside: NDArray[np.bool_], scores: NDArray[np.float32]) -> None:
+    if folder is None:
+        return
+    place = _place(folder, start, stop)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    scratch = place.with_suffix(".part")
+    with scratch.open("wb") as file:
+        np.savez(file, inside=np.packbits(inside[start:stop], axis=1), scores=scores)
+    scratch.replace(place)
+
+
+def _kept(folder: str | Path | None, start: int, stop: int, inside: NDArray[np.bool_]) -> NDArray[np.float32] | None:
+    """A group that was finished before, if it was trained on these very rows."""
+    if folder is None or not (place := _place(folder, start, stop)).exists():
+        return None
+    try:
+        with np.load(place, allow_pickle=False) as found:
+            bits, scores = found["inside"], found["scores"]
+    except Exception:
+        raise InvalidDocument(f"{place} is damaged; delete it, and its models are trained again.") from None
+    if not np.array_equal(np.unpackbits(bits, axis=1)[:, : inside.shape[1]].astype(np.bool_), inside[start:stop]):
+        raise InvalidDocument(f"{place} belongs to other data, another seed or another number of models; use another folder.")
+    return np.asarray(scores, np.float32)
