@@ -19,7 +19,7 @@ from torch import Tensor
 
 from discreet.learn.sgd import chacha, normal
 
-WARPS = 16  # one lane, one block of ChaCha, to a thread
+PART, WARPS = 128, 4  # lanes of a tile that one program makes, and the warps that share them
 
 _LANES, _TILE, _ROUNDS = tl.constexpr(chacha.LANES), tl.constexpr(normal.TILE), tl.constexpr(chacha.ROUNDS)
 _RARE, _MIDDLE, _EXPONENT = tl.constexpr(normal.RARE), tl.constexpr(normal.MIDDLE), tl.constexpr(normal.EXPONENT)
@@ -36,8 +36,8 @@ def fill(key: bytes, step: int, offset: int, scale: float, out: Tensor) -> None:
     tiles = -(-(skip + out.numel()) // normal.TILE)
     if tiles:
         with torch.cuda.device(out.device):
-            _fill[(tiles,)](
-                out, _on_device(key, out.device), *_halves(step), *_halves(first), skip, out.numel(), scale,
+            _fill[(tiles * (chacha.LANES // PART),)](
+                out, _on_device(key, out.device), *_halves(step), *_halves(first), skip, out.numel(), scale, PART,
                 num_warps=WARPS, enable_fp_fusion=False,
             )  # fmt: skip
 
@@ -152,10 +152,11 @@ def _word(key, at):
 
 
 @triton.jit(do_not_specialize=["step_low", "step_high", "tile_low", "tile_high", "skip", "most"])
-def _fill(out, key, step_low, step_high, tile_low, tile_high, skip, most, scale):
-    lane = tl.arange(0, _LANES)
+def _fill(out, key, step_low, step_high, tile_low, tile_high, skip, most, scale, part: tl.constexpr):
+    here = tl.program_id(0) // (_LANES // part)
+    lane = tl.program_id(0) % (_LANES // part) * part + tl.arange(0, part)
     tile = (tile_high.to(tl.int64) << 32) | (tile_low.to(tl.int64) & 0xFFFFFFFF)
-    number = (tile + tl.program_id(0)) * _LANES + lane
+    number = (tile + here) * _LANES + lane
     n0, n1 = number.to(tl.uint32), (number >> 32).to(tl.uint32)
     n2, n3 = tl.zeros_like(n0) + step_low.to(tl.uint32), tl.zeros_like(n0) + step_high.to(tl.uint32)
     k0, k1, k2, k3 = _word(key, 0), _word(key, 1), _word(key, 2), _word(key, 3)
@@ -163,7 +164,7 @@ def _fill(out, key, step_low, step_high, tile_low, tile_high, skip, most, scale)
     w0, w1, w2, w3, w4, w5, w6, w7, w8, w9, wa, wb, wc, wd, we, wf = _block(
         k0, k1, k2, k3, k4, k5, k6, k7, n0, n1, n2, n3
     )  # fmt: skip
-    start = tl.program_id(0).to(tl.int64) * _TILE - skip  # where this tile begins in `out`, perhaps before it
+    start = here.to(tl.int64) * _TILE - skip  # where this tile begins in `out`, perhaps before it
     first, last = tl.maximum(-start, 0).to(tl.int32), tl.minimum(most - start, _TILE).to(tl.int32)
     whole = (first == 0) & (last == _TILE)
     out += start
@@ -176,7 +177,7 @@ def _fill(out, key, step_low, step_high, tile_low, tile_high, skip, most, scale)
     _pair(out, lane + 6 * _LANES, first, last, whole, scale, w6, we)
     _pair(out, lane + 7 * _LANES, first, last, whole, scale, w7, wf)
     least = tl.minimum(tl.minimum(tl.minimum(w0, w1), tl.minimum(w2, w3)), tl.minimum(tl.minimum(w4, w5), tl.minimum(w6, w7)))
-    if tl.min((least >> 1).to(tl.int32), axis=0) < _RARE:  # one tile in 32
+    if tl.min((least >> 1).to(tl.int32), axis=0) < _RARE:  # seldom
         r0, r1, r2, r3, r4, r5, r6, r7, r8, r9, ra, rb, rc, rd, re, rf = _block(
             k0, k1, k2, k3, k4, k5, k6, k7, n0, n1, n2, n3 | 65536
         )  # fmt: skip
