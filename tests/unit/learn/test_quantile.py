@@ -54,43 +54,44 @@ def test_split_undoes_joint(whole, ratio):
 def test_a_count_that_costs_everything_is_refused():
     with pytest.raises(InvalidValue, match=r"count_noise must be above 0\.5"):
         split(1.0, 0.5)
-    for bad in ({"norm": 0.0}, {"batch": 0.0}, {"count_noise": -1.0}, {"quantile": 1.0}, {"speed": 0.0}):
+    for bad in ({"norm": 0.0}, {"quantile": 1.0}, {"speed": 0.0}):
         with pytest.raises(InvalidValue):
-            Quantile(**{"norm": 1.0, "batch": 10.0, **bad})
+            Quantile(**{"norm": 1.0, **bad})
+    with pytest.raises(InvalidValue):
+        Quantile(1.0).update(0.0, batch=0.0, counted=0.0)
 
 
 @pytest.mark.parametrize("quantile", [0.2, 0.5, 0.9])
 def test_the_norm_finds_the_quantile(quantile):
     rng = np.random.default_rng(1)
-    clipping = Quantile(10.0, batch=200, quantile=quantile)
+    clipping = Quantile(10.0, quantile=quantile)
     for _ in range(300):
-        clipping.begin()
         length = torch.from_numpy(rng.exponential(size=200))
         clipping.factors((length**2)[None, :])
-        clipping.update(rng.standard_normal() * clipping.count_noise)
+        clipping.update(10 * rng.standard_normal(), batch=200, counted=clipping.counted())
     truth = -math.log1p(-quantile)
     assert abs(clipping.norm / truth - 1) < 0.25
 
 
 def test_every_unit_counts_for_one_half_whatever_its_gradient():
-    clipping = Quantile(1.0, batch=10)
+    clipping = Quantile(1.0)
     for squared, count in ((0.0, 0.5), (0.9, 0.5), (1.1, -0.5), (math.inf, -0.5), (math.nan, -0.5)):
-        clipping.begin()
+        clipping._count = 0.0
         factor = clipping.factors(torch.tensor([[squared]]))
-        assert float(clipping._count) == count
+        assert clipping.counted() == count
         if math.isfinite(squared) and squared:
             assert float(factor) * math.sqrt(squared) <= 1.0
-    clipping.begin()
+    clipping._count = 0.0
     clipping.factors(torch.tensor([[0.5, 9.0]]))
     clipping.factors(torch.tensor([[0.5, 0.3]]))  # pieces of one batch add up
-    assert float(clipping._count) == 1.0
+    assert clipping.counted() == 1.0
 
 
 def test_empty_steps_and_wild_noise_leave_a_usable_norm():
-    clipping = Quantile(1.0, batch=10)
-    clipping.update(0.0)
+    clipping = Quantile(1.0)
+    clipping.update(0.0, batch=10, counted=clipping.counted())
     assert clipping.norm == 1.0  # nobody there and no noise: half of nobody is clipped
-    clipping.update(1e12)
+    clipping.update(1e12, batch=10, counted=0.0)
     assert clipping.norm == pytest.approx(0.2)
-    clipping.update(-1e12)
+    clipping.update(-1e12, batch=10, counted=0.0)
     assert clipping.norm == pytest.approx(1.0)

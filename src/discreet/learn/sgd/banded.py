@@ -127,6 +127,16 @@ class Banded:
         return f"Banded(rate={self.rate:g}, steps={self.steps}, bands={self.bands})"
 
 
+class Correlated:
+    """The noise of a run: what `stream` holds, seen through the matrix of `banded`; filled like a stream."""
+
+    def __init__(self, banded: Banded, stream: Stream) -> None:
+        self._banded, self._stream = banded, stream
+
+    def fill(self, out: Tensor, *, step: int, offset: int = 0, scale: float = 1.0) -> Tensor:
+        return self._banded.fill(self._stream, out, step=step, offset=offset, scale=scale)
+
+
 class _Past:
     """The last rows of C^-1 z for one part of the weights."""
 

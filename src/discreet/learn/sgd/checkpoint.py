@@ -29,6 +29,7 @@ def save(path: Path, run: Run) -> Path:
         "key": run._key,
         "repeatable": run._repeatable,
         "divisor": run._divisor,
+        "norm": run._clipping.norm,
         "units": run._rows.units,
         "entry": run._entry,
         "model": run._group.whole(run.model.state_dict()),
@@ -69,6 +70,7 @@ def load(path: Path, run: Run) -> None:
     except (RuntimeError, ValueError, KeyError) as error:
         raise InvalidDocument(f"{path} does not fit this model or optimizer: {error}") from None
     run.number, run._key, run._divisor = document["number"], document["key"], document["divisor"]
+    run._clipping.norm = document["norm"]
     run._repeatable, run._entry = document["repeatable"], document["entry"]
     torch.set_rng_state(document["torch"])
 

@@ -19,6 +19,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from discreet.errors import DiscreetError, InvalidValue
+from discreet.learn.sgd.banded import Correlated
 from discreet.learn.sgd.engine import Engine
 from discreet.learn.sgd.engine.tape import Forward
 from discreet.learn.sgd.sampling import Ints, stripe
@@ -53,7 +54,7 @@ class Alone:
         size = size or max(len(mine), 1)
         return (mine[start : start + size] for start in range(0, len(mine), size))
 
-    def noise(self, stream: Stream, into: Tensor, *, step: int, scale: float) -> None:
+    def noise(self, stream: Stream | Correlated, into: Tensor, *, step: int, scale: float) -> None:
         """Fill a buffer with this process's part of the noise, zero elsewhere, so that the sum has all of it once."""
         stream.fill(into, step=step, scale=scale)
 
@@ -120,7 +121,7 @@ class Together(Alone):
     def _global(self, rank: int) -> int:
         return dist.get_global_rank(self.group, rank)
 
-    def noise(self, stream: Stream, into: Tensor, *, step: int, scale: float) -> None:
+    def noise(self, stream: Stream | Correlated, into: Tensor, *, step: int, scale: float) -> None:
         start, stop = (rank * into.numel() // self.world for rank in (self.rank, self.rank + 1))
         into.zero_()
         stream.fill(into[start:stop], step=step, offset=start, scale=scale)

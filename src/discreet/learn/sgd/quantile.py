@@ -53,23 +53,14 @@ def split(noise_multiplier: float, count_noise: float) -> float:
 class Quantile(Flat):
     """Flat clipping to a norm that moves towards the `quantile` of the units' lengths: C <- C e^{-speed (share - quantile)}.
 
-    `batch` is the expected number of units in a step, a public number. In every step: `begin`, then gradients are clipped,
-    which counts them, then `update` with fresh Gaussian noise of standard deviation `count_noise`, whether or not anyone
-    was there. The norm may be shown: it is made of what `joint` pays for.
+    In every step gradients are clipped, which counts them, and `update` is told the count with fresh noise, whether or not
+    anyone was there. The norm may be shown: it is made of what `joint` pays for.
     """
 
-    def __init__(
-        self, norm: float, *, batch: float, count_noise: float | None = None, quantile: float = 0.5, speed: float = 0.2
-    ) -> None:
+    def __init__(self, norm: float, *, quantile: float = 0.5, speed: float = 0.2) -> None:
         super().__init__(norm)
-        self.batch = check.positive("batch", batch)
-        self.count_noise = self.batch / 20 if count_noise is None else check.positive("count_noise", count_noise)
         self.quantile, self.speed = check.open_fraction("quantile", quantile), check.positive("speed", speed)
         self._count: Tensor | float = 0.0
-
-    def begin(self) -> None:
-        """Forget what was counted."""
-        self._count = 0.0
 
     def factors(self, squared: Tensor) -> Tensor:
         length = (1 + SLACK) * squared.sum(0).sqrt()
@@ -77,9 +68,13 @@ class Quantile(Flat):
         self._count = self._count + torch.where(length <= self.norm, 0.5, -0.5).sum(dtype=torch.float64)
         return torch.clamp(self.norm / length, max=1.0).expand_as(squared)
 
-    def update(self, noise: float) -> None:
-        """Move the norm; `noise` is one normal number times `count_noise`."""
-        share = (float(self._count) + check.real("noise", noise)) / self.batch + 0.5
+    def counted(self) -> float:
+        """Half the units that were not clipped, less half of those that were, since the last update; private."""
+        return float(self._count)
+
+    def update(self, noise: float, *, batch: float, counted: float) -> None:
+        """Move the norm; `noise` is one normal number times its public noise, `batch` the public expected number of units."""
+        share = (counted + check.real("noise", noise)) / check.positive("batch", batch) + 0.5
         change = min(max(-self.speed * (share - self.quantile), -math.log(FASTEST)), math.log(FASTEST))
         self.norm *= math.exp(change)
-        self.begin()
+        self._count = 0.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import math
 import os
 from collections.abc import Callable, Iterator
@@ -17,11 +18,14 @@ from discreet.core import Release
 from discreet.errors import DiscreetError, InvalidValue
 from discreet.learn.sgd import checkpoint as checkpoints
 from discreet.learn.sgd import files
+from discreet.learn.sgd.banded import Banded, Correlated
 from discreet.learn.sgd.clipping import Clipping
 from discreet.learn.sgd.distributed import joined, local
 from discreet.learn.sgd.engine.probe import checked, probe
 from discreet.learn.sgd.plan import Plan
 from discreet.learn.sgd.progress import shown
+from discreet.learn.sgd.quantile import Quantile
+from discreet.learn.sgd.quantile import split as quantiles
 from discreet.learn.sgd.rows import Rows, call, split
 from discreet.learn.sgd.smooth import After
 from discreet.learn.sgd.stream import Stream
@@ -71,6 +75,8 @@ class Run:
         self._pending: list[Any] | None = None
         _same_parameters(model, optimizer, self._engine.parameters)
         self._group.agree(self._facts())
+        if isinstance(plan.sampler, Banded) and self._group.split:
+            raise InvalidValue("Correlated noise (bands above 1) does not work under fully_shard yet. Leave out bands.")
         if after is not None and self._group.split:
             raise InvalidValue("after sees whole gradients, which a model under fully_shard never has. Leave it out.")
         self._group.level(model)
@@ -108,11 +114,8 @@ class Run:
         if divisor is None:
             assert self.plan.count_scale is not None
             noisy = self._rows.units + int(discrete_laplace(self.plan.count_scale, 1)[0])
-            divisor = max(1.0, self._rate() * max(noisy, 1))
+            divisor = max(1.0, self.plan.sampler.rate * max(noisy, 1))
         return key, source.repeatable, divisor, self._entry
-
-    def _rate(self) -> float:
-        return float(self.plan.sampler.rate)  # type: ignore[attr-defined]
 
     # ---- training ----------------------------------------------------------------------------------------------------
 
@@ -165,7 +168,23 @@ class Run:
     def _scale(self) -> float:
         """The standard deviation of the noise in what reaches the optimizer."""
         assert self._divisor is not None
-        return self.plan.noise_multiplier * self._clipping.norm / self._divisor
+        noise = self.plan.noise_multiplier
+        if isinstance(self._clipping, Quantile):
+            noise = quantiles(noise, self._count_noise())
+        return noise * self._clipping.norm / self._divisor
+
+    def _count_noise(self) -> float:
+        """The noise of the count behind a clip norm that follows a quantile; sum and count together cost the plan's noise."""
+        assert self._divisor is not None
+        return max(self._divisor / 20, self.plan.noise_multiplier)
+
+    def _follow(self, clipping: Quantile) -> None:
+        """Move the clip norm by the noisy share of units that were not clipped."""
+        assert self._key is not None
+        assert self._divisor is not None
+        counting = Stream(hmac.digest(self._key, b"discreet: count of the unclipped", "sha256"))
+        noise = counting.fill(torch.empty(1), step=self.number, scale=self._count_noise())
+        clipping.update(float(noise), batch=self._divisor, counted=self._group.total(clipping.counted()))
 
     @torch.no_grad()
     def _project(self, radius: float) -> None:
@@ -175,10 +194,11 @@ class Run:
             for p in self._engine.parameters:
                 p.mul_(radius / length)
 
-    def _stream(self) -> Stream:
+    def _stream(self) -> Stream | Correlated:
         assert self._key is not None
         if not hasattr(self, "_noise"):
-            self._noise = Stream(self._key, self._device)
+            plain = Stream(self._key, self._device)
+            self._noise = Correlated(self.plan.sampler, plain) if isinstance(self.plan.sampler, Banded) else plain
         return self._noise
 
     def _losses(self, batch: Any) -> Tensor:
@@ -200,6 +220,8 @@ class Run:
             parameter.grad = None
         if self._radius is not None:
             self._project(self._radius)
+        if isinstance(self._clipping, Quantile):
+            self._follow(self._clipping)
         self.number += 1
         if self.number % LOOK == 0 or self.number == self.plan.steps:
             self._look()

@@ -10,18 +10,21 @@ from torch import nn
 
 from discreet.core import Unit, check
 from discreet.errors import InvalidValue
+from discreet.learn.sgd.banded import Banded
 from discreet.learn.sgd.clipping import CLIPPINGS
-from discreet.learn.sgd.plan import planned
+from discreet.learn.sgd.plan import Sampler, planned
+from discreet.learn.sgd.quantile import Quantile
 from discreet.learn.sgd.rows import Augment, Rows
 from discreet.learn.sgd.run import Loss, Run
-from discreet.learn.sgd.sampling import Poisson
+from discreet.learn.sgd.sampling import BallsInBins, Poisson
 from discreet.learn.sgd.smooth import After
 
 
 def train(
     model: nn.Module, optimizer: torch.optim.Optimizer, data: Any, loss: Loss, *, unit: Unit, delta: float, rate: float,
     steps: int, clip_norm: float, epsilon: float | None = None, noise_multiplier: float | None = None,
-    divisor: float | None = None, owners: Any = None, clipping: str = "flat", augment: Augment | None = None, copies: int = 1,
+    divisor: float | None = None, owners: Any = None, sampling: str = "poisson", bands: int = 1, clipping: str = "flat",
+    augment: Augment | None = None, copies: int = 1,
     after: After | None = None, radius: float | None = None, microbatch: int | None = None, ledger: Any = None,
     source: str = "data", account: str | None = None, checkpoint: str | os.PathLike[str] | None = None, every: int = 100,
     progress: bool = False,
@@ -31,6 +34,10 @@ def train(
     `rate` is the share of units in one batch and `steps` the number of batches: public numbers, like `divisor`, by which the
     noisy sum of clipped gradients is divided. Without a divisor the units are counted with noise, for a fiftieth of epsilon.
     `loss(model(inputs), target)` gives one number per example. `epsilon` decides the noise, or `noise_multiplier` the epsilon.
+
+    `sampling` draws each unit on its own in every step ("poisson"), or puts it into one step of every pass of 1 / rate steps
+    ("balls_in_bins"). `bands` above 1 makes noise that later steps take back (BandMF). `clipping` is "flat", "per_layer",
+    "automatic", or "quantile": a norm that follows the median length of the gradients, from `clip_norm` on, and is paid for.
 
     `owners` says whose row each row is, where a unit owns several. `augment(inputs)` changes inputs at random, example by
     example; each row is used `copies` times and counts once. `after` may change the noisy gradient (see `shrink`), `radius`
@@ -58,17 +65,36 @@ def train(
         raise InvalidValue(f"unit must be a Unit, such as discreet.record(); got {type(unit).__name__}.")
     if not callable(loss):
         raise InvalidValue(f"loss must be a function of (output, target); got {type(loss).__name__}.")
-    kind = CLIPPINGS[check.word("clipping", clipping, tuple(CLIPPINGS))]
-    sampler = Poisson(rate)
+    how = {**CLIPPINGS, "quantile": Quantile}[check.word("clipping", clipping, ("quantile", *CLIPPINGS))]
+    sampler = _sampler(sampling, rate, steps, bands, optimizer)
     plan = planned(
         unit=unit, sampler=sampler, rate=sampler.rate, steps=steps, clip_norm=clip_norm, delta=delta,
         epsilon=epsilon, noise_multiplier=noise_multiplier, counted=divisor is None,
     )  # fmt: skip
     return Run(
-        model, optimizer, Rows(data, unit, owners, augment, copies), loss, plan, kind(clip_norm),
+        model, optimizer, Rows(data, unit, owners, augment, copies), loss, plan, how(clip_norm),
         divisor=None if divisor is None else check.positive("divisor", divisor),
         microbatch=None if microbatch is None else check.whole("microbatch", microbatch),
         ledger=ledger, source=check.word("source", source), account=account, checkpoint=checkpoint,
         every=check.whole("every", every), after=after, radius=None if radius is None else check.positive("radius", radius),
         progress=progress,
     )  # fmt: skip
+
+
+def _sampler(sampling: str, rate: float, steps: int, bands: int, optimizer: torch.optim.Optimizer) -> Sampler:
+    """Who draws the batches; correlated noise brings its own sampling."""
+    check.word("sampling", sampling, ("poisson", "balls_in_bins"))
+    if check.whole("bands", bands) > 1:
+        if sampling != "poisson":
+            raise InvalidValue("bands above 1 is accounted for Poisson batches only; leave out sampling, or bands.")
+        return Banded(rate, steps=steps, bands=bands, momentum=min(float(optimizer.defaults.get("momentum") or 0.0), 0.99))
+    if sampling == "poisson":
+        return Poisson(rate)
+    bins = 1 / check.fraction("rate", rate) if rate else 0.0
+    if not bins or abs(bins - round(bins)) > 1e-9 * bins:
+        raise InvalidValue(f"balls_in_bins has whole passes of 1 / rate steps; got rate {rate:g}. Try {_near(rate)}.")
+    return BallsInBins(round(bins))
+
+
+def _near(rate: float) -> str:
+    return f"1 / {max(1, round(1 / rate))}" if rate else "1 / 100"
