@@ -3,9 +3,7 @@
 tape.py      what one step keeps: a record per use of a layer, and what may be asked of it
 engine.py    arms a model's layers, runs the backward, clips, and adds into one flat buffer
 layers/      a file per family: its forward, its records, their norms and sums
-joins.py     records that share a parameter made one
-fallback.py  any other module: its parameters spread over the examples, or through torch.func
-compiled.py  compiled models run as they were written while a step is recorded
+fallback.py  any other module, through torch.func
 probe.py     refuses models whose examples influence each other
 """
 

@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 from discreet.errors import InvalidValue
 from discreet.learn.sgd.clipping import Clipping
-from discreet.learn.sgd.engine.compiled import eagerly
 from discreet.learn.sgd.engine.fallback import Found, copied, spread_over, tried
 from discreet.learn.sgd.engine.joins import joined
 from discreet.learn.sgd.engine.layers import find
@@ -71,8 +70,7 @@ class Engine:
         try:
             for module, make in self._modules:
                 module.forward = make(module, self.tape)
-            with eagerly():
-                yield self.tape
+            yield self.tape
         finally:
             for module, forward in before.items():
                 if forward is None:

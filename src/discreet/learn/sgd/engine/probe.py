@@ -17,7 +17,6 @@ from torch.utils import _pytree as pytree
 
 from discreet.errors import InvalidValue
 from discreet.learn.sgd.clipping import Flat
-from discreet.learn.sgd.engine.compiled import eagerly
 from discreet.learn.sgd.engine.engine import Engine
 
 Losses = Callable[[Any], Tensor]  # the loss of every example of a batch
@@ -31,7 +30,7 @@ def probe(engine: Engine, losses: Losses, make: Make) -> None:
     """Refuse a model whose examples interact, and learn which layers are given something all examples share."""
     _no_batch_norm(engine.model)
     buffers = {name: b.clone() for name, b in engine.model.named_buffers()}
-    with torch.random.fork_rng(devices=_cuda(engine)), eagerly():
+    with torch.random.fork_rng(devices=_cuda(engine)):
         _alone(engine, losses, make)
         learn(engine, losses, make)
         _agrees(engine, losses, make)

@@ -1,4 +1,4 @@
-"""Convolutions: linear layers over patches."""
+"""Convolutions over images: linear layers over patches."""
 
 from __future__ import annotations
 
@@ -6,97 +6,150 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
+from discreet.learn.sgd.engine import tune
 from discreet.learn.sgd.engine.cast import casted
-from discreet.learn.sgd.engine.tape import Forward, Record, Tape, Views, add_instantiated, squared
+from discreet.learn.sgd.engine.layers import patches
+from discreet.learn.sgd.engine.layers.patches import Kernel
+from discreet.learn.sgd.engine.tape import Forward, Record, Tape, Views, from_grams, squared
 
-_back = torch.ops.aten.convolution_backward
+WRITTEN = {
+    "patches": patches.by_patches, "channels": patches.by_channels, "lines": patches.by_lines, "groups": patches.by_groups,
+}  # fmt: skip
+FEW, SOME = 8, 32  # units under which nothing is measured; units on which it is
+KEPT = 4  # gradients written out for every unit are kept if they take at most so many times what was recorded
 
 
 class _Conv(torch.autograd.Function):
+    """The layer as torch computes it; its backward gives the input's gradient alone and keeps what came in."""
+
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, record: ConvRecord) -> Tensor:
         x, weight, bias = casted(x, weight, bias)
         ctx.record = record
         ctx.save_for_backward(x, weight)
-        return torch.conv2d(x, weight, bias, *record.how)  # type: ignore[arg-type]
+        kernel = record.kernel
+        return torch.conv2d(x, weight, bias, kernel.stride, kernel.padding, kernel.dilation, kernel.groups)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, None, None, None]:
-        ctx.record.gradient = gradient
-        ctx.record.x, weight = ctx.saved_tensors
+        record = ctx.record
+        record.gradient = gradient
+        record.x, record.narrow = ctx.saved_tensors
         if not ctx.needs_input_grad[0]:
             return None, None, None, None
-        return ctx.record.back(gradient, ctx.record.x, weight, (True, False, False))[0], None, None, None
+        return record.kernel.back(gradient, record.x, record.narrow, (True, False, False))[0], None, None, None
 
 
 class ConvRecord(Record):
-    """A kernel [p, c / groups, h, w] (and a bias [p]) on images [examples, c, H, W]."""
+    """A kernel [p, c / groups, kh, kw] (and a bias [p]) on images [examples, c, H, W]."""
 
     x: Tensor
     gradient: Tensor
+    narrow: Tensor  # the kernel in the type it was used in
 
     def __init__(self, tape: Tape, module: nn.Conv2d) -> None:
-        self.tape, self.module = tape, module
+        self.tape = tape
         self.weight = module.weight if module.weight.requires_grad else None
         self.bias = module.bias if module.bias is not None and module.bias.requires_grad else None
         self.parameters = [p for p in (self.weight, self.bias) if p is not None]
-        self.how = (module.stride, module.padding, module.dilation, module.groups)
-        self._kept: dict[Tensor, Tensor] | None = None
-
-    def back(self, gradient: Tensor, x: Tensor, weight: Tensor, mask: tuple[bool, bool, bool]) -> Any:
-        """torch's own backward of this convolution, of which only the parts in `mask` are computed."""
-        stride, _, dilation, groups = self.how
-        return _back(gradient, x, weight, None, stride, self._padding(), dilation, False, [0, 0], groups, mask)
-
-    def _padding(self) -> tuple[int, ...]:
-        module = self.module
-        if module.padding == "valid":
-            return (0,) * len(module.kernel_size)
-        if module.padding == "same":
-            return tuple(d * (k - 1) // 2 for d, k in zip(module.dilation, module.kernel_size))
-        return tuple(module.padding)  # type: ignore[arg-type]
+        self.kernel = _kernel(module)
+        self._kept: tuple[list[patches.Block], Tensor | None] | None = None
 
     def instantiate(self) -> dict[Tensor, Tensor]:
-        units = self.x.shape[0] // self.tape.rows
-        groups, p = self.module.groups, self.module.weight.shape[0]
-        g = self.gradient.flatten(2)  # [examples, p, positions]
         made: dict[Tensor, Tensor] = {}
         if self.weight is not None:
-            module = self.module
-            patches = unfolded(self.x, module, self._padding())
-            patches = patches.reshape(units, self.tape.rows, groups, -1, patches.shape[-1])
-            each = g.reshape(units, self.tape.rows, groups, p // groups, -1)
-            made[self.weight] = torch.einsum("urgpl,urgdl->ugpd", each, patches).reshape(units, *self.weight.shape)
+            made[self.weight] = patches.by_patches(self.x, self.gradient, self.kernel, self.tape.rows)[0].each
         if self.bias is not None:
-            made[self.bias] = g.sum(2).reshape(units, self.tape.rows, p).sum(1)
+            made[self.bias] = self._shift(self.gradient)
         return made
 
+    def _shift(self, g: Tensor) -> Tensor:
+        """The bias's gradient for every unit."""
+        return g.flatten(2).sum(2, dtype=torch.float32).unflatten(0, (-1, self.tape.rows)).sum(1)
+
     def squared_norms(self) -> Tensor:
-        self._kept = self.instantiate()
-        return squared(self._kept)
+        if self.weight is None:
+            return squared(self.instantiate())
+        return self._norms(self._way(), self.x, self.gradient)
+
+    def _norms(self, way: str, x: Tensor, g: Tensor) -> Tensor:
+        rows, self._kept = self.tape.rows, None
+        if way == "gram":
+            inputs = patches.patch_gram(x, g, self.kernel, rows)
+            return from_grams(inputs if self.bias is None else inputs.add_(1.0), patches.gradient_gram(g, rows), x)
+        made = WRITTEN[way](x, g, self.kernel, rows)
+        shift = None if self.bias is None else self._shift(g)
+        self._kept = (made, shift) if self._keeps(x, g) else None
+        return squared(dict(enumerate([block.each for block in made] + ([] if shift is None else [shift]))))
+
+    def _keeps(self, x: Tensor, g: Tensor) -> bool:
+        units = x.shape[0] // self.tape.rows
+        return units * self.narrow.numel() <= KEPT * (x.numel() + g.numel())
 
     def add(self, factors: Tensor, into: Views) -> None:
-        add_instantiated(self._kept or self.instantiate(), factors, into)
+        self._add(factors, into, self.x, self.gradient)
+
+    def _add(self, factors: Tensor, into: Views, x: Tensor, g: Tensor) -> None:
+        """What was written out, or else one ordinary gradient in which every unit counts by its factor."""
+        if self._kept is None:
+            each = factors.to(g.dtype).repeat_interleave(self.tape.rows)[:, None, None, None]
+            mask = (False, self.weight is not None, self.bias is not None)
+            _, weight, bias = self.kernel.back(g * each, x, self.narrow, mask)
+            for parameter, found in ((self.weight, weight), (self.bias, bias)):
+                if parameter is not None:
+                    into[parameter].add_(found)
+            return
+        made, shift = self._kept
+        assert self.weight is not None
+        for each, part in made:
+            part(into[self.weight]).add_((factors.to(each.dtype) @ each.flatten(1)).view(each.shape[1:]))
+        if shift is not None:
+            assert self.bias is not None
+            into[self.bias].addmv_(shift.mT, factors)
+
+    def blank(self, good: Tensor) -> None:
+        self._kept = None  # written out again where it is needed
+        super().blank(good)
+
+    def _ways(self) -> list[str]:
+        """The ways there are, the likeliest first."""
+        kernel, rows = self.kernel, self.tape.rows
+        if kernel.groups > 1:
+            return ["patches", "groups"]
+        found = ["patches", "channels"] if self.x.is_cuda else ["groups", "channels", "patches"]
+        if rows == 1 and max(kernel.dilation) == 1 and kernel.size[2] % kernel.stride[0] == 0:
+            found.append("lines")
+        pixels = patches.positions(kernel, self.x, rows)
+        if pixels * pixels <= self.narrow.numel():
+            return ["gram", *found]
+        return [*found, "gram"] if pixels * pixels <= 4 * self.narrow.numel() else found
+
+    def _way(self) -> str:
+        """By measurement on some units, once for every shape; the likeliest where there are too few to measure."""
+        x, rows, ways = self.x, self.tape.rows, self._ways()
+        units = min(x.shape[0] // rows, SOME)
+        shape = (self.kernel, units.bit_length(), x.shape[1:], x.dtype, rows)
+        known = tune.known(ways, shape, x.device)
+        if known is not None or units < FEW:
+            return known or ways[0]
+        x, g = x[: units * rows], self.gradient[: units * rows]
+        factors = torch.ones(units, device=x.device)
+        into = {p: torch.zeros_like(p, dtype=torch.float32) for p in self.parameters}
+
+        def run(way: str) -> None:
+            self._norms(way, x, g)
+            self._add(factors, into, x, g)
+
+        return tune.fastest(ways, run, shape, x.device)
 
 
-def unfolded(x: Tensor, module: nn.Conv2d, padding: tuple[int, ...]) -> Tensor:
-    """The patches under the kernel, [examples, channels x kernel, positions].
-
-    F.unfold launches a kernel per image on a GPU (2.5 ms and more for 512 images on an H200, where copying a strided view
-    takes 0.1 to 1.4 ms); on a CPU it is the faster of the two for most shapes.
-    """
-    if not x.is_cuda:
-        return F.unfold(x, module.kernel_size, module.dilation, padding, module.stride)
-    x = F.pad(x, (padding[1], padding[1], padding[0], padding[0]))
-    (kh, kw), (sh, sw), (dh, dw) = module.kernel_size, module.stride, module.dilation
-    high = (x.shape[2] - dh * (kh - 1) - 1) // sh + 1
-    wide = (x.shape[3] - dw * (kw - 1) - 1) // sw + 1
-    n, c, h, w = x.stride()
-    view = x.as_strided((x.shape[0], x.shape[1], kh, kw, high, wide), (n, c, dh * h, dw * w, sh * h, sw * w))
-    return view.reshape(x.shape[0], x.shape[1] * kh * kw, high * wide)
+def _kernel(module: nn.Conv2d) -> Kernel:
+    padding = module.padding
+    if isinstance(padding, str):
+        padding = tuple(d * (k - 1) // 2 if padding == "same" else 0 for d, k in zip(module.dilation, module.kernel_size))
+    return Kernel(tuple(module.weight.shape), module.stride, padding, module.dilation, module.groups)
 
 
 def conv2d(module: nn.Module, tape: Tape) -> Callable[..., Tensor]:
@@ -105,7 +158,7 @@ def conv2d(module: nn.Module, tape: Tape) -> Callable[..., Tensor]:
     def forward(x: Tensor) -> Tensor:
         record = ConvRecord(tape, module)
         tape.add(record)
-        return _Conv.apply(x, module.weight, module.bias, record)
+        return _Conv.apply(tape.batched(module, x), module.weight, module.bias, record)
 
     return forward
 
