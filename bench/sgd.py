@@ -1,7 +1,7 @@
 """One private training step against one step of plain SGD, ours and others': forward, backward, clip, noise, update.
 
     python bench/sgd.py [--device cpu|cuda] [--task TASK] [--variant VARIANT] [--opacus PYTHON] [--jax PYTHON]
-                        [--rounds 9] [--out bench/results/sgd.json] [--merge FILE]
+                        [--rounds 9] [--out bench/results/sgd.json] [--merge FILE] [--profile FILE]
 
 Every (task, variant) is a process of its own; on the CPU all are pinned to one core with one math thread. Short blocks of
 steps are handed out in turn, so that a busy machine slows everybody alike; what is reported is the median over rounds of
@@ -75,6 +75,14 @@ class Worker:
             self.replies.append(reply)
         return float(reply.get("wall", 0.0))
 
+    def profile(self) -> list[str]:
+        """Where the time of a step goes."""
+        if self.failed:
+            return [self.failed]
+        assert self.process.stdin is not None
+        print("profile", file=self.process.stdin, flush=True)
+        return list(self._line().get("profile", [self.failed]))
+
     def _line(self) -> Measured:
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
@@ -107,6 +115,10 @@ def measure(task: str, precision: str, given: argparse.Namespace) -> Measured:
             if number < 3 or len(worker.replies) < 3 or statistics.median(slow(worker)) < 4 * given.seconds:
                 worker.block()
     found = {name: figures(worker, crowd["plain"]) for name, worker in crowd.items()}
+    if given.profile:
+        with given.profile.open("a") as file:
+            for name in ("plain", "discreet"):
+                print(f"\n{task} {precision} {name}", *crowd[name].profile(), sep="\n", file=file)
     for worker in crowd.values():
         worker.close()
     return {"batch": BATCH[task], "numbers": crowd["plain"].numbers, "precision": precision, "variants": found}
@@ -204,6 +216,7 @@ def main() -> int:
     parser.add_argument("--jax", metavar="PYTHON")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--seconds", type=float, default=1.0, help="how long a block lasts")
+    parser.add_argument("--profile", type=Path, help="write where the time of a step goes, operation by operation")
     parser.add_argument("--merge", type=Path, help="take the parts of this result instead of measuring")
     parser.add_argument("--out", type=Path, help="write the result as JSON; what it holds of other tasks is kept")
     given = parser.parse_args()
@@ -211,6 +224,8 @@ def main() -> int:
     if given.merge:
         save(given.out, {**parts, **json.loads(given.merge.read_text())["parts"]})
         return 0
+    if given.profile:
+        given.profile.write_text("Microseconds and calls of one step by operation, plain SGD and ours.\n")
     if given.device == "cpu":
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})  # one core for everyone, children too
     run(given, parts)

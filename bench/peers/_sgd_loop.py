@@ -3,8 +3,8 @@
     WORKER.py TASK VARIANT [--device cpu|cuda] [--precision float32|tf32|bf16]
 
 The first line of its answers says how many numbers are trained, or why it failed. Then each line it reads is a number of
-steps; it replies with the seconds each took (wall, CPU and, on a GPU, by device events) and the most memory held so far,
-in MiB over what was held when the model and its batch were loaded. Nothing here needs more than the standard library.
+steps (or the word profile); it replies with the seconds each took (wall, CPU and, on a GPU, by device events) and the most
+memory held so far, in MiB over what was held when the model and its batch were loaded. The standard library is enough.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def serve(build: Callable[[argparse.Namespace], tuple[int, Callable[[], Step]]])
         return
     for line in sys.stdin:
         try:
-            say(out, clock.block(step, int(line)))
+            say(out, {"profile": profile(step)} if line.strip() == "profile" else clock.block(step, int(line)))
         except Exception as error:  # a peer that cannot is a result, not a crash
             say(out, failure(error))
 
@@ -65,6 +65,23 @@ def say(out: Any, what: dict[str, Any]) -> None:
 
 def failure(error: Exception) -> dict[str, Any]:
     return {"failed": f"{type(error).__name__}: {str(error)[:300]}"}
+
+
+def profile(step: Step, steps: int = 5, lines: int = 25) -> list[str]:
+    """Where the time of a step goes, operation by operation: microseconds a step, calls a step, name."""
+    import torch
+
+    with torch.profiler.profile() as taken:
+        for _ in range(steps):
+            step()
+    found = []
+    for event in taken.key_averages():
+        spent = event.self_device_time_total or event.self_cpu_time_total
+        place = "device" if event.self_device_time_total else "host"
+        found.append((spent / steps, f"{spent / steps:10.1f} us {event.count / steps:7.1f} calls {place:7}{event.key[:90]}"))
+    on_device = [it for it in found if " device " in it[1]]
+    kept = sorted(on_device or found, reverse=True)  # beside a device the host mostly waits
+    return [f"{sum(spent for spent, _ in kept):10.1f} us in all", *(line for _, line in kept[:lines])]
 
 
 class Host:
