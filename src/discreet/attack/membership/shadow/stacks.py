@@ -25,7 +25,7 @@ class Layers:
 
     def __init__(self, models: Sequence[nn.Module], device: torch.device) -> None:
         chains = [_chain(model) for model in models]
-        self._steps: list[Any] = []
+        self.steps: list[Any] = []
         self.parameters: list[Tensor] = []
         for layers in zip(*(chain or () for chain in chains)):
             first = layers[0]
@@ -36,9 +36,9 @@ class Layers:
                 if first.bias is not None:
                     bias = torch.stack([layer.bias.detach()[None] for layer in layers]).to(device).requires_grad_()
                     self.parameters.append(bias)
-                self._steps.append((weight, bias))
+                self.steps.append((weight, bias))
             else:
-                self._steps.append(first)
+                self.steps.append(first)
 
     @staticmethod
     def fits(model: nn.Module) -> bool:
@@ -47,7 +47,7 @@ class Layers:
     def __call__(self, x: Tensor, *, training: bool) -> Tensor:
         """Scores [models, batch, classes] of [models, batch, ...], or of [batch, ...] that all models share."""
         x = x.flatten(2) if x.ndim > 3 else x
-        for step in self._steps:
+        for step in self.steps:
             if isinstance(step, tuple):
                 weight, bias = step
                 x = _product(x, weight, bias)
