@@ -29,7 +29,9 @@ def train_stack(
     members = torch.stack([torch.from_numpy(np.flatnonzero(chosen)) for chosen in inside]).to(place)
     optimizer = optimizer_of(recipe, stack.parameters)
     orders = [torch.Generator(device=place).manual_seed(seed) for seed in seeds]
-    written = Written(recipe, stack, optimizer) if device == "cpu" and Written.fits(recipe, stack) else None
+    written = None
+    if device == "cpu" and isinstance(stack, Layers) and Written.fits(recipe, stack):
+        written = Written(recipe, stack, optimizer)
     step = _Step(recipe, stack, optimizer, rows, labels)
     for epoch in range(recipe.epochs):
         for group in optimizer.param_groups:

@@ -7,7 +7,7 @@ passes over activations; with SGD the product that makes a weight's gradient add
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
@@ -37,15 +37,15 @@ class Written:
                 p.grad = torch.zeros_like(p)
 
     @staticmethod
-    def fits(recipe: Recipe, stack: Any) -> bool:
+    def fits(recipe: Recipe, stack: Layers) -> bool:
         """Linear layers with at most one written activation after each; no dropout, no smoothing, no other shapes."""
-        if not isinstance(stack, Layers) or recipe.label_smoothing or recipe.augment is not None:
+        if recipe.label_smoothing or recipe.augment is not None:
             return False
         steps = [step for step in stack.steps if not isinstance(step, (nn.Flatten, nn.Identity))]
         stack.steps = steps
         linear = [isinstance(step, tuple) for step in steps]
         plain = all(one or type(step) in WRITTEN for one, step in zip(linear, steps))
-        apart = all(a or b for a, b in zip(linear, linear[1:]))
+        apart = all(a or b for a, b in pairwise(linear))
         return plain and apart and linear[0] and linear[-1]
 
     @torch.no_grad()
