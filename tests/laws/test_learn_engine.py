@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from discreet.learn.layers import StandardizedConv2d
 from gradients import agree, copies
 
 torch.set_num_threads(1)
@@ -55,6 +56,25 @@ def test_convolutions(seed, rows, axes, groups, kernel, stride, dilation, paddin
         size = min(size, 7)
     layer = make(2 * groups, 3 * groups, kernel, stride, padding, dilation, groups, bias, mode)
     agree(Twice(frozen(layer, fixed), times), lambda n: torch.randn(n, 2 * groups, *(size,) * axes), rows)
+
+
+@few
+@given(
+    seeds, rows, st.integers(1, 2), st.integers(2, 3), st.integers(1, 2), st.integers(1, 2),
+    st.sampled_from([0, 1, "same", "valid"]), st.sampled_from(["zeros", "circular"]), st.booleans(),
+    st.sampled_from(["none", "weight", "bias", "gain"]), st.integers(1, 2), st.booleans(),
+)  # fmt: skip
+@pytest.mark.filterwarnings("ignore:Using padding='same'")
+def test_standardised_convolutions(seed, rows, groups, kernel, stride, dilation, padding, mode, bias, fixed, times, tiny):
+    torch.manual_seed(seed)
+    stride = 1 if padding == "same" else stride
+    layer = StandardizedConv2d(4 * groups, 3 * groups, kernel, stride, padding, dilation, groups, bias, mode)
+    with torch.no_grad():
+        layer.gain.normal_()
+        layer.gain[0] = 0.0
+        if tiny:
+            layer.weight[1] *= 1e-4  # too short to be made longer
+    agree(Twice(frozen(layer, fixed), times), lambda n: torch.randn(n, 4 * groups, 6, 6) + 0.3, rows)
 
 
 @few

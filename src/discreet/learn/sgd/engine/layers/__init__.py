@@ -6,12 +6,13 @@ from typing import Any
 
 from torch import nn
 
-from discreet.learn.sgd.engine.layers import attention, conv, conv_nd, embedding, linear, named, norm, recurrent
+from discreet.learn.sgd.engine.layers import attention, conv, conv_nd, embedding, linear, named, norm, recurrent, standardised
 from discreet.learn.sgd.engine.tape import Forward, any_order
 
 # By `type(module).forward`, not by class: a subclass with a forward of its own is another layer.
 KNOWN: dict[Any, Forward] = {
     **linear.LAYERS, **embedding.LAYERS, **norm.LAYERS, **conv.LAYERS, **conv_nd.LAYERS, **recurrent.LAYERS,
+    **standardised.LAYERS,
 }  # fmt: skip
 for _forward in (nn.Linear.forward, nn.Embedding.forward, nn.LayerNorm.forward, nn.RMSNorm.forward):
     KNOWN[_forward] = any_order(KNOWN[_forward])

@@ -134,9 +134,13 @@ def convolution(module: nn.Module, tape: Tape) -> Callable[..., Tensor]:
 def conv2d(module: nn.Module, tape: Tape) -> Callable[..., Tensor]:
     """nn.Conv2d: the fast way where padding is as much on both sides, and zeros."""
     assert isinstance(module, nn.Conv2d)
+    return (convolution if uneven(module) else conv.conv2d)(module, tape)
+
+
+def uneven(module: Convolution) -> bool:
+    """Whether padding is more on one side, or not zeros."""
     around = module._reversed_padding_repeated_twice
-    even = all(left == right for left, right in zip(around[::2], around[1::2]))
-    return (conv.conv2d if even and module.padding_mode == "zeros" else convolution)(module, tape)
+    return module.padding_mode != "zeros" or any(left != right for left, right in zip(around[::2], around[1::2]))
 
 
 LAYERS: dict[Any, Forward] = {nn.Conv1d.forward: convolution, nn.Conv2d.forward: conv2d, nn.Conv3d.forward: convolution}
