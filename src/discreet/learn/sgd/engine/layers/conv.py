@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from discreet.learn.sgd.clipping import NARROW
 from discreet.learn.sgd.engine import tune
 from discreet.learn.sgd.engine.cast import casted
 from discreet.learn.sgd.engine.layers import patches
@@ -96,7 +97,7 @@ class ConvRecord(Record):
         if self._kept is None:
             each = factors.to(g.dtype).repeat_interleave(self.tape.rows)[:, None, None, None]
             mask = (False, self.weight is not None, self.bias is not None)
-            _, weight, bias = self.kernel.back(g * each, x, self.narrow, mask)
+            _, weight, bias = self.kernel.back(*map(_wide, (g * each, x, self.narrow)), mask)
             for parameter, found in ((self.weight, weight), (self.bias, bias)):
                 if parameter is not None:
                     into[parameter].add_(found)
@@ -104,7 +105,7 @@ class ConvRecord(Record):
         made, shift = self._kept
         assert self.weight is not None
         for each, part in made:
-            part(into[self.weight]).add_((factors.to(each.dtype) @ each.flatten(1)).view(each.shape[1:]))
+            part(into[self.weight]).add_((factors @ _wide(each.flatten(1))).view(each.shape[1:]))
         if shift is not None:
             assert self.bias is not None
             into[self.bias].addmv_(shift.mT, factors)
@@ -143,6 +144,11 @@ class ConvRecord(Record):
             self._add(factors, into, x, g)
 
         return tune.fastest(ways, run, shape, x.device)
+
+
+def _wide(t: Tensor) -> Tensor:
+    """A sum over all units is taken in float32: rounded to a narrow type it would move by more than one unit may."""
+    return t.float() if t.dtype in NARROW else t
 
 
 def _kernel(module: nn.Conv2d) -> Kernel:
