@@ -12,20 +12,24 @@ gets its noise once: the noise is a function of the number's place, so a process
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
 from discreet.errors import DiscreetError, InvalidValue
-from discreet.learn.sgd.banded import Correlated
 from discreet.learn.sgd.engine import Engine
 from discreet.learn.sgd.engine.tape import Forward
 from discreet.learn.sgd.sampling import Ints, stripe
-from discreet.learn.sgd.stream import Stream
 
 T = TypeVar("T")
+
+
+class Noise(Protocol):
+    """What fills a buffer with the noise of a step: a Stream, or what is made of one."""
+
+    def fill(self, out: Tensor, *, step: int, offset: int = 0, scale: float = 1.0) -> Tensor: ...
 
 
 class Alone:
@@ -54,7 +58,7 @@ class Alone:
         size = size or max(len(mine), 1)
         return (mine[start : start + size] for start in range(0, len(mine), size))
 
-    def noise(self, stream: Stream | Correlated, into: Tensor, *, step: int, scale: float) -> None:
+    def noise(self, stream: Noise, into: Tensor, *, step: int, scale: float) -> None:
         """Fill a buffer with this process's part of the noise, zero elsewhere, so that the sum has all of it once."""
         stream.fill(into, step=step, scale=scale)
 
@@ -121,7 +125,7 @@ class Together(Alone):
     def _global(self, rank: int) -> int:
         return dist.get_global_rank(self.group, rank)
 
-    def noise(self, stream: Stream | Correlated, into: Tensor, *, step: int, scale: float) -> None:
+    def noise(self, stream: Noise, into: Tensor, *, step: int, scale: float) -> None:
         start, stop = (rank * into.numel() // self.world for rank in (self.rank, self.rank + 1))
         into.zero_()
         stream.fill(into[start:stop], step=step, offset=start, scale=scale)

@@ -37,6 +37,7 @@ class Plan:
     clip_norm: float
     delta: float
     count_scale: float | None  # noise of the count of units that gives the divisor; None: the divisor is public
+    grid: bool = False  # whether sums are whole numbers (see grid.py)
 
     def event(self, steps: int | None = None) -> Event:
         """What ran when so many steps have been taken (all of them unless told)."""
@@ -47,7 +48,8 @@ class Plan:
         return events.Zero() if not parts else parts[0] if len(parts) == 1 else events.Sequence(parts)
 
     def claim(self) -> Claim:
-        return Claim(game=Game(self.unit, {"transcript"}), event=self.event(), assumptions=ASSUMPTIONS)
+        first = _ON_GRID if self.grid else _IN_FLOATS
+        return Claim(game=Game(self.unit, {"transcript"}), event=self.event(), assumptions=(first, *ASSUMPTIONS))
 
     def epsilon(self, steps: int | None = None) -> float:
         return float(curve(self.event(steps)).epsilon(self.delta))
@@ -57,8 +59,9 @@ class Plan:
         return {"claim": self.claim().to_json(), "clip_norm": self.clip_norm, "steps": self.steps}
 
 
+_IN_FLOATS = "Noise and sums are floating-point numbers; the bound is that of real ones."
+_ON_GRID = "A unit's gradient, which is computed by itself, comes out the same whatever other units there are."
 ASSUMPTIONS = (
-    "Noise and sums are floating-point numbers; the bound is that of real ones.",
     "Batches, losses, gradients before noise, and the key of the run were shown to nobody.",
     "Hyper-parameters, architecture and preprocessing do not depend on this data, or their choice was paid for separately.",
 )
@@ -66,7 +69,7 @@ ASSUMPTIONS = (
 
 def planned(
     *, unit: Unit, sampler: Sampler, rate: float, steps: int, clip_norm: float, delta: float,
-    epsilon: float | None, noise_multiplier: float | None, counted: bool,
+    epsilon: float | None, noise_multiplier: float | None, counted: bool, grid: bool = False,
 ) -> Plan:  # fmt: skip
     """The plan for a budget (the least noise that keeps it) or for given noise."""
     if (epsilon is None) == (noise_multiplier is None):
@@ -90,7 +93,7 @@ def planned(
     def plan(noise: float) -> Plan:
         return Plan(
             unit=unit, sampler=sampler, steps=steps, noise_multiplier=noise, clip_norm=check.positive("clip_norm", clip_norm),
-            delta=delta, count_scale=scale,
+            delta=delta, count_scale=scale, grid=grid,
         )  # fmt: skip
 
     if noise_multiplier is not None:

@@ -21,7 +21,9 @@ from discreet.learn.sgd import files
 from discreet.learn.sgd.banded import Banded, Correlated
 from discreet.learn.sgd.clipping import Clipping
 from discreet.learn.sgd.distributed import joined, local
+from discreet.learn.sgd.engine import Engine
 from discreet.learn.sgd.engine.probe import checked, probe
+from discreet.learn.sgd.grid import Grid, GridEngine, GridStream
 from discreet.learn.sgd.plan import Plan
 from discreet.learn.sgd.progress import shown
 from discreet.learn.sgd.quantile import Quantile
@@ -82,8 +84,16 @@ class Run:
         self._group.level(model)
         generator = torch.Generator().manual_seed(0)
         probe(self._engine, self._losses, lambda examples: rows.like(examples, self._device, generator))
+        if plan.grid:
+            self._engine = self._on_grid(self._engine)
         if self._checkpoint is not None and self._group.first(self._checkpoint.exists):
             checkpoints.load(self._checkpoint, self)
+
+    def _on_grid(self, engine: Engine) -> GridEngine:
+        if self._group.world > 1:
+            raise InvalidValue("grid=True works in one process only. Leave it out, or train in one process.")
+        multiplier, norm = self.plan.noise_multiplier, self.plan.clip_norm
+        return GridEngine(engine, Grid(clip_norm=norm, noise_multiplier=multiplier, size=engine.size))
 
     def _facts(self) -> dict[str, Any]:
         """What all processes of one run must agree about."""
@@ -194,8 +204,10 @@ class Run:
             for p in self._engine.parameters:
                 p.mul_(radius / length)
 
-    def _stream(self) -> Stream | Correlated:
+    def _stream(self) -> Stream | Correlated | GridStream:
         assert self._key is not None
+        if isinstance(self._engine, GridEngine):
+            return GridStream(self._key, self._engine)
         if not hasattr(self, "_noise"):
             plain = Stream(self._key, self._device)
             self._noise = Correlated(self.plan.sampler, plain) if isinstance(self.plan.sampler, Banded) else plain

@@ -17,14 +17,12 @@ from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 from torch.utils import _pytree as pytree
 
 from discreet.errors import InvalidValue
-from discreet.learn.sgd.banded import Correlated
-from discreet.learn.sgd.distributed import Together, is_split, local
+from discreet.learn.sgd.distributed import Noise, Together, is_split, local
 from discreet.learn.sgd.engine import Engine
 from discreet.learn.sgd.engine.fallback import copied
 from discreet.learn.sgd.engine.layers import find
 from discreet.learn.sgd.engine.tape import Forward, Record, Tape
 from discreet.learn.sgd.sampling import Ints, stripe
-from discreet.learn.sgd.stream import Stream
 
 _reduce_scatter: Callable[..., Any] = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
 
@@ -88,7 +86,7 @@ class Sharded(Together):
         mine, size = stripe(chosen, self.rank, self.world), size or max(most, 1)
         return (mine[start : start + size] for start in range(0, most, size))
 
-    def noise(self, stream: Stream | Correlated, into: Tensor, *, step: int, scale: float) -> None:
+    def noise(self, stream: Noise, into: Tensor, *, step: int, scale: float) -> None:
         place = 0
         for part in self.parts.values():
             stream.fill(into[place : place + part.size], step=step, offset=part.offset, scale=scale)
