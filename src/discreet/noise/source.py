@@ -15,10 +15,10 @@ from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
-from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 from numpy.typing import NDArray
 
 from discreet.errors import InvalidValue
+from discreet.noise.ciphers import chacha20
 
 KEY = 32  # bytes
 _SMALLEST, _LARGEST = 1 << 10, 1 << 16  # bytes made ahead of use
@@ -58,7 +58,7 @@ class Source:
 
     def _refill(self, count: int) -> None:
         size = max(count, self._ahead)
-        stream = Cipher(algorithms.ChaCha20(self._key, bytes(16)), mode=None).encryptor().update(bytes(KEY + size))
+        stream = chacha20(self._key, bytes(16), KEY + size)
         self._key, self._pool = stream[:KEY], stream[KEY:]
         self._ahead = min(2 * self._ahead, _LARGEST)
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.learn.sgd.normal import TILE
+from discreet.noise.ciphers import aes_blocks, aes_ctr
 
 WORDS, MORE = 0, 1  # domains: the words of all pairs, four to a block; further bits of rare pairs, one block each
 
@@ -17,19 +18,15 @@ class Keystream:
     """The keystream of one step under one key. A counter block is domain (16 bits), step (48), number (64), big-endian."""
 
     def __init__(self, key: bytes, step: int) -> None:
-        from cryptography.hazmat.primitives.ciphers import algorithms
-
-        self._cipher, self._step = algorithms.AES256(key), step
+        self._key, self._step = key, step
         self._stream: Any = None
         self._next = -1  # the tile that `_stream` goes on with
         self._zeros = b""
 
     def words(self, tile: int, out: NDArray[np.uint32]) -> None:
         """The words of tiles from `tile` on, as many as `out` [tiles, 2, TILE / 2] holds."""
-        from cryptography.hazmat.primitives.ciphers import Cipher, modes
-
         if tile != self._next:
-            self._stream = Cipher(self._cipher, modes.CTR(self.block(WORDS, tile * TILE // 4))).encryptor()
+            self._stream = aes_ctr(self._key, self.block(WORDS, tile * TILE // 4))
         if len(self._zeros) < out.nbytes:
             self._zeros = bytes(out.nbytes)
         self._stream.update_into(memoryview(self._zeros)[: out.nbytes], out.data.cast("B"))
@@ -37,10 +34,8 @@ class Keystream:
 
     def more(self, pairs: Sequence[int]) -> list[int]:
         """64 bits more for each of these pairs: their counter blocks, enciphered."""
-        from cryptography.hazmat.primitives.ciphers import Cipher, modes
-
         plain = b"".join(self.block(MORE, pair) for pair in pairs)
-        stream = Cipher(self._cipher, modes.ECB()).encryptor().update(plain)
+        stream = aes_blocks(self._key, plain)
         return [int.from_bytes(stream[i : i + 8], "little") for i in range(0, len(stream), 16)]
 
     def block(self, domain: int, number: int) -> bytes:

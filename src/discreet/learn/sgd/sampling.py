@@ -12,12 +12,12 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
 from discreet.core import check
 from discreet.core import event as events
 from discreet.errors import InvalidValue
+from discreet.noise.ciphers import aes_ctr
 
 Ints = NDArray[np.int64]
 
@@ -165,4 +165,4 @@ def keystream(key: bytes, purpose: bytes, step: int) -> Any:
         found = f"{len(key)} bytes" if isinstance(key, bytes) else type(key).__name__
         raise InvalidValue(f"key must be {KEY} bytes, such as os.urandom({KEY}); got {found}.")
     own = hmac.digest(key, b"discreet sampling: " + purpose, "sha256")
-    return Cipher(algorithms.AES(own), modes.CTR(step.to_bytes(8, "big") + bytes(8))).encryptor()
+    return aes_ctr(own, step.to_bytes(8, "big") + bytes(8))
