@@ -1,4 +1,8 @@
-"""Normalisations with a scale and a shift per channel: their gradients are small, so each unit's is written out."""
+"""Normalisations with a scale and a shift per channel: their gradients are small, so each unit's is written out.
+
+LayerNorm, GroupNorm and InstanceNorm run as torch's one kernel does, forward and backward; what a unit's gradient needs
+beyond that is what the kernel returns anyway, a mean and a deviation. Others are a plain normalisation with a scale behind it.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +17,170 @@ from torch.nn.modules.instancenorm import _InstanceNorm
 from discreet.errors import InvalidValue
 from discreet.learn.sgd.engine.tape import Forward, Record, Tape
 
+_layer_back = torch.ops.aten.native_layer_norm_backward
+_group_back = torch.ops.aten.native_group_norm_backward
+INPUT = [True, False, False]  # of a backward's three results: the input's gradient alone
+
+
+class NormRecord(Record):
+    """A scale and a shift behind a normalisation of x with its mean and 1 / deviation."""
+
+    x: Tensor
+    gradient: Tensor
+    mean: Tensor
+    sharpness: Tensor  # 1 / deviation
+
+    def __init__(self, tape: Tape, weight: Tensor | None, bias: Tensor | None) -> None:
+        self.tape = tape
+        self.weight, self.bias = (p if p is not None and p.requires_grad else None for p in (weight, bias))
+        self.parameters = [p for p in (self.weight, self.bias) if p is not None]
+        self._known: dict[Tensor, Tensor] = {}
+
+    def instantiate(self) -> dict[Tensor, Tensor]:
+        if not self._known:
+            for parameter, find in ((self.weight, self._scale), (self.bias, self._shift)):
+                if parameter is not None:
+                    self._known[parameter] = find().reshape(self.tape.units, -1, *parameter.shape).sum(1)
+        return self._known
+
+    def _scale(self) -> Tensor:
+        """The scale's gradient, for every example or in even smaller parts of one."""
+        raise NotImplementedError
+
+    def _shift(self) -> Tensor:
+        raise NotImplementedError
+
+
+# ---- over the last axes ----------------------------------------------------------------------------------------------
+
+
+class _Layer(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, record: NormRecord, shape: tuple[int, ...], eps: float
+    ) -> Tensor:
+        x = _wide(x).contiguous()
+        y, mean, sharpness = torch.native_layer_norm(x, shape, weight, bias, eps)
+        ctx.record, ctx.shape = record, shape
+        ctx.save_for_backward(x, weight, bias, mean, sharpness)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight, bias, mean, sharpness = ctx.saved_tensors
+        ctx.record.x, ctx.record.gradient, ctx.record.mean, ctx.record.sharpness = x, gradient, mean, sharpness
+        back: Tensor | None = None
+        if ctx.needs_input_grad[0]:
+            back = _layer_back(gradient.contiguous(), x, ctx.shape, mean, sharpness, weight, bias, INPUT)[0]
+        return back, None, None, None, None, None
+
+
+class LayerRecord(NormRecord):
+    """Positions [units, positions, width], each normalised over its width."""
+
+    def _scale(self) -> Tensor:
+        mean, sharpness = (t.reshape(self.tape.units, -1, 1) for t in (self.mean, self.sharpness))
+        x, g = (t.reshape(*mean.shape[:2], -1) for t in (self.x, self.gradient))
+        met = torch.sub(x, mean).mul_(g).float()
+        return (sharpness.float() * met if mean.shape[1] == 1 else sharpness.float().mT @ met)[:, 0]
+
+    def _shift(self) -> Tensor:
+        positions = self.mean.numel() // self.tape.units
+        return self.gradient.reshape(self.tape.units, positions, -1).sum(1, dtype=torch.float32)
+
+
+def layer_norm(module: nn.Module, tape: Tape) -> Callable[..., Tensor]:
+    assert isinstance(module, nn.LayerNorm)
+
+    def forward(x: Tensor) -> Tensor:
+        record = LayerRecord(tape, module.weight, module.bias)
+        tape.add(record)
+        shape = tuple(module.normalized_shape)
+        return _Layer.apply(tape.batched(module, x), module.weight, module.bias, record, shape, module.eps)
+
+    return forward
+
+
+# ---- over groups of channels -----------------------------------------------------------------------------------------
+
+
+class _Group(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, record: NormRecord, groups: int, eps: float
+    ) -> Tensor:
+        x = _wide(x).contiguous()
+        ctx.sizes = (x.shape[0], x.shape[1], x[0, 0].numel(), groups)
+        y, mean, sharpness = torch.native_group_norm(x, weight, bias, *ctx.sizes, eps)
+        ctx.record = record
+        ctx.save_for_backward(x, weight, mean, sharpness)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight, mean, sharpness = ctx.saved_tensors
+        gradient = gradient.contiguous()
+        ctx.record.x, ctx.record.gradient, ctx.record.mean, ctx.record.sharpness = x, gradient, mean, sharpness
+        back: Tensor | None = None
+        if ctx.needs_input_grad[0]:
+            back = _group_back(gradient, x, mean, sharpness, weight, *ctx.sizes, INPUT)[0]
+        return back, None, None, None, None, None
+
+
+class GroupRecord(NormRecord):
+    """Channels [examples, channels, ...], normalised together within a group."""
+
+    def _scale(self) -> Tensor:
+        each = self.x.shape[1] // self.mean.shape[1]
+        mean, sharpness = (t.float().repeat_interleave(each, 1) for t in (self.mean, self.sharpness))
+        return (_over_places(self.gradient * self.x) - mean * self._shift()) * sharpness
+
+    def _shift(self) -> Tensor:
+        return _over_places(self.gradient)
+
+
+def _over_places(t: Tensor) -> Tensor:
+    """The sum over all axes behind the channels, [examples, channels]."""
+    return t.reshape(*t.shape[:2], -1).sum(2, dtype=torch.float32)
+
+
+def _grouped(tape: Tape, x: Tensor, weight: Tensor, bias: Tensor | None, groups: int, eps: float) -> Tensor:
+    record = GroupRecord(tape, weight, bias)
+    tape.add(record)
+    return _Group.apply(x, weight, bias, record, groups, eps)
+
+
+def group_norm(module: nn.Module, tape: Tape) -> Callable[..., Tensor]:
+    assert isinstance(module, nn.GroupNorm)
+    return lambda x: _grouped(tape, tape.batched(module, x), module.weight, module.bias, module.num_groups, module.eps)
+
+
+def instance_norm(module: nn.Module, tape: Tape) -> Callable[..., Tensor]:
+    assert isinstance(module, _InstanceNorm)
+
+    def forward(x: Tensor) -> Tensor:
+        module._check_input_dim(x)
+        if x.ndim == module._get_no_batch_dim():
+            raise InvalidValue(
+                f"{type(module).__name__} was given {tuple(x.shape)}, which is one example; give it [examples, channels, …]."
+            )
+        if not module.track_running_stats:
+            return _grouped(tape, x, module.weight, module.bias, module.num_features, module.eps)
+        plain = F.instance_norm(
+            x, module.running_mean, module.running_var, None, None, module.training, module.momentum or 0.0, module.eps
+        )
+        return scaled(tape, plain, module.weight, module.bias, (module.num_features,) + (1,) * (x.ndim - 2))
+
+    return forward
+
+
+def _wide(x: Tensor) -> Tensor:
+    """As autocast has it: on a GPU, norms are computed in float32."""
+    return x.float() if x.is_cuda and torch.is_autocast_enabled("cuda") else x
+
+
+# ---- a scale behind something else -----------------------------------------------------------------------------------
+
 
 class _Scale(torch.autograd.Function):
     """y = x * weight + bias, the channels along `axis` on."""
@@ -22,14 +190,16 @@ class _Scale(torch.autograd.Function):
         shape = record.spread
         ctx.record = record
         ctx.save_for_backward(x, weight)
-        y = x * weight.view(shape)
-        return (y if bias is None else y.add_(bias.view(shape))).to(x.dtype)
+        if bias is None:
+            return (x * weight.view(shape)).to(x.dtype)
+        return torch.addcmul(bias.view(shape), x, weight.view(shape)).to(x.dtype)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, None, None, None]:
         ctx.record.gradient = gradient
         ctx.record.x, weight = ctx.saved_tensors
-        return (gradient * weight.view(ctx.record.spread) if ctx.needs_input_grad[0] else None), None, None, None
+        given = (gradient * weight.view(ctx.record.spread)).to(ctx.record.x.dtype) if ctx.needs_input_grad[0] else None
+        return given, None, None, None
 
 
 class ScaleRecord(Record):
@@ -66,44 +236,10 @@ def scaled(tape: Tape, x: Tensor, weight: Tensor, bias: Tensor | None, spread: t
     return _Scale.apply(x, weight, bias, record)
 
 
-def layer_norm(module: nn.Module, tape: Tape) -> Callable[..., Tensor]:
-    assert isinstance(module, nn.LayerNorm)
-    weight, bias, shape = module.weight, module.bias, tuple(module.normalized_shape)
-    return lambda x: scaled(tape, F.layer_norm(tape.batched(module, x), shape, eps=module.eps), weight, bias, shape)
-
-
 def rms_norm(module: nn.Module, tape: Tape) -> Callable[..., Tensor]:
     assert isinstance(module, nn.RMSNorm)
     weight, shape = module.weight, tuple(module.normalized_shape)
     return lambda x: scaled(tape, F.rms_norm(tape.batched(module, x), shape, eps=module.eps), weight, None, shape)
-
-
-def group_norm(module: nn.Module, tape: Tape) -> Callable[..., Tensor]:
-    assert isinstance(module, nn.GroupNorm)
-
-    def forward(x: Tensor) -> Tensor:
-        spread = (module.num_channels,) + (1,) * (x.ndim - 2)
-        plain = F.group_norm(x, module.num_groups, eps=module.eps)
-        return scaled(tape, plain, module.weight, module.bias, spread)
-
-    return forward
-
-
-def instance_norm(module: nn.Module, tape: Tape) -> Callable[..., Tensor]:
-    assert isinstance(module, _InstanceNorm)
-
-    def forward(x: Tensor) -> Tensor:
-        module._check_input_dim(x)
-        if x.ndim == module._get_no_batch_dim():
-            raise InvalidValue(
-                f"{type(module).__name__} was given {tuple(x.shape)}, which is one example; give it [examples, channels, …]."
-            )
-        spread = (module.num_features,) + (1,) * (x.ndim - 2)
-        own = module.training or not module.track_running_stats
-        plain = F.instance_norm(x, module.running_mean, module.running_var, None, None, own, module.momentum or 0.0, module.eps)
-        return scaled(tape, plain, module.weight, module.bias, spread)
-
-    return forward
 
 
 LAYERS: dict[Any, Forward] = {
