@@ -17,6 +17,7 @@ from discreet.audit.play import audit
 from discreet.audit.power import canaries_needed
 from discreet.audit.rates import RateAt, Roc, rate_at, rates, roc
 from discreet.audit.readout import Readout
+from discreet.audit.replay import Question, replay
 from discreet.audit.worlds import Canaries, Pair
 from discreet.core import Evidence
 from discreet.core.evidence import register_statistics
@@ -25,6 +26,7 @@ __all__ = [
     "METHODS",
     "Canaries",
     "Pair",
+    "Question",
     "RateAt",
     "Readout",
     "Roc",
@@ -38,6 +40,7 @@ __all__ = [
     "learn",
     "rate_at",
     "rates",
+    "replay",
     "roc",
     "verdict",
 ]
