@@ -83,7 +83,10 @@ def allocated(inner: Profile, bins: int) -> Profile:
 
 
 def _profile(ratio: Law, inner: Profile) -> Profile:
-    """Both directions, from the law of the likelihood ratio: E[(R - a)+] and E[(1 - aR)+]; never above `inner`'s reach."""
+    """Both directions, from the law of the likelihood ratio: E[(R - a)+] and E[(1 - aR)+]; never above `inner`.
+
+    The lesser of two bounds on a convex function need not be convex, but a chord between its values is still above.
+    """
     at, mass = ratio.at, ratio.mass
     more = 1 + 2 * ratio.slack  # of a difference of two sums, so that it is never too small
     above, count = _from(at * mass) * more, _from(mass)
@@ -92,16 +95,14 @@ def _profile(ratio: Law, inner: Profile) -> Profile:
     def forward(e: Array) -> Array:
         a = np.exp(np.minimum(e, 700))
         first = np.searchsorted(at, a, side="right")
-        found: Array = np.clip(ratio.beyond + above[first] - a * count[first], ratio.beyond, 1)
-        return np.where(e < most_forward, found, 0.0)
+        return np.minimum(inner.forward(e), ratio.beyond + np.maximum(above[first] - a * count[first], 0))
 
     def backward(e: Array) -> Array:
         a = np.exp(np.minimum(e, 700))
         last = np.searchsorted(at, 1 / a, side="left")
-        return np.where(e < most_backward, np.clip(below[last] - a * paid[last], 0, 1), 0.0)
+        return np.minimum(inner.backward(e), np.maximum(below[last] - a * paid[last], 0))
 
-    most_forward, most_backward = inner.most_forward, inner.most_backward
-    return Profile(forward, backward, most_forward, most_backward)
+    return Profile(forward, backward, inner.most_forward, inner.most_backward)
 
 
 def _mean(inner: Profile, bins: int, reach: tuple[float, float]) -> Law:
@@ -126,9 +127,13 @@ def _first(inner: Profile, bins: int, reach: tuple[float, float]) -> tuple[Shape
     shape = Shape(spread, min(low, 1.0), math.exp(ends[1]), max(FINE, sum(ends) / POINTS))
     points = shape.grid(1, shape.high)
     near = shape.fine / 4 * min(spread, 1.0)
-    points = points[(points > 0) & (abs(points - 1) > near)]  # 1 itself is always one
-    down, up = -np.log(points[points < 1])[::-1], np.log(points[points > 1])
-    return shape, _ratio(inner, np.append(0.0, down), np.append(0.0, up))
+    loss = np.log(points[(points > 0) & (abs(points - 1) > near)])
+    return shape, _ratio(inner, *(_ending(side, end) for side, end in zip((-loss[loss < 0][::-1], loss[loss > 0]), ends)))
+
+
+def _ending(losses: Array, end: float) -> Array:
+    """Grid points from 0 to just `end`."""
+    return np.concatenate([[0.0], losses[losses < 0.999 * end], [end]])
 
 
 def _ratio(inner: Profile, down: Array, up: Array) -> Law:

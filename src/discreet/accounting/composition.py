@@ -89,7 +89,7 @@ class Composition:
         sides = []
         for direction in (0, 1):
             whole = window([(p.backward if direction else p.forward, n) for p, n in pairs], 0.0)
-            mass = np.maximum(-np.diff(whole.above), 0) * math.exp(whole.scale)
+            mass = np.maximum(-np.diff(whole.above), 0) * math.exp(min(whole.scale, 1e-3))  # no more than all of it
             infinite = min(whole.base + whole.spill, 1.0)
             mass[0] += max(1 - infinite - float(mass.sum()), 0.0)  # what lies below the window is moved up into it
             sides.append(profiles.Atoms(whole.loss + whole.centre, mass, infinite))
