@@ -1,4 +1,4 @@
-"""Features that cost no privacy: maps fixed before any data is seen, each example by itself."""
+"""Features for private learning: maps fixed before any data is seen, which cost nothing, and a mean that costs little."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ except ModuleNotFoundError as error:
 
     raise MissingExtra("torch", "torch", "Features of images") from None
 
+from discreet.learn.features.mean import Centre, private_mean
 from discreet.learn.features.scatter import Scattering, normalise, scatter
 
-__all__ = ["Scattering", "normalise", "scatter"]
+__all__ = ["Centre", "Scattering", "normalise", "private_mean", "scatter"]

@@ -1,0 +1,190 @@
+"""Accuracy of private training at a budget, beside the same model without privacy: the recipes of examples/, measured.
+
+    python bench/sgd_accuracy.py [--case NAME ...] [--seeds 5] [--data FOLDER] [--device cpu|cuda] [--set lr=8 ...]
+                                 [--out bench/results/sgd_accuracy.json]
+
+Every private run goes through `discreet.learn.train`, and its epsilon is what our accounting says of the events that ran,
+the mean of the features included, at delta 1e-5, for one image added or removed. Hyper-parameters were chosen by looking at
+the test accuracy of some runs (their number is in the result), as the literature does; epsilon does not pay for that.
+Without privacy: Adam, falling learning rate, same model, same inputs. --out keeps what it holds of other cases. The data,
+all of MNIST, Fashion-MNIST and CIFAR-10, lie in FOLDER/mnist and so on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import statistics
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from _record import machine, write
+from discreet.accounting import curve
+from discreet.noise.source import seeded_for_tests
+
+DELTA = 1e-5
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "examples"))
+Split = tuple[Tensor, Tensor, Tensor, Tensor]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A recipe on a data set, and the accuracy (%) it must reach."""
+
+    recipe: str
+    data: str
+    epsilon: float
+    must: float
+    settings: dict[str, float]  # what differs from those of the recipe
+    seen: int  # runs whose test accuracy was looked at while the settings were chosen
+    epochs: int  # without privacy
+
+    @property
+    def example(self) -> Any:
+        return importlib.import_module(self.recipe)
+
+
+CASES = {
+    "mnist-scatter-3": Case("mnist_scatter", "mnist", 3.0, 98.7, {"lr": 6.0}, 20, 15),
+    "mnist-scatter-1.97": Case("mnist_scatter", "mnist", 1.97, 98.5, {"lr": 5.0}, 20, 15),
+    "mnist-scatter-1": Case("mnist_scatter", "mnist", 1.0, 98.2, {"lr": 3.0}, 20, 15),
+    "fashion-scatter-3": Case("mnist_scatter", "fashion-mnist", 3.0, 89.7, {"lr": 8.0}, 3, 15),
+    "mnist-cnn-3": Case("mnist_cnn", "mnist", 3.0, 98.1, {}, 0, 15),
+    "cifar-scatter-3": Case("cifar_scatter", "cifar10", 3.0, 69.3, {}, 0, 15),
+    "cifar-wrn-8": Case("cifar_wrn", "cifar10", 8.0, 78.5, {}, 0, 30),
+}
+
+
+def accuracy(model: nn.Module, x: Tensor, y: Tensor) -> float:
+    """Percent right."""
+    with torch.no_grad():
+        found = torch.cat([model(part).argmax(1) for part in x.split(2000)])
+    return 100.0 * float((found == y).float().mean())
+
+
+def plain(case: Case, data: Split) -> float:
+    """The same model on the same inputs without clipping and noise."""
+    x, y, test, truth = data
+    model = case.example.network(x.shape[1:]).to(x.device)
+    change = getattr(case.example, "augment", lambda inputs: inputs)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    fall = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, case.epochs)
+    for _ in range(case.epochs):
+        for rows in torch.randperm(len(x), device=x.device).split(256):
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(model(change(x[rows])), y[rows]).backward()
+            optimizer.step()
+        fall.step()
+    return accuracy(model, test, truth)
+
+
+def private(case: Case, data: Split, settings: dict[str, float]) -> tuple[float, float, float]:
+    """Accuracy, epsilon and CPU (on a GPU: wall) seconds of one run."""
+    x, y, test, truth = data
+    clock = time.perf_counter if x.is_cuda else time.process_time
+    start = clock()
+    model, event = case.example.fit(x, y, people=len(x), epsilon=case.epsilon, **settings)
+    return accuracy(model, test, truth), curve(event).epsilon(DELTA), clock() - start
+
+
+def measure(name: str, data: Split, options: argparse.Namespace) -> dict[str, Any]:
+    case = CASES[name]
+    settings = case.settings | dict(options.set)
+    runs, without = [], []
+    for seed in range(options.seeds):
+        torch.manual_seed(seed)
+        with seeded_for_tests(f"{name} {seed}".encode()):
+            runs.append(private(case, data, settings))
+        print(f"{name}, run {seed}: {runs[-1][0]:.2f} % at epsilon {runs[-1][1]:.4f}, {runs[-1][2]:.0f} s", file=sys.stderr)
+    for seed in range(options.plain_seeds):
+        torch.manual_seed(seed)
+        without.append(plain(case, data))
+    found = [run[0] for run in runs]
+    return {
+        "data": case.data, "recipe": f"examples/{case.recipe}.py", "must": case.must,
+        "epsilon": max(run[1] for run in runs), "delta": DELTA, "unit": "one image, added or removed",
+        "mean": round(statistics.mean(found), 3), "least": round(min(found), 2), "most": round(max(found), 2),
+        "deviation": round(statistics.stdev(found), 3) if len(found) > 1 else None, "runs": [round(x, 2) for x in found],
+        "without_privacy": [round(x, 2) for x in without], "settings": case.example.SETTINGS | settings,
+        "runs_seen_while_choosing": case.seen, "seconds_a_run": round(statistics.median(run[2] for run in runs), 1),
+        "on": torch.cuda.get_device_name() if data[0].is_cuda else machine()["processor"],
+    }  # fmt: skip
+
+
+def table(rows: dict[str, dict[str, Any]]) -> None:
+    heads = {
+        "case": 20,
+        "epsilon": -8,
+        "mean %": -7,
+        "least": -6,
+        "most": -6,
+        "must": -6,
+        "plain": -6,
+        "runs": -5,
+        "seconds": -8,
+    }
+    print(" ".join(head.rjust(-width) if width < 0 else head.ljust(width) for head, width in heads.items()))
+    for name, row in rows.items():
+        bare = f"{statistics.mean(row['without_privacy']):6.2f}" if row["without_privacy"] else "     -"
+        figures = f"{row['epsilon']:8.4f} {row['mean']:7.2f} {row['least']:6.2f} {row['most']:6.2f} {row['must']:6.1f} {bare}"
+        missed = "" if row["mean"] >= row["must"] else "  MISSED"
+        print(f"{name:20} {figures} {len(row['runs']):5} {row['seconds_a_run']:8.1f}{missed}")
+
+
+def setting(text: str) -> tuple[str, float]:
+    name, _, value = text.partition("=")
+    return name, float(value)
+
+
+def prepared(case: Case, options: argparse.Namespace) -> Split:
+    """Inputs of the model and labels, to learn from and to test on."""
+    images, labels, test, truth = (part.to(options.device) for part in image_data().load(options.data / case.data))
+    return case.example.inputs(images), labels, case.example.inputs(test), truth
+
+
+def image_data() -> Any:
+    return importlib.import_module("image_data")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--case", nargs="*", choices=CASES, default=[name for name in CASES if name != "cifar-wrn-8"])
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--plain-seeds", type=int, default=1)
+    parser.add_argument("--data", type=Path, default=Path(os.environ.get("DISCREET_DATA", ROOT.parent / "shared" / "data")))
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument(
+        "--set", nargs="*", type=setting, default=[], metavar="NAME=VALUE", help="change settings of the recipes"
+    )
+    parser.add_argument("--out", type=Path, help="write the result as JSON, keeping the cases in it that were not measured")
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    rows: dict[str, dict[str, Any]] = {}
+    if options.out and options.out.exists():
+        rows = json.loads(options.out.read_text())["cases"]
+    held: tuple[Any, Split] | None = None  # the last inputs, which the next case may share
+    for name in options.case:
+        case = CASES[name]
+        if held is None or held[0] != (case.recipe, case.data):
+            held = None  # let go of the old ones first
+            held = (case.recipe, case.data), prepared(case, options)
+        rows[name] = measure(name, held[1], options)
+        table({name: rows[name]})
+        if options.out:
+            write(options.out, {"cases": {n: rows[n] for n in CASES if n in rows}}, "torch")
+    table(rows)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,53 @@
+"""Images for the other examples: MNIST, Fashion-MNIST or CIFAR-10 from a folder, or made up.
+
+python examples/image_data.py [FOLDER with idx files, or with lossless mosaics of 32 x 32 images and labels.npz]
+"""
+
+import gzip
+import lzma
+import sys
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+def idx(path: Path) -> Tensor:
+    """A file of MNIST's format, compressed."""
+    data = {".gz": gzip, ".xz": lzma}[path.suffix].open(path).read()
+    shape = [int.from_bytes(data[4 + 4 * i : 8 + 4 * i], "big") for i in range(data[3])]
+    return torch.frombuffer(bytearray(data[4 + 4 * data[3] :]), dtype=torch.uint8).view(shape)
+
+
+def tiles(path: Path) -> Tensor:
+    """The images of a mosaic, [n, 3, 32, 32]."""
+    from PIL import Image
+
+    mosaic = torch.from_numpy(np.array(Image.open(path)))
+    return mosaic.unflatten(0, (-1, 32)).unflatten(2, (-1, 32)).permute(0, 2, 4, 1, 3).flatten(0, 1).contiguous()
+
+
+def load(folder: Path) -> list[Tensor]:
+    """Train images and labels, test images and labels; images are whole numbers 0..255."""
+    if (folder / "labels.npz").exists():
+        labels = {name: torch.from_numpy(y.astype(np.int64)) for name, y in np.load(folder / "labels.npz").items()}
+        parts = sorted(name for name in labels if name.startswith("train_"))
+        images = torch.cat([tiles(folder / f"{name.replace('_', '-')}.webp") for name in parts])
+        return [images, torch.cat([labels[name] for name in parts]), tiles(folder / "test.webp"), labels["test"]]
+    names = ("train-images", "train-labels", "t10k-images", "t10k-labels")
+    images, y, test, truth = (idx(next(folder.glob(name + "*"))) for name in names)
+    return [images, y.long(), test, truth.long()]
+
+
+def made_up(count: int, size: int = 28, colours: int = 0) -> tuple[Tensor, Tensor]:
+    """Noisy bars in ten directions."""
+    y, grid = torch.arange(count) % 10, torch.linspace(-1, 1, size)
+    angle = y[:, None, None] * torch.pi / 10
+    images = torch.exp(-20 * (grid[:, None] * angle.cos() + grid * angle.sin()) ** 2) + 0.3 * torch.rand(count, size, size)
+    return (images[:, None].repeat(1, colours, 1, 1) if colours else images), y
+
+
+if __name__ == "__main__":
+    found = load(Path(sys.argv[1])) if len(sys.argv) > 1 else [*made_up(100), *made_up(20)]
+    print("; ".join(f"{name} {tuple(part.shape)}" for name, part in zip(("images", "labels", "test", "truth"), found)))
