@@ -97,7 +97,7 @@ class ConvRecord(Record):
         if self._kept is None:
             each = factors.to(g.dtype).repeat_interleave(self.tape.rows)[:, None, None, None]
             mask = (False, self.weight is not None, self.bias is not None)
-            _, weight, bias = self.kernel.back(*map(_wide, (g * each, x, self.narrow)), mask)
+            _, weight, bias = self.kernel.back(_wide(g * each), _wide(x), _wide(self.narrow), mask)
             for parameter, found in ((self.weight, weight), (self.bias, bias)):
                 if parameter is not None:
                     into[parameter].add_(found)

@@ -1,7 +1,7 @@
 """Normalisations with a scale and a shift per channel: their gradients are small, so each unit's is written out.
 
-LayerNorm, GroupNorm and InstanceNorm run as torch's one kernel does, forward and backward; what a unit's gradient needs
-beyond that is what the kernel returns anyway, a mean and a deviation. Others are a plain normalisation with a scale behind it.
+LayerNorm, GroupNorm and InstanceNorm run as torch's one kernel does, forward and backward. Others are a plain normalisation
+with a scale behind it.
 """
 
 from __future__ import annotations
@@ -19,36 +19,6 @@ from discreet.learn.sgd.engine.tape import Forward, Record, Tape
 
 _layer_back = torch.ops.aten.native_layer_norm_backward
 _group_back = torch.ops.aten.native_group_norm_backward
-INPUT = [True, False, False]  # of a backward's three results: the input's gradient alone
-
-
-class NormRecord(Record):
-    """A scale and a shift behind a normalisation of x with its mean and 1 / deviation."""
-
-    x: Tensor
-    gradient: Tensor
-    mean: Tensor
-    sharpness: Tensor  # 1 / deviation
-
-    def __init__(self, tape: Tape, weight: Tensor | None, bias: Tensor | None) -> None:
-        self.tape = tape
-        self.weight, self.bias = (p if p is not None and p.requires_grad else None for p in (weight, bias))
-        self.parameters = [p for p in (self.weight, self.bias) if p is not None]
-        self._known: dict[Tensor, Tensor] = {}
-
-    def instantiate(self) -> dict[Tensor, Tensor]:
-        if not self._known:
-            for parameter, find in ((self.weight, self._scale), (self.bias, self._shift)):
-                if parameter is not None:
-                    self._known[parameter] = find().reshape(self.tape.units, -1, *parameter.shape).sum(1)
-        return self._known
-
-    def _scale(self) -> Tensor:
-        """The scale's gradient, for every example or in even smaller parts of one."""
-        raise NotImplementedError
-
-    def _shift(self) -> Tensor:
-        raise NotImplementedError
 
 
 # ---- over the last axes ----------------------------------------------------------------------------------------------
@@ -57,7 +27,7 @@ class NormRecord(Record):
 class _Layer(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, record: NormRecord, shape: tuple[int, ...], eps: float
+        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, record: LayerRecord, shape: tuple[int, ...], eps: float
     ) -> Tensor:
         x = _wide(x).contiguous()
         y, mean, sharpness = torch.native_layer_norm(x, shape, weight, bias, eps)
@@ -71,22 +41,35 @@ class _Layer(torch.autograd.Function):
         ctx.record.x, ctx.record.gradient, ctx.record.mean, ctx.record.sharpness = x, gradient, mean, sharpness
         back: Tensor | None = None
         if ctx.needs_input_grad[0]:
-            back = _layer_back(gradient.contiguous(), x, ctx.shape, mean, sharpness, weight, bias, INPUT)[0]
+            back = _layer_back(gradient.contiguous(), x, ctx.shape, mean, sharpness, weight, bias, [True, False, False])[0]
         return back, None, None, None, None, None
 
 
-class LayerRecord(NormRecord):
-    """Positions [units, positions, width], each normalised over its width."""
+class LayerRecord(Record):
+    """Positions [units, positions, width], each normalised over its width by a mean and 1 / deviation (`sharpness`)."""
 
-    def _scale(self) -> Tensor:
-        mean, sharpness = (t.reshape(self.tape.units, -1, 1) for t in (self.mean, self.sharpness))
-        x, g = (t.reshape(*mean.shape[:2], -1) for t in (self.x, self.gradient))
-        met = torch.sub(x, mean).mul_(g).float()
-        return (sharpness.float() * met if mean.shape[1] == 1 else sharpness.float().mT @ met)[:, 0]
+    x: Tensor
+    gradient: Tensor
+    mean: Tensor
+    sharpness: Tensor
 
-    def _shift(self) -> Tensor:
-        positions = self.mean.numel() // self.tape.units
-        return self.gradient.reshape(self.tape.units, positions, -1).sum(1, dtype=torch.float32)
+    def __init__(self, tape: Tape, weight: Tensor | None, bias: Tensor | None) -> None:
+        self.tape = tape
+        self.weight, self.bias = (p if p is not None and p.requires_grad else None for p in (weight, bias))
+        self.parameters = [p for p in (self.weight, self.bias) if p is not None]
+        self._known: dict[Tensor, Tensor] = {}
+
+    def instantiate(self) -> dict[Tensor, Tensor]:
+        if not self._known:
+            mean, sharpness = (t.reshape(self.tape.units, -1, 1) for t in (self.mean, self.sharpness))
+            x, g = (t.reshape(*mean.shape[:2], -1) for t in (self.x, self.gradient))
+            if self.weight is not None:
+                met, sharp = torch.sub(x, mean).mul_(g).float(), sharpness.float()
+                found = sharp * met if mean.shape[1] == 1 else sharp.mT @ met
+                self._known[self.weight] = found.view(-1, *self.weight.shape)
+            if self.bias is not None:
+                self._known[self.bias] = g.sum(1, dtype=torch.float32).view(-1, *self.bias.shape)
+        return self._known
 
 
 def layer_norm(module: nn.Module, tape: Tape) -> Callable[..., Tensor]:
@@ -105,43 +88,49 @@ def layer_norm(module: nn.Module, tape: Tape) -> Callable[..., Tensor]:
 
 
 class _Group(torch.autograd.Function):
+    """Examples are taken for groups of one example: then the kernel that gives the input's gradient gives each unit's too."""
+
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, record: NormRecord, groups: int, eps: float
+        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, record: GroupRecord, groups: int, eps: float
     ) -> Tensor:
         x = _wide(x).contiguous()
-        ctx.sizes = (x.shape[0], x.shape[1], x[0, 0].numel(), groups)
-        y, mean, sharpness = torch.native_group_norm(x, weight, bias, *ctx.sizes, eps)
-        ctx.record = record
+        examples, channels, places = x.shape[0], x.shape[1], x[0, 0].numel()
+        y, mean, sharpness = torch.native_group_norm(x, weight, bias, examples, channels, places, groups, eps)
+        ctx.record, ctx.sizes = record, (1, examples * channels, places, examples * groups)
         ctx.save_for_backward(x, weight, mean, sharpness)
         return y
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         x, weight, mean, sharpness = ctx.saved_tensors
-        gradient = gradient.contiguous()
-        ctx.record.x, ctx.record.gradient, ctx.record.mean, ctx.record.sharpness = x, gradient, mean, sharpness
-        back: Tensor | None = None
-        if ctx.needs_input_grad[0]:
-            back = _group_back(gradient, x, mean, sharpness, weight, *ctx.sizes, INPUT)[0]
-        return back, None, None, None, None, None
+        one = [t.reshape(1, -1, *t.shape[2:]) for t in (gradient, x, mean, sharpness)]
+        every = weight.repeat(x.shape[0])
+        mask = [ctx.needs_input_grad[0], ctx.record.weight is not None, ctx.record.bias is not None]
+        back, scale, shift = _group_back(*one, every, *ctx.sizes, mask)
+        ctx.record.keep(*(None if t is None else t.view(x.shape[:2]) for t in (scale, shift)))
+        return (back.view(x.shape) if mask[0] else None), None, None, None, None, None
 
 
-class GroupRecord(NormRecord):
-    """Channels [examples, channels, ...], normalised together within a group."""
+class GroupRecord(Record):
+    """Channels normalised together within a group; gradients of scale and shift come for every example."""
 
-    def _scale(self) -> Tensor:
-        each = self.x.shape[1] // self.mean.shape[1]
-        mean, sharpness = (t.float().repeat_interleave(each, 1) for t in (self.mean, self.sharpness))
-        return (_over_places(self.gradient * self.x) - mean * self._shift()) * sharpness
+    gradient: Tensor
 
-    def _shift(self) -> Tensor:
-        return _over_places(self.gradient)
+    def __init__(self, tape: Tape, weight: Tensor | None, bias: Tensor | None) -> None:
+        self.tape = tape
+        self.weight, self.bias = (p if p is not None and p.requires_grad else None for p in (weight, bias))
+        self.parameters = [p for p in (self.weight, self.bias) if p is not None]
+        self._known: dict[Tensor, Tensor] = {}
 
+    def keep(self, scale: Tensor | None, shift: Tensor | None) -> None:
+        for parameter, each in ((self.weight, scale), (self.bias, shift)):
+            if parameter is not None and each is not None:
+                self._known[parameter] = each.float().unflatten(0, (-1, self.tape.rows)).sum(1)
+                self.gradient = self._known[parameter]
 
-def _over_places(t: Tensor) -> Tensor:
-    """The sum over all axes behind the channels, [examples, channels]."""
-    return t.reshape(*t.shape[:2], -1).sum(2, dtype=torch.float32)
+    def instantiate(self) -> dict[Tensor, Tensor]:
+        return self._known
 
 
 def _grouped(tape: Tape, x: Tensor, weight: Tensor, bias: Tensor | None, groups: int, eps: float) -> Tensor:
