@@ -33,6 +33,7 @@ class Engine:
         self._modules = self._armed({})
         self.size = sum(p.numel() for p in self.parameters)
         self.processes = 1  # that add into one sum
+        self._views: tuple[Tensor, dict[Tensor, Tensor]] | None = None
 
     @contextmanager
     def trying(self) -> Iterator[None]:
@@ -54,12 +55,10 @@ class Engine:
 
     def views(self, flat: Tensor) -> dict[Tensor, Tensor]:
         """The parts of a flat buffer that belong to each parameter."""
-        made: dict[Tensor, Tensor] = {}
-        start = 0
-        for p in self.parameters:
-            made[p] = flat.narrow(0, start, p.numel()).view(p.shape)
-            start += p.numel()
-        return made
+        if self._views is None or self._views[0] is not flat:  # a run has one buffer for all its steps
+            parts = flat.split([p.numel() for p in self.parameters])
+            self._views = flat, {p: part.view(p.shape) for p, part in zip(self.parameters, parts)}
+        return self._views[1]
 
     @contextmanager
     def recording(self, examples: int) -> Iterator[Tape]:
@@ -69,14 +68,14 @@ class Engine:
         before = {module: module.__dict__.get("forward") for module, _ in self._modules}
         try:
             for module, make in self._modules:
-                module.forward = make(module, self.tape)
+                module.__dict__["forward"] = make(module, self.tape)
             yield self.tape
         finally:
             for module, forward in before.items():
                 if forward is None:
                     module.__dict__.pop("forward", None)
                 else:
-                    module.forward = forward
+                    module.__dict__["forward"] = forward
 
     def add(self, losses: Tensor, clipping: Clipping, into: Tensor, scale: float = 1.0) -> None:
         """Add to a flat buffer the clipped gradients of the losses just recorded, each unit's times `scale`."""

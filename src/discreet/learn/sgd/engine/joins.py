@@ -61,6 +61,9 @@ class Placed(Joined):
 
 def joined(records: Sequence[Record], parts: Mapping[Tensor, Part]) -> list[Record]:
     """The records with those that share a parameter made one."""
+    used = [id(p) for record in records for p in record.parameters]
+    if not parts and len(set(used)) == len(used):
+        return list(records)
     groups: list[list[Record]] = []
     where: dict[Tensor, int] = {}
     for record in _placed(records, parts):

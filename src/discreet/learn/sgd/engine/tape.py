@@ -60,10 +60,13 @@ class Tape:
 
     def gram(self, x: Tensor) -> Tensor:
         """x times itself over its last axis, per unit; layers that read the same tensor share one."""
+        if not self.known_gram(x):
+            self._grams[x.data_ptr()] = (x, gram(x))
+        return self._grams[x.data_ptr()][1]
+
+    def known_gram(self, x: Tensor) -> bool:
         known = self._grams.get(x.data_ptr())
-        if known is None or known[0].shape != x.shape or known[0].stride() != x.stride():
-            known = self._grams[x.data_ptr()] = (x, gram(x))
-        return known[1]
+        return known is not None and known[0].shape == x.shape and known[0].stride() == x.stride()
 
     def part(self, root: Tensor, start: int = 0, stop: int | None = None, transposed: bool = False) -> Tensor:
         """Rows of a parameter, or the parameter transposed, as something a layer can use by itself; the same for every use."""
@@ -76,9 +79,13 @@ class Tape:
 
     def views(self, views: Views) -> Views:
         """Where sums are added up, for parts of parameters too."""
+        if not self.parts:
+            return views
         return {**views, **{made: part.of(views[part.root]) for made, part in self.parts.items() if part.root in views}}
 
     def clear(self) -> None:
+        for record in self.records:  # whoever keeps the losses keeps the graph, which knows the records
+            record.__dict__.clear()
         self.records.clear()
         self.parts.clear()
         self._made.clear()

@@ -10,8 +10,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from discreet.learn.sgd.clipping import NARROW
+from discreet.learn.sgd.engine import tune
 from discreet.learn.sgd.engine.cast import casted
 from discreet.learn.sgd.engine.tape import Forward, Record, Tape, Views, add_instantiated, from_grams, gram, squared
+
+FEW, SOME = 8, 32  # units under which nothing is measured; units on which it is
+KEPT = 1  # gradients written out for every unit are kept if they take at most so many times what was recorded
 
 
 class _Linear(torch.autograd.Function):
@@ -49,11 +53,15 @@ class LinearRecord(Record):
 
     def shaped(self) -> tuple[Tensor, Tensor]:
         """Activations and gradients as [units, positions, width]."""
-        units = self.tape.units
-        return self.x.reshape(units, -1, self.x.shape[-1]), self.gradient.reshape(units, -1, self.gradient.shape[-1])
+        units, x, g = self.tape.units, self.x, self.gradient
+        if x.ndim != 3 or len(x) != units or not g.is_contiguous():
+            self.x, self.gradient = x, g = x.reshape(units, -1, x.shape[-1]), g.reshape(units, -1, g.shape[-1])
+        return x, g
 
     def instantiate(self) -> dict[Tensor, Tensor]:
-        x, g = self.shaped()
+        return self._written(*self.shaped())
+
+    def _written(self, x: Tensor, g: Tensor) -> dict[Tensor, Tensor]:
         made: dict[Tensor, Tensor] = {}
         if self.weight is not None:
             made[self.weight] = torch.bmm(g.mT, x)
@@ -62,49 +70,81 @@ class LinearRecord(Record):
         return made
 
     def squared_norms(self) -> Tensor:
+        if self.x.ndim == 2 and len(self.x) == self.tape.units:
+            return self._rank_one(self.x, self.gradient)
         x, g = self.shaped()
-        if x.shape[1] == 1:  # of rank one: the norm of a product is the product of norms (Goodfellow 2015)
-            size = _squares(g)
-            return size * (_squares(x) + (self.bias is not None)) if self.weight is not None else size
-        if self.weight is None or not self._ghost(x, g):
-            self._kept = self.instantiate()
+        if x.shape[1] == 1:
+            return self._rank_one(x[:, 0], g[:, 0])
+        if self.weight is None:
+            self._kept = self._written(x, g)
             return squared(self._kept)
-        inputs = self.tape.gram(x)
-        return from_grams(inputs if self.bias is None else inputs + 1.0, gram(g), x)
+        return self._norms(self._way(x, g), x, g, self.tape.gram)
 
-    def _ghost(self, x: Tensor, g: Tensor) -> bool:
-        """Whether two Grams over positions cost less than the gradients themselves."""
-        positions, d, p = x.shape[1], x.shape[2], g.shape[2]
-        return 2 * positions * positions <= d * p
+    def _rank_one(self, x: Tensor, g: Tensor) -> Tensor:
+        """The norm of a product is the product of norms (Goodfellow 2015); a bias met a one."""
+        size = torch.linalg.vector_norm(g, dim=1, dtype=torch.float32).square_()
+        if self.weight is None:
+            return size
+        inputs = torch.linalg.vector_norm(x, dim=1, dtype=torch.float32).square_()
+        return size * inputs if self.bias is None else torch.addcmul(size, size, inputs)
+
+    def _norms(self, way: str, x: Tensor, g: Tensor, inputs: Callable[[Tensor], Tensor]) -> Tensor:
+        """By Grams over positions, where `inputs` gives that of the activations, or from the gradients written out."""
+        if way == "grams":
+            self._kept, found = None, inputs(x)
+            return from_grams(found if self.bias is None else found + 1.0, gram(g), x)
+        self._kept = self._written(x, g)
+        return squared(self._kept)
+
+    def _way(self, x: Tensor, g: Tensor) -> str:
+        """By measurement on some units, once for every shape; by counting where there are too few to measure."""
+        units, positions, d = x.shape
+        p = g.shape[2]
+        if d * p > KEPT * positions * (d + p):
+            return "grams"  # written out they would take more memory than everything that was recorded
+        first = "grams" if 2 * positions * positions <= d * p else "written"
+        ways, shared = [first, *({"grams", "written"} - {first})], self.tape.known_gram(x)
+        some = min(units, SOME)
+        shape = ("linear", d, p, positions, some.bit_length(), x.dtype, shared, self.bias is None)
+        known = tune.known(ways, shape, x.device)
+        if known is not None or units < FEW:
+            return known or first
+        x, g = x[:some], g[:some]
+        factors, found = torch.ones(some, device=x.device), gram(x)
+        into = {p: torch.zeros_like(p, dtype=torch.float32) for p in self.parameters}
+
+        def run(way: str) -> None:
+            self._norms(way, x, g, lambda x: found if shared else gram(x))
+            self._add(factors, into, x, g)
+
+        return tune.fastest(ways, run, shape, x.device)
 
     def add(self, factors: Tensor, into: Views) -> None:
+        flat = self.x.ndim == 2 and len(self.x) == self.tape.units
+        self._add(factors, into, *((self.x, self.gradient) if flat else self.shaped()))
+
+    def _add(self, factors: Tensor, into: Views, x: Tensor, g: Tensor) -> None:
+        """What was written out, or else one product in which the narrower side counts every unit by its factor."""
         if self._kept is not None:
-            add_instantiated(self._kept, factors, into)
-            return
-        x, g = self.shaped()
-        each = factors.to(g.dtype)[:, None, None]
-        if self.bias is not None or g.shape[2] <= x.shape[2]:
-            g = g * each
-        else:
-            x = x * each
-        g, x = g.flatten(0, 1), x.flatten(0, 1)
+            return add_instantiated(self._kept, factors, into)
+        if x.ndim == 3:
+            factors = factors.repeat_interleave(x.shape[1]) if x.shape[1] > 1 else factors
+            x, g = x.flatten(0, 1), g.flatten(0, 1)
         if self.weight is not None:
-            _add_product(into[self.weight], g, x)
+            each = factors.to(g.dtype)[:, None]
+            left, right = (g * each, x) if g.shape[1] <= x.shape[1] else (g, x * each)
+            _add_product(into[self.weight], left, right)
         if self.bias is not None:
-            into[self.bias].add_(g.sum(0, dtype=into[self.bias].dtype))
+            _add_rows(into[self.bias], g, factors)
 
     def join(self, other: Record) -> Record | None:
         """A layer called again: its positions stand after the first ones."""
-        if not isinstance(other, LinearRecord) or (self.weight, self.bias) != (other.weight, other.bias):
+        if not isinstance(other, LinearRecord) or self.weight is not other.weight or self.bias is not other.bias:
             return None
         both = LinearRecord(self.tape, self.weight, self.bias)
         (x, g), (more_x, more_g) = self.shaped(), other.shaped()
         both.x, both.gradient = torch.cat((x, more_x), 1), torch.cat((g, more_g), 1)
         return both
-
-
-def _squares(x: Tensor) -> Tensor:
-    return torch.linalg.vector_norm(x.flatten(1), dim=1, dtype=torch.float32).square_()
 
 
 def _add_product(into: Tensor, g: Tensor, x: Tensor) -> None:
@@ -117,12 +157,21 @@ def _add_product(into: Tensor, g: Tensor, x: Tensor) -> None:
         into.addmm_(g.mT.to(into.dtype), x.to(into.dtype))
 
 
+def _add_rows(into: Tensor, g: Tensor, factors: Tensor) -> None:
+    """into += the rows of g, each times its factor, added up in float32."""
+    if g.is_cuda and g.dtype in NARROW:
+        into.add_(torch.mm(factors.to(g.dtype)[None], g, out_dtype=torch.float32)[0])
+    else:
+        into.addmv_(g.to(into.dtype).mT, factors.to(into.dtype))
+
+
 def use(tape: Tape, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """One use of a linear map with these parameters on [examples, ..., d], recorded where they are trained."""
-    trained = [p if p is not None and p.requires_grad else None for p in (weight, bias)]
-    if trained == [None, None]:
+    moving = weight if weight.requires_grad else None
+    shift = bias if bias is not None and bias.requires_grad else None
+    if moving is None and shift is None:
         return F.linear(x, weight, bias)
-    record = LinearRecord(tape, *trained)
+    record = LinearRecord(tape, moving, shift)
     tape.add(record)
     return _Linear.apply(x, weight, bias, record)
 
