@@ -19,6 +19,7 @@ from discreet.learn.sgd.engine.tape import Forward, Record, Tape
 
 _layer_back = torch.ops.aten.native_layer_norm_backward
 _group_back = torch.ops.aten.native_group_norm_backward
+_frozen_back = torch.ops.aten.native_batch_norm_backward
 
 
 # ---- over the last axes ----------------------------------------------------------------------------------------------
@@ -113,7 +114,7 @@ class _Group(torch.autograd.Function):
 
 
 class GroupRecord(Record):
-    """Channels normalised together within a group; gradients of scale and shift come for every example."""
+    """A scale and a shift for every channel, whose gradients come for every example."""
 
     gradient: Tensor
 
@@ -166,6 +167,40 @@ def instance_norm(module: nn.Module, tape: Tape) -> Callable[..., Tensor]:
 def _wide(x: Tensor) -> Tensor:
     """As autocast has it: on a GPU, norms are computed in float32."""
     return x.float() if x.is_cuda and torch.is_autocast_enabled("cuda") else x
+
+
+# ---- a scale and a shift alone ---------------------------------------------------------------------------------------
+
+
+class _Channels(torch.autograd.Function):
+    """y = x * scale + shift per channel. Every example's channels are taken for channels of one: the backward of a frozen
+    BatchNorm (mean 0, deviation 1) then gives all gradients in one pass."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, scale: Tensor, shift: Tensor | None, record: GroupRecord) -> Tensor:
+        shape = (-1,) + (1,) * (x.ndim - 2)
+        ctx.record = record
+        ctx.save_for_backward(x, scale)
+        if shift is None:
+            return (x * scale.view(shape)).to(x.dtype)
+        return torch.addcmul(shift.view(shape), x, scale.view(shape)).to(x.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, None, None, None]:
+        x, scale = ctx.saved_tensors
+        g, one = (t.reshape(1, -1, *t.shape[2:]) for t in (gradient, x))
+        zero, unit = (scale.new_full((one.shape[1],), value) for value in (0.0, 1.0))
+        mask = [ctx.needs_input_grad[0], True, True]
+        back, its_scale, its_shift = _frozen_back(
+            g, one, scale.detach().repeat(x.shape[0]), zero, unit, None, None, False, 0.0, mask
+        )
+        ctx.record.keep(its_scale.view(x.shape[:2]), its_shift.view(x.shape[:2]))
+        return (back.view(x.shape) if mask[0] else None), None, None, None
+
+
+def channels(x: Tensor, scale: Tensor, shift: Tensor | None, record: GroupRecord) -> Tensor:
+    """x times a number and plus another for each channel; the record is not put on the tape."""
+    return _Channels.apply(x, scale, shift, record)
 
 
 # ---- a scale behind something else -----------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ HIDDEN = 2.0**-20  # what rounding may hide where a large part of |K|^2 is taken
 class StandardisedRecord(Record):
     """Two uses in one: of the centred kernel, and of the scale and shift behind it."""
 
-    def __init__(self, tape: Tape, module: StandardizedConv2d, inner: conv.ConvRecord, outer: norm.ScaleRecord) -> None:
+    def __init__(self, tape: Tape, module: StandardizedConv2d, inner: conv.ConvRecord, outer: norm.GroupRecord) -> None:
         self.tape, self.module, self.inner, self.outer = tape, module, inner, outer
         self.weight, self.gain, self.bias = (
             p if p is not None and p.requires_grad else None for p in (module.weight, module.gain, module.bias)
@@ -121,12 +121,11 @@ def standardised(module: nn.Module, tape: Tape) -> Callable[..., Tensor]:
                 padding=(0, 0) if uneven else module.padding, groups=module.groups,
             )  # fmt: skip
             inner = conv.ConvRecord(tape, plain)
-            shift = module.bias if module.bias is not None and module.bias.requires_grad else None
-            outer = norm.ScaleRecord(tape, scale, shift, (module.out_channels, 1, 1))
+            outer = norm.GroupRecord(tape, scale, module.bias)
             tape.add(StandardisedRecord(tape, module, inner, outer))
         x = tape.batched(module, x)
         z = conv._Conv.apply(conv_nd.padded(module, x) if uneven else x, kernel, None, inner)
-        return norm._Scale.apply(z, scale, module.bias, outer)
+        return norm.channels(z, scale, module.bias, outer)
 
     return forward
 
