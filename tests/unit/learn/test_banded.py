@@ -83,14 +83,13 @@ def test_one_band_is_plain_descent_bit_for_bit():
 
 def test_shards_restarts_and_repeats_give_the_same_bits():
     stream = Stream(KEY)
-    whole, left, right = (Banded(0.1, steps=30, bands=4) for _ in range(3))
+    whole, parts = Banded(0.1, steps=30, bands=4), Banded(0.1, steps=30, bands=4)
     for step in range(20):
         row = whole.fill(stream, torch.empty(100), step=step, scale=0.5)
-        parts = [
-            left.fill(stream, torch.empty(37), step=step, scale=0.5),
-            right.fill(stream, torch.empty(63), step=step, offset=37, scale=0.5),
+        made = [
+            parts.fill(stream, torch.empty(size), step=step, offset=at, scale=0.5) for at, size in ((0, 37), (37, 63), (37, 0))
         ]
-        assert torch.equal(torch.cat(parts), row)
+        assert torch.equal(torch.cat(made), row)
     assert torch.equal(whole.fill(stream, torch.empty(100), step=19, scale=0.5), row)  # the same step again
     assert torch.equal(Banded(0.1, steps=30, bands=4).fill(Stream(KEY), torch.empty(100), step=19, scale=0.5), row)  # resumed
     before = whole.fill(stream, torch.empty(100), step=3)  # back in time

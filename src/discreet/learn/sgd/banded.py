@@ -58,7 +58,7 @@ class Banded:
         self.matrix = columns(first_column(self.steps, self.bands, self.momentum), self.steps)
         self._most = int(Fraction(self._share) * 2**64)
         self._groups: tuple[bytes, int, Ints] | None = None
-        self._past: _Past | None = None
+        self._pasts: dict[tuple[int, int], _Past] = {}  # by the part of the weights: offset and size
 
     # ---- sampling ----------------------------------------------------------------------------------------------------
 
@@ -86,17 +86,18 @@ class Banded:
     def fill(self, stream: Stream, out: Tensor, *, step: int, offset: int = 0, scale: float = 1.0) -> Tensor:
         """`out[i] = scale * (number offset + i of this step's row of C^-1 z)`, in place; z is what `stream` holds.
 
-        Keeps the last `bands` - 1 rows, as large as `out`. Asked for a step out of turn, as after a restart, it makes all
-        steps before it again.
+        Keeps the last `bands` - 1 rows of every part of the weights that was asked for. Asked for a step out of turn, as
+        after a restart, it makes all steps before it again.
         """
         step = check.whole("step", step, least=0, most=self.steps - 1)
         if self.bands == 1:
             return stream.fill(out, step=step, offset=offset, scale=scale)
-        if self._past is None or not self._past.fits(stream, out, offset) or self._past.step > step:
-            self._past = _Past(stream, out, offset, self.bands - 1)
-        while self._past.step < step:
-            self._past.advance(self.matrix, out)
-        return out.copy_(self._past.row(step)).mul_(scale)
+        past = self._pasts.get((offset, out.numel()))
+        if past is None or not past.fits(stream, out) or past.step > step:
+            past = self._pasts[offset, out.numel()] = _Past(stream, out, offset, self.bands - 1)
+        while past.step < step:
+            past.advance(self.matrix, out)
+        return out.copy_(past.row(step)).mul_(scale)
 
     def noise(self, stream: Stream, out: Tensor, *, step: int, offset: int = 0, scale: float = 1.0) -> Tensor:
         """Add the noise of this step to `out`."""
@@ -142,12 +143,11 @@ class _Past:
 
     def __init__(self, stream: Stream, out: Tensor, offset: int, kept: int) -> None:
         self.step = -1  # the last row that was made
-        self._stream, self._offset, self._size = stream, offset, out.numel()
+        self._stream, self._offset = stream, offset
         self._rows = [out.new_zeros(out.numel()) for _ in range(kept)]
 
-    def fits(self, stream: Stream, out: Tensor, offset: int) -> bool:
-        same = stream is self._stream and offset == self._offset and out.numel() == self._size
-        return same and out.device == self._rows[0].device
+    def fits(self, stream: Stream, out: Tensor) -> bool:
+        return stream is self._stream and out.device == self._rows[0].device
 
     def row(self, step: int) -> Tensor:
         return self._rows[step % len(self._rows)]

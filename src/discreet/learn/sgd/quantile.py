@@ -21,7 +21,7 @@ def joint(noise_multiplier: float, count_noise: float) -> events.Gaussian:
     Of each unit u the step adds g_u, |g_u| <= C, to the sum, with noise of standard deviation noise_multiplier x C on every
     number, and b_u - 1/2 to the count, b_u = 1 if u was not clipped and 0 if it was, with noise of standard deviation
     count_noise. Divide each number by its own noise: what is released is one vector with standard normal noise, and one
-    unit moves it by at most sqrt(1 / noise_multiplier^2 + (1/2)^2 / count_noise^2), since |b_u - 1/2| = 1/2 always. So it
+    unit moves it by at most sqrt(1 / noise_multiplier^2 + (1/2)^2 / count_noise^2), since |b_u - 1/2| <= 1/2 always. So it
     is one Gaussian mechanism whose noise multiplier is one over that. The 1/2 matters: counting b_u itself would cost
     four times as much. Under sampling the step as a whole is sampled, so this event goes inside Poisson.
 
@@ -64,8 +64,10 @@ class Quantile(Flat):
 
     def factors(self, squared: Tensor) -> Tensor:
         length = (1 + SLACK) * squared.sum(0).sqrt()
-        # NaN is not short: such a unit counts as clipped, so that every unit counts for one half, up or down
-        self._count = self._count + torch.where(length <= self.norm, 0.5, -0.5).sum(dtype=torch.float64)
+        # NaN is not short: such a unit counts as clipped, so that none counts for more than one half, up or down. A length of
+        # just zero counts for nothing: so do the made-up rows that keep processes in step, whose number depends on the batch.
+        half = torch.where(length <= self.norm, 0.5, -0.5) * (length != 0)
+        self._count = self._count + half.sum(dtype=torch.float64)
         return torch.clamp(self.norm / length, max=1.0).expand_as(squared)
 
     def counted(self) -> float:
