@@ -145,3 +145,17 @@ def split(batch: Sequence[Any]) -> tuple[Any, Any]:
     if not isinstance(batch, (tuple, list)) or len(batch) < 2:
         raise InvalidValue("Every row of data must be (input, target), or (inputs…, target).")
     return (batch[0] if len(batch) == 2 else tuple(batch[:-1])), batch[-1]
+
+
+class OfBatch:
+    """A loss of a whole batch, for models that are not simply called with the inputs: `losses(batch)`, one for each row.
+
+    >>> OfBatch(lambda batch: batch["x"].sum(1)).losses({"x": torch.ones(2, 3)})
+    tensor([3., 3.])
+    """
+
+    def __init__(self, losses: Callable[[Any], Tensor]) -> None:
+        self.losses = losses
+
+    def __call__(self, output: Any, target: Any) -> Tensor:
+        raise InvalidValue("This loss is computed from a whole batch, not from an output and a target.")

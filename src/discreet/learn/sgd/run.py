@@ -28,7 +28,7 @@ from discreet.learn.sgd.plan import Plan
 from discreet.learn.sgd.progress import shown
 from discreet.learn.sgd.quantile import Quantile
 from discreet.learn.sgd.quantile import split as quantiles
-from discreet.learn.sgd.rows import Rows, call, split
+from discreet.learn.sgd.rows import OfBatch, Rows, call, split
 from discreet.learn.sgd.smooth import After
 from discreet.learn.sgd.stream import Stream
 from discreet.noise import discrete_laplace
@@ -214,6 +214,8 @@ class Run:
         return self._noise
 
     def _losses(self, batch: Any) -> Tensor:
+        if isinstance(self._loss, OfBatch):
+            return checked(self._loss.losses(batch), _length(batch))
         inputs, target = split(batch)
         return checked(self._loss(call(self.model, inputs), target), _length(batch))
 

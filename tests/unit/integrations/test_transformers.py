@@ -1,0 +1,283 @@
+"""Hugging Face's Trainer, privately: every kind of tiny random model, adapters that are usable afterwards, no network."""
+
+from __future__ import annotations
+
+import json
+import math
+import warnings
+
+import pytest
+import torch
+
+import discreet
+from discreet.errors import InvalidValue
+from discreet.learn.sgd.clipping import SLACK
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # what the library and its own dependencies say about each other
+    hf = pytest.importorskip("transformers", reason="transformers is not installed: pip install 'discreet[huggingface]'")
+    from discreet.integrations.transformers import PrivateTrainer, token_mean, usual_loss
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+WORDS, LENGTH = 20, 8
+PLAN = {"unit": discreet.record(), "delta": 1e-5, "rate": 0.1, "clip_norm": 1.0, "noise_multiplier": 0.8, "divisor": 6.0}
+
+
+def gpt2(**more):
+    config = hf.GPT2Config(
+        vocab_size=WORDS, n_positions=LENGTH, n_embd=16, n_layer=2, n_head=2, bos_token_id=0, eos_token_id=0,
+        pad_token_id=0, **more,
+    )  # fmt: skip
+    return hf.GPT2LMHeadModel(config)
+
+
+def llama():
+    config = hf.LlamaConfig(
+        vocab_size=WORDS, hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=2,
+        num_key_value_heads=1, max_position_embeddings=LENGTH, bos_token_id=0, eos_token_id=0, pad_token_id=0,
+    )  # fmt: skip
+    return hf.LlamaForCausalLM(config)
+
+
+def bert(kind=None, **more):
+    config = hf.BertConfig(
+        vocab_size=WORDS, hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=2,
+        max_position_embeddings=LENGTH, **more,
+    )  # fmt: skip
+    return (kind or hf.BertForSequenceClassification)(config)
+
+
+class Texts(torch.utils.data.Dataset):
+    """Rows as tokenisers make them: padded to one length, labels -100 where nothing counts."""
+
+    def __init__(self, labels, count=60, length=None):
+        generator = torch.Generator().manual_seed(0)
+        self.ids = torch.randint(2, WORDS, (count, LENGTH), generator=generator)
+        self.lengths = torch.randint(3, LENGTH + 1, (count,), generator=generator)
+        self.labels, self.length = labels, length
+
+    def __len__(self):
+        return len(self.ids)
+
+    def __getitem__(self, i):
+        mask = (torch.arange(LENGTH) < self.lengths[i]).long()
+        ids = self.ids[i] * mask
+        labels = {
+            "tokens": torch.where(mask == 1, ids, -100), "class": self.ids[i, 0] % 2, "number": self.ids[i, 0] / WORDS,
+            "several": (self.ids[i, :3] > WORDS // 2).float(),
+        }[self.labels]  # fmt: skip
+        end = LENGTH if self.length is None else self.length + i % 2
+        return {"input_ids": ids[:end], "attention_mask": mask[:end], "labels": labels, "text": "never seen by the model"}
+
+
+def arguments(tmp_path, **more):
+    asked = {"max_steps": 3, "use_cpu": True, "report_to": "none", "disable_tqdm": True, "learning_rate": 0.01}
+    return hf.TrainingArguments(str(tmp_path / "out"), **{**asked, "save_strategy": "no", **more})
+
+
+def trainer(tmp_path, model, labels="tokens", plan=(), loss=None, rows=None, more=(), **args):
+    return PrivateTrainer(
+        model=model, args=arguments(tmp_path, **args), train_dataset=rows or Texts(labels), plan={**PLAN, **dict(plan)},
+        loss=loss, data_collator=hf.default_data_collator, **dict(more),
+    )  # fmt: skip
+
+
+MODELS = {
+    "gpt2": (gpt2, "tokens"),
+    "llama": (llama, "tokens"),
+    "bert, classes": (bert, "class"),
+    "bert, a number": (lambda: bert(num_labels=1), "number"),
+    "bert, several classes": (lambda: bert(num_labels=3, problem_type="multi_label_classification"), "several"),
+    "bert, words": (lambda: bert(hf.BertForMaskedLM), "tokens"),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_trains_every_kind(tmp_path, name):
+    make, labels = MODELS[name]
+    torch.manual_seed(0)
+    model = make()
+    before = {n: p.detach().clone() for n, p in model.named_parameters()}
+    t = trainer(tmp_path, model, labels)
+    out = t.train()
+    assert out.global_step == 3
+    assert math.isnan(out.training_loss)  # what rows cost is not released
+    assert out.metrics["epsilon"] == t.run.spent() == pytest.approx(t.run.plan.epsilon())
+    assert all(not torch.equal(before[n], p) for n, p in model.named_parameters())
+    assert not any("forward" in vars(module) for module in model.modules())
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_clipped_sum_is_that_of_the_rows_one_by_one(tmp_path, name):
+    """Position numbers that all rows share, masks, tied heads: against ordinary gradients, row by row."""
+    make, labels = MODELS[name]
+    torch.manual_seed(0)
+    model = make().eval()
+    rows = Texts(labels)
+    t = trainer(tmp_path, model, labels)
+    t.create_optimizer_and_scheduler(3)
+    run = t._begun(3)
+    model.eval()
+    batch = torch.utils.data.default_collate([{k: v for k, v in rows[i].items() if k != "text"} for i in range(5)])
+    engine, clipping = run._engine, type(run._clipping)(0.5)
+    found = engine.buffer()
+    with engine.recording(5):
+        engine.add(run._losses(batch), clipping, found)
+    wanted = torch.zeros_like(found)
+    loss = usual_loss(model)
+    for i in range(5):
+        one = {k: v[i : i + 1] for k, v in batch.items()}
+        target = one.pop("labels")
+        flat = engine.gradient(loss(model(**one), target).sum())
+        wanted += flat * min(1.0, 0.5 / float((1 + SLACK) * flat.norm()))
+    assert float((found - wanted).norm()) <= 1e-4 * float(wanted.norm())
+
+
+def test_loss_is_that_of_the_model_itself():
+    """One row at a time, the mean over its tokens is what the model computes with labels."""
+    rows = torch.utils.data.default_collate([{k: v for k, v in Texts("tokens")[i].items() if k != "text"} for i in range(4)])
+    model = gpt2().eval()
+    labels = rows["labels"]
+    found = usual_loss(model)(model(**{k: v for k, v in rows.items() if k != "labels"}), labels)
+    for i in range(4):
+        assert float(found[i]) == pytest.approx(float(model(**{k: v[i : i + 1] for k, v in rows.items()}).loss), rel=1e-4)
+    assert token_mean(torch.zeros(1, 2, 3), torch.full((1, 2), -100)).tolist() == [0.0]
+
+
+class Watch(hf.TrainerCallback):
+    def __init__(self):
+        self.logs, self.steps, self.ends = [], [], 0
+
+    def on_log(self, args, state, control, logs=None, **kwargs):
+        self.logs.append(logs)
+
+    def on_step_end(self, args, state, control, **kwargs):
+        self.steps.append(state.global_step)
+
+    def on_train_end(self, args, state, control, **kwargs):
+        self.ends += 1
+
+
+def test_callbacks_logs_evaluation_and_saving(tmp_path):
+    watch = Watch()
+    t = trainer(
+        tmp_path, bert(), "class", max_steps=4, logging_steps=2, eval_strategy="steps", eval_steps=2, save_strategy="steps",
+        save_steps=4, lr_scheduler_type="linear", more={"callbacks": [watch], "eval_dataset": Texts("class", 10)},
+    )  # fmt: skip
+    t.train()
+    assert watch.steps == [1, 2, 3, 4]
+    assert watch.ends == 1
+    told = [logs for logs in watch.logs if "learning_rate" in logs]
+    assert [set(logs) - {"epoch", "step"} for logs in told] == [{"epsilon", "learning_rate"}] * 2
+    assert told[0]["epsilon"] < told[1]["epsilon"]
+    assert told[0]["learning_rate"] == pytest.approx(0.005)
+    assert sum("eval_loss" in logs for logs in watch.logs) == 2
+    saved = hf.BertForSequenceClassification.from_pretrained(tmp_path / "out" / "checkpoint-4")
+    assert all(torch.equal(p, q) for p, q in zip(saved.parameters(), t.model.parameters(), strict=True))
+
+
+def test_released_with_its_claim(tmp_path):
+    ledger = discreet.Ledger(tmp_path / "ledger.db")
+    ledger.open("people", unit=discreet.record(), epsilon=100.0, delta=1e-5)
+    t = trainer(tmp_path, gpt2(), plan={"ledger": ledger, "source": "people"})
+    t.train()
+    release = t.release(tmp_path / "model")
+    assert json.loads((tmp_path / "model" / "release.json").read_text())["source"] == "people"
+    assert discreet.Release.load(tmp_path / "model" / "release.json").claims == release.claims
+    model = hf.GPT2LMHeadModel.from_pretrained(tmp_path / "model")
+    assert torch.equal(model.transformer.wte.weight, t.model.transformer.wte.weight)
+    assert model.lm_head.weight is model.transformer.wte.weight
+    assert [entry.kind for entry in ledger.history("people")] == ["open", "reserve", "settle"]
+
+
+def test_refuses(tmp_path):
+    with pytest.raises(InvalidValue, match="max_steps"):
+        trainer(tmp_path, gpt2(), max_steps=-1).train()
+    for name, value in {
+        "gradient_accumulation_steps": 2,
+        "gradient_checkpointing": True,
+        "label_smoothing_factor": 0.1,
+    }.items():
+        with pytest.raises(InvalidValue, match=name):
+            trainer(tmp_path, gpt2(), **{name: value})
+    with pytest.raises(InvalidValue, match="checkpoint of its own"):
+        trainer(tmp_path, gpt2()).train(resume_from_checkpoint=True)
+    with pytest.raises(InvalidValue, match="max_length"):
+        trainer(tmp_path, gpt2(), rows=Texts("class", length=5), loss=lambda out, y: out.logits.sum((1, 2))).train()
+    with pytest.raises(InvalidValue, match="is not known here"):
+        trainer(tmp_path, hf.GPT2Model(gpt2().config)).train()
+    with pytest.raises(InvalidValue, match="trained yet"):
+        trainer(tmp_path, gpt2()).release(tmp_path / "model")
+
+
+# ---- adapters --------------------------------------------------------------------------------------------------------
+
+
+def adapted(model, **more):
+    peft = pytest.importorskip("peft", reason="peft is not installed: pip install 'discreet[huggingface]'")
+    return peft.get_peft_model(model, peft.LoraConfig(r=4, lora_alpha=16, lora_dropout=0.1, init_lora_weights=True, **more))
+
+
+ADAPTED = {
+    "gpt2": (lambda: gpt2(), {"target_modules": ["c_attn", "c_proj"], "fan_in_fan_out": True, "task_type": "CAUSAL_LM"}),
+    "llama": (lambda: llama(), {"target_modules": ["q_proj", "v_proj"], "task_type": "CAUSAL_LM"}),
+}
+
+
+@pytest.mark.parametrize("name", ADAPTED)
+def test_adapters_learn_and_stay_usable(tmp_path, name):
+    """Adapters learn, the model under them does not move, and merged, saved and loaded weights say the same."""
+    import peft
+
+    make, how = ADAPTED[name]
+    torch.manual_seed(0)
+    base = make()
+    start = {n: p.detach().clone() for n, p in base.state_dict().items()}
+    model = adapted(base, **how)
+    rows = Texts("tokens")
+    rows.ids[:] = rows.ids[0]  # one text: whoever learns, learns it
+    ids = rows.ids[:2]
+    generic = {"noise_multiplier": 0.05, "rate": 0.5, "divisor": 30.0}
+    t = trainer(tmp_path, model, rows=rows, plan=generic, max_steps=30, learning_rate=0.05, lr_scheduler_type="constant")
+
+    def loss():
+        return float(usual_loss(model)(model.eval()(input_ids=ids), ids).mean())
+
+    first = loss()
+    t.train()
+    assert loss() < 0.97 * first
+    assert all(
+        torch.equal(p, start[n.replace(".base_layer", "")])
+        for n, p in model.get_base_model().state_dict().items()
+        if "lora_" not in n
+    )
+    said = model.eval()(input_ids=ids).logits
+    assert not torch.allclose(said, _again(make, start)(input_ids=ids).logits, atol=1e-3)
+
+    t.release(tmp_path / "adapters")
+    assert (tmp_path / "adapters" / "release.json").is_file()
+    loaded = peft.PeftModel.from_pretrained(_again(make, start), tmp_path / "adapters").eval()
+    torch.testing.assert_close(loaded(input_ids=ids).logits, said)
+
+    merged = model.merge_and_unload().eval()
+    torch.testing.assert_close(merged(input_ids=ids).logits, said, rtol=1e-4, atol=1e-5)
+    merged.save_pretrained(tmp_path / "merged")
+    torch.testing.assert_close(
+        type(merged).from_pretrained(tmp_path / "merged").eval()(input_ids=ids).logits, said, rtol=1e-4, atol=1e-5
+    )
+
+
+def _again(make, state):
+    model = make().eval()
+    model.load_state_dict(state)
+    return model
