@@ -97,10 +97,20 @@ def test_units_of_several_rows_microbatches_and_a_ball(run_on):
         assert close(run_on(4, ranks.trained, wrap=wrap, **asked), wanted)
 
 
-@pytest.mark.parametrize("clipping", ["per_layer", "automatic"])
-def test_other_clippings(run_on, clipping):
-    wanted = ranks.trained(clipping=clipping)
-    assert close(run_on(2, ranks.trained, wrap="split", clipping=clipping), wanted)
+OTHERS = {
+    "per layer": {"clipping": "per_layer"},
+    "automatic": {"clipping": "automatic"},
+    "a norm that follows a quantile": {"clipping": "quantile", "steps": 8},
+    "correlated noise": {"bands": 3},
+    "balls in bins": {"sampling": "balls_in_bins", "rate": 0.125, "steps": 8},
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_clipping_sampling_and_noise(run_on, name):
+    wanted = ranks.trained(**OTHERS[name])
+    for wrap in ("plain", "split"):
+        assert close(run_on(4, ranks.trained, wrap=wrap, **OTHERS[name]), wanted)
 
 
 @pytest.mark.parametrize("wrap", WRAPS)

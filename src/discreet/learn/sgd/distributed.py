@@ -66,7 +66,7 @@ class Alone:
         """Add up what the processes hold."""
 
     def total(self, number: float) -> float:
-        """A number that each process knows a part of."""
+        """The sum of what each process has counted."""
         return number
 
     def every(self, good: bool) -> bool:
@@ -132,6 +132,11 @@ class Together(Alone):
 
     def reduce(self, buffer: Tensor) -> None:
         dist.all_reduce(buffer, group=self.group)
+
+    def total(self, number: float) -> float:
+        parts: list[Any] = [None] * self.world
+        dist.all_gather_object(parts, number, group=self.group)
+        return float(sum(parts))
 
     def every(self, good: bool) -> bool:
         flags: list[Any] = [None] * self.world

@@ -19,7 +19,7 @@ from discreet.errors import DiscreetError, InvalidValue
 from discreet.learn.sgd import checkpoint as checkpoints
 from discreet.learn.sgd import files
 from discreet.learn.sgd.banded import Banded, Correlated
-from discreet.learn.sgd.clipping import Clipping
+from discreet.learn.sgd.clipping import Clipping, Flat
 from discreet.learn.sgd.distributed import joined, local
 from discreet.learn.sgd.engine import Engine
 from discreet.learn.sgd.engine.probe import checked, probe
@@ -75,10 +75,9 @@ class Run:
         self._buffer = self._engine.buffer()
         self._device = self._buffer.device
         self._pending: list[Any] | None = None
+        self._made_up = False  # whether the rows at hand only keep this process in step with others
         _same_parameters(model, optimizer, self._engine.parameters)
         self._group.agree(self._facts())
-        if isinstance(plan.sampler, Banded) and self._group.split:
-            raise InvalidValue("Correlated noise (bands above 1) does not work under fully_shard yet. Leave out bands.")
         if after is not None and self._group.split:
             raise InvalidValue("after sees whole gradients, which a model under fully_shard never has. Leave it out.")
         self._group.level(model)
@@ -173,6 +172,7 @@ class Run:
         chosen = self.plan.sampler.draw(self._key, self.number, self._rows.units)
         self._group.noise(self._stream(), self._buffer, step=self.number, scale=self._scale())
         for piece in self._group.pieces(chosen, self._microbatch):
+            self._made_up = not len(piece)
             yield self._rows.take(piece, self._device) if len(piece) else self._rows.blank(self._device)
 
     def _scale(self) -> float:
@@ -199,7 +199,8 @@ class Run:
     @torch.no_grad()
     def _project(self, radius: float) -> None:
         """Bring weights that left the ball back to its surface."""
-        length = math.sqrt(self._group.total(sum(float(local(p).square().sum()) for p in self._engine.parameters)))
+        square = sum(float(local(p).square().sum()) for p in self._engine.parameters)
+        length = math.sqrt(self._group.total(square) if self._group.split else square)
         if length > radius:
             for p in self._engine.parameters:
                 p.mul_(radius / length)
@@ -221,7 +222,8 @@ class Run:
 
     def _add(self, losses: Tensor, weight: Tensor | None) -> None:
         assert self._divisor is not None
-        self._engine.add(losses if weight is None else losses * weight, self._clipping, self._buffer, 1.0 / self._divisor)
+        clipping = Flat(self._clipping.norm) if self._made_up else self._clipping  # nobody counts made-up rows
+        self._engine.add(losses if weight is None else losses * weight, clipping, self._buffer, 1.0 / self._divisor)
 
     def _update(self) -> None:
         self._group.reduce(self._buffer)
