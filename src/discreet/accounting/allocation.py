@@ -82,6 +82,12 @@ def allocated(inner: Profile, bins: int) -> Profile:
     return _profile(_mean(inner, min(bins, MOST_BINS), reach), inner)
 
 
+@lru_cache(maxsize=64)
+def gaussian_allocated(noise_multiplier: float, bins: int) -> Profile:
+    """One pass of Gaussian steps; kept, since a run that goes on asks for it again and again."""
+    return allocated(profiles.gaussian(noise_multiplier), bins)
+
+
 def _profile(ratio: Law, inner: Profile) -> Profile:
     """Both directions, from the law of the likelihood ratio: E[(R - a)+] and E[(1 - aR)+]; never above `inner`.
 

@@ -111,6 +111,8 @@ def _single(event: events.Event) -> Profile:
             return profile.poisson(rate, _whole(inner))
         case events.WithoutReplacement(rate, inner):
             return profile.without_replacement(rate, _whole(inner))
+        case events.RandomAllocation(events.Gaussian(noise_multiplier), bins):
+            return allocation.gaussian_allocated(noise_multiplier, bins)
         case events.RandomAllocation(inner, bins):
             return allocation.allocated(_whole(inner), bins)
         case events.Shuffled(inner, users):
