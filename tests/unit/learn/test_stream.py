@@ -78,6 +78,15 @@ def test_neither_seed_nor_threads_reach_it() -> None:
         torch.random.set_rng_state(state)
 
 
+@pytest.mark.parametrize("threads", [2, 3, 8])
+def test_several_threads_make_the_same_numbers(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
+    before = drawn(12 * TILE + 5, offset=77)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    monkeypatch.setattr("discreet.learn.sgd.stream.WORTH_A_THREAD", 2 * TILE)
+    assert torch.equal(drawn(12 * TILE + 5, offset=77), before)
+
+
 def test_key_step_and_position_each_matter() -> None:
     base = drawn(1000)
     for other in (drawn(1000, step=1), drawn(1000, offset=1), drawn(1000, key=bytes(32))):

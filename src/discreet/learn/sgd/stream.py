@@ -15,6 +15,7 @@ from __future__ import annotations
 import hmac
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import torch
@@ -29,6 +30,7 @@ from discreet.learn.sgd.normal import TILE, Floats
 
 KEY = 32  # bytes
 MANY = 8  # tiles at a time: what is in flight stays in the second cache
+WORTH_A_THREAD = 1 << 20  # numbers
 LAST_STEP = (1 << 48) - 1
 HALF = TILE // 2
 
@@ -91,13 +93,28 @@ def _on_gpu(out: Tensor) -> Callable[[bytes, int, int, float, Tensor], None]:
 
 def fill(key: bytes, step: int, offset: int, scale: float, out: Floats) -> None:
     """`Stream.fill` on the CPU under the stream's own key."""
-    stream, compiled = Keystream(key, step), native.kernel()
+    compiled = native.kernel()
     if compiled and compiled.fill:
-        rare = compiled.fill(key, step, offset, scale, out)
+        rare = _by_threads(compiled.fill, key, step, offset, scale, out)
     else:
-        rare = _by_tiles(stream, compiled.tiles if compiled else None, offset, scale, out)
+        rare = _by_tiles(Keystream(key, step), compiled.tiles if compiled else None, offset, scale, out)
     if len(rare):
-        _mend(stream, rare, offset, scale, out)
+        _mend(Keystream(key, step), rare, offset, scale, out)
+
+
+def _by_threads(compiled: native.Fill, key: bytes, step: int, offset: int, scale: float, out: Floats) -> NDArray[np.uint64]:
+    """Large vectors in as many parts as torch has threads; which numbers they hold does not depend on it."""
+    parts = min(torch.get_num_threads(), out.size // WORTH_A_THREAD)
+    if parts < 2:
+        return compiled(key, step, offset, scale, out)
+    size = -(-out.size // parts // TILE) * TILE
+    starts = range(0, out.size, size)
+
+    def part(start: int) -> NDArray[np.uint64]:
+        return compiled(key, step, offset + start, scale, out[start : start + size])
+
+    with ThreadPoolExecutor(len(starts)) as pool:
+        return np.concatenate(list(pool.map(part, starts)))
 
 
 def _by_tiles(stream: Keystream, compiled: native.Tiles | None, offset: int, scale: float, out: Floats) -> NDArray[np.uint64]:
