@@ -22,6 +22,10 @@ def drawn(count: int, *, step: int = 0, offset: int = 0, scale: float = 1.0, key
     return Stream(key).fill(torch.empty(count), step=step, offset=offset, scale=scale)
 
 
+def key_of(step: int) -> bytes:
+    return hmac.digest(hmac.digest(KEY, b"discreet noise: aes-256-ctr", "sha256"), step.to_bytes(8, "big"), "sha256")
+
+
 HOWS = ["compiled", "transform compiled", "numpy"]
 
 
@@ -108,7 +112,7 @@ def test_scale_multiplies() -> None:
 
 def test_numbers_are_as_the_module_says() -> None:
     step, tile = 5, 3
-    own = hmac.digest(KEY, b"discreet noise: aes-256-ctr", "sha256")
+    own = key_of(step)
     counter = step.to_bytes(8, "big") + (tile * TILE // 4).to_bytes(8, "big")
     words = np.frombuffer(Cipher(algorithms.AES256(own), modes.CTR(counter)).encryptor().update(bytes(4 * TILE)), "<u4")
     out = np.empty((1, 2, TILE // 2), np.float32)
@@ -138,7 +142,7 @@ def test_rare_pairs_take_their_further_bits(how: str, monkeypatch: pytest.Monkey
     use(how, monkeypatch)
     count, half = 1 << 20, TILE // 2
     before = drawn(count, step=9).numpy().reshape(-1, 2, half)
-    own = hmac.digest(KEY, b"discreet noise: aes-256-ctr", "sha256")
+    own = key_of(9)
     stream, words = Keystream(own, 9), np.empty((count // TILE, 2, half), np.uint32)
     stream.words(0, words)
     tile, at = np.nonzero(words[:, 0] < 2 * normal.RARE)

@@ -68,11 +68,14 @@ class Stream:
             raise InvalidValue(f"out must be a flat contiguous float32 tensor; got {out.dtype} of shape {tuple(out.shape)}.")
         if self._cipher == "chacha12":
             _on_gpu(out)(self._key, step, offset, scale, out.detach())
-        elif out.device.type == "cpu":
-            fill(self._key, step, offset, scale, out.detach().numpy())
+            return out
+        # blocks of AES under one key never repeat, which truly random ones would: a key for each step keeps that unseen
+        key = hmac.digest(self._key, step.to_bytes(8, "big"), "sha256")
+        if out.device.type == "cpu":
+            fill(key, step, offset, scale, out.detach().numpy())
         else:
             host = np.empty(out.numel(), np.float32)
-            fill(self._key, step, offset, scale, host)
+            fill(key, step, offset, scale, host)
             out.detach().copy_(torch.from_numpy(host))
         return out
 
@@ -92,7 +95,7 @@ def _on_gpu(out: Tensor) -> Callable[[bytes, int, int, float, Tensor], None]:
 
 
 def fill(key: bytes, step: int, offset: int, scale: float, out: Floats) -> None:
-    """`Stream.fill` on the CPU under the stream's own key."""
+    """`Stream.fill` on the CPU under the key of the step."""
     compiled = native.kernel()
     if compiled and compiled.fill:
         rare = _by_threads(compiled.fill, key, step, offset, scale, out)
