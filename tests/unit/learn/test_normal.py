@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -66,9 +68,10 @@ def test_compiled_and_numpy_agree_bit_for_bit(seed: int, scale: float) -> None:
     assert out.tobytes() == transformed(words, scale).tobytes()
 
 
-def test_a_kernel_that_differs_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kernel_that_differs_is_not_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     if native.kernel() is None:
         pytest.skip("no C compiler here")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     right = normal.LOG_STEP
     monkeypatch.setattr(native, "source", lambda: _SOURCE.replace(right.hex(), np.nextafter(right, 0).hex()))
     assert native.kernel.__wrapped__() is not None  # a float64 step further is the same float32
@@ -93,10 +96,7 @@ def test_without_a_compiler_there_is_no_kernel(
     assert native.kernel.__wrapped__() is None
 
 
-def test_a_cache_folder_others_can_write_is_not_trusted(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
-    from pathlib import Path
-
-    assert isinstance(tmp_path, Path)
+def test_a_cache_folder_others_can_write_is_not_trusted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     open_to_all = tmp_path / "discreet"
     open_to_all.mkdir()
     open_to_all.chmod(0o777)

@@ -15,7 +15,7 @@ WORDS, MORE = 0, 1  # domains: the words of all pairs, four to a block; further 
 
 
 class Keystream:
-    """The keystream of one step under the key of that step. A counter block is domain (16 bits), step (48), number (64), big-endian."""
+    """The keystream of one step under its key. A counter block is domain (16 bits), step (48), number (64), big-endian."""
 
     def __init__(self, key: bytes, step: int) -> None:
         self._key, self._step = key, step

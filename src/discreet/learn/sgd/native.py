@@ -44,7 +44,7 @@ class Native:
 @lru_cache(maxsize=1)
 def kernel() -> Native | None:
     """What was compiled here, or None where numpy must do."""
-    if os.environ.get("DISCREET_NATIVE") == "0" or os.name != "posix":
+    if os.environ.get("DISCREET_NATIVE") == "0" or os.name != "posix" or _only_asks_for_a_compiler():
         return None
     try:
         library = ctypes.CDLL(str(_built()))
@@ -121,6 +121,12 @@ def _compiled(text: str, room: Path) -> Path:
         if subprocess.run(command, capture_output=True, timeout=PATIENCE, check=False).returncode == 0:
             return made
     raise OSError("the C compiler failed")
+
+
+def _only_asks_for_a_compiler() -> bool:
+    """On a Mac without developer tools `cc` is a program that opens a window."""
+    homes = ("/Library/Developer/CommandLineTools", "/Applications/Xcode.app")
+    return platform.system() == "Darwin" and not any(Path(home).exists() for home in homes)
 
 
 def _folder() -> Path:
