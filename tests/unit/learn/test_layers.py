@@ -11,7 +11,7 @@ from discreet.errors import InvalidValue
 from discreet.learn.sgd.clipping import Flat
 from discreet.learn.sgd.engine import Engine
 from discreet.learn.sgd.engine.joins import Joined
-from discreet.learn.sgd.engine.layers import find, named
+from discreet.learn.sgd.engine.layers import find, named, norm
 from gradients import agree, copies, engine_for, losses, summed
 
 torch.set_num_threads(1)
@@ -260,3 +260,13 @@ def test_a_unit_that_is_not_a_number_adds_nothing_to_any_layer():
     found, wanted = summed(engine, spoiled, Flat(0.5)), summed(engine, x[[0, 1, 3, 4]], Flat(0.5))
     assert torch.allclose(found, wanted, atol=1e-6)
     assert losses(model, x).shape == (5,)
+
+
+def test_a_group_norm_in_pieces_is_the_same(monkeypatch):
+    """A GPU takes so many groups at a time; here it is made to take few."""
+    torch.manual_seed(0)
+    g, x, mean = torch.randn(7, 4, 5), torch.randn(7, 4, 5), torch.randn(7, 2)
+    given = (g, x, mean, mean.exp(), torch.randn(4), [True, True, True])
+    whole = norm._each(*given)
+    monkeypatch.setattr(norm, "_most", lambda x, groups: 3)
+    assert all(torch.equal(one, other) for one, other in zip(whole, norm._each(*given)))

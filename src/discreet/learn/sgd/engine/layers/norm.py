@@ -19,7 +19,7 @@ from discreet.learn.sgd.engine.tape import Forward, Record, Tape
 
 _layer_back = torch.ops.aten.native_layer_norm_backward
 _group_back = torch.ops.aten.native_group_norm_backward
-_frozen_back = torch.ops.aten.native_batch_norm_backward
+MOST_GROUPS = 65_535  # of one call on a GPU
 
 
 # ---- over the last axes ----------------------------------------------------------------------------------------------
@@ -88,29 +88,54 @@ def layer_norm(module: nn.Module, tape: Tape) -> Callable[..., Tensor]:
 # ---- over groups of channels -----------------------------------------------------------------------------------------
 
 
-class _Group(torch.autograd.Function):
-    """Examples are taken for groups of one example: then the kernel that gives the input's gradient gives each unit's too."""
+def _each(
+    g: Tensor, x: Tensor, mean: Tensor, sharpness: Tensor, weight: Tensor, mask: list[bool]
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    """The backward of a GroupNorm, where scale and shift have a gradient for every example, [examples, channels].
 
+    Examples are taken for groups of one example: then the kernel that gives the input's gradient gives these too.
+    """
+    found: list[tuple[Tensor | None, ...]] = []
+    most = _most(x, mean.shape[1])
+    for part in range(0, len(x), most):
+        given = [t[part : part + most] for t in (g, x, mean, sharpness)]
+        count, channels = given[1].shape[:2]
+        one = [t.reshape(1, -1, *t.shape[2:]) for t in given]
+        sizes = (1, count * channels, x[0, 0].numel(), count * mean.shape[1])
+        back, scale, shift = _group_back(*one, weight.repeat(count), *sizes, mask)
+        found.append((
+            back.view(given[1].shape) if mask[0] else None,
+            scale.view(count, channels) if mask[1] else None,
+            shift.view(count, channels) if mask[2] else None,
+        ))  # fmt: skip
+    parts = found[0] if len(found) == 1 else tuple(torch.cat(its) if its[0] is not None else None for its in zip(*found))
+    return parts[0], parts[1], parts[2]
+
+
+def _most(x: Tensor, groups: int) -> int:
+    """Examples that one call can take."""
+    return max(1, MOST_GROUPS // groups if x.is_cuda else len(x))
+
+
+class _Group(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, record: GroupRecord, groups: int, eps: float
     ) -> Tensor:
         x = _wide(x).contiguous()
-        examples, channels, places = x.shape[0], x.shape[1], x[0, 0].numel()
-        y, mean, sharpness = torch.native_group_norm(x, weight, bias, examples, channels, places, groups, eps)
-        ctx.record, ctx.sizes = record, (1, examples * channels, places, examples * groups)
+        sizes = (x.shape[0], x.shape[1], x[0, 0].numel(), groups)
+        y, mean, sharpness = torch.native_group_norm(x, weight, bias, *sizes, eps)
+        ctx.record = record
         ctx.save_for_backward(x, weight, mean, sharpness)
         return y
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         x, weight, mean, sharpness = ctx.saved_tensors
-        one = [t.reshape(1, -1, *t.shape[2:]) for t in (gradient, x, mean, sharpness)]
-        every = weight.repeat(x.shape[0])
         mask = [ctx.needs_input_grad[0], ctx.record.weight is not None, ctx.record.bias is not None]
-        back, scale, shift = _group_back(*one, every, *ctx.sizes, mask)
-        ctx.record.keep(*(None if t is None else t.view(x.shape[:2]) for t in (scale, shift)))
-        return (back.view(x.shape) if mask[0] else None), None, None, None, None, None
+        back, scale, shift = _each(gradient, x, mean, sharpness, weight, mask)
+        ctx.record.keep(scale, shift)
+        return back, None, None, None, None, None
 
 
 class GroupRecord(Record):
@@ -173,8 +198,7 @@ def _wide(x: Tensor) -> Tensor:
 
 
 class _Channels(torch.autograd.Function):
-    """y = x * scale + shift per channel. Every example's channels are taken for channels of one: the backward of a frozen
-    BatchNorm (mean 0, deviation 1) then gives all gradients in one pass."""
+    """y = x * scale + shift per channel."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, scale: Tensor, shift: Tensor | None, record: GroupRecord) -> Tensor:
@@ -187,15 +211,14 @@ class _Channels(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, None, None, None]:
+        """Scale and shift as those of a GroupNorm that changes nothing: mean 0, deviation 1."""
         x, scale = ctx.saved_tensors
-        g, one = (t.reshape(1, -1, *t.shape[2:]) for t in (gradient, x))
-        zero, unit = (scale.new_full((one.shape[1],), value) for value in (0.0, 1.0))
-        mask = [ctx.needs_input_grad[0], True, True]
-        back, its_scale, its_shift = _frozen_back(
-            g, one, scale.detach().repeat(x.shape[0]), zero, unit, None, None, False, 0.0, mask
-        )
-        ctx.record.keep(its_scale.view(x.shape[:2]), its_shift.view(x.shape[:2]))
-        return (back.view(x.shape) if mask[0] else None), None, None, None
+        kind = x.dtype if x.is_cuda else scale.dtype
+        zero, unit = (torch.full((x.shape[0], 1), value, dtype=kind, device=x.device) for value in (0.0, 1.0))
+        _, *its = _each(gradient, x, zero, unit, unit.new_ones(x.shape[1]), [False, True, True])
+        ctx.record.keep(*its)
+        back = (gradient * scale.view(-1, *(1,) * (x.ndim - 2))).to(x.dtype) if ctx.needs_input_grad[0] else None
+        return back, None, None, None
 
 
 def channels(x: Tensor, scale: Tensor, shift: Tensor | None, record: GroupRecord) -> Tensor:

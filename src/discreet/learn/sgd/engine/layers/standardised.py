@@ -54,8 +54,8 @@ class StandardisedRecord(Record):
         under = x.unflatten(1, (groups, -1)).sum(2, dtype=torch.float32)
         box = torch.ones(groups, 1, *kernel.shape[2:], device=x.device)
         met = F.conv2d(under, box, None, *self._how, groups).flatten(2)  # [examples, groups, positions]
-        each = g.flatten(2).unflatten(1, (groups, -1)).float() @ met[..., None]
-        return each.flatten(1).unflatten(0, (-1, self.tape.rows)).sum(1)
+        each = g.flatten(2).unflatten(1, (groups, -1)) @ met.to(g.dtype)[..., None]
+        return each.flatten(1).float().unflatten(0, (-1, self.tape.rows)).sum(1)
 
     @property
     def _how(self) -> tuple[Any, Any, Any]:
