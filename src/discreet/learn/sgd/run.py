@@ -22,6 +22,7 @@ from discreet.learn.sgd.banded import Banded, Correlated
 from discreet.learn.sgd.clipping import Clipping, Flat
 from discreet.learn.sgd.distributed import joined, local
 from discreet.learn.sgd.engine import Engine
+from discreet.learn.sgd.engine.graphed import Graphed
 from discreet.learn.sgd.engine.probe import checked, probe
 from discreet.learn.sgd.grid import Grid, GridEngine, GridStream
 from discreet.learn.sgd.plan import Plan
@@ -76,6 +77,8 @@ class Run:
         self._device = self._buffer.device
         self._pending: list[Any] | None = None
         self._made_up = False  # whether the rows at hand only keep this process in step with others
+        fixed = not isinstance(clipping, Quantile) and self._group.world == 1 and type(self._engine) is Engine
+        self._graphed = Graphed(self._engine, self._losses, clipping) if self._device.type == "cuda" and fixed else None
         _same_parameters(model, optimizer, self._engine.parameters)
         self._group.agree(self._facts())
         if after is not None and self._group.split:
@@ -134,6 +137,8 @@ class Run:
     def _steps(self) -> Iterator[Step]:
         while self.number < self.plan.steps:
             for batch, weight in self._pieces():
+                if self._graphed is not None and self._graphed.add(batch, weight, self._buffer, 1.0 / self._public_divisor()):
+                    continue
                 with self._engine.recording(_length(batch)):
                     self._add(self._losses(batch), weight)
             self._update()
@@ -174,6 +179,10 @@ class Run:
         for piece in self._group.pieces(chosen, self._microbatch):
             self._made_up = not len(piece)
             yield self._rows.take(piece, self._device) if len(piece) else self._rows.blank(self._device)
+
+    def _public_divisor(self) -> float:
+        assert self._divisor is not None
+        return self._divisor
 
     def _scale(self) -> float:
         """The standard deviation of the noise in what reaches the optimizer."""

@@ -29,19 +29,12 @@ def train_stack(
     members = torch.stack([torch.from_numpy(np.flatnonzero(chosen)) for chosen in inside]).to(place)
     optimizer = optimizer_of(recipe, stack.parameters)
     orders = [torch.Generator(device=place).manual_seed(seed) for seed in seeds]
-    written = None
-    if device == "cpu" and isinstance(stack, Layers) and Written.fits(recipe, stack):
-        written = Written(recipe, stack, optimizer)
     step = _Step(recipe, stack, optimizer, rows, labels)
     for epoch in range(recipe.epochs):
-        for group in optimizer.param_groups:
-            _set_rate(group, recipe.rate(epoch))
+        step.at(recipe.rate(epoch))
         mixed = members.gather(1, shuffled(orders, members.shape[1], place))
         for batch in mixed.split(recipe.batch_size, 1):
-            if written is not None:
-                written(picked(rows, batch), labels[batch], recipe.rate(epoch))
-            else:
-                step(batch)
+            step(batch)
     return ask(stack, torch.as_tensor(asked, dtype=torch.float32), place)
 
 
@@ -69,20 +62,13 @@ def optimizer_of(recipe: Recipe, parameters: Sequence[Tensor]) -> torch.optim.Op
     """Optimizers that work number by number treat stacked models as they would each alone."""
     rate: Any = recipe.learning_rate
     cuda = parameters[0].is_cuda
-    if cuda:
-        rate = torch.tensor(rate, device=parameters[0].device)
     if recipe.optimizer == "sgd":
         return torch.optim.SGD(parameters, rate, recipe.momentum, weight_decay=recipe.weight_decay)
+    if cuda:
+        rate = torch.tensor(rate, device=parameters[0].device)
     kind = torch.optim.Adam if recipe.optimizer == "adam" else torch.optim.AdamW
     how: dict[str, Any] = {"capturable": True} if cuda else {"fused": True}
     return kind(parameters, rate, weight_decay=recipe.weight_decay, **how)
-
-
-def _set_rate(group: dict[str, Any], rate: float) -> None:
-    if isinstance(group["lr"], Tensor):
-        group["lr"].fill_(rate)
-    else:
-        group["lr"] = rate
 
 
 class _Step:
@@ -92,13 +78,30 @@ class _Step:
         self, recipe: Recipe, stack: Layers | Mapped, optimizer: torch.optim.Optimizer, rows: Tensor, labels: Tensor
     ) -> None:
         self.recipe, self.stack, self.optimizer, self.rows, self.labels = recipe, stack, optimizer, rows, labels
+        self._written = None
+        if isinstance(stack, Layers) and Written.fits(recipe, stack):
+            self._written = Written(recipe, stack, optimizer)
         self._graph: Any = None
         self._batch: Tensor | None = None
         self._seen = 0
+        self._rate: float | Tensor = torch.zeros((), device=rows.device) if rows.is_cuda else 0.0
+        plain = self._written is not None or recipe.optimizer != "sgd"  # torch's SGD waits for a rate that lies on the GPU
+        self._recorded = rows.is_cuda and plain and recipe.augment is None and isinstance(stack, Layers)
+
+    def at(self, rate: float) -> None:
+        """The learning rate of the steps that follow."""
+        if isinstance(self._rate, Tensor):
+            self._rate.fill_(rate)
+        else:
+            self._rate = rate
+        for group in self.optimizer.param_groups:
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(rate)
+            else:
+                group["lr"] = rate
 
     def __call__(self, batch: Tensor) -> None:
-        whole = batch.shape[1] == self.recipe.batch_size
-        if not batch.is_cuda or not whole or self.recipe.augment is not None or isinstance(self.stack, Mapped):
+        if not self._recorded or batch.shape[1] != self.recipe.batch_size:
             self._eager(batch)
             return
         if self._graph is None:
@@ -120,13 +123,17 @@ class _Step:
             return
         self._batch = batch.clone()
         graph = torch.cuda.CUDAGraph()
-        self.optimizer.zero_grad(set_to_none=True)
+        if self._written is None:
+            self.optimizer.zero_grad(set_to_none=True)
         with torch.cuda.graph(graph):
             self._eager(self._batch)
         self._graph = graph
         graph.replay()
 
     def _eager(self, batch: Tensor) -> None:
+        if self._written is not None:
+            self._written(picked(self.rows, batch), self.labels[batch], self._rate)
+            return
         x, y = self.rows[batch], self.labels[batch]
         if self.recipe.augment is not None:
             x = self.recipe.augment(x.flatten(0, 1)).view(x.shape)

@@ -49,7 +49,7 @@ class Written:
         return plain and apart and linear[0] and linear[-1]
 
     @torch.no_grad()
-    def __call__(self, x: Tensor, y: Tensor, rate: float) -> None:
+    def __call__(self, x: Tensor, y: Tensor, rate: float | Tensor) -> None:
         """One step of every model on [models, batch, width]."""
         inputs, outputs = [], []
         for step in self._layers:
@@ -70,7 +70,7 @@ class Written:
         if not self._sgd:
             self._optimizer.step()
 
-    def _back(self, step: tuple[Tensor, Tensor | None], x: Tensor, g: Tensor, rate: float, *, last: bool) -> Tensor:
+    def _back(self, step: tuple[Tensor, Tensor | None], x: Tensor, g: Tensor, rate: float | Tensor, *, last: bool) -> Tensor:
         """The gradients of a layer, and of what went into it unless that was the data."""
         weight, bias = step
         before = g if last else torch.bmm(g, weight.mT)
@@ -86,10 +86,13 @@ class Written:
                 torch.sum(g, 1, keepdim=True, out=bias.grad)
         return before
 
-    def _move(self, p: Tensor, rate: float, add: Callable[[Tensor, float], Tensor]) -> None:
+    def _move(self, p: Tensor, rate: float | Tensor, add: Callable[[Tensor, float], Tensor]) -> None:
         """SGD with momentum, the gradient added to the momentum where it is made."""
         moved = self._moved[self._places[id(p)]]
         add(moved, self._recipe.momentum)
         if self._recipe.weight_decay:
             moved.add_(p, alpha=self._recipe.weight_decay)
-        p.sub_(moved, alpha=rate)
+        if isinstance(rate, Tensor):  # on a GPU, so that a recorded step can be given another rate
+            torch.addcmul(p, moved, rate, value=-1.0, out=p)
+        else:
+            p.sub_(moved, alpha=rate)

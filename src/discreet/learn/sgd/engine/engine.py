@@ -33,6 +33,7 @@ class Engine:
         self._modules = self._armed({})
         self.size = sum(p.numel() for p in self.parameters)
         self.processes = 1  # that add into one sum
+        self.good: Tensor | None = None  # where to say whether all units were finite, while a step is recorded
         self._views: tuple[Tensor, dict[Tensor, Tensor]] | None = None
 
     @contextmanager
@@ -91,7 +92,9 @@ class Engine:
         groups = clipping.groups(records)
         norms = torch.stack([_total([record.longest() for record in group]) for group in groups])
         factors = clipping.factors(norms)
-        if not bool(torch.isfinite(norms).all()):  # rare: one unit with NaN or infinity contributes nothing, the rest as ever
+        if self.good is not None:  # recorded for later: whoever replays it looks, and does it again the ordinary way
+            self.good.copy_(torch.isfinite(norms).all())
+        elif not bool(torch.isfinite(norms).all()):  # rare: one unit with NaN or infinity contributes nothing, the rest as ever
             factors = _drop(records, norms, factors)
         self._contract([(record, factor) for group, factor in zip(groups, factors * scale) for record in group], into)
 

@@ -18,7 +18,8 @@ from discreet.learn.sgd.engine.tape import Forward, Record, Tape, Views, from_gr
 WRITTEN = {
     "patches": patches.by_patches, "channels": patches.by_channels, "lines": patches.by_lines, "groups": patches.by_groups,
 }  # fmt: skip
-FEW, SOME = 8, 32  # units under which nothing is measured; units on which it is
+FEW = 8  # units under which nothing is measured
+SOME = {"cpu": 32, "cuda": 256}  # units on which it is: enough to fill the machine
 KEPT = 4  # gradients written out for every unit are kept if they take at most so many times what was recorded
 
 
@@ -119,7 +120,7 @@ class ConvRecord(Record):
         kernel, rows = self.kernel, self.tape.rows
         if kernel.groups > 1:
             return ["patches", "groups"]
-        found = ["patches", "channels"] if self.x.is_cuda else ["groups", "channels", "patches"]
+        found = ["patches", "channels", "groups"] if self.x.is_cuda else ["groups", "channels", "patches"]
         if rows == 1 and max(kernel.dilation) == 1 and kernel.size[2] % kernel.stride[0] == 0:
             found.append("lines")
         pixels = patches.positions(kernel, self.x, rows)
@@ -130,7 +131,7 @@ class ConvRecord(Record):
     def _way(self) -> str:
         """By measurement on some units, once for every shape; the likeliest where there are too few to measure."""
         x, rows, ways = self.x, self.tape.rows, self._ways()
-        units = min(x.shape[0] // rows, SOME)
+        units = min(x.shape[0] // rows, SOME.get(x.device.type, 32))
         shape = (self.kernel, units.bit_length(), x.shape[1:], x.dtype, rows)
         known = tune.known(ways, shape, x.device)
         if known is not None or units < FEW:

@@ -51,7 +51,7 @@ class EmbeddingRecord(Record):
         chosen, g = self.shaped()
         plain = torch.linalg.vector_norm(g.flatten(1), dim=1, dtype=torch.float32).square()
         twice = _repeats(chosen)
-        if not bool(twice.any()):
+        if not _recorded(chosen) and not bool(twice.any()):
             return plain
         same = chosen[:, :, None] == chosen[:, None, :]
         return torch.where(twice, from_grams(gram(g), same, g), plain)  # no unit is rounded as others need it
@@ -113,6 +113,11 @@ class TiedRecord(Record):
 
 def _lengths(x: Tensor) -> Tensor:
     return torch.linalg.vector_norm(x, dim=2, dtype=torch.float32)
+
+
+def _recorded(x: Tensor) -> bool:
+    """Whether a CUDA graph is being recorded, during which nothing can be looked at."""
+    return x.is_cuda and torch.cuda.is_current_stream_capturing()
 
 
 def _repeats(chosen: Tensor) -> Tensor:

@@ -1,0 +1,126 @@
+"""On a GPU a step of many small kernels waits for Python; recorded once as a CUDA graph, it does not.
+
+Batches of Poisson samples differ in size, so they are filled up to one of a few sizes with rows of weight 0, which add
+nothing. What is recorded is everything between the batch and its clipped sum; the draw, the noise and the optimizer stay
+outside. A model that cannot be recorded (it waits for the GPU, or copies from the host) runs as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+from discreet.learn.sgd.clipping import Clipping
+from discreet.learn.sgd.engine.engine import Engine
+
+Losses = Callable[[Any], Tensor]
+SEEN = 2  # times a size must come up before it is worth a recording
+MOST = 16  # sizes that are recorded; each is small, since they share their memory
+
+
+class Graphed:
+    """Clipped sums of batches on a GPU, replayed."""
+
+    def __init__(self, engine: Engine, losses: Losses, clipping: Clipping) -> None:
+        self._engine, self._losses, self._clipping = engine, losses, clipping
+        self._slots: dict[Hashable, _Slot] = {}
+        self._seen: dict[Hashable, int] = {}
+        self._pool: Any = None
+        self._works = True
+
+    def add(self, batch: Any, weight: Tensor | None, into: Tensor, scale: float) -> bool:
+        """Add the clipped sum of a batch, or say that it must be done the ordinary way."""
+        if not self._works:
+            return False
+        leaves, tree = pytree.tree_flatten(batch)
+        examples = leaves[0].shape[0]
+        size = room(examples, self._engine.rows)
+        key = (size, tree, tuple((leaf.shape[1:], leaf.dtype) for leaf in leaves), _mode(self._engine))
+        slot = self._slots.get(key)
+        if slot is None:
+            self._seen[key] = self._seen.get(key, 0) + 1
+            if self._seen[key] <= SEEN or len(self._slots) >= MOST:
+                return False
+            slot = self._record(key, leaves, tree, size)
+            if slot is None:
+                return False
+        return slot.replay(leaves, weight, examples, into, scale)
+
+    def _record(self, key: Hashable, leaves: list[Tensor], tree: Any, size: int) -> _Slot | None:
+        try:
+            slot = _Slot(self, leaves, tree, size)
+        except (RuntimeError, NotImplementedError):
+            self._works = False
+            self._engine.tape.clear()
+            torch.cuda.synchronize()
+            return None
+        self._slots[key] = slot
+        return slot
+
+    def summed(self, batch: Any, weight: Tensor, size: int, into: Tensor) -> None:
+        into.zero_()
+        torch.clear_autocast_cache()  # else weights cast for an earlier step would be used again
+        with self._engine.recording(size):
+            self._engine.add(self._losses(batch) * weight, self._clipping, into, 1.0)
+        torch.clear_autocast_cache()
+
+
+class _Slot:
+    """One size of batch: where its rows are put, and the graph that sums them."""
+
+    def __init__(self, whole: Graphed, leaves: list[Tensor], tree: Any, size: int) -> None:
+        engine = whole._engine
+        self._rows = [leaf.new_zeros(size, *leaf.shape[1:]) for leaf in leaves]
+        for row, leaf in zip(self._rows, leaves):
+            row[: len(leaf)] = leaf
+            row[len(leaf) :] = leaf[:1]
+        self._weight = torch.ones(size, device=leaves[0].device)
+        self._sum, self._good = engine.buffer(), torch.ones((), dtype=torch.bool, device=leaves[0].device)
+        batch = pytree.tree_unflatten(self._rows, tree)
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(2):  # allocates, and chooses between ways to the same numbers
+                whole.summed(batch, self._weight, size, self._sum)
+        torch.cuda.current_stream().wait_stream(side)
+        self._graph = torch.cuda.CUDAGraph()
+        engine.good = self._good
+        try:
+            with torch.cuda.graph(self._graph, pool=whole._pool):
+                whole.summed(batch, self._weight, size, self._sum)
+        finally:
+            engine.good = None
+        whole._pool = self._graph.pool()
+
+    def replay(self, leaves: list[Tensor], weight: Tensor | None, examples: int, into: Tensor, scale: float) -> bool:
+        """False where a unit was not finite, which the ordinary way takes care of; nothing has been added then."""
+        for row, leaf in zip(self._rows, leaves):
+            row[:examples].copy_(leaf)
+        self._weight[:examples] = 1.0 if weight is None else weight
+        self._weight[examples:] = 0.0
+        self._graph.replay()
+        if not bool(self._good):
+            return False
+        into.add_(self._sum, alpha=scale)
+        return True
+
+
+def room(examples: int, rows: int) -> int:
+    """The size that a batch is filled up to: at most a thirty-second more, in whole units.
+
+    >>> [room(n, 1) for n in (1, 40, 100, 4000, 4096)]
+    [1, 40, 100, 4032, 4096]
+    """
+    units = examples // rows
+    step = max(1, 1 << max(0, units.bit_length() - 6))
+    return -(-units // step) * step * rows
+
+
+def _mode(engine: Engine) -> Hashable:
+    """What else changes which kernels run."""
+    cast = (torch.is_autocast_enabled("cuda"), torch.get_autocast_dtype("cuda"))
+    return (*cast, tuple(module.training for module in engine.model.modules()))
