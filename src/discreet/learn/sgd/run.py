@@ -77,7 +77,7 @@ class Run:
         self._device = self._buffer.device
         self._pending: list[Any] | None = None
         self._made_up = False  # whether the rows at hand only keep this process in step with others
-        fixed = not isinstance(clipping, Quantile) and self._group.world == 1 and type(self._engine) is Engine
+        fixed = not isinstance(clipping, Quantile) and not plan.grid and type(self._engine) is Engine
         self._graphed = Graphed(self._engine, self._losses, clipping) if self._device.type == "cuda" and fixed else None
         _same_parameters(model, optimizer, self._engine.parameters)
         self._group.agree(self._facts())
