@@ -74,14 +74,16 @@ def profile(step: Step, steps: int = 5, lines: int = 25) -> list[str]:
     with torch.profiler.profile() as taken:
         for _ in range(steps):
             step()
-    found = []
-    for event in taken.key_averages():
-        spent = event.self_device_time_total or event.self_cpu_time_total
-        place = "device" if event.self_device_time_total else "host"
-        found.append((spent / steps, f"{spent / steps:10.1f} us {event.count / steps:7.1f} calls {place:7}{event.key[:90]}"))
-    on_device = [it for it in found if " device " in it[1]]
-    kept = sorted(on_device or found, reverse=True)  # beside a device the host mostly waits
-    return [f"{sum(spent for spent, _ in kept):10.1f} us in all", *(line for _, line in kept[:lines])]
+    report, events = list[str](), taken.key_averages()
+    for place in ("device", "host"):
+        there = [event.device_type != torch.autograd.DeviceType.CPU for event in events]
+        here = [event for event, is_there in zip(events, there, strict=True) if is_there == (place == "device")]
+        took = "self_device_time_total" if place == "device" else "self_cpu_time_total"
+        spent = {event: getattr(event, took) / steps for event in here}
+        report += [f"{sum(spent.values()):10.1f} us on the {place}"] if here else []
+        for event in sorted(here, key=spent.__getitem__, reverse=True)[:lines]:
+            report.append(f"{spent[event]:10.1f} us {event.count / steps:7.1f} calls  {event.key[:90]}")
+    return report
 
 
 class Host:

@@ -61,7 +61,9 @@ class Rows:
             members = self._members[chosen]
             weight = torch.as_tensor(members >= 0, dtype=torch.float32, device=device).flatten()
             chosen = np.where(members < 0, members[:, :1], members).ravel()
-        batch = pytree.tree_map(lambda leaf: leaf.to(device, non_blocking=True), self._rows(chosen))
+        batch = self._rows(chosen)
+        if self.tensors is None or any(leaf.device != device for leaf in batch):
+            batch = pytree.tree_map(lambda leaf: leaf.to(device, non_blocking=True), batch)
         return self._changed(batch, weight)
 
     def _changed(self, batch: Any, weight: Tensor | None) -> tuple[Any, Tensor | None]:
@@ -79,7 +81,7 @@ class Rows:
     def _rows(self, chosen: np.ndarray[Any, Any]) -> Any:
         if self.tensors is None:
             return default_collate([self.data[int(i)] for i in chosen])
-        index = torch.from_numpy(np.ascontiguousarray(chosen))
+        index = torch.from_numpy(np.ascontiguousarray(chosen)).to(self.tensors[0].device)
         return tuple(t.index_select(0, index.to(t.device)) for t in self.tensors)
 
     def blank(self, device: torch.device) -> tuple[Any, Tensor]:

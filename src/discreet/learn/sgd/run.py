@@ -299,6 +299,8 @@ class Run:
 
 
 def _length(batch: Any) -> int:
+    if isinstance(batch, tuple) and isinstance(batch[0], Tensor):
+        return int(batch[0].shape[0])
     from torch.utils import _pytree as pytree
 
     return int(next(leaf.shape[0] for leaf in pytree.tree_leaves(batch) if isinstance(leaf, Tensor)))
