@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+import ranks
 from discreet.learn.sgd.clipping import CLIPPINGS, SLACK, Flat
 from discreet.learn.sgd.engine import Engine
 
@@ -52,3 +53,25 @@ def test_a_norm_is_rounded_alike_whatever_others_read():
     one = summed(model, alone, lambda y: (y * pull[:3]).sum((1, 2)), Flat(0.1)).view(9, 8)
     both = summed(model, beside, lambda y: (y * pull).sum((1, 2)), Flat(0.1)).view(9, 8)
     assert torch.equal(one[:3], both[:3])
+
+
+# Several processes
+
+
+@pytest.fixture(scope="module")
+def run_on(tmp_path_factory):
+    if not torch.distributed.is_gloo_available():
+        pytest.skip("torch was built without gloo")
+    processes = ranks.Ranks(2, tmp_path_factory.mktemp("ranks"))
+    yield processes
+    processes.close()
+
+
+@pytest.mark.parametrize("wrap", ["plain", "split"])
+def test_a_clip_norm_that_follows_a_quantile_counts_each_unit_once(run_on, wrap):
+    """Over all stripes, and not the made-up unit of a process that has nobody: weights are those of one process."""
+    asked = {"clipping": "quantile", "divisor": 3.0, "rate": 0.06, "steps": 12, "clip_norm": 0.2}
+    wanted = ranks.trained(**asked)
+    for found in run_on(2, ranks.trained, wrap=wrap, **asked):
+        for name, weight in wanted.items():
+            assert torch.allclose(torch.from_numpy(found[name]), torch.from_numpy(weight), rtol=2e-5, atol=2e-6), name

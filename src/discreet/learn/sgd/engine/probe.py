@@ -7,7 +7,8 @@ were, and the engine's sum must equal the gradients of the examples taken one by
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -30,7 +31,8 @@ def probe(engine: Engine, losses: Losses, make: Make) -> None:
     """Refuse a model whose examples interact, and learn which layers are given something all examples share."""
     _no_batch_norm(engine.model)
     buffers = {name: b.clone() for name, b in engine.model.named_buffers()}
-    with torch.random.fork_rng(devices=_cuda(engine)):
+    with torch.random.fork_rng(devices=_cuda(engine)), _awake(engine):
+        make = _sensible(engine, losses, make)
         _alone(engine, losses, make)
         learn(engine, losses, make)
         _agrees(engine, losses, make)
@@ -41,6 +43,65 @@ def probe(engine: Engine, losses: Losses, make: Make) -> None:
         raise InvalidValue(
             f"A forward changed the buffer {changed[0]}: it keeps something about the examples that no noise covers. "
             "Freeze it (module.eval()), or use a layer without running statistics, such as GroupNorm."
+        )
+
+
+@contextmanager
+def _awake(engine: Engine) -> Iterator[None]:
+    """Weights that are all 0 let nothing through, so nothing could be seen behind them: they are made-up for the while."""
+    generator = torch.Generator().manual_seed(1)  # the same in every process
+    asleep = [it for p in engine.parameters if not bool((it := _here(p)).any())]
+    try:
+        for it in asleep:
+            it.copy_(0.1 * torch.randn(it.shape, generator=generator))
+        yield
+    finally:
+        for it in asleep:
+            it.zero_()
+
+
+def _here(parameter: Tensor) -> Tensor:
+    return getattr(parameter, "_local_tensor", parameter).detach()
+
+
+def _sensible(engine: Engine, losses: Losses, make: Make) -> Make:
+    """Made-up examples whose loss is a number: normal ones, or else positive ones below 1 (logarithms, roots, shares)."""
+    examples = MORE * engine.rows
+    for one in (make, lambda count: pytree.tree_map(_between, make(count))):
+        with torch.no_grad():
+            found = checked(losses(one(examples)), examples)
+        if bool(torch.isfinite(found).all()):
+            return one
+    raise InvalidValue(
+        "The loss of made-up examples is NaN or infinite, so it cannot be tried whether examples influence each other. Inputs of "
+        "normal numbers and of numbers between 0 and 1 were tried; make model and loss give numbers for one of them "
+        "(clamp what goes into a logarithm or a root)."
+    )
+
+
+def _between(leaf: Tensor) -> Tensor:
+    return leaf.sigmoid() if leaf.is_floating_point() else leaf
+
+
+def probe_augment(augment: Callable[[Any], Any], inputs: Any, rows: int) -> None:
+    """Refuse an augmentation that puts something of one unit into another, such as mixing examples of a batch."""
+
+    def of(given: Any) -> list[Tensor]:
+        torch.manual_seed(0)
+        return pytree.tree_leaves(augment(pytree.tree_map(lambda leaf: leaf.clone(), given)))
+
+    with torch.random.fork_rng():
+        before, again = of(inputs), of(inputs)
+        after = of(pytree.tree_map(lambda leaf: _first_changed(leaf, rows, 1.0), inputs))
+    if not all(_equal(one, other) for one, other in zip(before, again)):
+        raise InvalidValue(
+            "augment gives something else when it is called again with torch's generator as it was, so it cannot be tried "
+            "whether it mixes examples. Let it draw all its randomness from torch (torch.rand, torch.randint, …)."
+        )
+    if any(one.shape != other.shape or not _equal(one[rows:], other[rows:]) for one, other in zip(before, after)):
+        raise InvalidValue(
+            "augment puts something of one example into another (as mixup does), so clipping each unit's gradient bounds "
+            "nothing. Change every example by itself; mixing the copies of one row with each other is allowed."
         )
 
 
@@ -109,7 +170,7 @@ def _agrees(engine: Engine, losses: Losses, make: Make) -> None:
         batch = make(MORE * engine.rows)
         with engine.recording(MORE * engine.rows):
             found = engine.buffer()
-            engine.add(losses(batch), _TINY, found, 1.0 / engine.processes)  # all of them add the same
+            engine.add(with_gradient(losses(batch)), _TINY, found, 1.0 / engine.processes)  # all of them add the same
         wanted = torch.zeros_like(found)
         for unit in range(MORE):
             part = pytree.tree_map(lambda leaf, unit=unit: leaf[unit * engine.rows : (unit + 1) * engine.rows], batch)
@@ -128,6 +189,16 @@ def _agrees(engine: Engine, losses: Losses, make: Make) -> None:
 
 
 _TINY = Flat(1e-3)  # so small that every unit is clipped: then a wrong norm shows as a wrong sum
+
+
+def with_gradient(losses: Tensor) -> Tensor:
+    """The losses, if they know where they come from."""
+    if not losses.requires_grad:
+        raise InvalidValue(
+            "The loss does not depend on any trained parameter, so there is no gradient: it was detached, or computed under "
+            "torch.no_grad(), or does not use what the model gave."
+        )
+    return losses
 
 
 def checked(losses: Any, examples: int) -> Tensor:
