@@ -30,6 +30,8 @@ def save(path: Path, run: Run) -> Path:
         "repeatable": run._repeatable,
         "divisor": run._divisor,
         "norm": run._clipping.norm,
+        "clipping": type(run._clipping).__name__,
+        "source": run._source,
         "units": run._rows.units,
         "entry": run._entry,
         "model": run._group.whole(run.model.state_dict()),
@@ -62,6 +64,7 @@ def load(path: Path, run: Run) -> None:
             f"{path} was made under another plan (unit, rate, steps, noise or clip norm differ), so its accounting does "
             "not match. Ask for the same plan again, or start over with another checkpoint file."
         )
+    _same_terms(path, document, run)
     if document["units"] != run._rows.units:
         raise InvalidDocument(f"{path} was made with another number of units; a run goes on with the data it began with.")
     try:
@@ -73,6 +76,22 @@ def load(path: Path, run: Run) -> None:
     run._clipping.norm = document["norm"]
     run._repeatable, run._entry = document["repeatable"], document["entry"]
     torch.set_rng_state(document["torch"])
+
+
+def _same_terms(path: Path, document: dict[str, Any], run: Run) -> None:
+    """Steps that are taken again must be the same steps, and those that were not paid for must not seem so."""
+    if document["clipping"] != type(run._clipping).__name__:
+        raise InvalidDocument(f"{path} clips another way ({document['clipping'].lower()}). Ask for the same clipping again.")
+    if run._divisor is not None and document["divisor"] != run._divisor:
+        raise InvalidDocument(
+            f"{path} has the divisor {document['divisor']:g}, not {run._divisor:g}. Ask for the same one again."
+        )
+    if run._ledger is not None and (document["entry"] is None or document["source"] != run._source):
+        paid = "by no ledger" if document["entry"] is None else f"as {document['source']}"
+        raise InvalidDocument(
+            f"{path} is of a run that was paid for {paid}, so {run._source} would be released without being charged. "
+            "Go on as the run began, or start over with another checkpoint file."
+        )
 
 
 def _read(path: Path) -> Any:

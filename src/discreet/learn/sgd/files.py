@@ -21,10 +21,15 @@ def write(release: Release[nn.Module], folder: Path, state: dict[str, Any]) -> P
         from safetensors.torch import save_model
     except ImportError:
         raise MissingExtra("safetensors", "torch", "Writing a model") from None
-    if folder.exists() and not folder.is_dir():
+    if folder.is_file():
         raise InvalidValue(f"{folder} is a file; a released model is a folder. Choose another path.")
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / DOCUMENT).unlink(missing_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / DOCUMENT).unlink(missing_ok=True)
+    except OSError as error:
+        raise InvalidValue(
+            f"{folder} cannot be written: {error.strerror}. Choose another path; the run can be released again."
+        ) from None
     scratch = folder / f".{MODEL}.{os.getpid()}"
     try:
         save_model(cast(Any, SimpleNamespace(state_dict=lambda: state)), str(scratch))

@@ -13,6 +13,7 @@ from torch.utils.data import Dataset, default_collate
 
 from discreet.core import Unit, check
 from discreet.errors import InvalidValue
+from discreet.learn.sgd.engine.probe import probe_augment
 
 Augment = Callable[[Any], Any]
 
@@ -47,7 +48,15 @@ class Rows:
         return self.count if self._members is None else len(self._members)
 
     def _length(self) -> int:
-        return self.tensors[0].shape[0] if self.tensors is not None else len(self.data)
+        if self.tensors is not None:
+            return self.tensors[0].shape[0]
+        try:
+            return len(self.data)
+        except TypeError:
+            raise InvalidValue(
+                f"{type(self.data).__name__} has no length: units are drawn from all of the data by number, so data must be a "
+                "Dataset with __len__ and __getitem__, or a pair of tensors. A stream of rows cannot be sampled."
+            ) from None
 
     def take(self, chosen: np.ndarray[Any, Any], device: torch.device) -> tuple[Any, Tensor | None]:
         """The rows of these units, those of one unit side by side, and their weights (None: all 1)."""
@@ -78,6 +87,12 @@ class Rows:
         again = (inputs, target) if len(batch) == 2 else (*inputs, target)
         return again, every.repeat_interleave(self._copies, 0) / self._copies
 
+    def probe_augment(self, device: torch.device, generator: torch.Generator) -> None:
+        """Try on made-up rows whether augment changes every unit by itself."""
+        if self._augment is not None:
+            made = self.like(3 * self.rows, device, generator)
+            probe_augment(self._augment, split(made)[0], self.rows)
+
     def _rows(self, chosen: np.ndarray[Any, Any]) -> Any:
         if self.tensors is None:
             return default_collate([self.data[int(i)] for i in chosen])
@@ -92,7 +107,9 @@ class Rows:
         """Rows of made-up values with the shape and type of real ones: nothing private is in them."""
         first = self._rows(np.zeros(1, np.int64))
 
-        def made(leaf: Tensor) -> Tensor:
+        def made(leaf: Any) -> Tensor:
+            if not isinstance(leaf, Tensor):
+                raise InvalidValue(f"Rows of data must be numbers and tensors; a part of them is {type(leaf).__name__}.")
             shape = (examples, *leaf.shape[1:])
             if leaf.is_floating_point() or leaf.is_complex():
                 return torch.randn(shape, generator=generator, dtype=leaf.dtype).to(device)
@@ -124,6 +141,10 @@ def _grouped(owners: Any, count: int, most: int) -> np.ndarray[Any, Any]:
     given = np.asarray(owners.cpu() if isinstance(owners, Tensor) else owners)
     if given.shape != (count,):
         raise InvalidValue(f"owners must hold one key for each of the {count} rows; got shape {given.shape}.")
+    if any(map(_missing, given.tolist())) if given.dtype.kind in "fcO" else False:
+        raise InvalidValue("owners has rows without a key (None or NaN): it must say of every row whose it is. Leave them out.")
+    if given.dtype.kind == "O":
+        given = given.astype(str)  # keys of several types have no order
     order = np.argsort(given, kind="stable")
     ordered = given[order]
     first = np.concatenate(([True], ordered[1:] != ordered[:-1]))
@@ -133,6 +154,10 @@ def _grouped(owners: Any, count: int, most: int) -> np.ndarray[Any, Any]:
     kept = place < most
     members[unit[kept], place[kept]] = order[kept]
     return members
+
+
+def _missing(key: Any) -> bool:
+    return key is None or type(key).__name__ in ("NAType", "NaTType") or bool(key != key)
 
 
 def call(model: torch.nn.Module, inputs: Any) -> Any:

@@ -76,6 +76,7 @@ class Run:
         self._buffer = self._engine.buffer()
         self._device = self._buffer.device
         self._pending: list[Any] | None = None
+        self._turn: object = None  # of the loop whose noise is in the buffer
         self._made_up = False  # whether the rows at hand only keep this process in step with others
         fixed = not isinstance(clipping, Quantile) and not plan.grid and type(self._engine) is Engine
         self._graphed = Graphed(self._engine, self._losses, clipping) if self._device.type == "cuda" and fixed else None
@@ -86,6 +87,7 @@ class Run:
         self._group.level(model)
         generator = torch.Generator().manual_seed(0)
         probe(self._engine, self._losses, lambda examples: rows.like(examples, self._device, generator))
+        rows.probe_augment(self._device, generator)
         if plan.grid:
             self._engine = self._on_grid(self._engine)
         if self._checkpoint is not None and self._group.first(self._checkpoint.exists):
@@ -155,7 +157,7 @@ class Run:
         """
         while self.number < self.plan.steps:
             for batch, weight in self._pieces():
-                self._pending = [weight]
+                self._pending = [weight, self._turn]
                 with self._engine.recording(_length(batch)):
                     yield batch
                     if self._pending is not None:
@@ -164,7 +166,7 @@ class Run:
 
     def step(self, losses: Tensor) -> None:
         """The losses of the rows of the batch that `batches` gave last, one for each."""
-        if self._pending is None:
+        if self._pending is None or self._pending[1] is not self._turn:
             raise InvalidValue("run.step(losses) belongs inside `for batch in run.batches()`, once for every batch.")
         weight, self._pending = self._pending[0], None
         self._add(checked(losses, self._engine.tape.examples), weight)
@@ -174,11 +176,14 @@ class Run:
         self._begin()
         assert self._key is not None
         assert self._divisor is not None
+        turn = self._turn = object()
         chosen = self.plan.sampler.draw(self._key, self.number, self._rows.units)
         self._group.noise(self._stream(), self._buffer, step=self.number, scale=self._scale())
         for piece in self._group.pieces(chosen, self._microbatch):
             self._made_up = not len(piece)
             yield self._rows.take(piece, self._device) if len(piece) else self._rows.blank(self._device)
+            if self._turn is not turn:  # its sums would be added to another's noise, some of them twice
+                raise InvalidValue("Another loop over this run began meanwhile; only one may be under way at a time.")
 
     def _public_divisor(self) -> float:
         assert self._divisor is not None
@@ -235,6 +240,7 @@ class Run:
         self._engine.add(losses if weight is None else losses * weight, clipping, self._buffer, 1.0 / self._divisor)
 
     def _update(self) -> None:
+        self._turn = None
         self._group.reduce(self._buffer)
         for parameter, view in self._engine.views(self._buffer).items():
             parameter.grad = view if view.dtype == parameter.dtype else view.to(parameter.dtype)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import os
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -62,10 +64,15 @@ def train(
             f"optimizer must be a torch optimizer, such as torch.optim.SGD(model.parameters(), 0.1); "
             f"got {type(optimizer).__name__}."
         )
+    _takes_dense_gradients(optimizer)
     if not isinstance(unit, Unit):
         raise InvalidValue(f"unit must be a Unit, such as discreet.record(); got {type(unit).__name__}.")
     if not callable(loss):
         raise InvalidValue(f"loss must be a function of (output, target); got {type(loss).__name__}.")
+    if ledger is not None and not hasattr(ledger, "reserve"):
+        raise InvalidValue(f"ledger must be a Ledger, such as discreet.Ledger('ledger.db'); got {type(ledger).__name__}.")
+    if checkpoint is not None and not Path(checkpoint).absolute().parent.is_dir():
+        raise InvalidValue(f"checkpoint is to be written to {checkpoint}, whose folder does not exist. Make the folder first.")
     how = {**CLIPPINGS, "quantile": Quantile}[check.word("clipping", clipping, ("quantile", *CLIPPINGS))]
     if grid and (clipping != "flat" or bands != 1):
         raise InvalidValue('grid=True goes with clipping="flat" and bands=1; leave out the other, or grid.')
@@ -82,6 +89,18 @@ def train(
         every=check.whole("every", every), after=after, radius=None if radius is None else check.positive("radius", radius),
         progress=progress,
     )  # fmt: skip
+
+
+def _takes_dense_gradients(optimizer: torch.optim.Optimizer) -> None:
+    """An optimizer that could not take a step would fail when the run is paid for."""
+    name = type(optimizer).__name__
+    if inspect.signature(optimizer.step).parameters.get("closure", _FREE).default is inspect.Parameter.empty:
+        raise InvalidValue(f"{name} computes gradients again inside a step, which no noise covers. Use SGD or Adam, say.")
+    if isinstance(optimizer, torch.optim.SparseAdam):
+        raise InvalidValue("Noise is on every number, so gradients are never sparse, and SparseAdam takes no others. Use Adam.")
+
+
+_FREE = inspect.Parameter("closure", inspect.Parameter.KEYWORD_ONLY, default=None)
 
 
 def _sampler(sampling: str, rate: float, steps: int, bands: int, optimizer: torch.optim.Optimizer) -> Sampler:

@@ -73,8 +73,8 @@ def _sensible(engine: Engine, losses: Losses, make: Make) -> Make:
         if bool(torch.isfinite(found).all()):
             return one
     raise InvalidValue(
-        "The loss of made-up examples is NaN or infinite, so it cannot be tried whether examples influence each other. Inputs of "
-        "normal numbers and of numbers between 0 and 1 were tried; make model and loss give numbers for one of them "
+        "The loss of made-up examples is NaN or infinite, so it cannot be tried whether examples influence each other. Normal "
+        "numbers and numbers between 0 and 1 were tried as inputs; make model and loss give numbers for either of them "
         "(clamp what goes into a logarithm or a root)."
     )
 
