@@ -7,7 +7,7 @@ are fixed, so a check that passed once passes always.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
@@ -15,6 +15,9 @@ import torch
 from scipy import stats
 from scipy.special import kolmogorov, ndtr
 
+from discreet.audit import check_mechanism
+from discreet.core import Claim, Event, Game, Gaussian, Repeat, record
+from discreet.errors import ClaimRefuted
 from discreet.learn.sgd.grid import TILE as GRID_TILE
 from discreet.learn.sgd.grid import Grid
 from discreet.learn.sgd.normal import TILE
@@ -176,3 +179,85 @@ def test_noise_on_the_grid_is_discrete_gaussian_and_independent() -> None:
     for check in (moments, distribution, tails, across_steps):
         assert check(first, second) > FALSE_ALARM
     assert correlated(first[:-GRID_TILE], first[GRID_TILE:]) > FALSE_ALARM
+
+
+# ---- audited ---------------------------------------------------------------------------------------------------------
+
+
+class Sum:
+    """A clipped sum of one number with noise, under a fresh key each time."""
+
+    event: Event = Gaussian(1.0)
+
+    def __init__(self) -> None:
+        self.random = np.random.default_rng(11)
+
+    def claims(self) -> tuple[Claim, ...]:
+        return (Claim(game=Game(record(), {"answers"}), event=self.event),)
+
+    def neighbours(self) -> Iterator[tuple[list[float], list[float]]]:
+        yield [1.0], []
+        yield [0.3, -1.0], [0.3]
+
+    def noise(self, key: bytes, step: int = 0) -> float:
+        return float(Stream(key).fill(torch.empty(1), step=step))
+
+
+class OnTheGrid(Sum):
+    grid = Grid(clip_norm=1.0, noise_multiplier=1.0, size=1)
+
+    def run(self, data: list[float]) -> int:
+        return int(
+            sum(self.grid.rounded(torch.tensor([x]))[0] for x in data) + self.grid.noise(self.random.bytes(32), step=0)[0]
+        )
+
+
+class CoarselyRead(Sum):
+    """Noise of the stream, read to three digits: no more than that is claimed of floats."""
+
+    def run(self, data: list[float]) -> float:
+        return round(sum(data) + self.noise(self.random.bytes(32)), 3)
+
+
+class SameNoiseTwice(Sum):
+    """Two steps under one key and one number of step: their difference has no noise at all."""
+
+    event = Repeat(Gaussian(1.0), 2)
+
+    def run(self, data: list[float]) -> float:
+        key = self.random.bytes(32)
+        first, second = sum(data) + self.noise(key), self.noise(key)
+        return round(first - second, 3)
+
+
+class HalfTheSteps(OnTheGrid):
+    """The radius in one place, half of it in another."""
+
+    def run(self, data: list[float]) -> int:
+        return 2 * int(sum(self.grid.rounded(torch.tensor([x]))[0] for x in data)) + int(
+            self.grid.noise(self.random.bytes(32), step=0)[0]
+        )
+
+
+@pytest.mark.parametrize("mechanism", [OnTheGrid, CoarselyRead])
+def test_audited_and_not_refuted(mechanism: type[Sum]) -> None:
+    found = check_mechanism(mechanism(), runs=2000, confidence=1 - FALSE_ALARM, seed=1)
+    assert [verdict.outcome for _, verdict in found] == ["holds", "holds"]
+
+
+@pytest.mark.parametrize("twin", [SameNoiseTwice, HalfTheSteps])
+def test_audited_and_refuted(twin: type[Sum]) -> None:
+    with pytest.raises(ClaimRefuted):
+        check_mechanism(twin(), runs=2000, confidence=1 - FALSE_ALARM, seed=1)
+
+
+def test_floats_tell_to_the_last_bit_what_the_grid_does_not() -> None:
+    """Why there is a grid: float32 noise added to 1 leaves multiples of 2^-24 only, added to 0 it leaves finer ones."""
+    noise = Stream(KEY).fill(torch.empty(4000), step=3).numpy()
+    finer = [int(((np.float32(start) + noise) * 2.0**24 % 1 != 0).sum()) for start in (0, 1)]
+    assert finer[0] > 800  # about a quarter of 4000
+    assert finer[1] == 0  # so no epsilon bounds what this event tells, at any delta below a fifth
+    grid = Grid(clip_norm=1.0, noise_multiplier=1.0, size=4000)
+    steps = grid.noise(KEY, step=3)
+    low = [np.bincount((steps + start) % 16, minlength=16) for start in (0, grid.radius)]
+    assert all(stats.chisquare(counts).pvalue > FALSE_ALARM for counts in low)

@@ -193,5 +193,7 @@ def test_what_the_grid_does_not_go_with(options: dict[str, object]) -> None:
 def test_arguments_out_of_range() -> None:
     with pytest.raises(InvalidValue, match="rounded away"):
         Grid(clip_norm=1.0, noise_multiplier=1.0, size=10**6, radius=1000)
+    with pytest.raises(InvalidValue, match="at most 3, the numbers there are"):
+        Grid(clip_norm=1.0, noise_multiplier=1.0, size=3).noise(KEY, step=0, offset=2, count=2)
     with pytest.raises(InvalidValue, match="must hold 3 numbers"):
         Grid(clip_norm=1.0, noise_multiplier=1.0, size=3).rounded(torch.zeros(4))

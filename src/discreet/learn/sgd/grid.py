@@ -100,10 +100,13 @@ class Grid:
         """
         step, offset = check.whole("step", step, least=0), check.whole("offset", offset, least=0)
         count = self.size - offset if count is None else check.whole("count", count, least=0)
+        if offset + count > self.size:
+            raise InvalidValue(f"offset + count must be at most {self.size}, the numbers there are; got {offset + count}.")
         law, parts = GaussianLaw(Fraction(self.sigma)), [np.empty(0, np.int64)]
         for tile in range(offset // TILE, -(-(offset + count) // TILE)):
             start, end = max(offset - tile * TILE, 0), min(offset + count - tile * TILE, TILE)
-            parts.append(draw(law, TILE, Keyed(key, step, tile))[start:end])
+            whole = min(self.size - tile * TILE, TILE)  # a tile is drawn as a whole: what it holds depends on how much it is
+            parts.append(draw(law, whole, Keyed(key, step, tile))[start:end])
         return np.concatenate(parts)
 
     def values(self, steps: Ints, divisor: float = 1.0) -> Tensor:
