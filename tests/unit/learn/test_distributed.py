@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import torch
+from snippets import ROOT, blocks
 from torch import nn
 
 import discreet
@@ -13,6 +18,7 @@ from discreet.errors import InvalidValue
 from discreet.learn.sgd.distributed import Alone, joined
 
 WRAPS = ("plain", "ddp", "split")
+LINUX = sys.platform == "linux"
 
 
 @pytest.fixture(scope="module")
@@ -177,6 +183,18 @@ def test_after_needs_whole_gradients(run_on):
     for kind, why in run_on(2, ranks.refused, wrap="split", after=discreet.learn.shrink):
         assert kind == "InvalidValue"
         assert "after" in why
+
+
+def test_the_script_of_the_guide_runs_under_torchrun(tmp_path):
+    script = next(block.text for block in blocks(ROOT / "docs/guides/processes.md") if "init_process_group" in block.text)
+    (tmp_path / "train.py").write_text(f"{script}\nprint('end of process', run.number)\n")
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "train.py"]
+    more = {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT / "src"), **({"GLOO_SOCKET_IFNAME": "lo"} if LINUX else {})}
+    done = subprocess.run(launch, capture_output=True, text=True, cwd=tmp_path, timeout=120, env={**os.environ, **more})
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("end of process 20") == 2
+    model = nn.Sequential(nn.Linear(20, 32), nn.Tanh(), nn.Linear(32, 3))
+    assert discreet.learn.read(tmp_path / "model", model).source == "data"
 
 
 def test_without_processes_nothing_is_done():

@@ -7,7 +7,6 @@ all trained numbers, the same for any number of processes, and that place decide
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from copy import copy
 from typing import Any
 
 import torch
@@ -18,7 +17,6 @@ from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 from torch.utils import _pytree as pytree
 
 from discreet.errors import InvalidValue
-from discreet.learn.sgd.banded import Correlated
 from discreet.learn.sgd.distributed import Noise, Together, is_split, local
 from discreet.learn.sgd.engine import Engine
 from discreet.learn.sgd.engine.fallback import copied
@@ -70,8 +68,6 @@ class Sharded(Together):
         if len(meshes) != 1 or next(iter(meshes)).ndim != 1:
             raise InvalidValue("fully_shard is supported over one mesh of one dimension; these weights lie on another.")
         super().__init__(next(iter(meshes)).get_group())
-        self._stream: Noise | None = None
-        self._streams: list[Noise] = []
         self.parts: dict[Tensor, Part] = {}
         start = 0
         for name, p in trained:
@@ -91,11 +87,9 @@ class Sharded(Together):
         return (mine[start : start + size] for start in range(0, most, size))
 
     def noise(self, stream: Noise, into: Tensor, *, step: int, scale: float) -> None:
-        if stream is not self._stream:
-            self._stream, self._streams = stream, [_apart(stream) for _ in self.parts]
         place = 0
-        for part, own in zip(self.parts.values(), self._streams):
-            own.fill(into[place : place + part.size], step=step, offset=part.offset, scale=scale)
+        for part in self.parts.values():
+            stream.fill(into[place : place + part.size], step=step, offset=part.offset, scale=scale)
             place += part.size
 
     def reduce(self, buffer: Tensor) -> None:
@@ -218,11 +212,6 @@ class ShardedEngine(Engine):
 
     def length(self, flat: Tensor) -> Tensor:
         return flat.new_tensor(self.group.total(float(flat.square().sum()))).sqrt()
-
-
-def _apart(stream: Noise) -> Noise:
-    """Noise that remembers its past remembers it for one part of the weights, so every part has its own."""
-    return Correlated(copy(stream._banded), stream._stream) if isinstance(stream, Correlated) else stream
 
 
 def _trained(module: nn.Module) -> dict[str, nn.Parameter]:
