@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from discreet.learn.layers import StandardizedConv2d
 from discreet.learn.sgd.clipping import NARROW, SLACK, Flat, slack
 from discreet.learn.sgd.engine import Engine
 from discreet.learn.sgd.engine.layers import linear
@@ -45,12 +46,19 @@ def images():
     )  # fmt: skip
 
 
+def standardised():
+    return nn.Sequential(
+        StandardizedConv2d(3, 8, 3, padding=1), nn.GroupNorm(2, 8), nn.ReLU(), StandardizedConv2d(8, 8, 3), nn.Flatten(1)
+    )
+
+
 CASES = {
     "table": (lambda: nn.Sequential(nn.Linear(6, 32), nn.Tanh(), nn.Linear(32, 5)), lambda n: torch.randn(n, 6)),
     "text": (lambda: Text(False), lambda n: torch.randint(11, (n, 7))),
     "tied": (lambda: Text(True), lambda n: torch.randint(11, (n, 7))),
     "images": (images, lambda n: torch.randn(n, 3, 6, 6)),
     "signals": (lambda: nn.Sequential(nn.Conv1d(3, 64, 5), nn.Tanh(), nn.Conv1d(64, 64, 4)), lambda n: torch.randn(n, 3, 8)),
+    "standardised": (standardised, lambda n: torch.randn(n, 3, 6, 6) + 0.3),
     "sequence": (Reads, lambda n: torch.randn(n, 5, 6)),
 }
 

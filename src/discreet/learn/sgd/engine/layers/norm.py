@@ -203,21 +203,20 @@ class _Channels(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, scale: Tensor, shift: Tensor | None, record: GroupRecord) -> Tensor:
         shape = (-1,) + (1,) * (x.ndim - 2)
+        scale = scale.to(x.dtype)  # all of one type: mixed ones take a slow way on a GPU
         ctx.record = record
         ctx.save_for_backward(x, scale)
-        if shift is None:
-            return (x * scale.view(shape)).to(x.dtype)
-        return torch.addcmul(shift.view(shape), x, scale.view(shape)).to(x.dtype)
+        return x * scale.view(shape) if shift is None else torch.addcmul(shift.to(x.dtype).view(shape), x, scale.view(shape))
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, None, None, None]:
         """Scale and shift as those of a GroupNorm that changes nothing: mean 0, deviation 1."""
         x, scale = ctx.saved_tensors
-        kind = x.dtype if x.is_cuda else scale.dtype
+        kind = x.dtype if x.is_cuda else torch.float32
         zero, unit = (torch.full((x.shape[0], 1), value, dtype=kind, device=x.device) for value in (0.0, 1.0))
         _, *its = _each(gradient, x, zero, unit, unit.new_ones(x.shape[1]), [False, True, True])
         ctx.record.keep(*its)
-        back = (gradient * scale.view(-1, *(1,) * (x.ndim - 2))).to(x.dtype) if ctx.needs_input_grad[0] else None
+        back = gradient * scale.view(-1, *(1,) * (x.ndim - 2)) if ctx.needs_input_grad[0] else None
         return back, None, None, None
 
 

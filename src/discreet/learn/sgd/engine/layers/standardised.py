@@ -68,7 +68,7 @@ class StandardisedRecord(Record):
         if self.weight is not None:
             whole = self.inner.squared_norms()
             off = self._sums().square() / self.c.shape[1] + q.square() * (self.bend**2 * self.r**-2)
-            found = (whole - off.sum(1)).clamp_min_(0.0) + (HIDDEN + 2 * slack(self.inner.gradient)) * whole
+            found = (whole - off.sum(1)).clamp_min_(0.0) + (HIDDEN + slack(self.inner.gradient)) * whole
         if self.gain is not None:
             found = found + (q * self.r).square().sum(1)
         if self.bias is not None:
