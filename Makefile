@@ -47,6 +47,7 @@ bench: $(VENV)/.dev $(WITH_PEERS)
 	if test -d ../shared/data; then $(BIN)/python bench/sql_accuracy.py --opendp $(PEERS)/opendp/bin/python \
 	  --smartnoise $(PEERS)/smartnoise/bin/python --pipeline-dp $(PEERS)/pipelinedp/bin/python --out $(RESULTS)/sql_accuracy.json; fi
 	$(BIN)/python bench/sgd.py --opacus $(PEERS)/opacus/bin/python --jax $(PEERS)/jax/bin/python --out $(RESULTS)/sgd.json
+	$(BIN)/python bench/sgd_noise.py --out $(RESULTS)/sgd_noise.json
 	$(BIN)/python bench/local.py --pure-ldp $(PEERS)/pureldp/bin/python --out $(RESULTS)/local.json --plot docs/theory/local-error.svg
 	$(BIN)/python bench/reconstruct.py --out $(RESULTS)/reconstruct.json
 	if test -d ../shared/data; then $(BIN)/python bench/link.py --out $(RESULTS)/link.json; \

@@ -27,7 +27,7 @@ Draw = Callable[[int, int], np.ndarray]  # (how many, step) -> numbers
 
 FALSE_ALARM = 1e-7
 KEY = bytes(range(100, 132))
-MANY = {"cpu": 1 << 22, "cuda": 1 << 19}  # a stream for a GPU is slow on a CPU
+MANY = {"cpu": 1 << 22, "cuda": 1 << 18}  # a stream for a GPU is slow on a CPU
 
 
 def stream(device: str) -> Draw:
