@@ -28,11 +28,11 @@ def train_stack(
     rows, labels = torch.as_tensor(X, dtype=torch.float32).to(place), torch.as_tensor(y, dtype=torch.long).to(place)
     members = torch.stack([torch.from_numpy(np.flatnonzero(chosen)) for chosen in inside]).to(place)
     optimizer = optimizer_of(recipe, stack.parameters)
-    orders = [torch.Generator(device=place).manual_seed(seed) for seed in seeds]
+    orders = [torch.Generator(device=place).manual_seed(seed) for seed in (seeds if device == "cpu" else seeds[:1])]
     step = _Step(recipe, stack, optimizer, rows, labels)
     for epoch in range(recipe.epochs):
         step.at(recipe.rate(epoch))
-        mixed = members.gather(1, shuffled(orders, members.shape[1], place))
+        mixed = members.gather(1, shuffled(orders, *members.shape, place))
         for batch in mixed.split(recipe.batch_size, 1):
             step(batch)
     return ask(stack, torch.as_tensor(asked, dtype=torch.float32), place)
@@ -53,9 +53,11 @@ def stacked(recipe: Recipe, seeds: Sequence[int], device: torch.device) -> Layer
     return (Layers if Layers.fits(models[0]) else Mapped)(models, device)
 
 
-def shuffled(orders: Sequence[torch.Generator], count: int, device: torch.device) -> Tensor:
-    """An order of its own for each model."""
-    return torch.stack([torch.randperm(count, generator=order, device=device) for order in orders])
+def shuffled(orders: Sequence[torch.Generator], models: int, count: int, device: torch.device) -> Tensor:
+    """An order of its own for each model: from its own seed, or on a GPU, where launches are dear, all from the first's."""
+    if len(orders) == models:
+        return torch.stack([torch.randperm(count, generator=order, device=device) for order in orders])
+    return torch.rand(models, count, generator=orders[0], device=device).argsort(1)
 
 
 def optimizer_of(recipe: Recipe, parameters: Sequence[Tensor]) -> torch.optim.Optimizer:
