@@ -32,7 +32,7 @@ def train_stack(
     step = _Step(recipe, stack, optimizer, rows, labels)
     for epoch in range(recipe.epochs):
         step.at(recipe.rate(epoch))
-        mixed = members.gather(1, shuffled(orders, *members.shape, place))
+        mixed = members.gather(1, shuffled(orders, len(members), members.shape[1], place))
         for batch in mixed.split(recipe.batch_size, 1):
             step(batch)
     return ask(stack, torch.as_tensor(asked, dtype=torch.float32), place)
