@@ -28,9 +28,9 @@ class StandardizedConv2d(nn.Conv2d):
 
     def centred(self) -> tuple[Tensor, Tensor, Tensor]:
         """The kernel with mean 0, what makes its length 1, and where that is not held back by SMALLEST; per output channel."""
-        centred = self.weight - self.weight.mean((1, 2, 3), keepdim=True)
-        size = centred.square().sum((1, 2, 3))
-        return centred, size.clamp_min(SMALLEST).rsqrt(), size > SMALLEST
+        spread, mean = torch.var_mean(self.weight, (1, 2, 3), correction=0, keepdim=True)
+        size = spread.flatten() * self.weight[0].numel()
+        return self.weight - mean, size.clamp_min(SMALLEST).rsqrt(), size > SMALLEST
 
     def standardized(self) -> Tensor:
         """The kernel that is used."""

@@ -152,7 +152,8 @@ class GroupRecord(Record):
     def keep(self, scale: Tensor | None, shift: Tensor | None) -> None:
         for parameter, each in ((self.weight, scale), (self.bias, shift)):
             if parameter is not None and each is not None:
-                self._known[parameter] = each.float().unflatten(0, (-1, self.tape.rows)).sum(1)
+                each = each.float()
+                self._known[parameter] = each if self.tape.rows == 1 else each.unflatten(0, (-1, self.tape.rows)).sum(1)
                 self.gradient = self._known[parameter]
 
     def instantiate(self) -> dict[Tensor, Tensor]:
