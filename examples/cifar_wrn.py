@@ -7,6 +7,8 @@ average of the weights. Without a folder a tiny network takes a few steps.
 """
 
 import argparse
+import sys
+import time
 from pathlib import Path
 
 import torch
@@ -37,11 +39,12 @@ def fit(x: Tensor, y: Tensor, *, people: int, epsilon: float, **changed: float) 
         model, torch.optim.SGD(model.parameters(), at["lr"]), (x, y), nn.CrossEntropyLoss(reduction="none"), augment=augment,
         unit=discreet.record(), epsilon=epsilon, delta=1e-5, rate=at["batch"] / people, steps=int(at["steps"]),
         clip_norm=at["clip_norm"], divisor=at["batch"], copies=int(at["copies"]), microbatch=int(at["units"]),
-        progress=people > 1000,
     )  # fmt: skip
-    average = discreet.learn.Average(model, at["decay"])
-    for _ in run:
+    average, start = discreet.learn.Average(model, at["decay"]), time.monotonic()
+    for step in run:
         average.update()
+        if step.number % 50 == 0:
+            print(f"step {step.number} of {step.steps}, {time.monotonic() - start:.0f} s", file=sys.stderr, flush=True)
     average.copy_to(model)
     return model, run.plan.event()
 

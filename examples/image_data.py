@@ -21,10 +21,13 @@ def idx(path: Path) -> Tensor:
 
 
 def tiles(path: Path) -> Tensor:
-    """The images of a mosaic, [n, 3, 32, 32]."""
-    from PIL import Image
+    """The images of a mosaic, [n, 3, 32, 32]; of an array of the same name, where there is one."""
+    if (array := path.with_suffix(".npy")).exists():
+        mosaic = torch.from_numpy(np.load(array))
+    else:
+        from PIL import Image
 
-    mosaic = torch.from_numpy(np.array(Image.open(path)))
+        mosaic = torch.from_numpy(np.array(Image.open(path)))
     return mosaic.unflatten(0, (-1, 32)).unflatten(2, (-1, 32)).permute(0, 2, 4, 1, 3).flatten(0, 1).contiguous()
 
 

@@ -29,8 +29,7 @@ def private_mean(rows: Tensor, *, clip_norm: float, **settings: Any) -> tuple[Te
     """The mean of `rows` [n, numbers], each cut to length `clip_norm`, and the run that bought it, with its claim.
 
     A gradient of a linear layer is long by what its inputs have in common, which teaches nothing: under a clip norm it takes
-    the room of what does. Of scattering features it is half (MNIST) or a quarter (Fashion-MNIST) of the squared length, and a
-    mean good enough to take it away costs a few thousandths of the budget.
+    the room of what does. A mean good enough to take it away is cheap, since everybody adds to one vector.
 
     It is one step over everybody of a layer whose gradient is its input; `settings` are those of `train`: unit, delta, epsilon
     or noise_multiplier, divisor, ledger, … The price comes on top of whatever is trained later.

@@ -96,7 +96,7 @@ class Scattering(nn.Module):
         height, width = height // skip, width // skip
         wavelets = self.get_buffer(f"wavelets_{scale}_{lower}").view(-1, skip, height, skip, width)
         folded = torch.einsum("bpiqj,fpiqj->bfij", maps_hat.reshape(-1, skip, height, skip, width), wavelets)
-        parts = torch.view_as_real(torch.fft.ifft2(folded).view(n, -1, height, width))
+        parts = torch.view_as_real(torch.fft.ifft2(folded).reshape(n, -1, height, width))
         return (parts[..., 0] ** 2).addcmul_(parts[..., 1], parts[..., 1]).sqrt_()
 
 
