@@ -1,7 +1,7 @@
 """Accuracy of private training at a budget, beside the same model without privacy: the recipes of examples/, measured.
 
     python bench/sgd_accuracy.py [--case NAME ...] [--seeds 5] [--data FOLDER] [--device cpu|cuda] [--set lr=8 ...]
-                                 [--out bench/results/sgd_accuracy.json]
+                                 [--out bench/results/sgd_accuracy.json] [--page docs/guides/recipes.md]
 
 Every private run goes through `discreet.learn.train`, and its epsilon is what our accounting says of the events that ran,
 the mean of the features included, at delta 1e-5, for one image added or removed. Hyper-parameters were chosen by looking at
@@ -31,6 +31,7 @@ from discreet.accounting import curve
 from discreet.noise.source import seeded_for_tests
 
 DELTA = 1e-5
+MARKS = "<!-- accuracy -->", "<!-- end of accuracy -->"
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "examples"))
 Split = tuple[Tensor, Tensor, Tensor, Tensor]
@@ -140,6 +141,26 @@ def table(rows: dict[str, dict[str, Any]]) -> None:
         print(f"{name:20} {figures} {len(row['runs']):5} {row['seconds_a_run']:8.1f}{missed}")
 
 
+def markdown(rows: dict[str, dict[str, Any]]) -> str:
+    """The results as a table for a page."""
+    lines = [
+        "| data | recipe | epsilon | right, mean of runs | least to most | runs | without privacy |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for row in rows.values():
+        bare = f"{statistics.mean(row['without_privacy']):.1f} %" if row["without_privacy"] else "not measured"
+        what = f"| {row['data']} | `{row['recipe']}` | {row['epsilon']:.4g} | {row['mean']:.2f} % "
+        lines.append(what + f"| {row['least']:.2f} to {row['most']:.2f} | {len(row['runs'])} | {bare} |")
+    return "\n".join(lines)
+
+
+def put(page: Path, rows: dict[str, dict[str, Any]]) -> None:
+    """Replace the table between the marks of a page."""
+    before, _, rest = page.read_text(encoding="utf-8").partition(MARKS[0])
+    _, _, after = rest.partition(MARKS[1])
+    page.write_text(f"{before}{MARKS[0]}\n{markdown(rows)}\n{MARKS[1]}{after}", encoding="utf-8")
+
+
 def setting(text: str) -> tuple[str, float]:
     name, _, value = text.partition("=")
     return name, float(value)
@@ -167,6 +188,7 @@ def main() -> int:
         "--set", nargs="*", type=setting, default=[], metavar="NAME=VALUE", help="change settings of the recipes"
     )
     parser.add_argument("--out", type=Path, help="write the result as JSON, keeping the cases in it that were not measured")
+    parser.add_argument("--page", type=Path, help="write the table of --out into a page, between its marks")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     rows: dict[str, dict[str, Any]] = {}
@@ -183,6 +205,8 @@ def main() -> int:
         if options.out:
             write(options.out, {"cases": {n: rows[n] for n in CASES if n in rows}}, "torch")
     table(rows)
+    if options.page:
+        put(options.page, rows)
     return 0
 
 

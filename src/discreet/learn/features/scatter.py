@@ -12,6 +12,7 @@ with psi_ja of wavelength ~ 2^j at angle pi a / L, phi a Gaussian as wide as 2^J
 
 from __future__ import annotations
 
+import functools
 import math
 
 import torch
@@ -126,13 +127,19 @@ def scatter(images: Tensor, *, scales: int = 2, angles: int = 8, groups: int | N
         raise InvalidValue(
             f"scatter takes images [n, height, width] or [n, colours, height, width]; got {tuple(images.shape)}."
         )
-    transform = Scattering((images.shape[-2], images.shape[-1]), scales=scales, angles=angles).to(images.device)
+    transform = _made(images.shape[-2], images.shape[-1], scales, angles, images.device)
     out = []
     for some in torch.split(images, 1024):
         features = transform(some if some.is_floating_point() else some.float() / 255)
         features = features.flatten(1, features.dim() - 3)
         out.append(features if groups is None else normalise(features, groups))
     return torch.cat(out)
+
+
+@functools.lru_cache(maxsize=8)
+def _made(height: int, width: int, scales: int, angles: int, device: torch.device) -> Scattering:
+    """Filters take longer to make than a thousand images to map, so they are kept."""
+    return Scattering((height, width), scales=scales, angles=angles).to(device)
 
 
 def morlet(grid: tuple[int, int], scale: int, angle: float, slant: float) -> Tensor:
