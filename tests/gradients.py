@@ -37,9 +37,10 @@ def one_by_one(engine: Engine, batch: Any, clipping: Flat) -> tuple[torch.Tensor
     rows, norms, total = engine.rows, [], engine.buffer()
     for start in range(0, count, rows):
         its = pytree.tree_map(lambda leaf, start=start: leaf[start : start + rows], batch)
-        loss = losses(engine.model, its).sum()
-        gradients = torch.autograd.grad(loss, engine.parameters, allow_unused=True)
-        parts = [torch.zeros_like(p) if g is None else g for g, p in zip(gradients, engine.parameters)]
+        losses(engine.model, its).sum().backward()
+        parts = [torch.zeros_like(p) if p.grad is None else p.grad for p in engine.parameters]
+        for p in engine.parameters:
+            p.grad = None
         flat = torch.cat([g.flatten() for g in parts])
         norms.append(flat.square().sum())
         total += flat * clipping.factors(flat.square().sum())

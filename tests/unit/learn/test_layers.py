@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence
+from torch.utils.checkpoint import checkpoint
 
 from discreet.errors import InvalidValue
 from discreet.learn.sgd.clipping import Flat
@@ -237,6 +238,82 @@ def test_a_linear_layer_stored_the_other_way_round_is_known_by_name(rows):
     agree(nn.Sequential(Conv1D(6, 8), nn.Tanh(), Conv1D(5, 6)), sequences, rows)
     shared = Conv1D(8, 8)
     agree(nn.Sequential(shared, nn.Tanh(), shared), sequences, rows)
+
+
+class Listed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scales = nn.ParameterList([nn.Parameter(torch.randn(8)) for _ in range(2)])
+        self.shifts = nn.ParameterDict({"one": nn.Parameter(torch.randn(8))})
+        self.inner = nn.Linear(8, 8)
+
+    def forward(self, x):
+        return self.inner(x * self.scales[0]) * self.scales[1] + self.shifts["one"]
+
+
+def test_parameters_in_lists_belong_to_the_module_that_has_the_list():
+    torch.manual_seed(0)
+    assert copies(agree(Listed(), sequences)) == []
+
+
+@pytest.mark.parametrize(
+    ("model", "of", "through"),
+    [
+        (lambda: nn.PReLU(4), (4, 3), ["PReLU"]),
+        (lambda: nn.ConvTranspose1d(4, 2, 3, 2, groups=2), (4, 6), ["ConvTranspose1d"]),
+        (lambda: nn.utils.parametrizations.weight_norm(nn.Linear(8, 3)), (8,), ["ParametrizedLinear"]),
+        (lambda: nn.LazyLinear(3), (8,), []),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:There is a performance drop")  # vmap has no rule for weight_norm
+def test_other_modules(model, of, through):
+    torch.manual_seed(0)
+    made = nn.Sequential(model())
+    made(torch.randn(2, *of))
+    for rows in (1, 2):
+        assert copies(agree(made, lambda n: torch.randn(n, *of), rows)) == through
+
+
+@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.parametrize("inside", ["encoder", "stranger", "recurrent"])
+def test_layers_inside_a_checkpoint(again, inside):
+    torch.manual_seed(0)
+
+    class Reads(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.GRU(8, 8, batch_first=True)
+
+        def forward(self, x):
+            return self.layer(x)[0]
+
+    class Saving(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.last = nn.Linear(8, 8), nn.Linear(8, 3)
+            self.middle = {"encoder": lambda: Encoder(True), "stranger": Listed, "recurrent": Reads}[inside]()
+
+        def forward(self, x):
+            return self.last(checkpoint(self.middle, self.first(x), use_reentrant=again))
+
+    agree(Saving(), sequences)
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+def test_dropout_between_recurrent_layers(kind):
+    """With all of it dropped there is no chance in it: the second layer sees zeros, the first gets no gradient."""
+    torch.manual_seed(0)
+
+    class Reads(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = getattr(nn, kind)(8, 4, num_layers=2, batch_first=True, dropout=1.0)
+
+        def forward(self, x):
+            return self.layer(x)[0]
+
+    agree(Reads(), sequences)
+    agree(Reads().eval(), sequences)
 
 
 def test_a_unit_that_is_not_a_number_adds_nothing_to_any_layer():

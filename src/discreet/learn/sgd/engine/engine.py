@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from discreet.errors import InvalidValue
 from discreet.learn.sgd.clipping import Clipping
-from discreet.learn.sgd.engine.fallback import Found, copied, spread_over, tried
+from discreet.learn.sgd.engine.fallback import LISTS, Found, copied, own, spread_over, tried
 from discreet.learn.sgd.engine.joins import joined
 from discreet.learn.sgd.engine.layers import find
 from discreet.learn.sgd.engine.tape import Forward, Record, Tape
@@ -148,11 +148,13 @@ def _owners(model: nn.Module, found: Found, trying: bool = False) -> list[tuple[
     inside: set[int] = set()
     for module in model.modules():
         make, whole = find(module)
-        if id(module) in inside or not any(p.requires_grad for p in module.parameters(recurse=whole)):
+        if id(module) in inside or isinstance(module, LISTS):
+            continue
+        if not (any(p.requires_grad for p in module.parameters()) if whole else own(module)):
             continue
         if make is None:
             axes = found.get(module)
-            make = tried(found) if trying else spread_over(axes) if axes else copied
+            make = copied if whole else tried(found) if trying else spread_over(axes) if axes else copied
         if whole or make is copied:
             inside |= {id(child) for child in module.modules()}
         owners.append((module, make))

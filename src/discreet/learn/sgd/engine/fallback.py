@@ -133,29 +133,40 @@ def _fits(p: Tensor, axes: int) -> bool:
     return p.ndim < axes or (p.ndim == axes and p.shape[0] == 1)
 
 
-def _own(module: nn.Module) -> dict[str, nn.Parameter]:
-    return {name: p for name, p in module.named_parameters(recurse=False) if p.requires_grad}
+LISTS = (nn.ParameterList, nn.ParameterDict)  # parameters of the module that has them, as far as their use goes
+
+
+def own(module: nn.Module) -> dict[str, nn.Parameter]:
+    """The trained parameters that a module's own forward uses, those in lists included."""
+    found = {name: p for name, p in module.named_parameters(recurse=False) if p.requires_grad}
+    for name, child in module.named_children():
+        if isinstance(child, LISTS):
+            found |= {f"{name}.{inner}": p for inner, p in own(child).items()}
+    return found
 
 
 @contextmanager
 def _holding(module: nn.Module, tensors: Mapping[str, Tensor]) -> Iterator[None]:
     """The module with other tensors in the place of parameters of its own."""
-    before = {name: module._parameters[name] for name in tensors}
+    places = {name: (module.get_submodule(name.rpartition(".")[0])._parameters, name.rpartition(".")[2]) for name in tensors}
+    before = {name: where[key] for name, (where, key) in places.items()}
     try:
-        module._parameters.update(tensors)  # type: ignore[arg-type]
+        for name, (where, key) in places.items():
+            where[key] = tensors[name]  # type: ignore[assignment]
         yield
     finally:
-        module._parameters.update(before)
+        for name, (where, key) in places.items():
+            where[key] = before[name]
 
 
 def spread_over(axes: int) -> Forward:
     """A forward of the module's own on parameters spread over the examples; the layers inside run as they are."""
 
     def make(module: nn.Module, tape: Tape) -> Callable[..., Any]:
-        plain, own = type(module).forward, _own(module)
+        plain, trained = type(module).forward, own(module)
 
         def forward(*args: Any, **kwargs: Any) -> Any:
-            with _holding(module, {name: spread(tape, p, axes) for name, p in own.items()}):
+            with _holding(module, {name: spread(tape, p, axes) for name, p in trained.items()}):
                 return plain(module, *args, **kwargs)
 
         return forward
@@ -172,34 +183,39 @@ def tried(found: Found) -> Forward:
     """The module's own forward, which on the way finds out over how many axes its parameters can be spread."""
 
     def make(module: nn.Module, tape: Tape) -> Callable[..., Any]:
-        plain, own = type(module).forward, _own(module)
+        plain, trained = type(module).forward, own(module)
 
         def run(held: Mapping[str, Tensor], args: Any, kwargs: Any) -> Any:
             seed = torch.initial_seed() % 2**63
-            with torch.random.fork_rng(devices=_cuda(own)), _holding(module, held):
+            with torch.random.fork_rng(devices=_cuda(trained)), _holding(module, held):
                 torch.manual_seed(seed)
                 return plain(module, *args, **kwargs)
 
         def forward(*args: Any, **kwargs: Any) -> Any:
-            y = run({}, args, kwargs)
             if module not in found or found[module] is not None:
                 candidates = range(2, MOST_AXES + 1) if module not in found else [found[module]]
-                found[module] = next((n for n in candidates if n and _right(n, y, args, kwargs)), None)
-            return y
+                with torch.autograd.graph.saved_tensors_hooks(_same, _same):  # inside a checkpoint, nothing is run again
+                    y = run({}, args, kwargs)
+                    found[module] = next((n for n in candidates if n and _right(n, y, args, kwargs)), None)
+            return plain(module, *args, **kwargs)
 
         def _right(axes: int, wanted: Any, args: Any, kwargs: Any) -> bool:
-            if not all(_fits(p, axes) for p in own.values()):
+            if not all(_fits(p, axes) for p in trained.values()):
                 return False
-            copies = {name: _leaf(p, tape.examples, axes) for name, p in own.items()}
+            copies = {name: _leaf(p, tape.examples, axes) for name, p in trained.items()}
             try:
                 y = run(copies, args, kwargs)
             except Exception:  # whatever a stranger's forward makes of shapes it did not expect
                 return False
-            return _attributed(_outputs(wanted), _outputs(y), list(own.values()), list(copies.values()), tape.examples)
+            return _attributed(_outputs(wanted), _outputs(y), list(trained.values()), list(copies.values()), tape.examples)
 
         return forward
 
     return make
+
+
+def _same(t: Tensor) -> Tensor:
+    return t
 
 
 def _outputs(y: Any) -> list[Tensor]:

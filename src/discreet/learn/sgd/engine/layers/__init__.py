@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from torch import nn
+from torch.nn.utils.parametrize import is_parametrized
 
 from discreet.learn.sgd.engine.layers import attention, conv, conv_nd, embedding, linear, named, norm, recurrent, standardised
 from discreet.learn.sgd.engine.tape import Forward, any_order
@@ -22,6 +23,8 @@ WHOLE = attention.LAYERS  # these use the parameters of modules inside them, and
 def find(module: nn.Module) -> tuple[Forward | None, bool]:
     """What to run in a module's place (None: nothing is known), and whether that is for all modules inside it as well."""
     forward = type(module).forward
+    if is_parametrized(module):  # its weight is computed from others, by modules inside it
+        return None, True
     if forward in WHOLE:
         return WHOLE[forward], True
     return KNOWN.get(forward) or named.LAYERS.get((forward.__module__, forward.__qualname__)), False
