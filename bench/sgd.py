@@ -56,10 +56,10 @@ class Worker:
         self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=place)
         self.steps, self.replies, self.failed = 1, list[Measured](), ""
 
-    def ready(self, seconds: float) -> None:
+    def ready(self, seconds: float, warm: int) -> None:
         """Wait for the model, warm it up, choose how many steps fill a block."""
         self.numbers = self._line().get("numbers", 0)
-        for _ in range(3):
+        for _ in range(warm):
             took = self.block(1, keep=False)
             if took > 4 * seconds:
                 break
@@ -108,7 +108,7 @@ def measure(task: str, precision: str, given: argparse.Namespace) -> Measured:
             asked = (task, name, "--device", given.device, "--precision", precision)
             crowd[name] = Worker(pythons[kind], PEERS / f"{kind}_sgd.py", *asked)
     for name, worker in crowd.items():
-        worker.ready(given.seconds)
+        worker.ready(given.seconds, 3 if given.device == "cpu" else 10)
         print(f"{task} {precision} {name}: {worker.failed or 'ready'}", file=sys.stderr)
     for number in range(given.rounds):
         for worker in crowd.values():

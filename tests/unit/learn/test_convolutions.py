@@ -14,7 +14,8 @@ from torch import nn
 from discreet.learn.sgd.clipping import Flat
 from discreet.learn.sgd.engine import Engine, tune
 from discreet.learn.sgd.engine.layers import patches
-from discreet.learn.sgd.engine.layers.conv import FEW, WRITTEN
+from discreet.learn.sgd.engine.layers.conv import WRITTEN
+from discreet.learn.sgd.engine.tune import FEW
 
 WAYS = [*WRITTEN, "gram"]
 

@@ -51,7 +51,7 @@ def test_the_way_is_measured_once_a_shape(monkeypatch):
     monkeypatch.setattr(linear, "KEPT", 100)
     torch.manual_seed(0)
     for _ in range(2):
-        agree(nn.Linear(5, 4), lambda n: torch.randn(n, 6, 5), units=linear.FEW)
+        agree(nn.Linear(5, 4), lambda n: torch.randn(n, 6, 5), units=tune.FEW)
     assert len(asked) == 1
 
 

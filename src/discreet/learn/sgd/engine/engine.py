@@ -84,7 +84,7 @@ class Engine:
             self.tape.clear()
             return
         records = self._backward(losses)
-        with torch.no_grad():
+        with torch.no_grad(), torch.autocast(into.device.type, enabled=False):  # norms are not for narrow types
             self._add(records, clipping, into, scale)
         self.tape.clear()
 

@@ -171,16 +171,18 @@ def _agrees(engine: Engine, losses: Losses, make: Make) -> None:
         with engine.recording(MORE * engine.rows):
             found = engine.buffer()
             engine.add(with_gradient(losses(batch)), _TINY, found, 1.0 / engine.processes)  # all of them add the same
-        wanted = torch.zeros_like(found)
+        whole, finite = float(engine.length(found)), True
         for unit in range(MORE):
             part = pytree.tree_map(lambda leaf, unit=unit: leaf[unit * engine.rows : (unit + 1) * engine.rows], batch)
             flat = engine.gradient(losses(part).sum())
-            wanted += flat * _TINY.factors(engine.length(flat).square())
+            size = engine.length(flat)
+            finite = finite and math.isfinite(float(size))
+            found -= flat.mul_(_TINY.factors(size.square()))
     finally:
         for module, mode in modes.items():
             module.training = mode
-    apart, whole = float(engine.length(found - wanted)), float(engine.length(wanted))
-    if math.isfinite(whole) and not apart <= 0.02 * whole + 1e-12:
+    apart = float(engine.length(found))
+    if finite and not apart <= 0.02 * whole + 1e-12:
         raise InvalidValue(
             "The engine cannot tell which part of a gradient belongs to which example of this model. Layers must be given "
             "their examples along the first axis ([examples, …] or [examples x positions, …]); for sequences "

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from discreet.learn.sgd.clipping import slack
+from discreet.learn.sgd.clipping import NARROW, slack
 
 Views = Mapping[Tensor, Tensor]  # where the clipped sum of each parameter is added up
 
@@ -203,6 +203,14 @@ def squared(gradients: Mapping[Any, Tensor]) -> Tensor:
     """The squared norm per unit of instantiated gradients."""
     parts = [torch.linalg.vector_norm(g.reshape(len(g), -1), dim=1, dtype=torch.float32).square() for g in gradients.values()]
     return torch.stack(parts).sum(0) if len(parts) > 1 else parts[0]
+
+
+def weighted(each: Tensor, factors: Tensor) -> Tensor:
+    """The sum of [units, numbers], each unit times its factor, added up in float32 whatever the type."""
+    if each.dtype in NARROW and each.is_cuda:
+        return torch.mm(factors.to(each.dtype)[None], each, out_dtype=torch.float32)[0]
+    wide = torch.promote_types(each.dtype, torch.float32)
+    return factors.to(wide) @ each.to(wide)
 
 
 def blanked(it: Tensor, good: Tensor) -> Tensor:

@@ -14,6 +14,8 @@ import torch
 TIMES = 5  # runs of each way at least; the least counts, since whatever else the machine does only adds
 SECONDS = 0.01  # short ones are run for so long, at most ten times as often
 HOPELESS = 1.5  # a way whose first run, already warm, takes this many times the best is not run again
+FEW = 8  # units under which nothing is measured
+SOME = {"cpu": 32, "cuda": 512}  # units on which it is, at most: a GPU shows what it can only when it is full
 _known: dict[Hashable, str] = {}
 _forced: list[str] = []
 

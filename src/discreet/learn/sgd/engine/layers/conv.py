@@ -13,13 +13,12 @@ from discreet.learn.sgd.engine import tune
 from discreet.learn.sgd.engine.cast import casted
 from discreet.learn.sgd.engine.layers import patches
 from discreet.learn.sgd.engine.layers.patches import Kernel
-from discreet.learn.sgd.engine.tape import Forward, Record, Tape, Views, from_grams, squared
+from discreet.learn.sgd.engine.tape import Forward, Record, Tape, Views, from_grams, squared, weighted
 
 WRITTEN = {
-    "patches": patches.by_patches, "channels": patches.by_channels, "lines": patches.by_lines, "groups": patches.by_groups,
+    "patches": patches.by_patches, "channels": patches.by_channels, "lines": patches.by_lines, "shifts": patches.by_shifts,
+    "groups": patches.by_groups,
 }  # fmt: skip
-FEW = 8  # units under which nothing is measured
-SOME = {"cpu": 32, "cuda": 256}  # units on which it is: enough to fill the machine
 KEPT = 4  # gradients written out for every unit are kept if they take at most so many times what was recorded
 
 
@@ -106,7 +105,7 @@ class ConvRecord(Record):
         made, shift = self._kept
         assert self.weight is not None
         for each, part in made:
-            part(into[self.weight]).add_((factors @ _wide(each.flatten(1))).view(each.shape[1:]))
+            part(into[self.weight]).add_(weighted(each.flatten(1), factors).view(each.shape[1:]))
         if shift is not None:
             assert self.bias is not None
             into[self.bias].addmv_(shift.mT, factors)
@@ -123,6 +122,8 @@ class ConvRecord(Record):
         found = ["patches", "channels", "groups"] if self.x.is_cuda else ["groups", "channels", "patches"]
         if rows == 1 and max(kernel.dilation) == 1 and kernel.size[2] % kernel.stride[0] == 0:
             found.append("lines")
+        if rows == 1 and max(kernel.stride) == 1:
+            found.append("shifts")
         pixels = patches.positions(kernel, self.x, rows)
         if pixels * pixels <= self.narrow.numel():
             return ["gram", *found]
@@ -131,10 +132,10 @@ class ConvRecord(Record):
     def _way(self) -> str:
         """By measurement on some units, once for every shape; the likeliest where there are too few to measure."""
         x, rows, ways = self.x, self.tape.rows, self._ways()
-        units = min(x.shape[0] // rows, SOME.get(x.device.type, 32))
+        units = min(x.shape[0] // rows, tune.SOME.get(x.device.type, 32))
         shape = (self.kernel, units.bit_length(), x.shape[1:], x.dtype, rows)
         known = tune.known(ways, shape, x.device)
-        if known is not None or units < FEW:
+        if known is not None or units < tune.FEW:
             return known or ways[0]
         x, g = x[: units * rows], self.gradient[: units * rows]
         factors = torch.ones(units, device=x.device)

@@ -14,7 +14,6 @@ from discreet.learn.sgd.engine import tune
 from discreet.learn.sgd.engine.cast import casted
 from discreet.learn.sgd.engine.tape import Forward, Record, Tape, Views, add_instantiated, from_grams, gram, squared
 
-FEW, SOME = 8, 32  # units under which nothing is measured; units on which it is
 KEPT = 1  # gradients written out for every unit are kept if they take at most so many times what was recorded
 
 
@@ -104,10 +103,10 @@ class LinearRecord(Record):
             return "grams"  # written out they would take more memory than everything that was recorded
         first = "grams" if 2 * positions * positions <= d * p else "written"
         ways, shared = [first, *({"grams", "written"} - {first})], self.tape.known_gram(x)
-        some = min(units, SOME)
+        some = min(units, tune.SOME.get(x.device.type, 32))
         shape = ("linear", d, p, positions, some.bit_length(), x.dtype, shared, self.bias is None)
         known = tune.known(ways, shape, x.device)
-        if known is not None or units < FEW:
+        if known is not None or units < tune.FEW:
             return known or first
         x, g = x[:some], g[:some]
         factors, found = torch.ones(some, device=x.device), gram(x)

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 _back = torch.ops.aten.convolution_backward
-ROOM = {"cpu": 1 << 21, "cuda": 1 << 29}  # bytes of patches at a time: what is in flight stays in cache, or in memory
+ROOM = {"cpu": 1 << 21, "cuda": 3 << 24}  # bytes of patches at a time: what is in flight stays in cache
 
 
 @dataclass(frozen=True)
@@ -97,6 +97,30 @@ def by_lines(x: Tensor, g: Tensor, kernel: Kernel, rows: int = 1) -> list[Block]
 
 def _lines(start: int, count: int) -> Callable[[Tensor], Tensor]:
     return lambda whole: whole.narrow(2, start, count)
+
+
+def by_shifts(x: Tensor, g: Tensor, kernel: Kernel, rows: int = 1) -> list[Block]:
+    """Nothing is copied out: each place of the kernel is a shift of the whole image and has a product of its own.
+
+    Images lie with channels last, lines as long as the padded image's, so that a shift is a start further on. For units of
+    one row and kernels without groups that move by one pixel.
+    """
+    p, width, kh, kw = kernel.size
+    (dh, dw), (oh, ow) = kernel.dilation, g.shape[2:]
+    wide = ow + dw * (kw - 1)
+    length = oh * wide - dw * (kw - 1)  # behind the last place of the last line there is nothing
+    made = x.new_empty(kh * kw, x.shape[0], p, width)
+    for start, stop in _pieces(x, (oh + dh * (kh - 1)) * wide * width + oh * wide * p):
+        pixels = padded(x[start:stop], kernel).permute(0, 2, 3, 1).reshape(stop - start, -1, width)
+        each = F.pad(g[start:stop], (0, wide - ow)).permute(0, 2, 3, 1).reshape(stop - start, -1, p)[:, :length].mT
+        for place, into in enumerate(made):
+            shift = place // kw * dh * wide + place % kw * dw
+            torch.bmm(each, pixels[:, shift : shift + length], out=into[start:stop])
+    return [Block(part, _place(*divmod(place, kw))) for place, part in enumerate(made)]
+
+
+def _place(line: int, column: int) -> Callable[[Tensor], Tensor]:
+    return lambda whole: whole[:, :, line, column]
 
 
 def by_groups(x: Tensor, g: Tensor, kernel: Kernel, rows: int) -> list[Block]:
