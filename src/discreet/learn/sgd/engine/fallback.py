@@ -184,6 +184,7 @@ def tried(found: Found) -> Forward:
 
     def make(module: nn.Module, tape: Tape) -> Callable[..., Any]:
         plain, trained = type(module).forward, own(module)
+        seen: set[Any] = set()  # what it was tried on; modules inside others are run many times
 
         def run(held: Mapping[str, Tensor], args: Any, kwargs: Any) -> Any:
             seed = torch.initial_seed() % 2**63
@@ -192,7 +193,9 @@ def tried(found: Found) -> Forward:
                 return plain(module, *args, **kwargs)
 
         def forward(*args: Any, **kwargs: Any) -> Any:
-            if module not in found or found[module] is not None:
+            shapes = (tape.examples, *(getattr(leaf, "shape", None) for leaf in pytree.tree_leaves((args, kwargs))))
+            if shapes not in seen and found.get(module, 0) is not None:
+                seen.add(shapes)
                 candidates = range(2, MOST_AXES + 1) if module not in found else [found[module]]
                 with torch.autograd.graph.saved_tensors_hooks(_same, _same):  # inside a checkpoint, nothing is run again
                     y = run({}, args, kwargs)

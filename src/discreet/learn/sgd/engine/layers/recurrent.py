@@ -17,30 +17,37 @@ from torch.nn.utils.rnn import PackedSequence
 from discreet.errors import InvalidValue
 from discreet.learn.sgd.engine.cast import casted
 from discreet.learn.sgd.engine.layers import linear
-from discreet.learn.sgd.engine.tape import Forward, Tape
+from discreet.learn.sgd.engine.tape import Forward, Record, Tape
 
 State = tuple[Tensor, ...]  # the hidden state, and the cell of an LSTM
 Cell = Callable[[Tensor, Tensor, State], State]  # projections of input and of hidden state, state before: state after
 
 
 class Steps(linear.LinearRecord):
-    """A weight used once for every position. Zeros added to what it gives have its gradients as theirs."""
+    """A weight used once for every position.
 
-    def __init__(self, tape: Tape, weight: Tensor, bias: Tensor | None, like: Tensor) -> None:
+    Where what it gives is only added to the input's projection, its gradients are those of that; otherwise zeros are added
+    to what it gives, which have its gradients as theirs.
+    """
+
+    def __init__(self, tape: Tape, weight: Tensor, bias: Tensor | None, like: Tensor, beside: Record | None = None) -> None:
         super().__init__(tape, *(p if p is not None and p.requires_grad else None for p in (weight, bias)))
         self._weight, self._bias = weight.detach(), None if bias is None else bias.detach()
-        self._taps = torch.zeros(*like.shape[:2], weight.shape[0], dtype=like.dtype, device=like.device, requires_grad=True)
-        self._each = self._taps.unbind(1)
-        self._met: list[Tensor] = []
+        self._beside, self._taps, self._each = beside, None, None
+        if beside is None and self.parameters:
+            zeros = torch.zeros(*like.shape[:2], weight.shape[0], dtype=like.dtype, device=like.device, requires_grad=True)
+            self._taps, self._each = zeros, zeros.unbind(1)
+        self._met: dict[int, Tensor] = {}
 
     def __call__(self, x: Tensor, position: int) -> Tensor:
-        self._met.append(casted(x)[0].detach())
+        self._met[position] = casted(x)[0].detach()
         y = F.linear(x, self._weight, self._bias)
-        return y + self._each[position] if self.parameters else y
+        return y if self._each is None else y + self._each[position]
 
     def reached(self) -> bool:
-        if self._taps.grad is not None:
-            self.x, self.gradient = torch.stack(self._met, 1), self._taps.grad
+        gradient = getattr(self._beside, "gradient", None) if self._taps is None else self._taps.grad
+        if gradient is not None:
+            self.x, self.gradient = torch.stack([self._met[t] for t in range(len(self._met))], 1), gradient
         return super().reached()
 
 
@@ -96,21 +103,24 @@ def _run(module: nn.RNNBase, tape: Tape, suffix: str, x: Tensor, state: State) -
     ih, hh = (getattr(module, f"{name}{suffix}") for name in ("weight_ih", "weight_hh"))
     bias_ih, bias_hh, hr = (getattr(module, f"{name}{suffix}", None) for name in ("bias_ih", "bias_hh", "weight_hr"))
     inputs = linear.use(tape, x, ih, bias_ih)
-    hidden = _steps(tape, hh, bias_hh, inputs)
+    beside = (
+        tape.records[-1] if module.mode != "GRU" and (ih.requires_grad or getattr(bias_ih, "requires_grad", False)) else None
+    )
+    hidden = _steps(tape, hh, bias_hh, inputs, beside)
     short = None if hr is None else _steps(tape, hr, None, inputs)
     order = range(x.shape[1])[:: -1 if suffix.endswith("reverse") else 1]
     each, cell = inputs.unbind(1), CELLS[module.mode]
     states: dict[int, Tensor] = {}
-    for count, t in enumerate(order):
-        state = cell(each[t], hidden(state[0], count), state)
+    for t in order:
+        state = cell(each[t], hidden(state[0], t), state)
         if short is not None:
-            state = (short(state[0], count), state[1])
+            state = (short(state[0], t), state[1])
         states[t] = state[0]
     return torch.stack([states[t] for t in range(x.shape[1])], 1), state
 
 
-def _steps(tape: Tape, weight: Tensor, bias: Tensor | None, like: Tensor) -> Steps:
-    record = Steps(tape, weight, bias, like)
+def _steps(tape: Tape, weight: Tensor, bias: Tensor | None, like: Tensor, beside: Record | None = None) -> Steps:
+    record = Steps(tape, weight, bias, like, beside)
     if record.parameters:
         tape.add(record)
     return record
