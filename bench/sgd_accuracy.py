@@ -1,7 +1,8 @@
 """Accuracy of private training at a budget, beside the same model without privacy: the recipes of examples/, measured.
 
     python bench/sgd_accuracy.py [--case NAME ...] [--seeds 5] [--data FOLDER] [--device cpu|cuda] [--set lr=8 ...]
-                                 [--out bench/results/sgd_accuracy.json] [--page docs/guides/recipes.md]
+                                 [--try lr=2,4,8 ...] [--out bench/results/sgd_accuracy.json]
+                                 [--page docs/guides/recipes.md]
 
 Every private run goes through `discreet.learn.train`, and its epsilon is what our accounting says of the events that ran,
 the mean of the features included, at delta 1e-5, for one image added or removed. Hyper-parameters were chosen by looking at
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import itertools
 import json
 import os
 import statistics
@@ -97,15 +99,33 @@ def private(case: Case, data: Split, settings: dict[str, float]) -> tuple[float,
     return accuracy(model, test, truth), curve(event).epsilon(DELTA), clock() - start
 
 
+def chosen(name: str, data: Split, options: argparse.Namespace) -> tuple[dict[str, float], int]:
+    """The settings, the best of those that --try names by one run each, and how many were tried."""
+    settings = CASES[name].settings | dict(options.set)
+    tried = []
+    for values in itertools.product(*(values for _, values in options.attempt)):
+        one = settings | {key: value for (key, _), value in zip(options.attempt, values)}
+        if options.attempt:
+            torch.manual_seed(len(tried))
+            with seeded_for_tests(f"{name} try {len(tried)}".encode()):
+                tried.append((private(CASES[name], data, one)[0], one))
+            print(f"{name}, tried {one}: {tried[-1][0]:.2f} %", file=sys.stderr, flush=True)
+    return (max(tried, key=lambda each: each[0])[1], len(tried)) if tried else (settings, 0)
+
+
 def measure(name: str, data: Split, options: argparse.Namespace) -> dict[str, Any]:
     case = CASES[name]
-    settings = case.settings | dict(options.set)
+    settings, tried = chosen(name, data, options)
     runs, without = [], []
     for seed in range(options.seeds):
         torch.manual_seed(seed)
         with seeded_for_tests(f"{name} {seed}".encode()):
             runs.append(private(case, data, settings))
-        print(f"{name}, run {seed}: {runs[-1][0]:.2f} % at epsilon {runs[-1][1]:.4f}, {runs[-1][2]:.0f} s", file=sys.stderr)
+        print(
+            f"{name}, run {seed}: {runs[-1][0]:.2f} % at epsilon {runs[-1][1]:.4f}, {runs[-1][2]:.0f} s",
+            file=sys.stderr,
+            flush=True,
+        )
     for seed in range(options.plain_seeds):
         torch.manual_seed(seed)
         without.append(plain(case, data))
@@ -116,7 +136,7 @@ def measure(name: str, data: Split, options: argparse.Namespace) -> dict[str, An
         "mean": round(statistics.mean(found), 3), "least": round(min(found), 2), "most": round(max(found), 2),
         "deviation": round(statistics.stdev(found), 3) if len(found) > 1 else None, "runs": [round(x, 2) for x in found],
         "without_privacy": [round(x, 2) for x in without], "settings": case.example.SETTINGS | settings,
-        "runs_seen_while_choosing": case.seen, "seconds_a_run": round(statistics.median(run[2] for run in runs), 1),
+        "runs_seen_while_choosing": case.seen + tried, "seconds_a_run": round(statistics.median(run[2] for run in runs), 1),
         "on": torch.cuda.get_device_name() if data[0].is_cuda else machine()["processor"],
     }  # fmt: skip
 
@@ -161,6 +181,11 @@ def put(page: Path, rows: dict[str, dict[str, Any]]) -> None:
     page.write_text(f"{before}{MARKS[0]}\n{markdown(rows)}\n{MARKS[1]}{after}", encoding="utf-8")
 
 
+def several(text: str) -> tuple[str, list[float]]:
+    name, _, values = text.partition("=")
+    return name, [float(value) for value in values.split(",")]
+
+
 def setting(text: str) -> tuple[str, float]:
     name, _, value = text.partition("=")
     return name, float(value)
@@ -186,6 +211,9 @@ def main() -> int:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument(
         "--set", nargs="*", type=setting, default=[], metavar="NAME=VALUE", help="change settings of the recipes"
+    )
+    parser.add_argument(
+        "--try", dest="attempt", nargs="*", type=several, default=[], metavar="NAME=V,V", help="run each once, keep the best"
     )
     parser.add_argument("--out", type=Path, help="write the result as JSON, keeping the cases in it that were not measured")
     parser.add_argument("--page", type=Path, help="write the table of --out into a page, between its marks")
