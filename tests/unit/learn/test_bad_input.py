@@ -72,7 +72,7 @@ REFUSED = {
     "no parameter at all": ({"model": nn.ReLU(), "optimizer": sgd_of(nn.Linear(1, 1).parameters())}, "no trainable parameter"),
     "not a model": ({"model": 3, "optimizer": sgd_of(nn.Linear(1, 1).parameters())}, "must be a torch module; got int"),
     "not an optimizer": ({"optimizer": lambda model: "sgd"}, "must be a torch optimizer"),
-    "parameters of another model": ({"optimizer": sgd_of(nn.Linear(3, 2).parameters())}, "2 parameters that are not the model's"),
+    "parameters of another model": ({"optimizer": sgd_of(nn.Linear(3, 2).parameters())}, "that are not the model's"),
     "a parameter left out": ({"optimizer": lambda model: torch.optim.SGD([model.weight], 0.1)}, "bias: trainable, but not in"),
     "an optimizer with a closure": ({"optimizer": lambda model: torch.optim.LBFGS(model.parameters())}, "Use SGD or Adam"),
     "a sparse optimizer": ({"optimizer": lambda model: torch.optim.SparseAdam(model.parameters())}, "Use Adam"),
