@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: two processes of tests share two cores already
+
 import pytest
 from hypothesis import settings
 
