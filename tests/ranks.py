@@ -150,7 +150,8 @@ def nothing(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
 
 
 def begun(
-    kind: str = "mlp", wrap: str = "plain", *, momentum: float = 0.9, quiet: bool = False, seeded: bool = True, **given: Any
+    kind: str = "mlp", wrap: str = "plain", *, momentum: float = 0.9, quiet: bool = False, seeded: bool = True,
+    adam: bool = False, **given: Any,
 ) -> Any:  # fmt: skip
     """A run on this process, and its model; weights differ from process to process until the run levels them."""
     first = not torch.distributed.is_initialized() or torch.distributed.get_rank() == 0
@@ -163,7 +164,9 @@ def begun(
         model = nn.parallel.DistributedDataParallel(model)
     asked = {"unit": discreet.record(), "delta": 1e-5, "rate": 0.08, "steps": 6, "clip_norm": 0.7, "noise_multiplier": 0.8}
     asked |= given
-    optimizer = torch.optim.SGD(model.parameters(), 0.3, momentum=momentum)
+    optimizer: torch.optim.Optimizer = torch.optim.SGD(model.parameters(), 0.3, momentum=momentum)
+    if adam:  # a gradient near zero is not turned into a whole step, which would make rounding count
+        optimizer = torch.optim.AdamW(model.parameters(), 0.02, eps=1e-2)
     with seeded_for_tests(b"the same everywhere") if seeded else nullcontext():
         run = discreet.learn.train(model, optimizer, asked.pop("data", data), nothing if quiet else loss, **asked)
         if seeded:

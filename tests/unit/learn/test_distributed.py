@@ -125,15 +125,16 @@ def test_a_loop_of_ones_own(run_on, wrap):
     assert close(run_on(4, ranks.own_loop, wrap=wrap), ranks.trained())
 
 
-def test_checkpoints_move_between_numbers_of_processes(run_on, tmp_path):
-    wanted = ranks.trained()
+@pytest.mark.parametrize("adam", [False, True])
+def test_checkpoints_move_between_numbers_of_processes(run_on, tmp_path, adam):
+    wanted = ranks.trained(adam=adam)
     split, whole = str(tmp_path / "split"), str(tmp_path / "whole")
-    assert run_on(2, ranks.stopped, path=split, at=3, wrap="split") == [3, 3]
-    assert close([ranks.trained(checkpoint=split)], wanted)
-    assert run_on(2, ranks.stopped, path=split, at=3, wrap="split") == [3, 3]
-    assert close(run_on(4, ranks.trained, wrap="split", checkpoint=split), wanted)
-    assert ranks.stopped(whole, 3) == 3
-    assert close(run_on(2, ranks.trained, checkpoint=whole), wanted)
+    assert run_on(2, ranks.stopped, path=split, at=3, wrap="split", adam=adam) == [3, 3]
+    assert close([ranks.trained(checkpoint=split, adam=adam)], wanted)
+    assert run_on(2, ranks.stopped, path=split, at=3, wrap="split", adam=adam) == [3, 3]
+    assert close(run_on(4, ranks.trained, wrap="split", checkpoint=split, adam=adam), wanted)
+    assert ranks.stopped(whole, 3, adam=adam) == 3
+    assert close(run_on(2, ranks.trained, checkpoint=whole, adam=adam), wanted)
 
 
 @pytest.mark.parametrize("wrap", ["ddp", "split"])
