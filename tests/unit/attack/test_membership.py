@@ -14,7 +14,7 @@ from discreet.attack import Recipe
 from discreet.attack.membership import halves, ratios, signals, train_shadows
 from discreet.attack.membership.posterior import paired
 from discreet.audit import roc
-from discreet.errors import InvalidDocument, InvalidValue
+from discreet.errors import DiscreetError, InvalidDocument, InvalidValue
 
 
 def blobs(rows=300, width=10, classes=3, seed=0, noise=2.0):
@@ -109,6 +109,30 @@ def test_a_killed_job_goes_on_after_its_last_group(tmp_path):
     (tmp_path / "models-00000-00002.npz").write_bytes(b"PK")
     with pytest.raises(InvalidDocument, match="damaged"):
         train_shadows(recipe, X, y, inside, group=2, folder=tmp_path)
+
+
+def test_several_processes_make_what_one_makes():
+    X, y = blobs(80)
+    recipe, inside = Recipe(lambda: mlp(), epochs=2), halves(80, 6, 0)
+    one, two = (train_shadows(recipe, X, y, inside, group=2, processes=count) for count in (1, 2))
+    assert np.array_equal(one.scores, two.scores)
+
+    def fails(inputs, labels):
+        raise ValueError("no")
+
+    with pytest.raises(DiscreetError, match="failed: ValueError: no"):
+        train_shadows(Recipe(fails, kind="fit"), X, y, inside, group=2, processes=2)
+
+
+def test_a_ray_cluster_makes_what_one_process_makes():
+    ray = pytest.importorskip("ray")
+    X, y = blobs(80)
+    recipe, inside = Recipe(mlp, epochs=1), halves(80, 4, 0)
+    try:
+        found = train_shadows(recipe, X, y, inside, group=2, ray="local")
+    finally:
+        ray.shutdown()
+    assert np.array_equal(found.scores, train_shadows(recipe, X, y, inside, group=2).scores)
 
 
 def test_estimators_and_functions_are_recipes_too():

@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.attack.membership.recipe import Recipe
+from discreet.attack.membership.shadow.spread import spread
+from discreet.core import check
 from discreet.errors import InvalidDocument, InvalidValue
 
 Array = NDArray[Any]
@@ -49,30 +51,39 @@ def halves(rows: int, models: int, seed: int) -> NDArray[np.bool_]:
 def train_shadows(
     recipe: Recipe, X: Array, y: Array, inside: NDArray[np.bool_], *, seed: int = 0, query: Array | None = None,
     device: str = "cpu", folder: str | Path | None = None, progress: Progress | None = None, group: int | None = None,
+    processes: int = 1, ray: str | None = None,
 ) -> Shadows:  # fmt: skip
     """Train a model for each row of `inside` on the rows it marks, and ask them all about `query` (by default X itself).
 
     torch recipes are trained in groups that fit memory, all models of a group at once. With a `folder` each finished group is
-    kept there, and a second call goes on after the last one.
+    kept there, and a second call goes on after the last one. Groups may be spread over `processes` of this machine, or over
+    those of a Ray cluster by its address ("local" starts one here). What comes out does not depend on where it was made.
     """
     X, y = np.asarray(X), np.asarray(y)
     if inside.ndim != 2 or inside.shape[1] != len(X) or len(X) != len(y):
         raise InvalidValue(f"inside must be [models, {len(X)}] for {len(X)} rows and {len(y)} labels; got {inside.shape}.")
     asked = X if query is None else np.asarray(query)
-    parts: list[NDArray[np.float32]] = []
-    for start, stop in _groups(recipe, X, inside, device, group):
-        known = _kept(folder, start, stop, inside)
-        if known is None:
-            known = _group(recipe, X, y, inside[start:stop], range(seed + start, seed + stop), asked, device)
-            _keep(folder, start, stop, inside, known)
-        parts.append(known)
+    groups = list(_groups(recipe, X, inside, device, group, check.whole("processes", processes)))
+    found = {place: known for place in groups if (known := _kept(folder, *place, inside)) is not None}
+    todo = [place for place in groups if place not in found]
+
+    def train(place: tuple[int, int]) -> NDArray[np.float32]:
+        start, stop = place
+        return _group(recipe, X, y, inside[start:stop], range(seed + start, seed + stop), asked, device)
+
+    for place, scores in spread(train, todo, processes=processes, ray=ray):
+        found[place] = scores
+        _keep(folder, *place, inside, scores)
         if progress is not None:
-            progress(stop, len(inside))
+            progress(sum(stop - start for start, stop in found), len(inside))
+    parts = [found[place] for place in groups]
     return Shadows(np.concatenate(parts), inside)
 
 
-def _groups(recipe: Recipe, X: Array, inside: NDArray[np.bool_], device: str, group: int | None) -> Iterator[tuple[int, int]]:
-    size = group or (_fitting(recipe, X, device) if recipe.kind == "torch" else 8)
+def _groups(
+    recipe: Recipe, X: Array, inside: NDArray[np.bool_], device: str, group: int | None, processes: int
+) -> Iterator[tuple[int, int]]:
+    size = group or min(_fitting(recipe, X, device) if recipe.kind == "torch" else 8, -(-len(inside) // processes))
     for start in range(0, len(inside), size):
         yield start, min(start + size, len(inside))
 
