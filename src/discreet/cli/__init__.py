@@ -17,8 +17,8 @@ _BROKEN_PIPE, _OUR_FAULT = 141, 70  # as a shell reports SIGPIPE, and EX_SOFTWAR
 
 COMMANDS = {
     "account": "What a mechanism gives away at most: epsilon, power, belief.",
-    "attack": "What a finished table or a list of answers gives away.",
-    "audit": "Compare the claims of a release with its evidence.",
+    "attack": "What a finished table, a list of answers or a model gives away.",
+    "audit": "Claims against evidence; or a training recipe, audited in one run.",
     "demo": "The whole idea on one page: a claim, an attack, a broken twin.",
     "ledger": "Budgets: open, show, share, raise, renew, verify.",
     "query": "Ask private SQL: an answer with error bars, charged to a budget.",

@@ -1,4 +1,4 @@
-"""`discreet attack`: what a finished table, or a list of published answers, gives away."""
+"""`discreet attack`: what a finished table, a list of published answers, or a model gives away."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from discreet.cli import COMMANDS
+from discreet.cli.membership import model_command
 from discreet.cli.output import json_option, table, talk, write_json
 from discreet.errors import InvalidValue
 
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
 @click.group("attack", help=COMMANDS["attack"])
 def command() -> None: ...
+
+
+command.add_command(model_command)
 
 
 out_option = click.option(

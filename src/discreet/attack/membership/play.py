@@ -117,8 +117,7 @@ ATTACKS: dict[str, tuple[str, bool, Callable[[Seen], Array]]] = {
 def membership(
     target: Any, recipe: Recipe | None, members: Any, nonmembers: Any, *, attacks: Iterable[str] = ("student", "lira", "loss"),
     shadows: int = 64, seed: int = 0, device: str = "cpu", folder: str | Path | None = None, processes: int = 1,
-    ray: str | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    ray: str | None = None, progress: Callable[[int, int], None] | None = None, group: int | None = None,
 ) -> dict[str, Evidence]:  # fmt: skip
     """What each attack says of rows that were in the training set of `target` and rows that were not.
 
@@ -149,9 +148,8 @@ def membership(
     if any(ATTACKS[name][1] for name in chosen):
         assert recipe is not None
         marks = halves(len(X), check.whole("shadows", shadows, least=2), check.whole("seed", seed, least=0))
-        trained = train_shadows(
-            recipe, X, y, marks, seed=seed, device=device, folder=folder, progress=progress, processes=processes, ray=ray
-        )
+        how: dict[str, Any] = {"device": device, "folder": folder, "progress": progress, "group": group}
+        trained = train_shadows(recipe, X, y, marks, seed=seed, processes=processes, ray=ray, **how)
         _resembles(trained, scores, y, inside)
     seen = Seen(y, scores, trained)
     return {name: _evidence(name, ATTACKS[name][2](seen), inside) for name in chosen}

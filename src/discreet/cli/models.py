@@ -1,0 +1,194 @@
+"""Models, recipes and rows from users' files."""
+
+from __future__ import annotations
+
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from discreet.cli.output import progress, talk
+from discreet.errors import InvalidValue, MissingExtra
+
+if TYPE_CHECKING:
+    from discreet.attack import Recipe
+
+PICKLES = (".joblib", ".pkl", ".pickle")
+SECONDS = 10.0  # between two lines of progress where there is no terminal to draw on
+
+
+def read_recipe(path: str) -> Recipe:
+    """The `recipe` that a Python file defines. The file is run, as by `python FILE`: it may do whatever its user may."""
+    file = _there(path, "a Python file that defines recipe = Recipe(…)")
+    talk(f"Running {file.name}: a recipe is a Python program, and may do whatever you may. Run only files that you trust.")
+    import runpy
+
+    from discreet.attack import Recipe
+
+    sys.path.insert(0, str(file.parent.resolve()))  # as python does: a recipe may import its neighbours
+    try:
+        found = runpy.run_path(str(file), run_name="recipe").get("recipe")
+    except Exception as error:
+        lines = [f" in line {each.lineno}" for each in traceback.extract_tb(error.__traceback__) if each.filename == str(file)]
+        raise InvalidValue(f"{path!r} stopped with {type(error).__name__}{''.join(lines[-1:])}: {str(error)[:200]}") from error
+    if not isinstance(found, Recipe):
+        what = "defines no recipe" if found is None else f"defines a recipe that is a {type(found).__name__}"
+        raise InvalidValue(f"{path!r} {what}; it must say recipe = discreet.attack.Recipe(…).")
+    return found
+
+
+def read_rows(path: str, target: str) -> tuple[Any, Any, list[str] | None]:
+    """Inputs, labels and the names of the columns, from parquet, CSV, or an .npz with X and y (which names no columns)."""
+    import numpy as np
+
+    if path.endswith(".npz"):
+        return (*_arrays(_there(path, "a file of rows")), None)
+    from discreet.cli.files import read_table
+    from discreet.core.columns import numeric
+
+    table = read_table(path)
+    if target not in table:
+        raise InvalidValue(f"{path!r} has no column {target!r}; say which holds the labels with --target-column.")
+    names = [name for name in table if name != target]
+    texts = [name for name in names if not numeric(table[name])]
+    if texts or not names:
+        what = f"column {texts[0]!r} of {path!r} holds text" if texts else f"{path!r} has no column but the labels"
+        raise InvalidValue(f"A model is asked about numbers; {what}. Encode it as the model was given it.")
+    return np.stack([table[name] for name in names], 1).astype(np.float32), table[target], names
+
+
+def _arrays(file: Path) -> tuple[Any, Any]:
+    import numpy as np
+
+    try:
+        with np.load(file, allow_pickle=False) as found:
+            lacking = [name for name in ("X", "y") if name not in found]
+            if lacking:
+                raise InvalidValue(f"{str(file)!r} must hold arrays X and y; it lacks {' and '.join(lacking)}.")
+            X, y = found["X"], found["y"]
+    except (ValueError, OSError, EOFError) as error:
+        if isinstance(error, InvalidValue):
+            raise
+        raise InvalidValue(f"{str(file)!r} cannot be read as .npz; write it with numpy.savez(file, X=…, y=…).") from None
+    return X.astype(np.float32), y
+
+
+def in_order(names: list[str] | None, X: Any, wanted: list[str] | None, what: str) -> Any:
+    """Columns in the order of another file; refused where they are not the same ones."""
+    if names is None or wanted is None or names == wanted:
+        return X
+    lacking, extra = [each for each in wanted if each not in names], [each for each in names if each not in wanted]
+    if lacking or extra:
+        told = [f"lack {lacking[0]!r}"] * bool(lacking) + [f"have {extra[0]!r}, which members do not"] * bool(extra)
+        raise InvalidValue(f"The {what} {' and '.join(told)} ({len(lacking)} columns lacking, {len(extra)} too many).")
+    return X[:, [names.index(each) for each in wanted]]
+
+
+def numbered(y: Any, model: Any, what: str) -> Any:
+    """Labels as places among the model's classes, where it names them; else whole numbers from 0 are needed."""
+    import numpy as np
+
+    y = np.asarray(y)
+    classes = getattr(model, "classes_", None)
+    if classes is not None:
+        known = {each: place for place, each in enumerate(np.asarray(classes).tolist())}
+        strange = sum(each not in known for each in y.tolist())
+        if strange:
+            raise InvalidValue(f"{strange} of {len(y)} labels of the {what} are none of the model's {len(known)} classes.")
+        return np.array([known[each] for each in y.tolist()], np.int64)
+    if y.dtype.kind == "f" and np.array_equal(y, np.rint(y)):
+        y = y.astype(np.int64)
+    if y.dtype.kind not in "iu":
+        raise InvalidValue(f"Labels of the {what} must be whole numbers from 0, as the model counts its classes; they are not.")
+    return y
+
+
+def read_model(path: str, recipe: Recipe | None, *, trust_pickle: bool, device: str) -> Any:
+    """The model under attack: weights for what the recipe builds, or a scikit-learn model from a trusted pickle."""
+    file = _there(path, "a .safetensors file, a state dict, or a scikit-learn model")
+    if file.suffix in PICKLES:
+        if not trust_pickle:
+            raise InvalidValue(
+                f"{path!r} is a pickle, which runs whatever its maker put in as it is read. Say --trust-pickle if you made it."
+            )
+        return _unpickled(file)
+    if recipe is None or recipe.kind != "torch":
+        raise InvalidValue(
+            f"{path!r} holds weights; say what they belong to with --recipe, a file whose recipe builds the module."
+        )
+    model = recipe.build()
+    weights = _weights(file)
+    try:
+        model.load_state_dict(weights)
+    except (RuntimeError, AttributeError, TypeError) as error:
+        told = " ".join(str(error).split())[:300]
+        raise InvalidValue(f"The weights of {path!r} do not fit what the recipe builds: {told}") from None
+    return model.to(device).eval()
+
+
+def _unpickled(file: Path) -> Any:
+    try:
+        import joblib  # type: ignore[import-untyped, unused-ignore]
+    except ImportError:
+        raise MissingExtra("joblib", "sklearn", "Reading scikit-learn models") from None
+    try:
+        return joblib.load(file)
+    except Exception as error:
+        raise InvalidValue(f"{str(file)!r} cannot be read by joblib: {type(error).__name__}: {str(error)[:200]}") from error
+
+
+def _weights(file: Path) -> dict[str, Any]:
+    try:
+        if file.suffix == ".safetensors":
+            from safetensors.torch import load_file
+
+            return dict(load_file(file))
+        import torch
+
+        found = torch.load(file, map_location="cpu", weights_only=True)
+    except ImportError:
+        raise MissingExtra("torch", "torch", "Reading the weights of a model") from None
+    except Exception as error:
+        raise InvalidValue(
+            f"{str(file)!r} holds something other than weights, or is damaged ({type(error).__name__}); save it with "
+            "safetensors.torch.save_file(model.state_dict(), …) or torch.save(model.state_dict(), …)."
+        ) from None
+    if not isinstance(found, dict):
+        raise InvalidValue(f"{str(file)!r} holds a {type(found).__name__}, not a state dict; save model.state_dict().")
+    return found
+
+
+def usable(device: str) -> str:
+    """A device that is there."""
+    if device != "cpu":
+        import torch
+
+        if not torch.cuda.is_available():
+            raise InvalidValue(f"This machine offers no {device!r} device to torch; use --device cpu.")
+    return device
+
+
+@contextmanager
+def told(count: int, label: str) -> Iterator[Callable[[int, int], None]]:
+    """Something to call with (done, count): a bar with the time left on a terminal, a line now and then elsewhere."""
+    began = last = time.monotonic()
+
+    def line(done: int, _: int) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if done < count and now - last >= SECONDS:
+            last = now
+            talk(f"{label}: {done} of {count}, about {(now - began) / done * (count - done):.0f} s left")
+
+    with progress(count, label) as bar:
+        yield bar or line
+
+
+def _there(path: str, wanted: str) -> Path:
+    file = Path(path)
+    if not file.is_file():
+        raise InvalidValue(f"There is no file {path!r}; give {wanted}.")
+    return file

@@ -1,0 +1,288 @@
+"""`discreet attack model` on users' files: weights, recipes, rows, and everything that can be wrong with them."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner, Result
+from safetensors.torch import save_file
+from torch import nn
+
+from discreet.attack.membership import Recipe, train_shadows
+from discreet.cli import app, membership, models
+from discreet.core import Claim, Game, Gaussian, NonPrivate, Release, record
+
+RECIPE = """
+from torch import nn
+from discreet.attack import Recipe
+recipe = Recipe(lambda: nn.Sequential(nn.Linear(6, 32), nn.ReLU(), nn.Linear(32, 3)), epochs={epochs}, learning_rate=0.02)
+"""
+
+
+def build() -> nn.Module:
+    return nn.Sequential(nn.Linear(6, 32), nn.ReLU(), nn.Linear(32, 3))
+
+
+def run(*args: object) -> Result:
+    return CliRunner().invoke(app, ["attack", "model", *map(str, args)])
+
+
+def fitted(X: np.ndarray, y: np.ndarray) -> nn.Module:
+    torch.manual_seed(1)
+    model = build()
+    optimizer = torch.optim.Adam(model.parameters(), 0.02)
+    for _ in range(60):
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(torch.from_numpy(X)), torch.from_numpy(y)).backward()
+        optimizer.step()
+    return model
+
+
+def table(file: Path, X: np.ndarray, y: np.ndarray, order: str = "abcdef") -> Path:
+    lines = [",".join([*order, "label"])]
+    for row, label in zip(X, y):
+        lines.append(",".join([*(repr(float(row["abcdef".index(name)])) for name in order), str(label)]))
+    file.write_text("\n".join(lines) + "\n")
+    return file
+
+
+@pytest.fixture(scope="module")
+def ground(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model that knows its 100 rows by heart, and 100 others."""
+    folder = tmp_path_factory.mktemp("ground")
+    draw = np.random.default_rng(0)
+    y = draw.integers(0, 3, 200)
+    X = (draw.normal(size=(3, 6))[y] + 2.0 * draw.normal(size=(200, 6))).astype(np.float32)
+    np.savez(folder / "all.npz", X=X, y=y)
+    np.savez(folder / "in.npz", X=X[:100], y=y[:100])
+    np.savez(folder / "out.npz", X=X[100:], y=y[100:])
+    table(folder / "in.csv", X[:100], y[:100])
+    table(folder / "out.csv", X[100:], y[100:], order="fedcba")
+    (folder / "recipe.py").write_text(RECIPE.format(epochs=40))
+    model = fitted(X[:100], y[:100])
+    save_file(model.state_dict(), folder / "model.safetensors")
+    torch.save(model.state_dict(), folder / "model.pt")
+    return folder
+
+
+def asked(ground: Path, out: Path, *more: object, weights: str = "model.safetensors", members: str = "in.csv",
+          nonmembers: str = "out.csv") -> Result:  # fmt: skip
+    return run(ground / weights, "--recipe", ground / "recipe.py", "--members", ground / members, "--nonmembers",
+               ground / nonmembers, "--shadows", 4, "--out", out, *more)  # fmt: skip
+
+
+def test_a_model_and_its_rows(ground: Path, tmp_path: Path) -> None:
+    result = asked(ground, tmp_path / "audit", "--json")
+    assert result.exit_code == 0, result.stderr
+    found = json.loads(result.stdout)
+    assert (found["members"], found["nonmembers"], found["shadows"]) == (100, 100, 4)
+    by_name = {each["attack"]: each for each in found["attacks"]}
+    assert set(by_name) == {"student", "lira", "loss"}
+    assert by_name["student"]["auc"] > 0.6  # chance is 0.5 with a spread of 0.04 on 100 against 100, and all is seeded
+    assert {rate["outcome"] for rate in by_name["loss"]["rates"]} == {"inconclusive"}
+    assert [rate["nonmembers_needed"] for rate in by_name["loss"]["rates"]] == [1_000, 10_000]
+    assert len(set(found["most_exposed_members"])) == 10
+    assert "recipe.py: a recipe is a Python program" in result.stderr
+    release = Release.load(tmp_path / "audit" / "release.json")
+    assert [claim.event for claim in release.claims] == [NonPrivate()]
+    assert {each.design for each in release.evidence} == {"post_hoc"}
+    from pyarrow.parquet import read_table
+
+    scores = read_table(tmp_path / "audit" / "scores.parquet").to_pydict()
+    assert list(scores) == ["inside", "row", "student", "lira", "loss"]
+    assert scores["student"] == release.evidence[0].score.tolist()
+    assert scores["row"] == [*range(100), *range(100)]
+    assert not (tmp_path / "audit" / "shadows").exists()
+    assert CliRunner().invoke(app, ["audit", str(tmp_path / "audit" / "release.json")]).exit_code == 0
+
+
+def test_columns_are_matched_by_name(ground: Path, tmp_path: Path) -> None:
+    one = asked(ground, tmp_path / "a", "--attacks", "loss")
+    two = asked(ground, tmp_path / "b", "--attacks", "loss", weights="model.pt", members="in.npz", nonmembers="out.npz")
+    assert one.exit_code == two.exit_code == 0, one.stderr + two.stderr
+    assert "inconclusive (needs 10,000 non-members)" in one.stdout
+    scores = [Release.load(tmp_path / name / "release.json").evidence[0].score for name in "ab"]
+    assert np.allclose(scores[0], scores[1], atol=1e-5)
+
+
+def test_every_attack_there_is(ground: Path, tmp_path: Path) -> None:
+    from discreet.attack.membership import ATTACKS
+
+    result = asked(ground, tmp_path, "--attacks", "all", "--json")
+    assert result.exit_code == 0, result.stderr
+    assert {"student", "lira", "rmia", "loss", "label"} <= {each["attack"] for each in json.loads(result.stdout)["attacks"]}
+    assert {each["attack"] for each in json.loads(result.stdout)["attacks"]} <= set(ATTACKS)
+
+
+def test_a_claim_is_carried(ground: Path, tmp_path: Path) -> None:
+    claim = Claim(game=Game(record(), {"weights"}), event=Gaussian(1.0))
+    Release(value=1, source="rows", claims=(claim,)).save(tmp_path / "claim.json")
+    result = asked(ground, tmp_path / "audit", "--attacks", "loss", "--claim", tmp_path / "claim.json")
+    assert result.exit_code == 0, result.stderr
+    assert Release.load(tmp_path / "audit" / "release.json").claims == (claim,)
+    assert "discreet audit" in result.stderr
+    Release(value=1, source="rows", claims=()).save(tmp_path / "none.json")
+    assert "has no claims" in asked(ground, tmp_path / "b", "--claim", tmp_path / "none.json").stderr
+
+
+def test_interrupted_it_goes_on(ground: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(membership, "GROUP", 2)
+    real = models.told
+
+    class Stop:
+        def __enter__(self):
+            def step(done: int, count: int) -> None:
+                raise KeyboardInterrupt
+
+            return step
+
+        def __exit__(self, *error: object) -> None: ...
+
+    monkeypatch.setattr(models, "told", lambda *_: Stop())
+    result = asked(ground, tmp_path, "--attacks", "student")
+    assert result.exit_code == 1
+    assert "Stopped: 2 of 4 shadows are kept" in result.stderr
+    kept = list((tmp_path / "shadows").glob("*/*.npz"))
+    assert [each.name for each in kept] == ["models-00000-00002.npz"]
+    before = kept[0].stat().st_mtime_ns
+    monkeypatch.setattr(models, "told", real)
+    assert asked(ground, tmp_path, "--attacks", "student", "--keep-shadows").exit_code == 0
+    assert len(list((tmp_path / "shadows").glob("*/*.npz"))) == 2
+    assert kept[0].stat().st_mtime_ns == before
+
+
+def test_progress_says_how_long(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(models, "SECONDS", 0.0)
+    with models.told(4, "training shadows") as step:
+        step(1, 4)
+        step(4, 4)
+    assert capsys.readouterr().err.startswith("training shadows: 1 of 4, about 0 s left")
+
+
+def test_pickles_need_trust(ground: Path, tmp_path: Path) -> None:
+    joblib = pytest.importorskip("joblib")
+    tree = pytest.importorskip("sklearn.tree").DecisionTreeClassifier(random_state=0)
+    rows = np.load(ground / "in.npz")
+    joblib.dump(tree.fit(rows["X"], np.array(["one", "two", "three"])[rows["y"]]), tmp_path / "model.joblib")
+    words = {"0": "one", "1": "two", "2": "three"}
+    for name in ("in", "out"):
+        lines = (ground / f"{name}.csv").read_text().splitlines()
+        named = [f"{line.rpartition(',')[0]},{words[line.rpartition(',')[2]]}" for line in lines[1:]]
+        (tmp_path / f"{name}.csv").write_text("\n".join([lines[0], *named]) + "\n")
+    given = [tmp_path / "model.joblib", "--members", tmp_path / "in.csv", "--nonmembers", tmp_path / "out.csv",
+             "--out", tmp_path / "audit", "--attacks", "all", "--json"]  # fmt: skip
+    refused = run(*given)
+    assert refused.exit_code == 2
+    assert "Say --trust-pickle" in refused.stderr
+    result = run(*given, "--trust-pickle")
+    assert result.exit_code == 0, result.stderr
+    found = {each["attack"]: each["auc"] for each in json.loads(result.stdout)["attacks"]}
+    assert "student" not in found  # no recipe, no shadows
+    assert found["loss"] > 0.7  # a full tree is right on all its rows and on few others
+    (tmp_path / "out.csv").write_text((tmp_path / "out.csv").read_text().replace("three", "four"))
+    assert "none of the model's 3 classes" in run(*given, "--trust-pickle").stderr
+
+
+class Evil:
+    def __reduce__(self) -> tuple[object, tuple[object, ...]]:
+        return (Path.touch, (Path("evil-was-here"),))
+
+
+def test_weights_never_run_code(ground: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    torch.save({"a": Evil()}, tmp_path / "evil.pt")
+    (tmp_path / "evil.bin").write_bytes(pickle.dumps(Evil()))
+    for name in ("evil.pt", "evil.bin"):
+        result = run(tmp_path / name, "--recipe", ground / "recipe.py", "--members", ground / "in.csv", "--nonmembers",
+                     ground / "out.csv", "--out", tmp_path / "audit")  # fmt: skip
+        assert result.exit_code == 2
+        assert "holds something other than weights" in result.stderr
+    assert not Path("evil-was-here").exists()
+
+
+def wrong(ground: Path, tmp_path: Path, needle: str, **given: object) -> None:
+    named = {"weights": "model.safetensors", "recipe": "recipe.py", "members": "in.npz", "nonmembers": "out.npz", **given}
+    paths = {name: Path(value) if Path(str(value)).is_absolute() else ground / str(value) for name, value in named.items()}
+    result = run(paths["weights"], "--recipe", paths["recipe"], "--members", paths["members"], "--nonmembers",
+                 paths["nonmembers"], "--shadows", 2, "--attacks", "student,loss", "--out", tmp_path / "audit")  # fmt: skip
+    assert result.exit_code == 2, result.output
+    assert needle in result.stderr
+    assert not (tmp_path / "audit" / "release.json").exists()
+
+
+def saved(file: Path, **arrays: np.ndarray) -> Path:
+    np.savez(file, **arrays)
+    return file
+
+
+def test_rows_that_cannot_be_right(ground: Path, tmp_path: Path) -> None:
+    rows = np.load(ground / "out.npz")
+    X, y = rows["X"], rows["y"]
+    wrong(ground, tmp_path, "are members too", nonmembers="all.npz")
+    wrong(ground, tmp_path, "they must be alike", nonmembers=saved(tmp_path / "narrow.npz", X=X[:, :5], y=y))
+    wrong(ground, tmp_path, "the target knows 3 classes", nonmembers=saved(tmp_path / "label.npz", X=X, y=y + 1))
+    wrong(ground, tmp_path, "whole numbers from 0", nonmembers=saved(tmp_path / "half.npz", X=X, y=y + 0.5))
+    wrong(ground, tmp_path, "it lacks y", nonmembers=saved(tmp_path / "lacks.npz", X=X))
+    wrong(ground, tmp_path, "NaN or infinite inputs", nonmembers=saved(tmp_path / "nan.npz", X=X * np.nan, y=y))
+    wrong(ground, tmp_path, "There is no file", members="nothing.npz")
+    (tmp_path / "junk.npz").write_bytes(b"junk")
+    wrong(ground, tmp_path, "cannot be read as .npz", members=tmp_path / "junk.npz")
+    lines = (ground / "out.csv").read_text()
+    (tmp_path / "other.csv").write_text(lines.replace("f,e", "g,e", 1))
+    wrong(ground, tmp_path, "The nonmembers lack 'f'", members="in.csv", nonmembers=tmp_path / "other.csv")
+    (tmp_path / "text.csv").write_text("a,label\nx,1\n")
+    wrong(ground, tmp_path, "holds text", members=tmp_path / "text.csv")
+    (tmp_path / "bare.csv").write_text("a,b\n1,1\n")
+    wrong(ground, tmp_path, "has no column 'label'", members=tmp_path / "bare.csv")
+
+
+def test_models_that_cannot_be_right(ground: Path, tmp_path: Path) -> None:
+    save_file({name: weight * torch.nan for name, weight in build().state_dict().items()}, tmp_path / "nan.safetensors")
+    wrong(ground, tmp_path, "The target gives NaN", weights=tmp_path / "nan.safetensors")
+    save_file(nn.Linear(6, 3).state_dict(), tmp_path / "other.safetensors")
+    wrong(ground, tmp_path, "do not fit what the recipe builds", weights=tmp_path / "other.safetensors")
+    torch.save([1, 2], tmp_path / "list.pt")
+    wrong(ground, tmp_path, "not a state dict", weights=tmp_path / "list.pt")
+    (tmp_path / "empty.safetensors").write_bytes(b"")
+    wrong(ground, tmp_path, "or is damaged", weights=tmp_path / "empty.safetensors")
+    for text, needle in (("recipe = 3", "a recipe that is a int"), ("x = 1", "defines no recipe"),
+                         ("x = 1\n1 / 0", "stopped with ZeroDivisionError in line 2")):  # fmt: skip
+        (tmp_path / "recipe.py").write_text(text)
+        wrong(ground, tmp_path, needle, recipe=tmp_path / "recipe.py")
+    if not torch.cuda.is_available():
+        assert "no 'cuda' device" in asked(ground, tmp_path / "audit", "--device", "cuda").stderr
+    assert "names no attack" in asked(ground, tmp_path / "audit", "--attacks", ",").stderr
+    assert asked(ground, tmp_path / "audit", "--attacks", "magic").exit_code == 2
+
+
+def test_a_recipe_unlike_the_target_is_told(ground: Path, tmp_path: Path) -> None:
+    (tmp_path / "recipe.py").write_text(RECIPE.format(epochs=1))
+    result = run(ground / "model.safetensors", "--recipe", tmp_path / "recipe.py", "--members", ground / "in.csv",
+                 "--nonmembers", ground / "out.csv", "--shadows", 2, "--out", tmp_path / "audit", "--json")  # fmt: skip
+    assert result.exit_code == 0, result.stderr
+    assert "the recipe does not resemble the target" in result.stderr
+    assert "the recipe does not resemble the target" in json.loads(result.stdout)["warnings"][0]
+
+
+def test_out_of_memory_makes_groups_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
+    from discreet.attack.membership.shadow import job
+
+    real, sizes = job.train_stack, []
+
+    def greedy(recipe, X, y, inside, *rest):
+        sizes.append(len(inside))
+        if len(inside) > 1:
+            raise MemoryError
+        return real(recipe, X, y, inside, *rest)
+
+    monkeypatch.setattr(job, "train_stack", greedy)
+    draw = np.random.default_rng(0)
+    X, y = draw.normal(size=(20, 6)).astype(np.float32), draw.integers(0, 3, 20)
+    found = train_shadows(Recipe(build, epochs=1), X, y, np.eye(4, 20, dtype=bool))
+    assert sizes == [4, 2, 1, 1, 2, 1, 1]
+    assert found.scores.shape == (4, 20, 3)
