@@ -6,8 +6,9 @@
 Every (task, variant) is a process of its own; on the CPU all are pinned to one core with one math thread. Short blocks of
 steps are handed out in turn, so that a busy machine slows everybody alike; what is reported is the median over rounds of
 the ratio to `plain` in the same round (CPU time; on a GPU, time between device events), its least and most, and the peak
-memory over the loaded model. Peers need an interpreter that has them (pins in bench/peers) and are left out without one.
---merge adds the parts of another result (the GPU's, made elsewhere) to --out.
+memory of steps over the loaded model (beside it, begin_mib: that of setting up and of the first steps). Peers need an
+interpreter that has them (pins in bench/peers) and are left out without one. --merge adds the rows and variants of another
+result (the GPU's, made elsewhere) to --out, where it has none.
 """
 
 from __future__ import annotations
@@ -64,24 +65,24 @@ class Worker:
             if took > 4 * seconds:
                 break
         self.steps = max(1, int(seconds / took)) if took else 1
+        self.begin = float(self._ask("settled").get("begin_mib", 0.0))
 
     def block(self, steps: int = 0, keep: bool = True) -> float:
-        if self.failed:
-            return 0.0
-        assert self.process.stdin is not None
-        print(steps or self.steps, file=self.process.stdin, flush=True)
-        reply = self._line()
+        reply = self._ask(str(steps or self.steps))
         if keep and reply:
             self.replies.append(reply)
         return float(reply.get("wall", 0.0))
 
     def profile(self) -> list[str]:
         """Where the time of a step goes."""
+        return list(self._ask("profile").get("profile", [self.failed]))
+
+    def _ask(self, line: str) -> Measured:
         if self.failed:
-            return [self.failed]
+            return {}
         assert self.process.stdin is not None
-        print("profile", file=self.process.stdin, flush=True)
-        return list(self._line().get("profile", [self.failed]))
+        print(line, file=self.process.stdin, flush=True)
+        return self._line()
 
     def _line(self) -> Measured:
         assert self.process.stdout is not None
@@ -141,6 +142,7 @@ def figures(worker: Worker, plain: Worker) -> Measured:
         "times_plain": round(statistics.median(ratios), 3), "least": round(min(ratios), 3), "most": round(max(ratios), 3),
         "times_plain_wall": round(statistics.median(one["wall"] / base["wall"] for one, base in pairs), 3),
         "peak_mib": round(peak, 1), "times_plain_memory": round(peak / base, 2) if base > 0 else None,
+        "begin_mib": round(worker.begin, 1),
         "rounds": len(ratios), "steps_a_block": worker.steps,
     }  # fmt: skip
 
@@ -160,7 +162,7 @@ def goals(task: str, device: str, row: Measured) -> dict[str, bool]:
     for name in PRIVATE:
         peer = variants.get(name, {})
         if name != "discreet" and "ms" in peer:
-            found[f"faster than {name}"] = ours["ms"] < peer["ms"]
+            found[f"faster than {name}"] = ours["times_plain"] < peer["times_plain"]
     return found
 
 
@@ -195,6 +197,18 @@ def run(given: argparse.Namespace, parts: Measured) -> None:
             save(given.out, parts)
 
 
+def merged(parts: Measured, others: Measured) -> Measured:
+    """What there is, and what only the others have. Ratios are each to plain SGD of their own run."""
+    for device, other in others.items():
+        part = parts.setdefault(device, {"machine": other["machine"], "rows": {}})
+        for name, row in other["rows"].items():
+            mine = part["rows"].setdefault(name, {**row, "variants": {}})
+            good = {variant: it for variant, it in row["variants"].items() if "failed" not in it}
+            mine["variants"] = {**good, **mine["variants"]}
+            mine["goals"] = goals(name.split()[0], device, mine)
+    return parts
+
+
 def accelerator(device: str) -> dict[str, str]:
     if device == "cpu":
         return {}
@@ -222,7 +236,7 @@ def main() -> int:
     given = parser.parse_args()
     parts = json.loads(given.out.read_text())["parts"] if given.out and given.out.exists() else {}
     if given.merge:
-        save(given.out, {**parts, **json.loads(given.merge.read_text())["parts"]})
+        save(given.out, merged(parts, json.loads(given.merge.read_text())["parts"]))
         return 0
     if given.profile:
         given.profile.write_text("Microseconds and calls of one step by operation, plain SGD and ours.\n")

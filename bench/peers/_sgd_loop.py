@@ -3,8 +3,9 @@
     WORKER.py TASK VARIANT [--device cpu|cuda] [--precision float32|tf32|bf16]
 
 The first line of its answers says how many numbers are trained, or why it failed. Then each line it reads is a number of
-steps (or the word profile); it replies with the seconds each took (wall, CPU and, on a GPU, by device events) and the most
-memory held so far, in MiB over what was held when the model and its batch were loaded. The standard library is enough.
+steps, to which it replies with the seconds each took (wall, CPU and, on a GPU, by device events) and the most memory held so
+far, in MiB over what was held when the model and its batch were loaded; or "settled": what is needed to begin has been done,
+so the peak starts again; or "profile". The standard library is enough.
 """
 
 from __future__ import annotations
@@ -54,9 +55,17 @@ def serve(build: Callable[[argparse.Namespace], tuple[int, Callable[[], Step]]])
         return
     for line in sys.stdin:
         try:
-            say(out, {"profile": profile(step)} if line.strip() == "profile" else clock.block(step, int(line)))
+            say(out, answer(line.strip(), step, clock))
         except Exception as error:  # a peer that cannot is a result, not a crash
             say(out, failure(error))
+
+
+def answer(line: str, step: Step, clock: Host) -> dict[str, Any]:
+    if line == "profile":
+        return {"profile": profile(step)}
+    if line == "settled":
+        return {"begin_mib": clock.settled()}
+    return clock.block(step, int(line))
 
 
 def say(out: Any, what: dict[str, Any]) -> None:
@@ -92,8 +101,14 @@ class Host:
     base = 0.0
 
     def loaded(self) -> None:
-        Path("/proc/self/clear_refs").write_text("5")  # the peak starts again from what is held now
+        self.settled()
         self.base = status("VmRSS")
+
+    def settled(self) -> float:
+        """The peak so far; another one starts from what is held now."""
+        most = status("VmHWM") - self.base
+        Path("/proc/self/clear_refs").write_text("5")
+        return most
 
     def block(self, step: Step, steps: int) -> dict[str, float]:
         wall, cpu = time.perf_counter(), time.process_time()
@@ -113,6 +128,13 @@ class Device(Host):
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
         self.base = torch.cuda.memory_allocated() / 2**20
+
+    def settled(self) -> float:
+        import torch
+
+        most = torch.cuda.max_memory_allocated() / 2**20 - self.base
+        torch.cuda.reset_peak_memory_stats()
+        return most
 
     def block(self, step: Step, steps: int) -> dict[str, float]:
         import torch
