@@ -128,3 +128,16 @@ def test_the_fastest_way_is_taken(monkeypatch):
     assert tune.known(["slow"], "another shape", cpu) == "slow"
     with tune.only("slow"):
         assert tune.known(["slow", "fast"], "shape", cpu) == "slow"
+
+
+def test_a_way_that_cannot_be_gone_here_is_passed_over(monkeypatch):
+    monkeypatch.setattr(tune, "_known", {})
+
+    def run(name):
+        if name != "possible":
+            raise RuntimeError(f"{name}: no room")
+
+    cpu = torch.device("cpu")
+    assert tune.fastest(["first", "possible", "last"], run, "shape", cpu) == "possible"
+    with pytest.raises(RuntimeError, match="last: no room"):
+        tune.fastest(["first", "last"], run, "another", cpu)
