@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import torch
 from torch import Tensor, nn
@@ -84,7 +84,9 @@ class Engine:
             self.tape.clear()
             return
         records = self._backward(losses)
-        with torch.no_grad(), torch.autocast(into.device.type, enabled=False):  # norms are not for narrow types
+        kind = into.device.type
+        narrow = torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else nullcontext()
+        with torch.no_grad(), narrow:  # norms are not for narrow types
             self._add(records, clipping, into, scale)
         self.tape.clear()
 
