@@ -4,6 +4,9 @@
     shadow/      many models at once, each on its own half
     signals.py   what scores say about one label
     ratios.py    scores for membership from a target and its shadows
+    shokri.py    attack models learned from shadows; rows drawn from marginals
+    climb.py     rows made by asking the target alone
+    learned.py   small networks for attacks that learn, many at once
     play.py      all of it on one target
 
 `discreet.attack.membership` is this package and also the function: `discreet.attack.membership(target, recipe, …)`.
@@ -13,11 +16,24 @@ import sys
 from types import ModuleType
 from typing import Any
 
+from discreet.attack.membership.climb import Climbed, climb
 from discreet.attack.membership.play import ATTACKS, membership
 from discreet.attack.membership.recipe import Recipe
 from discreet.attack.membership.shadow import Shadows, halves, train_shadows
+from discreet.attack.membership.shokri import from_marginals, marginals
 
-__all__ = ["ATTACKS", "Recipe", "Shadows", "halves", "membership", "train_shadows"]
+__all__ = [
+    "ATTACKS",
+    "Climbed",
+    "Recipe",
+    "Shadows",
+    "climb",
+    "from_marginals",
+    "halves",
+    "marginals",
+    "membership",
+    "train_shadows",
+]
 
 
 class _Callable(ModuleType):

@@ -11,15 +11,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.attack.membership import ratios, signals
+from discreet.attack.membership import ask, ratios, signals
 from discreet.attack.membership.posterior import paired
-from discreet.attack.membership.recipe import Recipe, scores_of
+from discreet.attack.membership.recipe import Recipe
 from discreet.attack.membership.shadow import Shadows, halves, train_shadows
+from discreet.attack.membership.shokri import shokri
 from discreet.core import Evidence, Game, check, record
 from discreet.errors import InvalidValue
 
 Array = NDArray[Any]
 FAR = 0.1  # a recipe whose accuracy is further than this from the target's does not resemble it
+
+
+@dataclass(frozen=True)
+class Population:
+    """Other rows, on which the shadows were trained: what these say of them, and which rows each was trained on."""
+
+    y: Array
+    shadows: Shadows
 
 
 @dataclass(frozen=True)
@@ -29,6 +38,8 @@ class Seen:
     y: Array
     target: Array  # [rows, classes]
     shadows: Shadows | None  # scores [models, rows, classes]
+    population: Population | None = None
+    seed: int = 0
 
     def of_target(self, signal: Callable[..., Array], **how: Any) -> Array:
         return signal(self.target, self.y, **how)
@@ -79,6 +90,12 @@ def _rmia(seen: Seen, temperature: float = 2.0, order: int | None = None, gamma:
     return ratios.rmia(target, shadows, seen.shadows.inside, target, shadows, gamma=gamma)
 
 
+def _shokri(seen: Seen) -> Array:
+    assert seen.shadows is not None
+    y, known = (seen.y, seen.shadows) if seen.population is None else (seen.population.y, seen.population.shadows)
+    return shokri(seen.target, seen.y, known.scores, y, known.inside, seed=seen.seed)
+
+
 def _loss(seen: Seen) -> Array:
     return seen.of_target(signals.log_probability)
 
@@ -107,23 +124,26 @@ ATTACKS: dict[str, tuple[str, bool, Callable[[Seen], Array]]] = {
     "lira_offline": ("scores", True, _lira_offline),
     "rmia": ("logits", True, _rmia),
     "calibrated": ("scores", True, _calibrated),
+    "shokri": ("scores", True, _shokri),
     "loss": ("scores", False, _loss),
     "confidence": ("scores", False, _confidence),
     "entropy": ("scores", False, _entropy),
     "label": ("labels", False, _right),
 }
+ONLINE = ("student", "lira", "lira_fixed")  # compare with models trained on the very rows in question
 
 
 def membership(
     target: Any, recipe: Recipe | None, members: Any, nonmembers: Any, *, attacks: Iterable[str] = ("student", "lira", "loss"),
-    shadows: int = 64, seed: int = 0, device: str = "cpu", folder: str | Path | None = None, processes: int = 1,
-    ray: str | None = None, progress: Callable[[int, int], None] | None = None, group: int | None = None,
+    shadows: int = 64, population: Any = None, seed: int = 0, device: str = "cpu", folder: str | Path | None = None,
+    processes: int = 1, ray: str | None = None, progress: Callable[[int, int], None] | None = None, group: int | None = None,
 ) -> dict[str, Evidence]:  # fmt: skip
     """What each attack says of rows that were in the training set of `target` and rows that were not.
 
     `members` and `nonmembers` are pairs (inputs, labels). `recipe` says how models like the target are trained; without one
-    only attacks that need no shadows run. `attacks` may be "all". Evidence from a finished model is `post_hoc`: it warns, and
-    cannot refute a claim.
+    only attacks that need no shadows run. `attacks` may be "all". Shadows are trained on random halves of the rows in question,
+    or, where the attacker has only other rows, of `population` (a pair too): then attacks that need models trained on the rows
+    themselves are left out. Evidence from a finished model is `post_hoc`: it warns, and cannot refute a claim.
 
     >>> rng = np.random.default_rng(0)
     >>> inside, outside = (rng.normal(size=(50, 3)), np.zeros(50, int)), (rng.normal(size=(50, 3)), np.zeros(50, int))
@@ -131,28 +151,55 @@ def membership(
     >>> found["loss"].auc()
     0.5
     """
-    chosen = list(ATTACKS) if attacks == "all" else [check.word("attacks", name, tuple(ATTACKS)) for name in _listed(attacks)]
-    if recipe is None:
-        chosen = [name for name in chosen if not ATTACKS[name][1]] if attacks == "all" else chosen
-        needing = [name for name in chosen if ATTACKS[name][1]]
-        if needing:
-            raise InvalidValue(
-                f"{', '.join(needing)} needs models like the target; say how they are trained: recipe=Recipe(…)."
-            )
+    chosen = _chosen(attacks, recipe, population)
     (X_in, y_in), (X_out, y_out) = _pair("members", members), _pair("nonmembers", nonmembers)
     _apart(X_in, y_in, X_out, y_out)
     X, y = np.concatenate([X_in, X_out]), np.concatenate([y_in, y_out])
     inside = np.arange(len(X)) < len(X_in)
     scores = _asked(target, X, y)
-    trained = None
+    trained = others = None
     if any(ATTACKS[name][1] for name in chosen):
         assert recipe is not None
-        marks = halves(len(X), check.whole("shadows", shadows, least=2), check.whole("seed", seed, least=0))
+        models = check.whole("shadows", shadows, least=2)
         how: dict[str, Any] = {"device": device, "folder": folder, "progress": progress, "group": group}
-        trained = train_shadows(recipe, X, y, marks, seed=seed, processes=processes, ray=ray, **how)
-        _resembles(trained, scores, y, inside)
-    seen = Seen(y, scores, trained)
+        how |= {"processes": processes, "ray": ray}
+        if population is None:
+            marks = halves(len(X), models, check.whole("seed", seed, least=0))
+            trained = train_shadows(recipe, X, y, marks, seed=seed, **how)
+            _resembles(trained, y, scores, y, inside)
+        else:
+            trained, others = _elsewhere(recipe, X, population, models, seed, how)
+            _resembles(others.shadows, others.y, scores, y, inside)
+    seen = Seen(y, scores, trained, others, seed)
     return {name: _evidence(name, ATTACKS[name][2](seen), inside) for name in chosen}
+
+
+def _chosen(attacks: Iterable[str], recipe: Recipe | None, population: Any) -> list[str]:
+    """The attacks asked for; "all" means all that what was given allows."""
+    needing = [name for name in ATTACKS if recipe is None and ATTACKS[name][1]]
+    left_out = dict.fromkeys(needing, "needs models like the target; say how they are trained: recipe=Recipe(…).")
+    if population is not None:
+        left_out |= dict.fromkeys(ONLINE, "needs models trained on the rows in question; leave population out.")
+    if attacks == "all":
+        return [name for name in ATTACKS if name not in left_out]
+    chosen = [check.word("attacks", name, tuple(ATTACKS)) for name in _listed(attacks)]
+    refused = [name for name in chosen if name in left_out]
+    if refused:
+        raise InvalidValue(f"{', '.join(refused)} {left_out[refused[0]]}")
+    return chosen
+
+
+def _elsewhere(
+    recipe: Recipe, X: Array, population: Any, models: int, seed: int, how: dict[str, Any]
+) -> tuple[Shadows, Population]:
+    """Shadows of other rows: what they say of the rows in question, and of their own."""
+    Z, labels = _pair("population", population)
+    if Z.shape[1:] != X.shape[1:]:
+        raise InvalidValue(f"population has inputs of shape {Z.shape[1:]}, members of {X.shape[1:]}; they must be alike.")
+    marks = halves(len(Z), models, check.whole("seed", seed, least=0))
+    made = train_shadows(recipe, Z, labels, marks, seed=seed, query=np.concatenate([Z, X]), **how)
+    here = Shadows(made.scores[:, len(Z) :], np.zeros((models, len(X)), np.bool_))
+    return here, Population(labels, Shadows(made.scores[:, : len(Z)], marks))
 
 
 def _listed(attacks: Iterable[str]) -> list[str]:
@@ -204,7 +251,7 @@ def _apart(X_in: Array, y_in: Array, X_out: Array, y_out: Array) -> None:
 
 def _asked(target: Any, X: Array, y: Array) -> Array:
     """The target's scores for every row: of a torch module, a scikit-learn model, or a function."""
-    scores = np.asarray(_scores(target, X), np.float64)
+    scores = np.asarray(ask.scores(target, X), np.float64)
     if scores.ndim != 2 or len(scores) != len(X) or scores.shape[1] < 2:
         raise InvalidValue(
             f"The target must give a score for each class and row, [{len(X)}, classes]; got shape {scores.shape}."
@@ -221,28 +268,8 @@ def _asked(target: Any, X: Array, y: Array) -> Array:
     return scores
 
 
-def _scores(target: Any, X: Array) -> Array:
-    if hasattr(target, "state_dict") and hasattr(target, "forward"):
-        import torch
-
-        place = next(iter(target.parameters())).device
-        before = target.training
-        target.eval()
-        with torch.no_grad():
-            parts = [target(rows.to(place)).float().cpu() for rows in torch.as_tensor(X, dtype=torch.float32).split(4096)]
-        target.train(before)
-        return torch.cat(parts).numpy()
-    if hasattr(target, "predict_proba") or hasattr(target, "decision_function"):
-        return scores_of(target, X)
-    if callable(target):
-        return np.asarray(target(X))
-    raise InvalidValue(
-        f"target must be a torch module, a classifier or a function that gives scores; got {type(target).__name__}."
-    )
-
-
-def _resembles(shadows: Shadows, scores: Array, y: Array, inside: NDArray[np.bool_]) -> None:
-    right = shadows.scores.argmax(2) == y
+def _resembles(shadows: Shadows, their_y: Array, scores: Array, y: Array, inside: NDArray[np.bool_]) -> None:
+    right = shadows.scores.argmax(2) == their_y
     ours = [float(right[shadows.inside].mean()), float(right[~shadows.inside].mean())]
     its = scores.argmax(1) == y
     theirs = [float(its[inside].mean()), float(its[~inside].mean())]
