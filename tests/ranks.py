@@ -14,8 +14,11 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.distributed.fsdp import fully_shard
 
 import discreet
+import discreet.learn.sgd.sharded
+import discreet.learn.sgd.train  # everything is loaded before processes are forked
 from discreet.noise.source import seeded_for_tests
 
 PATIENCE = 120  # seconds that a job may take before the processes are ended
@@ -129,8 +132,6 @@ def made(kind: str, seed: int = 0) -> tuple[nn.Module, tuple[torch.Tensor, torch
 
 
 def split(model: nn.Module) -> nn.Module:
-    from torch.distributed.fsdp import fully_shard
-
     for part in model if isinstance(model, nn.Sequential) else model.blocks:
         if list(part.parameters()):
             fully_shard(part)
@@ -222,7 +223,8 @@ def stopped(path: str, at: int, **given: Any) -> int:
     for step in run:
         if step.number == at:
             break
-    run.save(path)
+    if run._group.rank == 0 or run._group.split:
+        run.save(path)
     return run.number
 
 
@@ -245,5 +247,6 @@ def paid(place: str, folder: str, wrap: str = "plain", **given: Any) -> dict[str
     run, _ = begun(wrap=wrap, seeded=False, ledger=discreet.Ledger(place), source="people", **given)
     for _ in run:
         pass
-    made = run.release(folder)
+    first = torch.distributed.get_rank() == 0
+    made = run.release(folder if first or wrap == "split" else None)  # as people write it; shards need everybody
     return {"entry": made.entry, "spent": run.spent(), "divisor": run._divisor, "key": run._key, "weights": weights(run)}

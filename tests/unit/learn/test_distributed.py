@@ -64,7 +64,7 @@ def test_noise_is_that_of_one_process_bit_for_bit(run_on, kind, wrap):
     wanted = ranks.trained(kind=kind, quiet=True, momentum=0.0)
     first = next(iter(wanted))
     assert (wanted[first] != ranks.made(kind)[0].state_dict()[first].numpy()).all()
-    for world in (2, 4):
+    for world in (2, 4) if kind == "mlp" else (4,):
         assert equal(run_on(world, ranks.trained, kind=kind, wrap=wrap, quiet=True, momentum=0.0), wanted)
 
 
@@ -115,7 +115,7 @@ OTHERS = {
 @pytest.mark.parametrize("name", OTHERS)
 def test_other_clipping_sampling_and_noise(run_on, name):
     wanted = ranks.trained(**OTHERS[name])
-    for wrap in ("plain", "split"):
+    for wrap in ("plain", "split") if {"clipping", "bands"} & OTHERS[name].keys() else ("split",):
         assert close(run_on(4, ranks.trained, wrap=wrap, **OTHERS[name]), wanted)
 
 
@@ -133,7 +133,7 @@ def test_checkpoints_move_between_numbers_of_processes(run_on, tmp_path, adam):
     assert close([ranks.trained(checkpoint=split, adam=adam)], wanted)
     assert run_on(2, ranks.stopped, path=split, at=3, wrap="split", adam=adam) == [3, 3]
     assert close(run_on(4, ranks.trained, wrap="split", checkpoint=split, adam=adam), wanted)
-    assert ranks.stopped(whole, 3, adam=adam) == 3
+    assert run_on(2, ranks.stopped, path=whole, at=3, adam=adam) == [3, 3]
     assert close(run_on(2, ranks.trained, checkpoint=whole, adam=adam), wanted)
 
 

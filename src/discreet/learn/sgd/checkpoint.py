@@ -38,7 +38,7 @@ def save(path: Path, run: Run) -> Path:
         "optimizer": run._group.whole(run.optimizer.state_dict()),
         "torch": torch.get_rng_state(),
     }
-    run._group.first(lambda: _write(path, document))
+    run._group.write(lambda: _write(path, document))
     return path
 
 

@@ -70,7 +70,13 @@ class Alone:
         return number
 
     def every(self, good: bool) -> bool:
+        """Whether something is so of all weights, as each process knows of those it holds."""
         return good
+
+    def write(self, make: Callable[[], Any]) -> None:
+        """Let the first process write something. With whole weights it may be the only one that asks for it."""
+        if self.rank == 0:
+            make()
 
     def whole(self, state: Any) -> Any:
         """A state dict with nothing left out that lies on other processes."""
@@ -137,11 +143,6 @@ class Together(Alone):
         parts: list[Any] = [None] * self.world
         dist.all_gather_object(parts, number, group=self.group)
         return float(sum(parts))
-
-    def every(self, good: bool) -> bool:
-        flags: list[Any] = [None] * self.world
-        dist.all_gather_object(flags, good, group=self.group)
-        return all(flags)
 
 
 class WrappedEngine(Engine):

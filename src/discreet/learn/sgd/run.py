@@ -286,7 +286,7 @@ class Run:
         made = Release(value=self.model, source=self._source, claims=(self.plan.claim(),), entry=self._entry)
         if path is not None:
             state = self._group.whole(self.model.state_dict())
-            self._group.first(lambda: str(files.write(made, Path(path), state)))
+            self._group.write(lambda: files.write(made, Path(path), state))
         return made
 
     def save(self, path: str | os.PathLike[str]) -> Path:

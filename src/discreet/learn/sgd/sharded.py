@@ -101,6 +101,14 @@ class Sharded(Together):
         _reduce_scatter(mine, full, group=self.group)
         return mine
 
+    def every(self, good: bool) -> bool:
+        flags: list[Any] = [None] * self.world
+        dist.all_gather_object(flags, good, group=self.group)
+        return all(flags)
+
+    def write(self, make: Callable[[], Any]) -> None:
+        self.first(lambda: bool(make()))
+
     def whole(self, state: Any) -> Any:
         known: dict[tuple[int, torch.Size], Tensor] = {}
 
