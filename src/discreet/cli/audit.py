@@ -1,29 +1,67 @@
-"""`discreet audit`: the claims of a release against its evidence."""
+"""`discreet audit`: the claims of a release against its evidence; or a training recipe, audited in one run."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from discreet.cli import CHECK_FAILED, COMMANDS, FINE, REFUTED
 from discreet.cli.output import json_option, table, talk, write_json
+from discreet.errors import InvalidValue
 
 if TYPE_CHECKING:
-    from discreet.core import Release
+    from discreet.core import Evidence, Release
+
+SURE = {"release": 0.999, "recipe": 0.95}
 
 
-@click.command("audit", help=COMMANDS["audit"])
+@click.command("audit", help=f"""{COMMANDS["audit"]}
+
+FILE is a release.json, or a Python file that defines recipe = Recipe(…). The latter is run: then rows of --data are
+mislabelled, each is trained on or left out by a fair coin, the recipe trains once, and epsilon is bounded from below by how
+well the model gives the coins away.""")  # fmt: skip
 @click.argument("file", type=click.Path(allow_dash=True))
-@click.option("--confidence", type=float, default=0.999, show_default=True, metavar="C", help="How sure a refutation must be.")
+@click.option("--confidence", type=float, metavar="C",
+              help="How sure a refutation or a bound must be.  [default: 0.999 for a release, 0.95 for a recipe]")  # fmt: skip
+@click.option("--data", metavar="FILE", help="Recipe: the training rows: parquet, CSV, or .npz with X and y.")
+@click.option("--canaries", type=int, metavar="N", help="Recipe: how many rows are mislabelled.")
+@click.option("--delta", type=float, metavar="D", help="Recipe: the delta at which epsilon is bounded.")
+@click.option("--target-column", metavar="NAME", help="Recipe: the column with the labels.  [default: label]")
+@click.option("--claim", metavar="RELEASE.json", help="Recipe: a release whose claims the bound is compared with.")
+@click.option("-o", "--out", metavar="FILE", help="Recipe: write a release.json with the evidence.")
+@click.option("--device", type=click.Choice(["cpu", "cuda"]), help="Recipe: where it trains.  [default: cpu]")
 @json_option
 @click.pass_context
-def command(ctx: click.Context, file: str, confidence: float, as_json: bool) -> None:
-    from discreet.core import Release
+def command(
+    ctx: click.Context, file: str, confidence: float | None, data: str | None, canaries: int | None, delta: float | None,
+    target_column: str | None, claim: str | None, out: str | None, device: str | None, as_json: bool,
+) -> None:  # fmt: skip
     from discreet.core.check import open_fraction
 
+    kind = "recipe" if file.endswith(".py") else "release"
+    sure = open_fraction("confidence", SURE[kind] if confidence is None else confidence)
+    if kind == "recipe":
+        if data is None or canaries is None or delta is None:
+            raise InvalidValue("To audit a recipe, give --data, --canaries and --delta: none of them has a default.")
+        rows = (data, target_column or "label")
+        ctx.exit(_recipe(file, rows, canaries, delta, sure, claim, out, device or "cpu", as_json))
+    given = {"--data": data, "--canaries": canaries, "--delta": delta, "--target-column": target_column, "--claim": claim,
+             "--out": out, "--device": device}  # fmt: skip
+    extra = [name for name, value in given.items() if value is not None]
+    if extra:
+        raise InvalidValue(
+            f"{extra[0]} belongs to the audit of a recipe, a file that ends in .py; {file!r} is read as a release."
+        )
+    ctx.exit(_release(file, sure, as_json))
+
+
+def _release(file: str, confidence: float, as_json: bool) -> int:
+    from discreet.core import Release
+
     release = Release.load("/dev/stdin" if file == "-" else file)
-    found = _verdicts(release, open_fraction("confidence", confidence))
+    found = _verdicts(release, confidence)
     if as_json:
         write_json({"source": release.source, "verdicts": found})
     elif found:
@@ -31,19 +69,89 @@ def command(ctx: click.Context, file: str, confidence: float, as_json: bool) -> 
     if not found:
         lacking = "claims" if not release.claims else "evidence"
         talk(f"The release of {release.source} has no {lacking}: there is nothing to compare. Add some and save it again.")
-        ctx.exit(CHECK_FAILED)
-    ctx.exit(REFUTED if any(item["outcome"] == "refuted" for item in found) else FINE)
+        return CHECK_FAILED
+    return _outcome(found)
+
+
+def _outcome(found: list[dict[str, Any]]) -> int:
+    return REFUTED if any(item["outcome"] == "refuted" for item in found) else FINE
+
+
+def _recipe(
+    file: str, data: tuple[str, str], canaries: int, delta: float, confidence: float, claim: str | None, out: str | None,
+    device: str, as_json: bool,
+) -> int:  # fmt: skip
+    """One training run with canaries, and what it shows."""
+    from discreet.cli.canaries import audited, planted
+    from discreet.cli.models import numbered, read_recipe, read_rows, usable
+    from discreet.core import Claim, Game, NonPrivate, Release, check, record
+
+    check.small_fraction("delta", delta)
+    claims = Release.load(claim).claims if claim else (Claim(game=Game(record(), {"scores"}), event=NonPrivate()),)
+    X, y, _ = read_rows(*data)
+    rows = planted(X, numbered(y, None, "data"), canaries)
+    recipe = read_recipe(file)
+    talk(f"Training once with {canaries} mislabelled rows, {int(rows.inside[rows.canaries].sum())} of them inside.")
+    evidence, accuracy = audited(recipe, rows, device=usable(device))
+    facts = {**_bound(evidence, delta, confidence), "accuracy_on_other_rows": accuracy}
+    release: Release[Any] = Release(value=facts, source=Path(data[0]).name, claims=claims, evidence=(evidence,))
+    if out:
+        release.save(out)
+    found = _verdicts(release, confidence, delta) if claim else []
+    if as_json:
+        write_json({**facts, "verdicts": found})
+    else:
+        table([(name.replace("_", " "), _shown(value)) for name, value in facts.items()])
+        if found:
+            table([(item["attack"], item["claim"], item["outcome"], item["reason"]) for item in found], heads=_HEADS)
+    _explain(facts)
+    return _outcome(found)
+
+
+def _bound(evidence: Evidence, delta: float, confidence: float) -> dict[str, Any]:
+    from discreet.audit.bounds.betting import best_possible
+
+    return {
+        "canaries": len(evidence), "inside": int(evidence.inside.sum()), "auc": evidence.auc(), "delta": delta,
+        "confidence": confidence, "epsilon_at_least": evidence.epsilon(delta, confidence),
+        "most_that_so_many_canaries_can_show": best_possible(len(evidence), delta, 1.0 - confidence, independent=False),
+    }  # fmt: skip
+
+
+def _shown(value: Any) -> str:
+    from discreet.core.figures import down
+
+    return down(value) if isinstance(value, float) else str(value)
+
+
+def _explain(facts: dict[str, Any]) -> None:
+    from discreet.core.figures import down
+
+    floor, wrong = facts["epsilon_at_least"], 1.0 - facts["confidence"]
+    if floor > 0:
+        talk(
+            f"This training is not (epsilon, {facts['delta']:.2g})-private, record by record, for any epsilon below "
+            f"{down(floor)}: who sees only the scores of the model told its canaries apart so well. Such a bound is wrong "
+            f"in at most {wrong:.2g} of all audits."
+        )
+    else:
+        talk("The canaries were not told apart: no epsilon is refuted.")
+    talk("It is a floor: other attacks may find more. Only a proof gives a ceiling.")
 
 
 _HEADS = ("attack", "claim", "verdict", "reason")
 
 
-def _verdicts(release: Release[Any], confidence: float) -> list[dict[str, Any]]:
+def _verdicts(release: Release[Any], confidence: float, delta: float | None = None) -> list[dict[str, Any]]:
     """Every claim against every piece of evidence."""
     from discreet.audit import verdict
 
     return [
-        {"attack": item.attack, "claim": repr(claim.event)[:120], **verdict(claim, item, confidence=confidence).to_json()}
+        {
+            "attack": item.attack,
+            "claim": repr(claim.event)[:120],
+            **verdict(claim, item, confidence=confidence, delta=delta).to_json(),
+        }
         for claim in release.claims
         for item in release.evidence
     ]
