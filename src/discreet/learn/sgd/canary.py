@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from discreet.audit.replay import Question, Tell, replay
 from discreet.core import Claim
 from discreet.errors import InvalidValue
+from discreet.learn.sgd.quantile import Quantile
 from discreet.learn.sgd.run import Run
 from discreet.noise.source import seeded_for_tests
 
@@ -98,6 +99,8 @@ def replay_run(make: Make, with_unit: Any, without_unit: Any, *, seed: bytes = b
         run = make(data)
         if run._divisor is None:
             raise InvalidValue("A replay needs a public divisor: pass divisor=rate * (about how many units there are).")
+        if isinstance(run._clipping, Quantile):
+            raise InvalidValue("A replay needs a clip norm that stays: one that follows a quantile is released in every step.")
         sensitivity = run.plan.clip_norm / run._divisor
         watch(run, lambda step, update: tell(f"update {step}", update, sensitivity=sensitivity, noise=torch.clone))
         for _ in run:
