@@ -60,6 +60,42 @@ def test_a_transformer_decoder_attends_to_itself_and_to_a_memory(first):
     assert copies(agree(Decoder(), lambda n: (sequences(n), torch.randn(n, 5, 8)))) == []
 
 
+@pytest.mark.parametrize("rows", [1, 2])
+def test_positions_first_from_the_table_to_the_head(rows):
+    """[positions, examples, width], the default of torch's transformers."""
+    torch.manual_seed(0)
+
+    class Words(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table, self.head = nn.Embedding(11, 8), nn.Linear(8, 11)
+            self.place = nn.Embedding(4, 8)
+            self.layer = nn.TransformerEncoderLayer(8, 2, 12, dropout=0.0)
+
+        def forward(self, x):
+            hidden = self.table(x.T) + self.place(torch.arange(4)[:, None].expand(4, len(x)))
+            return self.head(self.layer(hidden)).transpose(0, 1)
+
+    assert copies(agree(Words(), lambda n: torch.randint(11, (n, 4)), rows, units=4)) == []
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
+def test_a_recurrent_layer_used_twice(kind):
+    torch.manual_seed(0)
+
+    class Twice(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = getattr(nn, kind)(8, 8, batch_first=True, bidirectional=False)
+
+        def forward(self, x):
+            once, state = self.layer(x)
+            return self.layer(once.flip(1), state)[0]
+
+    agree(Twice(), sequences)
+    agree(Twice(), sequences, rows=2)
+
+
 def test_an_attention_used_on_one_and_on_several_tensors_adds_up_before_the_norm():
     torch.manual_seed(0)
 
