@@ -43,7 +43,7 @@ class Tape:
         self.layout = Layout()
         self.parts: dict[Tensor, Part] = {}
         self._made: dict[tuple[int, int, int, bool], Tensor] = {}
-        self._grams: dict[int, tuple[Tensor, Tensor]] = {}
+        self._gram: tuple[Tensor, Tensor] | None = None
 
     @property
     def units(self) -> int:
@@ -59,14 +59,16 @@ class Tape:
         return x
 
     def gram(self, x: Tensor) -> Tensor:
-        """x times itself over its last axis, per unit; layers that read the same tensor share one."""
-        if not self.known_gram(x):
-            self._grams[x.data_ptr()] = (x, gram(x))
-        return self._grams[x.data_ptr()][1]
+        """x times itself over its last axis, per unit; layers that read the same tensor, one after the other, share one."""
+        if self._gram is None or not self.known_gram(x):
+            self._gram = (x, gram(x))
+        return self._gram[1]
 
     def known_gram(self, x: Tensor) -> bool:
-        known = self._grams.get(x.data_ptr())
-        return known is not None and known[0].shape == x.shape and known[0].stride() == x.stride()
+        if self._gram is None:
+            return False
+        known = self._gram[0]
+        return known.data_ptr() == x.data_ptr() and known.shape == x.shape and known.stride() == x.stride()
 
     def part(self, root: Tensor, start: int = 0, stop: int | None = None, transposed: bool = False) -> Tensor:
         """Rows of a parameter, or the parameter transposed, as something a layer can use by itself; the same for every use."""
@@ -89,7 +91,7 @@ class Tape:
         self.records.clear()
         self.parts.clear()
         self._made.clear()
-        self._grams.clear()
+        self._gram = None
 
 
 class Layout:
