@@ -276,6 +276,30 @@ def test_a_linear_layer_stored_the_other_way_round_is_known_by_name(rows):
     agree(nn.Sequential(shared, nn.Tanh(), shared), sequences, rows)
 
 
+@pytest.mark.parametrize(("layer", "of"), [(nn.BatchNorm1d, (4,)), (nn.BatchNorm1d, (4, 3)), (nn.BatchNorm2d, (4, 3, 3))])
+def test_a_frozen_batch_norm_is_a_scale_and_a_shift(layer, of):
+    torch.manual_seed(0)
+
+    class Frozen(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm = layer(4)
+            for t in (*self.norm.parameters(), self.norm.running_mean):
+                nn.init.normal_(t)
+
+        def train(self, mode=True):
+            return super().train(False)
+
+        def forward(self, x):
+            return self.norm(x)
+
+    for rows in (1, 2):
+        assert copies(agree(Frozen().eval(), lambda n: torch.randn(n, *of), rows)) == []
+    model = layer(4)
+    with Engine(model).recording(2), pytest.raises(InvalidValue, match="mixes the examples"):
+        model(torch.randn(2, *of))
+
+
 class Listed(nn.Module):
     def __init__(self):
         super().__init__()

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 
 from discreet.errors import InvalidValue
@@ -226,6 +227,24 @@ def channels(x: Tensor, scale: Tensor, shift: Tensor | None, record: GroupRecord
     return _Channels.apply(x, scale, shift, record)
 
 
+def frozen_batch_norm(module: nn.Module, tape: Tape) -> Callable[..., Tensor]:
+    """BatchNorm in eval mode mixes no examples: statistics from before, then a scale and a shift."""
+    assert isinstance(module, _BatchNorm)
+
+    def forward(x: Tensor) -> Tensor:
+        if module.training or module.running_mean is None or module.running_var is None:
+            raise InvalidValue(
+                f"{type(module).__name__} takes its statistics from the batch, which mixes the examples. "
+                "Freeze it with .eval(), or use nn.GroupNorm."
+            )
+        plain = F.batch_norm(x, module.running_mean, module.running_var, None, None, False, 0.0, module.eps)
+        record = GroupRecord(tape, module.weight, module.bias)
+        tape.add(record)
+        return channels(plain, module.weight, module.bias, record)
+
+    return forward
+
+
 # ---- a scale behind something else -----------------------------------------------------------------------------------
 
 
@@ -291,5 +310,5 @@ def rms_norm(module: nn.Module, tape: Tape) -> Callable[..., Tensor]:
 
 LAYERS: dict[Any, Forward] = {
     nn.LayerNorm.forward: layer_norm, nn.RMSNorm.forward: rms_norm, nn.GroupNorm.forward: group_norm,
-    nn.InstanceNorm2d.forward: instance_norm,  # that of one, two and three axes
+    nn.InstanceNorm2d.forward: instance_norm, nn.BatchNorm2d.forward: frozen_batch_norm,  # of one, two and three axes
 }  # fmt: skip
