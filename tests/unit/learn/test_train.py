@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -307,6 +309,33 @@ def test_a_checkpoint_of_other_data_or_of_another_model_is_refused(tmp_path):
         begin(data(61), checkpoint=tmp_path / "run")
     with pytest.raises(InvalidDocument, match="does not fit this model"):
         begin(model=nn.Linear(6, 3), checkpoint=tmp_path / "run")
+
+
+def test_a_checkpoint_of_changed_rows_or_of_another_optimizer_is_refused(tmp_path):
+    """Steps that are taken again have the same noise; with other rows, or another path, it could be taken away."""
+    run = begin(checkpoint=tmp_path / "run", every=1)
+    next(iter(run))
+    x, y = data()
+    x[7] += 1
+    with pytest.raises(InvalidDocument, match="other rows"):
+        begin((x, y), checkpoint=tmp_path / "run")
+    model = net()
+    with pytest.raises(InvalidDocument, match="made with SGD, not Adam"):
+        train(
+            model, torch.optim.Adam(model.parameters(), 0.1), data(), EACH, unit=discreet.record(), delta=1e-5, rate=0.3,
+            steps=12, clip_norm=1.0, divisor=18.0, noise_multiplier=1.0, checkpoint=tmp_path / "run",
+        )  # fmt: skip
+    document = torch.load(tmp_path / "run")
+    torch.save({name: it for name, it in document.items() if name != "key"}, tmp_path / "run")
+    with pytest.raises(InvalidDocument, match="not a checkpoint of this version"):
+        begin(checkpoint=tmp_path / "run")
+
+
+def test_a_run_is_not_copied():
+    run = begin()
+    for copied in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(InvalidValue, match="same noise twice"):
+            copied(run)
 
 
 @pytest.mark.parametrize("left", [0, 10, -1])

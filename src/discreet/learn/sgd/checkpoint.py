@@ -17,7 +17,11 @@ from discreet.errors import InvalidDocument
 if TYPE_CHECKING:
     from discreet.learn.sgd.run import Run
 
-FORMAT = "discreet-run-1"
+FORMAT = "discreet-run-2"
+PARTS = {
+    "plan", "number", "key", "repeatable", "divisor", "norm", "clipping", "algorithm", "source", "units", "rows", "entry",
+    "model", "optimizer", "torch", "cuda",
+}  # fmt: skip
 
 
 def save(path: Path, run: Run) -> Path:
@@ -31,12 +35,15 @@ def save(path: Path, run: Run) -> Path:
         "divisor": run._divisor,
         "norm": run._clipping.norm,
         "clipping": type(run._clipping).__name__,
+        "algorithm": type(run.optimizer).__name__,
         "source": run._source,
         "units": run._rows.units,
+        "rows": run._rows.mark(),
         "entry": run._entry,
         "model": run._group.whole(run.model.state_dict()),
         "optimizer": run._group.whole(run.optimizer.state_dict()),
         "torch": torch.get_rng_state(),
+        "cuda": torch.cuda.get_rng_state(run._device) if run._device.type == "cuda" else None,
     }
     run._group.write(lambda: _write(path, document))
     return path
@@ -57,7 +64,7 @@ def _write(path: Path, document: dict[str, Any]) -> None:
 def load(path: Path, run: Run) -> None:
     """Go on from a checkpoint; refuse one of another plan, since its steps were paid for under other terms."""
     document = run._group.first(lambda: _read(path))
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
+    if not isinstance(document, dict) or document.get("format") != FORMAT or not set(document) >= PARTS:
         raise InvalidDocument(f"{path} is not a checkpoint of this version of discreet ({FORMAT}).")
     if document["plan"] != run.plan.document():
         raise InvalidDocument(
@@ -65,8 +72,12 @@ def load(path: Path, run: Run) -> None:
             "not match. Ask for the same plan again, or start over with another checkpoint file."
         )
     _same_terms(path, document, run)
-    if document["units"] != run._rows.units:
-        raise InvalidDocument(f"{path} was made with another number of units; a run goes on with the data it began with.")
+    if document["units"] != run._rows.units or document["rows"] != run._rows.mark():
+        what = "other rows" if document["units"] == run._rows.units else "another number of units"
+        raise InvalidDocument(
+            f"{path} was made with {what}; a run goes on with the data it began with, since the noise of steps that "
+            "are taken again is the same. Start over with another checkpoint file, and pay for it."
+        )
     try:
         run.model.load_state_dict(run._group.placed(document["model"], run.model.state_dict()))
         run.optimizer.load_state_dict(_placed(document["optimizer"], run))
@@ -76,10 +87,16 @@ def load(path: Path, run: Run) -> None:
     run._clipping.norm = document["norm"]
     run._repeatable, run._entry = document["repeatable"], document["entry"]
     torch.set_rng_state(document["torch"])
+    if document["cuda"] is not None and run._device.type == "cuda":
+        torch.cuda.set_rng_state(document["cuda"], run._device)
 
 
 def _same_terms(path: Path, document: dict[str, Any], run: Run) -> None:
     """Steps that are taken again must be the same steps, and those that were not paid for must not seem so."""
+    if document["algorithm"] != type(run.optimizer).__name__:
+        raise InvalidDocument(
+            f"{path} was made with {document['algorithm']}, not {type(run.optimizer).__name__}. Use the same."
+        )
     if document["clipping"] != type(run._clipping).__name__:
         raise InvalidDocument(f"{path} clips another way ({document['clipping'].lower()}). Ask for the same clipping again.")
     if run._divisor is not None and document["divisor"] != run._divisor:

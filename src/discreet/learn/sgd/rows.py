@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -27,6 +28,7 @@ class Rows:
         if copies > 1 and augment is None:
             raise InvalidValue(f"copies={copies} uses every row {copies} times, each changed by augment; got no augment.")
         self.tensors = _tensors(data)
+        self._mark: str | None = None
         self.count = self._length()
         if self.count == 0:
             raise InvalidValue("data has no row; there is nothing to learn from.")
@@ -46,6 +48,18 @@ class Rows:
     @property
     def units(self) -> int:
         return self.count if self._members is None else len(self._members)
+
+    def mark(self) -> str | None:
+        """A fingerprint of the rows, where they are tensors, for checkpoints, which are as secret as the rows."""
+        if self._mark is None and self.tensors is not None:
+            made = hashlib.blake2b(digest_size=16)
+            for tensor in self.tensors:
+                made.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
+                made.update(memoryview(tensor.detach().cpu().contiguous().view(torch.uint8).numpy()))
+            if self._members is not None:
+                made.update(memoryview(self._members))
+            self._mark = made.hexdigest()
+        return self._mark
 
     def _length(self) -> int:
         if self.tensors is not None:

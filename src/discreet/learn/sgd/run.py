@@ -298,6 +298,12 @@ class Run:
         if self._checkpoint is not None:
             checkpoints.save(self._checkpoint, self)
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise InvalidValue(
+            "A run holds the key of its noise: a copy would release the same noise twice, which can then be taken away. Use "
+            "run.save(path) to go on later, and train again, with new noise, to try other settings."
+        )
+
     def __repr__(self) -> str:
         return (
             f"Run({type(self.model).__name__}: {self.number} of {self.plan.steps} steps, {self._rows.rows} rows a unit at most)"

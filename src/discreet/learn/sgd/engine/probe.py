@@ -25,6 +25,7 @@ Make = Callable[[int], Any]  # made-up examples
 
 SAME = 1e-4  # rounding may differ between batches of different sizes, by less than this share
 FEW, MORE = 2, 3  # units in the two sizes of batch that are tried
+CROWD = 12  # units that may be in each other's way: where places are few, three would all find one
 
 
 def probe(engine: Engine, losses: Losses, make: Make) -> None:
@@ -138,7 +139,7 @@ def _no_batch_norm(model: nn.Module) -> None:
 
 def _alone(engine: Engine, losses: Losses, make: Make) -> None:
     """Change the first unit, gently and wildly: no other unit's loss may move."""
-    rows, examples = engine.rows, MORE * engine.rows
+    rows, examples = engine.rows, max(MORE, min(CROWD, 4 * CROWD // engine.rows)) * engine.rows
     batch = make(examples)
     seed = torch.initial_seed() % 2**63
     with torch.no_grad():
