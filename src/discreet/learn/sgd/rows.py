@@ -55,9 +55,9 @@ class Rows:
             made = hashlib.blake2b(digest_size=16)
             for tensor in self.tensors:
                 made.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
-                made.update(memoryview(tensor.detach().cpu().contiguous().view(torch.uint8).numpy()))
+                made.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().data)
             if self._members is not None:
-                made.update(memoryview(self._members))
+                made.update(self._members.data)
             self._mark = made.hexdigest()
         return self._mark
 
