@@ -1,7 +1,7 @@
 """Convolutions of any number of axes, with any padding: linear layers over patches.
 
-Padding is done first, as an operation of its own, so that every kind of it (same, circular, reflect, replicate) is torch's;
-the convolution itself then has none. nn.Conv2d with ordinary padding runs in conv.py.
+Padding that is more than zeros on both sides (circular, reflect, replicate, the same with an even kernel) is done first, as an
+operation of its own. nn.Conv2d with ordinary padding runs in conv.py.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from discreet.learn.sgd.engine import tune
 from discreet.learn.sgd.engine.cast import casted
 from discreet.learn.sgd.engine.layers import conv
 from discreet.learn.sgd.engine.tape import Forward, Record, Tape, Views, add_instantiated, from_grams, gram, squared
@@ -43,56 +44,90 @@ class _Conv(torch.autograd.Function):
 
 
 class PatchRecord(Record):
-    """A kernel [p, c / groups, ...] (and a bias [p]) on [examples, c, ...], without padding."""
+    """A kernel [p, c / groups, ...] (and a bias [p]) on [examples, c, ...]; padding is zeros, as much on both sides."""
 
     x: Tensor
     gradient: Tensor
     kernel: Tensor
 
-    def __init__(self, tape: Tape, module: Convolution) -> None:
+    def __init__(self, tape: Tape, module: Convolution, padding: tuple[int, ...]) -> None:
         self.tape = tape
         self.weight = module.weight if module.weight.requires_grad else None
         self.bias = module.bias if module.bias is not None and module.bias.requires_grad else None
         self.parameters = [p for p in (self.weight, self.bias) if p is not None]
-        none = (0,) * len(module.kernel_size)
-        self.how = (module.stride, none, module.dilation, False, none, module.groups)
-        self.stride, self.dilation, self.groups, self.size = module.stride, module.dilation, module.groups, module.kernel_size
+        self.padding, self.groups, self.size = padding, module.groups, module.kernel_size
+        self.stride, self.dilation = module.stride, module.dilation
+        self.how = (module.stride, padding, module.dilation, False, (0,) * len(padding), module.groups)
         self._kept: dict[Tensor, Tensor] | None = None
 
-    def _patches(self) -> Tensor:
-        """What the kernel met at every position: [units, groups, positions of all rows, width of a patch]."""
-        x, axes = self.x, len(self.size)
+    def _view(self, x: Tensor, g: Tensor) -> Tensor:
+        """A view of what the kernel met: [units, rows, groups, c / groups, positions.., kernel..]."""
+        if any(self.padding):
+            x = F.pad(x, [p for axis in reversed(self.padding) for p in (axis, axis)])
         steps, strides = x.stride()[2:], x.stride()[:2]
-        over = self.gradient.shape[2:]
         view = x.as_strided(
-            (*x.shape[:2], *over, *self.size),
+            (*x.shape[:2], *g.shape[2:], *self.size),
             (*strides, *(s * at for s, at in zip(steps, self.stride)), *(s * d for s, d in zip(steps, self.dilation))),
         )
-        view = view.unflatten(1, (self.groups, -1)).unflatten(0, (-1, self.tape.rows))  # [units, rows, groups, c, L.., K..]
-        order = (0, 2, 1, *range(4, 4 + axes), 3, *range(4 + axes, 4 + 2 * axes))
-        return view.permute(order).flatten(2, 2 + axes).flatten(3)
+        return view.unflatten(1, (self.groups, -1)).unflatten(0, (-1, self.tape.rows))
 
-    def _gradients(self) -> Tensor:
-        """The output's gradients: [units, groups, positions of all rows, p / groups]."""
-        g = self.gradient.flatten(2).unflatten(1, (self.groups, -1)).unflatten(0, (-1, self.tape.rows))
-        return g.permute(0, 2, 1, 4, 3).flatten(2, 3)
+    def _patches(self, x: Tensor, g: Tensor) -> Tensor:
+        """[units, groups, positions of all rows, width of a patch]"""
+        axes = len(self.size)
+        order = (0, 2, 1, *range(4, 4 + axes), 3, *range(4 + axes, 4 + 2 * axes))
+        return self._view(x, g).permute(order).flatten(2, 2 + axes).flatten(3)
+
+    def _gradients(self, g: Tensor) -> Tensor:
+        """The output's gradients: [units, groups, p / groups, positions of all rows]."""
+        each = g.flatten(2).unflatten(1, (self.groups, -1)).unflatten(0, (-1, self.tape.rows))
+        return each.permute(0, 2, 3, 1, 4).flatten(3)
+
+    def _by_patches(self, x: Tensor, g: Tensor) -> Tensor:
+        return self._gradients(g) @ self._patches(x, g)
+
+    def _by_windows(self, x: Tensor, g: Tensor) -> Tensor:
+        """The same with positions last, so that what is copied is longer in one piece."""
+        axes = len(self.size)
+        order = (0, 2, 3, *range(4 + axes, 4 + 2 * axes), 1, *range(4, 4 + axes))
+        return self._gradients(g) @ self._view(x, g).permute(order).flatten(3 + axes).flatten(2, 2 + axes).mT
+
+    def _by_groups(self, x: Tensor, g: Tensor) -> Tensor:
+        """One convolution backward in which every unit is a group of channels."""
+        units = x.shape[0] // self.tape.rows
+        x, g = (t.unflatten(0, (units, -1)).transpose(0, 1).flatten(1, 2) for t in (x, g))
+        shape = x.new_empty(1).expand(units * self.kernel.shape[0], *self.kernel.shape[1:])  # only its shape is read
+        return _back(g, x, shape, None, *self.how[:5], units * self.groups, (False, True, False))[1]
 
     def instantiate(self) -> dict[Tensor, Tensor]:
         made: dict[Tensor, Tensor] = {}
-        g = self._gradients()
         if self.weight is not None:
-            made[self.weight] = (g.mT @ self._patches()).reshape(-1, *self.weight.shape)
+            made[self.weight] = WRITTEN[self._way()](self, self.x, self.gradient).reshape(-1, *self.weight.shape)
         if self.bias is not None:
-            made[self.bias] = g.sum(2, dtype=torch.float32).flatten(1)
+            made[self.bias] = self._shift()
         return made
+
+    def _shift(self) -> Tensor:
+        each = self.gradient.flatten(2).sum(2, dtype=torch.float32)
+        return each.unflatten(0, (-1, self.tape.rows)).sum(1)
+
+    def _way(self) -> str:
+        """By measurement on some units, once for every shape; the likeliest where there are too few to measure."""
+        x, rows, ways = self.x, self.tape.rows, list(WRITTEN)
+        units = min(x.shape[0] // rows, tune.SOME.get(x.device.type, 32))
+        shape = (self.how, self.kernel.shape, units.bit_length(), x.shape[1:], x.dtype, rows)
+        known = tune.known(ways, shape, x.device)
+        if known is not None or units < tune.FEW:
+            return known or ways[0]
+        x, g = x[: units * rows], self.gradient[: units * rows]
+        return tune.fastest(ways, lambda way: WRITTEN[way](self, x, g), shape, x.device)
 
     def squared_norms(self) -> Tensor:
         if self.weight is None or not self._ghost():
             self._kept = self.instantiate()
             return squared(self._kept)
-        patches, g = self._patches(), self._gradients()
+        patches, g = self._patches(self.x, self.gradient), self._gradients(self.gradient).mT
         both = from_grams(gram(patches.flatten(0, 1)), gram(g.flatten(0, 1)), g).view(-1, self.groups).sum(1)
-        return both if self.bias is None else both + squared({self.bias: g.sum(2, dtype=torch.float32)})
+        return both if self.bias is None else both + squared({self.bias: self._shift()})
 
     def _ghost(self) -> bool:
         """Whether two Grams over positions cost less than the gradients themselves."""
@@ -112,6 +147,9 @@ class PatchRecord(Record):
             into[self.bias].add_(g.sum((0, *range(2, g.ndim)), dtype=torch.float32))
 
 
+WRITTEN = {"windows": PatchRecord._by_windows, "patches": PatchRecord._by_patches, "groups": PatchRecord._by_groups}
+
+
 def padded(module: Convolution, x: Tensor) -> Tensor:
     """x with the module's padding around it."""
     around = module._reversed_padding_repeated_twice
@@ -124,9 +162,12 @@ def convolution(module: nn.Module, tape: Tape) -> Callable[..., Tensor]:
     assert isinstance(module, Convolution)
 
     def forward(x: Tensor) -> Tensor:
-        record = PatchRecord(tape, module)
+        around = module._reversed_padding_repeated_twice
+        first = uneven(module)
+        record = PatchRecord(tape, module, (0,) * len(module.kernel_size) if first else tuple(around[::-2]))
         tape.add(record)
-        return _Conv.apply(padded(module, tape.batched(module, x)), module.weight, module.bias, record)
+        x = tape.batched(module, x)
+        return _Conv.apply(padded(module, x) if first else x, module.weight, module.bias, record)
 
     return forward
 
