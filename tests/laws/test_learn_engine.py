@@ -46,7 +46,7 @@ class Twice(nn.Module):
     seeds, rows, st.integers(1, 3), st.integers(1, 2), st.integers(1, 3), st.integers(1, 2), st.integers(1, 2),
     st.sampled_from([0, 1, 2, "same", "valid"]), st.sampled_from(["zeros", "circular", "reflect", "replicate"]),
     st.booleans(), st.sampled_from(["none", "weight", "bias"]), st.integers(1, 2), st.integers(3, 6),
-    st.sampled_from(["windows", "patches", "groups"]),
+    st.sampled_from(["windows", "patches", "groups", "gram"]),
 )  # fmt: skip
 @pytest.mark.filterwarnings("ignore:Using padding='same'")
 def test_convolutions(seed, rows, axes, groups, kernel, stride, dilation, padding, mode, bias, fixed, times, size, way):

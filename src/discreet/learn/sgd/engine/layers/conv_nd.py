@@ -99,49 +99,72 @@ class PatchRecord(Record):
         return _back(g, x, shape, None, *self.how[:5], units * self.groups, (False, True, False))[1]
 
     def instantiate(self) -> dict[Tensor, Tensor]:
+        return self._written("windows", self.x, self.gradient)
+
+    def _written(self, way: str, x: Tensor, g: Tensor) -> dict[Tensor, Tensor]:
         made: dict[Tensor, Tensor] = {}
         if self.weight is not None:
-            made[self.weight] = WRITTEN[self._way()](self, self.x, self.gradient).reshape(-1, *self.weight.shape)
+            made[self.weight] = WRITTEN[way](self, x, g).reshape(-1, *self.weight.shape)
         if self.bias is not None:
-            made[self.bias] = self._shift()
+            made[self.bias] = self._shift(g)
         return made
 
-    def _shift(self) -> Tensor:
-        each = self.gradient.flatten(2).sum(2, dtype=torch.float32)
-        return each.unflatten(0, (-1, self.tape.rows)).sum(1)
+    def _shift(self, g: Tensor) -> Tensor:
+        """The bias's gradient for every unit."""
+        return g.flatten(2).sum(2, dtype=torch.float32).unflatten(0, (-1, self.tape.rows)).sum(1)
+
+    def squared_norms(self) -> Tensor:
+        return self._norms("windows" if self.weight is None else self._way(), self.x, self.gradient)
+
+    def _norms(self, way: str, x: Tensor, g: Tensor) -> Tensor:
+        self._kept = None
+        if way != "gram":
+            made = self._written(way, x, g)
+            if x.shape[0] // self.tape.rows * self.kernel.numel() <= conv.KEPT * (x.numel() + g.numel()):
+                self._kept = made
+            return squared(made)
+        patches, each = self._patches(x, g), self._gradients(g).mT
+        both = from_grams(gram(patches.flatten(0, 1)), gram(each.flatten(0, 1)), g).view(-1, self.groups).sum(1)
+        return both if self.bias is None else both + squared({self.bias: self._shift(g)})
 
     def _way(self) -> str:
         """By measurement on some units, once for every shape; the likeliest where there are too few to measure."""
-        x, rows, ways = self.x, self.tape.rows, list(WRITTEN)
+        x, rows, ways = self.x, self.tape.rows, self._ways()
         units = min(x.shape[0] // rows, tune.SOME.get(x.device.type, 32))
         shape = (self.how, self.kernel.shape, units.bit_length(), x.shape[1:], x.dtype, rows)
         known = tune.known(ways, shape, x.device)
         if known is not None or units < tune.FEW:
             return known or ways[0]
         x, g = x[: units * rows], self.gradient[: units * rows]
-        return tune.fastest(ways, lambda way: WRITTEN[way](self, x, g), shape, x.device)
+        factors = torch.ones(units, device=x.device)
+        into = {p: torch.zeros_like(p, dtype=torch.float32) for p in self.parameters}
 
-    def squared_norms(self) -> Tensor:
-        if self.weight is None or not self._ghost():
-            self._kept = self.instantiate()
-            return squared(self._kept)
-        patches, g = self._patches(self.x, self.gradient), self._gradients(self.gradient).mT
-        both = from_grams(gram(patches.flatten(0, 1)), gram(g.flatten(0, 1)), g).view(-1, self.groups).sum(1)
-        return both if self.bias is None else both + squared({self.bias: self._shift()})
+        def run(way: str) -> None:
+            self._norms(way, x, g)
+            self._add(factors, into, x, g)
 
-    def _ghost(self) -> bool:
-        """Whether two Grams over positions cost less than the gradients themselves."""
+        return tune.fastest(ways, run, shape, x.device)
+
+    def _ways(self) -> list[str]:
+        """The ways there are, the likeliest first: two Grams over positions are cheap where those are few."""
         positions = self.tape.rows * self.gradient[0, 0].numel()
-        return 2 * positions * positions * self.groups <= self.kernel.numel()
+        cost = 2 * positions * positions * self.groups
+        if cost <= self.kernel.numel():
+            return ["gram", *WRITTEN]
+        return [*WRITTEN, "gram"] if cost <= 8 * self.kernel.numel() else list(WRITTEN)
 
     def add(self, factors: Tensor, into: Views) -> None:
+        self._add(factors, into, self.x, self.gradient)
+
+    def _add(self, factors: Tensor, into: Views, x: Tensor, g: Tensor) -> None:
+        """What was written out, or else one ordinary gradient in which every unit counts by its factor."""
         if self._kept is not None:
             add_instantiated(self._kept, factors, into)
             return
-        each = factors.repeat_interleave(self.tape.rows).to(self.gradient.dtype)
-        g = self.gradient * each.view(-1, *(1,) * (self.gradient.ndim - 1))
+        each = factors.repeat_interleave(self.tape.rows).to(g.dtype)
+        g = g * each.view(-1, *(1,) * (g.ndim - 1))
         if self.weight is not None:  # added up in float32: see linear.py
-            wide = (t.to(into[self.weight].dtype) for t in (g, self.x, self.kernel))
+            wide = (t.to(into[self.weight].dtype) for t in (g, x, self.kernel))
             into[self.weight].add_(_back(*wide, None, *self.how, (False, True, False))[1])
         if self.bias is not None:
             into[self.bias].add_(g.sum((0, *range(2, g.ndim)), dtype=torch.float32))
