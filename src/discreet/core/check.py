@@ -66,6 +66,8 @@ def open_fraction(name: str, value: Any) -> float:
 
 def whole(name: str, value: Any, *, least: int = 1, most: int = LARGEST_WHOLE) -> int:
     """A whole number from `least` to `most`. A float that is whole (as JSON may hold) counts."""
+    if type(value) is int and least <= value <= most:  # almost always; the questions below are slow to ask in every step
+        return value
     if isinstance(value, bool) or not isinstance(value, Real):
         raise InvalidValue(f"{name} must be a whole number; got {shown(value)}.")
     if not isinstance(value, Integral):

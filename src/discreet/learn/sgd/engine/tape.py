@@ -153,8 +153,8 @@ class Record:
 
     def longest(self) -> Tensor:
         """The squared norms, with room for what rounding in a narrow type adds to the gradients themselves."""
-        found, gradient = self.squared_norms(), getattr(self, "gradient", None)
-        more = slack(gradient) if isinstance(gradient, Tensor) else 0.0
+        found, gradient = self.squared_norms(), self.__dict__.get("gradient")
+        more = 0.0 if gradient is None else slack(gradient)
         return found * (1 + more) ** 2 if more else found
 
     def reached(self) -> bool:
