@@ -11,7 +11,7 @@ from torch import nn
 
 import discreet
 from discreet.attack import Recipe
-from discreet.attack.membership import halves, ratios, signals, train_shadows
+from discreet.attack.membership import ATTACKS, halves, ratios, signals, train_shadows
 from discreet.attack.membership.posterior import paired
 from discreet.audit import roc
 from discreet.errors import DiscreetError, InvalidDocument, InvalidValue
@@ -219,7 +219,10 @@ def attacked():
     def target(inputs):
         return np.stack([known[row.tobytes()] for row in inputs])
 
-    return discreet.attack.membership(target, recipe, (X[:200], y[:200]), (X[200:], y[200:]), attacks="all", shadows=16)
+    asked = [
+        name for name in ATTACKS if name not in ("noise", "boundary", "gradient", "whitebox")
+    ]  # these ask about other rows
+    return discreet.attack.membership(target, recipe, (X[:200], y[:200]), (X[200:], y[200:]), attacks=asked, shadows=16)
 
 
 def test_shadows_find_what_a_threshold_does_not(attacked):
@@ -292,6 +295,14 @@ def test_attacks_that_need_shadows_need_a_recipe():
         "confidence",
         "entropy",
         "label",
+        "noise",
+        "boundary",
+        "gradient",
+        "whitebox",
     }
+    with pytest.raises(InvalidValue, match="quantile learns from known rows: it needs at least 50"):
+        discreet.attack.membership(mlp(), None, HALF, (X[30:], Y[30:]), attacks=["quantile"])
+    with pytest.raises(InvalidValue, match="gradient needs to see the weights"):
+        discreet.attack.membership(lambda rows: rows, None, HALF, (X[30:], Y[30:]), attacks=["gradient"])
     with pytest.raises(InvalidValue, match="attacks"):
         discreet.attack.membership(mlp(), None, HALF, (X[30:], Y[30:]), attacks=["guess"])

@@ -6,6 +6,12 @@
     ratios.py    scores for membership from a target and its shadows
     shokri.py    attack models learned from shadows; rows drawn from marginals
     climb.py     rows made by asking the target alone
+    label.py     what labels alone tell, of rows disturbed
+    quantile.py  how sure a model would be of a row it had not seen
+    tail.py      the cheapest screen, without a shadow
+    whitebox.py  what gradients tell
+    exposed.py   who is exposed: the risk of every record and group over many models
+    controls.py  a leaky twin, and a model that saw none of the rows
     learned.py   small networks for attacks that learn, many at once
     play.py      all of it on one target
 
@@ -17,21 +23,32 @@ from types import ModuleType
 from typing import Any
 
 from discreet.attack.membership.climb import Climbed, climb
-from discreet.attack.membership.play import ATTACKS, membership
+from discreet.attack.membership.controls import Controls
+from discreet.attack.membership.exposed import Exposure, Share, exposed, groups_of
+from discreet.attack.membership.play import ATTACKS, Found, membership
 from discreet.attack.membership.recipe import Recipe
 from discreet.attack.membership.shadow import Shadows, halves, train_shadows
 from discreet.attack.membership.shokri import from_marginals, marginals
+from discreet.attack.membership.tail import Tail, tail
 
 __all__ = [
     "ATTACKS",
     "Climbed",
+    "Controls",
+    "Exposure",
+    "Found",
     "Recipe",
     "Shadows",
+    "Share",
+    "Tail",
     "climb",
+    "exposed",
     "from_marginals",
+    "groups_of",
     "halves",
     "marginals",
     "membership",
+    "tail",
     "train_shadows",
 ]
 

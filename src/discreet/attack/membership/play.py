@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.attack.membership import ask, ratios, signals
+from discreet.attack.membership import ask, label, ratios, signals
+from discreet.attack.membership.controls import Controls, controlled
 from discreet.attack.membership.posterior import paired
+from discreet.attack.membership.quantile import quantile
 from discreet.attack.membership.recipe import Recipe
 from discreet.attack.membership.shadow import Shadows, halves, train_shadows
 from discreet.attack.membership.shokri import shokri
@@ -40,6 +42,9 @@ class Seen:
     shadows: Shadows | None  # scores [models, rows, classes]
     population: Population | None = None
     seed: int = 0
+    model: Any = None  # the target itself
+    X: Array | None = None
+    truth: Array | None = None  # for attacks that learn from known rows: no row is judged by what its own truth taught
 
     def of_target(self, signal: Callable[..., Array], **how: Any) -> Array:
         return signal(self.target, self.y, **how)
@@ -116,6 +121,37 @@ def _right(seen: Seen) -> Array:
     return (np.asarray(seen.target).argmax(1) == seen.y).astype(np.float64)
 
 
+def _kept(seen: Seen) -> Array:
+    assert seen.X is not None
+    return label.kept(seen.model, seen.X, seen.y, seed=seen.seed)
+
+
+def _boundary(seen: Seen) -> Array:
+    assert seen.X is not None
+    return label.boundary(seen.model, seen.X, seen.y, seed=seen.seed)
+
+
+def _quantile(seen: Seen) -> Array:
+    assert seen.X is not None
+    assert seen.truth is not None
+    return quantile(seen.of_target(signals.margin), seen.X, seen.y, ~seen.truth, seed=seen.seed)
+
+
+def _gradient(seen: Seen) -> Array:
+    from discreet.attack.membership import whitebox
+
+    assert seen.X is not None
+    return whitebox.gradient(seen.model, seen.X, seen.y)
+
+
+def _whitebox(seen: Seen) -> Array:
+    from discreet.attack.membership import whitebox
+
+    assert seen.X is not None
+    assert seen.truth is not None
+    return whitebox.whitebox(seen.model, seen.X, seen.y, seen.truth, seed=seen.seed)
+
+
 # name: what it needs to see of the target, whether it needs shadows, how it scores
 ATTACKS: dict[str, tuple[str, bool, Callable[[Seen], Array]]] = {
     "student": ("scores", True, _student),
@@ -129,21 +165,36 @@ ATTACKS: dict[str, tuple[str, bool, Callable[[Seen], Array]]] = {
     "confidence": ("scores", False, _confidence),
     "entropy": ("scores", False, _entropy),
     "label": ("labels", False, _right),
+    "noise": ("labels", False, _kept),
+    "boundary": ("labels", False, _boundary),
+    "quantile": ("scores", False, _quantile),
+    "gradient": ("weights", False, _gradient),
+    "whitebox": ("weights", False, _whitebox),
 }
 ONLINE = ("student", "lira", "lira_fixed")  # compare with models trained on the very rows in question
+TWINS = 8  # shadows of the leaky twin: they are trained for longer, so there are few
+LEARNING = {"quantile": 50, "whitebox": 20}  # rows on each side without which nothing is learned
+
+
+class Found(dict[str, Evidence]):
+    """Evidence by the name of the attack; `controls` where they were asked for."""
+
+    controls: Controls | None = None
 
 
 def membership(
     target: Any, recipe: Recipe | None, members: Any, nonmembers: Any, *, attacks: Iterable[str] = ("student", "lira", "loss"),
     shadows: int = 64, population: Any = None, seed: int = 0, device: str = "cpu", folder: str | Path | None = None,
     processes: int = 1, ray: str | None = None, progress: Callable[[int, int], None] | None = None, group: int | None = None,
-) -> dict[str, Evidence]:  # fmt: skip
+    controls: bool = False,
+) -> Found:  # fmt: skip
     """What each attack says of rows that were in the training set of `target` and rows that were not.
 
     `members` and `nonmembers` are pairs (inputs, labels). `recipe` says how models like the target are trained; without one
     only attacks that need no shadows run. `attacks` may be "all". Shadows are trained on random halves of the rows in question,
     or, where the attacker has only other rows, of `population` (a pair too): then attacks that need models trained on the rows
-    themselves are left out. Evidence from a finished model is `post_hoc`: it warns, and cannot refute a claim.
+    themselves are left out. With `controls` the same attacks also run on a leaky twin and on a model that saw none of the rows:
+    `found.controls`. Evidence from a finished model is `post_hoc`: it warns, and cannot refute a claim.
 
     >>> rng = np.random.default_rng(0)
     >>> inside, outside = (rng.normal(size=(50, 3)), np.zeros(50, int)), (rng.normal(size=(50, 3)), np.zeros(50, int))
@@ -151,35 +202,74 @@ def membership(
     >>> found["loss"].auc()
     0.5
     """
-    chosen = _chosen(attacks, recipe, population)
     (X_in, y_in), (X_out, y_out) = _pair("members", members), _pair("nonmembers", nonmembers)
     _apart(X_in, y_in, X_out, y_out)
+    chosen = _chosen(attacks, target, recipe, population, min(len(X_in), len(X_out)) // (2 if controls else 1))
+    if controls and recipe is None:
+        raise InvalidValue("controls are trained as the target was; say how: recipe=Recipe(…).")
     X, y = np.concatenate([X_in, X_out]), np.concatenate([y_in, y_out])
     inside = np.arange(len(X)) < len(X_in)
     scores = _asked(target, X, y)
     trained = others = None
+    how: dict[str, Any] = {"device": device, "group": group, "processes": processes, "ray": ray}
     if any(ATTACKS[name][1] for name in chosen):
         assert recipe is not None
         models = check.whole("shadows", shadows, least=2)
-        how: dict[str, Any] = {"device": device, "folder": folder, "progress": progress, "group": group}
-        how |= {"processes": processes, "ray": ray}
-        if population is None:
-            marks = halves(len(X), models, check.whole("seed", seed, least=0))
-            trained = train_shadows(recipe, X, y, marks, seed=seed, **how)
-            _resembles(trained, y, scores, y, inside)
-        else:
-            trained, others = _elsewhere(recipe, X, population, models, seed, how)
-            _resembles(others.shadows, others.y, scores, y, inside)
-    seen = Seen(y, scores, trained, others, seed)
-    return {name: _evidence(name, ATTACKS[name][2](seen), inside) for name in chosen}
+        trained, others = _shadowed(recipe, X, y, population, models, seed, how | {"folder": folder, "progress": progress})
+        known, labels = (trained, y) if others is None else (others.shadows, others.y)
+        _resembles(known, labels, scores, y, inside)
+    seen = Seen(y, scores, trained, others, seed, target, X, inside)
+    found = _attacked(seen, chosen)
+    if controls:
+        assert recipe is not None
+
+        def attacked(model: Any, rows: NDArray[np.bool_], its: Recipe | None) -> dict[str, Evidence]:
+            again = None if its is None or trained is None else _shadowed(its, X, y, population, TWINS, seed, how)
+            names = [name for name in chosen if ATTACKS[name][0] != "weights" or ask.is_module(model)]
+            return _attacked(_other(seen, model, rows, again), names)
+
+        found.controls = controlled(attacked, recipe, X, y, inside, seed=seed, device=device)
+    return found
 
 
-def _chosen(attacks: Iterable[str], recipe: Recipe | None, population: Any) -> list[str]:
+def _shadowed(
+    recipe: Recipe, X: Array, y: Array, population: Any, models: int, seed: int, how: dict[str, Any]
+) -> tuple[Shadows, Population | None]:
+    """Shadows of the rows in question, or of other rows."""
+    if population is not None:
+        return _elsewhere(recipe, X, population, models, seed, how)
+    marks = halves(len(X), models, check.whole("seed", seed, least=0))
+    return train_shadows(recipe, X, y, marks, seed=seed, **how), None
+
+
+def _attacked(seen: Seen, chosen: Iterable[str]) -> Found:
+    assert seen.truth is not None
+    return Found({name: _evidence(name, ATTACKS[name][2](seen), seen.truth) for name in chosen})
+
+
+def _other(seen: Seen, model: Any, rows: NDArray[np.bool_], again: tuple[Shadows, Population | None] | None) -> Seen:
+    """Another target, for some of the rows; with the same shadows, or with its own."""
+    assert seen.X is not None
+    assert seen.truth is not None
+    shadows, others = (seen.shadows, seen.population) if again is None else again
+    X, y = seen.X[rows], seen.y[rows]
+    some = None if shadows is None else Shadows(shadows.scores[:, rows], shadows.inside[:, rows])
+    scores = _asked(model, X, y)
+    return replace(seen, y=y, target=scores, shadows=some, population=others, model=model, X=X, truth=seen.truth[rows])
+
+
+def _chosen(attacks: Iterable[str], target: Any, recipe: Recipe | None, population: Any, rows: int) -> list[str]:
     """The attacks asked for; "all" means all that what was given allows."""
     needing = [name for name in ATTACKS if recipe is None and ATTACKS[name][1]]
     left_out = dict.fromkeys(needing, "needs models like the target; say how they are trained: recipe=Recipe(…).")
     if population is not None:
         left_out |= dict.fromkeys(ONLINE, "needs models trained on the rows in question; leave population out.")
+    if not ask.is_module(target):
+        weights = [name for name in ATTACKS if ATTACKS[name][0] == "weights"]
+        left_out |= dict.fromkeys(weights, "needs to see the weights: give the target as a torch module.")
+    for name, least in LEARNING.items():
+        if rows < least:
+            left_out.setdefault(name, f"learns from known rows: it needs at least {least} inside and outside; got {rows}.")
     if attacks == "all":
         return [name for name in ATTACKS if name not in left_out]
     chosen = [check.word("attacks", name, tuple(ATTACKS)) for name in _listed(attacks)]

@@ -1,0 +1,137 @@
+"""Attacks that see the weights: the gradient of each row's loss, layer by layer (Nasr et al. 2019).
+
+A row that was trained on pulls little at the weights. The norm of its gradient is the simple attack; the learned one sees the
+norms of every layer, random projections of the gradients, what goes into the last layer, the scores, the loss and the label,
+and is taught by rows whose membership is known. No row is judged by a network that saw its own truth.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.func import functional_call, grad, vmap
+
+from discreet.attack.membership import learned, signals
+from discreet.attack.membership.shadow.train import one_thread
+from discreet.core import check
+from discreet.errors import InvalidValue
+
+Array = NDArray[Any]
+AT_ONCE = 1 << 25  # numbers of gradients held at a time
+FOLDS = 5
+REPEATS = 3  # networks for each fold, averaged
+FAR = 30.0
+
+
+def gradient_norms(model: nn.Module, X: Array, y: Array, *, project: int = 0, seed: int = 0) -> tuple[Array, Array]:
+    """For every row the norm of the gradient of its loss [rows, parameters of the model], and `project` random directions of
+    each [rows, parameters times project].
+
+    >>> model = nn.Linear(3, 2)
+    >>> norms, _ = gradient_norms(model, np.ones((4, 3)), np.zeros(4, int))
+    >>> norms.shape
+    (4, 2)
+    """
+    learnable = {name: p.detach() for name, p in model.named_parameters() if p.requires_grad}
+    fixed = {name: p.detach() for name, p in model.named_parameters() if not p.requires_grad} | dict(model.named_buffers())
+    if not learnable:
+        raise InvalidValue("The model has no parameters that can be learned, so no gradient to look at.")
+    place = next(iter(learnable.values())).device
+    draw = torch.Generator().manual_seed(seed)
+    lines = {n: _directions(p, check.whole("project", project, least=0), draw).to(place) for n, p in learnable.items()}
+
+    def loss(parameters: dict[str, Tensor], x: Tensor, label: Tensor) -> Tensor:
+        return F.cross_entropy(functional_call(model, (parameters, fixed), (x[None],)), label[None])
+
+    def seen(x: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
+        found = {name: g.flatten() for name, g in grad(loss)(learnable, x, label).items()}
+        norms = torch.stack([g.norm() for g in found.values()])
+        return norms, torch.cat([lines[name] @ g for name, g in found.items()])
+
+    each = max(1, AT_ONCE // sum(p.numel() for p in learnable.values()))
+    before = model.training
+    model.eval()
+    rows, labels = torch.as_tensor(X, dtype=torch.float32).split(each), torch.as_tensor(y, dtype=torch.long).split(each)
+    with one_thread(place.type):
+        parts = [vmap(seen)(x.to(place), label.to(place)) for x, label in zip(rows, labels)]
+    model.train(before)
+    norms, projected = (torch.cat(part).cpu().numpy() for part in zip(*parts))
+    return norms, projected
+
+
+def _directions(p: Tensor, count: int, draw: torch.Generator) -> Tensor:
+    """Random signs, so that a direction's length is that of the gradient on average."""
+    return torch.randint(0, 2, (count, p.numel()), generator=draw).float().mul_(2).sub_(1).div_(max(p.numel(), 1) ** 0.5)
+
+
+def gradient(model: nn.Module, X: Array, y: Array) -> NDArray[np.float64]:
+    """The simple attack: minus the logarithm of the norm of the whole gradient."""
+    norms, _ = gradient_norms(model, X, y)
+    return -np.log(np.sqrt((norms.astype(np.float64) ** 2).sum(1)) + 1e-30)
+
+
+def features(model: nn.Module, X: Array, y: Array, *, project: int = 4, seed: int = 0) -> Array:
+    """All that the learned attack sees of a row, [rows, features]."""
+    norms, projected = gradient_norms(model, X, y, project=project, seed=seed)
+    scores, last = _activations(model, X)
+    logs = signals.log_probability(scores, y)[:, None]
+    margin = np.clip(signals.margin(scores, y), -FAR, FAR)[:, None]
+    top = -np.sort(-(scores - scores.max(1, keepdims=True)), 1)[:, 1:11]
+    size = np.sign(projected) * np.log1p(1e3 * np.abs(projected))  # gradients of members are small: by orders of magnitude
+    whole = np.log(np.sqrt((norms**2).sum(1, keepdims=True)) + 1e-8)
+    label = np.eye(scores.shape[1])[y]
+    parts = [whole, np.log(norms + 1e-8), size, last, np.maximum(top, -FAR), np.maximum(logs, -FAR), margin, label]
+    return np.concatenate(parts, 1).astype(np.float32)
+
+
+def _activations(model: nn.Module, X: Array) -> tuple[Array, Array]:
+    """The scores, and what went into the last linear layer (nothing, where there is none)."""
+    linear = [layer for layer in model.modules() if isinstance(layer, nn.Linear)]
+    caught: list[Tensor] = []
+    hook = linear[-1].register_forward_hook(lambda _, given, __: caught.append(given[0].flatten(1).cpu())) if linear else None
+    before, place = model.training, next(model.parameters()).device
+    model.eval()
+    with torch.no_grad():
+        parts = [model(rows.to(place)).cpu() for rows in torch.as_tensor(X, dtype=torch.float32).split(2048)]
+    model.train(before)
+    if hook is not None:
+        hook.remove()
+    scores = torch.cat(parts).numpy().astype(np.float64)
+    return scores, torch.cat(caught).numpy() if caught else np.zeros((len(scores), 0))
+
+
+def whitebox(
+    model: nn.Module, X: Array, y: Array, inside: Array, *, known: Array | None = None, project: int = 4, folds: int = FOLDS,
+    seed: int = 0,
+) -> NDArray[np.float64]:  # fmt: skip
+    """The log-odds of every row, learned from rows whose membership is known, by default all of them.
+
+    Rows are dealt into folds; each is judged by networks that learned from the others. With `known` only those rows teach, and
+    the others are judged by the mean of all networks.
+    """
+    return crossfitted(features(model, X, y, project=project, seed=seed), inside, known=known, folds=folds, seed=seed)
+
+
+def crossfitted(
+    seen: Array, inside: Array, *, known: Array | None = None, folds: int = FOLDS, seed: int = 0
+) -> NDArray[np.float64]:
+    """Log-odds from any features, each row's from networks that never saw its truth."""
+    inside = np.asarray(inside, np.bool_)
+    teach = np.arange(len(inside)) if known is None else np.flatnonzero(known)
+    sides = min(int(inside[teach].sum()), int((~inside[teach]).sum()))
+    if sides < 4 * check.whole("folds", folds, least=2):
+        raise InvalidValue(f"whitebox learns from known rows, at least {4 * folds} inside and outside; got {sides}.")
+    rng = np.random.default_rng(check.whole("seed", seed, least=0))
+    fold = np.full(len(inside), -1)
+    for side in (True, False):  # as many of each side in every fold, or the mean would tell what was left out
+        rows = teach[inside[teach] == side]
+        fold[rows] = rng.permutation(len(rows)) % folds
+    groups = [teach[fold[teach] != k] for k in range(folds) for _ in range(REPEATS)]
+    nets = learned.fit(seen, inside, groups, learned.member, decay=0.1, rate=5e-3, steps=240, batch=64, seed=seed)
+    every = np.stack([nets(seen, group)[:, 0] for group in range(len(groups))]).reshape(folds, REPEATS, -1).mean(1)
+    return np.where(fold < 0, every.mean(0), every[fold, np.arange(len(inside))]).astype(np.float64)
