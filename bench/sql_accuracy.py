@@ -1,7 +1,7 @@
 """How wrong private answers are at equal epsilon, delta and unit: ours, OpenDP, SmartNoise, PipelineDP.
 
     python bench/sql_accuracy.py [--opendp PYTHON] [--smartnoise PYTHON] [--pipeline-dp PYTHON] [--case NAME]
-                                 [--out bench/results/sql_accuracy.json]
+                                 [--kept FOLDER] [--out bench/results/sql_accuracy.json]
 
 Each of count, sum, mean and median is asked alone, the first three in one query, and all four in one, many times with
 fresh noise. The error
@@ -16,6 +16,9 @@ where they are private, those that everyone released in nearly every answer, wit
 
 Units that are people are bounded to 4 groups of 10 rows, or to 40 rows in all; where an engine offers both, its better one
 is taken, statistic by statistic. Adult is read from ../shared/data/adult, and left out where it is absent.
+
+Peers take an hour. With --kept their answers are kept in a folder, one file an engine and case, and an engine that is not asked
+again (no interpreter, or --without it) is compared by what is there.
 """
 
 from __future__ import annotations
@@ -123,6 +126,20 @@ def answers(engine: str, worker: Worker, name: str, case: dict[str, Any], runs: 
     return found
 
 
+def asked_or_kept(
+    engine: str, worker: Worker | None, folder: Path | None, name: str, case: dict[str, Any], runs: float
+) -> dict[str, Any]:
+    """The version and the answers of an engine: asked now, and then kept; else what was kept; else nothing."""
+    path = folder / f"{engine}, {name}.json" if folder else None
+    if worker is not None:
+        reply = {"version": worker.version, "answers": answers(engine, worker, name, case, runs)}
+        if path:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps(reply))
+        return reply
+    return json.loads(path.read_text()) if path and path.exists() else {}
+
+
 def common(found: dict[str, dict[str, dict[str, Any]]], query: str, truth: Iterable[str]) -> set[str]:
     """Groups released in 9 of 10 answers by every way that releases at least half as many as the best one."""
     often: list[set[str]] = []
@@ -214,21 +231,27 @@ def main() -> int:
     parser.add_argument("--pipeline-dp", metavar="PYTHON", dest="pipelinedp")
     parser.add_argument("--case", action="append", help="only these cases")
     parser.add_argument("--runs", type=float, default=1.0, help="times the usual number of answers")
+    parser.add_argument("--kept", type=Path, help="where answers are kept, and taken from for engines that are not asked")
+    parser.add_argument("--without", action="append", default=[], choices=tuple(RUNS), help="do not ask these again")
     parser.add_argument("--out", type=Path, help="write the result as JSON; other cases in it are kept")
     given = parser.parse_args()
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     kept = json.loads(given.out.read_text()) if given.out and given.out.exists() else {}
     found: dict[str, Any] = kept.get("cases", {})
+    versions: dict[str, str] = kept.get("versions", {})
     with tempfile.TemporaryDirectory() as folder:
-        crowd = {"discreet": Worker("discreet")}
-        crowd |= {name: Worker(name, getattr(given, name)) for name in PEERS if getattr(given, name)}
-        versions = {name: worker.version for name, worker in crowd.items()}
+        pythons = {"discreet": sys.executable} | {name: getattr(given, name) for name in PEERS if getattr(given, name)}
+        crowd = {name: Worker(name, python) for name, python in pythons.items() if name not in given.without}
         for name, case in cases(Path(folder)).items():
             if given.case and name not in given.case:
                 continue
             private = name.endswith("private")
             asked = case if private else {**case, "public": public(case)}
-            taken = {engine: answers(engine, worker, name, asked, given.runs) for engine, worker in crowd.items()}
+            replies = {
+                engine: asked_or_kept(engine, crowd.get(engine), given.kept, name, asked, given.runs) for engine in RUNS
+            }
+            versions |= {engine: reply["version"] for engine, reply in replies.items() if reply}
+            taken = {engine: reply["answers"] for engine, reply in replies.items() if reply}
             found[name] = compare(taken, truth_of(case), private)
             show(name, found[name])
         for worker in crowd.values():

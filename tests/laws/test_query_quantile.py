@@ -24,6 +24,12 @@ def neighbours(draw):
     return one, other, sum(abs(a - b) for a, b in zip(one, other))
 
 
+def depth(low, rank, high, j, bins, parts):
+    """How deep a rank is inside [low, high], in parts; the first bin goes down without end, and the last up."""
+    ends = [rank - low] * (j > 0) + [high - rank] * (j < bins - 1)
+    return parts * min(ends) if ends else 2**61
+
+
 @given(neighbours(), TARGETS, st.integers(1, 2**45), st.integers(-(2**50), 2**50))
 def test_scores_move_by_at_most_the_part_of_the_unit_that_moved(pair, target, sensitivity, offset):
     one, other, moved = pair
@@ -43,14 +49,14 @@ def test_scores_move_by_at_most_the_part_of_the_unit_that_moved(pair, target, se
 
 
 @given(neighbours(), TARGETS)
-def test_scores_are_the_distance_in_rank_by_definition(pair, target):
+def test_scores_are_the_depth_in_rank_by_definition(pair, target):
     histogram = [min(weight, 2**30) for weight in pair[0]]
     q = Quantiles((target,), 1, 1).targets[0]
     scores, _ = _Ranks(np.array([histogram], np.int64)).scores(q, 0, Fraction(1))
     rank = q * sum(histogram)
     for j, score in enumerate(scores[0].tolist()):
         low, high = sum(histogram[:j]), sum(histogram[: j + 1])
-        assert score == -q.denominator * max(0, low - rank, rank - high)
+        assert score == depth(low, rank, high, j, len(histogram), q.denominator)
 
 
 @given(neighbours(), st.sampled_from([0.0, 0.01, 0.04]), st.integers(0, 2**31))
@@ -63,5 +69,5 @@ def test_near_an_end_the_rank_asked_for_stays_away_from_it(pair, target, away):
     mirrored, _ = _Ranks(np.array([histogram[::-1]], np.int64)).edge_scores(1 - q, away, Fraction(1))
     for j, score in enumerate(scores[0].tolist()):
         low, high = sum(histogram[:j]), sum(histogram[: j + 1])
-        assert score == -2 * q.denominator * max(0, low - rank, rank - high)
+        assert score == depth(low, rank, high, j, len(histogram), 2 * q.denominator)
     assert mirrored[0].tolist()[::-1] == scores[0].tolist()

@@ -11,10 +11,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from discreet.noise.choose import choose
+from discreet.noise.choose import choose, flip
 from discreet.noise.source import open_source, seeded_for_tests
 from discreet.query.quantiles import Quantiles, _Ranks
-from unit.noise.tools import chi2, epsilon_at_least
+from unit.noise.tools import chi2, epsilon_at_least, flip_law
 
 ALPHA, RUNS = 1e-7, 100_000
 
@@ -40,11 +40,24 @@ def test_law_of_the_value():
     histogram = [3, 0, 5, 2]
     mechanism = Quantiles((0.25,), epsilon=2, sensitivity=2, interval_share=0)
     scores, rate = mechanism._value_scores(_Ranks(np.array([histogram])), mechanism.targets[0])
-    law = np.exp(scores[0] * float(rate))
     with seeded_for_tests(b"law"):
         found = mechanism.run(np.tile(histogram, (RUNS, 1))).value[:, 0]
-    assert chi2(np.bincount(found, minlength=4), law / law.sum() * RUNS) > ALPHA
-    assert chi2(np.bincount(found, minlength=4), law**1.1 / (law**1.1).sum() * RUNS) < ALPHA, "a rate off by a tenth is seen"
+    seen = np.bincount(found, minlength=4)
+    assert chi2(seen, flip_law(scores[0], float(rate)) * RUNS) > ALPHA
+    assert chi2(seen, flip_law(scores[0], 1.1 * float(rate)) * RUNS) < ALPHA, "a rate off by a tenth is seen"
+
+
+def test_law_of_one_of_several_values():
+    """Several targets are chosen by the exponential mechanism, each on its own."""
+    mechanism = Quantiles((0.5, 0.5), epsilon=4, sensitivity=2, interval_share=0)
+    ranks = _Ranks(np.tile([3, 0, 5, 2], (RUNS, 1)))
+    scores, rate = mechanism._value_scores(ranks, mechanism.targets[0])
+    law = np.exp((scores[0] - scores[0].max()) * float(rate))
+    with seeded_for_tests(b"several"):
+        found, _, _ = mechanism._run_one(ranks, mechanism.targets[0], open_source())
+    seen = np.bincount(found, minlength=4)
+    assert chi2(seen, law / law.sum() * RUNS) > ALPHA
+    assert chi2(seen, law**1.1 / (law**1.1).sum() * RUNS) < ALPHA, "a rate off by a tenth is seen"
 
 
 @pytest.mark.parametrize("target", [0, 0.5, 0.75, 1])
@@ -66,6 +79,13 @@ def test_without_the_factor_two_is_refuted():
     pair = ([4] + [0] * 30 + [4, 0], [0] * 31 + [4, 0])
     for rate, refuted in ((Fraction(1, 8), False), (Fraction(1, 4), True)):
         assert (bound(plain(rate), pair, lambda v: v == 32) > 1) == refuted
+
+
+def test_permute_and_flip_without_the_factor_two_is_refuted():
+    pair = ([4] + [0] * 30 + [4, 0], [0] * 31 + [4, 0])
+    for rate, refuted in ((Fraction(1, 8), False), (Fraction(1, 4), True)):
+        run = lambda rows, rate=rate: flip(_Ranks(rows).scores(Fraction(1, 2), 0, Fraction(1))[0], rate, open_source())  # noqa: E731
+        assert (bound(run, pair, lambda v: v == 32) > 1) == refuted
 
 
 def test_a_sensitivity_that_forgets_the_larger_side_is_refuted():

@@ -3,13 +3,15 @@
 One uniform U in [0, 1) per row decides: the candidate whose two cuts (cumulative shares of the weight) enclose U. The cuts
 are found in float64 with a bound on their error; where U is farther from every cut than that, the floats settle the
 choice, and elsewhere further digits of U are compared with the cuts in integer arithmetic until they differ.
-docs/theory/noise-exponential.md has the bound and the proof that the law is exact.
+docs/theory/noise-exponential.md has the bound and the proof that the law is exact. Permute-and-flip goes the same way with a
+coin for each candidate: docs/theory/noise-selection.md.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from fractions import Fraction
+from functools import partial
 from itertools import accumulate
 from typing import Any
 
@@ -17,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.noise.digits import GUARD, Bounds, exp_bounds
+from discreet.noise.fast import below
 from discreet.noise.source import Source
 
 Ints = NDArray[np.int64]
@@ -59,6 +62,39 @@ def _choose(scores: NDArray[Any], rate: Fraction, widths: Ints | None, source: S
     for i in np.flatnonzero(~sure):
         found[i] = _locate(int(u[i]), scores[i], rate, None if widths is None else widths[i], source)
     return found
+
+
+def flip(scores: Ints, rate: Fraction, source: Source) -> Ints:
+    """For each row of scores a column by permute-and-flip, exactly: every candidate's coin shows heads with probability
+    exp(-rate x what it is below the best), and one of the heads is taken, each alike.
+
+    Candidates in random order until a coin shows heads: that is the first of the heads, and the order is any. Scores are int64
+    of magnitude at most 2^61.
+    """
+    found = np.empty(len(scores), np.int64)
+    step = max(1, CHUNK // scores.shape[1])
+    for start in range(0, len(scores), step):
+        heads = _coins(scores[start : start + step], rate, source)
+        many = heads.sum(axis=1)
+        place = np.zeros(len(heads), np.int64)
+        for count in np.unique(many[many > 1]).tolist():
+            here = np.flatnonzero(many == count)
+            place[here] = source.many_below(count, here.size)
+        found[start : start + step] = np.argmax(np.cumsum(heads, axis=1) > place[:, None], axis=1)
+    return found
+
+
+def _coins(scores: Ints, rate: Fraction, source: Source) -> NDArray[np.bool_]:
+    """A coin for each score; float64 settles those whose first 32 digits are not near exp(-rate x gap)."""
+    gaps = _gaps(scores, None)
+    chance: Floats = np.exp(np.multiply(gaps, -float(min(rate, Fraction(1 << 200))), dtype=np.float64))
+    first = source.words(np.uint32, scores.size).reshape(scores.shape)
+    ahead = first * 2.0**-32 - chance
+    heads: NDArray[np.bool_] = ahead < -(2.0**-32)  # all of U's further digits together are less than 2^-32
+    near = (ahead >= -(2.0**-32) - WEIGHT_ERROR) & (ahead <= WEIGHT_ERROR) & (gaps > 0)
+    for i, j in zip(*np.nonzero(near)):
+        heads[i, j] = below(int(first[i, j]), 32, partial(exp_bounds, int(gaps[i, j]) * rate), source)
+    return heads | (gaps == 0)
 
 
 def _gaps(scores: NDArray[Any], widths: Ints | None) -> NDArray[Any]:

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from discreet.core import Event, Exponential, Repeat, check
+from discreet.core import Event, Exponential, NoisyMax, Repeat, check
 from discreet.errors import InvalidValue
 from discreet.noise.additive import Ints, fix, whole_numbers
-from discreet.noise.choose import CHUNK, choose
+from discreet.noise.choose import CHUNK, choose, flip
 from discreet.noise.samplers import Number, float_above, rational
 from discreet.noise.source import Source, open_source
 
@@ -36,8 +36,9 @@ class Found(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Quantiles:
-    """The bins of quantiles, each by the exponential mechanism on how far its rank is off, and intervals around them.
+    """The bins of quantiles, each chosen by how deep its rank is inside or how far off, and intervals around them.
 
+    One target is chosen by permute-and-flip, which errs least; several by the exponential mechanism, which composes better.
     One unit moves all histograms together by at most `sensitivity` in l1; of the groups it is in, each sees its part.
     `targets` are from 0 (the minimum) to 1 (the maximum); near either end the rank asked for stays far enough from the
     end of the data that the answer does not fall into the empty bins beyond it. Each target's interval holds the true
@@ -46,7 +47,7 @@ class Quantiles:
 
     >>> median = Quantiles((0.5,), epsilon=1, sensitivity=1)
     >>> median.events
-    (Exponential(epsilon=0.8), Repeat(event=Exponential(epsilon=0.1), times=2))
+    (NoisyMax(epsilon=0.8), Repeat(event=Exponential(epsilon=0.1), times=2))
     >>> found = median.run([[0] * 10 + [5_000] + [0] * 5])
     >>> found.value.tolist(), found.low.tolist(), found.high.tolist()
     ([[10]], [[10]], [[10]])
@@ -76,9 +77,13 @@ class Quantiles:
 
     @property
     def events(self) -> tuple[Event, ...]:
-        """What runs: one choice per target, and two for the ends of its interval. Their ranges add up to epsilon."""
-        ends = (self._end_epsilon, 2 * len(self.targets))
-        return tuple(_times(epsilon, times) for epsilon, times in ((self._epsilon, len(self.targets)), ends) if epsilon)
+        """What runs: one choice per target, and two for the ends of its interval. Their epsilons add up to epsilon."""
+        values: Event = NoisyMax(float_above("epsilon", self._epsilon))
+        if len(self.targets) > 1:
+            values = Repeat(Exponential(float_above("epsilon", self._epsilon)), len(self.targets))
+        if not self._end_epsilon:
+            return (values,)
+        return values, Repeat(Exponential(float_above("epsilon", self._end_epsilon)), 2 * len(self.targets))
 
     @property
     def _epsilon(self) -> Fraction:
@@ -109,7 +114,8 @@ class Quantiles:
 
     def _run_one(self, ranks: _Ranks, target: Fraction, source: Source) -> tuple[Ints, Ints, Ints]:
         bins = ranks.bins
-        value = choose(*self._value_scores(ranks, target), None, source)
+        scores, rate = self._value_scores(ranks, target)
+        value = choose(scores, rate, None, source) if len(self.targets) > 1 else flip(scores, rate, source)
         if not self._end_epsilon:
             return value, np.zeros_like(value), np.full_like(value, bins - 1)
         off = self.offset(target, bins)
@@ -152,13 +158,14 @@ class _Ranks:
         self.onward, self.after = total - self.before, total - self.upto
 
     def scores(self, target: Fraction, offset: int, rate: Fraction) -> tuple[Ints, Fraction]:
-        """Minus the distance from the rank target x total + offset to each bin's ranks, in whole parts; and the rate."""
+        """How deep the rank target x total + offset is inside each bin's ranks, or minus how far from them, in whole parts;
+        and the rate."""
         a, b = target.numerator, target.denominator
         most = LARGEST // b
         shift = b * max(-most, min(most, offset))
         below = (b - a) * np.minimum(self.before, most) - a * np.minimum(self.onward, most) - shift
         above = (b - a) * np.minimum(self.upto, most) - a * np.minimum(self.after, most) - shift
-        return _distance(below, above), rate / max(a, b - a)
+        return _depth(below, above), rate / max(a, b - a)
 
     def edge_scores(self, target: Fraction, away: int, rate: Fraction) -> tuple[Ints, Fraction]:
         """The same for a rank near an end of the data: at least `away` from it, or the middle where there is less."""
@@ -178,14 +185,14 @@ class _Ranks:
             below, above = -past(self.onward, self.before), -past(self.after, self.upto)
         else:
             below, above = past(self.before, self.onward), past(self.upto, self.after)
-        return _distance(below, above), rate / (2 * b)
+        return _depth(below, above), rate / (2 * b)
 
 
-def _distance(below: Ints, above: Ints) -> Ints:
-    """Minus the distance of 0 from [below, above]; the first bin holds all ranks before it too, and the last all after."""
-    below[:, 0], above[:, -1] = 0, 0
-    distance: Ints = np.maximum(np.maximum(below, -above), 0)
-    return -distance
+def _depth(below: Ints, above: Ints) -> Ints:
+    """How deep 0 is in [below, above], or minus its distance; the first bin holds all ranks before it, and the last all after."""
+    below[:, 0], above[:, -1] = -2 * LARGEST, 2 * LARGEST
+    depth: Ints = np.minimum(-below, above)
+    return depth
 
 
 def _error(scale: Fraction, bins: int, beta: float) -> int:
@@ -195,8 +202,3 @@ def _error(scale: Fraction, bins: int, beta: float) -> int:
 
 def _target(value: Any) -> Fraction:
     return Fraction(check.fraction("target", value)).limit_denominator(FINEST)
-
-
-def _times(epsilon: Fraction, times: int) -> Event:
-    event = Exponential(float_above("epsilon", epsilon))
-    return event if times == 1 else Repeat(event, times)

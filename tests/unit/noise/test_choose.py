@@ -13,7 +13,7 @@ from discreet import noise
 from discreet.errors import InvalidValue
 from discreet.noise import choose as module
 from discreet.noise import exponential_rows
-from discreet.noise.choose import choose
+from discreet.noise.choose import choose, flip
 from discreet.noise.source import Source, replaced_for_tests, seeded_for_tests
 
 
@@ -89,6 +89,53 @@ def test_machine_numbers_and_exact_digits_agree(scores, monkeypatch):
         slow = choose(array, Fraction(1, 2), None, noise.source.open_source())
     assert (fast == slow).all()
     assert len(set(fast.tolist())) > 2
+
+
+@pytest.mark.parametrize("rate", [Fraction(1, 3), Fraction(5), Fraction(1, 10**12)], ids=str)
+@pytest.mark.parametrize("gap", [1, 2, 7, 60])
+def test_every_coin_is_where_the_law_has_it(rate, gap):
+    """A coin's U within one digit of exp(-rate x gap), from both sides and both ways on: heads by exact comparison."""
+    with mpmath.workdps(60):
+        chance = mpmath.exp(-mpmath.mpf(gap) * rate.numerator / rate.denominator)
+    for d in (-(2**10), -1, 0, 1, 2**10):
+        u = min(max(int(chance * 2**32) + d, 0), 2**32 - 1)
+        for rest in (0, 1):
+            heads = module._coins(np.array([[gap, 0]]), rate, Words(u, rest))
+            with mpmath.workdps(60):
+                truth = mpmath.mpf(u + (1 - mpmath.mpf(2) ** -96 if rest else 0)) / 2**32 < chance
+            assert heads.tolist() == [[True, bool(truth)]]
+
+
+class Words(Digits):
+    """The same first 32 digits for every coin."""
+
+    def __init__(self, u: int, rest: int) -> None:
+        super().__init__([], rest)
+        self.u = u
+
+    def words(self, dtype, count):
+        return np.full(count, self.u, dtype)
+
+
+def test_coins_of_machine_numbers_and_exact_digits_agree(monkeypatch):
+    array = np.tile(np.array([3, 1, 0, 2, 3]), (2000, 1))
+    with seeded_for_tests(b"same"):
+        fast = module._coins(array, Fraction(1, 2), noise.source.open_source())
+    monkeypatch.setattr(module, "WEIGHT_ERROR", 1.0)  # nothing is settled by floats now
+    with seeded_for_tests(b"same"):
+        slow = module._coins(array, Fraction(1, 2), noise.source.open_source())
+    assert (fast == slow).all()
+    assert fast[:, [0, 4]].all()
+
+
+def test_permute_and_flip_takes_the_best_of_scores_far_apart():
+    scores = np.array([[0, 500, 0], [2**61, 0, -(2**61)], [7, 7, 7]])
+    with seeded_for_tests(b"far"):
+        found = np.stack([flip(scores, Fraction(1), noise.source.open_source()) for _ in range(200)])
+    assert (found[:, 0] == 1).all()
+    assert (found[:, 1] == 0).all()
+    assert set(found[:, 2].tolist()) == {0, 1, 2}
+    assert flip(np.zeros((0, 3), np.int64), Fraction(1), noise.source.open_source()).shape == (0,)
 
 
 def test_stated_float_error_is_far_above_the_real_one():

@@ -97,6 +97,16 @@ def walk(
     return dict(masses), left
 
 
+def flip_law(scores: Any, rate: float) -> np.ndarray:
+    """The law of permute-and-flip by definition. With coins p_j, the coin of i shows heads before that of any other in the random
+    order: the integral over the place t of i in [0, 1] of p_i times the product over the others of 1 - t p_j, a polynomial."""
+    coins = np.exp(rate * (np.asarray(scores, float) - np.max(scores)))
+    place, weight = np.polynomial.legendre.leggauss(len(coins))
+    missed = 1 - np.outer(coins, (place + 1) / 2)
+    each = [np.prod(np.delete(missed, i, axis=0), axis=0) @ weight / 2 for i in range(len(coins))]
+    return np.asarray(coins * each)
+
+
 def laplace_pmf(scale: float, x: Any) -> Any:
     return np.exp(-np.abs(x) / scale) * np.tanh(0.5 / scale)
 

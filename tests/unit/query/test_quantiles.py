@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from discreet.accounting import curve
-from discreet.core import Exponential, Repeat, Sequence
+from discreet.core import NoisyMax, Repeat, Sequence
 from discreet.errors import InvalidValue
 from discreet.noise.source import seeded_for_tests
 from discreet.query.quantiles import Quantiles, _Ranks
+from unit.noise.tools import flip_law
 
 
 def loss(mechanism, target, one, other):
@@ -39,6 +40,24 @@ def test_the_loss_has_the_range_that_is_claimed_part_by_part(target):
     assert worst > 0.45, "the claim is not far from reached"
 
 
+@pytest.mark.parametrize("target", [0, 0.25, 0.5, 0.9, 1])
+def test_one_target_by_permute_and_flip_loses_no_more_than_its_part(target):
+    """The same pairs, by the law of permute-and-flip: the loss of every bin is at most epsilon x distance / sensitivity."""
+    mechanism = Quantiles((target,), epsilon=2, sensitivity=2, interval_share=0)
+    q, worst = mechanism.targets[0], 0.0
+    tables = list(product(range(4), repeat=3))
+    laws = {}
+    for table in tables:
+        scores, rate = mechanism._value_scores(_Ranks(np.array([table])), q)
+        laws[table] = np.log(flip_law(scores[0], float(rate)))
+    for one, other in product(tables, tables):
+        distance = sum(abs(a - b) for a, b in zip(one, other))
+        if distance:
+            worst = max(worst, float(np.abs(laws[one] - laws[other]).max()) / distance)
+    assert worst <= 1 + 1e-9
+    assert worst > 0.45, "the claim is not far from reached"
+
+
 def test_losses_of_groups_add_up_to_the_whole():
     """A unit spread over two groups: the losses of independent choices add, and so do their ranges."""
     mechanism = Quantiles((0.5,), epsilon=1, sensitivity=3, interval_share=0)
@@ -54,7 +73,8 @@ def test_events_add_up_to_epsilon():
     assert isinstance(ends, Repeat)
     assert (value.times, ends.times) == (3, 6)
     assert curve(Sequence(mechanism.events)).epsilon(0) == pytest.approx(1)
-    assert Quantiles((0.5,), 1, 1, interval_share=0).events == (Exponential(1.0),)
+    assert Quantiles((0.5,), 1, 1, interval_share=0).events == (NoisyMax(1.0),)
+    assert curve(Sequence(Quantiles((0.5,), 1, 1).events)).epsilon(0) == pytest.approx(1)
 
 
 def test_values_and_intervals_of_plenty_of_data():
@@ -97,20 +117,21 @@ def test_intervals_hold_the_true_bin_however_few_people_there_are(people, target
     assert inside.mean() > 0.9
 
 
-def test_as_accurate_as_one_plain_exponential_mechanism():
-    """The mean rank error of the median, against scores -|below - above| / 2 computed bin by bin."""
+def test_a_good_deal_more_accurate_than_a_plain_exponential_mechanism():
+    """How far the median's bin is off, against scores -|below - above| / 2 computed bin by bin. Of 3,000 the standard error of
+    either mean is below a fiftieth of it, and the means are a factor 1.6 apart."""
     from discreet.noise import exponential_rows
 
     rng = np.random.default_rng(2)
-    histogram = np.bincount(np.clip(rng.normal(128, 30, 2000).astype(int), 0, 255), minlength=256)
+    histogram = np.bincount(np.clip(rng.normal(128, 30, 300).astype(int), 0, 255), minlength=256)
     rows = np.tile(histogram, (3000, 1))
     upto = np.cumsum(rows, axis=1)
     plain = -np.abs(2 * upto - rows - upto[:, -1:])
     with seeded_for_tests(b"accuracy"):
         found = Quantiles((0.5,), epsilon=0.5, sensitivity=1, interval_share=0).run(rows).value[:, 0]
         other = exponential_rows(plain, 0.5, 2)
-    error = lambda j: np.abs(upto[0][j] - histogram[j] / 2 - 1000).mean()  # noqa: E731
-    assert error(found) <= 1.1 * error(other)
+    truth = np.flatnonzero(upto[0] >= 150)[0]
+    assert np.abs(found - truth).mean() <= 0.8 * np.abs(other - truth).mean()
 
 
 def test_heavy_bins_are_found_for_every_target_inside_them():
