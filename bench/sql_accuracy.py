@@ -247,9 +247,7 @@ def main() -> int:
                 continue
             private = name.endswith("private")
             asked = case if private else {**case, "public": public(case)}
-            replies = {
-                engine: asked_or_kept(engine, crowd.get(engine), given.kept, name, asked, given.runs) for engine in RUNS
-            }
+            replies = {engine: asked_or_kept(engine, crowd.get(engine), given.kept, name, asked, given.runs) for engine in RUNS}
             versions |= {engine: reply["version"] for engine, reply in replies.items() if reply}
             taken = {engine: reply["answers"] for engine, reply in replies.items() if reply}
             found[name] = compare(taken, truth_of(case), private)

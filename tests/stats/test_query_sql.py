@@ -30,6 +30,7 @@ from discreet.query import Database
 from discreet.query.answer import Noisy, evaluate, requests
 from discreet.query.engines import duckdb as duck
 from discreet.query.engines.writer import SCALE, Plan, Request
+from discreet.query.joint import box
 from discreet.query.measures import Priced
 from discreet.query.threshold import Threshold
 from discreet.query.tree import Scalar
@@ -125,11 +126,16 @@ def _aligned(priced: Priced, found: Found) -> dict[int, list[int]]:
 def scores(priced: Priced, noisy: Noisy, there: list[Found], gone: list[Found], runs: int) -> np.ndarray:
     """The logarithm of how much likelier each run's numbers are with the unit than without: no attack on them is better."""
     one, other = sums(priced, there), sums(priced, gone)
-    total = np.zeros(runs)
+    far = {}
     for m in one:
-        scale = priced.measures[m].sensitivity / priced.epsilons[m]
         seen = noisy.values[m].reshape(runs, -1) / priced.measures[m].scale
-        total += ((np.abs(seen - other[m]) - np.abs(seen - one[m])) / scale).sum(axis=1)
+        far[m] = [np.abs(seen - world[m]) / priced.measures[m].sensitivity for world in (other, one)]
+    total = np.zeros(runs)
+    for m in far.keys() - set(priced.joint):
+        total += priced.epsilons[m] * (far[m][0] - far[m][1]).sum(axis=1)
+    if priced.joint:  # one noise: the largest of its numbers counts
+        gone, stayed = (np.maximum.reduce([far[m][world] for m in priced.joint]) for world in (0, 1))
+        total += priced.epsilons[priced.joint[0]] * (gone - stayed).sum(axis=1)
     return total
 
 
@@ -157,6 +163,8 @@ def moved(priced: Priced, there: list[Found], gone: list[Found]) -> list[float]:
     one, other = sums(priced, there), sums(priced, gone)
     for m in one:
         parts.append(np.abs(one[m] - other[m]).sum() / priced.measures[m].sensitivity)
+    if one:  # of numbers under one noise the most that any moves by counts, group by group
+        assert sum(np.maximum.reduce([np.abs(one[m] - other[m]) / priced.measures[m].sensitivity for m in one])) <= 1 + 1e-12
     ranked = [measure for measure in priced.measures if measure.bins is not None]
     for measure, a, b in zip(ranked, there[-len(ranked) :], gone[-len(ranked) :]):
         cells = [dict(zip(zip(it.get("k0", it["b"]), it["b"]), it["s0"])) for it in (a, b)]
@@ -376,28 +384,64 @@ def test_a_mean_over_the_exact_count_is_refuted() -> None:
         place = priced.keys.index(("A",))  # type: ignore[union-attr]
         whole = sums(priced, found)[count][place]
         means = noisy.values[centred].reshape(4000, -1)[:, place] / whole
-        steps = means * 100 / priced.measures[centred].scale
+        steps = means * 100 / priced.step(centred)
         seen.append(-np.abs(steps - np.round(steps)))
     assert floor(*seen, cuts=[-1e-6]) > 1.2 * EPSILON
 
 
 def test_one_noise_for_two_columns_is_refuted() -> None:
-    kept: dict[Any, Any] = {}
+    """The same number added to both, where a vector of noise has one for each."""
 
-    def again(scale: Any, size: int) -> Any:
-        return kept.setdefault((scale, size), discrete_laplace(scale, size))
+    def again(scale: Any, size: int, count: int, source: Any) -> Any:
+        return np.repeat(box(scale, size, count, source)[:, :1], size, axis=1)
 
     runs = 4000
     priced, there, gone = worlds("weighted", [(1, "A", None, None)] * 4, "COUNT(*) AS n, COUNT(x) AS k")
     for twin in (False, True):
         seen = []
         for found, seed in ((there, b"there"), (gone, b"gone")):
-            kept.clear()
-            with patched("discreet.query.answer.discrete_laplace", again if twin else discrete_laplace):
+            with patched("discreet.query.joint.box", again if twin else box):
                 noisy = repeated(priced, found, runs, seed)
             seen.append((noisy.values[0] - noisy.values[1]).reshape(runs, -1)[:, 0])
         assert (floor(*seen, cuts=[2.0]) > 2 * EPSILON) == twin
         assert twin or floor(*seen, cuts=[2.0]) <= EPSILON
+
+
+def test_one_noise_with_the_sensitivity_of_its_smaller_number_is_refuted() -> None:
+    """A third of what a unit moves the sum by is taken for all of it; the count is as it should be."""
+    priced, there, gone = worlds("weighted", UNITS["heavy"], "SUM(i) AS s, AVG(i) AS m")
+    assert len(priced.joint) == 2
+    assert audited(priced, there, gone, 4000) <= EPSILON
+    halved = [replace(it, sensitivity=it.sensitivity // 3) if it.sensitivity > 4 * SCALE else it for it in priced.measures]
+    assert audited(replace(priced, measures=tuple(halved)), there, gone, 4000) > 1.2 * EPSILON
+
+
+def test_a_noise_for_each_group_of_a_unit_in_many_is_refuted() -> None:
+    rows = [(1, group, 20, 1.0) for group in "ABCD"]
+    priced, there, gone = worlds("weighted", rows, "SUM(i) AS s, AVG(i) AS m")
+    assert audited(priced, there, gone, 4000) <= EPSILON
+    twin = replace(priced, measures=tuple(replace(it, sensitivity=it.sensitivity // 4) for it in priced.measures))
+    assert audited(twin, there, gone, 4000) > 1.2 * EPSILON
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_a_unit_alone_shows_its_groups_with_probability_delta_where_a_noise_is_shared(plan: str) -> None:
+    """And with the bound that the count would have with a noise of its own, it shows them more often."""
+    runs = 10_000
+    unit: list[Row] = [(1, "C", 20, 1.0)] * (1 if plan == "rows" else 4)
+    asked = "COUNT(*) AS n, SUM(i) AS s, AVG(x) AS m"
+    priced, there, gone = worlds(plan, unit, asked, delta=DELTA, schema=PRIVATE)
+    assert len(priced.joint) > 2
+    assert priced.threshold == priced.joint[0]
+    seen = int((shown(priced, there, runs, b"alone", "C") >= 0).sum())
+    assert stats.binom.sf(seen - 1, runs, DELTA) > ALPHA
+    assert (shown(priced, gone, 100, b"alone", "C") < 0).all()
+    right = priced.selector()
+    twin = Threshold(right.epsilon, right.delta, right.sensitivity, right.each, right.numbers)
+    object.__setattr__(twin, "bound", Threshold(right.epsilon, right.delta, right.sensitivity, right.each).bound)
+    with patched("discreet.query.measures.Priced.selector", lambda self: twin):
+        often = int((shown(priced, there, runs, b"alone", "C") >= 0).sum())
+    assert stats.binom.sf(often - 1, runs, DELTA) < ALPHA or plan == "sampled"
 
 
 def test_shares_that_count_rows_instead_of_weight_are_refuted() -> None:
@@ -465,6 +509,13 @@ CELLS = {
 MANY: list[Row] = [(i // 2, "A" if i % 3 else "B", i % 19, math.sin(i) if i % 5 else None) for i in range(600)]
 
 
+@contextmanager
+def without_noise() -> Iterator[None]:
+    nothing = patched("discreet.query.answer.discrete_laplace", lambda scale, size: np.zeros(size, np.int64))
+    with nothing, patched("discreet.query.joint.box", lambda scale, size, count, source: np.zeros((count, size), np.int64)):
+        yield
+
+
 def covered(cells: Any, truth: np.ndarray) -> tuple[int, int]:
     _, low, high = (np.asarray(part, float).reshape(-1, len(truth)) for part in cells)
     slack = 1e-9 * np.maximum(1, np.abs(truth))
@@ -479,7 +530,7 @@ def test_intervals_hold_the_answer_without_noise(plan: str, asked: str) -> None:
     with opened(MANY, plan) as db:
         priced = priced_for(db, plan, asked)
         found = exact(db, requests(priced))
-    with patched("discreet.query.answer.discrete_laplace", lambda scale, size: np.zeros(size, np.int64)):
+    with without_noise():
         still = repeated(priced, found, 1, b"still")
     noisy = repeated(priced, found, runs, b"intervals")
     for output in priced.question.outputs[1:]:

@@ -94,7 +94,8 @@ def _coins(scores: Ints, rate: Fraction, source: Source) -> NDArray[np.bool_]:
     near = (ahead >= -(2.0**-32) - WEIGHT_ERROR) & (ahead <= WEIGHT_ERROR) & (gaps > 0)
     for i, j in zip(*np.nonzero(near)):
         heads[i, j] = below(int(first[i, j]), 32, partial(exp_bounds, int(gaps[i, j]) * rate), source)
-    return heads | (gaps == 0)
+    heads |= gaps == 0
+    return heads
 
 
 def _gaps(scores: NDArray[Any], widths: Ints | None) -> NDArray[Any]:

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.noise import discrete_laplace, discrete_laplace_error
+from discreet.noise import discrete_laplace
 from discreet.query.bias import Share
 from discreet.query.engines.writer import Plan, Request
-from discreet.query.measures import Measure, Priced, bounds_of, rank
+from discreet.query.measures import Priced, bounds_of, rank
 from discreet.query.tree import Aggregate, Output, Scalar
 
 CONFIDENCE = 0.95
@@ -40,7 +40,7 @@ class Noisy:
         self.priced = priced
         self.keys: list[tuple[Any, ...]] = []
         self.values: dict[int, NDArray[np.float64]] = {}
-        self.shown: NDArray[np.int64] = np.zeros(0, np.int64)  # noisy counts of the groups that were released by them
+        self.shown: NDArray[Any] = np.zeros(0, np.int64)  # noisy counts of the groups that were released by them
         self.ranked: dict[int, Mapping[float, Cells]] = {}
 
     def run(self, ask: Ask) -> Noisy:
@@ -79,15 +79,33 @@ class Noisy:
             whole = {m: [0 if i is None else column[i] for i in order] for m, column in exact.items()}
         else:
             assert priced.threshold is not None
-            kept, noisy = priced.selector().run(np.array(exact[priced.threshold], np.int64))
+            kept, noisy = self._show(exact)
             chosen = sorted(np.flatnonzero(kept).tolist(), key=lambda i: [_in_order(part) for part in engine_keys[i]])
             self.keys = [engine_keys[i] for i in chosen]
-            whole = {m: [column[i] for i in chosen] for m, column in exact.items() if m != priced.threshold}
-            self.shown = np.asarray(noisy)[chosen]
-            self.values[priced.threshold] = self.shown.astype(float) * priced.measures[priced.threshold].scale
+            whole = {m: [column[i] for i in chosen] for m, column in exact.items() if m not in noisy}
+            self.shown = noisy[priced.threshold][chosen]
+            self._keep({m: column[chosen] for m, column in noisy.items()})
+        together = [m for m in priced.joint if m in whole]
+        if together:
+            self._keep(dict(zip(together, priced.noise().run([whole.pop(m) for m in together]))))
         for m, column in whole.items():
             noise = discrete_laplace(self._scale(m), len(column)).tolist()
-            self.values[m] = np.array([float(a + b) for a, b in zip(column, noise)]) * priced.measures[m].scale
+            self._keep({m: np.array([a + b for a, b in zip(column, noise)], object)})
+
+    def _show(self, exact: Mapping[int, list[int]]) -> tuple[NDArray[np.bool_], dict[int, NDArray[Any]]]:
+        """Which groups are shown, and the noisy numbers that were drawn with what decided it."""
+        priced = self.priced
+        assert priced.threshold is not None
+        if priced.threshold not in priced.joint:
+            kept, noisy = priced.selector().run(np.array(exact[priced.threshold], np.int64))
+            return kept, {priced.threshold: noisy}
+        columns = [[value * times for value in exact[m]] for m, times in zip(priced.joint, priced.noise().times)]
+        kept, together = priced.selector().run_together(columns)
+        return kept, dict(zip(priced.joint, together))
+
+    def _keep(self, noisy: Mapping[int, NDArray[Any]]) -> None:
+        for m, column in noisy.items():
+            self.values[m] = column.astype(float) * self.priced.step(m)
 
     def _scale(self, m: int) -> Fraction:
         return Fraction(self.priced.measures[m].sensitivity) / Fraction(self.priced.epsilons[m])
@@ -118,12 +136,6 @@ class Noisy:
         used = [_used(output) for output in question.outputs]
         return _each(max([1, *(len(it) for it in used if any(question.aggregates[i].of == of for i in it))]), CONFIDENCE)
 
-    def error(self, m: int, confidence: float) -> float:
-        """The half-width of an interval that holds with this confidence for the noise of measurement `m`."""
-        if m == self.priced.threshold:
-            return float(self.priced.selector().interval(confidence)) * self.priced.measures[m].scale
-        return laplace_error(self.priced.measures[m], self.priced.epsilons[m], confidence)
-
     # ---- statistics --------------------------------------------------------------------------------------------------
 
     def statistic(self, it: Aggregate, confidence: float = CONFIDENCE) -> Cells:
@@ -131,9 +143,9 @@ class Noisy:
         place, of = self.priced.place, it.of
         known = None if of is not None and of.required else of
         if it.kind in ("count", "count_of"):
-            return self._straight(place["count", known], confidence)
+            return self._counted(place["count", known], confidence)
         if it.kind == "units":
-            return self._straight(place["units", None], confidence)
+            return self._counted(place["units", None], confidence)
         if it.kind in ("quantile", "least", "most"):
             return self.ranked[place["histogram", of]][rank(it)]
         if it.kind == "sum" and ("centred", of) not in place:
@@ -163,13 +175,19 @@ class Noisy:
     def _straight(self, m: int, confidence: float) -> Cells:
         return self.values[m], *self.ends(m, confidence)
 
+    def _counted(self, m: int, confidence: float) -> Cells:
+        """A count; whole where what is counted is whole, though noise that is shared comes in finer steps."""
+        value, low, high = self._straight(m, confidence)
+        if self.priced.measures[m].scale == 1:
+            value = np.round(value)
+        return value, np.minimum(low, value), np.maximum(high, value)
+
     def ends(self, m: int, confidence: float) -> tuple[NDArray[Any], NDArray[Any]]:
         """Between what the number without noise lies; of groups that were released by it, given that they were."""
         if m == self.priced.threshold:
-            scale = self.priced.measures[m].scale
             low, high = self.priced.selector().limits(self.shown, confidence)
-            return low * scale, high * scale
-        room = self.error(m, confidence)
+            return low.astype(float) * self.priced.step(m), high.astype(float) * self.priced.step(m)
+        room = self.priced.error(m, confidence)
         return self.values[m] - room, self.values[m] + room
 
     def _ratio(self, above: int, below: int, confidence: float) -> Cells:
@@ -192,12 +210,6 @@ class Noisy:
         nearest = np.where((mean_low <= 0) & (mean_high >= 0), 0.0, np.minimum(mean_low**2, mean_high**2))
         cells = (middle + rest - mean**2, middle + rest_low - furthest, middle + rest_high - nearest)
         return tuple(np.clip(part, 0.0, half * half) for part in cells)  # type: ignore[return-value]
-
-
-def laplace_error(measure: Measure, epsilon: float, confidence: float) -> float:
-    """The half-width for a Laplace measurement."""
-    scale = Fraction(measure.sensitivity) / Fraction(epsilon)
-    return float(discrete_laplace_error(float(scale), confidence)) * measure.scale
 
 
 def _each(parts: int, confidence: float) -> float:

@@ -16,7 +16,7 @@ from discreet.core import Claim, Event, Game, Release, Sequence, Unit, check
 from discreet.errors import InvalidQuery, InvalidValue, MissingExtra
 from discreet.noise import refuse_seeded
 from discreet.query import bounds
-from discreet.query.answer import CONFIDENCE, Noisy, evaluate, holds, laplace_error, order, requests, shown_plan
+from discreet.query.answer import CONFIDENCE, Noisy, evaluate, holds, order, requests, shown_plan
 from discreet.query.bias import Share
 from discreet.query.engines import Engine
 from discreet.query.engines.writer import Plan, preserves
@@ -387,14 +387,12 @@ def _middle(it: Aggregate) -> float:
 
 
 def _half(priced: Priced, m: int) -> float:
-    if m == priced.threshold:
-        return float(priced.selector().interval(CONFIDENCE)) * priced.measures[m].scale
-    return laplace_error(priced.measures[m], priced.epsilons[m], CONFIDENCE)
+    return priced.error(m, CONFIDENCE)
 
 
 def _reach(priced: Priced) -> float:
     assert priced.threshold is not None
-    return priced.selector().bound * priced.measures[priced.threshold].scale
+    return priced.selector().bound * priced.step(priced.threshold)
 
 
 def _table(noisy: Noisy, rows: np.ndarray[Any, Any], nonnegative: bool) -> pa.Table:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import lru_cache
 
 from discreet.core import Event, Pure, Unit, check
 from discreet.errors import InvalidQuery, InvalidValue
+from discreet.noise import discrete_laplace_error
 from discreet.query.bias import Share, shares
 from discreet.query.engines.writer import Bins, Plan, Term
-from discreet.query.split import split
+from discreet.query.joint import MOST, Joint, common_steps
+from discreet.query.split import split, worst
 from discreet.query.threshold import Threshold
 from discreet.query.tree import Aggregate, Output, Question, Scalar, single
 
@@ -34,7 +37,10 @@ class Measure:
 
 @dataclass(frozen=True, slots=True)
 class Priced:
-    """A question with its measurements and their parts of epsilon. `place` finds the measurements of each statistic."""
+    """A question with its measurements and their parts of epsilon. `place` finds the measurements of each statistic.
+
+    Those in `joint` share one noise; its epsilon stands with the first of them, and 0 with the others.
+    """
 
     question: Question
     plan: Plan
@@ -45,13 +51,35 @@ class Priced:
     threshold: int | None  # which measurement decides about keys
     delta: float
     shares: tuple[Share, ...] = ()  # what is told of clamping and bounding, if that was asked
+    joint: tuple[int, ...] = ()  # measurements under one noise; the one that decides about keys comes first
 
     def selector(self) -> Threshold:
         """The mechanism that releases keys."""
         assert self.threshold is not None
         measure = self.measures[self.threshold]
         each = 1 if measure.term is None else measure.sensitivity  # a unit counts once in a group; its rows may all be in one
-        return _selector(self.epsilons[self.threshold], self.delta, measure.sensitivity, each)
+        if self.threshold not in self.joint:
+            return _selector(self.epsilons[self.threshold], self.delta, measure.sensitivity, each, 1)
+        noise = self.noise()
+        return _selector(self.epsilons[self.threshold], self.delta, noise.sensitivity, each * noise.times[0], len(self.joint))
+
+    def noise(self) -> Joint:
+        """What the measurements in `joint` get."""
+        return _noise(tuple(self.measures[m].sensitivity for m in self.joint), self.epsilons[self.joint[0]])
+
+    def step(self, m: int) -> float:
+        """What one step of a noisy number stands for."""
+        times = self.noise().times[self.joint.index(m)] if m in self.joint else 1
+        return self.measures[m].scale / times
+
+    def error(self, m: int, confidence: float) -> float:
+        """The half-width of an interval that holds with this confidence for the noise of measurement `m`."""
+        if m == self.threshold:
+            return float(self.selector().interval(confidence)) * self.step(m)
+        if m in self.joint:
+            return float(self.noise().error(confidence)) * self.step(m)
+        scale = Fraction(self.measures[m].sensitivity) / Fraction(self.epsilons[m])
+        return float(discrete_laplace_error(float(scale), confidence)) * self.step(m)
 
     def events(self) -> tuple[Event, ...]:
         """What runs, one event per measurement, in order."""
@@ -61,14 +89,19 @@ class Priced:
                 made.append(self.selector().event)
             elif measure.bins is not None:
                 made += quantile_events(measure, epsilon)
-            else:
+            elif i not in self.joint[1:]:
                 made.append(Pure(epsilon))
         return tuple(made)
 
 
 @lru_cache(256)
-def _selector(epsilon: float, delta: float, sensitivity: int, each: int) -> Threshold:
-    return Threshold(epsilon, delta, sensitivity, each)
+def _selector(epsilon: float, delta: float, sensitivity: int, each: int, numbers: int) -> Threshold:
+    return Threshold(epsilon, delta, sensitivity, each, numbers)
+
+
+@lru_cache(256)
+def _noise(sensitivities: tuple[int, ...], epsilon: float) -> Joint:
+    return Joint(sensitivities, epsilon)
 
 
 def quantile_events(measure: Measure, epsilon: float) -> list[Event]:
@@ -110,22 +143,30 @@ def price(
         raise InvalidValue(f"weights names {min(unknown)!r}, and the answer has {', '.join(question.names)}.")
     for finest in (FINEST, FINEST >> 4, FINEST >> 8):
         made = _price(question, unit, plan, epsilon, delta, weights, told, finest)
-        if all(measure.sensitivity <= WIDEST * part for measure, part in zip(made.measures, made.epsilons)):
+        if _fits(made):
             return made
     raise InvalidQuery(f"epsilon {epsilon:g} is too little for {len(made.measures)} measurements of units of {unit.rows} rows: "
                        "the noise would not fit 64 bits. Ask fewer statistics, or bound the rows of a unit more.")  # fmt: skip
+
+
+def _fits(it: Priced) -> bool:
+    alone = [i for i in range(len(it.measures)) if i not in it.joint]
+    joint = common_steps(tuple(it.measures[m].sensitivity for m in it.joint))[1] if it.joint else 0
+    return joint <= WIDEST * (it.epsilons[it.joint[0]] if it.joint else 1.0) and all(
+        it.measures[i].sensitivity <= WIDEST * it.epsilons[i] for i in alone
+    )
 
 
 def _price(
     question: Question, unit: Unit, plan: Plan, epsilon: float, delta: float | None, weights: Mapping[str, float],
     told: tuple[Share, ...], finest: int,
 ) -> Priced:  # fmt: skip
-    builder = _Builder(plan, 2 if unit.relation == "replace" else 1, finest)
+    keys = public_keys(question)
+    builder = _Builder(plan, 2 if unit.relation == "replace" else 1, finest, counted=keys is None and plan.kind != "sampled")
     for aggregate in question.aggregates:
         builder.need(aggregate, question)
     for share in told:
         builder.share(share)
-    keys = public_keys(question)
     threshold = builder.threshold(unit) if keys is None else None
     if threshold is not None and not delta:
         raise InvalidQuery(
@@ -140,12 +181,42 @@ def _price(
         _needs(output, builder, question, weights.get(name, 1.0)) for name, output in zip(question.names, question.outputs)
     ]
     needs = [need for need in needs if need]
+    needs += [{threshold: 1.0}] if threshold is not None else []
+    main = {i for need in needs for i in need}
     needs += [{i: ROUGH * _weight(weights.get(it.name, 1.0)) for i in builder.share(it)} for it in told]
-    if threshold is not None:
-        needs.append({threshold: 1.0})
     spare = sum(3 * len(measure.ranks) for measure in builder.measures)
-    parts = split(epsilon, needs, len(builder.measures), spare)
-    return Priced(question, plan, tuple(builder.measures), tuple(parts), builder.place, keys, threshold, delta or 0.0, told)
+    added = [i for i, measure in enumerate(builder.measures) if measure.bins is None]
+    added.sort(key=lambda i: i != threshold)
+    ways = {(), *(it for it in (tuple(added), tuple(i for i in added if i in main)) if 1 < len(it) <= MOST)}
+    found = [(joint, *_divide(epsilon, needs, len(builder.measures), joint, spare)) for joint in sorted(ways)]
+    joint, parts, _ = min(found, key=lambda it: it[2])
+    return Priced(
+        question, plan, tuple(builder.measures), tuple(parts), builder.place, keys, threshold, delta or 0.0, told, joint
+    )
+
+
+def _divide(
+    epsilon: float, needs: list[dict[int, float]], count: int, joint: tuple[int, ...], spare: int
+) -> tuple[list[float], float]:
+    """The parts of epsilon if these measurements share one noise, and the worst relative error then, squared.
+
+    The variance of one of d numbers under one noise is (d + 1) (d + 2) / 6 times that of a number that has the epsilon alone.
+    """
+    more = (len(joint) + 1) * (len(joint) + 2) / 6
+    alone = [i for i in range(count) if i not in joint]
+    first = 1 if joint else 0
+    merged = []
+    for need in needs:
+        column = {first + alone.index(i): it for i, it in need.items() if i in alone}
+        shared = math.sqrt(more * sum(it * it for i, it in need.items() if i in joint))
+        merged.append(column | ({0: shared} if shared else {}))
+    parts = split(epsilon, merged, first + len(alone), spare)
+    made = [0.0] * count
+    for i in alone:
+        made[i] = parts[first + alone.index(i)]
+    if joint:
+        made[joint[0]] = parts[0]
+    return made, worst(merged, parts)
 
 
 def public_keys(question: Question) -> tuple[tuple[object, ...], ...] | None:
@@ -166,8 +237,8 @@ def public_keys(question: Question) -> tuple[tuple[object, ...], ...] | None:
 class _Builder:
     """Measurements, each once."""
 
-    def __init__(self, plan: Plan, twice: int, finest: int) -> None:
-        self.plan, self.twice, self.finest = plan, twice, finest
+    def __init__(self, plan: Plan, twice: int, finest: int, *, counted: bool) -> None:
+        self.plan, self.twice, self.finest, self.counted = plan, twice, finest, counted  # counted: rows are, for the keys
         self.measures: list[Measure] = []
         self.place: dict[tuple[str, Scalar | None], int] = {}
 
@@ -189,7 +260,7 @@ class _Builder:
             self.units()
         elif it.kind in ("count", "count_of"):
             self.count(it.of)
-        elif it.kind == "sum" and not any(other.of == it.of and other.kind in CENTRED for other in question.aggregates):
+        elif it.kind == "sum" and not self.centred(it, question):
             self.total(it.of, centred=False)
         else:
             self.count(it.of)
@@ -197,8 +268,15 @@ class _Builder:
             if it.kind in ("variance", "deviation"):
                 self.square(it.of)
 
+    def centred(self, it: Aggregate, question: Question) -> bool:
+        """Whether a sum is made of the values less their middle, and the count that is measured anyway: the noise is less."""
+        of = _known(it.of)
+        counted = any(other.kind in ("count", "count_of") and _known(other.of) == of for other in question.aggregates)
+        means = any(other.of == it.of and other.kind in CENTRED for other in question.aggregates)
+        return means or counted or (self.counted and of is None)
+
     def count(self, of: Scalar | None) -> int:
-        of = None if of is not None and of.required else of
+        of = _known(of)
         if of is None:
             return self.add("count", of, Measure(Term("count"), self.weight(), 1 / self.plan.scale))
         return self.add("count", of, self.some("known", of))
@@ -273,6 +351,11 @@ def rank(it: Aggregate) -> float:
     return {"least": 0.0, "most": 1.0}.get(it.kind, it.rank)
 
 
+def _known(of: Scalar | None) -> Scalar | None:
+    """What a count of an expression depends on: nothing, where it is never missing."""
+    return None if of is not None and of.required else of
+
+
 def _whole(low: float, high: float) -> bool:
     return low == int(low) and high == int(high)
 
@@ -307,13 +390,13 @@ def _weight(weight: float) -> float:
 
 
 def _statistic_needs(it: Aggregate, builder: _Builder) -> dict[int, float]:
-    count = builder.place.get(("count", None if it.of is not None and it.of.required else it.of))
+    count = builder.place.get(("count", _known(it.of)))
     if it.kind in ("count", "count_of"):
         return {builder.count(it.of): 1.0}
     if it.kind == "units":
         return {builder.units(): 1.0}
     if it.kind in RANKED:
-        return {builder.place["histogram", it.of]: 2.0}
+        return {builder.place["histogram", it.of]: 1.0}  # its rank is about as wrong as a count
     centred = builder.place.get(("centred", it.of))
     if it.kind == "sum" and centred is None:
         return {builder.place["sum", it.of]: 1.0}

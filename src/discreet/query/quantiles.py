@@ -47,7 +47,7 @@ class Quantiles:
 
     >>> median = Quantiles((0.5,), epsilon=1, sensitivity=1)
     >>> median.events
-    (NoisyMax(epsilon=0.8), Repeat(event=Exponential(epsilon=0.1), times=2))
+    (NoisyMax(epsilon=0.875), Repeat(event=NoisyMax(epsilon=0.0625), times=2))
     >>> found = median.run([[0] * 10 + [5_000] + [0] * 5])
     >>> found.value.tolist(), found.low.tolist(), found.high.tolist()
     ([[10]], [[10]], [[10]])
@@ -64,7 +64,7 @@ class Quantiles:
         targets: Iterable[float],
         epsilon: Number,
         sensitivity: int,
-        interval_share: Number = Fraction(1, 5),
+        interval_share: Number = Fraction(1, 8),
         confidence: float = 0.95,
     ) -> None:
         given = check.items("targets", targets, "a list of numbers from 0 to 1")
@@ -78,12 +78,12 @@ class Quantiles:
     @property
     def events(self) -> tuple[Event, ...]:
         """What runs: one choice per target, and two for the ends of its interval. Their epsilons add up to epsilon."""
-        values: Event = NoisyMax(float_above("epsilon", self._epsilon))
-        if len(self.targets) > 1:
-            values = Repeat(Exponential(float_above("epsilon", self._epsilon)), len(self.targets))
+        kind, several = (Exponential, True) if len(self.targets) > 1 else (NoisyMax, False)
+        value: Event = kind(float_above("epsilon", self._epsilon))
+        values = Repeat(value, len(self.targets)) if several else value
         if not self._end_epsilon:
             return (values,)
-        return values, Repeat(Exponential(float_above("epsilon", self._end_epsilon)), 2 * len(self.targets))
+        return values, Repeat(kind(float_above("epsilon", self._end_epsilon)), 2 * len(self.targets))
 
     @property
     def _epsilon(self) -> Fraction:
@@ -115,13 +115,16 @@ class Quantiles:
     def _run_one(self, ranks: _Ranks, target: Fraction, source: Source) -> tuple[Ints, Ints, Ints]:
         bins = ranks.bins
         scores, rate = self._value_scores(ranks, target)
-        value = choose(scores, rate, None, source) if len(self.targets) > 1 else flip(scores, rate, source)
+        value = self._choose(scores, rate, source)
         if not self._end_epsilon:
             return value, np.zeros_like(value), np.full_like(value, bins - 1)
         off = self.offset(target, bins)
         rate = self._end_epsilon / (2 * self.sensitivity)
-        low, high = (choose(*ranks.scores(target, side * off, rate), None, source) for side in (-1, 1))
+        low, high = (self._choose(*ranks.scores(target, side * off, rate), source) for side in (-1, 1))
         return value, low, high
+
+    def _choose(self, scores: Ints, rate: Fraction, source: Source) -> Ints:
+        return choose(scores, rate, None, source) if len(self.targets) > 1 else flip(scores, rate, source)
 
     def _value_scores(self, ranks: _Ranks, target: Fraction) -> tuple[Ints, Fraction]:
         rate = self._epsilon / (2 * self.sensitivity)
@@ -136,14 +139,19 @@ class Quantiles:
             raise InvalidValue("There are no intervals: interval_share is 0.")
         q = _target(target)
         beta = (1 - self.confidence) / 2
-        return _error(max(q, 1 - q) * self.sensitivity / self._end_epsilon, bins, beta)
+        return _error(max(q, 1 - q) * self.sensitivity / self._end_epsilon, self._wrong(bins), beta)
+
+    def _wrong(self, bins: int) -> Fraction:
+        """How many bins count as wrong in the bound on errors. The best bin is always among the heads of permute-and-flip, so
+        that a wrong one there is taken half of the time at most."""
+        return Fraction(bins, 1 if len(self.targets) > 1 else 2)
 
     def rank_error(self, target: Number, bins: int, confidence: float = 0.95) -> int:
         """The rank of a value that comes out is within this weight of the one asked for, with this probability."""
         q = _target(target)
         most = max(q, 1 - q) if EDGE < q < 1 - EDGE else Fraction(1)
         beta = 1 - check.open_fraction("confidence", confidence)
-        return _error(most * self.sensitivity / self._epsilon, check.whole("bins", bins), beta)
+        return _error(most * self.sensitivity / self._epsilon, self._wrong(check.whole("bins", bins)), beta)
 
 
 class _Ranks:
@@ -189,15 +197,15 @@ class _Ranks:
 
 
 def _depth(below: Ints, above: Ints) -> Ints:
-    """How deep 0 is in [below, above], or minus its distance; the first bin holds all ranks before it, and the last all after."""
+    """How deep 0 is in [below, above], or minus its distance. The first bin has no lower end, and the last no upper one."""
     below[:, 0], above[:, -1] = -2 * LARGEST, 2 * LARGEST
     depth: Ints = np.minimum(-below, above)
     return depth
 
 
-def _error(scale: Fraction, bins: int, beta: float) -> int:
+def _error(scale: Fraction, bins: Fraction, beta: float) -> int:
     """(2 sensitivity / epsilon) ln(bins / beta), rounded up: the exponential mechanism's error."""
-    return math.ceil(2 * float(scale) * math.log(bins / beta) * (1 + 1e-12))
+    return max(0, math.ceil(2 * float(scale) * math.log(float(bins) / beta) * (1 + 1e-12)))
 
 
 def _target(value: Any) -> Fraction:

@@ -27,6 +27,15 @@ def split(epsilon: float, needs: Sequence[Mapping[int, float]], count: int, spar
     return _exact(epsilon, _shares(tuple(tuple(column.items()) for column in needs), count), spare)
 
 
+def worst(needs: Sequence[Mapping[int, float]], parts: Sequence[float]) -> float:
+    """The largest of the squared relative errors of the columns with these parts.
+
+    >>> worst([{0: 1.0}, {1: 1.0}], [0.5, 0.5])
+    4.0
+    """
+    return max((sum(need * need / parts[i] ** 2 for i, need in column.items()) for column in needs), default=0.0)
+
+
 @lru_cache(1024)
 def _shares(needs: tuple[tuple[tuple[int, float], ...], ...], count: int) -> list[float]:
     squares = [{i: need * need for i, need in column} for column in needs] or [dict.fromkeys(range(count), 1.0)]

@@ -5,7 +5,7 @@ docs/theory/query-threshold.md proves what is claimed here.
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 from discreet.core import Approximate, check
 from discreet.errors import InvalidValue
 from discreet.noise.additive import Ints, fix, whole_numbers
-from discreet.noise.digits import Bounds, LaplaceLaw, exp_bounds
+from discreet.noise.digits import LaplaceLaw
 from discreet.noise.fast import WIDEST
 from discreet.noise.samplers import Number, draw, float_above, one, rational
 from discreet.noise.source import Source, open_source
+from discreet.query.joint import MOST, above, above_bounds, box, least
 
 LARGEST = 1 << 61  # the largest bound on the noise: counts up to 2^62 plus noise fit int64
 TOO_WIDE = "The noise would be larger than int64 holds; choose a larger epsilon, or coarser whole numbers for the counts."
@@ -31,7 +32,8 @@ class Threshold:
 
     A group that nobody is in is never above it, so groups need not be known beforehand. One unit moves all counts
     together by at most `sensitivity` in l1 and each by at most `each` (by default as much as all). The bound is the least
-    whole number for which no unit shows its groups with probability above `delta`, found in exact arithmetic.
+    whole number for which no unit shows its groups with probability above `delta`, found in exact arithmetic. With `numbers`
+    above 1, the count is the first of so many numbers of a group under one noise (see `Joint`), shown or not all together.
 
     >>> groups = Threshold(epsilon=1, delta=1e-6, sensitivity=1)
     >>> groups.bound, groups.event
@@ -45,10 +47,11 @@ class Threshold:
     delta: float
     sensitivity: int
     each: int
+    numbers: int
     scale: Fraction
     bound: int
 
-    def __init__(self, epsilon: Number, delta: float, sensitivity: int, each: int | None = None) -> None:
+    def __init__(self, epsilon: Number, delta: float, sensitivity: int, each: int | None = None, numbers: int = 1) -> None:
         fix(self, epsilon=rational("epsilon", epsilon), delta=check.positive("delta", delta))
         fix(self, sensitivity=check.whole("sensitivity", sensitivity))
         fix(self, each=self.sensitivity if each is None else min(check.whole("each", each), self.sensitivity))
@@ -60,7 +63,10 @@ class Threshold:
         fix(self, scale=self.sensitivity / self.epsilon)
         if self.scale > LARGEST:
             raise InvalidValue(TOO_WIDE)
-        fix(self, bound=_least_bound(self.scale, Fraction(self.delta), self.sensitivity, self.each))
+        fix(self, numbers=check.whole("numbers", numbers, most=MOST))
+        if self.numbers > 1 and self.scale > WIDEST:
+            raise InvalidValue(TOO_WIDE)
+        fix(self, bound=_least_bound(self.scale, Fraction(self.delta), self.sensitivity, self.each, self.numbers))
 
     @property
     def event(self) -> Approximate:
@@ -71,9 +77,31 @@ class Threshold:
         numbers = whole_numbers(counts)
         if isinstance(numbers, int) or numbers.ndim != 1:
             raise InvalidValue("counts must be a list of whole numbers, one per group.")
+        if self.numbers > 1:
+            raise InvalidValue(f"counts come with {self.numbers - 1} other numbers of each group here; use run_together.")
         noisy = numbers + self._noise(numbers.size, open_source())
         kept: NDArray[np.bool_] = noisy > self.bound
         return kept, np.where(kept, noisy, 0)
+
+    def run_together(self, columns: Sequence[Sequence[int]]) -> tuple[NDArray[np.bool_], NDArray[Any]]:
+        """The same where other columns share the noise: which groups are shown, and all their noisy numbers, in objects."""
+        noise = self._noises(len(columns[0]), open_source())
+        noisy = np.array(
+            [[int(a) + b for a, b in zip(column, noise[:, i].tolist())] for i, column in enumerate(columns)], object
+        )
+        kept = np.array([value > self.bound for value in noisy[0]], bool)
+        return kept, np.where(kept, noisy, 0)
+
+    def _noises(self, count: int, source: Source) -> Ints:
+        """Vectors whose first number is within the bound, by rejection."""
+        found = np.empty((count, self.numbers), np.int64)
+        todo = np.arange(count)
+        while todo.size:
+            drawn = box(self.scale, self.numbers, todo.size, source)
+            fits = np.abs(drawn[:, 0]) <= self.bound
+            found[todo[fits]] = drawn[fits]
+            todo = todo[~fits]
+        return found
 
     def _noise(self, count: int, source: Source) -> Ints:
         """Truncated by rejection: drawn again until all are within the bound, each on its own."""
@@ -96,10 +124,8 @@ class Threshold:
         It is about all groups, shown or not. A small group is shown only if its noise is large, so of the small groups
         that are shown fewer are within t: `limits` is about the shown ones.
         """
-        beta = 1 - check.open_fraction("confidence", confidence)
-        edge, q, s = self._edge()
-        most = beta * (1 + q - 2 * edge) / 2 + edge  # what q^(t + 1) may be at most
-        return max(0, min(self.bound, math.ceil(-s * math.log(most) * (1 + 1e-12)) - 1))
+        beta = (1 - check.open_fraction("confidence", confidence)) * (1 - 1e-9)
+        return least(lambda t: t >= self.bound or 2 * float(self._above(np.array(t))) <= beta)
 
     def released(self, weight: int) -> float:
         """The probability that a group of this true count is shown, in float64 and not rounded down: 0 for 0.
@@ -116,9 +142,11 @@ class Threshold:
         Each is within its limits with at least this probability, given that it is shown: every true count is tested
         against the law of its noisy count given that it is above the bound, which is why small groups get wide limits.
         """
-        y = np.atleast_1d(whole_numbers(noisy))
+        given = np.atleast_1d(np.asarray(noisy))
+        far = given - np.minimum(given, 4 * self.bound + 1)  # so far above the bound everything moves with the count
+        y = np.atleast_1d(whole_numbers((given - far).astype(np.int64)))
         half = (1 - check.open_fraction("confidence", confidence)) / 2
-        return self._least_count(y, half), y + self.interval(1 - half)
+        return self._least_count(y, half) + far, y + self.interval(1 - half) + far
 
     def _least_count(self, y: Ints, half: float) -> Ints:
         """The least count that reaches y with probability `half` or more, if it is shown; that grows with the count."""
@@ -136,55 +164,47 @@ class Threshold:
 
     def _above(self, noise: Ints) -> NDArray[np.float64]:
         """Pr[Z > noise] of the truncated noise, for noise >= -1."""
-        edge, q, s = self._edge()
-        noise = np.minimum(noise, self.bound)
-        return np.exp(-(noise + 1) / s) * np.abs(np.expm1((noise - self.bound) / s)) / (1 + q - 2 * edge)
-
-    def _edge(self) -> tuple[float, float, float]:
         s = float(self.scale)
-        return math.exp(-(self.bound + 1) / s), math.exp(-1 / s), s
+        edge = above(self.bound, s, self.numbers)
+        found: NDArray[np.float64] = (above(np.minimum(noise, self.bound), s, self.numbers) - edge) / (1 - 2 * edge)
+        return found
 
 
-def _least_bound(scale: Fraction, delta: Fraction, sensitivity: int, each: int) -> int:
-    """The least B with delta(B) <= delta: near where float64 has it, then by exact comparison."""
+def _least_bound(scale: Fraction, delta: Fraction, sensitivity: int, each: int, numbers: int) -> int:
+    """The least B with delta(B) <= delta: near where float64 has it, then by exact comparison. It is at least `each`, below
+    which more than half of the noise would be."""
     groups, rest = divmod(sensitivity, each)
     s, d = float(scale), float(delta)
-    lift = groups * math.expm1(min(each / s, 700.0)) + math.expm1(min(rest / s, 700.0))
-    guess = math.floor(s * (math.log((lift + 2 * d) / d) - math.log(1 + math.exp(-1 / s)))) - 1 if s else each
-    high = max(each, guess)
-    step = 1
-    while not _enough(high, scale, delta, groups, each, rest):
-        high, step = high + step, 2 * step
-    low = high - step  # a B that is not enough, once it is found
-    while low >= each and _enough(low, scale, delta, groups, each, rest):
-        high, step = low, 2 * step
-        low -= step
-    low = max(low, each - 1)  # with noise up to less than `each`, more than half of the noise would be above it
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if _enough(middle, scale, delta, groups, each, rest) else (middle, high)
-    if high > LARGEST:
+
+    def about(bound: int) -> bool:
+        edge, big, small = (float(above(bound - it, s, numbers)) for it in (0, each, rest))
+        return groups * (big - edge) + small - edge <= d * (1 - 2 * edge)
+
+    def enough(bound: int) -> bool:
+        return _enough(bound, scale, delta, groups, each, rest, numbers)
+
+    guess = least(about, each)
+    if guess > LARGEST:
         raise InvalidValue(TOO_WIDE)
-    return high
+    step = 1
+    while guess - step >= each and enough(guess - step):
+        guess, step = guess - step, 2 * step
+    return least(enough, max(each, guess - step + 1 if guess - step >= each else each))
 
 
-def _enough(bound: int, scale: Fraction, delta: Fraction, groups: int, each: int, rest: int) -> bool:
+def _enough(bound: int, scale: Fraction, delta: Fraction, groups: int, each: int, rest: int, numbers: int) -> bool:
     """Whether groups x delta(each) + delta(rest) <= delta, with enclosures as narrow as it takes.
 
-    With q = exp(-1/scale), delta(w) = (q^(B+1-w) - q^(B+1)) / (1 + q - 2 q^(B+1)).
+    With G(t) = Pr[Z > t] of the noise before it is truncated, delta(w) = (G(B - w) - G(B)) / (1 - 2 G(B)).
     """
     bits = 128
     while True:
-
-        def power(exponent: int, bits: int = bits) -> Bounds:
-            return exp_bounds(exponent / scale, bits)
-
-        edge, big, small, q = (power(n) for n in (bound + 1, bound + 1 - each, bound + 1 - rest, 1))
+        edge, big, small = (above_bounds(bound - it, scale, numbers, bits) for it in (0, each, rest))
         some = groups + (rest > 0)
         left_lo = groups * big[0] + (rest > 0) * small[0] - some * edge[1]
         left_hi = groups * big[1] + (rest > 0) * small[1] - some * edge[0]
-        right_lo = delta * ((1 << bits) + q[0] - 2 * edge[1])
-        right_hi = delta * ((1 << bits) + q[1] - 2 * edge[0])
+        right_lo = delta * ((1 << bits) - 2 * edge[1])
+        right_hi = delta * ((1 << bits) - 2 * edge[0])
         if left_hi <= right_lo:
             return True
         if left_lo > right_hi:

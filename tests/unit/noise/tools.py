@@ -98,8 +98,8 @@ def walk(
 
 
 def flip_law(scores: Any, rate: float) -> np.ndarray:
-    """The law of permute-and-flip by definition. With coins p_j, the coin of i shows heads before that of any other in the random
-    order: the integral over the place t of i in [0, 1] of p_i times the product over the others of 1 - t p_j, a polynomial."""
+    """The law of permute-and-flip by definition: i shows heads, and no other before it in the random order. With coins p_j, the
+    integral over the place t of i in [0, 1] of p_i times the product over the others of 1 - t p_j, a polynomial."""
     coins = np.exp(rate * (np.asarray(scores, float) - np.max(scores)))
     place, weight = np.polynomial.legendre.leggauss(len(coins))
     missed = 1 - np.outer(coins, (place + 1) / 2)
