@@ -6,6 +6,7 @@ import base64
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ import numpy as np
 from discreet.core import Claim, Event, Game, Release, Sequence, Unit, check
 from discreet.errors import InvalidQuery, InvalidValue, MissingExtra
 from discreet.noise import refuse_seeded
-from discreet.query import bounds
+from discreet.query import arrow, bounds
 from discreet.query.answer import CONFIDENCE, Noisy, evaluate, holds, order, requests, shown_plan
 from discreet.query.bias import Share
 from discreet.query.engines import Engine
@@ -75,11 +76,9 @@ def connect(
 
 
 def _engine(location: Any) -> Engine:
-    try:
-        import pyarrow  # noqa: F401
-        import sqlglot  # noqa: F401
-    except ImportError as error:
-        raise MissingExtra(error.name or "sqlglot", "sql", "Private SQL") from None
+    for needed in ("pyarrow", "sqlglot"):
+        if find_spec(needed) is None:  # loaded where they are used: the engine's memory comes first
+            raise MissingExtra(needed, "sql", "Private SQL") from None
     if isinstance(location, str) and location.startswith(("postgresql://", "postgres://")):
         from discreet.query.engines.postgres import PostgresEngine
 
@@ -403,18 +402,18 @@ def _table(noisy: Noisy, rows: np.ndarray[Any, Any], nonnegative: bool) -> pa.Ta
     for name, output in zip(question.names, question.outputs):
         value, low, high = (np.asarray(part)[rows] for part in evaluate(output, noisy))
         if output.op == "key":
-            made[name] = pa.array(value.tolist(), type=_arrow_type(question.keys[output.value].kind))
+            made[name] = arrow.column(value.tolist(), question.keys[output.value].kind)
             continue
         if output.op == "literal":
-            made[name] = pa.array(value.tolist())
+            made[name] = arrow.constant(output.value, len(rows))
             continue
         for suffix, part in zip(ENDS, (value, low, high)):
             column = np.asarray(part, float)
-            made[name + suffix] = pa.array(np.maximum(column, 0.0) if nonnegative else column)
+            made[name + suffix] = arrow.numbers(np.maximum(column, 0.0) if nonnegative else column)
     for share in noisy.priced.shares:
         for suffix, part in zip(ENDS, noisy.share(share)):
-            made[share.name + suffix] = pa.array(part[rows])
-    return pa.table(made).replace_schema_metadata({"discreet": _told(noisy)})
+            made[share.name + suffix] = arrow.numbers(part[rows])
+    return pa.Table.from_arrays(list(made.values()), names=list(made)).replace_schema_metadata({"discreet": _told(noisy)})
 
 
 def _told(noisy: Noisy) -> str:
@@ -423,13 +422,6 @@ def _told(noisy: Noisy) -> str:
         f"intervals hold the answer without noise with probability {CONFIDENCE:g} each; the error that bounding "
         f"({shown_plan(noisy.priced.plan)}) and clamping to bounds bring is not included"
     ) + (f"; how much of the data they touch: {shares}" if shares else "")
-
-
-def _arrow_type(kind: str) -> Any:
-    import pyarrow as pa
-
-    return {"integer": pa.int64(), "number": pa.float64(), "text": pa.string(), "boolean": pa.bool_(), "date": pa.date32(),
-            "timestamp": pa.timestamp("us")}[kind]  # fmt: skip
 
 
 def _table_to_text(table: pa.Table) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from discreet.errors import EngineFailed, InvalidValue, MissingExtra
-from discreet.query.engines.writer import REGISTERED, SCALE, WEIGHT, Request, Writer
+from discreet.query.engines.writer import REGISTERED, SCALE, WEIGHT, Request, Term, Writer
 
 READERS = {".parquet": "read_parquet", ".csv": "read_csv", ".tsv": "read_csv", ".json": "read_json", ".jsonl": "read_json",
            ".ndjson": "read_json"}  # fmt: skip
@@ -22,7 +22,8 @@ class DuckWriter(Writer):
     """DuckDB's own shapes of the plans."""
 
     def kept_pairs(self, it: Request, salt: int) -> str:
-        """As everywhere, after dropping most pairs of units in many groups by the same hash: the window then sorts little.
+        """As everywhere, after dropping most pairs of units in many groups by the same hash, and without a window: a unit keeps
+        what is below the hash of its first pair too many. Of pairs with that same hash it keeps none, so never too many.
 
         What is dropped depends on the unit's own rows and its hashes alone. A unit in d groups keeps each with probability
         about `wanted` / d at least, so that fewer than `groups` remain once in a thousand units or less; d is estimated from 64
@@ -38,16 +39,24 @@ class DuckWriter(Writer):
         wanted = float(max(3 * it.plan.groups, it.plan.groups + 9))
         often = f"CAST(least({wanted} / {share}, 1.0) * 4294967296 AS BIGINT)"
         chances = f"SELECT u, {often} AS p FROM ({rows}) AS x GROUP BY u"
-        sums = [f"CAST(sum(t{i}) AS {self.integer}) AS t{i}" for i in range(len(it.terms))]
-        columns = ", ".join(["x.u", *keys, *sums, "count(*) AS n", "any_value(h) AS h"])
+        sums = [f"{self.pair_sum(f't{i}', term)} AS t{i}" for i, term in enumerate(it.terms)]
         hashed = f"SELECT y.*, {self.hash(['u', *keys], salt)} AS h FROM ({rows}) AS y"
         hashed = f"SELECT x.* FROM ({hashed}) AS x JOIN chances AS o ON x.u = o.u WHERE CAST(x.h >> 32 AS BIGINT) < o.p"
+        columns = ", ".join(["x.u", *keys, *sums, "count(*) AS n", f"{self.hash(['x.u', *keys], salt)} AS h"])
         pairs = f"SELECT {columns} FROM ({hashed}) AS x GROUP BY {', '.join(['x.u', *keys])}"
-        place = f"row_number() OVER (PARTITION BY u ORDER BY {', '.join(['h', *keys])})"
+        most = it.plan.groups
+        first = f"SELECT u, min(h, {most + 1}) AS l FROM pairs GROUP BY u"
+        ends = f"SELECT u, CASE WHEN len(l) > {most} THEN list_max(l) END AS e FROM ({first}) AS f"
         return (
-            f"WITH chances AS ({chances}) SELECT * FROM (SELECT *, {place} AS place FROM ({pairs}) AS p) AS q "
-            f"WHERE place <= {it.plan.groups}"
+            f"WITH chances AS ({chances}), pairs AS ({pairs}), ends AS ({ends}) SELECT p.* FROM pairs AS p JOIN ends AS e "
+            "ON p.u = e.u WHERE e.e IS NULL OR p.h < e.e"
         )
+
+    def pair_sum(self, name: str, term: Term) -> str:
+        """The sum of a term over the rows of a pair, in as little memory as its size allows: there are many pairs."""
+        if term.kind == "count":
+            return "count(*)"
+        return f"CAST(sum({f'CAST({name} AS INTEGER)' if term.most < 1 << 31 else name}) AS {self.integer})"
 
 
 class DuckEngine:
@@ -72,6 +81,7 @@ class DuckEngine:
                 self._link = duckdb.connect(":memory:")
                 self._read(locations)
             shut = ("enable_external_access", "autoinstall_known_extensions", "autoload_known_extensions")
+            threads = threads or _threads()
             for setting in (*([f"threads = {threads}"] if threads else []), FAST, *(f"{name} = false" for name in shut)):
                 self._run(f"SET {setting}")
             self._run("SET lock_configuration = true")
@@ -142,6 +152,12 @@ class DuckEngine:
 
     def close(self) -> None:
         self._link.close()
+
+
+def _threads() -> int | None:
+    """As many as this process may use, where those are not all; DuckDB would count all, and each takes memory."""
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
+    return usable if 0 < usable < (os.cpu_count() or 1) else None
 
 
 def _existing(location: Any) -> Path:

@@ -1,0 +1,71 @@
+"""Columns of an answer as Arrow arrays, made of their bytes.
+
+`pyarrow.array` would load pandas, wherever that is installed, to see whether it was given some of its objects: more memory than
+the engine takes for most tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+KINDS = ("integer", "number", "text", "boolean", "date", "timestamp")
+
+
+def numbers(values: Any) -> pa.Array:
+    """Floats without missing ones."""
+    import pyarrow as pa
+
+    made = np.ascontiguousarray(values, np.float64)
+    return pa.Array.from_buffers(pa.float64(), len(made), [None, pa.py_buffer(made)])
+
+
+def column(values: Sequence[Any], kind: str) -> pa.Array:
+    """Values of a kind, None where one is missing."""
+    import pyarrow as pa
+
+    kinds = dict(zip(KINDS, (pa.int64(), pa.float64(), pa.string(), pa.bool_(), pa.date32(), pa.timestamp("us"))))
+    known = np.array([value is not None for value in values], bool)
+    buffers = [None if known.all() else _bits(known)]
+    if kind == "text":
+        parts = [b"" if value is None else value.encode() for value in values]
+        ends = np.cumsum([0, *map(len, parts)])
+        if ends[-1] >= 1 << 31:
+            return pa.array(values, pa.large_string())
+        buffers += [pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(b"".join(parts))]
+    elif kind == "boolean":
+        buffers.append(_bits(np.array([bool(value) for value in values], bool)))
+    else:
+        found, dtype = _NUMBERS[kind]
+        buffers.append(pa.py_buffer(np.array([0 if value is None else found(value) for value in values], dtype)))
+    return pa.Array.from_buffers(kinds[kind], len(values), buffers)
+
+
+def constant(value: Any, count: int) -> pa.Array:
+    """One value, `count` times."""
+    import pyarrow as pa
+
+    for types, kind in ((bool, "boolean"), (int, "integer"), (float, "number"), (str, "text")):
+        if isinstance(value, types):
+            return column([value] * count, kind)
+    return pa.nulls(count) if value is None else pa.array([value] * count)
+
+
+def _bits(flags: Any) -> pa.Buffer:
+    import pyarrow as pa
+
+    return pa.py_buffer(np.packbits(flags, bitorder="little"))
+
+
+_NUMBERS: dict[str, tuple[Any, Any]] = {
+    "integer": (int, np.int64),
+    "number": (float, np.float64),
+    "date": (lambda it: (it - date(1970, 1, 1)).days, np.int32),
+    "timestamp": (lambda it: (it.replace(tzinfo=None) - datetime(1970, 1, 1)) // timedelta(microseconds=1), np.int64),
+}

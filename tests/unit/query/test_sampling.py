@@ -1,0 +1,45 @@
+"""Which pairs of unit and group DuckDB keeps: those of the plain plan, and never too many."""
+
+from __future__ import annotations
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from discreet import connect, user
+from discreet.query.answer import requests
+from discreet.query.engines.duckdb import DuckWriter
+from discreet.query.engines.writer import Writer
+
+ROWS = [(unit, f"g{group}", unit + group) for unit in range(60) for group in range(unit % 7) for _ in range(1 + group % 3)]
+t = pa.table(dict(zip(("id", "g", "v"), zip(*ROWS))))
+
+
+def kept(writer: Writer, groups: int = 2) -> dict[tuple[int, str], tuple[int, ...]]:
+    with connect({"t": t}, unit=user("id", rows=8), schema={"t": {"v": {"bounds": [0, 100]}}}) as db:
+        priced = db._price("SELECT g, COUNT(*) AS n, SUM(v) AS s FROM t GROUP BY g", 1.0, 1e-6, groups, None, None)
+    text = writer.kept_pairs(requests(priced)[0], 12345)
+    terms = ", ".join(f"t{i}" for i in range(len(requests(priced)[0].terms)))
+    rows = duckdb.sql(f"SELECT u, k0, n, {terms} FROM ({text}) AS kept").fetchall()
+    return {(unit, key): tuple(rest) for unit, key, *rest in rows}
+
+
+@pytest.mark.parametrize("groups", [1, 2, 4])
+def test_units_in_few_groups_keep_the_pairs_of_the_plain_plan(groups):
+    class Plain(Writer):
+        hash = DuckWriter.hash
+
+    found = kept(DuckWriter(), groups)
+    assert found == kept(Plain(), groups)
+    counts = [sum(unit == it for it, _ in found) for unit in range(60)]
+    assert counts == [min(groups, unit % 7) for unit in range(60)]
+
+
+def test_pairs_with_the_same_hash_are_never_too_many():
+    class Same(DuckWriter):
+        def hash(self, columns, salt):
+            return "CAST(7 AS UBIGINT)"
+
+    found = kept(Same())
+    assert max(sum(unit == it for it, _ in found) for unit in range(60)) <= 2
+    assert {unit for unit, _ in found} == {unit for unit in range(60) if 0 < unit % 7 <= 2}
