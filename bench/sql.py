@@ -304,8 +304,8 @@ def main() -> int:
         run = {
             "small": lambda: small(folder, pythons, given.rounds),
             "scale": lambda: scale(folder, given.rounds, given.million),
-            "peers": lambda: against(folder, pythons, dict(zip(PEERS, given.sizes, strict=True)), 2),
-            "disk": lambda: disk(folder, tuple(given.disk), 2),
+            "peers": lambda: against(folder, pythons, dict(zip(PEERS, given.sizes, strict=True)), min(2, given.rounds)),
+            "disk": lambda: disk(folder, tuple(given.disk), min(2, given.rounds)),
         }
         for part in given.part or run:
             found = run[part]()

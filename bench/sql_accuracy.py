@@ -36,6 +36,8 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow as pa
+from pyarrow import parquet
 
 from _record import write
 from sql import PEERS, Measured, Worker
@@ -61,10 +63,8 @@ def adult(path: Path) -> Path:
             cells = [cell.strip() for cell in line.split(",")]
             if len(cells) == 15:
                 rows.append((cells[3], cells[6], int(cells[0]), int(cells[12])))
-    with duckdb.connect() as link:
-        link.sql("CREATE TABLE a (education VARCHAR, occupation VARCHAR, age BIGINT, hours BIGINT)")
-        link.executemany("INSERT INTO a VALUES (?, ?, ?, ?)", rows)
-        link.execute(f"COPY a TO '{path}' (FORMAT parquet)").fetchall()
+    names = ("education", "occupation", "age", "hours")
+    parquet.write_table(pa.table(dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))), path)
     return path
 
 
