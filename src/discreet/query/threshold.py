@@ -143,7 +143,8 @@ class Threshold:
         against the law of its noisy count given that it is above the bound, which is why small groups get wide limits.
         """
         given = np.atleast_1d(np.asarray(noisy))
-        far = given - np.minimum(given, min(4 * self.bound + 1, 1 << 62))  # so far above the bound everything moves with the count
+        # so far above the bound everything moves with the count
+        far = given - np.minimum(given, min(4 * self.bound + 1, 1 << 62))
         y = np.atleast_1d(whole_numbers((given - far).astype(np.int64)))
         half = (1 - check.open_fraction("confidence", confidence)) / 2
         return self._least_count(y, half) + far, y + self.interval(1 - half) + far
