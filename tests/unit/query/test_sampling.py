@@ -43,3 +43,19 @@ def test_pairs_with_the_same_hash_are_never_too_many():
     found = kept(Same())
     assert max(sum(unit == it for it, _ in found) for unit in range(60)) <= 2
     assert {unit for unit, _ in found} == {unit for unit in range(60) if 0 < unit % 7 <= 2}
+
+
+def test_every_salt_draws_anew():
+    """Of 400 units in 8 groups two are kept; 60 salts give 60 ways, where chance alone gives two of them alike below 1e-100."""
+    duckdb.sql("CREATE OR REPLACE TEMP TABLE pairs AS SELECT u, g FROM range(400) AS a(u), range(8) AS b(g)")
+    seen = set()
+    for salt in range(60):
+        place = f"row_number() OVER (PARTITION BY u ORDER BY {DuckWriter().hash(['u', 'g'], (1 << 40) + salt)})"
+        kept = f"SELECT list(struct_pack(u, g) ORDER BY u, g) FROM (SELECT u, g FROM pairs QUALIFY {place} <= 2)"
+        seen.add(str(duckdb.sql(kept).fetchall()))
+    assert len(seen) == 60
+    one = "SELECT g, count(*) FROM (SELECT salt, g FROM range(2000) AS s(salt), range(3) AS b(g) QUALIFY {} = 1) GROUP BY g"
+    first = f"row_number() OVER (PARTITION BY salt ORDER BY {DuckWriter().hash(['5', 'g'], 0).replace(', 0)', ', salt)')})"
+    counts = [count for _, count in duckdb.sql(one.format(first)).fetchall()]
+    # Binomial(2000, 1/3) is outside 550..790 with probability below 1e-7, three times
+    assert all(550 < count < 790 for count in counts), "each group of one unit alike"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from discreet.errors import EngineFailed, InvalidValue, MissingExtra
-from discreet.query.engines.writer import REGISTERED, SCALE, WEIGHT, Request, Term, Writer
+from discreet.query.engines.writer import REGISTERED, SCALE, WEIGHT, Request, Writer
 
 READERS = {".parquet": "read_parquet", ".csv": "read_csv", ".tsv": "read_csv", ".json": "read_json", ".jsonl": "read_json",
            ".ndjson": "read_json"}  # fmt: skip
@@ -39,7 +39,8 @@ class DuckWriter(Writer):
         wanted = float(max(3 * it.plan.groups, it.plan.groups + 9))
         often = f"CAST(least({wanted} / {share}, 1.0) * 4294967296 AS BIGINT)"
         chances = f"SELECT u, {often} AS p FROM ({rows}) AS x GROUP BY u"
-        sums = [f"{self.pair_sum(f't{i}', term)} AS t{i}" for i, term in enumerate(it.terms)]
+        sums = ["count(*) AS t{0}" if term.kind == "count" else "CAST(sum(t{0}) AS {1}) AS t{0}" for term in it.terms]
+        sums = [text.format(i, self.integer) for i, text in enumerate(sums)]  # a count takes less memory, and pairs are many
         hashed = f"SELECT y.*, {self.hash(['u', *keys], salt)} AS h FROM ({rows}) AS y"
         hashed = f"SELECT x.* FROM ({hashed}) AS x JOIN chances AS o ON x.u = o.u WHERE CAST(x.h >> 32 AS BIGINT) < o.p"
         columns = ", ".join(["x.u", *keys, *sums, "count(*) AS n", f"{self.hash(['x.u', *keys], salt)} AS h"])
@@ -51,12 +52,6 @@ class DuckWriter(Writer):
             f"WITH chances AS ({chances}), pairs AS ({pairs}), ends AS ({ends}) SELECT p.* FROM pairs AS p JOIN ends AS e "
             "ON p.u = e.u WHERE e.e IS NULL OR p.h < e.e"
         )
-
-    def pair_sum(self, name: str, term: Term) -> str:
-        """The sum of a term over the rows of a pair, in as little memory as its size allows: there are many pairs."""
-        if term.kind == "count":
-            return "count(*)"
-        return f"CAST(sum({f'CAST({name} AS INTEGER)' if term.most < 1 << 31 else name}) AS {self.integer})"
 
 
 class DuckEngine:

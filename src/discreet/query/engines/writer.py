@@ -185,7 +185,9 @@ class Writer:
         return f"({left} // {right})"
 
     def hash(self, parts: list[str], salt: int) -> str:
-        return f"hash({', '.join([*parts, str(salt)])})"
+        """DuckDB adds the hash of the last part by exclusive or, which would leave the order to a few digits of the salt: the
+        outer hash mixes it in."""
+        return f"hash(hash({', '.join([*parts, str(salt)])}))"
 
     def unit(self, table: str, name: str, field: Field) -> str:
         """The column that says whose row it is; different units stay different."""
