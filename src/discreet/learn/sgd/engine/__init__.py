@@ -3,7 +3,11 @@
 tape.py      what one step keeps: a record per use of a layer, and what may be asked of it
 engine.py    arms a model's layers, runs the backward, clips, and adds into one flat buffer
 layers/      a file per family: its forward, its records, their norms and sums
-fallback.py  any other module, through torch.func
+joins.py     records that share a parameter made one
+fallback.py  any other module: its parameters spread over the examples, or through torch.func
+compiled.py  compiled models run as they were written while a step is recorded
+tune.py      the fastest of several ways to the same numbers, by measurement
+graphed.py   on a GPU, a step recorded once and replayed
 probe.py     refuses models whose examples influence each other
 """
 

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from discreet.errors import InvalidValue
 from discreet.learn.sgd.clipping import Clipping
+from discreet.learn.sgd.engine.compiled import eagerly
 from discreet.learn.sgd.engine.fallback import LISTS, Found, copied, own, spread_over, tried
 from discreet.learn.sgd.engine.joins import joined
 from discreet.learn.sgd.engine.layers import find
@@ -70,7 +71,8 @@ class Engine:
         try:
             for module, make in self._modules:
                 module.__dict__["forward"] = make(module, self.tape)
-            yield self.tape
+            with eagerly():
+                yield self.tape
         finally:
             for module, forward in before.items():
                 if forward is None:

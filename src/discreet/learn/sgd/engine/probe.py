@@ -18,6 +18,7 @@ from torch.utils import _pytree as pytree
 
 from discreet.errors import InvalidValue
 from discreet.learn.sgd.clipping import Flat
+from discreet.learn.sgd.engine.compiled import eagerly
 from discreet.learn.sgd.engine.engine import Engine
 
 Losses = Callable[[Any], Tensor]  # the loss of every example of a batch
@@ -32,7 +33,7 @@ def probe(engine: Engine, losses: Losses, make: Make) -> None:
     """Refuse a model whose examples interact, and learn which layers are given something all examples share."""
     _no_batch_norm(engine.model)
     buffers = {name: b.clone() for name, b in engine.model.named_buffers()}
-    with torch.random.fork_rng(devices=_cuda(engine)), _awake(engine):
+    with torch.random.fork_rng(devices=_cuda(engine)), _awake(engine), eagerly():
         make = _sensible(engine, losses, make)
         _alone(engine, losses, make)
         learn(engine, losses, make)
