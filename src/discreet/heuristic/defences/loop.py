@@ -1,0 +1,73 @@
+"""A training loop for defences that need a loss, or an end, of their own."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.heuristic.defences.defended import TrainingRecipe
+
+Array = NDArray[Any]
+Loss = Callable[[Any, Any, int], Any]  # scores, labels, epoch -> what is minimised
+Each = Callable[[Any, int], bool]  # model, epoch -> whether to stop
+
+
+def train(recipe: TrainingRecipe, X: Array, y: Array, *, loss: Loss | None = None, each: Each | None = None) -> Any:
+    """A module of the recipe, trained on X and y by the loss given (by default the recipe's own).
+
+    Its first weights and its order follow from the rows, so that the same rows give the same model.
+    """
+    import torch
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(zlib.crc32(np.ascontiguousarray(X).tobytes() + np.ascontiguousarray(y).tobytes()))
+        model = recipe.build()
+        optimizer = optimizer_of(recipe, model)
+        rows, labels = torch.as_tensor(X, dtype=torch.float32), torch.as_tensor(y, dtype=torch.long)
+        for epoch in range(recipe.epochs):
+            model.train()
+            for group in optimizer.param_groups:
+                group["lr"] = recipe.rate(epoch)
+            for batch in torch.randperm(len(rows)).tensor_split(max(1, round(len(rows) / recipe.batch_size))):
+                optimizer.zero_grad(set_to_none=True)
+                found: Any = (loss or _own(recipe))(model(rows[batch]), labels[batch], epoch)
+                found.backward()
+                optimizer.step()
+            if each is not None and each(model, epoch):
+                break
+    return model.eval()
+
+
+def _own(recipe: TrainingRecipe) -> Loss:
+    import torch.nn.functional as F
+
+    return lambda scores, labels, _: F.cross_entropy(scores, labels, label_smoothing=recipe.label_smoothing)
+
+
+def optimizer_of(recipe: TrainingRecipe, model: Any) -> Any:
+    import torch
+
+    if recipe.optimizer == "sgd":
+        return torch.optim.SGD(model.parameters(), recipe.learning_rate, recipe.momentum, weight_decay=recipe.weight_decay)
+    kind = torch.optim.AdamW if recipe.optimizer == "adamw" else torch.optim.Adam
+    return kind(model.parameters(), recipe.learning_rate, weight_decay=recipe.weight_decay)
+
+
+def asked(model: Any, X: Array) -> Array:
+    """The model's scores for every row."""
+    import torch
+
+    with torch.no_grad():
+        parts = [model(rows) for rows in torch.as_tensor(X, dtype=torch.float32).split(4096)]  # type: ignore[no-untyped-call]
+    return np.asarray(torch.cat(parts).double().numpy())
+
+
+def set_aside(rows: int, share: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Places to train on, and a share of them kept out of training; the same for as many rows."""
+    order = np.random.default_rng(rows).permutation(rows)
+    kept = max(1, int(share * rows))
+    return order[kept:], order[:kept]

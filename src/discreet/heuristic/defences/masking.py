@@ -1,0 +1,104 @@
+"""Outputs masked as MemGuard does (Jia et al. 2019): noise that makes a classifier of memberships unsure, and keeps the label.
+
+The defender trains a classifier on sorted probabilities of rows inside and rows set aside, then moves each output, as little as
+a budget allows, to where that classifier says one half. Only outputs change, so only a view of scores is defended; and whoever
+looks at labels alone, or has the weights, sees no mask.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.core import check
+from discreet.heuristic.defences.defended import Defended, R, fitted_by, of_torch
+from discreet.heuristic.defences.loop import asked, set_aside, train
+
+Array = NDArray[Any]
+STEPS, RATE = 150, 0.1
+
+
+def masked_outputs(recipe: R, *, share: float = 0.3, budget: float = 1.0) -> Defended[R]:
+    """The recipe whose models answer through a `Mask`; `share` of the rows given is kept out of training to make it with."""
+    check.open_fraction("share", share)
+    known = of_torch(recipe)
+
+    def fit(X: Any, y: Any) -> Any:
+        ours, aside = set_aside(len(X), share)
+        model = train(known, X[ours], y[ours])
+        mask = Mask(asked(model, X[ours]), asked(model, X[aside]), budget=budget)
+        return lambda inputs: mask(asked(model, inputs))
+
+    return Defended("masked outputs", fitted_by(known, fit), view=frozenset({"scores"}))
+
+
+class Mask:
+    """Takes scores and gives log-probabilities with the same largest class that look like neither members nor others.
+
+    `inside` and `outside` are the scores of rows trained on and of rows that were not. `budget` is the largest distance, as a
+    sum over classes of probabilities, that an output may move; 2 is no limit.
+    """
+
+    def __init__(self, inside: Array, outside: Array, *, budget: float = 1.0) -> None:
+        self.budget = check.positive("budget", budget)
+        self._judge = _judge(inside, outside)
+
+    def __call__(self, scores: Array) -> Array:
+        import torch
+
+        law = torch.as_tensor(np.asarray(scores, np.float64)).log_softmax(1)
+        with torch.random.fork_rng(devices=[]):
+            moved = self._moved(law)
+        kept = moved.argmax(1) == law.argmax(1)
+        near = (moved.exp() - law.exp()).abs().sum(1) <= self.budget
+        return np.asarray(torch.where((kept & near)[:, None], moved, law).numpy(), np.float64)
+
+    def _moved(self, law: Any) -> Any:
+        """The nearest found outputs of which the judge is unsure, the label leading by a little."""
+        import torch
+
+        best, how_sure = law.clone(), self._judge(law).detach().abs()
+        extra = torch.zeros_like(law, requires_grad=True)
+        optimizer: Any = torch.optim.Adam([extra], RATE)
+        top = law.argmax(1, keepdim=True)
+        for _ in range(STEPS):
+            optimizer.zero_grad()
+            now = (law + extra).log_softmax(1)
+            lead = now.gather(1, top)[:, 0] - now.scatter(1, top, -torch.inf).max(1).values
+            far = ((now.exp() - law.exp()).abs().sum(1) - self.budget).clamp(min=0)
+            sure = self._judge(now).abs()
+            total: Any = (sure + 5.0 * (0.05 - lead).clamp(min=0) + 5.0 * far).sum()
+            total.backward()
+            optimizer.step()
+            better = (sure < how_sure) & (lead > 0) & (far <= 0)
+            best[better], how_sure = now.detach()[better], torch.where(better, sure, how_sure).detach()
+        return best
+
+
+def _judge(inside: Array, outside: Array) -> Any:
+    """The defender's own attack: log-odds of membership from sorted log-probabilities."""
+    import torch
+    import torch.nn.functional as F
+    from torch import nn
+
+    laws = [torch.as_tensor(np.asarray(each, np.float64)).log_softmax(1) for each in (inside, outside)]
+    looks = torch.cat([_look(each) for each in laws])
+    truth = torch.cat([torch.ones(len(laws[0])), torch.zeros(len(laws[1]))]).double()
+    weight = torch.where(truth > 0, len(truth) / (2.0 * len(laws[0])), len(truth) / (2.0 * len(laws[1])))
+    middle, spread = looks.mean(0), looks.std(0).clamp(min=1e-3)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        net = nn.Sequential(nn.Linear(looks.shape[1], 32), nn.Tanh(), nn.Linear(32, 1)).double()
+        optimizer: Any = torch.optim.Adam(net.parameters(), 1e-2)
+        for _ in range(300):
+            optimizer.zero_grad()
+            told: Any = F.binary_cross_entropy_with_logits(net((looks - middle) / spread)[:, 0], truth, weight=weight)
+            told.backward()
+            optimizer.step()
+    return lambda law: net((_look(law) - middle) / spread)[:, 0]
+
+
+def _look(law: Any) -> Any:
+    return law.sort(1, descending=True).values.clamp(min=-12.0)

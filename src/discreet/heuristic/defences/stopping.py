@@ -1,0 +1,39 @@
+"""Early stopping: the epoch with the least loss on rows set aside, not the last."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from discreet.core import check
+from discreet.heuristic.defences.defended import Defended, R, fitted_by, of_torch
+from discreet.heuristic.defences.loop import asked, set_aside, train
+
+
+def early_stopping(recipe: R, *, share: float = 0.1, patience: int = 3) -> Defended[R]:
+    """Train until rows set aside (`share` of those given) are learned no better for `patience` epochs; keep the best."""
+    check.open_fraction("share", share)
+    check.whole("patience", patience)
+    known = of_torch(recipe)
+
+    def fit(X: Any, y: Any) -> Any:
+        import torch
+        import torch.nn.functional as F
+
+        ours, aside = set_aside(len(X), share)
+        rows, labels = torch.as_tensor(X[aside], dtype=torch.float32), torch.as_tensor(y[aside], dtype=torch.long)
+        best: dict[str, Any] = {"loss": float("inf"), "epoch": 0, "weights": None}
+
+        def each(model: Any, epoch: int) -> bool:
+            model.eval()
+            with torch.no_grad():
+                now = float(F.cross_entropy(model(rows), labels))
+            if now < best["loss"]:
+                best.update(loss=now, epoch=epoch, weights={name: each.clone() for name, each in model.state_dict().items()})
+            return epoch - int(best["epoch"]) >= patience
+
+        model = train(known, X[ours], y[ours], each=each)
+        if best["weights"] is not None:
+            model.load_state_dict(best["weights"])
+        return lambda inputs: asked(model, inputs)
+
+    return Defended("early stopping", fitted_by(known, fit))
