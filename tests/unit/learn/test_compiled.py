@@ -6,6 +6,8 @@ import pytest
 import torch
 from torch import nn
 
+import discreet
+from discreet.learn import read, train
 from gradients import agree, copies
 
 torch.set_num_threads(1)
@@ -50,3 +52,20 @@ def test_a_compiled_model_gives_the_sums_of_the_units_one_by_one(compiled):
     model = compiled(Small())
     assert copies(agree(model, lambda n: torch.randint(11, (n, 4)))) == []
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] > 0
+
+
+def test_a_compiled_model_is_trained_and_read_into_one_that_is_not(tmp_path):
+    torch.manual_seed(0)
+    torch._dynamo.reset()
+    model = torch.compile(nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)), backend="aot_eager")
+    run = train(
+        model, torch.optim.SGD(model.parameters(), 0.1), (torch.randn(30, 3), torch.randint(2, (30,))),
+        nn.CrossEntropyLoss(reduction="none"), unit=discreet.record(), delta=1e-5, rate=0.5, steps=3, clip_norm=1.0,
+        noise_multiplier=1.0, divisor=15,
+    )  # fmt: skip
+    assert [step.number for step in run] == [1, 2, 3]
+    run.release(tmp_path / "model")
+    plain = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
+    read(tmp_path / "model", plain)
+    x = torch.randn(5, 3)
+    assert torch.allclose(plain(x), model(x), atol=1e-6)

@@ -11,6 +11,7 @@ from torch import nn
 
 from discreet.core import Release
 from discreet.errors import InvalidValue, MissingExtra
+from discreet.learn.sgd.engine.compiled import as_written, plain_name
 
 MODEL, DOCUMENT = "model.safetensors", "release.json"
 
@@ -32,6 +33,7 @@ def write(release: Release[nn.Module], folder: Path, state: dict[str, Any]) -> P
         ) from None
     scratch = folder / f".{MODEL}.{os.getpid()}"
     try:
+        state = {plain_name(name): weight for name, weight in state.items()}
         save_model(cast(Any, SimpleNamespace(state_dict=lambda: state)), str(scratch))
         os.replace(scratch, folder / MODEL)
     finally:
@@ -49,7 +51,7 @@ def read(folder: str | os.PathLike[str], model: nn.Module) -> Release[Any]:
     if not (place / MODEL).is_file():
         raise InvalidValue(f"{place} has no {MODEL}: the release was not written to its end, or the model was moved.")
     try:
-        load_model(model, str(place / MODEL))
+        load_model(as_written(model), str(place / MODEL))
     except Exception as error:
         raise InvalidValue(f"{place / MODEL} does not fit {type(model).__name__}, or is damaged: {error}") from None
     return release.map(lambda _: model)

@@ -12,6 +12,7 @@ import sys
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
+from torch import nn
 
 
 def eagerly() -> AbstractContextManager[object]:
@@ -19,3 +20,17 @@ def eagerly() -> AbstractContextManager[object]:
     if "torch._dynamo" not in sys.modules:  # nothing was ever compiled; loading it takes seconds
         return nullcontext()
     return torch.compiler.set_stance("force_eager")
+
+
+def as_written(model: nn.Module) -> nn.Module:
+    """The model inside what torch.compile gave, whose weights have the names that everybody knows."""
+    return getattr(model, "_orig_mod", model)
+
+
+def plain_name(name: str) -> str:
+    """The name of a weight as it was before a module around it was compiled.
+
+    >>> plain_name("_orig_mod.layers.0._orig_mod.weight")
+    'layers.0.weight'
+    """
+    return name.replace("_orig_mod.", "")
