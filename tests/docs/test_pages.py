@@ -15,7 +15,19 @@ from pathlib import Path
 import pytest
 from snippets import PAGES, ROOT, blocks, run_console, run_python
 
-ROOMS = ["core", "accounting", "noise", "ledger", "audit", "attack", "heuristic", "query.local", "query.arrays", "errors"]
+ROOMS = [
+    "core",
+    "accounting",
+    "noise",
+    "ledger",
+    "audit",
+    "attack",
+    "attack.membership",
+    "heuristic",
+    "query.local",
+    "query.arrays",
+    "errors",
+]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 
@@ -82,7 +94,7 @@ def test_every_documented_name_is_public() -> None:
         _, room, *inner, name = place.split(".")
         if not inner and name == "closed":
             continue  # a module of formulas, told as one
-        home = f"{room}.{inner[0]}" if inner in (["local"], ["arrays"]) else room  # rooms within a room
+        home = f"{room}.{inner[0]}" if inner[:1] in (["local"], ["arrays"], ["membership"]) else room  # rooms within a room
         assert name in importlib.import_module(f"discreet.{home}").__all__, f"{place} is documented and not public"
 
 
