@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import discreet
+from discreet.attack import Recipe
 from discreet.attack.membership import label, learned, tail, whitebox
 from discreet.attack.membership.quantile import quantile
 from discreet.audit import roc
@@ -144,6 +145,25 @@ def test_the_tail_screens_memory(leaky):
     assert blank.low < 0.05 + 6 * 0.0155
     assert "400 are needed" not in str(blank)
     assert "too few members" in str(tail(leaky, MEMBERS, OTHERS, level=0.001))
+
+
+def test_shadows_teach_what_gradients_of_members_look_like(leaky):
+    recipe = Recipe(fresh, epochs=40, batch_size=50, learning_rate=1e-2)
+    score = whitebox.from_shadows(leaky, recipe, X, Y, shadows=2)
+    assert roc(score, INSIDE).area() > 0.5 + 5 * CHANCE
+    rows = np.random.default_rng(7).permutation(ROWS)
+    other = whitebox.from_shadows(leaky, recipe, X, Y, shadows=2, population=(X[rows][:, ::-1].copy(), Y[rows]))
+    assert roc(other, INSIDE).area() > 0.5 + 5 * CHANCE
+
+
+def test_all_leaves_out_what_would_ask_for_hours(leaky, monkeypatch):
+    from discreet.attack.membership import play
+
+    monkeypatch.setattr(play, "MANY", 1e6)
+    with pytest.warns(UserWarning, match=r"boundary \(145 questions for each row\) left out of \"all\""):
+        found = discreet.attack.membership(leaky, None, MEMBERS, OTHERS, attacks="all")
+    assert "boundary" not in found
+    assert "noise" in found
 
 
 def test_gradients_are_those_of_each_row_alone(leaky):

@@ -17,6 +17,9 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
 from discreet.attack.membership import learned, signals
+from discreet.attack.membership.controls import trained
+from discreet.attack.membership.recipe import Recipe
+from discreet.attack.membership.shadow import halves
 from discreet.attack.membership.shadow.train import one_thread
 from discreet.core import check
 from discreet.errors import InvalidValue
@@ -75,8 +78,8 @@ def gradient(model: nn.Module, X: Array, y: Array) -> NDArray[np.float64]:
     return -np.log(np.sqrt((norms.astype(np.float64) ** 2).sum(1)) + 1e-30)
 
 
-def features(model: nn.Module, X: Array, y: Array, *, project: int = 4, seed: int = 0) -> Array:
-    """All that the learned attack sees of a row, [rows, features]."""
+def features(model: nn.Module, X: Array, y: Array, *, project: int = 4, seed: int = 0, own: bool = True) -> Array:
+    """All that the learned attack sees of a row, [rows, features]; without what means something in this model only (`own`)."""
     norms, projected = gradient_norms(model, X, y, project=project, seed=seed)
     scores, last = _activations(model, X)
     logs = signals.log_probability(scores, y)[:, None]
@@ -85,7 +88,8 @@ def features(model: nn.Module, X: Array, y: Array, *, project: int = 4, seed: in
     size = np.sign(projected) * np.log1p(1e3 * np.abs(projected))  # gradients of members are small: by orders of magnitude
     whole = np.log(np.sqrt((norms**2).sum(1, keepdims=True)) + 1e-8)
     label = np.eye(scores.shape[1])[y]
-    parts = [whole, np.log(norms + 1e-8), size, last, np.maximum(top, -FAR), np.maximum(logs, -FAR), margin, label]
+    inner = [size, last] if own else []
+    parts = [whole, np.log(norms + 1e-8), *inner, np.maximum(top, -FAR), np.maximum(logs, -FAR), margin, label]
     return np.concatenate(parts, 1).astype(np.float32)
 
 
@@ -115,6 +119,25 @@ def whitebox(
     the others are judged by the mean of all networks.
     """
     return crossfitted(features(model, X, y, project=project, seed=seed), inside, known=known, folds=folds, seed=seed)
+
+
+def from_shadows(
+    model: nn.Module, recipe: Recipe, X: Array, y: Array, *, shadows: int = 4, population: tuple[Array, Array] | None = None,
+    seed: int = 0, device: str = "cpu",
+) -> NDArray[np.float64]:  # fmt: skip
+    """The same where no row's membership is known: taught by what a few models of the recipe show of their own rows.
+
+    They are trained on random halves of the rows in question, or of a `population`. Norms by layer, scores, loss and label
+    carry over from model to model; single activations and directions do not, and are left out.
+    """
+    Z, labels = (X, y) if population is None else population
+    marks = halves(len(Z), check.whole("shadows", shadows), seed)
+    taught = [trained(recipe, Z[half], labels[half], seed=seed + k, device=device) for k, half in enumerate(marks)]
+    seen = np.concatenate([features(each, Z, labels, project=0, own=False) for each in taught])
+    everything = [np.arange(len(seen))] * REPEATS
+    nets = learned.fit(seen, marks.ravel(), everything, learned.member, decay=0.1, rate=5e-3, seed=seed)
+    here = features(model, X, y, project=0, own=False)
+    return np.mean([nets(here, k)[:, 0] for k in range(REPEATS)], 0).astype(np.float64)
 
 
 def crossfitted(
