@@ -25,10 +25,14 @@ _HOME = {
     "read": "sgd.files", "shrink": "sgd.smooth", "train": "sgd.train",
 }  # fmt: skip
 
+_ROOMS = ("features", "layers", "table")
+
 
 def __getattr__(name: str) -> Any:
     from importlib import import_module
 
+    if name in _ROOMS:
+        return import_module(f"discreet.learn.{name}")
     if name not in _HOME:
         raise AttributeError(f"discreet.learn has no {name!r}; it has {', '.join(__all__)}.")
     try:
@@ -42,4 +46,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted([*__all__, *_ROOMS])

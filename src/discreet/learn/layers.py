@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+__all__ = ["StandardizedConv2d"]
+
 SMALLEST = 1e-4  # a kernel shorter than the root of this is not made longer
 
 

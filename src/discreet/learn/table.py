@@ -20,6 +20,8 @@ from discreet.core import check
 from discreet.core.columns import Column, columns, missing
 from discreet.errors import InvalidValue
 
+__all__ = ["Encoding", "network"]
+
 
 @dataclass(frozen=True)
 class Encoding:
