@@ -40,7 +40,7 @@ class _Layer(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         x, weight, bias, mean, sharpness = ctx.saved_tensors
-        ctx.record.x, ctx.record.gradient, ctx.record.mean, ctx.record.sharpness = x, gradient, mean, sharpness
+        ctx.record.keep(x, gradient, mean, sharpness)
         back: Tensor | None = None
         if ctx.needs_input_grad[0]:
             back = _layer_back(gradient.contiguous(), x, ctx.shape, mean, sharpness, weight, bias, [True, False, False])[0]
@@ -50,10 +50,7 @@ class _Layer(torch.autograd.Function):
 class LayerRecord(Record):
     """Positions [units, positions, width], each normalised over its width by a mean and 1 / deviation (`sharpness`)."""
 
-    x: Tensor
     gradient: Tensor
-    mean: Tensor
-    sharpness: Tensor
 
     def __init__(self, tape: Tape, weight: Tensor | None, bias: Tensor | None) -> None:
         self.tape = tape
@@ -61,16 +58,19 @@ class LayerRecord(Record):
         self.parameters = [p for p in (self.weight, self.bias) if p is not None]
         self._known: dict[Tensor, Tensor] = {}
 
-    def instantiate(self) -> dict[Tensor, Tensor]:
-        if not self._known:
-            mean, sharpness = (t.reshape(self.tape.units, -1, 1) for t in (self.mean, self.sharpness))
-            x, g = (t.reshape(*mean.shape[:2], -1) for t in (self.x, self.gradient))
-            if self.weight is not None:
-                met, sharp = torch.sub(x, mean).mul_(g).float(), sharpness.float()
+    def keep(self, x: Tensor, g: Tensor, mean: Tensor, sharpness: Tensor) -> None:
+        """Each unit's gradient at once: it is small, and what it comes from need not wait for the end of the backward."""
+        mean, sharpness = (t.reshape(self.tape.units, -1, 1) for t in (mean, sharpness))
+        x, g = (t.reshape(*mean.shape[:2], -1) for t in (x, g))
+        if self.weight is not None:
+            met, sharp = torch.sub(x, mean).mul_(g).float(), sharpness.float()
+            with torch.autocast(x.device.type, enabled=False):
                 found = sharp * met if mean.shape[1] == 1 else sharp.mT @ met
-                self._known[self.weight] = found.view(-1, *self.weight.shape)
-            if self.bias is not None:
-                self._known[self.bias] = g.sum(1, dtype=torch.float32).view(-1, *self.bias.shape)
+            self.gradient = self._known[self.weight] = found.view(-1, *self.weight.shape)
+        if self.bias is not None:
+            self.gradient = self._known[self.bias] = g.sum(1, dtype=torch.float32).view(-1, *self.bias.shape)
+
+    def instantiate(self) -> dict[Tensor, Tensor]:
         return self._known
 
 
