@@ -70,6 +70,7 @@ def sgd_of(other):
 REFUSED = {
     "nothing to train": ({"model": nn.Linear(3, 2).requires_grad_(False)}, "no trainable parameter"),
     "no parameter at all": ({"model": nn.ReLU(), "optimizer": sgd_of(nn.Linear(1, 1).parameters())}, "no trainable parameter"),
+    "a model of wide numbers": ({"model": nn.Linear(3, 2).double(), "data": (X.double(), Y)}, r"float64.*model\.float\(\)"),
     "not a model": ({"model": 3, "optimizer": sgd_of(nn.Linear(1, 1).parameters())}, "must be a torch module; got int"),
     "not an optimizer": ({"optimizer": lambda model: "sgd"}, "must be a torch optimizer"),
     "parameters of another model": ({"optimizer": sgd_of(nn.Linear(3, 2).parameters())}, "that are not the model's"),

@@ -74,7 +74,7 @@ def watch(run: Run, look: Callable[[int, torch.Tensor], torch.Tensor | None]) ->
     parameters = [p for p in run.model.parameters() if p.requires_grad]
 
     def before(optimizer: Any, args: Any, kwargs: Any) -> None:
-        flat = torch.cat([p.grad.detach().flatten() for p in parameters if p.grad is not None]).cpu()
+        flat = torch.cat([p.grad.detach().flatten().float() for p in parameters if p.grad is not None]).cpu()
         other = look(run.number, flat)
         if other is not None:
             _put(parameters, other)
@@ -101,8 +101,14 @@ def replay_run(make: Make, with_unit: Any, without_unit: Any, *, seed: bytes = b
             raise InvalidValue("A replay needs a public divisor: pass divisor=rate * (about how many units there are).")
         if isinstance(run._clipping, Quantile):
             raise InvalidValue("A replay needs a clip norm that stays: one that follows a quantile is released in every step.")
+        if run._after is not None:
+            raise InvalidValue("A replay looks at updates before they are post-processed: leave out `after`.")
         sensitivity = run.plan.clip_norm / run._divisor
-        watch(run, lambda step, update: tell(f"update {step}", update, sensitivity=sensitivity, noise=torch.clone))
+
+        def look(step: int, update: torch.Tensor) -> Any:  # the sum itself: weights of a narrow type round what they are given
+            return tell(f"update {step}", run._buffer.cpu(), sensitivity=sensitivity, noise=torch.clone)
+
+        watch(run, look)
         for _ in run:
             pass
 

@@ -16,6 +16,8 @@ from discreet.learn.sgd.engine.joins import joined
 from discreet.learn.sgd.engine.layers import find
 from discreet.learn.sgd.engine.tape import Forward, Record, Tape
 
+TYPES = (torch.float32, torch.bfloat16, torch.float16)  # of the parameters that can be trained
+
 
 class Engine:
     """Clipped sums of per-unit gradients for the trained parameters of a model.
@@ -29,6 +31,13 @@ class Engine:
         self.parameters = [p for p in model.parameters() if p.requires_grad]
         if not self.parameters:
             raise InvalidValue("The model has no trainable parameter: all have requires_grad=False, or there are none.")
+        wide = [name for name, p in model.named_parameters() if p.requires_grad and p.dtype not in TYPES]
+        if wide:
+            found = model.get_parameter(wide[0]).dtype
+            raise InvalidValue(
+                f"{', '.join(wide[:5])}: of type {str(found).removeprefix('torch.')}, while sums and noise are float32. "
+                "Train in float32 (model.float(), and data of the same type), or in a narrower type."
+            )
         self.rows = rows
         self.tape = Tape(rows)
         self._modules = self._armed({})
