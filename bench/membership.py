@@ -9,7 +9,7 @@ rate is averaged over targets; the spread is the standard deviation over them.
     location   Location-30 (5,010 rows, all different), 446-128-30 with tanh, Adam 1e-3, batches of 64, 40 epochs
     relu       the same with ReLU
     purchase   synthetic, shaped like Purchase-100: 4,000 rows of 600 bits in 100 classes, 600-128-100
-    adult      4,000 rows of Adult, categories as bits, two classes, 40 epochs of a 128-wide net: hardly overfit
+    adult      4,400 rows of Adult, categories as bits, two classes, 40 epochs of a 128-wide net: hardly overfit
 
 The default was chosen on the first; the others show where it is not the best. With --out, sets already there are kept.
 """
