@@ -184,6 +184,7 @@ def run(given: argparse.Namespace, parts: Measured) -> None:
     """Every task asked for; each is written as soon as it is measured, others in the file are kept."""
     part = parts.setdefault(given.device, {})
     rows = part.setdefault("rows", {})
+    part.pop("note", None)  # it was about what is measured anew
     for task in given.task or MUST[given.device]:
         for precision in PRECISIONS[given.device]:
             name = task if given.device == "cpu" else f"{task} {precision}"
