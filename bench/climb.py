@@ -1,6 +1,6 @@
 """Rows made by hill climbing: many at once, against one question at a time. Processor time on one core.
 
-    python bench/climb.py [--art PYTHON] [--rows 1024] [--rounds 5] [--out bench/results/climb.json]
+    python bench/climb.py [--art PYTHON] [--rows 4096] [--rounds 5] [--out bench/results/climb.json]
 
 The target is a 446-128-30 network trained on binary rows. All climb with the same numbers: half of the features change at
 first, half as many after 3 rejections, at most 1000 steps, a confidence of 0.6. The loop of our own follows algorithm 1 of
@@ -103,7 +103,7 @@ def art(python: str, kind: str, model: nn.Sequential, rows: int) -> float:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=1024)
+    parser.add_argument("--rows", type=int, default=4096)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--art", metavar="PYTHON")
     parser.add_argument("--out", type=Path)

@@ -35,7 +35,7 @@ class Climbed:
 
 def climb(
     target: Any, classes: ArrayLike, values: ArrayLike, *, confidence: float = 0.8, most: int | None = None, least: int = 1,
-    patience: int = 10, steps: int = 1000, batch: int = 1024, seed: int = 0,
+    patience: int = 10, steps: int = 1000, batch: int = 2048, seed: int = 0,
 ) -> Climbed:  # fmt: skip
     """A row for each of `classes` that the target gives a probability above `confidence`.
 
@@ -102,16 +102,19 @@ class _Crowd:
         self.taken = np.zeros(count, np.int64)
 
     def drawn(self, count: int) -> NDArray[np.float32]:
+        if self.binary:
+            return self.rng.integers(0, 2, (count, len(self.sizes)), dtype=np.uint8).astype(np.float32)
         return self.rng.integers(0, self.sizes, (count, len(self.sizes))).astype(np.float32)
 
     def move(self) -> tuple[Array, Array]:
         """Change some features of every row that has an answer; the places (in X laid flat) and what stood there."""
         width, flat = len(self.sizes), self.X.reshape(-1)
         change = np.where(self.best < 0, 0, self.change)
-        self.owner = np.repeat(np.arange(len(self.X), dtype=np.int32), change)
-        features = self.rng.integers(0, width, len(self.owner), dtype=np.int32)  # one drawn twice is changed once
-        places = self.owner * np.int64(width) + features
-        before = flat[places]
+        self.changed = change
+        places = np.repeat(np.arange(0, flat.size, width), change)
+        features = self.rng.integers(0, width, len(places), dtype=np.uint16 if width < 1 << 16 else np.int64)
+        places += features  # one drawn twice is changed once
+        before = flat.take(places)
         if self.binary:
             flat[places] = 1.0 - before
         else:
@@ -138,8 +141,8 @@ class _Crowd:
     def judge(self, sure: Array, right: Array, places: Array, before: Array) -> NDArray[np.bool_]:
         """Keep what is no worse, take back the rest; which rows are finished."""
         better = sure >= self.best
-        back = ~better[self.owner]
-        self.X.reshape(-1)[places[back]] = before[back]
+        back = np.flatnonzero(np.repeat(~better, self.changed))
+        self.X.reshape(-1)[places.take(back)] = before.take(back)
         self.best = np.where(better, sure, self.best)
         self.rejected = np.where(better, 0, self.rejected + 1)
         tired = self.rejected > self.patience
