@@ -1,0 +1,58 @@
+"""The tables of docs/guides/attack-model.md are those of bench/results/membership.json."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs/guides/attack-model.md").read_text(encoding="utf-8")
+FOUND: dict[str, Any] = json.loads((ROOT / "bench/results/membership.json").read_text())
+TITLES = {
+    "location": "Location-30, tanh",
+    "relu": "Location-30, ReLU",
+    "purchase": "synthetic, 600 bits, 100 classes",
+    "adult": "Adult",
+}
+SHOWN = ("student", "lira", "lira_fixed", "rmia")
+
+
+def lines() -> list[str]:
+    made = []
+    for name, title in TITLES.items():
+        for attack in SHOWN:
+            rows = [row for row in FOUND["sets"][name]["table"] if row["attack"] == attack]
+            cells = " | ".join(f"{row['tpr_at_0.1_percent']:.1%}".replace("%", " %") for row in rows)
+            made.append(f"| {title} | `{attack}` | {cells} |")
+    return made
+
+
+@pytest.mark.parametrize("line", lines())
+def test_the_table_stands_in_the_results(line: str) -> None:
+    assert line in PAGE
+
+
+def test_there_are_enough_targets_and_a_spread() -> None:
+    for found in FOUND["sets"].values():
+        assert found["targets"] >= 16
+        assert found["references"] == 64
+        assert all(row["tpr_at_0.1_percent_spread"] >= 0 for row in found["table"])
+
+
+def test_the_goals_are_those_of_the_table() -> None:
+    low = {(row["attack"], row["references"]): row["tpr_at_0.1_percent"] for row in FOUND["sets"]["location"]["table"]}
+    assert low["student", 64] >= 0.30
+    assert low["student", 2] >= 0.14
+    assert all(
+        low["student", k] >= low[peer, k] - 0.01 for peer in ("lira", "lira_fixed", "rmia") for k in (2, 4, 8, 16, 32, 64)
+    )
+    assert FOUND["sets"]["location"]["audit"]["cpu_seconds"] < 60
+
+
+def test_authors_are_quoted_as_measured() -> None:
+    found = json.loads((ROOT / "bench/results/text.json").read_text())["authors_auc"]
+    one, eight = (found[f"reference, {known}"]["auc"] for known in ("one article", "8 articles"))
+    assert f"is {one:.2f} from one article and {eight:.2f} from eight" in PAGE
