@@ -110,12 +110,16 @@ def public(case: dict[str, Any]) -> list[list[Any]]:
         return [list(row) for row in link.sql(f"SELECT DISTINCT {keys} FROM '{case['table']}' ORDER BY ALL").fetchall()]
 
 
-def answers(engine: str, worker: Worker, name: str, case: dict[str, Any], runs: float) -> dict[str, dict[str, Any]]:
+def answers(
+    engine: str, worker: Worker, name: str, case: dict[str, Any], runs: float, only: list[str]
+) -> dict[str, dict[str, Any]]:
     """Way -> query -> the answers."""
     ways = WAYS[engine] if case["unit"] else {"rows": {}}
     found: dict[str, dict[str, Any]] = {}
     for way, bound in ways.items():
         for query, ask in QUERIES.items():
+            if only and query not in only:
+                continue
             times = max(2, round(RUNS[engine] * runs))
             reply = worker.ask(**{**case, **bound, "ask": ask, "times": times})
             if "failed" in reply:
@@ -127,12 +131,15 @@ def answers(engine: str, worker: Worker, name: str, case: dict[str, Any], runs: 
 
 
 def asked_or_kept(
-    engine: str, worker: Worker | None, folder: Path | None, name: str, case: dict[str, Any], runs: float
+    engine: str, worker: Worker | None, folder: Path | None, name: str, case: dict[str, Any], runs: float, only: list[str]
 ) -> dict[str, Any]:
     """The version and the answers of an engine: asked now, and then kept; else what was kept; else nothing."""
     path = folder / f"{engine}, {name}.json" if folder else None
     if worker is not None:
-        reply = {"version": worker.version, "answers": answers(engine, worker, name, case, runs)}
+        reply = {"version": worker.version, "answers": answers(engine, worker, name, case, runs, only)}
+        if only and path and path.exists():  # the other queries stay as they were
+            for way, queries in json.loads(path.read_text())["answers"].items():
+                reply["answers"][way] = {**queries, **reply["answers"].get(way, {})}
         if path:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(json.dumps(reply))
@@ -171,8 +178,9 @@ def _short(number: float) -> float:
     return float(f"{number:.4g}")
 
 
-def compare(found: dict[str, Any], truth: dict[str, Any], private: bool) -> dict[str, Any]:
-    """Query and statistic -> engine -> its best way; and who is best."""
+def compare(found: dict[str, Any], truth: dict[str, Any], private: bool, before: dict[str, Any]) -> dict[str, Any]:
+    """Query and statistic -> engine -> its best way; and who is best. Engines without answers keep their figures from before,
+    where as many groups were compared."""
     rows: dict[str, Any] = {}
     for query, ask in QUERIES.items():
         groups = common(found, query, truth) if private else set(truth)
@@ -184,6 +192,9 @@ def compare(found: dict[str, Any], truth: dict[str, Any], private: bool) -> dict
                 if best:
                     row[engine] = {"way": best, **taken[best], "ways": {way: it for way, it in taken.items() if it}}
             name = statistic if query == statistic else f"{statistic} {query}"
+            old = before.get(name, {})
+            if old.get("groups_compared") == len(groups):
+                row = {engine: row.get(engine) or old[engine] for engine in RUNS if engine in row or engine in old}
             rows[name] = {"groups_compared": len(groups), "of": len(truth), **row, **judge(row)}
     return rows
 
@@ -232,6 +243,7 @@ def main() -> int:
     parser.add_argument("--case", action="append", help="only these cases")
     parser.add_argument("--runs", type=float, default=1.0, help="times the usual number of answers")
     parser.add_argument("--kept", type=Path, help="where answers are kept, and taken from for engines that are not asked")
+    parser.add_argument("--query", action="append", default=[], choices=tuple(QUERIES), help="ask only these again")
     parser.add_argument("--without", action="append", default=[], choices=tuple(RUNS), help="do not ask these again")
     parser.add_argument("--out", type=Path, help="write the result as JSON; other cases in it are kept")
     given = parser.parse_args()
@@ -247,10 +259,13 @@ def main() -> int:
                 continue
             private = name.endswith("private")
             asked = case if private else {**case, "public": public(case)}
-            replies = {engine: asked_or_kept(engine, crowd.get(engine), given.kept, name, asked, given.runs) for engine in RUNS}
+            replies = {
+                engine: asked_or_kept(engine, crowd.get(engine), given.kept, name, asked, given.runs, given.query)
+                for engine in RUNS
+            }
             versions |= {engine: reply["version"] for engine, reply in replies.items() if reply}
             taken = {engine: reply["answers"] for engine, reply in replies.items() if reply}
-            found[name] = compare(taken, truth_of(case), private)
+            found[name] = compare(taken, truth_of(case), private, found.get(name, {}))
             show(name, found[name])
         for worker in crowd.values():
             worker.close()

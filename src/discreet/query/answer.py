@@ -42,6 +42,7 @@ class Noisy:
         self.values: dict[int, NDArray[np.float64]] = {}
         self.shown: NDArray[Any] = np.zeros(0, np.int64)  # noisy counts of the groups that were released by them
         self.ranked: dict[int, Mapping[float, Cells]] = {}
+        self._limits: dict[float, tuple[NDArray[Any], NDArray[Any]]] = {}
 
     def run(self, ask: Ask) -> Noisy:
         """Ask the engine, choose the groups, add the noise."""
@@ -185,8 +186,10 @@ class Noisy:
     def ends(self, m: int, confidence: float) -> tuple[NDArray[Any], NDArray[Any]]:
         """Between what the number without noise lies; of groups that were released by it, given that they were."""
         if m == self.priced.threshold:
-            low, high = self.priced.selector().limits(self.shown, confidence)
-            return low.astype(float) * self.priced.step(m), high.astype(float) * self.priced.step(m)
+            if confidence not in self._limits:  # several columns ask for the same
+                low, high = self.priced.selector().limits(self.shown, confidence)
+                self._limits[confidence] = (low.astype(float) * self.priced.step(m), high.astype(float) * self.priced.step(m))
+            return self._limits[confidence]
         room = self.priced.error(m, confidence)
         return self.values[m] - room, self.values[m] + room
 

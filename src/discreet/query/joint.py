@@ -87,8 +87,13 @@ class Joint:
 
     def error(self, confidence: float) -> int:
         """A t such that the noise of one number is within t of its finer steps with this probability."""
-        beta = (1 - check.open_fraction("confidence", confidence)) * (1 - 1e-9)
-        return least(lambda t: 2 * float(above(t, float(self.scale), len(self.times))) <= beta)
+        return _error(float(self.scale), len(self.times), check.open_fraction("confidence", confidence))
+
+
+@lru_cache(1024)
+def _error(scale: float, size: int, confidence: float) -> int:
+    beta = (1 - confidence) * (1 - 1e-9)
+    return least(lambda t: 2 * float(above(t, scale, size)) <= beta)
 
 
 def least(enough: Callable[[int], bool], low: int = 0) -> int:
@@ -151,14 +156,24 @@ def above(noise: Any, scale: float, size: int) -> Any:
     It is the sum over k > t of (k - t) (2k + 1)^(size - 1) q^k, over that of all (2k + 1)^size q^k; both in binomials of k.
     """
     t = np.asarray(noise, np.float64)
+    large, terms = _polynomial(scale, size)
+    x = (2 * t + 3) / large
+    part = np.full_like(x, terms[-1])
+    for term in terms[-2::-1]:
+        part = part * x + term
+    return np.exp(-(t + 1) / scale) * part
+
+
+@lru_cache(256)
+def _polynomial(scale: float, size: int) -> tuple[float, tuple[float, ...]]:
+    """The tail without its exponential factor: a polynomial in (2t + 3) / the first number, whose terms have one sign."""
     r = 1 / math.expm1(1 / scale)  # q / (1 - q)
     large = max(r, 1.0)
     whole = sum(a * (r / large) ** j * large ** (j - size) for j, a in enumerate(binomials(size)))
-    part = sum(
-        times * (r / large) ** j * ((2 * t + 3) / large) ** power * large ** (power + j - size)
-        for j, power, times in above_terms(size)
-    )
-    return np.exp(-(t + 1) / scale) * part / whole
+    terms = [0.0] * size
+    for j, power, times in above_terms(size):
+        terms[power] += times * (r / large) ** j * large ** (power + j - size) / whole
+    return large, tuple(terms)
 
 
 def above_bounds(noise: int, scale: Fraction, size: int, bits: int) -> Bounds:

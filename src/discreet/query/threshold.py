@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -124,8 +125,7 @@ class Threshold:
         It is about all groups, shown or not. A small group is shown only if its noise is large, so of the small groups
         that are shown fewer are within t: `limits` is about the shown ones.
         """
-        beta = (1 - check.open_fraction("confidence", confidence)) * (1 - 1e-9)
-        return least(lambda t: t >= self.bound or 2 * float(self._above(np.array(t))) <= beta)
+        return _interval(float(self.scale), self.numbers, self.bound, check.open_fraction("confidence", confidence))
 
     def released(self, weight: int) -> float:
         """The probability that a group of this true count is shown, in float64 and not rounded down: 0 for 0.
@@ -166,9 +166,22 @@ class Threshold:
     def _above(self, noise: Ints) -> NDArray[np.float64]:
         """Pr[Z > noise] of the truncated noise, for noise >= -1."""
         s = float(self.scale)
-        edge = above(self.bound, s, self.numbers)
+        edge = _edge(s, self.numbers, self.bound)
         found: NDArray[np.float64] = (above(np.minimum(noise, self.bound), s, self.numbers) - edge) / (1 - 2 * edge)
         return found
+
+
+@lru_cache(1024)
+def _edge(scale: float, numbers: int, bound: int) -> float:
+    """The chance of noise above the bound, before it is truncated."""
+    return float(above(bound, scale, numbers))
+
+
+@lru_cache(1024)
+def _interval(scale: float, numbers: int, bound: int, confidence: float) -> int:
+    edge = _edge(scale, numbers, bound)
+    most = (1 - confidence) * (1 - 1e-9) * (1 - 2 * edge) / 2 + edge
+    return least(lambda t: t >= bound or float(above(t, scale, numbers)) <= most)
 
 
 def _least_bound(scale: Fraction, delta: Fraction, sensitivity: int, each: int, numbers: int) -> int:
