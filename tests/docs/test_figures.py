@@ -71,7 +71,26 @@ def sql() -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("figures", [accounting, noise, audit, peers, startup, ledger, sql])
+def training() -> list[str]:
+    parts = result("sgd")["parts"]
+    ours = {name: row["variants"]["discreet"]["times_plain"] for name, row in parts["cpu"]["rows"].items()}
+    theirs = [
+        min(told["times_plain"] for name, told in row["variants"].items() if name.startswith(("opacus", "vmap", "jax-privacy")))
+        for row in parts["cpu"]["rows"].values()
+    ]
+    cuda = [row["variants"]["discreet"]["times_plain"] for row in parts["cuda"]["rows"].values()]
+    cases = result("sgd_accuracy")["cases"]
+    shadows = result("shadow")["parts"]["cuda"]["rows"]["600-128-100, batch 100"]["64 models"]
+    return [
+        f"{ours['mlp']:.2f}×, {ours['mlp-small']:.2f}×, {ours['mnist-cnn']:.2f}×, {ours['cifar-cnn']:.2f}× and {ours['gpt']:.2f}×",
+        f"{min(theirs):.2f}–{max(theirs):.2f}×",
+        f"{min(cuda):.2f}–{max(cuda):.2f}×",
+        *(f"{cases[f'mnist-scatter-{epsilon}']['mean']:.2f} % at {epsilon}" for epsilon in ("1", "1.97", "3")),
+        f"1/{shadows['times_eager']:.0f}",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("figures", [accounting, noise, audit, peers, startup, ledger, sql, training])
 def test_the_readme_quotes_what_was_measured(figures) -> None:
     text = (ROOT / "README.md").read_text().replace("\n", " ")
     for figure in figures():
