@@ -82,7 +82,7 @@ def training() -> list[str]:
     cases = result("sgd_accuracy")["cases"]
     shadows = result("shadow")["parts"]["cuda"]["rows"]["600-128-100, batch 100"]["64 models"]
     return [
-        f"{ours['mlp']:.2f}×, {ours['mlp-small']:.2f}×, {ours['mnist-cnn']:.2f}×, {ours['cifar-cnn']:.2f}× and {ours['gpt']:.2f}×",
+        ", ".join(f"{ours[net]:.2f}×" for net in ("mlp", "mlp-small", "mnist-cnn", "cifar-cnn")) + f" and {ours['gpt']:.2f}×",
         f"{min(theirs):.2f}–{max(theirs):.2f}×",
         f"{min(cuda):.2f}–{max(cuda):.2f}×",
         *(f"{cases[f'mnist-scatter-{epsilon}']['mean']:.2f} % at {epsilon}" for epsilon in ("1", "1.97", "3")),
