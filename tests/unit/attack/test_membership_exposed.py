@@ -78,11 +78,11 @@ def test_lira_finds_the_same_records(shadows, found):
 
 
 def test_scores_that_say_nothing_expose_nobody():
-    """Intervals of 1 - 1e-6 for each of 100 records: one is wrong with probability 1e-4 at most; the seed is fixed."""
+    """Intervals of 1 - 1e-8 for each of 100 records: one is wrong with probability 1e-6 at most."""
     rng = np.random.default_rng(1)
     inside = rng.random((64, 100)) < 0.5
     found = exposed(Shadows(rng.normal(size=(64, 100, 2)).astype(np.float32), inside), np.zeros(100, int), attack="lira")
-    low, high = found.interval(1 - 1e-8)  # 100 records: 1e-6 together
+    low, high = found.interval(1 - 1e-8)
     assert ((low <= 0.5) & (high >= 0.5)).all()
     (everyone,) = found.by(np.zeros(100, int), fpr=0.1, confidence=1 - 1e-6)
     assert everyone.low < 0.13
