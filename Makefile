@@ -31,7 +31,7 @@ check: $(VENV)/.dev
 PEERS := $(VENV)/peers
 RESULTS := bench/results
 
-WITH_PEERS := $(foreach peer,opendp diffprivlib anonypy pureldp smartnoise pipelinedp opacus jax,$(PEERS)/$(peer)/.done)
+WITH_PEERS := $(foreach peer,opendp diffprivlib anonypy pureldp smartnoise pipelinedp opacus jax art,$(PEERS)/$(peer)/.done)
 
 bench: $(VENV)/.dev $(WITH_PEERS)
 	$(BIN)/python bench/startup.py
@@ -48,6 +48,8 @@ bench: $(VENV)/.dev $(WITH_PEERS)
 	  --smartnoise $(PEERS)/smartnoise/bin/python --pipeline-dp $(PEERS)/pipelinedp/bin/python --out $(RESULTS)/sql_accuracy.json; fi
 	$(BIN)/python bench/sgd.py --opacus $(PEERS)/opacus/bin/python --jax $(PEERS)/jax/bin/python --out $(RESULTS)/sgd.json
 	$(BIN)/python bench/sgd_noise.py --out $(RESULTS)/sgd_noise.json
+	$(BIN)/python bench/shadow.py --art $(PEERS)/art/bin/python --out $(RESULTS)/shadow.json
+	$(BIN)/python bench/climb.py --art $(PEERS)/art/bin/python --out $(RESULTS)/climb.json
 	$(BIN)/python bench/local.py --pure-ldp $(PEERS)/pureldp/bin/python --out $(RESULTS)/local.json --plot docs/theory/local-error.svg
 	$(BIN)/python bench/reconstruct.py --out $(RESULTS)/reconstruct.json
 	if test -d ../shared/data; then $(BIN)/python bench/link.py --out $(RESULTS)/link.json; \
@@ -65,6 +67,7 @@ $(PEERS)/smartnoise/.done: WANTED := 'smartnoise-sql==1.0.10'
 $(PEERS)/pipelinedp/.done: WANTED := 'pipeline-dp==0.3.1' python-dp dp-accounting
 $(PEERS)/opacus/.done: WANTED := 'opacus==1.6.0' 'torch==2.13.0' numpy
 $(PEERS)/jax/.done: WANTED := 'jax-privacy==2.0.0'
+$(PEERS)/art/.done: WANTED := 'adversarial-robustness-toolbox==1.20.1' 'torch==2.13.0' packaging 'setuptools<80'
 $(PEERS)/anonypy/.done: WANTED := 'anonypy==0.2.1' 'pycanon==1.3.6'
 
 docs: $(VENV)/.dev

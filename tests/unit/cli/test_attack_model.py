@@ -167,8 +167,8 @@ def test_progress_says_how_long(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
 def test_pickles_need_trust(ground: Path, tmp_path: Path) -> None:
     joblib = pytest.importorskip("joblib")
     tree = pytest.importorskip("sklearn.tree").DecisionTreeClassifier(random_state=0)
-    rows = np.load(ground / "in.npz")
-    joblib.dump(tree.fit(rows["X"], np.array(["one", "two", "three"])[rows["y"]]), tmp_path / "model.joblib")
+    with np.load(ground / "in.npz") as rows:
+        joblib.dump(tree.fit(rows["X"], np.array(["one", "two", "three"])[rows["y"]]), tmp_path / "model.joblib")
     words = {"0": "one", "1": "two", "2": "three"}
     for name in ("in", "out"):
         lines = (ground / f"{name}.csv").read_text().splitlines()
@@ -221,8 +221,8 @@ def saved(file: Path, **arrays: np.ndarray) -> Path:
 
 
 def test_rows_that_cannot_be_right(ground: Path, tmp_path: Path) -> None:
-    rows = np.load(ground / "out.npz")
-    X, y = rows["X"], rows["y"]
+    with np.load(ground / "out.npz") as rows:
+        X, y = rows["X"], rows["y"]
     wrong(ground, tmp_path, "are members too", nonmembers="all.npz")
     wrong(ground, tmp_path, "they must be alike", nonmembers=saved(tmp_path / "narrow.npz", X=X[:, :5], y=y))
     wrong(ground, tmp_path, "the target knows 3 classes", nonmembers=saved(tmp_path / "label.npz", X=X, y=y + 1))
