@@ -52,29 +52,27 @@ class _Game:
         self.rows, self.labels = torch.as_tensor(X, dtype=torch.float32), torch.as_tensor(y, dtype=torch.long)
         self.adversary: Any = None
         self.optimizer: Any = None
-        self.said: Any = None  # of the reference rows, as of the last epoch
+        self.model: Any = None  # from the second epoch on: the adversary joins once there is something to see
 
     def watch(self, model: Any, epoch: int) -> bool:
-        import torch
-
-        model.eval()
-        with torch.no_grad():
-            self.said = model(self.rows)
+        self.model = model
         return False
 
     def loss(self, scores: Any, labels: Any, epoch: int) -> Any:
-        """The loss of the task and, once the reference rows were asked, the gain of the adversary."""
+        """The loss of the task and, from the second epoch on, the gain of the adversary."""
         import torch
         import torch.nn.functional as F
 
         task = F.cross_entropy(scores, labels)
-        if self.said is None:
+        if self.model is None:
             return task
         if self.adversary is None:
             self._begin(scores.shape[1])
         for _ in range(self.steps):
             chosen = torch.randint(len(self.rows), (len(labels),))
-            found = [self.judged(scores.detach(), labels), self.judged(self.said[chosen], self.labels[chosen])]
+            with torch.no_grad():
+                said = self.model(self.rows[chosen])
+            found = [self.judged(scores.detach(), labels), self.judged(said, self.labels[chosen])]
             self.optimizer.zero_grad()
             told: Any = F.softplus(-found[0]).mean() + F.softplus(found[1]).mean()
             told.backward()
