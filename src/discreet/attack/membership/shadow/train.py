@@ -19,6 +19,7 @@ Array = NDArray[Any]
 Progress = Callable[[int, int], None]
 
 MEMORY = 1 << 30  # bytes a group of models may take on a CPU
+CACHE = 1 << 24  # bytes above which more models at once only wait for memory there
 
 
 @dataclass(frozen=True)
@@ -96,8 +97,9 @@ def _fitting(recipe: Recipe, X: Array, device: str) -> int:
     weights = sum(p.numel() for p in model.parameters())
     row = int(np.prod(X.shape[1:]))
     each = 4 * (5 * weights + recipe.batch_size * (2 * row + 4 * _width(model, row)))
-    budget = MEMORY if device == "cpu" else torch.cuda.mem_get_info()[0] // 2
-    return int(max(1, min(budget // max(each, 1), 64 if device == "cpu" else 4096)))
+    if device == "cpu":
+        return int(max(1, min(max(CACHE // each, 4), MEMORY // each, 64)))
+    return int(max(1, min(torch.cuda.mem_get_info()[0] // 2 // each, 4096)))
 
 
 def _width(model: Any, row: int) -> int:
