@@ -35,7 +35,7 @@ def save(path: Path, run: Run) -> Path:
         "divisor": run._divisor,
         "norm": run._clipping.norm,
         "clipping": type(run._clipping).__name__,
-        "algorithm": type(run.optimizer).__name__,
+        "algorithm": algorithm(run.optimizer),
         "source": run._source,
         "units": run._rows.units,
         "rows": run._rows.mark(),
@@ -91,12 +91,16 @@ def load(path: Path, run: Run) -> None:
         torch.cuda.set_rng_state(document["cuda"], run._device)
 
 
+def algorithm(optimizer: torch.optim.Optimizer) -> str:
+    """The name of the optimizer, whatever a trainer has wrapped around its class since."""
+    own = (it for it in type(optimizer).__mro__ if not it.__module__.startswith(("lightning.", "pytorch_lightning.")))
+    return next(own, type(optimizer)).__name__
+
+
 def _same_terms(path: Path, document: dict[str, Any], run: Run) -> None:
     """Steps that are taken again must be the same steps, and those that were not paid for must not seem so."""
-    if document["algorithm"] != type(run.optimizer).__name__:
-        raise InvalidDocument(
-            f"{path} was made with {document['algorithm']}, not {type(run.optimizer).__name__}. Use the same."
-        )
+    if document["algorithm"] != algorithm(run.optimizer):
+        raise InvalidDocument(f"{path} was made with {document['algorithm']}, not {algorithm(run.optimizer)}. Use the same.")
     if document["clipping"] != type(run._clipping).__name__:
         raise InvalidDocument(f"{path} clips another way ({document['clipping'].lower()}). Ask for the same clipping again.")
     if run._divisor is not None and document["divisor"] != run._divisor:
