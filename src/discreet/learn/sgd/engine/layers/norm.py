@@ -47,8 +47,8 @@ class _Layer(torch.autograd.Function):
         return back, None, None, None, None, None
 
 
-class LayerRecord(Record):
-    """Positions [units, positions, width], each normalised over its width by a mean and 1 / deviation (`sharpness`)."""
+class Small(Record):
+    """A scale and a shift, trained or not, whose gradients are small: every unit's is written out during the backward."""
 
     gradient: Tensor
 
@@ -57,6 +57,13 @@ class LayerRecord(Record):
         self.weight, self.bias = (p if p is not None and p.requires_grad else None for p in (weight, bias))
         self.parameters = [p for p in (self.weight, self.bias) if p is not None]
         self._known: dict[Tensor, Tensor] = {}
+
+    def instantiate(self) -> dict[Tensor, Tensor]:
+        return self._known
+
+
+class LayerRecord(Small):
+    """Positions [units, positions, width], each normalised over its width by a mean and 1 / deviation (`sharpness`)."""
 
     def keep(self, x: Tensor, g: Tensor, mean: Tensor, sharpness: Tensor) -> None:
         """Each unit's gradient at once: it is small, and what it comes from need not wait for the end of the backward."""
@@ -69,9 +76,6 @@ class LayerRecord(Record):
             self.gradient = self._known[self.weight] = found.view(-1, *self.weight.shape)
         if self.bias is not None:
             self.gradient = self._known[self.bias] = g.sum(1, dtype=torch.float32).view(-1, *self.bias.shape)
-
-    def instantiate(self) -> dict[Tensor, Tensor]:
-        return self._known
 
 
 def layer_norm(module: nn.Module, tape: Tape) -> Callable[..., Tensor]:
@@ -139,16 +143,8 @@ class _Group(torch.autograd.Function):
         return back, None, None, None, None, None
 
 
-class GroupRecord(Record):
+class GroupRecord(Small):
     """A scale and a shift for every channel, whose gradients come for every example."""
-
-    gradient: Tensor
-
-    def __init__(self, tape: Tape, weight: Tensor | None, bias: Tensor | None) -> None:
-        self.tape = tape
-        self.weight, self.bias = (p if p is not None and p.requires_grad else None for p in (weight, bias))
-        self.parameters = [p for p in (self.weight, self.bias) if p is not None]
-        self._known: dict[Tensor, Tensor] = {}
 
     def keep(self, scale: Tensor | None, shift: Tensor | None) -> None:
         for parameter, each in ((self.weight, scale), (self.bias, shift)):
@@ -156,9 +152,6 @@ class GroupRecord(Record):
                 each = each.float()
                 self._known[parameter] = each if self.tape.rows == 1 else each.unflatten(0, (-1, self.tape.rows)).sum(1)
                 self.gradient = self._known[parameter]
-
-    def instantiate(self) -> dict[Tensor, Tensor]:
-        return self._known
 
 
 def _grouped(tape: Tape, x: Tensor, weight: Tensor, bias: Tensor | None, groups: int, eps: float) -> Tensor:
