@@ -8,8 +8,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Protocol
 
 import torch
+from torch import Tensor
+
+from discreet.learn.sgd.engine.tape import Tape, Views
 
 TIMES = 5  # runs of each way at least; the least counts, since whatever else the machine does only adds
 SECONDS = 0.01  # short ones are run for so long, at most ten times as often
@@ -73,3 +77,34 @@ def _seconds(run: Callable[[str], object], name: str, device: torch.device) -> f
     start = clock()
     run(name)
     return clock() - start
+
+
+class Images(Protocol):
+    """What `of_images` asks of a record."""
+
+    x: Tensor
+    gradient: Tensor
+    tape: Tape
+    parameters: Sequence[Tensor]
+
+    def _norms(self, way: str, x: Tensor, g: Tensor) -> Tensor: ...
+    def _add(self, factors: Tensor, into: Views, x: Tensor, g: Tensor) -> None: ...
+
+
+def of_images(record: Images, ways: Sequence[str], layer: Hashable) -> str:
+    """By measurement on some units, once for every shape; the likeliest where there are too few to measure."""
+    x, rows = record.x, record.tape.rows
+    units = min(x.shape[0] // rows, SOME.get(x.device.type, 32))
+    shape = (layer, units.bit_length(), x.shape[1:], x.dtype, rows)
+    found = known(ways, shape, x.device)
+    if found is not None or units < FEW:
+        return found or ways[0]
+    x, g = x[: units * rows], record.gradient[: units * rows]
+    factors = torch.ones(units, device=x.device)
+    into = {p: torch.zeros_like(p, dtype=torch.float32) for p in record.parameters}
+
+    def run(way: str) -> None:
+        record._norms(way, x, g)
+        record._add(factors, into, x, g)
+
+    return fastest(ways, run, shape, x.device)

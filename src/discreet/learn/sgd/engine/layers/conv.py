@@ -130,22 +130,7 @@ class ConvRecord(Record):
         return [*found, "gram"] if pixels * pixels <= 4 * self.narrow.numel() else found
 
     def _way(self) -> str:
-        """By measurement on some units, once for every shape; the likeliest where there are too few to measure."""
-        x, rows, ways = self.x, self.tape.rows, self._ways()
-        units = min(x.shape[0] // rows, tune.SOME.get(x.device.type, 32))
-        shape = (self.kernel, units.bit_length(), x.shape[1:], x.dtype, rows)
-        known = tune.known(ways, shape, x.device)
-        if known is not None or units < tune.FEW:
-            return known or ways[0]
-        x, g = x[: units * rows], self.gradient[: units * rows]
-        factors = torch.ones(units, device=x.device)
-        into = {p: torch.zeros_like(p, dtype=torch.float32) for p in self.parameters}
-
-        def run(way: str) -> None:
-            self._norms(way, x, g)
-            self._add(factors, into, x, g)
-
-        return tune.fastest(ways, run, shape, x.device)
+        return tune.of_images(self, self._ways(), (self.kernel,))
 
 
 def _wide(t: Tensor) -> Tensor:

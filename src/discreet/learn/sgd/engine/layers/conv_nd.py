@@ -128,22 +128,7 @@ class PatchRecord(Record):
         return both if self.bias is None else both + squared({self.bias: self._shift(g)})
 
     def _way(self) -> str:
-        """By measurement on some units, once for every shape; the likeliest where there are too few to measure."""
-        x, rows, ways = self.x, self.tape.rows, self._ways()
-        units = min(x.shape[0] // rows, tune.SOME.get(x.device.type, 32))
-        shape = (self.how, self.kernel.shape, units.bit_length(), x.shape[1:], x.dtype, rows)
-        known = tune.known(ways, shape, x.device)
-        if known is not None or units < tune.FEW:
-            return known or ways[0]
-        x, g = x[: units * rows], self.gradient[: units * rows]
-        factors = torch.ones(units, device=x.device)
-        into = {p: torch.zeros_like(p, dtype=torch.float32) for p in self.parameters}
-
-        def run(way: str) -> None:
-            self._norms(way, x, g)
-            self._add(factors, into, x, g)
-
-        return tune.fastest(ways, run, shape, x.device)
+        return tune.of_images(self, self._ways(), (self.how, self.kernel.shape))
 
     def _ways(self) -> list[str]:
         """The ways there are, the likeliest first: two Grams over positions are cheap where those are few."""
