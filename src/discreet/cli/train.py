@@ -36,10 +36,10 @@ NEEDED = {"data": ("file", "target", "classes", "columns"), "train": ("delta", "
 @click.option("--dry-run", is_flag=True, help="Tell noise and claim; read and spend nothing.")
 @json_option
 def command(config: str, test: str | None, dry_run: bool, as_json: bool) -> None:
-    from discreet.learn.table import Encoding
+    from discreet.learn import table
 
     told = read(config)
-    known = Encoding(**{name: told["data"][name] for name in ("columns", "target", "classes")})
+    known = table.Encoding(**{name: told["data"][name] for name in ("columns", "target", "classes")})
     folder = Path(config).parent
     if dry_run:
         _plan(told, as_json)

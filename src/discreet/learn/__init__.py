@@ -31,17 +31,17 @@ _ROOMS = ("features", "layers", "table")
 def __getattr__(name: str) -> Any:
     from importlib import import_module
 
-    if name in _ROOMS:
-        return import_module(f"discreet.learn.{name}")
-    if name not in _HOME:
+    from discreet.errors import DiscreetError, MissingExtra
+
+    if name not in _HOME and name not in _ROOMS:
         raise AttributeError(f"discreet.learn has no {name!r}; it has {', '.join(__all__)}.")
     try:
+        if name in _ROOMS:
+            return import_module(f"discreet.learn.{name}")
         return getattr(import_module(f"discreet.learn.{_HOME[name]}"), name)
     except ModuleNotFoundError as error:
-        if error.name is None or error.name.startswith("discreet"):
+        if isinstance(error, DiscreetError) or error.name is None or error.name.startswith("discreet"):
             raise
-        from discreet.errors import MissingExtra
-
         raise MissingExtra(error.name, "torch", "Private training") from None
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from discreet.attack.membership.recipe import Recipe
 from discreet.attack.membership.shadow.spread import spread
 from discreet.core import check
-from discreet.errors import InvalidDocument, InvalidValue
+from discreet.errors import InvalidDocument, InvalidValue, MissingExtra
 
 Array = NDArray[Any]
 Progress = Callable[[int, int], None]
@@ -63,6 +63,8 @@ def train_shadows(
     X, y = np.asarray(X), np.asarray(y)
     if inside.ndim != 2 or inside.shape[1] != len(X) or len(X) != len(y):
         raise InvalidValue(f"inside must be [models, {len(X)}] for {len(X)} rows and {len(y)} labels; got {inside.shape}.")
+    if recipe.kind == "torch":
+        _need_torch()
     asked = X if query is None else np.asarray(query)
     groups = list(_groups(recipe, X, inside, device, group, check.whole("processes", processes)))
     found = {place: known for place in groups if (known := _kept(folder, *place, inside)) is not None}
@@ -79,6 +81,13 @@ def train_shadows(
             progress(sum(stop - start for start, stop in found), len(inside))
     parts = [found[place] for place in groups]
     return Shadows(np.concatenate(parts), inside)
+
+
+def _need_torch() -> None:
+    try:
+        import torch  # noqa: F401
+    except ImportError:
+        raise MissingExtra("torch", "torch", "Training shadow models that are torch modules") from None
 
 
 def _groups(
