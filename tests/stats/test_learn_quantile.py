@@ -1,0 +1,70 @@
+"""A clip norm that follows a quantile, audited: who sees updates and norms together learns no more than one Gaussian step.
+
+The norm is put back after every step, so that steps are independent trials. The observer knows the canary, which is always
+clipped: it adds the whole clip norm to one number, and takes one half off the count behind the norm. Noise is seeded; each
+judgement would go wrong under a fresh seed with probability at most ALPHA: the file's false-alarm rate is below 1e-6.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from discreet.audit import epsilon_lower_bound, verdict
+from discreet.core import Claim
+from discreet.learn.sgd import run as runs
+from discreet.learn.sgd.run import Run
+from discreet.noise.source import seeded_for_tests
+from unit.learn.tools import rows, start, trials
+
+torch.set_num_threads(1)
+
+ALPHA = 1e-7
+STEPS, DIVISOR, PULL = 6000, 20.0, 100.0
+
+
+def seen(data):
+    """Updates and counts as the observer sees them, each over its own noise, [steps, 2]; and the run."""
+    run = start(data, steps=STEPS, divisor=DIVISOR, clipping="quantile", noise_multiplier=1.0)
+    found, updates = [], []
+    run._after = lambda gradients, noise: updates.append(float(gradients[0][0, 0]) / noise)
+    for _ in run:
+        moved = -math.log(run._clipping.norm) / run._clipping.speed  # the noisy share of the unclipped, less the quantile
+        found.append((updates[-1], moved * DIVISOR / run._count_noise()))
+        run._clipping.norm = 1.0
+    return np.array(found), run
+
+
+def evidence():
+    """Scores are likelihood ratios of what a step shows with the canary and without."""
+    (inside, run), (outside, _) = seen(rows((1, 0.0), (0, PULL))), seen(rows((1, 0.0)))
+    means = inside.mean(0) - outside.mean(0)
+    return trials(inside, outside, lambda step: step @ means), run
+
+
+def judged(found, run):
+    whole = run.plan.claim()
+    claim = Claim(game=whole.game, event=run.plan.event(1), assumptions=whole.assumptions)
+    return verdict(claim, found, confidence=1 - ALPHA, delta=0.01).outcome
+
+
+def test_sum_and_count_together_cost_what_is_claimed():
+    with seeded_for_tests(b"quantile"):
+        found, run = evidence()
+    floor = epsilon_lower_bound(found.score, found.inside, found.run, 0.01, 1 - ALPHA)
+    assert 0.6 * run.plan.epsilon(1) < floor
+    assert judged(found, run) == "holds"
+
+
+@pytest.mark.parametrize("twin", ["nothing is paid for the count", "the count has hardly any noise"])
+def test_a_count_that_is_not_paid_for_is_refuted(twin, monkeypatch):
+    """The noise of the sum stays the plan's, as if the norm came for nothing; or the count is shown nearly as it is."""
+    monkeypatch.setattr(runs, "quantiles", lambda noise, count_noise: noise)
+    small = 0.25 if twin == "nothing is paid for the count" else 0.05
+    monkeypatch.setattr(Run, "_count_noise", lambda self: small)
+    with seeded_for_tests(twin.encode()):
+        found, run = evidence()
+    assert judged(found, run) == "refuted"
