@@ -95,7 +95,7 @@ def training() -> list[str]:
         f"{min(theirs):.2f}–{max(theirs):.2f}×",
         f"{min(cuda):.2f}–{max(cuda):.2f}×",
         *(f"{cases[f'mnist-scatter-{epsilon}']['mean']:.2f} % at {epsilon}" for epsilon in ("1", "1.97", "3")),
-        f"1/{shadows['times_eager']:.0f}",
+        f"1/{shadows['times_eager']:.0f} of the time of one by one, 1/{shadows['times_graphed']:.0f} where",
     ]  # fmt: skip
 
 
