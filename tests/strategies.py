@@ -107,6 +107,27 @@ json_values = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=6), inner, max_size=4),
     max_leaves=8,
 )
+_counts = st.integers(0, 10**6)
+_rates = st.dictionaries(st.sampled_from(["0.001", "0.01", "1"]), rate, max_size=2)
+_words = st.lists(text, max_size=2)
+facts = st.fixed_dictionaries(
+    {},
+    optional={
+        "title": text,
+        "made": st.fixed_dictionaries({}, optional={"when": text, "packages": st.dictionaries(text, text, max_size=2)}),
+        "seeds": st.dictionaries(text, _counts, max_size=2),
+        "groups": st.lists(
+            st.fixed_dictionaries({"by": text, "group": text}, optional={"n": _counts, "tpr": _rates}), max_size=2
+        ),
+        "exposed": st.lists(st.fixed_dictionaries({"index": _counts, "score": positive}), max_size=2),
+        "controls": st.lists(
+            st.fixed_dictionaries({"name": text, "kind": st.just("positive")}, optional={"auc": rate}), max_size=2
+        ),
+        "spending": st.lists(st.lists(epsilon, min_size=2, max_size=2), max_size=3),
+        "not_tried": _words,
+        "of one's own": st.none() | _words,
+    },
+)
 releases = st.builds(
     Release,
     value=json_values | st.builds(Elsewhere, text),
@@ -114,6 +135,7 @@ releases = st.builds(
     claims=st.lists(claims, max_size=3).map(tuple),
     entry=st.none() | text,
     evidence=st.lists(evidences(), max_size=2).map(tuple),
+    facts=facts,
 )
 
 # What a careless or hostile caller passes where a number or a value belongs.

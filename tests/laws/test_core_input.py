@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from discreet import core
-from discreet.core import Claim, Evidence, Game, Gaussian, Release, Unit, Verdict, check, record, user
+from discreet.core import Claim, Evidence, Facts, Game, Gaussian, Release, Unit, Verdict, check, record, user
 from discreet.core.event import KINDS
+from discreet.core.facts import SHAPES
 from discreet.errors import DiscreetError
 from strategies import strange
 
@@ -74,8 +75,12 @@ def test_verdicts(a: Any, b: Any, c: Any) -> None:
 def test_documents(a: Any) -> None:
     for read in (core.event_from_json, Claim.from_json, Evidence.from_json, Release.from_json):
         works_or_says_why(read, a)
-    for name in ("value", "source", "claims", "version", "format", "entry", "evidence"):
+    for name in ("value", "source", "claims", "version", "format", "entry", "evidence", "facts"):
         works_or_says_why(Release.from_json, {**Release(value=1, source="x", claims=(CLAIM,)).to_json(), name: a})
+    for name in (*SHAPES, "of one's own"):
+        works_or_says_why(Facts, {name: a})
+        works_or_says_why(Facts, {name: [a]})
+        works_or_says_why(Facts, {name: {"x": a, "by": a, "n": a, "tpr": {"0.01": a}}})
     assert len(Release(value=a, source="x", claims=()).to_json()["value"]) == 1
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import json
 import pickle
 import sys
@@ -73,6 +74,22 @@ def test_releases_round_trip(release: Release[Any]) -> None:
     document = through_text(release.to_json())
     assert Release.from_json(document) == release
     WHOLE.validate(document)
+    assert pickle.loads(pickle.dumps(release.facts)) == copy.deepcopy(release.facts) == release.facts  # noqa: S301
+
+
+@slow
+@given(releases)
+def test_the_first_version_is_still_read(release: Release[Any]) -> None:
+    document = {name: part for name, part in release.to_json().items() if name != "facts"}
+    with pytest.raises(InvalidDocument, match="lacks facts"):
+        Release.from_json(document)
+    first = {**document, "version": 1}
+    WHOLE.validate(first)
+    assert Release.from_json(first) == dataclasses.replace(release, facts={})
+    with pytest.raises(InvalidDocument, match="unknown members: 'facts'"):
+        Release.from_json({**first, "facts": {}})
+    with pytest.raises(jsonschema.ValidationError):
+        WHOLE.validate({**first, "facts": {}})
 
 
 def spots(document: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:

@@ -25,6 +25,7 @@ from discreet.core.event import (
     event_from_json,
 )
 from discreet.core.evidence import Evidence
+from discreet.core.facts import Facts
 from discreet.core.game import Game, Unit, record, user
 from discreet.core.protocols import Attack, Mechanism, Worlds
 from discreet.core.release import Elsewhere, Release
@@ -41,6 +42,7 @@ __all__ = [
     "Event",
     "Evidence",
     "Exponential",
+    "Facts",
     "Game",
     "Gaussian",
     "Group",

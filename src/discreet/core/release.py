@@ -6,7 +6,7 @@ import json
 import math
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -14,13 +14,16 @@ from discreet.core import check
 from discreet.core.claim import Claim
 from discreet.core.document import members, read_json, write_whole
 from discreet.core.evidence import Evidence
+from discreet.core.facts import Facts
 from discreet.errors import InvalidDocument, InvalidValue, MissingExtra
 
 T = TypeVar("T")
 U = TypeVar("U")
 
 FORMAT = "discreet-release"
-VERSION = 1
+VERSION = 2
+_PARTS = ("format", "version", "source", "entry", "value", "claims", "evidence")
+_ADDED = {1: (), 2: ("facts",)}  # what each version asks beside them
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +41,7 @@ class Release(Generic[T]):
     """Something made from sensitive data.
 
     `source` names the data set, `entry` the ledger entry that paid, `claims` the ceilings (one per game) and `evidence`
-    the floors.
+    the floors. `facts` are what a report tells beside them (`discreet.core.Facts` says which): they decide nothing.
 
     >>> from discreet.core import Claim, Game, Laplace, record
     >>> claim = Claim(game=Game(record(), {"answers"}), event=Laplace(2.0))
@@ -52,6 +55,7 @@ class Release(Generic[T]):
     claims: tuple[Claim, ...]
     entry: str | None = None
     evidence: tuple[Evidence, ...] = ()
+    facts: Mapping[str, Any] = field(default_factory=Facts)
 
     def __post_init__(self) -> None:
         check.word("source", self.source)
@@ -63,6 +67,7 @@ class Release(Generic[T]):
             if not all(isinstance(item, kind) for item in items):
                 raise InvalidValue(f"{name} must be {wanted}; got {check.shown(items)}.")
             object.__setattr__(self, name, items)
+        object.__setattr__(self, "facts", Facts(self.facts))
 
     def map(self, function: Callable[[T], U]) -> Release[U]:
         """Post-processing: the same claims at no cost, whatever `function` does, as long as it sees only the value.
@@ -85,18 +90,21 @@ class Release(Generic[T]):
             "value": _value_to_json(self.value),
             "claims": [claim.to_json() for claim in self.claims],
             "evidence": [item.to_json() for item in self.evidence],
+            "facts": Facts(self.facts).to_json(),
         }
 
     @classmethod
     def from_json(cls, document: Any) -> Release[Any]:
-        parts = members("release", document, required=("format", "version", "source", "entry", "value", "claims", "evidence"))
+        parts = members("release", document, required=_PARTS, optional=("facts",))
         if parts["format"] != FORMAT:
             raise InvalidDocument(f"This is not a release: its format is not {FORMAT!r}.")
-        if parts["version"] != VERSION or isinstance(parts["version"], bool):
+        version = parts["version"]
+        if not isinstance(version, (int, float)) or isinstance(version, bool) or version not in _ADDED:
             raise InvalidDocument(
-                f"This release has version {check.shown(parts['version'])}; this discreet reads version {VERSION}. "
+                f"This release has version {check.shown(version)}; this discreet reads versions 1 to {VERSION}. "
                 "Upgrade discreet, or write the release again with the version you have."
             )
+        members("release", document, required=(*_PARTS, *_ADDED[int(version)]))
         for name in ("claims", "evidence"):
             if not isinstance(parts[name], list):
                 raise InvalidDocument(f"{name} of a release must be a list; got {check.shown(parts[name])}.")
@@ -104,7 +112,7 @@ class Release(Generic[T]):
             return Release(
                 value=_value_from_json(parts["value"]), source=parts["source"], entry=parts["entry"],
                 claims=tuple(Claim.from_json(item) for item in parts["claims"]),
-                evidence=tuple(Evidence.from_json(item) for item in parts["evidence"]),
+                evidence=tuple(Evidence.from_json(item) for item in parts["evidence"]), facts=parts.get("facts", {}),
             )  # fmt: skip
         except InvalidValue as error:
             raise InvalidDocument(f"The release is not valid: {error}") from None
@@ -139,7 +147,7 @@ class Release(Generic[T]):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Release):
             return NotImplemented
-        mine, theirs = ((it.source, it.claims, it.entry, it.evidence) for it in (self, other))
+        mine, theirs = ((it.source, it.claims, it.entry, it.evidence, it.facts) for it in (self, other))
         return mine == theirs and _same(self.value, other.value)
 
     def __hash__(self) -> int:
