@@ -10,12 +10,12 @@ PARTS := pyproject.toml constraints.txt
 JOBS ?= 2
 
 .DELETE_ON_ERROR:
-.PHONY: demo test check bench docs clean browser database java
+.PHONY: demo test check bench docs clean browser database java pango
 
 demo: $(VENV)/.core
 	$(BIN)/discreet demo -o out/demo.html
 
-test: $(VENV)/.dev browser database java
+test: $(VENV)/.dev browser database java pango
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal tests src/discreet --doctest-modules --ignore-glob='*_triton.py'
 
 check: $(VENV)/.dev
@@ -109,3 +109,6 @@ database:
 
 java:
 	$(call program,default-jre-headless,command -v java >/dev/null || [ -x "$$JAVA_HOME/bin/java" ],Spark)
+
+pango:
+	$(call program,libpango-1.0-0 libpangoft2-1.0-0,ldconfig -p 2>/dev/null | grep -q libpangoft2-1.0,PDF)
