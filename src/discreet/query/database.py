@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from discreet.core import Claim, Event, Game, Release, Sequence, Unit, check
+from discreet.core.facts import made
 from discreet.errors import InvalidQuery, InvalidValue, MissingExtra
 from discreet.noise import refuse_seeded
 from discreet.query import arrow, bounds
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from discreet.ledger import Ledger
 
 ENDS = ("", "_low", "_high")  # of the names of a number and of its interval
+LONGEST_TITLE = 120
 TYPICAL = 1_000  # the size of group for which `explain` tells the error of a mean
 
 
@@ -282,15 +284,17 @@ class Database:
         claims = self.claims(priced)
         refuse_seeded()
         source = self.source or "+".join(name for name, base in self._catalogue.tables.items() if base.private)
+        facts = {"title": _one_line(query), "made": made(), "query": query}
         if self.ledger is None or self.source is None:
-            return Release(value=self._answer(priced, nonnegative), source=source, claims=claims, entry=None)
+            return Release(value=self._answer(priced, nonnegative), source=source, claims=claims, facts=facts)
         charge = self.ledger.reserve(self.source, claims, account=self.account, key=self._key(priced, nonnegative))
         if charge.repeated:
-            return Release(value=_table_from_text(charge.answer), source=source, claims=claims, entry=charge.id)
+            table = _table_from_text(charge.answer)
+            return Release(value=table, source=source, claims=claims, entry=charge.id, facts=facts)
         with charge as entry:
             table = self._answer(priced, nonnegative)
             charge.settle(_table_to_text(table))
-        return Release(value=table, source=source, claims=claims, entry=entry)
+        return Release(value=table, source=source, claims=claims, entry=entry, facts=facts)
 
     def find_bounds(self, column: str, *, epsilon: float, table: str | None = None) -> Release[list[float]]:
         """Bounds [low, high] that hold nearly all values of a column, for when nobody knows them; it costs epsilon.
@@ -356,6 +360,12 @@ def columns(priced: Priced) -> list[str]:
     for name, output in zip(priced.question.names, priced.question.outputs):
         made += [name] if output.op in ("key", "literal") else [name + end for end in ENDS]
     return made + [it.name + end for it in priced.shares for end in ENDS]
+
+
+def _one_line(query: str) -> str:
+    """A question as a heading."""
+    text = " ".join(query.split())
+    return text if len(text) <= LONGEST_TITLE else f"{text[: LONGEST_TITLE - 1]}…"
 
 
 def _expected_share(priced: Priced, it: Share) -> str:

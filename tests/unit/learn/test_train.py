@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 import os
 import pickle
 import signal
@@ -220,6 +221,20 @@ def test_a_release_has_model_and_claim(tmp_path):
     assert again.claims == made.claims == (run.plan.claim(),)
     assert again.source == "people"
     assert run.plan.claim().game.view == frozenset({"transcript"})
+
+
+def test_a_release_tells_what_it_cost_along_the_way_and_which_weights_it_means(tmp_path):
+    run = begin(epsilon=3.0)
+    finish(run)
+    facts = run.release(tmp_path / "model").facts
+    digest = hashlib.sha256((tmp_path / "model" / "model.safetensors").read_bytes()).hexdigest()
+    assert facts["hashes"] == {"model.safetensors": f"sha256:{digest}"}
+    assert facts == read(tmp_path / "model", net()).facts
+    steps, epsilons = zip(*facts["spending"])
+    assert list(steps) == sorted(set(steps))
+    assert (steps[0], steps[-1]) == (0, run.plan.steps)
+    assert list(epsilons) == sorted(epsilons)
+    assert epsilons[-1] == run.plan.epsilon()
 
 
 def test_a_run_that_stops_early_claims_its_whole_plan():

@@ -206,6 +206,16 @@ def test_weights_make_a_column_more_exact(db: Database) -> None:
         db.explain(query, epsilon=1.0, weights={"x": 1.0})
 
 
+def test_an_answer_tells_what_was_asked(db: Database) -> None:
+    asked = "SELECT COUNT(*) AS n\n  FROM people"
+    facts = db.sql(asked, epsilon=1.0).facts
+    assert facts["query"] == asked
+    assert facts["title"] == "SELECT COUNT(*) AS n FROM people"
+    assert facts["made"]["packages"]["duckdb"] == duckdb.__version__
+    many = f"SELECT COUNT(*) AS n FROM people WHERE age IN ({', '.join(map(str, range(100)))})"
+    assert len(db.sql(many, epsilon=1.0).facts["title"]) == 120
+
+
 def test_a_budget_is_spent_and_refuses(tmp_path: Path) -> None:
     unit = user("patient_id", rows=10)
     ledger = Ledger(tmp_path / "ledger.db")

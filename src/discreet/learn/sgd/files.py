@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -16,8 +18,11 @@ from discreet.learn.sgd.engine.compiled import as_written, plain_name
 MODEL, DOCUMENT = "model.safetensors", "release.json"
 
 
-def write(release: Release[nn.Module], folder: Path, state: dict[str, Any]) -> Path:
-    """Write both, weights from `state`; the document comes last, so no model lies there without its claim on the way."""
+def write(release: Release[nn.Module], folder: Path, state: dict[str, Any]) -> Release[nn.Module]:
+    """Write both, weights from `state`; the document comes last, so no model lies there without its claim on the way.
+
+    What comes back is the release as it was written: it knows the hash of the weights.
+    """
     try:
         from safetensors.torch import save_model
     except ImportError:
@@ -38,8 +43,14 @@ def write(release: Release[nn.Module], folder: Path, state: dict[str, Any]) -> P
         os.replace(scratch, folder / MODEL)
     finally:
         scratch.unlink(missing_ok=True)
-    release.save(folder / DOCUMENT)
-    return folder
+    written = replace(release, facts={**release.facts, "hashes": {MODEL: _hash(folder / MODEL)}})
+    written.save(folder / DOCUMENT)
+    return written
+
+
+def _hash(file: Path) -> str:
+    with file.open("rb") as opened:
+        return f"sha256:{hashlib.file_digest(opened, 'sha256').hexdigest()}"
 
 
 def read(folder: str | os.PathLike[str], model: nn.Module) -> Release[Any]:

@@ -54,6 +54,11 @@ class Plan:
     def epsilon(self, steps: int | None = None) -> float:
         return float(curve(self.event(steps)).epsilon(self.delta))
 
+    def spending(self, points: int = 16) -> list[list[float]]:
+        """Epsilon against steps, for a report: pairs of a number of steps and what it costs."""
+        steps = sorted({max(1, self.steps * k // points) for k in range(1, points + 1)})
+        return [[0, 0.0], *([step, self.epsilon(step)] for step in steps)]
+
     def document(self) -> dict[str, Any]:
         """What a checkpoint must agree with to be continued."""
         return {"claim": self.claim().to_json(), "clip_norm": self.clip_norm, "steps": self.steps}

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from discreet.core import Release
+from discreet.core.facts import made as made_with
 from discreet.errors import DiscreetError, InvalidValue
 from discreet.learn.sgd import checkpoint as checkpoints
 from discreet.learn.sgd import files
@@ -283,11 +284,16 @@ class Run:
             raise InvalidValue("This run drew its noise from a seeded source, which anyone can repeat. It cannot be released.")
         self._look()
         self._stack.close()
-        made = Release(value=self.model, source=self._source, claims=(self.plan.claim(),), entry=self._entry)
+        title = f"{type(self.model).__name__}, trained privately"
+        made = Release(
+            value=self.model, source=self._source, claims=(self.plan.claim(),), entry=self._entry,
+            facts={"title": title, "made": made_with(), "spending": self.plan.spending()},
+        )  # fmt: skip
+        written = [made]
         if path is not None:
             state = self._group.whole(self.model.state_dict())
-            self._group.write(lambda: files.write(made, Path(path), state))
-        return made
+            self._group.write(lambda: written.append(files.write(made, Path(path), state)))
+        return written[-1]
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """A checkpoint to go on from. It holds the key of the noise: keep it as safe as the data, delete it afterwards."""
