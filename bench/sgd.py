@@ -57,12 +57,16 @@ class Worker:
         self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=place)
         self.steps, self.replies, self.failed = 1, list[Measured](), ""
 
-    def ready(self, seconds: float, warm: int) -> None:
-        """Wait for the model, warm it up, choose how many steps fill a block."""
+    def ready(self, seconds: float, device: str) -> None:
+        """Wait for the model, warm it up, choose how many steps fill a block.
+
+        Slow ones are not warmed up for long; but on a GPU the first steps compile and record, and are no measure.
+        """
         self.numbers = self._line().get("numbers", 0)
-        for _ in range(warm):
+        least, most = (1, 3) if device == "cpu" else (6, 10)
+        for number in range(most):
             took = self.block(1, keep=False)
-            if took > 4 * seconds:
+            if number + 1 >= least and took > 4 * seconds:
                 break
         self.steps = max(1, int(seconds / took)) if took else 1
         self.begin = float(self._ask("settled").get("begin_mib", 0.0))
@@ -109,7 +113,7 @@ def measure(task: str, precision: str, given: argparse.Namespace) -> Measured:
             asked = (task, name, "--device", given.device, "--precision", precision)
             crowd[name] = Worker(pythons[kind], PEERS / f"{kind}_sgd.py", *asked)
     for name, worker in crowd.items():
-        worker.ready(given.seconds, 3 if given.device == "cpu" else 10)
+        worker.ready(given.seconds, given.device)
         print(f"{task} {precision} {name}: {worker.failed or 'ready'}", file=sys.stderr)
     for number in range(given.rounds):
         for worker in crowd.values():

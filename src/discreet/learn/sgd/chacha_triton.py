@@ -10,7 +10,7 @@ division and square root are those of IEEE 754.
 from __future__ import annotations
 
 import struct
-from functools import lru_cache
+from typing import Any
 
 import torch
 import triton
@@ -19,7 +19,7 @@ from torch import Tensor
 
 from discreet.learn.sgd import chacha, normal
 
-PART, WARPS = 128, 4  # lanes of a tile that one program makes, and the warps that share them
+PART, WARPS = 256, 8  # lanes of a tile that one program makes, and the warps that share them
 
 _LANES, _TILE, _ROUNDS = tl.constexpr(chacha.LANES), tl.constexpr(normal.TILE), tl.constexpr(chacha.ROUNDS)
 _RARE, _MIDDLE, _EXPONENT = tl.constexpr(normal.RARE), tl.constexpr(normal.MIDDLE), tl.constexpr(normal.EXPONENT)
@@ -33,18 +33,20 @@ _C0, _C1, _C2, _C3 = map(tl.constexpr, chacha.CONSTANTS)
 def fill(key: bytes, step: int, offset: int, scale: float, out: Tensor) -> None:
     """`Stream.fill` under the stream's own key, on the GPU where `out` lives."""
     first, skip = divmod(offset, normal.TILE)
-    tiles = -(-(skip + out.numel()) // normal.TILE)
-    if tiles:
-        with torch.cuda.device(out.device):
-            _fill[(tiles * (chacha.LANES // PART),)](
-                out, _on_device(key, out.device), *_halves(step), *_halves(first), skip, out.numel(), scale, PART,
-                num_warps=WARPS, enable_fp_fusion=False,
-            )  # fmt: skip
+    most = out.numel()
+    programs = -(-(skip + most) // normal.TILE) * (chacha.LANES // PART)
+    if not programs:
+        return
+    given = (out, *struct.unpack("<8i", key), *_halves(step), *_halves(first), skip, most, scale, PART)
+    kind = (out.device, out.data_ptr() % 16, most >> 31)  # all that the compiler is told about what it is given
+    with torch.cuda.device(out.device):
+        if made := _compiled.get(kind):  # asking the kernel itself takes longer than a million numbers
+            made[programs, 1, 1](*given)
+        else:
+            _compiled[kind] = _fill[(programs,)](*given, num_warps=WARPS, enable_fp_fusion=False)
 
 
-@lru_cache(maxsize=8)
-def _on_device(key: bytes, device: torch.device) -> Tensor:
-    return torch.tensor(struct.unpack("<8i", key), dtype=torch.int32, device=device)
+_compiled: dict[tuple[torch.device, int, int], Any] = {}
 
 
 def _halves(number: int) -> tuple[int, int]:
@@ -146,21 +148,22 @@ def _rare_pair(out, at, first, last, scale, a, b, high, low):
     tl.store(out + at + _TILE // 2, y, mask=rare & (at + _TILE // 2 >= first) & (at + _TILE // 2 < last))
 
 
-@triton.jit
-def _word(key, at):
-    return tl.load(key + at).to(tl.uint32, bitcast=True)
+_NUMBERS = ["step_low", "step_high", "tile_low", "tile_high", "skip", "most", *(f"key{word}" for word in range(8))]
 
 
-@triton.jit(do_not_specialize=["step_low", "step_high", "tile_low", "tile_high", "skip", "most"])
-def _fill(out, key, step_low, step_high, tile_low, tile_high, skip, most, scale, part: tl.constexpr):
+@triton.jit(do_not_specialize=_NUMBERS)
+def _fill(
+    out, key0, key1, key2, key3, key4, key5, key6, key7, step_low, step_high, tile_low, tile_high, skip, most, scale,
+    part: tl.constexpr,
+):  # fmt: skip
     here = tl.program_id(0) // (_LANES // part)
     lane = tl.program_id(0) % (_LANES // part) * part + tl.arange(0, part)
     tile = (tile_high.to(tl.int64) << 32) | (tile_low.to(tl.int64) & 0xFFFFFFFF)
     number = (tile + here) * _LANES + lane
     n0, n1 = number.to(tl.uint32), (number >> 32).to(tl.uint32)
     n2, n3 = tl.zeros_like(n0) + step_low.to(tl.uint32), tl.zeros_like(n0) + step_high.to(tl.uint32)
-    k0, k1, k2, k3 = _word(key, 0), _word(key, 1), _word(key, 2), _word(key, 3)
-    k4, k5, k6, k7 = _word(key, 4), _word(key, 5), _word(key, 6), _word(key, 7)
+    k0, k1, k2, k3 = key0.to(tl.uint32), key1.to(tl.uint32), key2.to(tl.uint32), key3.to(tl.uint32)
+    k4, k5, k6, k7 = key4.to(tl.uint32), key5.to(tl.uint32), key6.to(tl.uint32), key7.to(tl.uint32)
     w0, w1, w2, w3, w4, w5, w6, w7, w8, w9, wa, wb, wc, wd, we, wf = _block(
         k0, k1, k2, k3, k4, k5, k6, k7, n0, n1, n2, n3
     )  # fmt: skip

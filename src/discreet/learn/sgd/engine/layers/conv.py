@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import torch
@@ -19,6 +20,7 @@ WRITTEN = {
     "patches": patches.by_patches, "channels": patches.by_channels, "lines": patches.by_lines, "shifts": patches.by_shifts,
     "groups": patches.by_groups,
 }  # fmt: skip
+FUSED = (torch.float32, torch.bfloat16, torch.float16)  # types that the kernel of conv_triton.py is for
 KEPT = 4  # gradients written out for every unit are kept if they take at most so many times what was recorded
 
 
@@ -57,6 +59,7 @@ class ConvRecord(Record):
         self.parameters = [p for p in (self.weight, self.bias) if p is not None]
         self.kernel = _kernel(module)
         self._kept: tuple[list[patches.Block], Tensor | None] | None = None
+        self._fused = False
 
     def instantiate(self) -> dict[Tensor, Tensor]:
         made: dict[Tensor, Tensor] = {}
@@ -76,12 +79,16 @@ class ConvRecord(Record):
         return self._norms(self._way(), self.x, self.gradient)
 
     def _norms(self, way: str, x: Tensor, g: Tensor) -> Tensor:
-        rows, self._kept = self.tape.rows, None
-        if way == "gram":
+        rows, self._kept, self._fused = self.tape.rows, None, "fused" in way
+        if "gram" in way:
             inputs = patches.patch_gram(x, g, self.kernel, rows)
             return from_grams(inputs if self.bias is None else inputs.add_(1.0), patches.gradient_gram(g, rows), x)
-        made = WRITTEN[way](x, g, self.kernel, rows)
         shift = None if self.bias is None else self._shift(g)
+        if self._fused:
+            found, made = _triton().gradients(x, g, self.kernel, rows, keep=self._keeps(x, g))
+            self._kept = (made, shift) if made else None
+            return found if shift is None else found + squared({0: shift})
+        made = WRITTEN[way](x, g, self.kernel, rows)
         self._kept = (made, shift) if self._keeps(x, g) else None
         return squared(dict(enumerate([block.each for block in made] + ([] if shift is None else [shift]))))
 
@@ -94,6 +101,12 @@ class ConvRecord(Record):
 
     def _add(self, factors: Tensor, into: Views, x: Tensor, g: Tensor) -> None:
         """What was written out, or else one ordinary gradient in which every unit counts by its factor."""
+        if self._kept is None and self._fused:
+            if self.weight is not None:
+                into[self.weight].add_(_triton().summed(x, g, factors, self.kernel, self.tape.rows))
+            if self.bias is not None:
+                into[self.bias].addmv_(self._shift(g).mT, factors)
+            return
         if self._kept is None:
             each = factors.to(g.dtype).repeat_interleave(self.tape.rows)[:, None, None, None]
             mask = (False, self.weight is not None, self.bias is not None)
@@ -124,13 +137,27 @@ class ConvRecord(Record):
             found.append("lines")
         if rows == 1 and max(kernel.stride) == 1:
             found.append("shifts")
+        grams = ["gram"]
+        if self.x.is_cuda and self.x.dtype == self.gradient.dtype and self.x.dtype in FUSED and _triton() is not None:
+            found.insert(0, "fused")
+            grams = ["gram", "fused gram"]
         pixels = patches.positions(kernel, self.x, rows)
         if pixels * pixels <= self.narrow.numel():
-            return ["gram", *found]
-        return [*found, "gram"] if pixels * pixels <= 4 * self.narrow.numel() else found
+            return [*grams, *found]
+        return [*found, *grams] if pixels * pixels <= 4 * self.narrow.numel() else found
 
     def _way(self) -> str:
         return tune.of_images(self, self._ways(), (self.kernel,))
+
+
+@cache
+def _triton() -> Any:
+    """The fused kernel, or None where there is no Triton."""
+    try:
+        from discreet.learn.sgd.engine.layers import conv_triton
+    except ImportError:
+        return None
+    return conv_triton
 
 
 def _wide(t: Tensor) -> Tensor:
