@@ -22,6 +22,7 @@ COMMANDS = {
     "demo": "The whole idea on one page: a claim, an attack, a broken twin.",
     "ledger": "Budgets: open, show, share, raise, renew, verify.",
     "query": "Ask private SQL: an answer with error bars, charged to a budget.",
+    "serve": "The web app: budgets, releases, a console, attacks, for a team.",
     "show": "What a release says of itself.",
     "train": "Train a private classifier on a table.",
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 import traceback
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from discreet.attack import Recipe
 
 PICKLES = (".joblib", ".pkl", ".pickle")
-SECONDS = 10.0  # between two lines of progress where there is no terminal to draw on
+SECONDS = float(os.environ.get("DISCREET_PROGRESS", "10"))  # between two lines of progress where there is no terminal
 
 
 def read_recipe(path: str) -> Recipe:

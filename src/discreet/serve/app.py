@@ -1,0 +1,321 @@
+"""The web app: doors turned into routes, with one guard before all of them and one set of headers behind."""
+
+from __future__ import annotations
+
+import hmac
+import json
+import logging
+import math
+import traceback
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import anyio
+import anyio.to_thread
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from discreet import __version__
+from discreet.errors import DiscreetError
+from discreet.serve.doors import Door, File, Go, Page, Refused, Reply, Visit, fields, status_of
+from discreet.serve.house import House
+from discreet.serve.pages import DOORS
+from discreet.serve.show import FILTERS
+
+LARGEST_BODY = 64 * 1024
+BODY_WITHIN = 10.0  # seconds in which a body must have come
+AT_ONCE = {"light": 16, "heavy": 8, "password": 2}
+WAITING = {"light": 2000, "heavy": 1000, "password": 200}  # visits that may wait for their turn
+HERE = Path(__file__).parent
+log = logging.getLogger("discreet.serve")
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; form-action 'self'; "
+    "base-uri 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "x-content-type-options": "nosniff", "referrer-policy": "same-origin", "x-frame-options": "DENY",
+    "cache-control": "no-store", "cross-origin-opener-policy": "same-origin", "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()", "content-security-policy": POLICY,
+}  # fmt: skip
+
+
+def make_app(house: House) -> ASGIApp:
+    """The application for one house; closing it closes the house."""
+    guard = Guard(house)
+
+    @asynccontextmanager
+    async def life(_: Starlette) -> AsyncIterator[None]:
+        guard.begin()
+        try:
+            yield
+        finally:
+            await anyio.to_thread.run_sync(house.close)
+
+    routes = [Route(path, partial(guard.pass_through, door), methods=[door.method]) for path, door in addresses()]
+    app = Starlette(routes=routes, lifespan=life, exception_handlers={HTTPException: guard.no_such_door})  # type: ignore[dict-item]
+    return Shield(app, house.settings.hosts, https=house.settings.https)
+
+
+def addresses() -> list[tuple[str, Door]]:
+    """Every path with its door; a page's .json comes before what might take the ending for a part of a name."""
+    return [(f"{door.path}.json", door) for door in DOORS if door.json] + [(door.path, door) for door in DOORS]
+
+
+class Shield:
+    """Refuses hosts that are not ours (a name that somebody else points at us), and puts the headers on every answer."""
+
+    def __init__(self, app: ASGIApp, hosts: frozenset[str], *, https: bool) -> None:
+        self._app, self._hosts = app, hosts
+        more = {"strict-transport-security": "max-age=31536000"} if https else {}
+        self._headers = {name.encode(): value.encode() for name, value in (HEADERS | more).items()}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def dressed(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                have = {name.lower() for name, _ in message["headers"]}
+                message["headers"] = [*message["headers"], *(pair for pair in self._headers.items() if pair[0] not in have)]
+            await send(message)
+
+        given = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]
+        if len(given) != 1 or (_host(given[0]) not in self._hosts and "*" not in self._hosts):
+            told = "This server does not answer to that name. Its owner can allow it: discreet serve --allow-host NAME\n"
+            await Response(told, 400, media_type="text/plain")(scope, receive, dressed)
+            return
+        await self._app(scope, receive, dressed)
+
+
+class Guard:
+    """Who comes in, and how the answer goes out."""
+
+    def __init__(self, house: House) -> None:
+        self.house = house
+        self._limits: dict[str, anyio.CapacityLimiter] = {}
+        self._waiting = dict.fromkeys(AT_ONCE, 0)
+        self._templates = Environment(loader=FileSystemLoader(HERE / "templates"), autoescape=True, undefined=StrictUndefined,
+                                      trim_blocks=True, lstrip_blocks=True)  # fmt: skip
+        self._templates.filters.update(FILTERS)
+        self.cookie = "__Host-discreet" if house.settings.https else "discreet"
+        self.form_cookie = f"{self.cookie}-form"
+
+    def begin(self) -> None:
+        self._limits = {work: anyio.CapacityLimiter(count) for work, count in AT_ONCE.items()}
+
+    async def pass_through(self, door: Door, request: Request) -> Response:
+        """One visit, from the door to the answer."""
+        wants = (
+            "json"
+            if request.url.path.endswith(".json") and door.json
+            else "part"
+            if "hx-request" in request.headers
+            else "html"
+        )
+        visit = Visit(self.house, door, wants, request.path_params, dict(request.query_params), {}, _address(request))
+        try:
+            body = await _body(request) if door.method == "POST" else b""
+            visit, reply = await self._turn(door.work, partial(self._serve, door, request, wants, body))
+            return self._answer(visit, reply)
+        except Refused as refused:
+            return self._told(refused.visit or visit, refused)
+        except ClientDisconnect:
+            return Response(status_code=400)
+        except Exception as error:
+            self._fault(request, error)
+            return self._told(visit, Refused(500, "This is a fault in discreet. What happened is in the log of the server."))
+
+    async def _turn(self, work: str, function: Any) -> Any:
+        if self._waiting[work] >= WAITING[work]:
+            raise Refused(503, "Too many are waiting already. Try again in a moment.", headers={"retry-after": "5"})
+        self._waiting[work] += 1
+        try:
+            return await anyio.to_thread.run_sync(function, limiter=self._limits[work])
+        finally:
+            self._waiting[work] -= 1
+
+    def _serve(self, door: Door, request: Request, wants: str, body: bytes) -> tuple[Visit, Reply]:
+        form = fields(request.headers.get("content-type", "").split(";")[0].strip().lower(), body)
+        visit = self._known(door, request, wants, form)
+        try:
+            self._may(visit)
+            return visit, door.page(visit)
+        except Refused as refused:
+            refused.visit = visit
+            raise
+        except DiscreetError as error:
+            raise Refused(status_of(error), str(error), visit=visit) from error
+
+    def _known(self, door: Door, request: Request, wants: str, form: Mapping[str, str]) -> Visit:
+        """The visit, with whoever it is."""
+        scheme, _, secret = request.headers.get("authorization", "").partition(" ")
+        session = bearer = None
+        if scheme.lower() == "bearer":
+            bearer = self.house.people.bearer(secret.strip())
+            if bearer is None:
+                raise Refused(401, "This token opens nothing: it was withdrawn, has ended, or never was.")
+        elif key := request.cookies.get(self.cookie):
+            session = self.house.people.session(key)
+        if door.method == "POST" and bearer is None:
+            self._ours(request, form, session)
+        return Visit(self.house, door, wants, request.path_params, dict(request.query_params), form, _address(request), session,
+                     bearer, request.cookies, _at(request))  # fmt: skip
+
+    def _ours(self, request: Request, form: Mapping[str, str], session: Any) -> None:
+        """A form counts only if this server made it for this visitor, and it was sent from one of our pages."""
+        origin = request.headers.get("origin")
+        if origin is not None and urlsplit(origin).netloc != request.headers.get("host"):
+            raise Refused(403, "This form was sent from another site. Nothing was done.")
+        if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+            raise Refused(403, "This form was sent from another site. Nothing was done.")
+        given = request.headers.get("x-proof") or form.get("proof", "")
+        wanted = session.proof if session else self.form_proof(request.cookies.get(self.form_cookie, ""))
+        if not wanted or not hmac.compare_digest(given.encode(), wanted.encode()):
+            raise Refused(403, "This form is too old, or not one of ours. Load the page again, and send it again.")
+
+    def form_proof(self, cookie: str) -> str:
+        """What a form before the login must bring: only this server can work it out from the cookie."""
+        return hmac.new(self.house.secret, cookie.encode(), sha256).hexdigest() if cookie else ""
+
+    def _may(self, visit: Visit) -> None:
+        roles = visit.door.roles
+        if not roles:
+            return
+        if visit.someone is None:
+            raise Refused(401, "Log in first.")
+        if visit.someone.role not in roles:
+            raise Refused(
+                403, f"This is for {' and '.join(f'{role}s' for role in sorted(roles))}; you are here as {visit.someone.role}."
+            )
+
+    def _answer(self, visit: Visit, reply: Reply) -> Response:
+        if isinstance(reply, File):
+            headers = dict(reply.headers)
+            if reply.name is not None:
+                headers["content-disposition"] = f"attachment; filename*=UTF-8''{quote(reply.name)}"
+            return Response(reply.body, media_type=reply.type, headers=headers)
+        response: Response
+        if visit.wants == "json":
+            status = reply.status if isinstance(reply, Page) else 200
+            response = Response(_json(reply.data), status, media_type="application/json")
+        elif isinstance(reply, Go):
+            away = {"hx-redirect": reply.to} if visit.wants == "part" else {}
+            response = Response(headers=away) if away else RedirectResponse(reply.to, 303)
+        else:
+            response = self._page(visit, reply)
+        for name, value in reply.cookies.items():
+            self._bake(response, self.cookie if name == "session" else self.form_cookie, value)
+        return response
+
+    def _page(self, visit: Visit, reply: Page) -> Response:
+        cookie = visit.cookies.get(self.form_cookie, "")
+        fresh = None
+        if visit.session is None and not cookie:
+            import secrets
+
+            fresh = cookie = secrets.token_urlsafe(24)
+        proof = visit.session.proof if visit.session else self.form_proof(cookie)
+        template = reply.part if visit.wants == "part" and reply.part else reply.template
+        status = 200 if visit.wants == "part" and reply.part else reply.status
+        text = self._render(template, visit, proof, **{**reply.data, **reply.more})
+        response = Response(text, status, media_type="text/html", headers=dict(reply.headers))
+        if fresh is not None:
+            self._bake(response, self.form_cookie, fresh)
+        return response
+
+    def _render(self, template: str, visit: Visit, proof: str, **data: Any) -> str:
+        people = {"me": visit.someone, "proof": proof, "at": visit.at, "version": __version__}
+        return self._templates.get_template(template).render(**data, **people)
+
+    def _bake(self, response: Response, name: str, value: str | None) -> None:
+        how: dict[str, Any] = {"path": "/", "httponly": True, "samesite": "lax", "secure": self.house.settings.https}
+        response.delete_cookie(name, **how) if value is None else response.set_cookie(name, value, **how)
+
+    def _told(self, visit: Visit, refused: Refused) -> Response:
+        """A refusal in the words of whoever asked: JSON for programs, a page for people, the way to the login for strangers."""
+        if visit.wants == "json":
+            document = {"error": refused.message, "status": refused.status}
+            return Response(_json(document), refused.status, media_type="application/json", headers=refused.headers)
+        if refused.status == 401 and visit.door.method == "GET" and visit.wants == "html":
+            return RedirectResponse("/login", 303)
+        if refused.status == 401 and visit.wants == "part":
+            return Response(status_code=401, headers={"hx-redirect": "/login"})
+        part = visit.wants == "part"
+        proof = visit.session.proof if visit.session else ""
+        text = self._render("parts/refusal.html" if part else "refused.html", visit, proof, message=refused.message,
+                            status=refused.status)  # fmt: skip
+        mended = part and isinstance(refused.__cause__, DiscreetError)  # an answer to the form, and no error of the browser's
+        return Response(text, 200 if mended else refused.status, media_type="text/html", headers=refused.headers)
+
+    async def no_such_door(self, request: Request, error: HTTPException) -> Response:
+        """An address that leads nowhere, or a method it does not know."""
+        told = "There is nothing at this address." if error.status_code == 404 else "This address is not used that way."
+        wants = "json" if request.url.path.endswith(".json") else "html"
+        visit = Visit(self.house, DOORS[0], wants, {}, {}, {}, _address(request))
+        return self._told(visit, Refused(error.status_code, told, headers=dict(error.headers or {})))
+
+    @staticmethod
+    def _fault(request: Request, error: BaseException) -> None:
+        """Where it happened and what kind it was; never the message, which may hold a value from the data."""
+        places = [f"{Path(frame.filename).name}:{frame.lineno}" for frame in traceback.extract_tb(error.__traceback__)[-6:]]
+        log.error("%s %s: %s at %s", request.method, request.url.path[:200], type(error).__name__, " < ".join(reversed(places)))
+
+
+async def _body(request: Request) -> bytes:
+    """The body, if it is small and comes soon."""
+    told = f"A body may have {LARGEST_BODY >> 10} KiB."
+    given = request.headers.get("content-length", "0")
+    if not given.isdecimal() or int(given) > LARGEST_BODY:
+        raise Refused(413, told, headers={"connection": "close"})
+    parts, size = [], 0
+    try:
+        with anyio.fail_after(BODY_WITHIN):
+            async for chunk in request.stream():
+                size += len(chunk)
+                if size > LARGEST_BODY:
+                    raise Refused(413, told, headers={"connection": "close"})
+                parts.append(chunk)
+    except TimeoutError:
+        raise Refused(408, f"The body did not come within {BODY_WITHIN:g} seconds.", headers={"connection": "close"}) from None
+    return b"".join(parts)
+
+
+def _address(request: Request) -> str:
+    return request.client.host if request.client else "unknown"
+
+
+def _at(request: Request) -> str:
+    return request.url.path.removesuffix(".json")
+
+
+def _host(given: str) -> str:
+    """A Host header without its port; an IPv6 address keeps its brackets."""
+    if given.startswith("["):
+        return given.partition("]")[0].lower() + "]"
+    return given.partition(":")[0].lower().rstrip(".")
+
+
+def _json(document: Any) -> str:
+    return json.dumps(_finite(document), allow_nan=False, indent=1)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    return value if value is None or isinstance(value, (bool, int, str)) else str(value)

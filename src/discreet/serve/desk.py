@@ -1,0 +1,115 @@
+"""Sources that can be asked: opened when first asked, shared by all who ask, charged to the account of each."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from copy import copy
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from discreet.accounting.filter import Filter
+from discreet.core import Event
+from discreet.errors import DiscreetError, InvalidValue
+from discreet.ledger import Amount, Balance, Ledger
+from discreet.ledger.amount import cost
+from discreet.serve.people import Person
+from discreet.serve.settings import Source
+
+if TYPE_CHECKING:
+    from discreet.query import Database
+
+DEFAULT = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """Whether a charge would fit now, and what would be left; another may ask before."""
+
+    fits: bool
+    refusal: str | None
+    left_before: float
+    left_after: float
+
+
+class Desk:
+    """The sources of this server. The ledger alone says what may be spent."""
+
+    def __init__(self, ledger: Ledger, sources: Mapping[str, Source]) -> None:
+        self.ledger, self.sources = ledger, sources
+        self._opened: dict[str, Database] = {}
+        self._locks = {name: threading.Lock() for name in sources}
+
+    def account(self, person: Person, source: str) -> str | None:
+        """What a person spends from in a source: their account, if it was given a share; owners from what nobody was given."""
+        if person.role == "officer":
+            return None
+        if person.role == "owner" and person.account == DEFAULT:
+            return DEFAULT
+        return person.account if person.account in self.ledger.accounts(source) else None
+
+    def open_to(self, person: Person) -> list[str]:
+        """The sources a person may ask."""
+        known = set(self.ledger.sources())
+        return [name for name in self.sources if name in known and self.account(person, name) is not None]
+
+    def database(self, person: Person, source: str) -> Database:
+        """The source as this person may ask it: every answer is charged to their account."""
+        account = self.account(person, source) if source in self.sources and source in self.ledger.sources() else None
+        if account is None:
+            theirs = self.open_to(person)
+            hint = f"You may ask {', '.join(theirs)}." if theirs else "An owner can give your account a share of a source."
+            raise InvalidValue(f"{person.name} may not ask {source[:80]!r}. {hint}")
+        try:
+            found = copy(self._database(source))
+        except DiscreetError as error:
+            if person.role == "owner":
+                raise
+            raise InvalidValue(f"{source} cannot be opened now; an owner sees why. Nothing was spent.") from error
+        found.account = account
+        return found
+
+    def _database(self, name: str) -> Database:
+        with self._locks[name]:
+            if name not in self._opened:
+                from discreet.query import connect
+
+                it = self.sources[name]
+                made = connect(it.location, unit=it.unit, ledger=self.ledger, source=name, bounds=it.bounds, schema=it.schema)
+                self._opened[name] = made
+            return self._opened[name]
+
+    def tables(self, source: str) -> dict[str, dict[str, str]]:
+        """The tables and columns of a source, with their types."""
+        return self._database(source).tables()
+
+    def room(self, source: str, account: str, event: Event) -> Room:
+        """Whether a charge for this event would fit, by the sums the ledger keeps."""
+        found = self.ledger.balance(source, account)
+        asked = cost(Filter(found.epsilon, found.delta, failure=found.failure, order=found.order), [event])
+        both = [each for each in (found, found.whole) if each is not None]
+        fits = all(each.holds(asked) for each in both)
+        after = min(1 - _part(each, asked) for each in both)
+        return Room(
+            fits, None if fits else str(found.refusal(asked)), min(1 - each.part_spent for each in both), max(0.0, after)
+        )
+
+    def close(self) -> None:
+        for database in self._opened.values():
+            database.close()
+
+
+def _part(found: Balance, more: Amount) -> float:
+    from discreet.ledger.balance import part_of
+
+    return part_of(Amount(*(a + b for a, b in zip(found.spent, more))), found.limit)
+
+
+def facts(found: Balance) -> dict[str, Any]:
+    """A balance as data."""
+    return {
+        "source": found.source, "account": found.account, "by_period": found.by_period,
+        "budget": {"epsilon": found.epsilon, "delta": found.delta, "failure": found.failure, "order": found.order},
+        "spent": {"epsilon": found.epsilon_spent, "part": found.part_spent},
+        "left": {"epsilon": found.epsilon_left, "part": 1 - found.part_spent},
+    }  # fmt: skip

@@ -1,0 +1,168 @@
+"""Doors: every address of the server, who may pass, and what is behind it.
+
+A page is a plain function of a visit. Whether the visitor is known, has the role and brought the proof that the form was ours
+is decided here, for all doors alike, before the page runs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from discreet.errors import BudgetExceeded, DiscreetError, EngineFailed, InvalidValue, LedgerError
+from discreet.serve.people import Person, Session
+
+if TYPE_CHECKING:
+    from discreet.serve.house import House
+
+ANYONE: frozenset[str] = frozenset()
+EVERYONE = frozenset({"owner", "analyst", "officer"})
+OWNER = frozenset({"owner"})
+READERS = frozenset({"owner", "officer"})
+ASKERS = frozenset({"owner", "analyst"})
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """What a page needs to know of a request."""
+
+    house: House
+    door: Door
+    wants: str  # "html", "part" (of a page, for htmx) or "json"
+    path: Mapping[str, str]
+    query: Mapping[str, str]
+    form: Mapping[str, str]
+    address: str
+    session: Session | None = None
+    bearer: Person | None = None
+    cookies: Mapping[str, str] = field(default_factory=dict)
+    at: str = "/"
+
+    @property
+    def person(self) -> Person:
+        """Who it is; only behind doors that are not for anyone."""
+        found = self.someone
+        assert found is not None
+        return found
+
+    @property
+    def someone(self) -> Person | None:
+        return self.session.person if self.session else self.bearer
+
+    def text(self, name: str, default: str | None = None, *, longest: int = 20_000) -> str:
+        """A field of the form, without the space around it."""
+        found = self.form.get(name, "").strip()
+        if not found and default is None:
+            raise InvalidValue(f"{name} is missing; fill it in.")
+        if len(found) > longest:
+            raise InvalidValue(f"{name} has {len(found)} characters; it may have {longest}.")
+        return found or (default or "")
+
+    def number(self, name: str) -> float:
+        """A number from the form."""
+        found = self.text(name)
+        try:
+            return float(found)
+        except ValueError:
+            raise InvalidValue(f"{name} must be a number; got {found[:40]!r}.") from None
+
+    def maybe(self, name: str) -> float | None:
+        """A number from the form, or None where the field was left empty."""
+        return self.number(name) if self.text(name, "") else None
+
+    def whole(self, name: str) -> int | None:
+        """A whole number from the form, or None where the field was left empty."""
+        found = self.maybe(name)
+        if found is not None and found != int(found):
+            raise InvalidValue(f"{name} must be a whole number; got {found:g}.")
+        return None if found is None else int(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page: `data` is what its .json says; `more` is for the template alone. `part` is the template for htmx."""
+
+    template: str
+    data: Mapping[str, Any]
+    more: Mapping[str, Any] = field(default_factory=dict)
+    part: str | None = None
+    status: int = 200
+    cookies: Mapping[str, str | None] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Go:
+    """After a form: look at another page."""
+
+    to: str
+    data: Mapping[str, Any] = field(default_factory=dict)
+    cookies: Mapping[str, str | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """Bytes of some type, shown or (with a name) saved."""
+
+    body: bytes
+    type: str
+    name: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+Reply = Page | Go | File
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """An address and who may use it. `work` says in which queue the page waits: light, heavy or password."""
+
+    path: str
+    page: Callable[[Visit], Reply]
+    roles: frozenset[str]
+    method: str = "GET"
+    work: str = "light"
+    json: bool = True
+
+
+class Refused(Exception):
+    """A visit that ends at the door, with a status and a sentence."""
+
+    def __init__(
+        self, status: int, message: str, *, headers: Mapping[str, str] | None = None, visit: Visit | None = None
+    ) -> None:
+        super().__init__(message)
+        self.status, self.message, self.headers, self.visit = status, message, dict(headers or {}), visit
+
+
+def status_of(error: DiscreetError) -> int:
+    """What an error of ours is in HTTP."""
+    known = ((BudgetExceeded, 409), (EngineFailed, 502), (LedgerError, 503))
+    return next((status for kind, status in known if isinstance(error, kind)), 400)
+
+
+def fields(kind: str, body: bytes) -> dict[str, str]:
+    """The fields of a form, or the members of a flat JSON object, as text."""
+    from urllib.parse import parse_qsl
+
+    if not body:
+        return {}
+    try:
+        if kind == "application/json":
+            found = json.loads(body)
+            if not isinstance(found, dict) or not all(
+                isinstance(v, (str, int, float, bool, type(None))) for v in found.values()
+            ):
+                raise Refused(400, "The body must be a flat JSON object: names with texts, numbers, true, false or null.")
+            return {str(name): _text(value) for name, value in found.items()}
+        if kind in ("application/x-www-form-urlencoded", ""):
+            return dict(parse_qsl(body.decode("utf-8"), keep_blank_values=True, max_num_fields=100, strict_parsing=False))
+    except (ValueError, RecursionError):
+        raise Refused(400, "The body cannot be read.") from None
+    raise Refused(415, "Send a form (application/x-www-form-urlencoded) or JSON (application/json).")
+
+
+def _text(value: Any) -> str:
+    return "" if value is None else "yes" if value is True else "" if value is False else str(value)

@@ -1,0 +1,68 @@
+"""Everything one server has: its ledger, people, releases, sources and attacks."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+
+from discreet.errors import InvalidValue
+from discreet.ledger import Ledger
+from discreet.serve.desk import Desk
+from discreet.serve.jobs import Jobs
+from discreet.serve.limits import Limit
+from discreet.serve.people import People
+from discreet.serve.settings import Settings
+from discreet.serve.shelf import Shelf
+
+
+class House:
+    """What pages work with. Made once, closed once."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        _usable(settings.releases)
+        self.people = People(settings.people)
+        self.ledger = Ledger(settings.ledger)
+        self.desk = Desk(self.ledger, settings.sources)
+        self.shelf = Shelf(settings.releases)
+        self.jobs = Jobs(self.shelf)
+        self.secret = secrets.token_bytes(32)  # proves that a form before the login is ours
+        self.by_name = Limit(50, 900.0)  # failed logins: of one name, from anywhere
+        self.by_address = Limit(30, 900.0)
+        self.by_both = Limit(5, 300.0)
+        self.asked = Limit(600, 60.0)  # questions of one person: answers and explanations
+        self._same_units()
+
+    def _same_units(self) -> None:
+        """A source is asked for the unit its budget is for; told when the server starts, not with the first question."""
+        from discreet.serve.pages.sources import unit_in
+
+        known = set(self.ledger.sources())
+        for name, source in self.settings.sources.items():
+            if name in known and unit_in(self.ledger, name) != source.unit:
+                raise InvalidValue(
+                    f"The ledger has a budget of {name} for {unit_in(self.ledger, name)}; the configuration says "
+                    f"{source.unit}. Say the ledger's unit there, or open another source."
+                )
+
+    def close(self) -> None:
+        """Stop what runs, then let go of the files."""
+        self.jobs.close()
+        self.desk.close()
+        self.ledger.close()
+        self.people.close()
+
+
+def _usable(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidValue(
+            f"The folder of releases {folder} cannot be made: {error.strerror}. Name another with --releases."
+        ) from None
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise InvalidValue(
+            f"The folder of releases {folder} may not be written, so no answer could be kept. Make it writable, or name "
+            "another with --releases."
+        )

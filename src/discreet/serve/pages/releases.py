@@ -1,0 +1,111 @@
+"""Releases: the list, and each as its report."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from discreet.core import Release
+from discreet.errors import DiscreetError, MissingExtra
+from discreet.ledger import Ledger
+from discreet.serve import answer, reports
+from discreet.serve.doors import EVERYONE, READERS, Door, File, Page, Refused, Reply, Visit
+from discreet.serve.shelf import Card, seen_by
+
+ON_A_PAGE = 100
+EXPORTS = {"html": "text/html; charset=utf-8", "pdf": "application/pdf", "md": "text/markdown; charset=utf-8"}
+
+
+def releases(visit: Visit) -> Reply:
+    """All releases, newest first; words of the filter must all occur in name, title, source or attacks."""
+    words = visit.query.get("filter", "")[:200]
+    source = visit.query.get("source", "")[:200]
+    found = [_seen(visit, card) for card in visit.house.shelf.cards()]
+    sources = sorted({card["source"] for card in found if card["source"]})
+    kept = [card for card in found if _matches(card, words.lower().split()) and source in ("", card["source"])]
+    page = int(visit.query.get("page", "1")) if visit.query.get("page", "1").isdecimal() else 1
+    start = ON_A_PAGE * (max(page, 1) - 1)
+    data = {"releases": kept[start : start + ON_A_PAGE], "count": len(kept), "all": len(found), "filter": words,
+            "source": source, "sources": sources, "page": max(page, 1),
+            "pages": max(1, -(-len(kept) // ON_A_PAGE))}  # fmt: skip
+    return Page("releases.html", data, part="parts/releases.html")
+
+
+def _seen(visit: Visit, card: Card) -> dict[str, Any]:
+    told = card.to_json()
+    return {**told, "attacks": []} if visit.person.role == "analyst" else told
+
+
+def _matches(card: dict[str, Any], words: list[str]) -> bool:
+    text = " ".join([card["name"], card["title"], card["source"], *card["attacks"]]).lower()
+    return all(word in text for word in words)
+
+
+def _release(visit: Visit) -> Release[Any]:
+    try:
+        return seen_by(visit.person.role, visit.house.shelf.load(visit.path["name"]))
+    except DiscreetError as error:
+        raise Refused(404, str(error)) from None
+
+
+def _ledger(visit: Visit) -> Ledger | None:
+    """Entries and accounts of others are not for those who only ask."""
+    return None if visit.person.role == "analyst" else visit.house.ledger
+
+
+def release(visit: Visit) -> Reply:
+    """One release as its report; as JSON, what the report says."""
+    found, name = _release(visit), visit.path["name"]
+    if visit.wants == "json":
+        return Page("", {"name": name, **reports.document(found, _ledger(visit))})
+    columns = answer.columns(_columns(found))
+    bar = {"name": name, "heads": columns, "lines": answer.rows(columns), "picture": answer.picture(columns),
+           "question": found.facts.get("question"), "entry": found.entry, "targets": _targets(visit, name),
+           "pdf": reports.has_pdf()}  # fmt: skip
+    parts = reports.parts(found, _ledger(visit))
+    return Page("release.html", {"name": name}, {**bar, **parts}, headers={"content-security-policy": reports.POLICY})
+
+
+def _columns(found: Release[Any]) -> dict[str, Any]:
+    value = found.value
+    columns = value.get("columns") if isinstance(value, dict) else None
+    if not isinstance(columns, dict) or len({len(each) if isinstance(each, list) else -1 for each in columns.values()}) != 1:
+        return {}
+    return columns
+
+
+def _targets(visit: Visit, name: str) -> list[str]:
+    return (
+        [it.name for it in visit.house.settings.targets.values() if it.release == name]
+        if visit.person.role != "analyst"
+        else []
+    )
+
+
+def export(visit: Visit) -> Reply:
+    """The report as a file to keep or to sign."""
+    kind, name = visit.path["kind"], visit.path["name"]
+    if kind not in EXPORTS:
+        raise Refused(404, f"A report is exported as {', '.join(EXPORTS)} or json.")
+    found = _release(visit)
+    try:
+        body = reports.export(found, visit.house.ledger, kind)
+    except MissingExtra as error:
+        raise Refused(501, str(error)) from None
+    visit.house.people.note(visit.person.name, "exported", name, kind=kind)
+    return File(body, EXPORTS[kind], f"{name}.{kind}")
+
+
+def document(visit: Visit) -> Reply:
+    """The release itself, with its raw scores."""
+    found = _release(visit)
+    visit.house.people.note(visit.person.name, "exported", visit.path["name"], kind="release.json")
+    return File(json.dumps(found.to_json(), allow_nan=False).encode(), "application/json", f"{visit.path['name']}.release.json")
+
+
+DOORS = (
+    Door("/releases", releases, EVERYONE, work="heavy"),
+    Door("/releases/{name}", release, EVERYONE, work="heavy"),
+    Door("/releases/{name}/document", document, READERS, work="heavy", json=False),
+    Door("/releases/{name}/export/{kind}", export, READERS, work="heavy", json=False),
+)

@@ -1,0 +1,65 @@
+"""Releases as reports: what `discreet.report` makes of them, fitted into a page of ours."""
+
+from __future__ import annotations
+
+import re
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+from markupsafe import Markup
+
+from discreet.core import Release
+from discreet.ledger import Ledger
+
+POLICY = (  # a report carries its own style, and no script
+    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+_PARTS = re.compile(r"<title>(?P<title>.*?)</title>.*?<style>(?P<style>.*?)</style>.*?<main>(?P<main>.*)</main>", re.DOTALL)
+_VERDICT = re.compile(r'<section class="verdict.*?</section>', re.DOTALL)
+
+
+def _maker() -> Any:
+    return import_module("discreet.report" if find_spec("discreet.report") else "discreet.serve.plain")
+
+
+def parts(release: Release[Any], ledger: Ledger | None) -> dict[str, Any]:
+    """The pieces of a report for a page of ours: its title, its style, and what stands above and below the answer."""
+    page = _maker().html(release, ledger=_that_knows(release, ledger))
+    found = _PARTS.search(page)
+    if found is None:
+        return {"title": "", "style": "", "report": Markup(page), "rest": ""}
+    verdict = _VERDICT.search(found["main"])
+    cut = verdict.end() if verdict else 0
+    texts = {"report": found["main"][:cut], "rest": found["main"][cut:]}
+    return {
+        "title": Markup(found["title"]),
+        "style": Markup(found["style"]),
+        **{name: Markup(text) for name, text in texts.items()},
+    }
+
+
+def _that_knows(release: Release[Any], ledger: Ledger | None) -> Ledger | None:
+    """The ledger, if the release is of one of its sources."""
+    return ledger if ledger is not None and release.source in ledger.sources() else None
+
+
+def document(release: Release[Any], ledger: Ledger | None) -> dict[str, Any]:
+    """What a report says, as data."""
+    found: dict[str, Any] = _maker().document(release, ledger=_that_knows(release, ledger))
+    return found
+
+
+def export(release: Release[Any], ledger: Ledger, kind: str) -> bytes:
+    """The report as a file."""
+    maker, known = _maker(), _that_knows(release, ledger)
+    if kind == "pdf":
+        return bytes(maker.pdf(release, ledger=known))
+    text: str = (maker.html if kind == "html" else maker.markdown)(release, ledger=known)
+    return text.encode()
+
+
+def has_pdf() -> bool:
+    """Whether reports can be made as PDF here."""
+    return find_spec("weasyprint") is not None

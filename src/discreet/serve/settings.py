@@ -1,0 +1,150 @@
+"""What the owner of the server decides in a file that nobody else writes: which data a source is, what may be attacked.
+
+[sources.hospital]
+location = "visits.parquet"            # as for discreet query; beside this file, or "env:NAME" for an address with a password
+unit = "user:patient_id"               # or "record"; the budget in the ledger is for this unit
+rows = 4
+schema = "schema.toml"
+
+[attacks.readmission]
+release = "readmission-model"          # the release it is about
+weights = "model.safetensors"
+recipe = "recipe.py"                   # this file is run
+members = "train.parquet"
+nonmembers = "holdout.parquet"
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from discreet.core import Unit, check, record, user
+from discreet.errors import InvalidDocument
+
+KINDS = {
+    "model": ("weights", "recipe", "members", "nonmembers", "target_column", "attacks", "shadows", "trust_pickle"),
+    "table": ("file", "quasi", "sensitive", "population", "id", "fraction"),
+}
+FILES = ("weights", "recipe", "members", "nonmembers", "file", "population")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Which data a source of the ledger is."""
+
+    name: str
+    location: Any  # a path or URL, or such by table name
+    unit: Unit
+    schema: Path | None = None
+    bounds: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What may be attacked: the arguments that no visitor chooses."""
+
+    name: str
+    kind: str
+    release: str
+    given: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """All that a server is started with."""
+
+    ledger: str
+    releases: Path
+    people: Path
+    sources: Mapping[str, Source] = field(default_factory=dict)
+    targets: Mapping[str, Target] = field(default_factory=dict)
+    policy: Path | None = None
+    hosts: frozenset[str] = frozenset({"127.0.0.1", "localhost", "[::1]"})
+    https: bool = False
+
+
+def read_config(path: str | os.PathLike[str]) -> tuple[dict[str, Source], dict[str, Target]]:
+    """The sources and the targets of a `serve.toml`."""
+    file = Path(path)
+    try:
+        document = tomllib.loads(file.read_text("utf-8"))
+    except OSError as error:
+        raise InvalidDocument(f"{file} cannot be read: {error.strerror}.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidDocument(f"{file} is not TOML: {error}.") from None
+    _only(file, "the file", document, ("sources", "attacks"))
+    folder = file.absolute().parent
+    sources = {name: _source(file, folder, name, said) for name, said in _tables(file, document, "sources")}
+    targets = {name: _target(file, folder, name, said) for name, said in _tables(file, document, "attacks")}
+    return sources, targets
+
+
+def _tables(file: Path, document: Mapping[str, Any], part: str) -> list[tuple[str, Mapping[str, Any]]]:
+    found = document.get(part, {})
+    if not isinstance(found, Mapping) or not all(isinstance(said, Mapping) for said in found.values()):
+        raise InvalidDocument(f"{file}: {part} must be tables such as [{part}.NAME].")
+    return list(found.items())
+
+
+def _only(file: Path, where: str, said: Mapping[str, Any], known: tuple[str, ...], needed: tuple[str, ...] = ()) -> None:
+    extra = sorted(set(said) - set(known))
+    if extra:
+        raise InvalidDocument(f"{file}: {where} says {check.shown(extra[0])}; it can say {', '.join(known)}.")
+    lacking = [name for name in needed if name not in said]
+    if lacking:
+        raise InvalidDocument(f"{file}: {where} must say {', '.join(lacking)}.")
+
+
+def _source(file: Path, folder: Path, name: str, said: Mapping[str, Any]) -> Source:
+    where = f"[sources.{name}]"
+    _only(file, where, said, ("location", "unit", "rows", "relation", "schema", "bounds"), ("location", "unit"))
+    location = said["location"]
+    if isinstance(location, Mapping):
+        location = {table: _place(file, where, folder, each) for table, each in location.items()}
+    else:
+        location = _place(file, where, folder, location)
+    schema = said.get("schema")
+    unit = unit_of(f"{file}: {where}", said["unit"], said.get("rows"), said.get("relation", "add_remove"))
+    return Source(name, location, unit, None if schema is None else folder / str(schema), said.get("bounds", {}))
+
+
+def unit_of(where: str, named: Any, rows: Any, relation: Any = "add_remove") -> Unit:
+    """A unit as people write it: record, or user:KEY with the most rows of one user (or "any")."""
+    kind, _, key = str(named).partition(":")
+    if named == "record":
+        return record(relation)
+    if kind != "user" or not key:
+        raise InvalidDocument(
+            f"{where} must have as unit record or user:KEY, the column that says whose row it is; got {check.shown(named)}."
+        )
+    if rows is None:
+        raise InvalidDocument(f"{where} must say rows: the most rows of one user that count, or any.")
+    return user(key, rows=None if rows == "any" else rows, relation=relation)
+
+
+def _place(file: Path, where: str, folder: Path, said: Any) -> str:
+    if not isinstance(said, str) or not said:
+        raise InvalidDocument(f"{file}: {where} must have a location that is a file or an address; got {check.shown(said)}.")
+    if said.startswith("env:"):
+        found = os.environ.get(said[4:])
+        if not found:
+            raise InvalidDocument(f"{file}: {where} is at {said}, and there is no variable {said[4:]} in the environment.")
+        return found
+    return said if "://" in said or said.startswith("local[") else str(folder / said)
+
+
+def _target(file: Path, folder: Path, name: str, said: Mapping[str, Any]) -> Target:
+    where, kind = f"[attacks.{name}]", said.get("kind", "model")
+    if kind not in KINDS:
+        raise InvalidDocument(f"{file}: {where} has the kind {check.shown(kind)}; known are {', '.join(KINDS)}.")
+    needed = ("release", "weights", "members", "nonmembers") if kind == "model" else ("release", "file", "quasi")
+    _only(file, where, said, ("kind", "release", *KINDS[kind]), needed)
+    given = {
+        key: str(folder / value) if key in FILES else value for key, value in said.items() if key not in ("kind", "release")
+    }
+    return Target(name, kind, str(said["release"]), given)

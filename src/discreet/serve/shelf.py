@@ -1,0 +1,155 @@
+"""The folder of releases: listed, read, added to; nothing outside it is ever opened."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from discreet.core import Claim, NonPrivate, Release, check
+from discreet.errors import DiscreetError, InvalidValue
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,119}")
+LARGEST = 256 << 20  # bytes of a document that is shown
+DELTA = 1e-6  # at which a list tells epsilon
+MEASURED = ("groups", "exposed", "controls", "quality", "marginal_errors")  # facts that were measured on the rows themselves
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """One line of the list."""
+
+    name: str
+    title: str
+    source: str
+    made: str
+    entry: str | None
+    epsilon: float | None  # of its claims at DELTA; None: nothing is claimed
+    claims: int
+    attacks: tuple[str, ...]
+    fault: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "name": self.name, "title": self.title, "source": self.source, "made": self.made, "entry": self.entry,
+            "epsilon": self.epsilon, "delta": DELTA, "claims": self.claims, "attacks": list(self.attacks), "fault": self.fault,
+        }  # fmt: skip
+
+
+class Shelf:
+    """Releases by name: a folder NAME with release.json in it, or a file NAME.json."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder.resolve()
+        self._cards: dict[str, tuple[tuple[int, int], Card]] = {}
+        self._read: OrderedDict[tuple[str, int, int], Release[Any]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def path(self, name: str) -> Path:
+        """Where the document of a release is; refused unless it is within the folder."""
+        if NAME.fullmatch(name) and ".." not in name:
+            for place in (self.folder / name / "release.json", self.folder / f"{name}.json"):
+                if place.is_file() and place.resolve().is_relative_to(self.folder):
+                    return place
+        raise InvalidValue(f"There is no release {check.shown(name)} here.")
+
+    def names(self) -> list[str]:
+        """The names of all releases."""
+        found = set()
+        for place in self.folder.iterdir():
+            name = place.stem if place.suffix == ".json" and place.is_file() else place.name
+            if NAME.fullmatch(name) and (place.suffix == ".json" or (place / "release.json").is_file()):
+                found.add(name)
+        return sorted(found)
+
+    def cards(self) -> list[Card]:
+        """All releases, newest first."""
+        found = []
+        for name in self.names():
+            try:
+                found.append(self.card(name))
+            except (DiscreetError, OSError):
+                continue  # taken away, or led outside, while we looked
+        return sorted(found, key=lambda card: (card.made, card.name), reverse=True)
+
+    def card(self, name: str) -> Card:
+        """What a list tells of a release; remembered until its file changes."""
+        place = self.path(name)
+        about = place.stat()
+        stamp = (about.st_mtime_ns, about.st_size)
+        kept = self._cards.get(name)
+        if kept is not None and kept[0] == stamp:
+            return kept[1]
+        written = datetime.fromtimestamp(about.st_mtime, UTC).isoformat(timespec="seconds")
+        try:
+            made = _card(name, self.load(name), written)
+        except DiscreetError as error:
+            made = Card(name, name, "", written, None, None, 0, (), str(error))
+        self._cards[name] = (stamp, made)
+        return made
+
+    def load(self, name: str) -> Release[Any]:
+        """A release, as its file says; the last few are remembered."""
+        place = self.path(name)
+        about = place.stat()
+        if about.st_size > LARGEST:
+            raise InvalidValue(f"{name} is larger than {LARGEST >> 20} MiB, too large to be shown here.")
+        key = (name, about.st_mtime_ns, about.st_size)
+        with self._lock:
+            if key in self._read:
+                self._read.move_to_end(key)
+                return self._read[key]
+        found: Release[Any] = Release.load(place)
+        with self._lock:
+            self._read[key] = found
+            while len(self._read) > 16:
+                self._read.popitem(last=False)
+        return found
+
+    def save(self, name: str, release: Release[Any], table: Any = None) -> str:
+        """Add a release under a name; if it is there already nothing changes, since the same entry paid for both."""
+        if not NAME.fullmatch(name):
+            raise InvalidValue(f"A release cannot have the name {check.shown(name)}.")
+        folder = self.folder / name
+        if not (folder / "release.json").exists():
+            try:
+                folder.mkdir(exist_ok=True)
+                if table is not None:
+                    import pyarrow.parquet as parquet
+
+                    parquet.write_table(table, folder / "table.parquet")
+            except OSError as error:
+                raise InvalidValue(f"{folder} cannot be written: {error.strerror or error}.") from None
+            release.save(folder / "release.json")
+        return name
+
+
+def seen_by(role: str, release: Release[Any]) -> Release[Any]:
+    """What someone may see: evidence was measured on the rows without noise, so those who only ask do not see it."""
+    if role != "analyst":
+        return release
+    rest = {name: said for name, said in release.facts.items() if name not in MEASURED}
+    return replace(release, evidence=(), facts=rest)
+
+
+def _card(name: str, release: Release[Any], written: str) -> Card:
+    when = release.facts.get("made", {}).get("when")
+    return Card(
+        name, release.facts.get("title") or name, release.source, when if isinstance(when, str) else written,
+        release.entry, epsilon_of(release.claims), len(release.claims), tuple(item.attack for item in release.evidence),
+    )  # fmt: skip
+
+
+def epsilon_of(claims: tuple[Claim, ...]) -> float | None:
+    """The largest epsilon among the claims, at DELTA; None if nothing is claimed."""
+    from discreet.accounting import curve
+
+    real = [claim.event for claim in claims if not isinstance(claim.event, NonPrivate)]
+    try:
+        return max((curve(event).epsilon(DELTA) for event in real), default=None)
+    except DiscreetError:
+        return None
