@@ -9,6 +9,7 @@
     ├── BudgetExceeded                  the budget does not hold what was asked
     ├── LedgerError                     a ledger cannot be opened, written or trusted
     ├── ClaimRefuted                    an audit found more leakage than was claimed
+    ├── RuleFailed (AssertionError)     a release breaks a limit on what attacks may reach
     └── MissingExtra (ImportError)      an optional package is not installed
 
 Each message says what was asked, what was found and what to do. None carries a private value.
@@ -26,6 +27,7 @@ __all__ = [
     "InvalidValue",
     "LedgerError",
     "MissingExtra",
+    "RuleFailed",
     "UnsupportedEvent",
 ]
 
@@ -79,6 +81,10 @@ class LedgerError(DiscreetError):
 
 class ClaimRefuted(DiscreetError):
     """An audit found, at its confidence, more leakage than the claim allows."""
+
+
+class RuleFailed(DiscreetError, AssertionError):
+    """A release breaks a limit on what attacks may reach, or too few targets can tell; the message has the interval."""
 
 
 class MissingExtra(DiscreetError, ImportError):

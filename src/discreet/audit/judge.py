@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from discreet.audit.bounds import epsilon_lower_bound
 from discreet.audit.bounds.betting import best_possible
 from discreet.audit.bounds.order import one_target_each
-from discreet.core import Claim, Curve, Evidence, Verdict, check
+from discreet.core import Claim, Curve, Evidence, Release, Verdict, check
 from discreet.core.figures import down, up
 from discreet.errors import InvalidValue
 
@@ -45,6 +46,15 @@ def verdict(claim: Claim, evidence: Evidence, *, confidence: float, delta: float
         if found:
             return max(found, key=lambda each: each.floor - each.ceiling) if outcome == "refuted" else found[0]
     return tested[0]
+
+
+def verdicts(release: Release[Any], *, confidence: float, delta: float | None = None) -> list[tuple[Claim, Evidence, Verdict]]:
+    """Every claim of a release against every piece of its evidence, each at this confidence."""
+    return [
+        (claim, evidence, verdict(claim, evidence, confidence=confidence, delta=delta))
+        for claim in release.claims
+        for evidence in release.evidence
+    ]
 
 
 def worth_testing(ceiling: Curve, targets: int, *, independent: bool) -> tuple[float, ...]:

@@ -20,6 +20,7 @@ COMMANDS = {
     "attack": "What a finished table, a list of answers or a model gives away.",
     "audit": "Claims against evidence; or a training recipe, audited in one run.",
     "demo": "The whole idea on one page: a claim, an attack, a broken twin.",
+    "gate": "Do releases keep to a policy? For CI: exit codes, JUnit, SARIF.",
     "ledger": "Budgets: open, show, share, raise, renew, verify.",
     "query": "Ask private SQL: an answer with error bars, charged to a budget.",
     "serve": "The web app: budgets, releases, a console, attacks, for a team.",

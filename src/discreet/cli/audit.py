@@ -144,14 +144,9 @@ _HEADS = ("attack", "claim", "verdict", "reason")
 
 def _verdicts(release: Release[Any], confidence: float, delta: float | None = None) -> list[dict[str, Any]]:
     """Every claim against every piece of evidence."""
-    from discreet.audit import verdict
+    from discreet.audit.judge import verdicts
 
     return [
-        {
-            "attack": item.attack,
-            "claim": repr(claim.event)[:120],
-            **verdict(claim, item, confidence=confidence, delta=delta).to_json(),
-        }
-        for claim in release.claims
-        for item in release.evidence
+        {"attack": item.attack, "claim": repr(claim.event)[:120], **found.to_json()}
+        for claim, item, found in verdicts(release, confidence=confidence, delta=delta)
     ]

@@ -80,6 +80,23 @@ class Release(Generic[T]):
         """The same release with more evidence beside it."""
         return replace(self, evidence=(*self.evidence, *evidence))
 
+    def assert_below(
+        self, *, tpr: float | None = None, fpr: float | None = None, auc: float | None = None, epsilon: float | None = None,
+        delta: float | None = None, attack: str = "*", confidence: float = 0.95, strict: bool = True,
+    ) -> None:  # fmt: skip
+        """For tests: what every attack of that name reached is, at this confidence, below a limit; else `RuleFailed`.
+
+        The limits are a true-positive rate `tpr` at a false-positive rate `fpr`, an area under the curve `auc`, an `epsilon`
+        at a `delta`. Ends of intervals are compared, not points, by the rules of `discreet gate`. Where there are too few
+        targets to tell, the message says how many would do; with `strict=False` that is a warning.
+        """
+        from importlib import import_module
+
+        gate = import_module("discreet.report.gate")  # not an import of this layer's, so said by name
+        gate.assert_below(
+            self, tpr=tpr, fpr=fpr, auc=auc, epsilon=epsilon, delta=delta, attack=attack, confidence=confidence, strict=strict
+        )
+
     def to_json(self) -> dict[str, Any]:
         """The document; `docs/reference/release.schema.json` is its schema."""
         return {

@@ -1,0 +1,118 @@
+"""`discreet gate`: do releases keep to a policy? For CI: exit codes, JUnit, SARIF, job summaries."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from discreet.cli import CHECK_FAILED, COMMANDS, FINE, REFUTED
+from discreet.cli.output import json_option, table, talk, write_json
+
+if TYPE_CHECKING:
+    from discreet.report.gate import Judged, Policy
+
+_CODES = {"holds": FINE, "inconclusive": FINE, "failed": CHECK_FAILED, "refuted": REFUTED}
+
+
+@click.command("gate", help=f"""{COMMANDS["gate"]}
+
+RELEASES are release.json files, or folders that hold one. Exit codes: 0 every rule holds, or too few targets to tell (said, and
+with --strict 1), 1 a rule failed, 2 wrong use, 3 a claim was refuted by its evidence. Under GitHub Actions the summary and the
+lines at fault show up by themselves.""")  # fmt: skip
+@click.argument("releases", nargs=-1, required=True, type=click.Path(allow_dash=True))
+@click.option("--policy", default="privacy.toml", show_default=True, metavar="FILE", help="The rules, in TOML.")
+@click.option("--strict", is_flag=True, help="What is inconclusive has failed.")
+@click.option("--junit", metavar="FILE", help="Write JUnit XML.")
+@click.option("--sarif", metavar="FILE", help="Write SARIF 2.1.0.")
+@click.option("--summary", metavar="FILE", help="Write a summary in Markdown.")
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context, releases: tuple[str, ...], policy: str, strict: bool, junit: str | None, sarif: str | None,
+    summary: str | None, as_json: bool,
+) -> None:  # fmt: skip
+    from discreet.report.gate import Policy, worst
+    from discreet.report.gate.summary import counts
+
+    rules = Policy.read(_here(policy))
+    strict = strict or rules.strict
+    judged = [_judged(each, rules) for each in releases]
+    findings = [finding for each in judged for finding in each.findings]
+    outcome = worst(findings, strict=strict)
+    if as_json:
+        found = [each.to_json() for each in judged]
+        write_json({"policy": rules.name, "strict": strict, "outcome": outcome, "releases": found})
+    else:
+        table(_rows(judged))
+    _write(judged, rules, strict, junit, sarif, summary)
+    _github(judged, rules.name, strict)
+    talk(f"{outcome}: {counts(findings)}, by {rules.name}.")
+    ctx.exit(_CODES[outcome])
+
+
+def _here(path: str) -> str:
+    """The path as seen from this folder, where it is below it: as CI servers want to be told."""
+    try:
+        return Path(path).absolute().relative_to(Path.cwd()).as_posix()
+    except (ValueError, OSError):
+        return path
+
+
+def _judged(path: str, policy: Policy) -> Judged:
+    from discreet.core import Release
+    from discreet.report.gate import Judged
+
+    file = "/dev/stdin" if path == "-" else os.path.join(path, "release.json") if os.path.isdir(path) else path
+    release: Release[Any] = Release.load(file)
+    return Judged(file="stdin" if path == "-" else _here(file), source=release.source, findings=policy.judge(release))
+
+
+def _rows(judged: list[Judged]) -> list[tuple[str, ...]]:
+    from discreet.report.gate.finding import one_line
+
+    several = len(judged) > 1
+    return [
+        (
+            finding.outcome,
+            *([one_line(each.file)] if several else []),
+            *map(one_line, (finding.rule, finding.where, finding.message)),
+        )
+        for each in judged
+        for finding in each.findings
+    ]
+
+
+def _write(
+    judged: list[Judged], policy: Policy, strict: bool, junit: str | None, sarif: str | None, summary: str | None
+) -> None:
+    import json
+
+    from discreet.core.document import write_whole
+    from discreet.report.gate import junit as xml
+    from discreet.report.gate import sarif as alerts
+    from discreet.report.gate.summary import markdown
+
+    if junit:
+        write_whole(junit, xml.junit(judged, policy.name, strict=strict))
+    if sarif:
+        write_whole(sarif, json.dumps(alerts.sarif(judged, policy, strict=strict), indent=2) + "\n")
+    if summary:
+        write_whole(summary, markdown(judged, policy.name, strict=strict))
+
+
+def _github(judged: list[Judged], policy: str, strict: bool) -> None:
+    """What GitHub Actions reads: the job's summary, and lines on stderr, so that stdout stays data."""
+    from discreet.report.gate.summary import markdown, remarks
+
+    if path := os.environ.get("GITHUB_STEP_SUMMARY"):
+        try:
+            with open(path, "a", encoding="utf-8") as file:
+                file.write(markdown(judged, policy, strict=strict) + "\n")
+        except OSError as error:
+            talk(f"The job's summary cannot be written: {error.strerror}.")  # the verdict does not hang on it
+    if os.environ.get("GITHUB_ACTIONS") == "true":
+        for line in remarks(judged, policy, strict=strict):
+            talk(line)

@@ -1,0 +1,1 @@
+"""What people and machines read of releases: reports, and the gate."""

@@ -1,0 +1,15 @@
+"""The gate: do releases keep to a policy?
+
+policy.py    privacy.toml, read strictly       lines.py    where its keys stand
+rules.py     what each rule asks               parts.py    parts a release must have
+measure.py   intervals, and how many targets would decide
+finding.py   what a rule found                 junit.py, sarif.py, summary.py    the same for machines
+"""
+
+from __future__ import annotations
+
+from discreet.report.gate.below import assert_below
+from discreet.report.gate.finding import OUTCOMES, Finding, Judged, worst
+from discreet.report.gate.policy import Policy
+
+__all__ = ["OUTCOMES", "Finding", "Judged", "Policy", "assert_below", "worst"]

@@ -1,0 +1,53 @@
+"""`release.assert_below(…)`: the rules of the gate inside a test."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from discreet.core import Release, check
+from discreet.errors import InvalidValue, RuleFailed
+from discreet.report.gate.finding import Finding
+from discreet.report.gate.rules import Area, Floor, OnAttacks, Rate
+
+
+def assert_below(
+    release: Release[Any], *, tpr: float | None = None, fpr: float | None = None, auc: float | None = None,
+    epsilon: float | None = None, delta: float | None = None, attack: str = "*", confidence: float = 0.95, strict: bool = True,
+) -> tuple[Finding, ...]:  # fmt: skip
+    """What `Release.assert_below` does; the findings are given back where all of them hold."""
+    check.open_fraction("confidence", confidence)
+    check.word("attack", attack)
+    rules = _rules(tpr, fpr, auc, epsilon, delta, {"line": 1, "attack": attack, "confidence": confidence})
+    found = tuple(finding for rule in rules for finding in rule.judge(release))
+    bad = [each for each in found if each.outcome == "failed" or (strict and each.outcome == "inconclusive")]
+    if bad:
+        raise RuleFailed("\n".join(f"{each.where}: {each.outcome}: {each.message}" for each in bad))
+    for each in found:
+        if each.outcome == "inconclusive":
+            warnings.warn(f"{each.where}: {each.message}", UserWarning, stacklevel=3)
+    return found
+
+
+def _rules(
+    tpr: float | None, fpr: float | None, auc: float | None, epsilon: float | None, delta: float | None, common: dict[str, Any]
+) -> list[OnAttacks]:
+    for one, other in ((("tpr", tpr), ("fpr", fpr)), (("epsilon", epsilon), ("delta", delta))):
+        if (one[1] is None) != (other[1] is None):
+            raise InvalidValue(f"{one[0]} and {other[0]} go together; give both, such as tpr=0.01, fpr=0.001.")
+    rules: list[OnAttacks] = []
+    if tpr is not None and fpr is not None:
+        limit, level = check.open_fraction("tpr", tpr), check.open_fraction("fpr", fpr)
+        if limit <= level:
+            raise InvalidValue(f"tpr must be above fpr, {level:g}: guessing alone reaches that; got {limit:g}.")
+        rules.append(Rate(name="tpr", limit=limit, fpr=level, **common))
+    if auc is not None:
+        if check.open_fraction("auc", auc) <= 0.5:
+            raise InvalidValue(f"auc must be above 0.5: guessing alone reaches that; got {auc:g}.")
+        rules.append(Area(name="auc", limit=auc, **common))
+    if epsilon is not None and delta is not None:
+        limit = check.nonnegative("epsilon", epsilon)
+        rules.append(Floor(name="epsilon", limit=limit, delta=check.small_fraction("delta", delta), **common))
+    if not rules:
+        raise InvalidValue("assert_below needs a limit: tpr with fpr, auc, or epsilon with delta.")
+    return rules

@@ -1,0 +1,254 @@
+"""The rules: each looks at a release and tells what it found, with intervals and not with points."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any, Protocol
+
+from discreet.core import Claim, Evidence, Game, Release
+from discreet.core.figures import down, percent_down, percent_up, rate, up
+from discreet.report.gate import measure
+from discreet.report.gate.finding import Finding
+from discreet.report.gate.measure import Interval
+from discreet.report.gate.parts import Part, hint
+
+SURE = 0.999  # of a refutation, as in `discreet audit`
+_POST_HOC = " Who was inside was not decided by coins (post_hoc), so this is indicative."
+
+
+class Rule(Protocol):
+    """One question to a release, from one place in a policy."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def line(self) -> int: ...
+
+    def judge(self, release: Release[Any]) -> Iterator[Finding]: ...
+
+    def __str__(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnAttacks:
+    """A rule on every attack whose name matches `attack`; that none matches is a failure, since nothing was measured."""
+
+    name: str
+    line: int
+    attack: str
+    limit: float
+    confidence: float
+
+    def judge(self, release: Release[Any]) -> Iterator[Finding]:
+        found = [each for each in release.evidence if fnmatchcase(each.attack, self.attack)]
+        for each in found:
+            yield self.measure(each)
+        if not found:
+            names = sorted({each.attack for each in release.evidence})
+            there = f"it has {', '.join(names[:10])}{hint(self.attack, names)}" if names else "it has no evidence at all"
+            message = f"no attack of the release matches {self.attack}: {there}. What was not measured is not below a limit."
+            yield Finding(rule=self.name, where=f"attack.{self.attack}", outcome="failed", message=message, line=self.line)
+
+    def measure(self, evidence: Evidence) -> Finding:
+        raise NotImplementedError
+
+    def shown(self, low: float, high: float, limit: float) -> tuple[str, str, str]:
+        """Numbers of this rule as people read them, rounded outwards."""
+        return percent_down(low), percent_up(high), rate(limit)
+
+    def compared(self, evidence: Evidence, what: str, found: Interval, told: str, needed: int | None) -> Finding:
+        """Three outcomes, and an error of at most 1 - confidence in either of the first two."""
+        if found.high < self.limit:
+            outcome, ending = "holds", "."
+        elif found.low > self.limit:
+            outcome, ending = "failed", "."
+        else:
+            outcome, ending = "inconclusive", f": too few targets to tell. {told}"
+        least, most, limit = self.shown(found.low, found.high, self.limit)
+        across = f"{least} to {most} at {rate(self.confidence)} confidence"
+        message = f"{what} is {self.shown(found.value, 0, 0)[0]} ({across}), the limit {limit}{ending}"
+        return Finding(
+            rule=self.name, where=f"attack.{evidence.attack}", outcome=outcome, message=message, line=self.line,
+            needed=needed if outcome == "inconclusive" else None, value=found.value, low=found.low, high=found.high,
+            limit=self.limit,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rate(OnAttacks):
+    """The true-positive rate at a false-positive rate stays below a limit."""
+
+    fpr: float
+
+    def measure(self, evidence: Evidence) -> Finding:
+        found = measure.tpr(evidence, self.fpr, self.confidence)
+        if found.high < self.limit or found.low > self.limit:
+            told, needed = "", None
+        else:
+            sides = measure.tpr_needed(evidence, self.fpr, self.limit, self.confidence)
+            ones, zeros = int(evidence.inside.sum()), int((~evidence.inside).sum())
+            have = f"there are {ones:,} and {zeros:,}"
+            needed = None if sides is None else sum(sides)
+            told = (
+                f"No number of targets would decide, if the true rate is the measured one; {have}."
+                if sides is None
+                else f"If the true rate is the measured one, about {sides[0]:,} members and {sides[1]:,} non-members "
+                f"would decide; {have}."
+            )
+        return self.compared(evidence, f"TPR at {rate(self.fpr)} FPR", found, told, needed)
+
+    def __str__(self) -> str:
+        return f"TPR at {rate(self.fpr)} FPR below {rate(self.limit)}, for attack.{self.attack}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Area(OnAttacks):
+    """The area under the curve stays below a limit."""
+
+    def shown(self, low: float, high: float, limit: float) -> tuple[str, str, str]:
+        return down(low, 3), up(high, 3), f"{limit:g}"
+
+    def measure(self, evidence: Evidence) -> Finding:
+        found = measure.auc(evidence, self.confidence)
+        each = measure.auc_needed(evidence, self.limit, self.confidence)
+        told = (
+            "No number of targets would decide, if the true area is the measured one."
+            if each is None
+            else f"If the true area is the measured one, about {each:,} members and as many non-members would decide; "
+            f"there are {int(evidence.inside.sum()):,} and {int((~evidence.inside).sum()):,}."
+        )
+        what = "AUC" if evidence.auc() >= 0.5 else "AUC of the reversed scores"
+        return self.compared(evidence, what, found, told, None if each is None else 2 * each)
+
+    def __str__(self) -> str:
+        return f"AUC below {self.limit:g}, for attack.{self.attack}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Floor(OnAttacks):
+    """The epsilon that an attack shows stays within a limit. That it does is no proof: only a claim is one."""
+
+    delta: float
+
+    def measure(self, evidence: Evidence) -> Finding:
+        floor = evidence.epsilon(self.delta, self.confidence)
+        shown = f"shows epsilon >= {down(floor)} at delta {self.delta:g} ({rate(self.confidence)} confidence)"
+        message, outcome, needed = f"{evidence.attack} {shown}, the limit {up(self.limit)}.", "holds", None
+        if floor > self.limit:
+            outcome = "failed"
+            message += _POST_HOC if evidence.design == "post_hoc" else ""
+        elif measure.reach(evidence, self.delta, self.confidence) <= self.limit:
+            outcome, needed = "inconclusive", measure.floor_needed(evidence, self.delta, self.limit, self.confidence)
+            message = f"{message[:-1]}: {len(evidence):,} targets cannot show more than that, however much leaks. " + (
+                f"At least {needed:,} can." if needed else "No number of targets in one run can, at this delta."
+            )
+        return Finding(
+            rule=self.name, where=f"attack.{evidence.attack}", outcome=outcome, message=message, line=self.line, needed=needed,
+            value=floor, low=floor, limit=self.limit,
+        )  # fmt: skip
+
+    def __str__(self) -> str:
+        return f"shown epsilon at delta {self.delta:g} within {up(self.limit)}, for attack.{self.attack}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ceiling:
+    """The claimed epsilon stays within a limit: for every claim, or for those about a unit, a relation or a view."""
+
+    name: str
+    line: int
+    delta: float
+    limit: float
+    unit: str | None = None
+    relation: str | None = None
+    view: frozenset[str] = frozenset()
+
+    def judge(self, release: Release[Any]) -> Iterator[Finding]:
+        matching = [claim for claim in release.claims if self._about(claim)]
+        for game in dict.fromkeys(Game(claim.game.unit, self.view or claim.game.view) for claim in matching):
+            yield self._compared(game, min(self._epsilon(claim) for claim in matching if game.within(claim.game)))
+        if not matching:
+            there = "; ".join(dict.fromkeys(_about(claim.game) for claim in release.claims[:5])) or "no claim at all"
+            message = f"there is no claim about {self._asked()}; the release has {there}. What is not claimed is not proven."
+            yield Finding(rule=self.name, where="claim", outcome="failed", message=message, line=self.line)
+
+    def _about(self, claim: Claim) -> bool:
+        game = claim.game
+        return self.unit in (None, game.unit.name) and self.relation in (None, game.unit.relation) and self.view <= game.sees()
+
+    def _epsilon(self, claim: Claim) -> float:
+        from discreet.accounting import curve
+
+        return curve(claim.event).epsilon(self.delta)
+
+    def _compared(self, game: Game, epsilon: float) -> Finding:
+        holds = epsilon <= self.limit
+        claimed = f"claimed epsilon is {up(epsilon)}" if math.isfinite(epsilon) else "nothing is claimed (epsilon ∞)"
+        message = f"{claimed} at delta {self.delta:g} for {_about(game)}; the limit is {up(self.limit)}."
+        return Finding(
+            rule=self.name, where=f"claim.{game.unit.name}", outcome="holds" if holds else "failed", message=message,
+            line=self.line, value=epsilon, high=epsilon, limit=self.limit,
+        )  # fmt: skip
+
+    def _asked(self) -> str:
+        seen = f"an adversary who sees {', '.join(sorted(self.view))}" if self.view else None
+        return ", ".join(each for each in (self.unit, self.relation, seen) if each) or "anything"
+
+    def __str__(self) -> str:
+        about = "" if self._asked() == "anything" else f", for {self._asked()}"
+        return f"claimed epsilon at delta {self.delta:g} within {up(self.limit)}{about}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Require:
+    """One part that a release must have."""
+
+    name: str
+    line: int
+    part: Part
+
+    def judge(self, release: Release[Any]) -> Iterator[Finding]:
+        there, message = self.part.find(release)
+        outcome = "holds" if there else "failed"
+        yield Finding(rule=self.name, where=str(self.part), outcome=outcome, message=message, line=self.line)
+
+    def __str__(self) -> str:
+        return f"required: {self.part}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unrefuted:
+    """No claim is refuted by evidence beside it. Every policy asks this, whether it says so or not."""
+
+    name: str
+    line: int
+    confidence: float = SURE
+
+    def judge(self, release: Release[Any]) -> Iterator[Finding]:
+        from discreet.audit.judge import verdicts
+
+        found = verdicts(release, confidence=self.confidence)
+        compared = [each for each in found if each[2].outcome in ("holds", "refuted", "inconclusive")]
+        told = [each for each in compared if each[2].floor > each[2].ceiling]  # what is post_hoc warns, and does not refute
+        for claim, evidence, verdict in told:
+            outcome = "refuted" if verdict.outcome == "refuted" else "inconclusive"
+            yield Finding(
+                rule=self.name, where=f"attack.{evidence.attack}", outcome=outcome,
+                message=f"{verdict.reason} The claim is about {_about(claim.game)}; {rate(self.confidence)} confidence.",
+                line=self.line, value=verdict.floor, low=verdict.floor, limit=verdict.ceiling,
+            )  # fmt: skip
+        if compared and not told:
+            pairs = "1 comparison" if len(compared) == 1 else f"{len(compared)} comparisons"
+            message = f"no claim is refuted by its evidence ({pairs}, each at {rate(self.confidence)} confidence)."
+            yield Finding(rule=self.name, where="claim", outcome="holds", message=message, line=self.line)
+
+    def __str__(self) -> str:
+        return f"no claim refuted by its evidence, at {rate(self.confidence)} confidence"
+
+
+def _about(game: Game) -> str:
+    return f"{game.unit}, seen: {', '.join(sorted(game.view))}"
