@@ -1,0 +1,183 @@
+"""Gradient canaries beside a real training: one run, as many trials as there are canaries.
+
+A canary is a row that pulls one number of its own, added to the model for this, with all the length that clipping leaves;
+a fair coin says whether it is among the rows. Noise is on that number as on all others, so what an observer of the updates
+sees of it is what the claim is about, while the model learns its task from the other rows. Under the claim (noise on each
+number on its own, each row drawn on its own) canaries are independent of each other: each is a trial by itself. Whoever
+would rather not use that scores them as one run (`together`), which bounds epsilon whatever ran.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from discreet.accounting import curve
+from discreet.audit import verdict
+from discreet.core import Claim, Evidence, Game, Unit, Verdict, check, record
+from discreet.errors import InvalidValue
+from discreet.learn.sgd.run import Run
+
+Floats = NDArray[np.float64]
+SEEDS = (*range(100), 123, 1234, 12345, 1337, 2020, 2021, 2022, 2023, 2024, 2025, 2026)  # that people set
+LEFT = 0.1  # noise that is reckoned with where it is known, for rounding and what else a step may hold
+
+
+class Marked(nn.Module):
+    """A model with one number more for each canary. Rows with a pull of 0 are ordinary ones."""
+
+    def __init__(self, model: nn.Module, canaries: int) -> None:
+        super().__init__()
+        self.table = nn.Embedding(canaries, 1)  # before the model: its noise is the first that is drawn in a step
+        self.model = model
+
+    def forward(self, *inputs: Tensor) -> tuple[Any, Tensor, Tensor]:
+        *given, which, pull = inputs
+        return self.model(*given), self.table(which)[:, 0] * pull, pull
+
+
+@dataclass
+class Planted:
+    """What to train instead: `model`, `data` and `loss` with canaries; then `evidence` or `verdict`."""
+
+    model: Marked
+    data: tuple[Tensor, ...]
+    loss: Callable[[Any, Any], Tensor]
+    inside: NDArray[np.bool_]
+    seen: list[NDArray[np.float32]] = field(default_factory=list)
+
+    def watch(self, optimizer: torch.optim.Optimizer) -> None:
+        """Keep what the optimizer is given for the canaries' numbers, step by step; for any trainer, ours or another's."""
+
+        def before(*_: Any) -> None:
+            gradient = self.model.table.weight.grad
+            assert gradient is not None
+            self.seen.append(gradient.detach().float().cpu().numpy()[:, 0].copy())
+
+        optimizer.register_step_pre_hook(before)
+
+    def trained(self, run: Run) -> Planted:
+        """Train, and see every update."""
+        if run.model is not self.model:
+            raise InvalidValue("This run trains another model; give train(…) the model, data and loss of plant(…).")
+        self.watch(run.optimizer)
+        for _ in run:
+            pass
+        return self
+
+    def evidence(
+        self, *, rate: float, noise_multiplier: float, step: float, unit: Unit | None = None, together: bool = False
+    ) -> Evidence:
+        """What the updates tell of each canary: log-likelihood ratios, after noise that can be known was taken away.
+
+        `step` is what one clipped row adds to an update: clip norm / divisor. `together` makes it one run of many canaries,
+        instead of trials that the claim makes independent.
+        """
+        if not self.seen:
+            raise InvalidValue("Nothing was seen of the canaries: call watch(optimizer), or trained(run), before training.")
+        moved = np.stack(self.seen) / check.positive("step", step)
+        shapes = [p.shape for p in self.model.parameters() if p.requires_grad]
+        known = without_known_noise(moved, check.positive("noise_multiplier", noise_multiplier), shapes)
+        score = likelihood(*known, check.fraction("rate", rate))
+        runs = np.zeros(len(score), np.int64) if together else np.arange(len(score))
+        return Evidence(
+            game=Game(unit or record(), {"transcript"}), attack="gradient canaries", score=score, inside=self.inside, run=runs,
+            design="canary",
+        )  # fmt: skip
+
+    def of(self, run: Run, *, together: bool = False) -> Evidence:
+        """The same for a run of ours, which knows its rate, noise and divisor."""
+        plan = run.plan
+        step = plan.clip_norm / run._public_divisor()
+        return self.evidence(
+            rate=plan.sampler.rate, noise_multiplier=plan.noise_multiplier, step=step, unit=plan.unit, together=together
+        )
+
+    def verdict(self, run: Run, *, confidence: float = 0.95) -> Verdict:
+        """What the canaries say of the claim of this run; `refuted` is wrong with probability at most 1 - confidence."""
+        return judged(run.plan.claim(), self.of(run), confidence=confidence)
+
+
+def plant(
+    model: nn.Module, data: Sequence[Tensor], loss: Callable[[Any, Any], Tensor], *, canaries: int, clip_norm: float,
+    seed: int | None = None,
+) -> Planted:  # fmt: skip
+    """Model, data and loss with so many gradient canaries, each among the rows by a fair coin.
+
+    >>> import discreet
+    >>> from discreet.learn import train
+    >>> x, y = torch.randn(200, 3), torch.randint(2, (200,))
+    >>> planted = plant(nn.Linear(3, 2), (x, y), nn.CrossEntropyLoss(reduction="none"), canaries=2000, clip_norm=1.0)
+    >>> run = train(planted.model, torch.optim.SGD(planted.model.parameters(), 0.5), planted.data, planted.loss,
+    ...             unit=discreet.record(), epsilon=2.0, delta=1e-5, rate=0.25, steps=4, clip_norm=1.0, divisor=300)
+    >>> planted.trained(run).verdict(run, confidence=0.999999).outcome
+    'holds'
+    """
+    count = check.whole("canaries", canaries, least=2)
+    if not isinstance(data, (tuple, list)) or len(data) < 2 or not all(isinstance(each, Tensor) for each in data):
+        raise InvalidValue("plant takes data as tensors, (inputs…, target): canaries are added as rows of the same shape.")
+    coins = np.random.default_rng(secrets.randbits(128) if seed is None else seed)
+    inside = coins.random(count) < 0.5
+    chosen = torch.from_numpy(np.flatnonzero(inside))
+    rows, more = data[0].shape[0], len(chosen)
+    *inputs, target = (torch.cat([each, each.new_zeros((more, *each.shape[1:]))]) for each in data)
+    which = torch.cat([torch.zeros(rows, dtype=torch.long), chosen])
+    pull = torch.cat([torch.zeros(rows), torch.full((more,), 100.0 * check.positive("clip_norm", clip_norm))])
+
+    def losses(output: tuple[Any, Tensor, Tensor], wanted: Any) -> Tensor:
+        usual, pulled, pulls = output
+        return torch.where(pulls == 0, loss(usual, wanted), pulled)
+
+    return Planted(Marked(model, count), (*inputs, which, pull, target), losses, inside)
+
+
+def judged(claim: Claim, evidence: Evidence, *, confidence: float) -> Verdict:
+    """The claim at two deltas: that of epsilon 0, where guesses are counted, and one that few sure guesses can refute."""
+    least = 0.1 / len(evidence)
+    return verdict(claim, evidence, confidence=confidence, delta=(least, max(curve(claim.event).delta(0.0), least)))
+
+
+def likelihood(moved: NDArray[np.floating[Any]], noise: float, rate: float) -> Floats:
+    """How much likelier each canary's updates are if it takes part at this rate than if it is not there."""
+    far = (moved.astype(np.float64) - 0.5) / noise**2
+    return np.logaddexp(np.log1p(-rate), np.log(rate) + far).sum(0) if rate < 1 else far.sum(0)
+
+
+def without_known_noise(
+    moved: Any, noise: float, shapes: Sequence[torch.Size], seeds: Iterable[int] = SEEDS
+) -> tuple[Any, float]:
+    """The updates without what can be known of their noise, and how much noise is then reckoned with.
+
+    Noise that comes back in every step shows as steps that are the same for most canaries; noise of torch's generator under
+    a seed that people set, as updates that are what this seed gives, for all numbers of the model in their order. Who is
+    inside plays no part in this, so scores stay fair.
+    """
+    if len(moved) > 1 and _same(moved[0], moved[1], noise):
+        return moved - moved.min(0), LEFT
+    for seed in seeds:
+        first = torch.randn(shapes[0], generator=torch.Generator().manual_seed(seed)).flatten().numpy()
+        if _same(moved[0], noise * first, noise):
+            return moved - noise * _drawn(seed, shapes, len(moved)), LEFT
+    return moved, noise
+
+
+def _drawn(seed: int, shapes: Sequence[torch.Size], steps: int) -> NDArray[np.float32]:
+    """The canaries' part of the normal numbers that a trainer draws who seeds once and goes through the model in order."""
+    generator = torch.Generator().manual_seed(seed)
+    drawn = []
+    for _ in range(steps):
+        first, *_others = [torch.randn(shape, generator=generator) for shape in shapes]
+        drawn.append(first.flatten().numpy())
+    return np.stack(drawn)
+
+
+def _same(one: Any, other: Any, noise: float) -> bool:
+    """Whether they agree, but for canaries that took part: for fresh noise one in a hundred comes so close."""
+    return float((np.abs(one - other) < 0.01 * noise).mean()) > 0.25
