@@ -104,10 +104,8 @@ def serving(folder: Path, *, ledger: bool = True, **more: Any) -> Iterator[Serve
     house = House(settings(folder, **more))
     sessions = {}
     for name, role in (("ada", "owner"), ("ann", "analyst"), ("bob", "analyst"), ("olga", "officer")):
-        house.people.invite(name, role, account="default" if role == "owner" else name)
-        found = house.people.find(name)
-        assert found is not None
-        sessions[name] = house.people.enter(found)
+        link = house.people.invite(name, role, account="default" if role == "owner" else name)
+        sessions[name] = house.people.enter(house.people.join(link, name, PASSWORD))
     if ledger:
         house.ledger.open("hospital", unit=UNIT, epsilon=4.0, delta=1e-6)
         house.ledger.share("hospital", "ann", 0.5, by="ada")

@@ -7,6 +7,7 @@ is decided here, for all doors alike, before the page runs.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -64,9 +65,12 @@ class Visit:
         """A number from the form."""
         found = self.text(name)
         try:
-            return float(found)
+            number = float(found)
         except ValueError:
-            raise InvalidValue(f"{name} must be a number; got {found[:40]!r}.") from None
+            number = math.nan
+        if not math.isfinite(number):
+            raise InvalidValue(f"{name} must be a number; got {found[:40]!r}.")
+        return number
 
     def maybe(self, name: str) -> float | None:
         """A number from the form, or None where the field was left empty."""

@@ -22,8 +22,12 @@ class House:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         _usable(settings.releases)
-        self.people = People(settings.people)
         self.ledger = Ledger(settings.ledger)
+        try:
+            self.people = People(settings.people)
+        except BaseException:
+            self.ledger.close()
+            raise
         self.desk = Desk(self.ledger, settings.sources)
         self.shelf = Shelf(settings.releases)
         self.jobs = Jobs(self.shelf)
@@ -32,7 +36,11 @@ class House:
         self.by_address = Limit(30, 900.0)
         self.by_both = Limit(5, 300.0)
         self.asked = Limit(600, 60.0)  # questions of one person: answers and explanations
-        self._same_units()
+        try:
+            self._same_units()
+        except BaseException:
+            self.close()
+            raise
 
     def _same_units(self) -> None:
         """A source is asked for the unit its budget is for; told when the server starts, not with the first question."""

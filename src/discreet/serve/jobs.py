@@ -198,10 +198,10 @@ class Jobs:
         timer.daemon = True
         timer.start()
         try:
-            assert process.stderr is not None
-            for line in process.stderr:
-                _heard(job, line.strip())
-            return process.wait()
+            with process:
+                for line in process.stderr or ():
+                    _heard(job, line.strip())
+            return process.returncode
         finally:
             timer.cancel()
 

@@ -68,7 +68,11 @@ class People:
         self._blind = self._hasher.hash(secrets.token_hex(16))  # checked where there is no such person: takes as long
         try:
             self._link = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False, timeout=30)
-            self._prepare()
+            try:
+                self._prepare()
+            except BaseException:
+                self._link.close()
+                raise
         except sqlite3.Error as error:
             raise InvalidValue(
                 f"{self.path} cannot hold the people of this server: {error}. Name another with --people."

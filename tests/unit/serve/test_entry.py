@@ -14,9 +14,6 @@ from serving import PASSWORD, Served, serving
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[Served]:
     with serving(tmp_path) as made:
-        made.house.people.join(made.house.people.link_for("ada"), "ada", PASSWORD)
-        made.sessions["ada"] = made.house.people.enter(made.sessions["ada"].person)
-        made.client.cookies.clear()
         yield made
 
 

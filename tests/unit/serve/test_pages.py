@@ -1,0 +1,229 @@
+"""What the pages do: budgets, questions, answers that become releases, and who sees what of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from discreet.core import Release, user
+from discreet.errors import InvalidValue
+from discreet.serve import House
+from discreet.serve.settings import Source
+from serving import COUNT, Served, model, serving
+
+QUESTION = {"source": "hospital", "sql": COUNT, "epsilon": "0.5"}
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Served]:
+    with serving(tmp_path) as made:
+        yield made
+
+
+def test_an_explanation_spends_nothing(served: Served) -> None:
+    found = served.post("/console/explain.json", "ann", QUESTION).json()["cost"]
+    assert found["epsilon"] == pytest.approx(0.5)
+    assert found["fits"] is True
+    assert found["account"] == "ann"
+    assert "within" in found["errors"]["n"]
+    assert 0 < found["left_after"] < found["left_before"] <= 1
+    assert served.house.ledger.balance("hospital").spent.epsilon == 0
+
+
+def test_an_answer_is_charged_to_the_account_and_kept(served: Served) -> None:
+    found = served.ask().json()["answer"]
+    assert found["columns"]["ward"] == ["A", "B", "C"]
+    assert all(low <= n <= high for n, low, high in zip(*(found["columns"][name] for name in ("n", "n_low", "n_high"))))
+    assert served.house.ledger.balance("hospital", "ann").spent.epsilon > 0
+    assert served.house.ledger.balance("hospital", "default").spent.epsilon == 0
+    kept: Release[dict[str, object]] = Release.load(served.house.shelf.folder / found["release"] / "release.json")
+    assert (kept.entry, kept.source) == (found["entry"], "hospital")
+    assert kept.value["columns"] == found["columns"]
+    assert kept.facts["question"]["sql"] == COUNT
+    assert (served.house.shelf.folder / found["release"] / "table.parquet").is_file()
+    assert served.house.ledger.verify()
+
+
+def test_the_same_question_is_free_and_the_same_release(served: Served) -> None:
+    one, two = served.ask().json()["answer"], served.ask().json()["answer"]
+    assert one["columns"] == two["columns"]
+    assert one["release"] == two["release"]
+    assert one["left"] == two["left"]
+
+
+def test_an_answer_that_was_paid_for_and_not_kept_is_kept_when_asked_again(served: Served) -> None:
+    import shutil
+
+    found = served.ask().json()["answer"]
+    shutil.rmtree(served.house.shelf.folder / found["release"])  # as if the server had stopped before it was written
+    again = served.ask().json()["answer"]
+    assert again["columns"] == found["columns"]
+    assert served.get(f"/releases/{again['release']}", "olga").status_code == 200
+
+
+def test_an_account_spends_its_share_and_no_more(served: Served) -> None:
+    found = served.ask(epsilon="3")  # of 4, of which half is hers
+    assert found.status_code == 409
+    assert "account ann" in found.json()["error"]
+    assert served.ask(epsilon="2").status_code == 200
+    found = served.ask(sql="SELECT COUNT(*) AS n FROM visits", epsilon="0.1")
+    assert found.status_code == 409
+    cost = served.post("/console/explain.json", "ann", {**QUESTION, "epsilon": "0.1"}).json()["cost"]
+    assert cost["fits"] is False
+    assert "account ann" in cost["refusal"]
+    assert served.ask("ada", "SELECT COUNT(*) AS n FROM visits", "0.1").status_code == 200  # the owner's part is untouched
+
+
+def test_who_has_no_share_asks_nothing(served: Served) -> None:
+    found = served.ask("bob")
+    assert found.status_code == 400
+    assert "may not ask" in found.json()["error"]
+    assert served.get("/console.json", "bob").json()["sources"] == []
+    assert served.ask("ann", source="elsewhere").status_code == 400
+    assert served.post("/sources/hospital/share", "ada", {"account": "bob", "percent": "10"}).status_code == 303
+    assert served.ask("bob", epsilon="0.1").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("sql", "why"),
+    [("SELECT * FROM visits", "private SQL"), ("SELECT patient_id FROM visits", ""), ("DROP TABLE visits", ""),
+     ("SELECT COUNT(*) AS n FROM read_csv('/etc/passwd')", ""), ("", ""), ("SELECT AVG(patient_id) FROM visits", "bounds")],
+)  # fmt: skip
+def test_a_refused_question_says_why_and_costs_nothing(served: Served, sql: str, why: str) -> None:
+    found = served.ask(sql=sql)
+    assert found.status_code == 400
+    assert why in found.json()["error"]
+    assert "root:" not in found.text
+    page = served.post("/console/ask", "ann", {**QUESTION, "sql": sql})
+    assert page.status_code == 200
+    assert "Not answered" in page.text
+    assert served.house.ledger.balance("hospital").spent.epsilon == 0
+    assert served.house.people.log()[0]["what"] == "refused"
+
+
+@pytest.mark.parametrize("wrong", [{"epsilon": ""}, {"epsilon": "x"}, {"epsilon": "-1"}, {"epsilon": "nan"}, {"epsilon": "inf"},
+                                   {"delta": "2"}, {"groups": "1.5"}, {"groups": "1e400"}, {"sql": "x" * 10_001}])  # fmt: skip
+def test_numbers_that_are_none_are_refused(served: Served, wrong: dict[str, str]) -> None:
+    for path in ("/console/explain.json", "/console/ask.json"):
+        assert served.post(path, "ann", {**QUESTION, **wrong}).status_code == 400
+    assert served.house.ledger.balance("hospital").spent.epsilon == 0
+
+
+def test_htmx_gets_a_part_and_a_browser_the_page(served: Served) -> None:
+    part = served.post("/console/explain", "ann", QUESTION, headers={"hx-request": "true"}).text
+    page = served.post("/console/explain", "ann", QUESTION).text
+    assert "<html" not in part
+    assert "<html" in page
+    assert "Spend it and answer" in part
+    assert "Spend it and answer" in page
+    answer = served.post("/console/ask", "ann", QUESTION, headers={"hx-request": "true"}).text
+    assert 'class="dot"' in answer
+    assert 'hx-swap-oob="true"' in answer
+
+
+def test_the_owner_opens_raises_and_shares_with_a_reason(tmp_path: Path) -> None:
+    with serving(tmp_path, ledger=False) as served:
+        assert served.get("/sources.json", "ada").json()["not_open"] == ["hospital"]
+        opened = {"source": "hospital", "epsilon": "2", "delta": "1e-6"}
+        assert served.post("/sources", "ada", opened).status_code == 400
+        assert served.post("/sources", "ada", {**opened, "reason": "the study"}).status_code == 303
+        found = served.get("/sources/hospital.json", "ada").json()
+        assert found["unit"].startswith("one user (at most 4 rows")
+        raised = {"epsilon": "3", "delta": "1e-6", "reason": "more wards"}
+        assert served.post("/sources/hospital/raise", "ada", raised).status_code == 303
+        assert served.post("/sources/hospital/raise.json", "ada", {**raised, "epsilon": "1"}).status_code == 400
+        last = served.house.ledger.history("hospital")[-1]
+        assert (last.body["by"], last.body["reason"]) == ("ada", "more wards")
+        assert [note["what"] for note in served.house.people.log()[:2]] == ["raised", "opened"]
+        people = {"source": "clinic", "epsilon": "1", "delta": "1e-6", "reason": "x", "unit": "user:id", "rows": "any"}
+        assert served.post("/sources", "ada", people).status_code == 303
+        assert served.get("/sources/clinic.json", "olga").json()["configured"] is False
+
+
+def test_analysts_see_their_own_account_alone(served: Served) -> None:
+    found = served.get("/sources/hospital.json", "ann").json()
+    assert [each["account"] for each in found["accounts"]] == ["ann"]
+    assert {each["account"] for each in found["entries"]} <= {None, "ann"}
+    everyone = served.get("/sources/hospital.json", "olga").json()
+    assert {each["account"] for each in everyone["accounts"]} == {"ann", "default"}
+
+
+def test_what_was_measured_on_the_rows_is_not_for_analysts(served: Served) -> None:
+    """Evidence and most exposed records are made from the rows without noise."""
+    officer, analyst = (served.get("/releases/model", who).text for who in ("olga", "ann"))
+    assert "loss" in officer
+    assert "loss" not in analyst
+    cards = served.get("/releases.json", "ann").json()["releases"]
+    assert cards[0]["attacks"] == []
+    told = json.dumps(served.get("/releases/model.json", "ann").json())
+    assert '"exposed"' not in told
+    assert '"score"' not in told
+    assert served.get("/releases/model/document", "ann").status_code == 403
+    raw = served.get("/releases/model/document", "olga")
+    assert len(raw.json()["evidence"][0]["score"]) == 400
+    assert raw.headers["content-disposition"].startswith("attachment")
+
+
+def test_releases_are_filtered(served: Served) -> None:
+    served.house.shelf.save("other", model("Length of stay"))
+    names = lambda query: [each["name"] for each in served.get(f"/releases.json?{query}", "olga").json()["releases"]]  # noqa: E731
+    assert names("filter=stay") == ["other"]
+    assert sorted(names("filter=loss")) == ["model", "other"]
+    assert names("filter=nothing+like+it") == []
+    assert names("source=elsewhere") == []
+    part = served.get("/releases?filter=stay", "olga", headers={"hx-request": "true"}).text
+    assert "Length of stay" in part
+    assert "<html" not in part
+
+
+def test_a_damaged_release_does_not_hide_the_others(served: Served) -> None:
+    (served.house.shelf.folder / "broken.json").write_text("{")
+    found = {each["name"]: each["fault"] for each in served.get("/releases.json", "olga").json()["releases"]}
+    assert found["model"] is None
+    assert "not valid JSON" in found["broken"]
+    assert served.get("/releases/broken", "olga").status_code == 404
+
+
+def test_people_come_and_go(served: Served) -> None:
+    found = served.post("/people.json", "ada", {"name": "carl", "role": "analyst"}).json()["link"]
+    assert served.client.get(found["path"]).status_code == 200
+    assert served.post("/people/carl.json", "ada", {"role": "officer", "account": "team"}).json()["account"] == "team"
+    assert served.post("/people/ann/turn", "ada").status_code == 303
+    assert served.get("/console", "ann").headers["location"] == "/login"
+    assert served.post("/people.json", "ada", {"name": "dora", "role": "analyst", "account": "default"}).status_code == 400
+    assert served.post("/people.json", "ada", {"name": "dora", "role": "king"}).status_code == 400
+    assert served.post("/people/nobody/turn.json", "ada").status_code == 400
+
+
+def test_the_log_is_read_in_pages(served: Served) -> None:
+    for number in range(150):
+        served.house.people.note("ann", "asked", f"question {number}")
+    first = served.get("/log.json", "olga").json()
+    assert len(first["notes"]) == 100
+    second = served.get(f"/log.json?before={first['older']}&who=ann", "olga").json()
+    assert len(second["notes"]) == 50
+    assert second["older"] is None
+
+
+def test_a_budget_for_another_unit_stops_the_start(tmp_path: Path) -> None:
+    from serving import settings
+
+    with serving(tmp_path) as served:
+        wanted = settings(tmp_path, sources={"hospital": Source("hospital", "x.parquet", user("patient_id", rows=9))})
+        with pytest.raises(InvalidValue, match="The ledger has a budget of hospital for one user"):
+            House(wanted)
+        assert served.get("/health").text == "ok\n"
+
+
+def test_data_that_is_gone_is_told_to_owners_only(tmp_path: Path) -> None:
+    from serving import UNIT
+
+    with serving(tmp_path, sources={"hospital": Source("hospital", str(tmp_path / "gone.parquet"), UNIT)}) as served:
+        assert "gone.parquet" not in served.ask("ann").text
+        assert "an owner sees why" in served.ask("ann").text
+        assert "gone.parquet" in served.ask("ada").text
+        assert served.get("/console", "ann").status_code == 200
+        assert served.house.ledger.balance("hospital").spent.epsilon == 0
