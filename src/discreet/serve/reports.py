@@ -21,7 +21,8 @@ _VERDICT = re.compile(r'<section class="verdict.*?</section>', re.DOTALL)
 
 
 def _maker() -> Any:
-    return import_module("discreet.report" if find_spec("discreet.report") else "discreet.serve.plain")
+    made = import_module("discreet.report")
+    return made if hasattr(made, "html") else import_module("discreet.serve.plain")
 
 
 def parts(release: Release[Any], ledger: Ledger | None) -> dict[str, Any]:

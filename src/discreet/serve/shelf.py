@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections import OrderedDict
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -47,6 +48,7 @@ class Shelf:
         self.folder = folder.resolve()
         self._cards: dict[str, tuple[tuple[int, int], Card]] = {}
         self._read: OrderedDict[tuple[str, int, int], Release[Any]] = OrderedDict()
+        self._kept: OrderedDict[Hashable, Any] = OrderedDict()
         self._lock = threading.Lock()
 
     def path(self, name: str) -> Path:
@@ -109,6 +111,19 @@ class Shelf:
             while len(self._read) > 16:
                 self._read.popitem(last=False)
         return found
+
+    def remember(self, name: str, what: Hashable, make: Callable[[], Any]) -> Any:
+        """Something that is made of a release and takes a while, until its file changes."""
+        about = self.path(name).stat()
+        key = (name, about.st_mtime_ns, about.st_size, what)
+        if key not in self._kept:
+            made = make()
+            with self._lock:
+                self._kept[key] = made
+                while len(self._kept) > 1000:
+                    self._kept.popitem(last=False)
+            return made
+        return self._kept[key]
 
     def save(self, name: str, release: Release[Any], table: Any = None) -> str:
         """Add a release under a name; if it is there already nothing changes, since the same entry paid for both."""

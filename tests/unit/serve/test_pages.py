@@ -227,3 +227,18 @@ def test_data_that_is_gone_is_told_to_owners_only(tmp_path: Path) -> None:
         assert "gone.parquet" in served.ask("ada").text
         assert served.get("/console", "ann").status_code == 200
         assert served.house.ledger.balance("hospital").spent.epsilon == 0
+
+
+def test_the_policy_says_which_releases_pass(tmp_path: Path) -> None:
+    policy = tmp_path / "privacy.toml"
+    with serving(tmp_path, policy=policy) as served:
+        served.house.shelf.save("bare", model("Bare", evidence=False))
+        policy.write_text('[[rule]]\non = "release"\nrequire = ["evidence"]\n')
+        found = {each["name"]: each["outcome"] for each in served.get("/policy.json", "olga").json()["releases"]}
+        assert found == {"model": "holds", "bare": "failed"}
+        assert "Bare" in served.get("/policy", "olga").text
+        policy.write_text('[[rule]]\non = "claim"\nepsilon = { at_delta = 1e-6, max = 0.1 }\n')
+        found = {each["name"]: each["outcome"] for each in served.get("/policy.json", "olga").json()["releases"]}
+        assert set(found.values()) == {"failed"}
+        policy.write_text("[[rule]]\non = 'nothing'\n")
+        assert served.get("/policy.json", "olga").json()["fault"]
