@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from snippets import PAGES, ROOT, blocks, run_console, run_python
+from snippets import DATA, PAGES, ROOT, blocks, run_page
 
 ROOMS = [
     "core",
@@ -39,19 +39,49 @@ def label(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-def with_code(language: str) -> list[Path]:
-    return [page for page in PAGES if any(block.language == language for block in blocks(page))]
+WITH_CODE = [page for page in PAGES if any(block.runs for block in blocks(page))]
+MARKS = {"trainers.md": pytest.mark.filterwarnings("ignore")}  # trainers of others warn about every CPU
+NOT_RUN = {  # blocks that need what is not here
+    "README.md": 2,  # installs everything; files of one's own
+    "CONTRIBUTING.md": 1,  # runs everything
+    "docs/index.md": 1,  # installs everything
+    "docs/guides/engines.md": 2,  # a PostgreSQL server, a Spark cluster; tests/conform runs both
+    "docs/guides/ledger.md": 1,  # a PostgreSQL server
+    "docs/guides/processes.md": 3,  # several processes; tests/unit/learn/test_distributed.py runs them
+}
 
 
-@pytest.mark.parametrize("page", with_code("python"), ids=label)
-def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("page", [pytest.param(page, marks=MARKS.get(page.name, ()), id=label(page)) for page in WITH_CODE])
+def test_code_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    run_python(page)
+    run_page(page, tmp_path)
 
 
-@pytest.mark.parametrize("page", with_code("console"), ids=label)
-def test_console_blocks_run(page: Path, tmp_path: Path) -> None:
-    run_console(page, tmp_path)
+@pytest.mark.parametrize("page", PAGES, ids=label)
+def test_every_block_runs_or_says_why_not(page: Path) -> None:
+    """Reference and theory may show other things, such as the exception tree; what readers copy from is run."""
+    shown = [block for block in blocks(page) if not block.runs and block.language not in DATA]
+    loose = [f"{label(page)}:{block.line}" for block in shown if block.excuse is None and "reference" not in page.parts]
+    assert not loose, f"{loose} are neither run nor marked: <!-- not run: why -->"
+    assert len([block for block in shown if block.excuse]) == NOT_RUN.get(label(page), 0)
+
+
+def test_a_block_that_is_wrong_would_be_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = tmp_path / "page.md"
+    for text, told in {
+        "```python\nassert 1 == 2\n```\n": None,
+        "```python\n>>> 1 + 1\n3\n\n```\n": "not what the page says",
+        "```console\n$ false\n```\n": "exits with 1",
+        "```console\n$ echo a\nb\n```\n": "prints",
+        "```console\necho a\n```\n": "begins with a command",
+        "<!-- first:\nassert False\n-->\n": None,
+    }.items():
+        page.write_text(text)
+        with pytest.raises(AssertionError, match=told):
+            run_page(page, tmp_path)
+    page.write_text("<!-- file: a.txt -->\n```text\nhello\n```\n```console\n$ cat a.txt\nhello\n$ false  # exits with 1\n```\n")
+    run_page(page, tmp_path)
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=label)
