@@ -48,7 +48,7 @@ def stacked(recipe: Recipe, seeds: Sequence[int], device: torch.device) -> Layer
     models: list[nn.Module] = []
     with torch.random.fork_rng(devices=[]):
         for seed in seeds:
-            torch.manual_seed(seed)
+            torch.default_generator.manual_seed(seed)  # torch.manual_seed also writes a stack trace for every other device
             models.append(recipe.build())
     return (Layers if Layers.fits(models[0]) else Mapped)(models, device)
 
