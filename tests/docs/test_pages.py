@@ -7,13 +7,17 @@ the command line that is below 7e-6.
 from __future__ import annotations
 
 import importlib
+import pkgutil
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from snippets import DATA, PAGES, ROOT, blocks, run_page
+
+import discreet
 
 ROOMS = [
     "core",
@@ -123,16 +127,37 @@ def test_every_public_name_has_a_place(room: str) -> None:
     assert not missing, f"docs/reference does not have {missing}"
 
 
-NESTED = [["local"], ["arrays"], ["membership"], ["text"], ["defences"], ["features"], ["layers"], ["table"]]
+INNER = ("discreet.audit.bounds", "discreet.ledger.budget", "discreet.learn.sgd.engine")  # their lists are for other rooms
+SOON = ("discreet.report", "discreet.report.gate", "discreet.serve")  # their pages come with their next change
+
+
+def public_modules() -> Iterator[tuple[str, list[str]]]:
+    """Every module that says what is public; integrations are public as a whole."""
+    for found in pkgutil.walk_packages(discreet.__path__, "discreet."):
+        if found.name.startswith("discreet.cli") or found.name.endswith("_triton") or found.name in (*INNER, *SOON):
+            continue
+        module = importlib.import_module(found.name)
+        names = getattr(module, "__all__", None)
+        if names is None and found.name.startswith("discreet.integrations."):
+            names = [name for name, it in vars(module).items() if getattr(it, "__module__", "") == found.name]
+        if names is not None:
+            yield found.name, [name for name in names if not name.startswith("_") and not name.isupper()]
+
+
+def test_no_room_is_forgotten() -> None:
+    """Rooms are listed by hand above; this finds those that were not."""
+    places = {place.rpartition(".")[2] for place in documented()}
+    rooms = {name.rpartition(".")[2] for name, _ in public_modules()}
+    missing = {module: sorted(set(names) - places - rooms) for module, names in public_modules()}
+    assert not {module: names for module, names in missing.items() if names}
 
 
 def test_every_documented_name_is_public() -> None:
-    for place in documented():
-        _, room, *inner, name = place.split(".")
-        if not inner and name == "closed":
-            continue  # a module of formulas, told as one
-        home = f"{room}.{inner[0]}" if inner[:1] in NESTED else room  # rooms within a room
-        assert name in importlib.import_module(f"discreet.{home}").__all__, f"{place} is documented and not public"
+    published = [(module, importlib.import_module(module)) for module in (*SOON, *(name for name, _ in public_modules()))]
+    for place in documented() - {"discreet.accounting.closed"}:  # a module of formulas, told as one
+        name = place.rpartition(".")[2]
+        homes = [it for module, it in published if place.startswith(f"{module}.")]
+        assert any(name in getattr(it, "__all__", vars(it)) for it in homes), f"{place} is documented and not public"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=label)
