@@ -163,14 +163,57 @@ def goals(found: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
+def cases(parser: argparse.ArgumentParser) -> None:
+    """What the cases with images, and with a defence, may be told."""
+    parser.add_argument("--case", help="cifar10, cifar10-analysed, cifar100, defended or published; or several, by commas")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--keep", type=Path, default=Path("out/membership"), help="models and signals, to go on from")
+    parser.add_argument("--seconds", type=float, default=240.0, help="cifar10: no more models after that")
+    parser.add_argument("--models", type=int, default=36, help="cifar10")
+    parser.add_argument("--epochs", type=int)
+    parser.add_argument("--rows", type=int, help="only so many images, for a try")
+    parser.add_argument("--width", type=int, default=64, help="cifar10: channels of the first layer")
+    parser.add_argument("--augment", choices=("shift", "mirror"), default="shift", help="cifar10")
+    parser.add_argument("--ways", action="store_true", help="cifar10: also the speed of other ways of training")
+    parser.add_argument("--set", choices=("location", "cifar100"), default="location", help="defended")
+    parser.add_argument("--strengths", default="0.5,1,2,3,5,8", help="defended")
+    parser.add_argument("--steps", type=int, default=1, help="defended: of the adversary for each of the model")
+    parser.add_argument("--adversary", type=int, default=64, help="defended: its width")
+    parser.add_argument("--shadows", type=int, default=8, help="defended")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Cases by name, each written as it goes."""
+    from _cases import CASES
+
+    for case in options.case.split(","):
+        name = f"{case}-{options.set}" if case == "defended" else f"{case}-{options.augment}" if case[:7] == "cifar10" else case
+
+        def save(found: dict[str, Any], name: str = name) -> None:
+            if options.out:
+                path = Path(options.out)
+                before = json.loads(path.read_text()).get("cases", {}) if path.exists() else {}
+                kept = {**before, name: {"gpu": torch.cuda.get_device_name() if options.device == "cuda" else None, **found}}
+                write(options.out, {"cases": kept}, "torch")
+
+        began = time.perf_counter()
+        found = CASES[case](options, save)
+        save({**found, "wall_seconds": round(time.perf_counter() - began, 1)})
+        print(f"{name}: {time.perf_counter() - began:.1f} s", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=Path(os.environ.get("DISCREET_DATA", "../shared/data")))
     parser.add_argument("--targets", type=int, default=16)
     parser.add_argument("--sets", default=",".join(SETS))
     parser.add_argument("--out")
+    cases(parser)
     options = parser.parse_args()
     torch.set_num_threads(1)
+    if options.case:
+        run(options)
+        return
     found = {name: measured(name, options.data, options.targets) for name in options.sets.split(",")}
     reached = goals(found["location"]) if "location" in found else []
     for each in reached:

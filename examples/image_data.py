@@ -34,10 +34,13 @@ def tiles(path: Path) -> Tensor:
 def load(folder: Path) -> list[Tensor]:
     """Train images and labels, test images and labels; images are whole numbers 0..255."""
     if (folder / "labels.npz").exists():
-        labels = {name: torch.from_numpy(y.astype(np.int64)) for name, y in np.load(folder / "labels.npz").items()}
-        parts = sorted(name for name in labels if name.startswith("train_"))
-        images = torch.cat([tiles(folder / f"{name.replace('_', '-')}.webp") for name in parts])
-        return [images, torch.cat([labels[name] for name in parts]), tiles(folder / "test.webp"), labels["test"]]
+        labels = np.load(folder / "labels.npz")
+        found = []
+        for kind in ("train", "test"):
+            parts = sorted(name for name in labels.files if name.startswith(kind))
+            found.append(torch.cat([tiles(folder / f"{name.replace('_', '-')}.webp") for name in parts]))
+            found.append(torch.cat([torch.from_numpy(labels[name].astype(np.int64)) for name in parts]))
+        return found
     names = ("train-images", "train-labels", "t10k-images", "t10k-labels")
     images, y, test, truth = (idx(next(folder.glob(name + "*"))) for name in names)
     return [images, y.long(), test, truth.long()]

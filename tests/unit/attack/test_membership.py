@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -39,6 +41,12 @@ class Odd(nn.Module):
         return self.two(torch.relu(self.one(x))) + x[:, :3]
 
 
+def convolutional():
+    """Goes one after another; what batches say of each other is kept apart from model to model."""
+    first = nn.Conv2d(1, 4, 2, bias=False)
+    return nn.Sequential(nn.Unflatten(1, (1, 2, 5)), first, nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(16, 3))
+
+
 def alone(recipe, X, y, chosen, seed, asked):
     """One model, the obvious way: its own seed, its own order, torch's own optimizer."""
     torch.manual_seed(seed)
@@ -58,10 +66,10 @@ def alone(recipe, X, y, chosen, seed, asked):
             optimizer.zero_grad()
             F.cross_entropy(model(torch.from_numpy(X)[batch]), torch.from_numpy(y)[batch]).backward()
             optimizer.step()
-    return model(torch.from_numpy(asked)).detach().numpy()
+    return model.eval()(torch.from_numpy(asked)).detach().numpy()
 
 
-@pytest.mark.parametrize("build", [mlp, Odd])
+@pytest.mark.parametrize("build", [mlp, Odd, convolutional])
 @pytest.mark.parametrize(
     "how",
     [
@@ -78,6 +86,18 @@ def test_models_trained_together_are_those_trained_alone(build, how):
     for k in range(5):
         wanted = alone(recipe, X, y, inside[k], 11 + k, X)
         assert np.allclose(found.scores[k], wanted, atol=2e-3 * np.abs(wanted).max())
+
+
+@pytest.mark.parametrize("build", [mlp, Odd, convolutional])
+def test_half_precision_is_near_whole(build):
+    X, y = blobs(120)
+    recipe = Recipe(build, epochs=4, batch_size=20)
+    inside = halves(len(X), 2, seed=3)
+    whole, half = (
+        train_shadows(replace(recipe, precision=how), X, y, inside, seed=11).scores for how in ("float32", "bfloat16")
+    )
+    assert np.isfinite(half).all()
+    assert 0 < np.abs(half - whole).max() < 0.1 * np.abs(whole).max()
 
 
 def test_halves_complete_each_other():
@@ -102,7 +122,7 @@ def test_a_killed_job_goes_on_after_its_last_group(tmp_path):
     (tmp_path / "models-00002-00004.npz").unlink()
     built.clear()
     again = train_shadows(recipe, X, y, inside, group=2, folder=tmp_path)
-    assert len(built) == 2
+    assert len(built) == 3  # two models, and one to see of what kind they are
     assert np.array_equal(first.scores, again.scores)
     with pytest.raises(InvalidDocument, match="belongs to other data"):
         train_shadows(recipe, X, y, halves(len(X), 6, seed=1), group=2, folder=tmp_path)

@@ -190,6 +190,38 @@ def test_a_convolution_with_running_means_is_seen_too():
         whitebox.gradient_norms(frozen, np.ones((2, 2)), np.zeros(2, int))
 
 
+class Twice(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.one = nn.Linear(12, 12)
+
+    def forward(self, x):
+        return self.one(torch.relu(self.one(x.flatten(1))))
+
+
+@pytest.mark.parametrize("build", [
+    lambda: nn.Sequential(
+        nn.Conv2d(3, 5, 3, stride=2, padding=1, bias=False), nn.BatchNorm2d(5), nn.ReLU(inplace=True), nn.Flatten(),
+        nn.Linear(5, 3),
+    ),
+    lambda: nn.Sequential(nn.Conv2d(3, 4, 2, groups=1), nn.Flatten(), nn.Linear(4, 6), nn.BatchNorm1d(6), nn.Linear(6, 3)),
+    Twice,
+])  # fmt: skip
+def test_gradients_caught_on_the_way_are_those_of_torch_func(build, monkeypatch):
+    torch.manual_seed(1)
+    model = build()
+    for layer in model.modules():
+        if isinstance(layer, (nn.BatchNorm1d, nn.BatchNorm2d)):
+            layer.running_mean.normal_()
+            layer.running_var.uniform_(0.5, 2.0)
+    images = np.random.default_rng(0).normal(size=(6, 3, 2, 2)).astype(np.float32)
+    caught = whitebox.gradient_norms(model, images, np.array([0, 1, 2] * 2), project=3)
+    monkeypatch.setattr(whitebox, "known", lambda model: False)
+    wanted = whitebox.gradient_norms(model, images, np.array([0, 1, 2] * 2), project=3)
+    for a, b in zip(caught, wanted):
+        assert np.allclose(a, b, rtol=1e-4, atol=1e-6)
+
+
 def test_no_row_is_judged_by_its_own_truth():
     """Features that say nothing, truth drawn at random: a network that saw it would repeat it."""
     rng = np.random.default_rng(2)

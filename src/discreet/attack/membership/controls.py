@@ -90,7 +90,10 @@ def trained(recipe: Recipe, X: Array, y: Array, *, seed: int = 0, device: str = 
             for part in torch.randperm(len(rows)).to(device).split(recipe.batch_size):
                 x = rows[part] if recipe.augment is None else recipe.augment(rows[part])
                 optimizer.zero_grad(set_to_none=True)
-                torch.nn.functional.cross_entropy(model(x), labels[part], label_smoothing=recipe.label_smoothing).backward()
+                with recipe.mixed(rows.device.type):
+                    scores = model(x)
+                smooth = recipe.label_smoothing
+                torch.nn.functional.cross_entropy(scores.float(), labels[part], label_smoothing=smooth).backward()
                 optimizer.step()
     return model.eval()
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from discreet.attack.membership import ask, label, ratios, signals
 from discreet.attack.membership.controls import Controls, controlled
-from discreet.attack.membership.posterior import paired
+from discreet.attack.membership.posterior import student
 from discreet.attack.membership.quantile import quantile
 from discreet.attack.membership.recipe import Recipe
 from discreet.attack.membership.shadow import Shadows, halves, train_shadows
@@ -55,15 +55,10 @@ class Seen:
 
 
 def _student(seen: Seen) -> Array:
-    """Both signals: the margin tells more with many shadows, the probability at temperature 2 with few."""
     assert seen.shadows is not None
-    inside = seen.shadows.inside
-    tempered = paired(
-        np.log(seen.of_target(signals.tempered, temperature=2.0)),
-        np.log(seen.of_shadows(signals.tempered, temperature=2.0)),
-        inside,
-    )
-    return paired(seen.of_target(signals.margin), seen.of_shadows(signals.margin), inside) + tempered
+    tempered = np.log(seen.of_target(signals.tempered, temperature=2.0))
+    others = np.log(seen.of_shadows(signals.tempered, temperature=2.0))
+    return student(seen.of_target(signals.margin), seen.of_shadows(signals.margin), tempered, others, seen.shadows.inside)
 
 
 def _lira(seen: Seen) -> Array:

@@ -82,6 +82,12 @@ def paired(target: Array, shadows: Array, inside: Marks) -> Array:
     )
 
 
+def student(margin: Array, margins: Array, tempered: Array, tempereds: Array, inside: Marks) -> Array:
+    """The default attack, from two signals of target and shadows: the margin, which tells more with many shadows, and the
+    logarithm of the probability at temperature 2, which tells more with few."""
+    return paired(margin, margins, inside) + paired(tempered, tempereds, inside)
+
+
 def _fitted(x: Array, inside: Side, outside: Side) -> Prior:
     """Expectation-maximisation over the levels of every row and the unknown side of the target."""
     means = np.array([side.total.sum() / max(side.count.sum(), 1.0) for side in (inside, outside)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -18,6 +19,7 @@ Fit = Callable[[Array, Array], Predict]
 
 OPTIMIZERS = ("sgd", "adam", "adamw")
 SCHEDULES = ("constant", "cosine")
+PRECISIONS = ("float32", "bfloat16")
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,8 @@ class Recipe:
 
     `build` makes a fresh torch module (for as many classes as there are), or is a scikit-learn estimator, or, with
     `kind="fit"`, a function `fit(X, y) -> predict` where `predict(X)` gives a score per class. Only torch modules are trained
-    many at a time; the numbers after `build` are for them alone.
+    many at a time; what stands after `build` is for them alone. With `precision="bfloat16"` products are taken in bfloat16 and
+    weights kept in float32, which on a GPU is more than twice as fast.
 
     >>> from torch import nn
     >>> Recipe(lambda: nn.Linear(3, 2), epochs=5).kind
@@ -43,6 +46,7 @@ class Recipe:
     schedule: str = "constant"
     label_smoothing: float = 0.0
     augment: Callable[[Any], Any] | None = None
+    precision: str = "float32"
     kind: Literal["torch", "estimator", "fit"] | None = None
 
     def __post_init__(self) -> None:
@@ -56,6 +60,7 @@ class Recipe:
         check.whole("batch_size", self.batch_size)
         check.word("optimizer", self.optimizer, OPTIMIZERS)
         check.word("schedule", self.schedule, SCHEDULES)
+        check.word("precision", self.precision, PRECISIONS)
         check.positive("learning_rate", self.learning_rate)
         check.nonnegative("weight_decay", self.weight_decay)
         check.fraction("label_smoothing", self.label_smoothing)
@@ -66,6 +71,14 @@ class Recipe:
         if self.schedule == "constant":
             return self.learning_rate
         return float(self.learning_rate * 0.5 * (1.0 + np.cos(np.pi * epoch / self.epochs)))
+
+    def mixed(self, device: str) -> AbstractContextManager[Any]:
+        """In which torch's forward passes run."""
+        if self.precision == "float32":
+            return nullcontext()
+        import torch
+
+        return torch.autocast(device, torch.bfloat16, cache_enabled=False)  # a graph must not keep casts of older weights
 
     def fit_one(self, X: Array, y: Array, seed: int) -> Predict:
         """One model of an estimator or of a function."""

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
-from discreet.attack.membership import learned, signals
+from discreet.attack.membership import ask, learned, signals
 from discreet.attack.membership.controls import trained
+from discreet.attack.membership.pulls import known, pulls
 from discreet.attack.membership.recipe import Recipe
 from discreet.attack.membership.shadow import halves
 from discreet.attack.membership.shadow.train import one_thread
@@ -25,7 +26,7 @@ from discreet.core import check
 from discreet.errors import InvalidValue
 
 Array = NDArray[Any]
-AT_ONCE = 1 << 25  # numbers of gradients held at a time
+AT_ONCE = {"cpu": 1 << 25, "cuda": 1 << 29}  # numbers of gradients held at a time
 FOLDS = 5
 REPEATS = 3  # networks for each fold, averaged
 FAR = 30.0
@@ -56,12 +57,18 @@ def gradient_norms(model: nn.Module, X: Array, y: Array, *, project: int = 0, se
         norms = torch.stack([g.norm() for g in found.values()])
         return norms, torch.cat([lines[name] @ g for name, g in found.items()])
 
-    each = max(1, AT_ONCE // sum(p.numel() for p in learnable.values()))
+    each = max(1, AT_ONCE.get(place.type, 1 << 25) // sum(p.numel() for p in learnable.values()))
     before = model.training
     model.eval()
     rows, labels = torch.as_tensor(X, dtype=torch.float32).split(each), torch.as_tensor(y, dtype=torch.long).split(each)
+    direct = known(model)
+
+    def of(x: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
+        found = pulls(model, x, label, lines) if direct else None
+        return found or vmap(seen)(x, label)
+
     with one_thread(place.type):
-        parts = [vmap(seen)(x.to(place), label.to(place)) for x, label in zip(rows, labels)]
+        parts = [of(x.to(place), label.to(place)) for x, label in zip(rows, labels)]
     model.train(before)
     norms, projected = (torch.cat(part).cpu().numpy() for part in zip(*parts))
     return norms, projected
@@ -82,15 +89,23 @@ def features(model: nn.Module, X: Array, y: Array, *, project: int = 4, seed: in
     """All that the learned attack sees of a row, [rows, features]; without what means something in this model only (`own`)."""
     norms, projected = gradient_norms(model, X, y, project=project, seed=seed)
     scores, last = _activations(model, X)
-    logs = signals.log_probability(scores, y)[:, None]
-    margin = np.clip(signals.margin(scores, y), -FAR, FAR)[:, None]
-    top = -np.sort(-(scores - scores.max(1, keepdims=True)), 1)[:, 1:11]
     size = np.sign(projected) * np.log1p(1e3 * np.abs(projected))  # gradients of members are small: by orders of magnitude
     whole = np.log(np.sqrt((norms**2).sum(1, keepdims=True)) + 1e-8)
-    label = np.eye(scores.shape[1])[y]
     inner = [size, last] if own else []
-    parts = [whole, np.log(norms + 1e-8), *inner, np.maximum(top, -FAR), np.maximum(logs, -FAR), margin, label]
-    return np.concatenate(parts, 1).astype(np.float32)
+    return np.concatenate([whole, np.log(norms + 1e-8), *inner, _said(scores, y)], 1).astype(np.float32)
+
+
+def outputs(model: Any, X: Array, y: Array) -> tuple[Array, Array]:
+    """What the same attack sees of a row where it has the outputs alone, [rows, features]; and the scores themselves."""
+    scores = np.asarray(ask.scores(model, X), np.float64)
+    return _said(scores, y).astype(np.float32), scores
+
+
+def _said(scores: Array, y: Array) -> Array:
+    """The largest scores in order, the loss, the margin and the label."""
+    top = -np.sort(-(scores - scores.max(1, keepdims=True)), 1)[:, 1:11]
+    logs, margin = signals.log_probability(scores, y)[:, None], np.clip(signals.margin(scores, y), -FAR, FAR)[:, None]
+    return np.concatenate([np.maximum(top, -FAR), np.maximum(logs, -FAR), margin, np.eye(scores.shape[1])[y]], 1)
 
 
 def _activations(model: nn.Module, X: Array) -> tuple[Array, Array]:

@@ -16,8 +16,9 @@ from discreet.heuristic.defences.loop import asked, set_aside, train
 
 
 def adversarial_regularisation(
-    recipe: R, *, strength: float, reference: tuple[Any, Any] | None = None, share: float = 0.3, steps: int = 1, width: int = 64
-) -> Defended[R]:
+    recipe: R, *, strength: float, reference: tuple[Any, Any] | None = None, share: float = 0.3, steps: int = 1,
+    width: int = 64, device: str = "cpu",
+) -> Defended[R]:  # fmt: skip
     """The recipe with an adversary beside it: `strength` is the paper's lambda, `steps` the adversary's to each of the model's.
 
     `reference` is a pair (inputs, labels) that is never trained on; without one, `share` of the rows given is kept for it. What
@@ -35,21 +36,43 @@ def adversarial_regularisation(
             X, y, other = X[ours], y[ours], (X[aside], y[aside])
         else:
             other = (np.asarray(reference[0]), np.asarray(reference[1]))
-        game = _Game(strength, steps, width, *other)
-        model = train(known, X, y, loss=game.loss, each=game.watch)
-        return lambda inputs: asked(model, inputs)
+        game = _Game(strength, steps, width, *other, device)
+        return Played(train(known, X, y, loss=game.loss, each=game.watch, device=device), game)
 
     return Defended("adversarial regularisation", fitted_by(known, fit))
+
+
+class Played:
+    """The model, to be asked; and the log-odds that the adversary of its training gives rows by their scores and labels."""
+
+    def __init__(self, model: Any, game: _Game) -> None:
+        self.model, self._game = model, game
+
+    def __call__(self, inputs: Any) -> Any:
+        return asked(self.model, inputs)
+
+    def judged(self, scores: Any, labels: Any) -> Any:
+        import torch
+
+        place = self._game.device
+        given = torch.as_tensor(scores, dtype=torch.float32).to(place), torch.as_tensor(labels, dtype=torch.long).to(place)
+        with torch.no_grad():
+            return self._game.judged(*given).cpu().numpy()
 
 
 class _Game:
     """The adversary, and what it costs the model to be told apart."""
 
-    def __init__(self, strength: float, steps: int, width: int, X: Any, y: Any) -> None:
+    def __init__(self, strength: float, steps: int, width: int, X: Any, y: Any, device: str) -> None:
         import torch
 
+        self.device = device
+
         self.strength, self.steps, self.width = strength, steps, width
-        self.rows, self.labels = torch.as_tensor(X, dtype=torch.float32), torch.as_tensor(y, dtype=torch.long)
+        self.rows, self.labels = (
+            torch.as_tensor(X, dtype=torch.float32).to(device),
+            torch.as_tensor(y, dtype=torch.long).to(device),
+        )
         self.adversary: Any = None
         self.optimizer: Any = None
         self.model: Any = None  # from the second epoch on: the adversary joins once there is something to see
@@ -69,7 +92,7 @@ class _Game:
         if self.adversary is None:
             self._begin(scores.shape[1])
         for _ in range(self.steps):
-            chosen = torch.randint(len(self.rows), (len(labels),))
+            chosen = torch.randint(len(self.rows), (len(labels),)).to(self.device)
             with torch.no_grad():
                 said = self.model(self.rows[chosen])
             found = [self.judged(scores.detach(), labels), self.judged(said, self.labels[chosen])]
@@ -89,7 +112,7 @@ class _Game:
             nn.Linear(self.width, self.width),
             nn.ReLU(),
             nn.Linear(self.width, 1),
-        )
+        ).to(self.device)
         self.optimizer = torch.optim.Adam(self.adversary.parameters(), 1e-3)
 
     def judged(self, scores: Any, labels: Any) -> Any:

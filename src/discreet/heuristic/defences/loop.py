@@ -16,7 +16,9 @@ Loss = Callable[[Any, Any, int], Any]  # scores, labels, epoch -> what is minimi
 Each = Callable[[Any, int], bool]  # model, epoch -> whether to stop
 
 
-def train(recipe: TrainingRecipe, X: Array, y: Array, *, loss: Loss | None = None, each: Each | None = None) -> Any:
+def train(
+    recipe: TrainingRecipe, X: Array, y: Array, *, loss: Loss | None = None, each: Each | None = None, device: str = "cpu"
+) -> Any:
     """A module of the recipe, trained on X and y by the loss given (by default the recipe's own).
 
     Its first weights and its order follow from the rows, so that the same rows give the same model.
@@ -25,14 +27,14 @@ def train(recipe: TrainingRecipe, X: Array, y: Array, *, loss: Loss | None = Non
 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(zlib.crc32(np.ascontiguousarray(X).tobytes() + np.ascontiguousarray(y).tobytes()))
-        model = recipe.build()
+        model = recipe.build().to(device)
         optimizer = optimizer_of(recipe, model)
-        rows, labels = torch.as_tensor(X, dtype=torch.float32), torch.as_tensor(y, dtype=torch.long)
+        rows, labels = torch.as_tensor(X, dtype=torch.float32).to(device), torch.as_tensor(y, dtype=torch.long).to(device)
         for epoch in range(recipe.epochs):
             model.train()
             for group in optimizer.param_groups:
                 group["lr"] = recipe.rate(epoch)
-            for batch in torch.randperm(len(rows)).tensor_split(max(1, round(len(rows) / recipe.batch_size))):
+            for batch in torch.randperm(len(rows)).to(device).tensor_split(max(1, round(len(rows) / recipe.batch_size))):
                 optimizer.zero_grad(set_to_none=True)
                 found: Any = (loss or _own(recipe))(model(rows[batch]), labels[batch], epoch)
                 found.backward()
@@ -61,9 +63,10 @@ def asked(model: Any, X: Array) -> Array:
     """The model's scores for every row."""
     import torch
 
+    place = next(model.parameters()).device
     with torch.no_grad():
-        parts = [model(rows) for rows in torch.as_tensor(X, dtype=torch.float32).split(4096)]  # type: ignore[no-untyped-call]
-    return np.asarray(torch.cat(parts).double().numpy())
+        parts: Any = torch.as_tensor(X, dtype=torch.float32).split(4096)  # type: ignore[no-untyped-call]
+        return np.asarray(torch.cat([model(rows.to(place)).cpu() for rows in parts]).double().numpy())
 
 
 def set_aside(rows: int, share: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -35,7 +35,8 @@ def train_stack(
         mixed = members.gather(1, shuffled(orders, len(members), members.shape[1], place))
         for batch in mixed.split(recipe.batch_size, 1):
             step(batch)
-    return ask(stack, torch.as_tensor(asked, dtype=torch.float32), place)
+    with recipe.mixed(place.type):
+        return ask(stack, torch.as_tensor(asked, dtype=torch.float32), place)
 
 
 def picked(rows: Tensor, batch: Tensor) -> Tensor:
@@ -140,9 +141,10 @@ class _Step:
         if self.recipe.augment is not None:
             x = self.recipe.augment(x.flatten(0, 1)).view(x.shape)
         self.optimizer.zero_grad(set_to_none=True)
-        scores = self.stack(x, training=True)
+        with self.recipe.mixed(x.device.type):
+            scores = self.stack(x, training=True)
         loss = F.cross_entropy(
-            scores.flatten(0, 1), y.flatten(), reduction="sum", label_smoothing=self.recipe.label_smoothing
+            scores.flatten(0, 1).float(), y.flatten(), reduction="sum", label_smoothing=self.recipe.label_smoothing
         ) / batch.shape[1]  # fmt: skip
         loss.backward()
         self.optimizer.step()
@@ -156,5 +158,5 @@ def ask(stack: Layers | Mapped, asked: Tensor, device: torch.device) -> NDArray[
     for rows in asked.split(QUERY):
         rows = rows.to(device)
         given = rows.flatten(1) if isinstance(stack, Layers) else rows.expand(models, *rows.shape)
-        parts.append(stack(given, training=False).cpu())
+        parts.append(stack(given, training=False).float().cpu())
     return torch.cat(parts, 1).numpy().astype(np.float32)

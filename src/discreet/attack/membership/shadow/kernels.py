@@ -39,7 +39,7 @@ class Written:
     @staticmethod
     def fits(recipe: Recipe, stack: Layers) -> bool:
         """Linear layers with at most one written activation after each; no dropout, no smoothing, no other shapes."""
-        if recipe.label_smoothing or recipe.augment is not None:
+        if recipe.label_smoothing or recipe.augment is not None or recipe.precision != "float32":
             return False
         steps = [step for step in stack.steps if not isinstance(step, (nn.Flatten, nn.Identity))]
         stack.steps = steps

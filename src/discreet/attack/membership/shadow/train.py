@@ -56,9 +56,10 @@ def train_shadows(
 ) -> Shadows:  # fmt: skip
     """Train a model for each row of `inside` on the rows it marks, and ask them all about `query` (by default X itself).
 
-    torch recipes are trained in groups that fit memory, all models of a group at once. With a `folder` each finished group is
-    kept there, and a second call goes on after the last one. Groups may be spread over `processes` of this machine, or over
-    those of a Ray cluster by its address ("local" starts one here). What comes out does not depend on where it was made.
+    torch recipes are trained in groups that fit memory, all models of a group at once; networks with convolutions, each of
+    which fills a processor, one after another. With a `folder` each finished group is kept there, and a second call goes on
+    after the last one. Groups may be spread over `processes` of this machine, or over those of a
+    Ray cluster by its address ("local" starts one here). What comes out does not depend on where it was made.
     """
     X, y = np.asarray(X), np.asarray(y)
     if inside.ndim != 2 or inside.shape[1] != len(X) or len(X) != len(y):
@@ -102,20 +103,22 @@ def _fitting(recipe: Recipe, X: Array, device: str) -> int:
     """How many models are trained at once: weights, gradients and optimizer state, and a batch with its activations."""
     import torch
 
+    from discreet.attack.membership.shadow.singly import fills_alone
+
     model = recipe.build()
+    if fills_alone(model):
+        return 8  # one after another: what is kept together after a crash
     weights = sum(p.numel() for p in model.parameters())
     row = int(np.prod(X.shape[1:]))
-    each = 4 * (5 * weights + recipe.batch_size * (2 * row + 4 * _width(model, row)))
+    each = 4 * (5 * weights + recipe.batch_size * (2 * row + 4 * _width(model)))
     if device == "cpu":
         return int(max(1, min(max(CACHE // each, 4), MEMORY // each, 64)))
     return int(max(1, min(torch.cuda.mem_get_info()[0] // 2 // each, 4096)))
 
 
-def _width(model: Any, row: int) -> int:
-    """A guess at the numbers per example inside the model: the widths of its layers, or many images' worth."""
-    widths = [layer.out_features for layer in model.modules() if hasattr(layer, "out_features")]
-    convolutional = any(hasattr(layer, "kernel_size") for layer in model.modules())
-    return sum(widths) + (200 * row if convolutional else 0)
+def _width(model: Any) -> int:
+    """A guess at the numbers per example inside the model: the widths of its layers."""
+    return sum(layer.out_features for layer in model.modules() if hasattr(layer, "out_features"))
 
 
 def _group(
@@ -134,10 +137,12 @@ def _together(
     import torch
 
     from discreet.attack.membership.shadow.job import train_stack
+    from discreet.attack.membership.shadow.singly import fills_alone, train_singly
 
+    train = train_singly if fills_alone(recipe.build()) else train_stack
     try:
         with one_thread(device):
-            return train_stack(recipe, X, y, inside, seeds, asked, device)
+            return train(recipe, X, y, inside, seeds, asked, device)
     except (torch.OutOfMemoryError, MemoryError):
         if len(inside) == 1:
             raise

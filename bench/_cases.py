@@ -1,0 +1,386 @@
+"""Cases of bench/membership.py with images, and with a defence: each gives a document, and goes on where it was cut off."""
+
+from __future__ import annotations
+
+import time
+from argparse import Namespace
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from _images import AlexNet, Published, Residual, images, mirrored, shifted
+from discreet.attack.membership import Recipe, halves, membership, ratios, signals, tail, train_shadows
+from discreet.attack.membership.controls import trained
+from discreet.attack.membership.posterior import student
+from discreet.attack.membership.shadow.job import train_stack
+from discreet.attack.membership.shadow.singly import Loop
+from discreet.attack.membership.whitebox import crossfitted, features, outputs
+from discreet.audit import rate_at, roc
+from discreet.heuristic.defences import adversarial_regularisation
+
+Array = NDArray[Any]
+Save = Callable[[dict[str, Any]], None]
+GROUP = 6  # models between two looks at the clock
+
+
+def spread(values: Any) -> dict[str, float]:
+    """The mean, and the standard deviation over targets."""
+    values = np.asarray(values, np.float64)
+    return {"mean": round(float(values.mean()), 4), "spread": round(float(values.std(ddof=1)) if len(values) > 1 else 0.0, 4)}
+
+
+# CIFAR-10: many models, each the target in turn
+
+
+def cifar10(given: Namespace, save: Save) -> dict[str, Any]:
+    """Small residual networks on random halves of the 50,000 training images, as many as the time allows."""
+    X, y, test, truth = images(given.data / "cifar10", rows=given.rows)
+    recipe = Recipe(
+        partial(Residual, 10, given.width), epochs=given.epochs or 50, batch_size=min(500, len(X) // 4), optimizer="sgd",
+        learning_rate=0.2, momentum=0.9, weight_decay=5e-4, schedule="cosine",
+        augment={"shift": shifted, "mirror": mirrored}[given.augment],
+        precision="bfloat16" if given.device == "cuda" else "float32",
+    )  # fmt: skip
+    found: dict[str, Any] = {
+        "images": len(X), "network": f"seven convolutions, {weights(recipe):,} weights", "epochs": recipe.epochs,
+        "batch": recipe.batch_size, "augment": given.augment, "precision": recipe.precision,
+    }  # fmt: skip
+    if given.ways:
+        found["images_per_second"] = ways(recipe, X, y, given.device)
+        print(found["images_per_second"], flush=True)
+    inside, asked, labels = halves(len(X), given.models, 0), np.concatenate([X, test]), np.concatenate([y, truth])
+    folder = given.keep / f"models-{given.augment}-{recipe.epochs}-{given.width}"
+    spent: list[float] = []
+    for many in range(GROUP, given.models + 1, GROUP):
+        began = time.perf_counter()
+        if spent and sum(spent) + max(spent) > given.seconds:
+            break
+        shadows = train_shadows(recipe, X, y, inside[:many], query=asked, device=given.device, folder=folder, group=GROUP)
+        spent.append(time.perf_counter() - began)
+        right = shadows.scores.argmax(2) == labels
+        found |= {
+            "models": many, "seconds": round(sum(spent), 1),
+            "trained_images_per_second": round(many * int(inside[0].sum()) * recipe.epochs / sum(spent)),
+            "accuracy_inside": round(float(right[:, : len(X)][inside[:many]].mean()), 4),
+            "accuracy_test": round(float(right[:, len(X) :].mean()), 4),
+        }  # fmt: skip
+        save(found)
+    margin = signals.margin(shadows.scores, labels).astype(np.float32)
+    tempered = np.log(signals.tempered(shadows.scores, labels, 2.0)).astype(np.float32)
+    given.keep.mkdir(parents=True, exist_ok=True)
+    np.savez_compressed(given.keep / f"cifar10-{given.augment}-margin.npz", margin=margin, rows=len(X))
+    np.savez_compressed(given.keep / f"cifar10-{given.augment}-tempered.npz", tempered=tempered)
+    quick = [rate_at(score, inside[t], 0.001).rate for t, score in each_target(margin[:, : len(X)], inside, ratios_fixed)]
+    found["quick_look_lira_fixed"] = spread(quick)
+    print("LiRA, fixed variances, TPR at 0.1 %:", found["quick_look_lira_fixed"], flush=True)
+    return found
+
+
+def ratios_fixed(target: Array, others: Array, marks: Array) -> Array:
+    return ratios.lira(target, others, marks, fixed=True)
+
+
+def each_target(signal: Array, inside: Array, score: Callable[..., Array], references: int | None = None) -> Any:
+    """Every model in turn as the target, the others (but for the one trained on its other half) as references."""
+    signal = signal.astype(np.float64)
+    for t in range(len(signal)):
+        yield t, score(signal[t], signal[chosen(t, len(signal), references)], inside[chosen(t, len(signal), references)])
+
+
+def chosen(t: int, models: int, references: int | None) -> list[int]:
+    others = [(t // 2 * 2 + 2 + i) % models for i in range(models - 2)]  # pairs that complete each other, others for others
+    return others[:references]
+
+
+def weights(recipe: Recipe) -> int:
+    return sum(p.numel() for p in recipe.build().parameters())
+
+
+def ways(recipe: Recipe, X: Array, y: Array, device: str) -> dict[str, Any]:
+    """Images a second by each way of training the same models; a way that fails says why."""
+    few = np.arange(10 * recipe.batch_size) % len(X)
+    rows, labels = torch.as_tensor(X[few]).to(device), torch.as_tensor(y[few]).to(device)
+    short, found = replace(recipe, epochs=1), {}
+
+    def singly(graphed: bool) -> int:
+        loop = Loop(short, rows, labels)
+        if not graphed:
+            loop._replay = None
+        members = torch.arange(len(rows), device=device)
+        loop.train(members, 0)
+        begin()
+        loop.train(members, 0)
+        return len(rows)
+
+    def stacked() -> int:
+        some = slice(2 * recipe.batch_size)
+        marks = np.ones((4, len(X[some])), np.bool_)
+        for _ in range(2):
+            begin()
+            train_stack(short, X[some], y[some], marks, range(4), X[:2], device)
+        return marks.size
+
+    clock: list[float] = []
+
+    def begin() -> None:
+        if device == "cuda":
+            torch.cuda.synchronize()
+        clock.append(time.perf_counter())
+
+    for name, way in (("graph", lambda: singly(True)), ("one by one", lambda: singly(False)), ("stacked by vmap", stacked)):
+        try:
+            count = way()
+            begin()
+            found[name] = round(count / (clock[-1] - clock[-2]))
+        except Exception as error:
+            found[name] = f"{type(error).__name__}: {str(error)[:80]}"
+    return found
+
+
+def cifar10_analysed(given: Namespace, save: Save) -> dict[str, Any]:
+    """What each attack makes of the signals that a run on a GPU left; no images needed."""
+    with np.load(given.keep / f"cifar10-{given.augment}-margin.npz") as kept:
+        margin, rows = kept["margin"].astype(np.float64), int(kept["rows"])
+    with np.load(given.keep / f"cifar10-{given.augment}-tempered.npz") as kept:
+        tempered = kept["tempered"].astype(np.float64)
+    margin, tempered = margin[:, :rows], tempered[:, :rows]
+    models = len(margin)
+    inside = halves(rows, models, 0)
+    budgets = [k for k in (2, 4, 8, 16, 32, 64) if k <= models - 2]
+    targets = range(min(models, given.targets))
+    table = []
+
+    def add(name: str, k: int, score: Callable[[int, list[int]], Array]) -> None:
+        measured = []
+        for t in targets:
+            made = score(t, chosen(t, models, k))
+            rates = [rate_at(made, inside[t], level) for level in (0.01, 0.001)]
+            measured.append([roc(made, inside[t]).area(), rates[0].rate, rates[1].rate, rates[1].low, rates[1].high])
+        mean, deviation = np.mean(measured, 0), np.std(measured, 0, ddof=1)
+        table.append({
+            "attack": name, "references": k, "auc": round(float(mean[0]), 4), "tpr_at_1_percent": round(float(mean[1]), 4),
+            "tpr_at_0.1_percent": round(float(mean[2]), 4), "tpr_at_0.1_percent_spread": round(float(deviation[2]), 4),
+            "interval_of_one_target": [round(float(mean[3]), 4), round(float(mean[4]), 4)],
+        })  # fmt: skip
+        print(f"{name:14} {k:3} AUC {mean[0]:.3f}  TPR {mean[1]:.2%} at 1 %, {mean[2]:.2%} at 0.1 %", flush=True)
+        save({"table": table, "targets": len(targets)})
+
+    p = np.exp(tempered)
+    add("loss", 0, lambda t, k: margin[t])
+    for k in budgets:
+        add("student", k, lambda t, k: student(margin[t], margin[k], tempered[t], tempered[k], inside[k]))
+        add("lira", k, lambda t, k: ratios.lira(margin[t], margin[k], inside[k]))
+        add("lira_fixed", k, lambda t, k: ratios.lira(margin[t], margin[k], inside[k], fixed=True))
+        add("lira_offline", k, lambda t, k: ratios.lira_offline(margin[t], margin[k], inside[k]))
+        add("rmia", k, lambda t, k: ratios.rmia(p[t], p[k], inside[k], p[t], p[k], gamma=1.0))
+    best = max(row["tpr_at_0.1_percent"] for row in table if row["attack"] != "loss")
+    return {"table": table, "targets": len(targets), "best_tpr_at_0.1_percent": best, "goal_at_least_0.05": best >= 0.05}
+
+
+# CIFAR-100: what the weights tell beyond the outputs
+
+
+def pool(given: Namespace) -> tuple[Array, Array]:
+    """The 15,000 images of the subset in a fixed random order."""
+    X, y, test, truth = images(given.data / "cifar100", rows=given.rows)
+    X, y = np.concatenate([X, test]), np.concatenate([y, truth])
+    order = np.random.default_rng(0).permutation(len(X))
+    return X[order], y[order]
+
+
+def networks(epochs: int | None) -> dict[str, Recipe]:
+    return {
+        "AlexNet": Recipe(AlexNet, epochs=epochs or 40, batch_size=100, learning_rate=5e-4, augment=mirrored),
+        "ResNet": Recipe(
+            partial(Residual, 100, both=False), epochs=epochs or 20, batch_size=100, learning_rate=1e-3, augment=shifted
+        ),
+    }
+
+
+def cifar100(given: Namespace, save: Save) -> dict[str, Any]:
+    """Accuracies of attacks on overfit networks: by outputs, by gradients, by both and more, learned; members are half."""
+    X, y = pool(given)
+    half = len(X) // 2
+    inside = np.arange(len(X)) < half
+    found: dict[str, Any] = {"members": half, "nonmembers": len(X) - half, "targets": given.targets, "networks": {}}
+    for name, recipe in networks(given.epochs).items():
+        runs = []
+        for seed in range(given.targets):
+            order = np.random.default_rng(seed).permutation(len(X))
+            began = time.perf_counter()
+            model = trained(recipe, X[order][:half], y[order][:half], seed=seed, device=given.device)
+            runs.append(looked_into(model, X[order], y[order], inside, seed) | {"training_s": time.perf_counter() - began})
+            found["networks"][name] = {"weights": weights(recipe), "epochs": recipe.epochs} | {
+                what: spread([run[what] for run in runs]) for what in runs[0]
+            }
+            print(name, {what: round(value, 3) for what, value in runs[-1].items()}, flush=True)
+            save(found)
+    return found
+
+
+def looked_into(model: Any, X: Array, y: Array, inside: Array, seed: int) -> dict[str, float]:
+    seen = features(model, X, y, seed=seed)
+    said, scores = outputs(model, X, y)
+    right = scores.argmax(1) == y
+    black, white = crossfitted(said, inside, seed=seed), crossfitted(seen, inside, seed=seed)
+    hit_black, hit_white = (black > 0) == inside, (white > 0) == inside
+    gap = hit_white.astype(np.float64) - hit_black
+    return {
+        "accuracy_inside": float(right[inside].mean()), "accuracy_outside": float(right[~inside].mean()),
+        "label": threshold(right.astype(np.float64), inside), "loss": threshold(signals.log_probability(scores, y), inside),
+        "black_box": float(hit_black.mean()), "gradient": threshold(-seen[:, 0], inside),
+        "white_box": float(hit_white.mean()), "white_ahead": float(gap.mean()),
+        "white_ahead_in_standard_errors": float(gap.mean() / (gap.std() / len(gap) ** 0.5 + 1e-12)),
+        "black_box_auc": roc(black, inside).area(), "white_box_auc": roc(white, inside).area(),
+    }  # fmt: skip
+
+
+def threshold(score: Array, inside: Array) -> float:
+    """The best balanced accuracy of one threshold, chosen on one half of the rows and counted on the other."""
+    learn = np.random.default_rng(0).random(len(score)) < 0.5
+    places = np.unique(np.quantile(score[learn], np.linspace(0, 1, 401)))
+
+    def right(at: float, rows: Array) -> float:
+        return float(((score >= at)[rows & inside].mean() + (score < at)[rows & ~inside].mean()) / 2)
+
+    return right(max(places, key=lambda at: right(at, learn)), ~learn)
+
+
+# Adversarial regularisation
+
+
+def defended(given: Namespace, save: Save) -> dict[str, Any]:
+    """A third of the rows to train on, a third as the adversary's reference, a third never seen."""
+    if given.set == "location":
+        from membership import distinct, location
+        from membership import recipe as plain_of
+
+        X, y = distinct(*location(given.data))
+        plain = replace(plain_of(X.shape[1], 30, relu=False), epochs=given.epochs or 40)
+    else:
+        X, y = pool(given)
+        plain = replace(networks(given.epochs or 40)["AlexNet"], augment=None)
+    third = len(X) // 3
+    D, R, N = ((X[i * third : (i + 1) * third], y[i * third : (i + 1) * third]) for i in range(3))
+    found: dict[str, Any] = {"rows": third, "epochs": plain.epochs, "rows_by_strength": []}
+    strengths = [0.0, *(float(each) for each in given.strengths.split(","))]
+    for strength in strengths:
+        runs, targets = [], given.targets if given.device == "cpu" else 1
+        for seed in range(targets):
+            rolled = [tuple(np.roll(part, seed * 7, 0) for part in pair) for pair in (D, R, N)]
+            runs.append(one_defended(plain, strength, rolled, given))
+        row = {what: spread([run[what] for run in runs]) for what in runs[0]}
+        found["rows_by_strength"].append({"strength": strength, **row})
+        print(strength, {what: round(value, 3) for what, value in runs[0].items()}, flush=True)
+        save(found)
+    base = found["rows_by_strength"][0]["accuracy_outside"]["mean"]
+    near = [row for row in found["rows_by_strength"][1:] if row["accuracy_outside"]["mean"] >= base - 0.04]
+    best = min(near, key=lambda row: row["learned"]["mean"], default=None)
+    if best is not None and given.shadows:
+        found["shadow_attacks_at_strength"] = {"strength": best["strength"], "shadows": given.shadows}
+        for name, strength in (("undefended", 0.0), ("defended", best["strength"])):
+            how = under(plain, strength, R, given)
+            target = how.fit_one(*D, 0) if how.kind == "fit" else trained(how, *D, device=given.device)
+            attacks = ("student", "lira", "rmia", "loss")
+            evidence = membership(target, how, D, N, attacks=attacks, shadows=given.shadows, device=given.device)
+            found["shadow_attacks_at_strength"][name] = {
+                each: {
+                    "auc": round(one.auc(), 4), "accuracy": round(threshold(one.score, one.inside), 4),
+                    "tpr_at_1_percent": round(one.tpr(0.01), 4), "interval": [round(end, 4) for end in one.interval(0.01)],
+                }
+                for each, one in evidence.items()
+            }  # fmt: skip
+            print(name, found["shadow_attacks_at_strength"][name], flush=True)
+            save(found)
+    return found
+
+
+def under(plain: Recipe, strength: float, reference: Any, given: Namespace) -> Recipe:
+    if not strength:
+        return plain
+    return adversarial_regularisation(
+        plain, strength=strength, reference=reference, steps=given.steps, width=given.adversary, device=given.device
+    ).recipe
+
+
+def one_defended(plain: Recipe, strength: float, thirds: Any, given: Namespace) -> dict[str, float]:
+    D, R, N = thirds
+    how = under(plain, strength, R, given)
+    model = how.fit_one(*D, 0) if strength else trained(plain, *D, device=given.device)
+    X, y = np.concatenate([D[0], N[0]]), np.concatenate([D[1], N[1]])
+    inside = np.arange(len(X)) < len(D[0])
+    said, scores = outputs(model, X, y)
+    right = scores.argmax(1) == y
+    judged = getattr(model, "judged", None)
+    return {
+        "accuracy_inside": float(right[inside].mean()), "accuracy_outside": float(right[~inside].mean()),
+        "its_own_adversary": 0.5 if judged is None else float(((judged(scores, y) > 0) == inside).mean()),
+        "learned": float(((crossfitted(said, inside) > 0) == inside).mean()),
+        "loss": threshold(signals.log_probability(scores, y), inside), "label": threshold(right.astype(np.float64), inside),
+    }  # fmt: skip
+
+
+# The published ResNet-20
+
+
+def published(given: Namespace, save: Save) -> dict[str, Any]:
+    """Its 50,000 training images against the 10,000 test images: no shadow, black-box."""
+    its_own = {"mean": (0.485, 0.456, 0.406), "spread": (0.229, 0.224, 0.225)}
+    X, y, test, truth = images(given.data / "cifar10", rows=given.rows, **its_own)
+    model = Published()
+    kept = np.load(given.data / "models" / "resnet20_cifar10.npz")
+    model.load_state_dict({name: torch.from_numpy(kept[name]) for name in kept.files}, strict=False)
+    model.eval().to(given.device)
+    evidence = membership(model, None, (X, y), (test, truth), attacks=("loss", "confidence", "entropy", "label"))
+    screened = tail(model, (X, y), (test, truth), level=0.001)
+    score = evidence["label"].score
+    found: dict[str, Any] = {
+        "members": len(X), "nonmembers": len(test), "accuracy_inside": round(float(score[: len(X)].mean()), 4),
+        "accuracy_outside": round(float(score[len(X) :].mean()), 4), "tail": str(screened), "attacks": {},
+    }  # fmt: skip
+    for name, one in evidence.items():
+        rates = [rate_at(one.score, one.inside, level) for level in (0.01, 0.001)]
+        found["attacks"][name] = {
+            "auc": round(one.auc(), 4), "accuracy": round(threshold(one.score, one.inside), 4),
+            "tpr_at_1_percent": round(rates[0].rate, 4), "tpr_at_0.1_percent": round(rates[1].rate, 5),
+            "interval": [round(rates[1].low, 5), round(rates[1].high, 5)],
+        }  # fmt: skip
+        print(name, found["attacks"][name], flush=True)
+    margins = given.keep / "cifar10-shift-margin.npz"
+    if margins.exists() and given.rows is None:
+        found["attacks"] |= calibrated(model, X, y, test, truth, margins)
+    return found
+
+
+def calibrated(model: Any, X: Array, y: Array, test: Array, truth: Array, path: Path) -> dict[str, Any]:
+    """Against models of another architecture that did not see the image: what a stranger's shadows add."""
+    with np.load(path) as kept:
+        margin = kept["margin"].astype(np.float64)
+    labels = np.concatenate([y, truth])
+    _, scores = outputs(model, np.concatenate([X, test]), labels)
+    inside = np.concatenate([halves(len(X), len(margin), 0), halves(len(test), len(margin), 1)], 1)  # as many outside for all
+    made = ratios.lira_offline(signals.margin(scores, labels), margin, inside)
+    known = np.arange(len(labels)) < len(X)
+    rate = rate_at(made, known, 0.001)
+    return {
+        "lira_offline, shadows of another network": {
+            "auc": round(roc(made, known).area(), 4), "accuracy": round(threshold(made, known), 4),
+            "tpr_at_0.1_percent": round(rate.rate, 5), "interval": [round(rate.low, 5), round(rate.high, 5)],
+            "references": len(margin),
+        }
+    }  # fmt: skip
+
+
+CASES: dict[str, Callable[[Namespace, Save], dict[str, Any]]] = {
+    "cifar10": cifar10,
+    "cifar10-analysed": cifar10_analysed,
+    "cifar100": cifar100,
+    "defended": defended,
+    "published": published,
+}
