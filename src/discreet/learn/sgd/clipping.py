@@ -50,7 +50,7 @@ class Flat:
         return [list(records)]
 
     def factors(self, squared: Tensor) -> Tensor:
-        return torch.clamp(self.norm / ((1 + SLACK) * squared.sqrt()), max=1.0)
+        return squared.rsqrt().mul_(self.norm / (1 + SLACK)).clamp_(max=1.0)
 
 
 class PerLayer(Flat):
@@ -61,7 +61,7 @@ class PerLayer(Flat):
 
     def factors(self, squared: Tensor) -> Tensor:
         share = self.norm / squared.shape[0] ** 0.5
-        return torch.clamp(share / ((1 + SLACK) * squared.sqrt()), max=1.0)
+        return squared.rsqrt().mul_(share / (1 + SLACK)).clamp_(max=1.0)
 
 
 class Automatic(Flat):

@@ -72,8 +72,11 @@ class Rows:
                 "Dataset with __len__ and __getitem__, or a pair of tensors. A stream of rows cannot be sampled."
             ) from None
 
-    def take(self, chosen: np.ndarray[Any, Any], device: torch.device) -> tuple[Any, Tensor | None]:
-        """The rows of these units, those of one unit side by side, and their weights (None: all 1)."""
+    def take(self, chosen: np.ndarray[Any, Any], device: torch.device, own: bool = True) -> tuple[Any, Tensor | None]:
+        """The rows of these units, those of one unit side by side, and their weights (None: all 1).
+
+        Whoever changes nothing in them need not `own` them: all rows at once are then the data itself, not a copy.
+        """
         if self._length() != self.count:
             raise InvalidValue(
                 f"data had {self.count} rows when the run began and has another number now. A run learns from one data set: "
@@ -84,7 +87,7 @@ class Rows:
             members = self._members[chosen]
             weight = torch.as_tensor(members >= 0, dtype=torch.float32, device=device).flatten()
             chosen = np.where(members < 0, members[:, :1], members).ravel()
-        batch = self._rows(chosen)
+        batch = self._rows(chosen, own)
         if self.tensors is None or any(leaf.device != device for leaf in batch):
             batch = pytree.tree_map(lambda leaf: leaf.to(device, non_blocking=True), batch)
         return self._changed(batch, weight)
@@ -107,9 +110,11 @@ class Rows:
             made = self.like(3 * self.rows, device, generator)
             probe_augment(self._augment, split(made)[0], self.rows)
 
-    def _rows(self, chosen: np.ndarray[Any, Any]) -> Any:
+    def _rows(self, chosen: np.ndarray[Any, Any], own: bool = True) -> Any:
         if self.tensors is None:
             return default_collate([self.data[int(i)] for i in chosen])
+        if not own and self._members is None and len(chosen) == self.count:  # units are drawn at most once, ascending
+            return self.tensors
         index = torch.from_numpy(np.ascontiguousarray(chosen)).to(self.tensors[0].device)
         return tuple(t.index_select(0, index.to(t.device)) for t in self.tensors)
 
@@ -140,7 +145,7 @@ def _tensors(data: Any) -> tuple[Tensor, ...] | None:
             raise InvalidValue(
                 f"data as tensors must be (inputs, targets) of equal length; got shapes {[tuple(t.shape) for t in data]}."
             )
-        return tuple(data)
+        return tuple(item.detach() for item in data)
     if isinstance(data, Dataset) or (
         hasattr(data, "__getitem__") and hasattr(data, "__len__") and not isinstance(data, (str, dict))
     ):

@@ -87,7 +87,7 @@ class Run:
             raise InvalidValue("after sees whole gradients, which a model under fully_shard never has. Leave it out.")
         self._group.level(model)
         generator = torch.Generator().manual_seed(0)
-        probe(self._engine, self._losses, lambda examples: rows.like(examples, self._device, generator))
+        self._gentle = probe(self._engine, self._losses, lambda examples: rows.like(examples, self._device, generator))
         rows.probe_augment(self._device, generator)
         if plan.grid:
             self._engine = self._on_grid(self._engine)
@@ -139,7 +139,7 @@ class Run:
 
     def _steps(self) -> Iterator[Step]:
         while self.number < self.plan.steps:
-            for batch, weight in self._pieces():
+            for batch, weight in self._pieces(own=not self._gentle):
                 if self._graphed is not None and self._graphed.add(batch, weight, self._buffer, 1.0 / self._public_divisor()):
                     continue
                 with self._engine.recording(_length(batch)):
@@ -172,7 +172,7 @@ class Run:
         weight, self._pending = self._pending[0], None
         self._add(checked(losses, self._engine.tape.examples), weight)
 
-    def _pieces(self) -> Iterator[tuple[Any, Tensor | None]]:
+    def _pieces(self, own: bool = True) -> Iterator[tuple[Any, Tensor | None]]:
         """The noise of this step, then its batch in pieces of at most `microbatch` units."""
         self._begin()
         assert self._key is not None
@@ -182,7 +182,7 @@ class Run:
         self._group.noise(self._stream(), self._buffer, step=self.number, scale=self._scale())
         for piece in self._group.pieces(chosen, self._microbatch):
             self._made_up = not len(piece)
-            yield self._rows.take(piece, self._device) if len(piece) else self._rows.blank(self._device)
+            yield self._rows.take(piece, self._device, own) if len(piece) else self._rows.blank(self._device)
             if self._turn is not turn:  # its sums would be added to another's noise, some of them twice
                 raise InvalidValue("Another loop over this run began meanwhile; only one may be under way at a time.")
 

@@ -137,11 +137,12 @@ def thinned(key: bytes, purpose: bytes, step: int, units: int, most: int) -> Int
     The first 16 bits decide all but one unit in 65,536; only those ask for the other 48, from a keystream of its own.
     """
     step, units = check.whole("step", step, least=0), check.whole("units", units, least=0, most=MOST_UNITS)
+    _check(key)
     first, rest = most >> 48, most & (2**48 - 1)
     if first == 1 << 16:
-        keystream(key, purpose, step)  # a wrong key is refused at rate 1 as at any other
         return np.arange(units, dtype=np.int64)
-    stream, more = keystream(key, purpose, step), keystream(key, purpose + b" more", step)
+    stream: Any = keystream(key, purpose, step)
+    more: Any = None
     found = []
     for start in range(0, units, BLOCK):
         count = min(BLOCK, units - start)
@@ -149,6 +150,7 @@ def thinned(key: bytes, purpose: bytes, step: int, units: int, most: int) -> Int
         taken = digits < first
         close = np.flatnonzero(digits == first)
         if close.size:
+            more = keystream(key, purpose + b" more", step) if more is None else more
             words = np.frombuffer(more.update(bytes(8 * close.size)), "<u8")
             taken[close] = words >> np.uint64(16) < np.uint64(rest)
         found.append(np.flatnonzero(taken) + start)
@@ -161,8 +163,12 @@ def keystream(key: bytes, purpose: bytes, step: int) -> Any:
     The purpose goes through HMAC-SHA256, so noise and sampling share no keystream even where they share `key`, and one
     purpose tells nothing about another. A step has 2^64 blocks before the next step's begin.
     """
+    _check(key)
+    own = hmac.digest(key, b"discreet sampling: " + purpose, "sha256")
+    return aes_ctr(own, step.to_bytes(8, "big") + bytes(8))
+
+
+def _check(key: bytes) -> None:
     if not isinstance(key, bytes) or len(key) != KEY:
         found = f"{len(key)} bytes" if isinstance(key, bytes) else type(key).__name__
         raise InvalidValue(f"key must be {KEY} bytes, such as os.urandom({KEY}); got {found}.")
-    own = hmac.digest(key, b"discreet sampling: " + purpose, "sha256")
-    return aes_ctr(own, step.to_bytes(8, "big") + bytes(8))

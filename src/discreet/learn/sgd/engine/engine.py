@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 
@@ -107,7 +108,7 @@ class Engine:
         factors = clipping.factors(norms)
         if self.good is not None:  # recorded for later: whoever replays it looks, and does it again the ordinary way
             self.good.copy_(torch.isfinite(norms).all())
-        elif not bool(torch.isfinite(norms).all()):  # rare: one unit with NaN or infinity contributes nothing, the rest as ever
+        elif not math.isfinite(float(norms.sum())):  # rare: one unit with NaN or infinity contributes nothing, the rest as ever
             factors = _drop(records, norms, factors)
         self._contract([(record, factor) for group, factor in zip(groups, factors * scale) for record in group], into)
 
@@ -115,6 +116,7 @@ class Engine:
         views = self.tape.views(self.views(into))
         for record, factor in weighted:
             record.add(factor, views)
+            record.__dict__.clear()  # what it kept is not needed while the others are added
 
     def gradient(self, loss: Tensor) -> Tensor:
         """The ordinary gradient of a loss, laid out like a buffer: what the fast way is compared with."""
@@ -130,7 +132,7 @@ class Engine:
     def _backward(self, losses: Tensor) -> list[Record]:
         for p in self.parameters:
             p.grad = None
-        losses.sum().backward()
+        losses.backward(torch.ones_like(losses))
         strays = [p for p in self.parameters if p.grad is not None]
         if strays:
             names = [name for name, p in self.model.named_parameters() if any(p is stray for stray in strays)]

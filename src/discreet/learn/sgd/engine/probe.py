@@ -29,13 +29,16 @@ FEW, MORE = 2, 3  # units in the two sizes of batch that are tried
 CROWD = 12  # units that may be in each other's way: where places are few, three would all find one
 
 
-def probe(engine: Engine, losses: Losses, make: Make) -> None:
-    """Refuse a model whose examples interact, and learn which layers are given something all examples share."""
+def probe(engine: Engine, losses: Losses, make: Make) -> bool:
+    """Refuse a model whose examples interact, and learn which layers are given something all examples share.
+
+    Returns whether model and loss leave the rows they are given as they were.
+    """
     _no_batch_norm(engine.model)
     buffers = {name: b.clone() for name, b in engine.model.named_buffers()}
     with torch.random.fork_rng(devices=_cuda(engine)), _awake(engine), eagerly():
         make = _sensible(engine, losses, make)
-        _alone(engine, losses, make)
+        gentle = _alone(engine, losses, make)
         learn(engine, losses, make)
         _agrees(engine, losses, make)
     changed = [name for name, b in engine.model.named_buffers() if not _equal(b, buffers[name])]
@@ -46,6 +49,7 @@ def probe(engine: Engine, losses: Losses, make: Make) -> None:
             f"A forward changed the buffer {changed[0]}: it keeps something about the examples that no noise covers. "
             "Freeze it (module.eval()), or use a layer without running statistics, such as GroupNorm."
         )
+    return gentle
 
 
 @contextmanager
@@ -138,14 +142,16 @@ def _no_batch_norm(model: nn.Module) -> None:
             )
 
 
-def _alone(engine: Engine, losses: Losses, make: Make) -> None:
-    """Change the first unit, gently and wildly: no other unit's loss may move."""
+def _alone(engine: Engine, losses: Losses, make: Make) -> bool:
+    """Change the first unit, gently and wildly: no other unit's loss may move. Returns whether rows stayed as they were."""
     rows, examples = engine.rows, max(MORE, min(CROWD, 4 * CROWD // engine.rows)) * engine.rows
     batch = make(examples)
+    given = _copy(batch)
     seed = torch.initial_seed() % 2**63
     with torch.no_grad():
         torch.manual_seed(seed)
-        before = checked(losses(batch), examples)
+        before = checked(losses(given), examples)
+        gentle = not any(leaf._version for leaf in pytree.tree_leaves(given))
         for size in (1.0, 1e3):
             other = pytree.tree_map(lambda leaf, size=size: _first_changed(leaf, rows, size), batch)
             torch.manual_seed(seed)
@@ -156,6 +162,12 @@ def _alone(engine: Engine, losses: Losses, make: Make) -> None:
                     "bounds nothing. Look for statistics over the batch axis (x.mean(0), BatchNorm, routing with a capacity, "
                     "a loss normalised by the batch) and take them per example."
                 )
+    return gentle
+
+
+def _copy(batch: Any) -> Any:
+    """For a model that may change what it is given."""
+    return pytree.tree_map(lambda leaf: leaf.clone(), batch)
 
 
 def _first_changed(leaf: Tensor, rows: int, size: float) -> Tensor:
@@ -172,11 +184,11 @@ def _agrees(engine: Engine, losses: Losses, make: Make) -> None:
         batch = make(MORE * engine.rows)
         with engine.recording(MORE * engine.rows):
             found = engine.buffer()
-            engine.add(with_gradient(losses(batch)), _TINY, found, 1.0 / engine.processes)  # all of them add the same
+            engine.add(with_gradient(losses(_copy(batch))), _TINY, found, 1.0 / engine.processes)  # all of them add the same
         whole, finite = float(engine.length(found)), True
         for unit in range(MORE):
             part = pytree.tree_map(lambda leaf, unit=unit: leaf[unit * engine.rows : (unit + 1) * engine.rows], batch)
-            flat = engine.gradient(losses(part).sum())
+            flat = engine.gradient(losses(_copy(part)).sum())
             size = engine.length(flat)
             finite = finite and math.isfinite(float(size))
             found -= flat.mul_(_TINY.factors(size.square()))
