@@ -18,7 +18,8 @@ from discreet.core import Event
 from image_data import load, made_up
 
 DELTA = 1e-5
-SETTINGS = {"batch": 4096, "steps": 1000, "lr": 2.0, "clip_norm": 0.1, "decay": 0.98, "copies": 4, "units": 1024}
+SETTINGS = {"batch": 4096, "steps": 1000, "lr": 2.0, "momentum": 0.9, "fall": 0, "clip_norm": 0.1, "decay": 0.98, "copies": 4,
+            "units": 1024, "width": 16, "groups": 0}  # fmt: skip
 __all__ = ["DELTA", "SETTINGS", "fit", "inputs", "load", "network"]
 
 
@@ -27,12 +28,14 @@ def inputs(images: Tensor) -> Tensor:
     return ((images if images.is_floating_point() else images.float() / 255)[:, None] - 0.13) / 0.31
 
 
-def network(shape: torch.Size) -> nn.Module:
+def network(shape: torch.Size, width: int = int(SETTINGS["width"]), groups: int = int(SETTINGS["groups"])) -> nn.Module:
+    """With `width` filters in the first layer, normalised in so many groups where that is above 0."""
     assert tuple(shape) == (1, 28, 28)
+    one, two = ([nn.GroupNorm(groups, many, affine=False)] if groups else [] for many in (width, 2 * width))
     return nn.Sequential(
-        nn.Conv2d(1, 16, 8, stride=2, padding=3), nn.Tanh(), nn.MaxPool2d(2, 1),
-        nn.Conv2d(16, 32, 4, stride=2), nn.Tanh(), nn.MaxPool2d(2, 1),
-        nn.Flatten(), nn.Linear(512, 32), nn.Tanh(), nn.Linear(32, 10),
+        nn.Conv2d(1, width, 8, stride=2, padding=3), *one, nn.Tanh(), nn.MaxPool2d(2, 1),
+        nn.Conv2d(width, 2 * width, 4, stride=2), *two, nn.Tanh(), nn.MaxPool2d(2, 1),
+        nn.Flatten(), nn.Linear(32 * width, 32), nn.Tanh(), nn.Linear(32, 10),
     )  # fmt: skip
 
 
@@ -48,16 +51,18 @@ def augment(x: Tensor) -> Tensor:
 def fit(x: Tensor, y: Tensor, *, people: int, epsilon: float, **changed: float) -> tuple[nn.Module, Event]:
     """A trained network and the event of its training. `people` is a public number."""
     at = {**SETTINGS, **changed}
-    model = network(x.shape[1:]).to(x.device)
+    model = network(x.shape[1:], int(at["width"]), int(at["groups"])).to(x.device)
+    optimizer = torch.optim.SGD(model.parameters(), at["lr"], momentum=at["momentum"])
     run = discreet.learn.train(
-        model, torch.optim.SGD(model.parameters(), at["lr"], momentum=0.9), (x, y), nn.CrossEntropyLoss(reduction="none"),
+        model, optimizer, (x, y), nn.CrossEntropyLoss(reduction="none"),
         unit=discreet.record(), epsilon=epsilon, delta=DELTA, rate=at["batch"] / people, steps=int(at["steps"]),
         clip_norm=at["clip_norm"], divisor=at["batch"], microbatch=int(at["units"]), copies=int(at["copies"]),
         augment=augment if at["copies"] > 1 else None,
     )  # fmt: skip
     average = discreet.learn.Average(model, at["decay"])
-    for _ in run:
+    for step in run:
         average.update()
+        optimizer.param_groups[0]["lr"] = at["lr"] * (1 - at["fall"] * step.number / step.steps)  # falls to 0 where fall is 1
     average.copy_to(model)
     return model, run.plan.event()
 
