@@ -150,6 +150,45 @@ def test_microbatches_change_speed_only(microbatch):
         assert near(wanted, finish(begin(model=net().eval(), microbatch=microbatch)))
 
 
+class Inplace(nn.Module):
+    """Changes the rows that it is given."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(6, 3)
+
+    def forward(self, x):
+        return self.layer(x.mul_(2.0))
+
+
+def test_a_batch_of_all_rows_is_no_copy_unless_somebody_changes_it(monkeypatch):
+    x, y = data()
+    seen = []
+    monkeypatch.setattr(nn.Linear, "__call__", lambda self, x: (seen.append(x.data_ptr()), nn.Module.__call__(self, x))[1])
+    run = begin((x, y), rate=1.0, steps=2)
+    seen.clear()
+    finish(run)
+    assert seen.count(x.data_ptr()) == 2
+    own = begin((x, y), rate=1.0, steps=2)
+    for rows, target in own.batches():  # a loop of one's own may do with them what it likes
+        assert rows.data_ptr() != x.data_ptr()
+        own.step(EACH(own.model(rows), target))
+
+
+def test_a_model_that_changes_its_input_changes_a_copy():
+    x, y = data()
+    before = x.clone()
+    finish(begin((x, y), model=Inplace(), rate=1.0, steps=2))
+    assert torch.equal(x, before)
+
+
+def test_rows_that_ask_for_a_gradient_get_none():
+    x, y = data()
+    x.requires_grad_()
+    finish(begin((x, y), rate=1.0, steps=2))
+    assert x.grad is None
+
+
 def test_a_loop_that_forgets_its_losses_or_gives_them_twice():
     run = begin()
     with pytest.raises(InvalidValue, match="belongs inside"):
