@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from html import escape
+from pathlib import Path
 from typing import Any
 
 import discreet.accounting  # noqa: F401 (cards draw ceilings once it is loaded)
@@ -12,7 +13,11 @@ from discreet.errors import InvalidValue
 
 def html(release: Release[Any], *, ledger: Any = None) -> str:
     title = escape(release.facts.get("title") or f"Release of {release.source}")
-    return f"<!doctype html><title>{title}</title><style></style><main><h1>{title}</h1>{release._repr_html_()}</main>"
+    return f"<!doctype html><title>{title}</title><style>{_style()}</style><main><h1>{title}</h1>{release._repr_html_()}</main>"
+
+
+def _style() -> str:
+    return Path(__file__).with_name("static").joinpath("app.css").read_text("utf-8")
 
 
 def document(release: Release[Any], *, ledger: Any = None) -> dict[str, Any]:

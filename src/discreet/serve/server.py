@@ -7,7 +7,9 @@ import errno
 import json
 import logging
 import os
+import signal
 import socket
+import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -23,6 +25,7 @@ HEAD_WITHIN = 10.0  # seconds in which the head of a request must have come
 READ_WITHIN = 60.0  # seconds in which a client must take what was sent before more is
 MOST_CONNECTIONS = 1000
 LONGEST_HEAD = 32 * 1024
+NOT_AT_ALL = struct.pack("ii", 1, 0)
 STOP_WITHIN = 20  # seconds that requests may still take when the server is stopped
 
 
@@ -56,6 +59,9 @@ class Brisk(H11Protocol):
             self._taken = None
 
     def _cut(self) -> None:
+        link = self.transport.get_extra_info("socket")
+        if link is not None:
+            link.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NOT_AT_ALL)  # what was sent and not taken is dropped
         self.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -117,14 +123,21 @@ def write_ready(path: str, facts: dict[str, Any]) -> None:
     os.replace(scratch, path)
 
 
-def run(
-    house: House, listener: socket.socket, *, proxies: tuple[str, ...] = (), listening: Callable[[], None] = lambda: None
-) -> None:
-    """Serve until SIGTERM or Ctrl-C; requests under way are answered, attacks are stopped."""
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)
+def make_server(house: House, *, proxies: tuple[str, ...] = (), listening: Callable[[], None] = lambda: None) -> Server:
+    """The server for one house, ready to be run on a socket."""
     config = uvicorn.Config(
         make_app(house), http=Brisk, ws="none", lifespan="on", loop="asyncio", access_log=False, log_config=None,
         server_header=False, proxy_headers=bool(proxies), forwarded_allow_ips=list(proxies), timeout_keep_alive=15,
         timeout_graceful_shutdown=STOP_WITHIN, limit_concurrency=MOST_CONNECTIONS, h11_max_incomplete_event_size=LONGEST_HEAD,
     )  # fmt: skip
-    Server(config, listening).run(sockets=[listener])
+    return Server(config, listening)
+
+
+def run(
+    house: House, listener: socket.socket, *, proxies: tuple[str, ...] = (), listening: Callable[[], None] = lambda: None
+) -> None:
+    """Serve until SIGTERM or Ctrl-C; requests under way are answered, attacks are stopped."""
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)
+    for number in (signal.SIGINT, signal.SIGTERM):  # uvicorn stops at them, and sends them again when it has stopped
+        signal.signal(number, lambda *_: None)
+    make_server(house, proxies=proxies, listening=listening).run(sockets=[listener])
