@@ -34,6 +34,7 @@ ROOMS = [
     "learn.table",
     "query.local",
     "query.arrays",
+    "report",
     "errors",
 ]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))

@@ -64,7 +64,8 @@ def roc(score: ArrayLike, inside: ArrayLike) -> Roc:
     """
     scores, truth, _ = trials(score, inside, np.zeros(np.shape(score), dtype=np.int64))
     order = np.argsort(-scores, kind="stable")
-    ends = np.append(np.flatnonzero(np.diff(scores[order])), len(scores) - 1)
+    ranked = scores[order]
+    ends = np.append(np.flatnonzero(ranked[1:] != ranked[:-1]), len(scores) - 1)
     hits, alarms = np.cumsum(truth[order])[ends], np.cumsum(~truth[order])[ends]
     members, others = max(int(truth.sum()), 1), max(int((~truth).sum()), 1)
     return Roc(np.append(0.0, alarms / others), np.append(0.0, hits / members))

@@ -23,6 +23,7 @@ COMMANDS = {
     "gate": "Do releases keep to a policy? For CI: exit codes, JUnit, SARIF.",
     "ledger": "Budgets: open, show, share, raise, renew, verify.",
     "query": "Ask private SQL: an answer with error bars, charged to a budget.",
+    "report": "Releases as one page to read and sign: HTML, PDF, Markdown, JSON.",
     "serve": "The web app: budgets, releases, a console, attacks, for a team.",
     "show": "What a release says of itself.",
     "train": "Train a private classifier on a table.",

@@ -85,7 +85,8 @@ def roc(score: NDArray[np.float64], inside: NDArray[np.bool_]) -> tuple[NDArray[
     [0.0, 0.5, 0.5, 1.0]
     """
     order = np.argsort(-score, kind="stable")
-    last = np.flatnonzero(np.append(np.diff(score[order]) != 0, True))
+    ranked = score[order]
+    last = np.flatnonzero(np.append(ranked[1:] != ranked[:-1], True))
     true = np.cumsum(inside[order])[last]
     false = last + 1 - true
     return (

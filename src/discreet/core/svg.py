@@ -15,6 +15,12 @@ LOWEST = 1e-4  # both axes start here
 _DECADES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 _LEFT, _TOP, _RIGHT, _BOTTOM = 66, 14, 26, 52
 _COLOURS = {"ceiling": "#3b6fd4", "floor": "#12906f", "broken": "#d9541e", "chance": "#8a8a8a"}
+_PLACES = {  # further lines of a role, told apart by colour and by dashes
+    "floor": ("#12906f", "#8a5a00", "#8b3fb0", "#0b7a9e", "#a3325e", "#5d6b12"),
+    "broken": ("#d9541e", "#b3261e", "#c2410c", "#9a3412"),
+    "ceiling": ("#3b6fd4", "#1d3f91", "#5b3fd4", "#2b7fd4"),
+}
+_DASHES = ("", "7 3", "2 3", "9 3 2 3", "12 4", "4 2 1 2")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +29,8 @@ class Line:
 
     `role` is `ceiling`, `floor` (an attack), `broken` (an attack that went through a ceiling) or `chance`. What lies
     below the rate `resolved` rests on too few samples and is drawn faintly. `band` says between which true-positive rates
-    the curve may lie: triples of a false-positive rate, the lower and the upper end.
+    the curve may lie: triples of a false-positive rate, the lower and the upper end. `place` tells several lines of one role
+    apart: each place has its own colour and dashes.
     """
 
     label: str
@@ -31,6 +38,7 @@ class Line:
     points: Sequence[tuple[float, float]]
     resolved: float = 0.0
     band: Sequence[tuple[float, float, float]] = ()
+    place: int = 0
 
 
 def levels(count: int = 121) -> list[float]:
@@ -42,12 +50,25 @@ def levels(count: int = 121) -> list[float]:
     return [10 ** (math.log10(LOWEST) * (1 - step / (count - 1))) for step in range(count)]
 
 
+def colour(line: Line) -> str:
+    """The colour of a line, by its role and its place among the lines of that role."""
+    several = _PLACES.get(line.role, (_COLOURS[line.role],))
+    return several[line.place % len(several)]
+
+
+def dashes(line: Line) -> str:
+    """The dashes of a line, empty where it is drawn through."""
+    return "4 4" if line.role == "chance" else _DASHES[line.place % len(_DASHES)]
+
+
 def tradeoff_plot(
-    lines: Iterable[Line], *, title: str, description: str, width: int = 520, height: int = 430, paper: str | None = None
-) -> str:
+    lines: Iterable[Line], *, title: str, description: str, width: int = 520, height: int = 430, paper: str | None = None,
+    legend: bool = True,
+) -> str:  # fmt: skip
     """The picture: `lines` over the diagonal of blind guessing. `description` is what a screen reader says instead.
 
-    `paper` is a colour to lie under it, for a picture that stands alone in a file.
+    `paper` is a colour to lie under it, for a picture that stands alone in a file. Without `legend` the page says which line
+    is which.
     """
     frame = _Frame(width, height)
     drawn = list(lines)
@@ -64,7 +85,7 @@ def tradeoff_plot(
         _axes(frame),
         *(_note(frame, line) for line in drawn if line.role == "ceiling"),
         *(_curve(frame, line) for line in [chance, *drawn]),
-        _legend(frame, [*drawn, chance]),
+        _legend(frame, [*drawn, chance]) if legend else "",
         "</svg>",
     ]
     return "".join(parts)
@@ -102,6 +123,11 @@ def _visible(line: Line) -> list[tuple[float, float]]:
     return [(x, y) for x, y in line.points if LOWEST <= x <= 1 and LOWEST <= y <= 1]
 
 
+def _kind(line: Line) -> str:
+    """The class of a line, for a page's own style sheet."""
+    return f"{line.role} n{line.place % len(_DASHES)}" if line.place else line.role
+
+
 def _region(frame: _Frame, line: Line) -> str:
     """What the claim allows: all that lies under its ceiling."""
     seen = _visible(line)
@@ -109,14 +135,14 @@ def _region(frame: _Frame, line: Line) -> str:
         return ""
     corners = f"L{frame.at((1.0, LOWEST))} L{frame.at((LOWEST, LOWEST))} Z"
     path = " L".join(frame.at(point) for point in seen)
-    return f'<path class="region" d="M{path} {corners}" fill="{_COLOURS["ceiling"]}" fill-opacity="0.09"/>'
+    return f'<path class="region" d="M{path} {corners}" fill="{colour(line)}" fill-opacity="0.09"/>'
 
 
 def _band(frame: _Frame, line: Line) -> str:
     upper = [frame.at((x, high)) for x, _, high in line.band]
     lower = [frame.at((x, low)) for x, low, _ in reversed(line.band)]
     path = " L".join([*upper, *lower])
-    return f'<path class="band {line.role}" d="M{path} Z" fill="{_COLOURS[line.role]}" fill-opacity="0.22"/>'
+    return f'<path class="band {_kind(line)}" d="M{path} Z" fill="{colour(line)}" fill-opacity="0.22"/>'
 
 
 def _note(frame: _Frame, line: Line) -> str:
@@ -131,19 +157,20 @@ def _note(frame: _Frame, line: Line) -> str:
 
 
 def _curve(frame: _Frame, line: Line) -> str:
-    colour = _COLOURS[line.role]
-    width, dashes = {"ceiling": (2.6, ""), "chance": (1.2, "4 4")}.get(line.role, (2.0, ""))
+    width = {"ceiling": 2.6, "chance": 1.2}.get(line.role, 2.0)
+    pattern = dashes(line)
     faint = [point for point in _visible(line) if point[0] <= line.resolved]
     firm = [point for point in _visible(line) if point[0] >= line.resolved]
     if faint and firm:
         faint.append(firm[0])
-    head = f'<g class="line {line.role}" data-role="{line.role}" data-label="{escape(line.label)}">'
+    head = f'<g class="line {_kind(line)}" data-role="{line.role}" data-label="{escape(line.label)}">'
+    paint = colour(line)
     paths = [
-        f'<path d="M{" L".join(frame.at(point) for point in points)}" fill="none" stroke="{colour}" stroke-width="{width}"'
+        f'<path d="M{" L".join(frame.at(point) for point in points)}" fill="none" stroke="{paint}" stroke-width="{width}"'
         f' stroke-linejoin="round" stroke-linecap="round"{style}/>'
         for points, style in (
             (faint, ' stroke-dasharray="1 5"'),
-            (firm, f' stroke-dasharray="{dashes}"' if dashes else ""),
+            (firm, f' stroke-dasharray="{pattern}"' if pattern else ""),
         )
         if len(points) > 1
     ]
@@ -174,10 +201,10 @@ def _legend(frame: _Frame, lines: Sequence[Line]) -> str:
     parts = ['<g class="legend">']
     for place, line in enumerate(reversed(lines)):
         y = frame.bottom - 14 - 19 * place
-        dashes = ' stroke-dasharray="4 4"' if line.role == "chance" else ""
+        pattern = f' stroke-dasharray="{dashes(line)}"' if dashes(line) else ""
         parts.append(
-            f'<path class="line {line.role}" d="M{frame.right - 32} {y - 4} H{frame.right - 8}" '
-            f'stroke="{_COLOURS[line.role]}" stroke-width="2.6"{dashes}/>'
+            f'<path class="line {_kind(line)}" d="M{frame.right - 32} {y - 4} H{frame.right - 8}" '
+            f'stroke="{colour(line)}" stroke-width="2.6"{pattern}/>'
             f'<text x="{frame.right - 40}" y="{y}" text-anchor="end">{escape(line.label)}</text>'
         )
     return "".join([*parts, "</g>"])

@@ -117,12 +117,13 @@ def forgiven(
     as unlikely as Markov's inequality says or, where runs have one target each and so are independent, the binomial tail.
     """
     from scipy.special import expit
-    from scipy.stats import binom
 
     if delta == 0:
         return np.zeros_like(epsilon), np.full_like(epsilon, alpha)
     rate = delta * expit(-epsilon)
     if independent:
+        from scipy.stats import binom  # slow to load, and of no use to a single run
+
         spared = np.maximum(binom.isf(alpha / 2.0, count, rate), 0.0)
         lost = binom.sf(spared, count, rate)
     else:

@@ -1,0 +1,92 @@
+"""`discreet report`: releases as one page for people who sign things."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from discreet.cli import COMMANDS
+from discreet.cli.output import json_option, talk, write_json
+from discreet.errors import InvalidValue
+
+if TYPE_CHECKING:
+    from discreet.ledger import Ledger
+
+
+@click.command("report", help=f"""{COMMANDS["report"]}
+
+FILES are release.json files: of one release, or of several to be seen side by side. Without -o the report is written to
+stdout as Markdown. A report checks nothing and exits with 0 whatever it says; discreet audit checks.""")  # fmt: skip
+@click.argument("files", nargs=-1, required=True, type=click.Path())
+@click.option("-o", "--output", multiple=True, metavar="FILE", help="Where to: .html, .pdf, .md or .json; may be given again.")
+@click.option(
+    "--ledger", "place", envvar="DISCREET_LEDGER", metavar="PATH_OR_URL", help="The ledger that paid; DISCREET_LEDGER too."
+)
+@click.option("--title", metavar="TEXT", help="The heading, instead of the release's own.")
+@click.option("--annex", is_flag=True, help="Add the annex for a data protection impact assessment (GDPR Art. 35).")
+@click.option("--card", metavar="FILE.md", help="Write the privacy section of a model card (one release only).")
+@click.option("--plots", type=click.Choice(["svg"]), help="Write the plots as files too, beside the first output.")
+@click.option("--confidence", type=float, default=0.95, show_default=True, metavar="C", help="Of intervals and floors.")
+@json_option
+def command(
+    files: tuple[str, ...], output: tuple[str, ...], place: str | None, title: str | None, annex: bool, card: str | None,
+    plots: str | None, confidence: float, as_json: bool,
+) -> None:  # fmt: skip
+    from discreet.core.check import open_fraction
+    from discreet.report import files as forms
+    from discreet.report import prose
+    from discreet.report.gathered import made
+
+    open_fraction("confidence", confidence)
+    for path in output:
+        forms.check_form(path)
+    if card is not None and len(files) != 1:
+        raise InvalidValue(f"--card is about one model; {len(files)} releases were given.")
+    given: list[Any] = [_opened(name) for name in files]
+    with ExitStack() as stack:
+        ledger = stack.enter_context(_ledger(place)) if place else None
+        report = made(given, ledger=ledger, title=title, confidence=confidence)
+    for path in output:
+        talk(f"The report is in {forms.write_report(report, path, annex=annex)}")
+    if card is not None:
+        _card(report.found[0].release, card, confidence)
+    if plots is not None:
+        folder = _beside(output)
+        talk(f"{len(forms.write_plots(report, folder))} plots are in {folder}")
+    if as_json:
+        write_json(forms.as_document(report, annex=annex))
+    elif not output and card is None and plots is None:
+        click.echo(prose.rendered(report, annex=annex), nl=False)
+    talk(f"{report.status}: {report.sentence}")
+
+
+def _opened(name: str) -> Any:
+    """The name of a file; a folder stands for the release in it, and - for what is on stdin."""
+    if name == "-":
+        from discreet.core import Release
+
+        return Release.load("/dev/stdin")
+    path = Path(name)
+    return path / "release.json" if path.is_dir() else path
+
+
+def _ledger(place: str) -> Ledger:
+    from discreet.ledger import Ledger
+
+    if "://" not in place and not Path(place).exists():
+        raise InvalidValue(f"There is no ledger at {place}. Name another, or leave --ledger out.")
+    return Ledger(place)
+
+
+def _card(release: Any, path: str, confidence: float) -> None:
+    from discreet.core.document import write_whole
+    from discreet.report import card
+
+    talk(f"The section for a model card is in {write_whole(path, card(release, confidence=confidence))}")
+
+
+def _beside(output: tuple[str, ...]) -> Path:
+    return Path(output[0]).with_suffix("").with_name(f"{Path(output[0]).stem}-plots") if output else Path("report-plots")

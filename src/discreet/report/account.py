@@ -1,0 +1,127 @@
+"""The ledger's part of a report: what paid for the releases, and what is left."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from discreet.errors import InvalidValue
+from discreet.report import words
+from discreet.report.plots import Plot, burn_down
+
+if TYPE_CHECKING:
+    from discreet.ledger import Balance, Entry, Ledger
+    from discreet.report.findings import Found
+
+SHOWN = 12  # entries of a source that are listed
+_ID = re.compile(r"(\d{1,18})-([0-9a-f]{16})")
+_KINDS = {
+    "open": "budget opened", "share": "share given", "reserve": "charged", "settle": "answered", "cancel": "given back",
+    "refuse": "refused", "raise": "budget raised", "renew": "period begun",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Line:
+    """One entry of the ledger as a report lists it; `paid` names the release it paid for."""
+
+    id: str
+    at: str
+    kind: str
+    told: str
+    paid: str | None
+
+
+@dataclass(frozen=True)
+class Account:
+    """One source in the ledger: its balance, its recent entries, and how its budget burned down."""
+
+    source: str
+    balance: Balance
+    sentence: str
+    lines: tuple[Line, ...]
+    count: int
+    plot: Plot | None
+
+
+def accounts(found: Sequence[Found], ledger: Ledger | None) -> tuple[tuple[Account, ...], tuple[str, ...]]:
+    """What the ledger says of the releases' sources, and what there is to warn of."""
+    if ledger is None:
+        return (), tuple(_without(found))
+    warnings: list[str] = []
+    paid: dict[str, str] = {}
+    sources: dict[str, None] = {}
+    known = set(ledger.sources())
+    for item in found:
+        entry = _entry(ledger, item.release.entry)
+        if entry is not None:
+            paid[entry.id] = item.title
+            sources[entry.source] = None
+        elif item.release.source in known:
+            sources[item.release.source] = None
+        warnings += _warned(item, entry, known)
+    return tuple(_account(ledger, source, paid) for source in sources), tuple(warnings)
+
+
+def _without(found: Sequence[Found]) -> list[str]:
+    charged = [item for item in found if item.release.entry]
+    told = [
+        f"{item.title} was paid by entry {words.short(item.release.entry, 60)} of a ledger that this report was not given."
+        for item in charged
+    ]
+    return (
+        told if charged else ["No ledger was given, and no entry of one paid for this: nothing counts what was spent before."]
+    )
+
+
+def _warned(item: Found, entry: Entry | None, known: set[str]) -> list[str]:
+    if entry is not None:
+        return []
+    if item.release.entry:
+        return [f"{item.title} names entry {words.short(item.release.entry, 60)}, and this ledger has no such entry."]
+    return [f"No entry of the ledger paid for {item.title}: its loss is counted nowhere."]
+
+
+def _entry(ledger: Ledger, named: str | None) -> Entry | None:
+    """The entry a release names, if this ledger has just that one."""
+    match = _ID.fullmatch(named or "")
+    if match is None:
+        return None
+    try:
+        found = ledger.history()[int(match[1]) - 1]
+    except (IndexError, InvalidValue):
+        return None
+    return found if found.id == named else None
+
+
+def _account(ledger: Ledger, source: str, paid: dict[str, str]) -> Account:
+    from discreet.ledger.card import RECENT, sentence
+
+    balance = ledger.balance(source)
+    history = ledger.history(source)
+    recent: list[Any] = list(history[-RECENT:])
+    listed = [entry for entry in recent if entry.kind != "settle"][-SHOWN:]
+    shown = {entry.number for entry in listed}
+    listed = [entry for entry in recent if entry.id in paid and entry.number not in shown][-SHOWN:] + listed  # older ones first
+    lines = tuple(
+        Line(entry.id, entry.at[:16].replace("T", " "), _KINDS.get(entry.kind, entry.kind), _told(entry), paid.get(entry.id))
+        for entry in listed
+    )
+    plot = None if balance.by_period else burn_down(balance, recent)
+    return Account(source, balance, sentence(balance), lines, len(history), plot)
+
+
+def _told(entry: Entry) -> str:
+    """What an entry says, without a question's text: a report lists what was paid for, not what was asked."""
+    body = entry.body
+    told = [f"account {body['account']}"] if body.get("account", "default") != "default" else []
+    if "claims" in body:
+        told.append(words.listed(sorted({str(claim["event"]["kind"]).replace("_", " ") for claim in body["claims"]})))
+    if "epsilon" in body:
+        told.append(f"ε {body['epsilon']:g} at δ {body['delta']:g}")
+    told += [words.short(body[name], 90) for name in ("by", "reason") if body.get(name)]
+    if entry.about is not None:
+        told.append(f"of entry {entry.about}")
+    return words.short("; ".join(told), 160)

@@ -1,0 +1,198 @@
+"""What a release says, measured once: every view of a report is made from this."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from discreet.audit import RateAt, verdict
+from discreet.audit.rates import rate_at
+from discreet.core import Claim, Curve, Elsewhere, Evidence, NonPrivate, Release, Verdict, check
+from discreet.errors import DiscreetError, InvalidValue
+from discreet.report import words
+from discreet.report.untried import not_tried
+
+DELTAS = (1e-5, 1e-9)  # at which a claim's epsilon is told; the first is that of floors
+PRIORS = (0.01, 0.1, 0.5)
+BELIEF_DELTA = 1e-6  # the probability with which a belief may grow more than is told
+LEVELS = (0.001, 0.01)  # false-positive rates of the table
+SURE = 0.999  # of verdicts, as `discreet audit` has it
+CONFIDENCE = 0.95  # of intervals and floors
+
+Given = Release[Any] | str | os.PathLike[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ceiling:
+    """One claim, and what follows from it; `curve` is None where nothing is bounded, and `why` says so."""
+
+    claim: Claim
+    curve: Curve | None
+    why: str | None
+    epsilons: tuple[tuple[float, float], ...] = ()  # delta, epsilon
+    beliefs: tuple[tuple[float, float], ...] = ()  # prior, posterior
+    powers: tuple[tuple[float, float], ...] = ()  # false positives, true positives
+
+    @property
+    def guarantee(self) -> str:
+        if self.curve is None:
+            return f"No ceiling: {self.why}"
+        return words.guarantee(self.claim, self.curve, DELTAS[0])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Floor:
+    """One attack and what it reached. `verdicts` has one for every claim of the release, in order."""
+
+    evidence: Evidence
+    members: int
+    others: int
+    runs: int
+    auc: float
+    rates: tuple[RateAt, ...]
+    epsilon: float
+    verdicts: tuple[Verdict, ...]
+
+    @property
+    def indicative(self) -> bool:
+        """Whether who was inside was not decided by coins: then nothing is refuted."""
+        return self.evidence.design == "post_hoc"
+
+    @property
+    def warns(self) -> bool:
+        return self.indicative and any(found.floor > found.ceiling for found in self.verdicts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """One release with all that was found in it."""
+
+    release: Release[Any]
+    title: str
+    hash: str | None
+    ceilings: tuple[Ceiling, ...]
+    floors: tuple[Floor, ...]
+    not_tried: tuple[str, ...]
+    status: str = field(init=False)
+    sentence: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        from discreet.report.sentences import judged
+
+        status, sentence = judged(self)
+        object.__setattr__(self, "status", status)
+        object.__setattr__(self, "sentence", sentence)
+
+    @property
+    def facts(self) -> Any:
+        return self.release.facts
+
+    @property
+    def bounded(self) -> list[Ceiling]:
+        """The claims that bound something."""
+        return [item for item in self.ceilings if item.curve is not None]
+
+    @property
+    def strongest(self) -> Floor | None:
+        """The attack that reaches most at the lowest false-positive rate that its samples resolve."""
+
+        def reach(item: Floor) -> tuple[float, float]:
+            resolved = [rate.rate / rate.level for rate in item.rates if rate.resolvable]
+            return (max(resolved, default=0.0), item.auc)
+
+        return max(self.floors, key=reach, default=None)
+
+    @property
+    def value(self) -> str:
+        """What was released, in a few words."""
+        if isinstance(self.release.value, Elsewhere):
+            return f"a {words.short(self.release.value.type, 60)}, beside this document"
+        if isinstance(self.release.value, (bool, int, float, str)):
+            return words.short(check.shown(self.release.value), 80)
+        return f"a {type(self.release.value).__name__} inside its document"
+
+
+def found_in(releases: Given | Iterable[Given], *, confidence: float = CONFIDENCE) -> tuple[Found, ...]:
+    """Everything about one or more releases, given as such or by the names of their files."""
+    check.open_fraction("confidence", confidence)
+    given = [releases] if isinstance(releases, (Release, str, os.PathLike)) else list(_several(releases))
+    if not given:
+        raise InvalidValue("releases holds nothing; a report is about at least one release.")
+    opened = [_opened(item) for item in given]
+    names = _titles([release for release, _ in opened])
+    return tuple(_found(release, name, digest, confidence) for (release, digest), name in zip(opened, names))
+
+
+def _several(releases: Any) -> Sequence[Given]:
+    wanted = "a release, the name of its file, or a list of them"
+    return check.items("releases", releases, wanted)
+
+
+def _opened(item: Given) -> tuple[Release[Any], str | None]:
+    if isinstance(item, Release):
+        return item, None
+    if not isinstance(item, (str, os.PathLike)):
+        raise InvalidValue(f"releases must hold releases or the names of their files; got a {type(item).__name__}.")
+    release: Release[Any] = Release.load(item)
+    try:
+        return release, f"sha256:{hashlib.sha256(Path(item).read_bytes()).hexdigest()}"
+    except OSError:  # a pipe is read only once
+        return release, None
+
+
+def _titles(releases: Sequence[Release[Any]]) -> list[str]:
+    """A name for each, no two the same."""
+    plain = [words.short(item.facts.get("title") or f"Release from {item.source}", 120) for item in releases]
+    return [name if plain.count(name) == 1 else f"{name} ({plain[:place].count(name) + 1})" for place, name in enumerate(plain)]
+
+
+def _found(release: Release[Any], title: str, digest: str | None, confidence: float) -> Found:
+    worked_out = {claim: _ceiling(claim) for claim in dict.fromkeys(release.claims)}
+    ceilings = tuple(worked_out[claim] for claim in release.claims)
+    floors = tuple(_floor(item, ceilings, confidence) for item in release.evidence)
+    untried = tuple(release.facts["not_tried"]) if "not_tried" in release.facts else not_tried(release)
+    return Found(release=release, title=title, hash=digest, ceilings=ceilings, floors=floors, not_tried=untried)
+
+
+def _ceiling(claim: Claim) -> Ceiling:
+    from discreet.accounting import curve
+
+    if isinstance(claim.event, NonPrivate):
+        return Ceiling(claim=claim, curve=None, why="nothing is claimed; whatever an attack finds, nothing here forbids it.")
+    try:
+        found = curve(claim.event)
+        powers = tuple((level, found.power(level)) for level in LEVELS)
+        epsilons = tuple((delta, found.epsilon(delta)) for delta in DELTAS)
+        beliefs = tuple((prior, found.posterior(prior, BELIEF_DELTA)) for prior in PRIORS)
+    except DiscreetError as error:
+        return Ceiling(claim=claim, curve=None, why=f"no bound could be worked out: {words.short(error)}")
+    if all(power >= 1 for _, power in powers):
+        return Ceiling(
+            claim=claim, curve=None, why="what ran bounds nothing; whatever an attack finds, nothing here forbids it."
+        )
+    return Ceiling(claim=claim, curve=found, why=None, epsilons=epsilons, beliefs=beliefs, powers=powers)
+
+
+def _floor(evidence: Evidence, ceilings: Sequence[Ceiling], confidence: float) -> Floor:
+    import numpy as np
+
+    members = int(evidence.inside.sum())
+    judged = {claim: _verdict(claim, evidence) for claim in dict.fromkeys(item.claim for item in ceilings)}
+    return Floor(
+        evidence=evidence, members=members, others=len(evidence) - members, runs=len(np.unique(evidence.run)),
+        auc=evidence.auc(), epsilon=evidence.epsilon(DELTAS[0], confidence),
+        rates=tuple(rate_at(evidence.score, evidence.inside, level, confidence) for level in LEVELS),
+        verdicts=tuple(judged[item.claim] for item in ceilings),
+    )  # fmt: skip
+
+
+def _verdict(claim: Claim, evidence: Evidence) -> Verdict:
+    try:
+        return verdict(claim, evidence, confidence=SURE)
+    except DiscreetError as error:  # a claim that no theorem covers refutes nothing
+        reason = f"no bound could be worked out: {words.short(error)}"
+        return Verdict(outcome="no ceiling", reason=reason, confidence=SURE, delta=0.0, ceiling=float("inf"), floor=0.0)

@@ -1,0 +1,155 @@
+"""A report before it has a form: releases measured, the ledger read, everything in the order in which it is told."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from discreet.core import check
+from discreet.report import words
+from discreet.report.account import Account, accounts
+from discreet.report.findings import BELIEF_DELTA, CONFIDENCE, DELTAS, SURE, Ceiling, Floor, Found, Given, found_in
+from discreet.report.sentences import STATUSES, overall
+
+if TYPE_CHECKING:
+    from discreet.ledger import Ledger
+
+FORMAT, VERSION = "discreet-report", 1
+
+
+@dataclass(frozen=True)
+class Report:
+    """All that a report tells. `warnings` are about the ledger."""
+
+    title: str
+    when: str
+    confidence: float
+    found: tuple[Found, ...]
+    accounts: tuple[Account, ...]
+    warnings: tuple[str, ...]
+
+    @property
+    def sentence(self) -> str:
+        return overall(self.found)
+
+    @property
+    def status(self) -> str:
+        """The worst of all releases."""
+        return min((item.status for item in self.found), key=STATUSES.index)
+
+    @property
+    def sources(self) -> list[str]:
+        return sorted({words.short(item.release.source, 80) for item in self.found})
+
+
+def made(
+    releases: Given | Iterable[Given], *, ledger: Ledger | None = None, title: str | None = None, confidence: float = CONFIDENCE
+) -> Report:
+    """Measure the releases and read the ledger."""
+    found = found_in(releases, confidence=confidence)
+    if title is not None:
+        check.word("title", title)
+    heading = title or (found[0].title if len(found) == 1 else f"Releases from {words.listed(_sources(found))}")
+    held, warnings = accounts(found, ledger)
+    when = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    return Report(words.short(heading, 160), when, confidence, found, held, warnings)
+
+
+def _sources(found: tuple[Found, ...]) -> list[str]:
+    names = sorted({words.short(item.release.source, 60) for item in found})
+    return names if len(names) <= 3 else [*names[:2], f"{len(names) - 2} other sources"]
+
+
+def document(report: Report) -> dict[str, Any]:
+    """The report as JSON data; what is infinite or was not computed is null."""
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "title": report.title,
+        "when": report.when,
+        "verdict": {"status": report.status, "sentence": report.sentence},
+        "confidence": report.confidence,
+        "releases": [_release(item, report.confidence) for item in report.found],
+        "ledger": [_account(item) for item in report.accounts],
+        "ledger_notes": list(report.warnings),
+    }
+
+
+def _release(found: Found, confidence: float) -> dict[str, Any]:
+    release, facts = found.release, found.facts.to_json()
+    return {
+        "title": found.title,
+        "source": release.source,
+        "entry": release.entry,
+        "value": found.value,
+        "verdict": {"status": found.status, "sentence": found.sentence},
+        "claims": [_claim(item) for item in found.ceilings],
+        "evidence": [_evidence(item, confidence) for item in found.floors],
+        "exposed": {"groups": facts.get("groups", []), "records": facts.get("exposed", [])},
+        "controls": facts.get("controls", []),
+        "quality": facts.get("quality", {}),
+        "tried": facts.get("tried", [item.evidence.attack for item in found.floors]),
+        "not_tried": list(found.not_tried),
+        "reproduce": {"document": found.hash, **{name: facts[name] for name in ("made", "seeds", "hashes") if name in facts}},
+    }
+
+
+def _claim(item: Ceiling) -> dict[str, Any]:
+    claim = item.claim.to_json()
+    return {
+        "unit": claim["game"]["unit"],
+        "view": claim["game"]["view"],
+        "event": claim["event"],
+        "mechanism": words.mechanism(item.claim.event),
+        "sampling": words.sampling(item.claim.event),
+        "ceiling": item.curve is not None,
+        "guarantee": item.guarantee,
+        "epsilon": [{"delta": delta, "epsilon": _finite(epsilon)} for delta, epsilon in item.epsilons],
+        "belief": [{"prior": prior, "at_most": belief, "except": BELIEF_DELTA} for prior, belief in item.beliefs],
+        "power": [{"fpr": level, "tpr": power} for level, power in item.powers],
+        "assumptions": list(item.claim.assumptions),
+    }
+
+
+def _evidence(item: Floor, confidence: float) -> dict[str, Any]:
+    seen = item.evidence
+    return {
+        "attack": seen.attack,
+        "view": sorted(seen.game.view),
+        "design": seen.design,
+        "indicative": item.indicative,
+        "inside": item.members,
+        "outside": item.others,
+        "runs": item.runs,
+        "auc": item.auc,
+        "rates": [
+            {"fpr": each.level, "tpr": each.rate, "low": each.low, "high": each.high, "resolvable": each.resolvable}
+            for each in item.rates
+        ],
+        "epsilon": {"at_least": item.epsilon, "delta": DELTAS[0], "confidence": confidence},
+        "verdicts": [each.to_json() for each in item.verdicts],
+        "verdict_confidence": SURE,
+    }
+
+
+def _account(item: Account) -> dict[str, Any]:
+    found = item.balance
+    return {
+        "source": item.source,
+        "sentence": item.sentence,
+        "by_period": found.by_period,
+        "budget": {"epsilon": found.epsilon, "delta": found.delta},
+        "spent": None if found.by_period else {"epsilon": found.epsilon_spent, "part": found.part_spent},
+        "left": None if found.by_period else {"epsilon": found.epsilon_left, "part": 1 - found.part_spent},
+        "entries": [
+            {"id": line.id, "at": line.at, "kind": line.kind, "told": line.told, "paid": line.paid} for line in item.lines
+        ],
+        "count": item.count,
+    }
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

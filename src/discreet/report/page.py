@@ -1,0 +1,158 @@
+"""The report as one HTML page: inline SVG and CSS, no script, nothing fetched, small enough for e-mail."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from discreet.core.figures import down, percent_down, percent_up, rate, up
+from discreet.report import annex as annexes
+from discreet.report import plots, tables, words
+from discreet.report.findings import CONFIDENCE, Found, Given
+from discreet.report.gathered import Report, made
+from discreet.report.plots import Plot
+from discreet.report.sentences import MARKS, label
+
+if TYPE_CHECKING:
+    from discreet.ledger import Ledger
+
+LARGEST = 150_000  # bytes of a page
+CUT = "Left out so that the page stays small: plots and details of some releases. The JSON form has all."
+_MOST = {3: 24, 2: 24, 1: 12, 0: 4}  # releases told in full, by how much detail there is room for
+_PLOTS = {3: 12, 2: 8, 1: 4, 0: 2}  # and plots of attacks
+_LINES = {3: 20, 2: 12, 1: 8, 0: 4}  # and attacks in each
+_CLAIMS = {3: 8, 2: 8, 1: 4, 0: 2}  # and claims of each release
+
+
+def html(
+    releases: Given | Iterable[Given], *, ledger: Ledger | None = None, title: str | None = None, annex: bool = False,
+    confidence: float = CONFIDENCE,
+) -> str:  # fmt: skip
+    """The report on one or more releases as a page: releases as such, or the names of their files.
+
+    With a `ledger` it tells what was spent and what is left; with `annex` it ends with what a data protection impact assessment
+    asks, filled where the releases know the answer. `confidence` is that of intervals and floors.
+
+    >>> from discreet.core import Claim, Game, Laplace, Release, record
+    >>> claim = Claim(game=Game(record(), {"answers"}), event=Laplace(2.0))
+    >>> page = html(Release(value=41, source="people", claims=(claim,)))
+    >>> "62.3" in page and "<script" not in page
+    True
+    """
+    return rendered(made(releases, ledger=ledger, title=title, confidence=confidence), annex=annex)
+
+
+def rendered(report: Report, *, annex: bool = False) -> str:
+    """The page, with as much detail as fits."""
+    for detail in (3, 2, 1, 0):
+        page = _page(report, annex, detail)
+        if len(page.encode()) < LARGEST:
+            return page
+    return page
+
+
+def _page(report: Report, annex: bool, detail: int) -> str:
+    most = _MOST[detail]
+    if detail == 0:
+        report = _first(report, 200)
+    several = report.found[:most] if detail else report.found[:2]
+    from discreet import __version__
+
+    told = tables.evidence(report.found[: most if detail < 2 else None], report.confidence)
+    told = told if detail else replace(told, rows=told.rows[:20], more="and more, in the JSON form of this report")
+    text: str = _environment().get_template("report.html").render(
+        report=report, one=report.found[0] if len(report.found) == 1 else None, most=most, detail=detail, version=__version__,
+        style=_style(), tables=tables, words=words, marks=MARKS, label=label, compared=tables.compared(report), evidence=told,
+        drawn=drawn(report.found, _PLOTS[detail], _LINES[detail]), claims=_CLAIMS[detail],
+        undrawn=undrawn(report.found), untried=untried(several),
+        steps=_of(several, "spending", plots.steps) if detail > 1 else [],
+        marginals=_of(several, "marginal_errors", plots.marginals) if detail > 1 else [],
+        histograms=_histograms(report.found) if detail > 2 else [],
+        annex=annexes.parts(replace(report, found=several)) if annex else None,
+        cut="" if detail > 1 else CUT,
+    )  # fmt: skip
+    return text.lstrip()
+
+
+def _first(report: Report, count: int) -> Report:
+    return replace(report, found=report.found[:count], warnings=report.warnings[:10], accounts=report.accounts[:5])
+
+
+def drawn(found: tuple[Found, ...], most: int, lines: int = 20) -> list[tuple[str, Plot]]:
+    """The plots of releases that were attacked; of few releases, also of those that have a ceiling alone."""
+    few = len(found) <= 2
+    chosen = [item for item in found if item.floors or (few and item.bounded)][:most]
+    return [(item.title, roc_of(item, legend=False, most=lines)) for item in chosen]
+
+
+def roc_of(found: Found, *, legend: bool, most: int = 20) -> Plot:
+    """The plot of one release, attacks that went through a ceiling in their own colour."""
+    broken = [tables.outcome(floor) in ("refuted", "warning") for floor in found.floors]
+    curves = list({item.claim.event: item.curve for item in found.ceilings}.values())
+    title = f"Ceiling and attacks: {found.title}"
+    return plots.roc(found.release, title=title, broken=broken, legend=legend, curves=curves, most=most)
+
+
+def undrawn(found: tuple[Found, ...]) -> str:
+    if any(item.bounded for item in found):
+        return (
+            "No attack was run on these releases, so there is nothing to draw below their ceilings; the table above has them."
+        )
+    return "There is no ceiling, and no attack was run: there is nothing to draw."
+
+
+def _of(found: Iterable[Found], name: str, draw: Any) -> list[tuple[str, Plot]]:
+    chosen = [item for item in found if item.facts.get(name)][:4]
+    return [(item.title, _named(draw(item.facts[name]), item, len(chosen))) for item in chosen]
+
+
+def _named(plot: Plot, item: Found, count: int) -> Plot:
+    return plot if count == 1 else replace(plot, title=f"{plot.title}: {item.title}")
+
+
+def _histograms(found: tuple[Found, ...]) -> list[tuple[str, Plot]]:
+    """The scores of the strongest attack on each release."""
+    chosen = [(item, item.strongest) for item in found[:4]]
+    several = sum(best is not None for _, best in chosen)
+    return [(item.title, _named(plots.histogram(best.evidence), item, several)) for item, best in chosen if best is not None]
+
+
+def untried(found: Iterable[Found]) -> list[tuple[list[str], list[str]]]:
+    """What was not tried, said once for releases of which the same is said."""
+    said: dict[tuple[str, ...], list[str]] = {}
+    for item in found:
+        said.setdefault(item.not_tried, []).append(item.title)
+    return [(names, [words.short(text) for text in texts[:30]]) for texts, names in said.items()]
+
+
+@lru_cache(1)
+def _style() -> str:
+    from importlib.resources import files
+
+    lines = files("discreet.report").joinpath("templates/style.css").read_text(encoding="utf-8").splitlines()
+    return "\n".join(line.strip() for line in lines)
+
+
+_PERCENT = re.compile(r"(?<=\d) (?=%)|(?<=[εδ]) (?=[=≤])|(?<=[εδ] [=≤]) ")
+
+
+def _together(value: Any) -> Any:
+    """A number and its sign stay on one line."""
+    return _PERCENT.sub("\N{NO-BREAK SPACE}", value) if type(value) is str else value
+
+
+@lru_cache(1)
+def _environment() -> Any:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    made_so = Environment(
+        loader=PackageLoader("discreet.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+        lstrip_blocks=True, finalize=_together,
+    )  # fmt: skip
+    made_so.filters.update(
+        up=up, down=down, percent_up=percent_up, percent_down=percent_down, rate=rate, short=words.short, small=words.small
+    )
+    return made_so

@@ -1,0 +1,155 @@
+"""The verdict in one sentence that a manager understands; no epsilon in it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from discreet.core.figures import percent_down, percent_up, rate
+from discreet.report import words
+
+if TYPE_CHECKING:
+    from discreet.core import Unit
+    from discreet.report.findings import Ceiling, Floor, Found
+
+STATUSES = ("refuted", "warning", "no ceiling", "inconclusive", "untested", "unbroken", "holds")  # worst first
+MARKS = {
+    "refuted": "✕",
+    "warning": "!",
+    "no ceiling": "∞",
+    "inconclusive": "?",
+    "untested": "○",
+    "unbroken": "~",
+    "within": "~",
+    "holds": "✓",
+}
+_PEOPLE = {"user", "person", "patient", "customer", "student", "client", "participant", "member", "employee"}
+_SAID = {  # of one release, and of several
+    "refuted": ("broke the promise made for it", "broke the promises made for them"),
+    "warning": ("gives cause for a warning", "give cause for a warning"),
+    "no ceiling": ("has no ceiling on what it gives away", "have no ceiling on what they give away"),
+    "inconclusive": ("has a ceiling that was tested too little to tell", "have ceilings that were tested too little to tell"),
+    "untested": ("has a ceiling that no attack has tested", "have ceilings that no attack has tested"),
+    "unbroken": (
+        "has a ceiling that attacks on the finished release did not reach",
+        "have ceilings that attacks on the finished releases did not reach",
+    ),
+    "holds": ("stayed within its ceiling under attack", "stayed within their ceilings under attack"),
+}
+_WEAK = 0.95  # a belief that may grow from a half to more than this is hardly limited
+
+
+def label(status: str) -> str:
+    """A status as a reader sees it."""
+    return {"unbroken": "not broken", "within": "stayed within"}.get(status, status)
+
+
+def judged(found: Found) -> tuple[str, str]:
+    """The status of a release and its sentence."""
+    status = _status(found)
+    attacks = _counted(len(found.floors), "attack")
+    if status == "no ceiling":
+        return status, _unpromised(found)
+    if status == "refuted":
+        return status, _refuted(found)
+    if status == "warning":
+        name = words.short(next(item.evidence.attack for item in found.floors if item.warns), 60)
+        return status, (
+            f"A warning: against the finished release the attack “{name}” does better than the promise allows. That alone "
+            "proves nothing, since who was inside was not decided by coins; have the promise audited before you rely on it."
+        )
+    promise = _promise(_weakest(found.bounded))
+    tested = {
+        "holds": f"{attacks} {'were' if len(found.floors) > 1 else 'was'} tried and stayed within that.",
+        "unbroken": f"{attacks} on the finished release stayed within that, which is a good sign and no test.",
+        "inconclusive": f"{attacks} {'were' if len(found.floors) > 1 else 'was'} tried, too few samples to test it.",
+        "untested": "no attack was run against it, so this rests on its proof alone.",
+    }[status]
+    return status, f"{promise}; {tested}"
+
+
+def overall(found: Sequence[Found]) -> str:
+    """The sentence of a whole report."""
+    if len(found) == 1:
+        return found[0].sentence
+    count = Counter(item.status for item in found)
+    parts = [f"{count[status]} {_SAID[status][count[status] > 1]}" for status in STATUSES if count[status]]
+    return f"Of {len(found)} releases, {', '.join(parts) if len(parts) > 2 else ', and '.join(parts)}."
+
+
+def _status(found: Found) -> str:
+    verdicts = [each for item in found.floors for each in item.verdicts]
+    if any(each.outcome == "refuted" for each in verdicts):
+        return "refuted"
+    if not found.bounded:
+        return "no ceiling"
+    if any(item.warns for item in found.floors):
+        return "warning"
+    if any(each.outcome == "holds" for item in found.floors if not item.indicative for each in item.verdicts):
+        return "holds"
+    outcomes = {each.outcome for each in verdicts}
+    return "unbroken" if "holds" in outcomes else "inconclusive" if "inconclusive" in outcomes else "untested"
+
+
+def _weakest(ceilings: Sequence[Ceiling]) -> Ceiling:
+    """The claim that allows most: a reader of all of them learns at least that much."""
+    return max(ceilings, key=lambda item: item.beliefs[-1][1])
+
+
+def _promise(ceiling: Ceiling) -> str:
+    prior, belief = ceiling.beliefs[-1]
+    weak = ", which is hardly a limit" if belief > _WEAK else ""
+    return (
+        f"Whatever an attacker tries, a belief of {rate(prior)} {_secret(ceiling.claim.game.unit)} can become "
+        f"at most {percent_up(belief)}{weak}"
+    )
+
+
+def one(unit: Unit) -> str:
+    """What is protected, as people say it."""
+    name = words.short(unit.name, 40)
+    return "a given person" if name in _PEOPLE else "a given row" if name == "record" else f"a given {name}"
+
+
+def _secret(unit: Unit) -> str:
+    return {
+        "add_remove": f"that {one(unit)} is in the data",
+        "replace": f"about which of two versions of {one(unit)} is in the data",
+        "zero_out": f"that the values of {one(unit)} were used",
+    }[unit.relation]
+
+
+def _refuted(found: Found) -> str:
+    broken = next(item for item in found.floors if any(each.outcome == "refuted" for each in item.verdicts))
+    return (
+        f"The promise is broken: the attack “{words.short(broken.evidence.attack, 60)}” tells who is in the data better than "
+        "it allows, so what was proven is not what ran. Do not rely on it."
+    )
+
+
+def _unpromised(found: Found) -> str:
+    if not found.floors:
+        return "Nothing is promised and nothing was tried: treat this release as if it were the data itself."
+    start = "Nothing is promised: there is no ceiling on what this release gives away"
+    best = found.strongest
+    assert best is not None
+    reached = _reached(best)
+    name = words.short(best.evidence.attack, 60)
+    if reached is None:
+        return f"{start}, and the attacks that were tried had too few samples to measure it."
+    hit, level = reached
+    if hit <= 2 * level and best.epsilon == 0:
+        return f"{start}; the attacks that were tried did little better than guessing, and others may do more."
+    found_so = f"recognises {percent_down(hit)} of those inside while it accuses {rate(level)} of others"
+    return f"{start}, and the attack “{name}” {found_so}."
+
+
+def _reached(floor: Floor) -> tuple[float, float] | None:
+    """True positives at the false-positive rate of 1 %, or at 0.1 % where that is more telling."""
+    told = [(found.rate, found.level) for found in floor.rates if found.resolvable]
+    return max(told, key=lambda pair: pair[1], default=None)
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

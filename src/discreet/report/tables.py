@@ -1,0 +1,245 @@
+"""The tables of a report as plain text, shared by all its forms. Losses are rounded up, floors down."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from discreet.audit import RateAt
+from discreet.audit.rates import ENOUGH
+from discreet.core.figures import down, percent_down, percent_up, rate, up
+from discreet.report import words
+from discreet.report.findings import BELIEF_DELTA, DELTAS, LEVELS, SURE, Floor, Found
+from discreet.report.gathered import Report
+
+MOST_GROUPS, MOST_RECORDS, MOST_ATTACKS, MOST_ASSUMPTIONS, MOST_LINES = 40, 20, 40, 20, 60
+_DESIGNS = {"paired": "paired", "canary": "canaries", "post_hoc": "post hoc"}
+
+
+@dataclass(frozen=True)
+class Table:
+    """Cells of text under heads; `more` says what was left out."""
+
+    heads: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    more: str = ""
+
+
+def compared(report: Report) -> Table:
+    """Several releases side by side, one line each."""
+    measures = sorted({name for item in report.found for name in item.facts.get("quality", {})})[:3]
+    rows = [
+        (
+            item.title,
+            item.status,
+            _least(item),
+            _belief(item),
+            _strongest(item),
+            *(_number(item.facts.get("quality", {}).get(name)) for name in measures),
+        )
+        for item in report.found
+    ]
+    heads = (
+        "release",
+        "verdict",
+        f"ceiling: ε at δ = {words.small(DELTAS[0])}",
+        "belief: 50 % becomes at most",
+        "strongest attack",
+    )
+    return Table((*heads, *(words.short(name, 30) for name in measures)), tuple(rows))
+
+
+def key_figures(found: Found, report: Report) -> list[tuple[str, str, str]]:
+    """Three figures under the verdict: a name, a number, and what it means."""
+    figures = [
+        ("Ceiling", _least(found, "ε ≤ "), f"at δ = {words.small(DELTAS[0])}" if found.bounded else "nothing is promised")
+    ]
+    best = found.strongest
+    if best is not None:
+        told = _telling(best)
+        reached = percent_down(told.rate) if told else "too few samples"
+        means = (
+            f"found at {rate(told.level)} wrongly accused, by {words.short(best.evidence.attack, 30)}" if told else "to tell"
+        )
+        figures.append(("Strongest attack", reached, means))
+    else:
+        figures.append(("Strongest attack", "none", "nothing was tried"))
+    for item in report.accounts[:1]:
+        if not item.balance.by_period:
+            left = (
+                f"of ε = {item.balance.epsilon:g} at δ = {words.small(item.balance.delta)} for {words.short(item.source, 30)}"
+            )
+            figures.append(("Budget left", percent_down(1 - item.balance.part_spent), left))
+    return figures
+
+
+def evidence(found: Sequence[Found], confidence: float) -> Table:
+    """Every attack, one line each; with several releases their names come first."""
+    several = len(found) > 1
+    rows = [(*((item.title,) if several else ()), *_attack(floor)) for item in found for floor in item.floors[:MOST_ATTACKS]]
+    left = sum(max(len(item.floors) - MOST_ATTACKS, 0) for item in found)
+    heads = (
+        *(("release",) if several else ()), "attack", "sees", "design", "targets",
+        *(f"found at {rate(level)} FPR" for level in LEVELS), "ε at least", "verdict",
+    )  # fmt: skip
+    return Table(heads, tuple(rows), f"and {left} more, in the JSON form of this report" if left else "")
+
+
+def evidence_note(confidence: float) -> str:
+    return (
+        "Found at an FPR: the share of those inside that the attack recognises while it wrongly accuses that share of the "
+        f"others, with its {rate(confidence)} interval. ε at least: no smaller ε is true of what was attacked, at δ = "
+        f"{words.small(DELTAS[0])} and {rate(confidence)} confidence; of a post-hoc attack it is indicative only. "
+        f"Verdicts are {rate(SURE)} sure."
+    )
+
+
+def belief_note() -> str:
+    return (
+        "Belief: what someone who knows everything else, and thought it so likely, can at most think after seeing the "
+        f"release, except with probability {words.small(BELIEF_DELTA)}."
+    )
+
+
+def groups(found: Found) -> Table | None:
+    """How exposed each class or group is, worst first."""
+    given: Any = found.facts.get("groups", ())
+    if not given:
+        return None
+    ordered = sorted(given, key=lambda item: -max(item.get("tpr", {}).values(), default=item.get("auc", 0.0)))
+    levels = sorted({level for item in given for level in item.get("tpr", {})}, key=float)[:3]
+    rows = [
+        (
+            f"{words.short(item['by'], 40)}: {words.short(item['group'], 60)}",
+            f"{item['n']:,}" if "n" in item else "",
+            *(percent_down(item["tpr"][level]) if level in item.get("tpr", {}) else "" for level in levels),
+            down(item["auc"], 3) if "auc" in item else "",
+        )
+        for item in ordered[:MOST_GROUPS]
+    ]
+    heads = ("group", "people or rows", *(f"found at {rate(float(level))} FPR" for level in levels), "AUC")
+    left = len(given) - MOST_GROUPS
+    return Table(heads, tuple(rows), f"and {left} more groups" if left > 0 else "")
+
+
+def records(found: Found) -> str | None:
+    """The most exposed records, by their number alone."""
+    given = found.facts.get("exposed", ())
+    if not given:
+        return None
+    shown = ", ".join(str(item["index"]) for item in given[:MOST_RECORDS])
+    more = f" and {len(given) - MOST_RECORDS:,} more" if len(given) > MOST_RECORDS else ""
+    return f"The most exposed records, by their number in the data: {shown}{more}."
+
+
+def controls(found: Found) -> Table | None:
+    """What the attacks found where there is something to find, and where there is nothing."""
+    given = found.facts.get("controls", ())
+    if not given:
+        return None
+    rows = [
+        (
+            words.short(item["name"], 80),
+            "must be found" if item["kind"] == "positive" else "must not be found",
+            "" if "found" not in item else "found" if item["found"] else "not found",
+            words.listed(f"{percent_down(hit)} at {rate(float(level))}" for level, hit in item.get("tpr", {}).items())
+            if item.get("tpr")
+            else "",
+            down(item["auc"], 3) if "auc" in item else "",
+        )
+        for item in given[:20]
+    ]
+    return Table(("control", "it", "was", "true positives at an FPR", "AUC"), tuple(rows))
+
+
+def entries(report: Report, place: int) -> Table:
+    account = report.accounts[place]
+    rows = [(line.id, line.at, line.kind, line.told, line.paid or "") for line in account.lines]
+    left = account.count - len(rows)
+    heads = ("entry", "at (UTC)", "what", "told", "paid for")
+    return Table(heads, tuple(rows), f"{left:,} other entries are in the ledger" if left > 0 else "")
+
+
+def reproduce(found: Found) -> list[tuple[str, str]]:
+    """Versions, seeds and hashes, one line each."""
+    facts = found.facts
+    made = facts.get("made", {})
+    rows = [("document", found.hash)] if found.hash else []
+    rows += [(name, made[name]) for name in ("when", "discreet", "python", "command") if name in made]
+    rows += [(name, version) for name, version in list(made.get("packages", {}).items())[:30]]
+    rows += [(f"seed of {name}", f"{seed:g}") for name, seed in list(facts.get("seeds", {}).items())[:30]]
+    rows += [(name, digest) for name, digest in list(facts.get("hashes", {}).items())[:30]]
+    return [(words.short(name, 60), words.short(text, 400)) for name, text in rows][:MOST_LINES]
+
+
+def quality(found: Found) -> list[tuple[str, str]]:
+    return [(words.short(name, 60), _number(value)) for name, value in list(found.facts.get("quality", {}).items())[:12]]
+
+
+def _attack(floor: Floor) -> tuple[str, ...]:
+    seen = floor.evidence
+    runs = f"{floor.runs:,} run{'' if floor.runs == 1 else 's'}"
+    return (
+        words.short(seen.attack, 80),
+        words.view(seen.game.view),
+        _DESIGNS[seen.design],
+        f"{floor.members:,} in, {floor.others:,} out; {runs}",
+        *(reached(each) for each in floor.rates),
+        f"{down(floor.epsilon, 3)}{' (indicative)' if floor.indicative and floor.epsilon else ''}",
+        outcome(floor),
+    )
+
+
+def reached(found: RateAt) -> str:
+    """A rate with its interval, or how many non-members would be needed to tell."""
+    if not found.resolvable:
+        return f"not resolvable: needs {round(ENOUGH / found.level):,} non-members"
+    return f"{percent_down(found.rate)} ({percent_down(found.low)} to {percent_up(found.high)})"
+
+
+def outcome(floor: Floor) -> str:
+    """The worst that this attack says of any claim."""
+    outcomes = {each.outcome for each in floor.verdicts}
+    if "refuted" in outcomes:
+        return "refuted"
+    if floor.warns:
+        return "warning"
+    if "holds" in outcomes and floor.indicative:
+        return "within"
+    order = ("holds", "inconclusive", "no ceiling", "incomparable")
+    return next((each for each in order if each in outcomes), "nothing claimed")
+
+
+def _least(found: Found, before: str = "") -> str:
+    if not found.bounded:
+        return "no ceiling"
+    return before + up(max(item.epsilons[0][1] for item in found.bounded), 3)
+
+
+def _belief(found: Found) -> str:
+    return percent_up(max(item.beliefs[-1][1] for item in found.bounded)) if found.bounded else "100 %"
+
+
+def _telling(floor: Floor) -> RateAt | None:
+    """The rate at 1 % false positives, or at the lowest that is resolved."""
+    return next((each for each in reversed(floor.rates) if each.resolvable), None)
+
+
+def _strongest(found: Found) -> str:
+    best = found.strongest
+    if best is None:
+        return "none was tried"
+    told = _telling(best)
+    name = words.short(best.evidence.attack, 40)
+    return f"{name}: {percent_down(told.rate)} at {rate(told.level)} FPR" if told else f"{name}: too few samples"
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.4g}"
+
+
+def assumptions(items: Iterable[str]) -> list[str]:
+    known = list(items)
+    shown = [words.short(item, 600) for item in known[:MOST_ASSUMPTIONS]]
+    return shown if len(known) <= MOST_ASSUMPTIONS else [*shown, f"and {len(known) - MOST_ASSUMPTIONS} more"]
