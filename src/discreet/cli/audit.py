@@ -31,12 +31,13 @@ well the model gives the coins away.""")  # fmt: skip
 @click.option("--target-column", metavar="NAME", help="Recipe: the column with the labels.  [default: label]")
 @click.option("--claim", metavar="RELEASE.json", help="Recipe: a release whose claims the bound is compared with.")
 @click.option("-o", "--out", metavar="FILE", help="Recipe: write a release.json with the evidence.")
+@click.option("--no-controls", is_flag=True, help="Recipe: leave out the leaky twin and the model that saw no canary.")
 @click.option("--device", type=click.Choice(["cpu", "cuda"]), help="Recipe: where it trains.  [default: cpu]")
 @json_option
 @click.pass_context
 def command(
     ctx: click.Context, file: str, confidence: float | None, data: str | None, canaries: int | None, delta: float | None,
-    target_column: str | None, claim: str | None, out: str | None, device: str | None, as_json: bool,
+    target_column: str | None, claim: str | None, out: str | None, no_controls: bool, device: str | None, as_json: bool,
 ) -> None:  # fmt: skip
     from discreet.core.check import open_fraction
 
@@ -46,9 +47,9 @@ def command(
         if data is None or canaries is None or delta is None:
             raise InvalidValue("To audit a recipe, give --data, --canaries and --delta: none of them has a default.")
         rows = (data, target_column or "label")
-        ctx.exit(_recipe(file, rows, canaries, delta, sure, claim, out, device or "cpu", as_json))
+        ctx.exit(_recipe(file, rows, canaries, delta, sure, claim, out, device or "cpu", as_json, not no_controls))
     given = {"--data": data, "--canaries": canaries, "--delta": delta, "--target-column": target_column, "--claim": claim,
-             "--out": out, "--device": device}  # fmt: skip
+             "--out": out, "--device": device, "--no-controls": no_controls or None}  # fmt: skip
     extra = [name for name, value in given.items() if value is not None]
     if extra:
         raise InvalidValue(
@@ -79,32 +80,44 @@ def _outcome(found: list[dict[str, Any]]) -> int:
 
 def _recipe(
     file: str, data: tuple[str, str], canaries: int, delta: float, confidence: float, claim: str | None, out: str | None,
-    device: str, as_json: bool,
+    device: str, as_json: bool, controlled: bool,
 ) -> int:  # fmt: skip
     """One training run with canaries, and what it shows."""
-    from discreet.cli.canaries import audited, planted
+    from discreet.cli.canaries import audited, controls, planted
+    from discreet.cli.facts import produced
     from discreet.cli.models import numbered, read_recipe, read_rows, usable
     from discreet.core import Claim, Game, NonPrivate, Release, check, record
 
     check.small_fraction("delta", delta)
     claims = Release.load(claim).claims if claim else (Claim(game=Game(record(), {"scores"}), event=NonPrivate()),)
-    X, y, _ = read_rows(*data)
+    X, y, *_ = read_rows(*data)
     rows = planted(X, numbered(y, None, "data"), canaries)
     recipe = read_recipe(file)
     talk(f"Training once with {canaries} mislabelled rows, {int(rows.inside[rows.canaries].sum())} of them inside.")
     evidence, accuracy = audited(recipe, rows, device=usable(device))
+    beside = controls(recipe, rows, delta, confidence, device=device) if controlled else []
     facts = {**_bound(evidence, delta, confidence), "accuracy_on_other_rows": accuracy}
-    release: Release[Any] = Release(value=facts, source=Path(data[0]).name, claims=claims, evidence=(evidence,))
+    told = {
+        "title": f"One-run audit of {Path(file).name}", "controls": beside, "quality": {"accuracy on other rows": accuracy},
+        **produced({"recipe": file, "data": data[0]}),
+    }  # fmt: skip
+    source = Path(data[0]).name
+    release: Release[Any] = Release(value=facts, source=source, claims=claims, evidence=(evidence,), facts=told)
     if out:
         release.save(out)
     found = _verdicts(release, confidence, delta) if claim else []
     if as_json:
-        write_json({**facts, "verdicts": found})
+        write_json({**facts, "controls": beside, "verdicts": found})
     else:
         table([(name.replace("_", " "), _shown(value)) for name, value in facts.items()])
+        for each in beside:
+            table(
+                [(f"{each['kind']} control", f"{each['name']}: {'' if each['found'] else 'not '}found, AUC {each['auc']:.3f}")]
+            )
         if found:
             table([(item["attack"], item["claim"], item["outcome"], item["reason"]) for item in found], heads=_HEADS)
     _explain(facts)
+    _explain_controls(beside)
     return _outcome(found)
 
 
@@ -137,6 +150,16 @@ def _explain(facts: dict[str, Any]) -> None:
     else:
         talk("The canaries were not told apart: no epsilon is refuted.")
     talk("It is a floor: other attacks may find more. Only a proof gives a ceiling.")
+
+
+def _explain_controls(beside: list[dict[str, Any]]) -> None:
+    for each in beside:
+        if each["kind"] == "positive" and not each["found"]:
+            talk(
+                "Warning: not even a leaky twin was found out; with so few canaries silence means nothing. Plant more of them."
+            )
+        if each["kind"] == "negative" and each["found"]:
+            talk("Warning: canaries that were all left out were told apart: by bad luck, which a bound may have, or a fault.")
 
 
 _HEADS = ("attack", "claim", "verdict", "reason")

@@ -6,7 +6,7 @@ Steinke, Nasr and Jagielski (2023). The coins are the operating system's; everyt
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from discreet.core import check
@@ -27,6 +27,13 @@ class Planted:
     y: NDArray[Any]
     canaries: NDArray[Any]  # their places
     inside: NDArray[Any]
+    blind: bool = False  # no canary is trained on, whatever its coin says: a negative control
+
+    @property
+    def trained(self) -> NDArray[Any]:
+        import numpy as np
+
+        return self.inside & ~np.isin(np.arange(len(self.inside)), self.canaries) if self.blind else self.inside
 
 
 def planted(X: NDArray[Any], y: NDArray[Any], count: int, seed: int | None = None) -> Planted:
@@ -57,7 +64,7 @@ def audited(recipe: Recipe, rows: Planted, *, device: str = "cpu", seed: int | N
     from discreet.core import Evidence, Game, record
 
     start = secrets.randbits(31) if seed is None else seed
-    scores = train_shadows(recipe, rows.X, rows.y, rows.inside[None], seed=start, device=device).scores[0]
+    scores = train_shadows(recipe, rows.X, rows.y, rows.trained[None], seed=start, device=device).scores[0]
     if not np.isfinite(scores).all():
         raise InvalidValue(
             "The model of this recipe gives NaN or infinite scores: its training diverged. Lower the learning rate."
@@ -69,3 +76,17 @@ def audited(recipe: Recipe, rows: Planted, *, device: str = "cpu", seed: int | N
     )  # fmt: skip
     right = scores.argmax(1) == rows.y
     return evidence, float(np.delete(right, rows.canaries).mean())
+
+
+def controls(recipe: Recipe, rows: Planted, delta: float, confidence: float, *, device: str = "cpu") -> list[dict[str, Any]]:
+    """The same audit of a leaky twin, which must be found out, and of a model that saw no canary, which must not."""
+    from discreet.attack.membership.controls import leaky
+
+    made = []
+    for kind, name, its, those in (
+        ("positive", "canaries of a leaky twin", leaky(recipe), rows),
+        ("negative", "canaries that were all left out", recipe, replace(rows, blind=True)),
+    ):
+        evidence, _ = audited(its, those, device=device)
+        made.append({"name": name, "kind": kind, "auc": evidence.auc(), "found": evidence.epsilon(delta, confidence) > 0})
+    return made

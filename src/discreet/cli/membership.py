@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from discreet.cli.facts import LEVELS
 from discreet.cli.output import json_option, table, talk, write_json
 from discreet.errors import InvalidValue
 
 if TYPE_CHECKING:
     from discreet.attack import Recipe
+    from discreet.attack.membership.play import Found
     from discreet.core import Claim, Evidence, Release
 
-LEVELS = (0.01, 0.001)
-SHOWN = 10  # most exposed members listed, by number only
+GROUPS = 5  # shown; all of them are in release.json
 GROUP = 16  # models at a time on a CPU, so that there is progress to tell and something to keep
 
 
@@ -27,11 +28,14 @@ GROUP = 16  # models at a time on a CPU, so that there is progress to tell and s
 @click.option("--recipe", "recipe_file", metavar="FILE.py", help="Defines recipe = Recipe(…). This file is run.")
 @click.option("--members", required=True, metavar="FILE", help="Rows it was trained on: parquet, CSV, or .npz with X and y.")
 @click.option("--nonmembers", required=True, metavar="FILE", help="Rows of the same kind it was not trained on.")
+@click.option("--population", metavar="FILE", help="Other rows, for shadows, where the attacker has not those in question.")
 @click.option("--target-column", default="label", show_default=True, metavar="NAME", help="The column with the labels.")
+@click.option("--group-by", metavar="A,B", help="Columns whose groups are compared; text in them is not shown to the model.")
 @click.option(
-    "--attacks", default="student,lira,loss", show_default=True, metavar="A,B", help="Names divided by commas, or all."
+    "--attacks", metavar="A,B", help="Names divided by commas, or all.  [default: student,lira,loss, as far as they can be run]"
 )
 @click.option("--shadows", default=64, show_default=True, metavar="N", help="Models like it that are trained to compare with.")
+@click.option("--no-controls", is_flag=True, help="Leave out the leaky twin and the model that saw none of the rows.")
 @click.option("--out", required=True, metavar="FOLDER", help="Where release.json and the raw scores go.")
 @click.option("--claim", metavar="RELEASE.json", help="A release of this model whose claims are carried over.")
 @click.option("--delta", type=float, default=1e-5, show_default=True, metavar="D", help="The delta of the epsilon floor.")
@@ -44,16 +48,19 @@ GROUP = 16  # models at a time on a CPU, so that there is progress to tell and s
 @click.option("--keep-shadows", is_flag=True, help="Keep what the shadows said, to run more attacks without training again.")
 @json_option
 def model_command(
-    weights: str, recipe_file: str | None, members: str, nonmembers: str, target_column: str, attacks: str, shadows: int,
-    out: str, claim: str | None, delta: float, confidence: float, seed: int, device: str, processes: int,
-    ray: str | None, trust_pickle: bool, keep_shadows: bool, as_json: bool,
+    weights: str, recipe_file: str | None, members: str, nonmembers: str, population: str | None, target_column: str,
+    group_by: str | None, attacks: str | None, shadows: int, no_controls: bool, out: str, claim: str | None, delta: float,
+    confidence: float, seed: int, device: str, processes: int, ray: str | None, trust_pickle: bool, keep_shadows: bool,
+    as_json: bool,
 ) -> None:  # fmt: skip
     """How much the model in WEIGHTS gives away about the rows it was trained on.
 
     WEIGHTS is a .safetensors file or a state dict, for the module the recipe builds; or, with --trust-pickle, a scikit-learn
-    model. Shadows are models like it, trained by the recipe on random halves of the rows. Interrupted (Ctrl-C), the same
-    command goes on after the last finished group of them.
+    model. Shadows are models like it, trained by the recipe on random halves of the rows. The same attacks also run on a leaky
+    twin, where they must find something, and on a model that saw none of the rows, where they must not. Interrupted (Ctrl-C),
+    the same command goes on after the last finished group of shadows.
     """
+    from discreet.cli import facts
     from discreet.cli.models import read_model, read_recipe, usable
     from discreet.core import check
 
@@ -63,55 +70,92 @@ def model_command(
     carried = _carried(claim)
     recipe = read_recipe(recipe_file) if recipe_file else None
     target = read_model(weights, recipe, trust_pickle=trust_pickle, device=usable(device))
-    inside, outside = _both(members, nonmembers, target_column, target)
+    inside, outside, others, groups = _rows((members, nonmembers, population), target_column, group_by, target)
     folder = Path(out)
-    kept = folder / "shadows" / _fingerprint(recipe_file, inside, outside, shadows, seed)
-    how = {"shadows": shadows, "seed": seed, "device": device, "folder": kept, "processes": processes, "ray": ray}
-    found, warned = _attacked(target, recipe, inside, outside, attacks, how)
-    facts = {
+    kept = folder / "shadows" / _fingerprint(recipe_file, (*inside, *outside, *(others or ())), shadows, seed)
+    how = {
+        "shadows": shadows, "seed": seed, "device": device, "folder": kept, "processes": processes, "ray": ray,
+        "population": others, "controls": recipe is not None and not no_controls,
+    }  # fmt: skip
+    found, warned = _attacked(target, recipe, inside, outside, _named(attacks, recipe, population), how)
+    first = next(iter(found.values()))
+    exposed = facts.most_exposed(first)
+    controls = facts.of_controls(found.controls, confidence) if found.controls else []
+    value = {
         "model": Path(weights).name, "members": len(inside[1]), "nonmembers": len(outside[1]),
         "shadows": shadows if recipe else 0, "confidence": confidence, "delta": delta, "warnings": warned,
         "attacks": [_measured(each, delta, confidence) for each in found.values()],
-        "most_exposed_members": _exposed(next(iter(found.values()))),
+        "tail": _tail(target, inside, outside, confidence),
+        "most_exposed_members": [each["index"] for each in exposed],
+        "controls": controls, "groups": facts.by_group(first, groups, confidence),
     }  # fmt: skip
-    claims = carried or _nothing_claimed(found)
-    _write(folder, facts, Path(members).name, claims, found)
+    files = {"weights": weights, "recipe": recipe_file, "members": members, "nonmembers": nonmembers, "population": population}
+    told = {
+        "title": f"Membership attacks on {Path(weights).name}", "exposed": exposed, "controls": controls,
+        "groups": value["groups"], "quality": _quality(target, inside, outside), **facts.produced(files, shadows=seed),
+    }  # fmt: skip
+    _write(folder, value, told, Path(members).name, carried or _nothing_claimed(found), found)
     if not keep_shadows:
         shutil.rmtree(folder / "shadows", ignore_errors=True)
-    _tell(facts, folder, as_json, claimed=bool(carried))
+    _tell(value, folder, as_json, claimed=bool(carried), left_out=no_controls)
 
 
-def _both(members: str, nonmembers: str, column: str, model: Any) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
+def _rows(files: tuple[str, str, str | None], column: str, group_by: str | None, model: Any) -> tuple[Any, Any, Any, Any]:
+    """Members, non-members and other rows, their columns in one order; and the groups of the first two, by name."""
+    import numpy as np
+
+    from discreet.cli.facts import grouping
     from discreet.cli.models import in_order, numbered, read_rows
 
-    X_in, y_in, names = read_rows(members, column)
-    X_out, y_out, others = read_rows(nonmembers, column)
-    X_out = in_order(others, X_out, names, "nonmembers")
-    return (X_in, numbered(y_in, model, "members")), (X_out, numbered(y_out, model, "nonmembers"))
+    by = [each.strip() for each in (group_by or "").split(",") if each.strip()]
+    pairs: list[Any] = []
+    wanted, labels, columns = None, [], []
+    for what, file in zip(("members", "nonmembers", "population"), files):
+        if file is None:
+            pairs.append(None)
+            continue
+        X, y, names, more = read_rows(file, column, by)
+        wanted = names if what == "members" else wanted
+        pairs.append((in_order(names, X, wanted, what), numbered(y, model, what)))
+        labels.append(np.asarray(y))
+        columns.append(more)
+    groups = {"class": np.array([str(each) for each in np.concatenate(labels[:2]).tolist()])}
+    for name in by:
+        groups[name] = grouping(name, np.concatenate([columns[0][name], columns[1][name]]))
+    return pairs[0], pairs[1], pairs[2], groups
 
 
-def _fingerprint(recipe: str | None, inside: tuple[Any, Any], outside: tuple[Any, Any], shadows: int, seed: int) -> str:
+def _named(attacks: str | None, recipe: Recipe | None, population: str | None) -> Any:
+    """The attacks asked for; the default is what the access allows of the usual three."""
+    if attacks is None:
+        if recipe is None:
+            return ["loss", "label"]
+        return ["student", "lira", "loss"] if population is None else ["lira_offline", "rmia", "loss"]
+    chosen = [name.strip() for name in attacks.split(",") if name.strip()]
+    if not chosen:
+        raise InvalidValue("--attacks names no attack; give names divided by commas, or all.")
+    return "all" if chosen == ["all"] else chosen
+
+
+def _fingerprint(recipe: str | None, arrays: tuple[Any, ...], shadows: int, seed: int) -> str:
     """Names what the shadows depend on, so that others' are never taken for them."""
     import numpy as np
 
     digest = hashlib.sha256(f"{shadows} {seed} ".encode())
     if recipe:
         digest.update(Path(recipe).read_bytes())
-    for part in (*inside, *outside):
+    for part in arrays:
         digest.update(f"{part.shape} {part.dtype}".encode() + np.ascontiguousarray(part).tobytes())
     return digest.hexdigest()[:16]
 
 
 def _attacked(
-    target: Any, recipe: Recipe | None, inside: Any, outside: Any, attacks: str, how: dict[str, Any]
-) -> tuple[dict[str, Evidence], list[str]]:
+    target: Any, recipe: Recipe | None, inside: Any, outside: Any, attacks: Any, how: dict[str, Any]
+) -> tuple[Found, list[str]]:
     """The evidence of every attack, and what there was to warn of."""
     from discreet.attack.membership import membership
     from discreet.cli.models import told
 
-    chosen: Any = "all" if attacks.strip() == "all" else [name.strip() for name in attacks.split(",") if name.strip()]
-    if not chosen:
-        raise InvalidValue("--attacks names no attack; give names divided by commas, or all.")
     done, shadows = 0, how["shadows"]
     with told(shadows, "training shadows") as progress, warnings.catch_warnings(record=True) as raised:
         warnings.simplefilter("always", UserWarning)
@@ -120,10 +164,12 @@ def _attacked(
             nonlocal done
             done = now
             progress(now, of)
+            if now == of and how["controls"]:
+                talk("Now the controls: a leaky twin with a few shadows of its own, and a model that saw none of the rows.")
 
         try:
             group = GROUP if how["device"] == "cpu" else None
-            found = membership(target, recipe, inside, outside, attacks=chosen, progress=step, group=group, **how)
+            found = membership(target, recipe, inside, outside, attacks=attacks, progress=step, group=group, **how)
         except KeyboardInterrupt:
             talk(f"Stopped: {done} of {shadows} shadows are kept in {how['folder']}; the same command goes on from there.")
             raise
@@ -131,6 +177,21 @@ def _attacked(
     for each in warned:
         talk(f"Warning: {each}")
     return found, warned
+
+
+def _quality(target: Any, inside: Any, outside: Any) -> dict[str, float]:
+    from discreet.attack.membership import ask
+
+    right = [float((ask.scores(target, X).argmax(1) == y).mean()) for X, y in (inside, outside)]
+    return {"train accuracy": right[0], "test accuracy": right[1]}
+
+
+def _tail(target: Any, inside: Any, outside: Any, confidence: float) -> dict[str, Any]:
+    """The screen that needs no shadows: how many non-members have a loss that hardly any member has."""
+    from discreet.attack.membership import tail
+
+    found = tail(target, inside, outside, confidence=confidence)
+    return {"rate": found.rate, "low": found.low, "high": found.high, "says": str(found)}
 
 
 def _measured(evidence: Evidence, delta: float, confidence: float) -> dict[str, Any]:
@@ -149,14 +210,6 @@ def _measured(evidence: Evidence, delta: float, confidence: float) -> dict[str, 
     return made
 
 
-def _exposed(evidence: Evidence) -> list[int]:
-    """The members that the first attack is surest of, by their number in the file."""
-    import numpy as np
-
-    members = np.flatnonzero(evidence.inside)
-    return [int(each) for each in np.argsort(-evidence.score[members], kind="stable")[:SHOWN]]
-
-
 def _carried(path: str | None) -> tuple[Claim, ...]:
     if path is None:
         return ()
@@ -168,23 +221,25 @@ def _carried(path: str | None) -> tuple[Claim, ...]:
     return claims
 
 
-def _nothing_claimed(found: dict[str, Evidence]) -> tuple[Claim, ...]:
+def _nothing_claimed(found: Found) -> tuple[Claim, ...]:
     from discreet.core import Claim, Game, NonPrivate, record
 
     view = {name for each in found.values() for name in each.game.view}
     return (Claim(game=Game(record(), view), event=NonPrivate()),)
 
 
-def _write(folder: Path, facts: dict[str, Any], source: str, claims: tuple[Claim, ...], found: dict[str, Evidence]) -> None:
+def _write(
+    folder: Path, value: dict[str, Any], facts: dict[str, Any], source: str, claims: tuple[Claim, ...], found: Found
+) -> None:
     from discreet.core import Release
 
     folder.mkdir(parents=True, exist_ok=True)
-    release: Release[Any] = Release(value=facts, source=source, claims=claims, evidence=tuple(found.values()))
+    release: Release[Any] = Release(value=value, source=source, claims=claims, evidence=tuple(found.values()), facts=facts)
     release.save(folder / "release.json")
     _scores(folder, found)
 
 
-def _scores(folder: Path, found: dict[str, Evidence]) -> None:
+def _scores(folder: Path, found: Found) -> None:
     """Every row's score by every attack: parquet, or CSV where nothing here writes parquet."""
     import numpy as np
 
@@ -205,13 +260,18 @@ def _scores(folder: Path, found: dict[str, Evidence]) -> None:
     write_table(pyarrow.table(columns), folder / "scores.parquet")
 
 
-def _tell(facts: dict[str, Any], folder: Path, as_json: bool, *, claimed: bool) -> None:
+def _tell(facts: dict[str, Any], folder: Path, as_json: bool, *, claimed: bool, left_out: bool) -> None:
     if as_json:
         write_json(facts)
     else:
         sure = f"{facts['confidence']:.0%}"
-        heads = ("attack", "sees", "AUC", *(f"TPR at {level:.2g} FPR ({sure})" for level in LEVELS), "epsilon at least")
-        table([_row(each) for each in facts["attacks"]], heads=heads)
+        controls = {each["name"]: each["auc"] for each in facts["controls"]}
+        heads = ["attack", "sees", "AUC", *(f"TPR at {level:.2g} FPR ({sure})" for level in LEVELS), "epsilon at least"]
+        heads += ["AUC on a leaky twin", "AUC where none was inside"] if controls else []
+        table([(*_row(each), *_areas(each["attack"], controls)) for each in facts["attacks"]], heads=heads)
+        _show_groups(facts["groups"])
+    talk(f"Without shadows: {facts['tail']['says']}")
+    _tell_of_controls(facts["controls"], facts["shadows"] > 0, left_out)
     few = [rate for each in facts["attacks"] for rate in each["rates"] if rate["outcome"] == "inconclusive"]
     if few:
         needed = max(rate["nonmembers_needed"] for rate in few)
@@ -233,3 +293,32 @@ def _row(found: dict[str, Any]) -> tuple[str, ...]:
         else:
             cells.append(f"{rate['tpr']:.2%} ({rate['low']:.2%} to {rate['high']:.2%})")
     return found["attack"], ", ".join(found["view"]), f"{found['auc']:.3f}", *cells, down(found["epsilon_at_least"])
+
+
+def _areas(attack: str, controls: dict[str, float]) -> tuple[str, ...]:
+    """What the attack reached on both controls, where there are any."""
+    return tuple(f"{area:.3f}" for name, area in controls.items() if name.split(" on ")[0] == attack)
+
+
+def _show_groups(groups: list[dict[str, Any]]) -> None:
+    """Those that stand out most."""
+    worst = sorted(groups, key=lambda each: -max(each.get("tpr", {}).values(), default=each.get("auc", 0.0)))
+    level = next(iter(worst[0].get("tpr", {})), None)
+    heads = ("most exposed groups", "members", "AUC", *((f"TPR at {level} FPR",) if level else ()))
+    table([_group(each, level) for each in worst[:GROUPS]], heads=heads)
+
+
+def _group(each: dict[str, Any], level: str | None) -> tuple[str, ...]:
+    area = f"{each['auc']:.3f}" if "auc" in each else ""
+    rate = (f"{each['tpr'][level]:.2%} ({each['low']:.2%} to {each['high']:.2%})",) if level else ()
+    return f"{each['by']} {each['group']}", f"{each['n']:,}", area, *rate
+
+
+def _tell_of_controls(rows: list[dict[str, Any]], trained: bool, left_out: bool) -> None:
+    from discreet.cli.facts import told_of_controls
+
+    if not rows:
+        why = "left out" if left_out else "none can be trained without --recipe" if not trained else "none were run"
+        talk(f"Controls: {why}. What was not found is worth only what they would have shown.")
+    for line in told_of_controls(rows):
+        talk(f"Warning: {line}")

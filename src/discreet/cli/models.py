@@ -6,7 +6,7 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,24 +41,33 @@ def read_recipe(path: str) -> Recipe:
     return found
 
 
-def read_rows(path: str, target: str) -> tuple[Any, Any, list[str] | None]:
-    """Inputs, labels and the names of the columns, from parquet, CSV, or an .npz with X and y (which names no columns)."""
+def read_rows(path: str, target: str, by: Sequence[str] = ()) -> tuple[Any, Any, list[str] | None, dict[str, Any]]:
+    """Inputs, labels and the names of the columns, from parquet, CSV, or an .npz with X and y (which names no columns).
+
+    Last come the columns named in `by`, as they are; those with text are then not inputs.
+    """
     import numpy as np
 
     if path.endswith(".npz"):
-        return (*_arrays(_there(path, "a file of rows")), None)
+        if by:
+            raise InvalidValue(f"{path!r} names no columns, so there is no {by[0]!r} to group by; give parquet or CSV.")
+        return (*_arrays(_there(path, "a file of rows")), None, {})
     from discreet.cli.files import read_table
     from discreet.core.columns import numeric
 
     table = read_table(path)
     if target not in table:
         raise InvalidValue(f"{path!r} has no column {target!r}; say which holds the labels with --target-column.")
-    names = [name for name in table if name != target]
+    lacking = [name for name in by if name not in table]
+    if lacking:
+        raise InvalidValue(f"{path!r} has no column {lacking[0]!r} to group by; it has {', '.join(list(table)[:20])}.")
+    names = [name for name in table if name != target and (name not in by or numeric(table[name]))]
     texts = [name for name in names if not numeric(table[name])]
     if texts or not names:
         what = f"column {texts[0]!r} of {path!r} holds text" if texts else f"{path!r} has no column but the labels"
         raise InvalidValue(f"A model is asked about numbers; {what}. Encode it as the model was given it.")
-    return np.stack([table[name] for name in names], 1).astype(np.float32), table[target], names
+    inputs = np.stack([table[name] for name in names], 1).astype(np.float32)
+    return inputs, table[target], names, {name: table[name] for name in by}
 
 
 def _arrays(file: Path) -> tuple[Any, Any]:

@@ -101,6 +101,73 @@ def test_a_model_and_its_rows(ground: Path, tmp_path: Path) -> None:
     assert CliRunner().invoke(app, ["audit", str(tmp_path / "audit" / "release.json")]).exit_code == 0
 
 
+def test_controls_groups_and_facts(ground: Path, tmp_path: Path) -> None:
+    for name in ("in", "out"):
+        lines = (ground / f"{name}.csv").read_text().splitlines()
+        place = lines[0].split(",").index("a")
+        where = ["where", *("east" if float(line.split(",")[place]) > 0 else "west" for line in lines[1:])]
+        (tmp_path / f"{name}.csv").write_text("\n".join(f"{line},{more}" for line, more in zip(lines, where)) + "\n")
+    given = ["--group-by", "where, b", "--attacks", "student,loss"]
+    result = asked(ground, tmp_path / "audit", *given, members=str(tmp_path / "in.csv"), nonmembers=str(tmp_path / "out.csv"))
+    assert result.exit_code == 0, result.stderr
+    assert "AUC on a leaky twin" in result.stdout
+    assert "most exposed groups" in result.stdout
+    facts = Release.load(tmp_path / "audit" / "release.json").facts
+    kinds = {(each["name"], each["kind"]): each["found"] for each in facts["controls"]}
+    assert kinds["loss on a leaky twin", "positive"] is True
+    assert kinds["loss on a model that saw none of the rows", "negative"] is False
+    assert len(kinds) == 4
+    counts = {}
+    for each in facts["groups"]:
+        counts[each["by"]] = counts.get(each["by"], 0) + each["n"]
+    assert counts == {"class": 100, "where": 100, "b": 100}
+    assert {each["group"] for each in facts["groups"] if each["by"] == "where"} == {"east", "west"}
+    assert len([each for each in facts["groups"] if each["by"] == "b"]) == 4  # many numbers: quarters of them
+    assert [each["index"] for each in facts["exposed"]] == Release.load(tmp_path / "audit" / "release.json").value[
+        "most_exposed_members"
+    ]
+    assert facts["quality"]["train accuracy"] > facts["quality"]["test accuracy"]
+    assert facts["seeds"] == {"shadows": 0}
+    assert set(facts["hashes"]) == {"model.safetensors", "recipe.py", "in.csv", "out.csv"}
+    assert str(tmp_path) not in json.dumps(facts.to_json())
+    assert facts["made"]["packages"]["torch"] == torch.__version__
+
+
+def test_members_of_another_kind_show_in_the_negative_control(ground: Path, tmp_path: Path) -> None:
+    """Members whose labels are all right against others whose labels are noise: a model that saw neither tells them apart."""
+    draw = np.random.default_rng(3)
+    y = draw.integers(0, 3, 800)
+    X = (3.0 * draw.normal(size=(3, 6))[y] + draw.normal(size=(800, 6))).astype(np.float32)
+    y[400:] = draw.integers(0, 3, 400)
+    np.savez(tmp_path / "in.npz", X=X[:400], y=y[:400])
+    np.savez(tmp_path / "out.npz", X=X[400:], y=y[400:])
+    result = asked(ground, tmp_path / "audit", "--attacks", "loss", members=str(tmp_path / "in.npz"),
+                   nonmembers=str(tmp_path / "out.npz"))  # fmt: skip
+    assert result.exit_code == 0, result.stderr
+    assert '"finds" members of a model that saw none' in result.stderr
+
+
+def test_an_attacker_with_other_rows(ground: Path, tmp_path: Path) -> None:
+    draw = np.random.default_rng(4)
+    y = draw.integers(0, 3, 60)
+    np.savez(tmp_path / "other.npz", X=draw.normal(size=(60, 6)).astype(np.float32), y=y)
+    more = ["--population", tmp_path / "other.npz", "--no-controls", "--json"]
+    result = asked(ground, tmp_path / "audit", *more, members="in.npz", nonmembers="out.npz")
+    assert result.exit_code == 0, result.stderr
+    found = json.loads(result.stdout)
+    assert [each["attack"] for each in found["attacks"]] == ["lira_offline", "rmia", "loss"]
+    assert found["controls"] == []
+    assert "Controls: left out." in result.stderr
+    refused = asked(ground, tmp_path / "b", "--attacks", "student", *more, members="in.npz", nonmembers="out.npz")
+    assert refused.exit_code == 2
+    assert "leave population out" in refused.stderr
+
+
+def test_groups_that_cannot_be(ground: Path, tmp_path: Path) -> None:
+    assert "no column 'z' to group by; it has a, b, c" in asked(ground, tmp_path, "--group-by", "z").stderr
+    assert "names no columns" in asked(ground, tmp_path, "--group-by", "a", members="in.npz", nonmembers="out.npz").stderr
+
+
 def test_columns_are_matched_by_name(ground: Path, tmp_path: Path) -> None:
     one = asked(ground, tmp_path / "a", "--attacks", "loss")
     two = asked(ground, tmp_path / "b", "--attacks", "loss", weights="model.pt", members="in.npz", nonmembers="out.npz")

@@ -68,6 +68,23 @@ def test_a_model_that_remembers_is_caught(ground: Path) -> None:
     assert "epsilon at least" in asked(ground, "memory").stdout
 
 
+def test_controls_stand_beside_the_bound(ground: Path) -> None:
+    """The negative control guesses coins that nothing depends on: at 1 - 1e-7 it is found in at most 1e-7 of audits."""
+    result = asked(ground, "blind", "--json", "--delta", 0, "--confidence", 1 - 1e-7, "-o", ground / "release.json")
+    assert result.exit_code == 0, result.stderr
+    beside = json.loads(result.stdout)["controls"]
+    assert [(each["kind"], each["found"]) for each in beside] == [("positive", True), ("negative", False)]
+    facts = Release.load(ground / "release.json").facts
+    assert facts.to_json()["controls"] == beside
+    assert set(facts["hashes"]) == {"blind.py", "rows.npz"}
+    assert json.loads(asked(ground, "blind", "--json", "--no-controls").stdout)["controls"] == []
+    told = asked(ground, "memory")
+    assert "positive control  canaries of a leaky twin: found" in told.stdout
+    refused = run(ground / "release.json", "--no-controls")
+    assert refused.exit_code == 2
+    assert "--no-controls belongs to the audit of a recipe" in refused.stderr
+
+
 def test_a_model_that_learns_nothing_is_not(ground: Path) -> None:
     """All scores are alike, so guesses are coins: at 1 - 1e-7 a bound above 0.05 is a false alarm of at most 1e-7."""
     result = asked(ground, "blind", "--json", "--confidence", 1 - 1e-7)
