@@ -1,5 +1,7 @@
-"""discreet inside other people's programs. Nothing here is loaded until it is named.
+"""discreet inside other people's programs. Nothing here is loaded until it is named, but for pytest.py, which is light.
 
 lightning.py     fit a LightningModule privately, with its Trainer
 transformers.py  a Hugging Face Trainer that trains privately, adapters (PEFT) included
+pytest.py        a release as a fixture, the rules of a privacy.toml as tests
+mlflow.py        a release beside the MLflow run that made it
 """

@@ -58,5 +58,5 @@ def _artifact(path: str) -> dict[str, str]:
 
 def _fingerprints(judged: Judged, finding: Finding) -> dict[str, str]:
     whole = "\0".join(("discreet gate", judged.source, finding.rule, finding.where))
-    digest = hashlib.sha256(whole.encode()).hexdigest()[:32]
+    digest = hashlib.sha256(whole.encode("utf-8", "backslashreplace")).hexdigest()[:32]
     return {"discreetFinding/v1": digest, "primaryLocationLineHash": f"{digest[:16]}:1"}

@@ -1,0 +1,81 @@
+"""MLflow: a release beside the run that made it. What is claimed becomes tags, what attacks reached metrics."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from discreet.core import Claim, Evidence, Release, check
+from discreet.core.figures import up
+from discreet.errors import MissingExtra
+
+LEVELS = (0.01, 0.001)
+
+
+def log(release: Release[Any], *, delta: float, confidence: float = 0.95, folder: str = "discreet") -> None:
+    """Log a release to the active MLflow run (MLflow starts one where there is none).
+
+    Tags: `discreet.source`, and of each claim `epsilon` at `delta`, `delta`, `unit`, `relation` and `view`; a second claim has
+    `discreet.claim_2.epsilon` and so on. Metrics, for each attack: the area under its curve, true-positive rates at 1 % and
+    0.1 % with their intervals, and the epsilon it shows. Artifacts, under `folder`: release.json and release.html.
+    """
+    check.small_fraction("delta", delta)
+    check.open_fraction("confidence", confidence)
+    try:
+        import mlflow
+    except ImportError:
+        raise MissingExtra("mlflow", "mlflow", "Logging to MLflow") from None
+    mlflow.set_tags(dict(tags(release, delta)))
+    mlflow.log_metrics(dict(metrics(release, delta, confidence)))
+    mlflow.log_text(json.dumps(release.to_json(), allow_nan=False), f"{folder}/release.json")
+    mlflow.log_text(_page(release), f"{folder}/release.html")
+
+
+def tags(release: Release[Any], delta: float) -> Iterator[tuple[str, str]]:
+    """What is claimed, by name; an epsilon is rounded up, and `inf` where nothing is claimed."""
+    yield "discreet.source", release.source
+    if release.entry:
+        yield "discreet.entry", release.entry
+    for place, claim in enumerate(release.claims, 1):
+        start = "discreet" if place == 1 else f"discreet.claim_{place}"
+        yield from ((f"{start}.{name}", text) for name, text in _told(claim, delta))
+
+
+def metrics(release: Release[Any], delta: float, confidence: float) -> Iterator[tuple[str, float]]:
+    """What each attack reached, by name."""
+    seen: dict[str, int] = {}
+    for evidence in release.evidence:
+        name = re.sub(r"[^\w\-. /]", "_", evidence.attack)
+        seen[name] = seen.get(name, 0) + 1
+        start = f"discreet.{name}" if seen[name] == 1 else f"discreet.{name}_{seen[name]}"
+        yield from ((f"{start}.{what}", value) for what, value in _reached(evidence, delta, confidence))
+
+
+def _told(claim: Claim, delta: float) -> Iterator[tuple[str, str]]:
+    from discreet.accounting import curve
+
+    epsilon = curve(claim.event).epsilon(delta)
+    yield "epsilon", up(epsilon) if math.isfinite(epsilon) else "inf"
+    yield "delta", f"{delta:g}"
+    yield "unit", claim.game.unit.name
+    yield "relation", claim.game.unit.relation
+    yield "view", ", ".join(sorted(claim.game.view))
+
+
+def _reached(evidence: Evidence, delta: float, confidence: float) -> Iterator[tuple[str, float]]:
+    yield "auc", evidence.auc()
+    for level in LEVELS:
+        low, high = evidence.interval(level, confidence)
+        yield f"tpr_at_{level:g}", evidence.tpr(level)
+        yield f"tpr_at_{level:g}_low", low
+        yield f"tpr_at_{level:g}_high", high
+    yield "epsilon_at_least", evidence.epsilon(delta, confidence)
+
+
+def _page(release: Release[Any]) -> str:
+    import discreet.accounting  # noqa: F401 (cards draw ceilings once it is loaded)
+
+    return f'<!doctype html><html lang="en"><meta charset="utf-8"><title>discreet</title>{release._repr_html_()}</html>'

@@ -1,0 +1,123 @@
+"""pytest: a release as a fixture, and the rules of a privacy.toml as tests.
+
+    pytest --privacy-release out/release.json              # or privacy_release = ["out/release.json"] in pyproject.toml
+
+gives tests a fixture `release` (and `releases`, where several are named), and collects every privacy.toml that pytest comes
+across as one test for each rule. pytest loads this file whenever discreet is installed: it does nothing, and loads nothing,
+until a release is named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from discreet.core import Release
+    from discreet.report.gate.rules import Rule
+
+POLICY = "privacy.toml"
+_LOADED = pytest.StashKey[dict[Path, Any]]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("discreet", "privacy of releases")
+    group.addoption(
+        "--privacy-release", action="append", default=[], metavar="FILE",
+        help=f"A release.json for the fixture `release` and for the rules of {POLICY}; may be given several times.",
+    )  # fmt: skip
+    group.addoption(
+        "--privacy-strict", action="store_true", help=f"Rules of {POLICY}: what is inconclusive fails, and is not skipped."
+    )
+    parser.addini("privacy_release", type="paths", default=[], help="As --privacy-release, relative to this file.")
+
+
+@pytest.fixture(scope="session")
+def releases(request: pytest.FixtureRequest) -> tuple[Release[Any], ...]:
+    """The releases that --privacy-release, or privacy_release in the configuration, names."""
+    named = _named(request.config)
+    if not named:
+        pytest.fail("No release is named: give --privacy-release FILE, or privacy_release in the configuration.", pytrace=False)
+    return tuple(_load(request.config, path) for path in named)
+
+
+@pytest.fixture(scope="session")
+def release(releases: tuple[Release[Any], ...]) -> Release[Any]:
+    """The one release that is named."""
+    if len(releases) != 1:
+        pytest.fail(f"{len(releases)} releases are named; use the fixture `releases`.", pytrace=False)
+    return releases[0]
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    if file_path.name == POLICY and _named(parent.config):
+        return PolicyFile.from_parent(parent, path=file_path)
+    return None
+
+
+class PolicyFile(pytest.File):
+    """A privacy.toml: every rule is a test of every release."""
+
+    def collect(self) -> Iterator[pytest.Item]:
+        from discreet.errors import InvalidDocument
+        from discreet.report.gate import Policy
+
+        try:
+            policy = Policy.read(self.path)
+        except InvalidDocument as error:
+            raise self.CollectError(str(error)) from None
+        strict = policy.strict or self.config.getoption("privacy_strict")
+        named = _named(self.config)
+        for path in named:
+            for rule in policy.rules:
+                name = rule.name if len(named) == 1 else f"{rule.name} [{path.parent.name}/{path.name}]"
+                yield RuleItem.from_parent(self, name=name, rule=rule, release=path, strict=strict)
+
+
+class RuleItem(pytest.Item):
+    """One rule on one release."""
+
+    def __init__(self, *, rule: Rule, release: Path, strict: bool, **more: Any) -> None:
+        super().__init__(**more)
+        self.rule, self.release, self.strict = rule, release, strict
+
+    def runtest(self) -> None:
+        from discreet.errors import RuleFailed
+
+        found = list(self.rule.judge(_load(self.config, self.release)))
+        bad = [each for each in found if each.outcome in ("failed", "refuted") or (self.strict and each.outcome != "holds")]
+        if bad:
+            raise RuleFailed("\n".join(f"{each.where}: {each.outcome}: {each.message}" for each in bad))
+        unsure = [each for each in found if each.outcome == "inconclusive"]
+        if unsure:
+            pytest.skip("; ".join(f"{each.where}: inconclusive: {each.message}" for each in unsure))
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        from discreet.errors import DiscreetError
+
+        if isinstance(excinfo.value, DiscreetError):
+            return f"{self.path.name}, line {self.rule.line}: {self.rule}\n{excinfo.value}"
+        return super().repr_failure(excinfo, style)
+
+    def reportinfo(self) -> tuple[Path, int, str]:
+        return self.path, self.rule.line - 1, self.name
+
+
+def _named(config: pytest.Config) -> list[Path]:
+    """The files that are named: on the command line, or else in the configuration."""
+    given = [config.invocation_params.dir / path for path in config.getoption("privacy_release")]
+    return given or list(config.getini("privacy_release"))
+
+
+def _load(config: pytest.Config, path: Path) -> Release[Any]:
+    """The release in a file, or in release.json of a folder; read once."""
+    from discreet.core import Release
+
+    loaded = config.stash.setdefault(_LOADED, {})
+    if path not in loaded:
+        loaded[path] = Release.load(path / "release.json" if path.is_dir() else path)
+    found: Release[Any] = loaded[path]
+    return found
