@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -133,6 +134,19 @@ def test_the_hook_is_what_pre_commit_runs(folder: Path) -> None:
     for file, code in (("holds/release.json", 0), ("failed/release.json", 1)):
         done = shell(shlex.join([*hook["entry"].split(), *hook["args"], file]), folder)
         assert done.returncode == code, done.stderr
+
+
+def test_what_the_guide_shows_to_servers_is_there() -> None:
+    shown = re.findall(r"^```yaml\n(.*?)^```", (ROOT / "docs/guides/gate.md").read_text(), re.MULTILINE | re.DOTALL)
+    github, gitlab, hooks = map(yaml.safe_load, shown)
+    action = yaml.safe_load((ROOT / "action.yml").read_text())
+    (used,) = [step for step in github["jobs"]["privacy"]["steps"] if "discreet" in step.get("uses", "")]
+    assert set(used["with"]) <= set(action["inputs"])
+    words = shlex.split(gitlab["privacy"]["script"][-1])
+    assert words[:2] == ["discreet", "gate"]
+    (hook,) = hooks["repos"][0]["hooks"]
+    assert hook["id"] == yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())[0]["id"]
+    assert {word for word in [*words, *hook["args"]] if word.startswith("--")} <= options("gate")
 
 
 def pytest_run(folder: Path, *args: str) -> str:

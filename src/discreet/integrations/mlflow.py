@@ -12,6 +12,8 @@ from discreet.core import Claim, Evidence, Release, check
 from discreet.core.figures import up
 from discreet.errors import MissingExtra
 
+__all__ = ["log"]
+
 LEVELS = (0.01, 0.001)
 
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from discreet.core import Release
     from discreet.report.gate.rules import Rule
 
+__all__ = ["release", "releases"]
+
 POLICY = "privacy.toml"
 _LOADED = pytest.StashKey[dict[Path, Any]]()
 
@@ -54,11 +56,11 @@ def release(releases: tuple[Release[Any], ...]) -> Release[Any]:
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
     if file_path.name == POLICY and _named(parent.config):
-        return PolicyFile.from_parent(parent, path=file_path)
+        return _PolicyFile.from_parent(parent, path=file_path)
     return None
 
 
-class PolicyFile(pytest.File):
+class _PolicyFile(pytest.File):
     """A privacy.toml: every rule is a test of every release."""
 
     def collect(self) -> Iterator[pytest.Item]:
@@ -74,10 +76,10 @@ class PolicyFile(pytest.File):
         for path in named:
             for rule in policy.rules:
                 name = rule.name if len(named) == 1 else f"{rule.name} [{path.parent.name}/{path.name}]"
-                yield RuleItem.from_parent(self, name=name, rule=rule, release=path, strict=strict)
+                yield _RuleItem.from_parent(self, name=name, rule=rule, release=path, strict=strict)
 
 
-class RuleItem(pytest.Item):
+class _RuleItem(pytest.Item):
     """One rule on one release."""
 
     def __init__(self, *, rule: Rule, release: Path, strict: bool, **more: Any) -> None:
