@@ -30,10 +30,12 @@ def log(release: Release[Any], *, delta: float, confidence: float = 0.95, folder
         import mlflow
     except ImportError:
         raise MissingExtra("mlflow", "mlflow", "Logging to MLflow") from None
+    from discreet.report import html
+
     mlflow.set_tags(dict(tags(release, delta)))
     mlflow.log_metrics(dict(metrics(release, delta, confidence)))
     mlflow.log_text(json.dumps(release.to_json(), allow_nan=False), f"{folder}/release.json")
-    mlflow.log_text(_page(release), f"{folder}/release.html")
+    mlflow.log_text(html(release), f"{folder}/release.html")
 
 
 def tags(release: Release[Any], delta: float) -> Iterator[tuple[str, str]]:
@@ -75,9 +77,3 @@ def _reached(evidence: Evidence, delta: float, confidence: float) -> Iterator[tu
         yield f"tpr_at_{level:g}_low", low
         yield f"tpr_at_{level:g}_high", high
     yield "epsilon_at_least", evidence.epsilon(delta, confidence)
-
-
-def _page(release: Release[Any]) -> str:
-    import discreet.accounting  # noqa: F401 (cards draw ceilings once it is loaded)
-
-    return f'<!doctype html><html lang="en"><meta charset="utf-8"><title>discreet</title>{release._repr_html_()}</html>'
