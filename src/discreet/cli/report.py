@@ -36,8 +36,9 @@ def command(
     plots: str | None, confidence: float, as_json: bool,
 ) -> None:  # fmt: skip
     from discreet.core.check import open_fraction
+    from discreet.core.document import write_whole
     from discreet.report import files as forms
-    from discreet.report import prose
+    from discreet.report import modelcard, prose
     from discreet.report.gathered import made
 
     open_fraction("confidence", confidence)
@@ -52,7 +53,8 @@ def command(
     for path in output:
         talk(f"The report is in {forms.write_report(report, path, annex=annex)}")
     if card is not None:
-        _card(report.found[0].release, card, confidence)
+        written = write_whole(card, modelcard.rendered(report.found[0], confidence))
+        talk(f"The section for a model card is in {written}")
     if plots is not None:
         folder = _beside(output)
         talk(f"{len(forms.write_plots(report, folder))} plots are in {folder}")
@@ -79,13 +81,6 @@ def _ledger(place: str) -> Ledger:
     if "://" not in place and not Path(place).exists():
         raise InvalidValue(f"There is no ledger at {place}. Name another, or leave --ledger out.")
     return Ledger(place)
-
-
-def _card(release: Any, path: str, confidence: float) -> None:
-    from discreet.core.document import write_whole
-    from discreet.report import card
-
-    talk(f"The section for a model card is in {write_whole(path, card(release, confidence=confidence))}")
 
 
 def _beside(output: tuple[str, ...]) -> Path:

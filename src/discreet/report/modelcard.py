@@ -24,6 +24,10 @@ def card(release: Given, *, confidence: float = CONFIDENCE) -> str:
     True
     """
     (found,) = found_in(release, confidence=confidence)
+    return rendered(found, confidence)
+
+
+def rendered(found: Found, confidence: float) -> str:
     return f"---\n{_yaml(_head(found, confidence))}---\n\n{_section(found, confidence)}"
 
 

@@ -111,10 +111,10 @@ _NAMES: dict[str, Callable[[Any], str]] = {
 }
 
 _SAMPLING = {
-    "poisson": "Poisson sampling: every unit is taken on its own by a coin, and who was taken is not seen",
-    "without_replacement": "samples of a fixed size, drawn without replacement, and who was drawn is not seen",
-    "random_allocation": "each unit takes part in one random step of every pass, and in which is not seen",
-    "shuffled": "reports are shuffled by someone who is trusted to forget their order",
+    "poisson": "Poisson sampling, where every unit is taken on its own by a coin and who was taken is not seen",
+    "without_replacement": "samples of a fixed size, drawn without replacement, where who was drawn is not seen",
+    "random_allocation": "that each unit takes part in one random step of every pass, and in which is not seen",
+    "shuffled": "that reports are shuffled by someone who is trusted to forget their order",
 }
 
 
@@ -122,7 +122,7 @@ def sampling(event: Event) -> str:
     """What the proof assumes about sampling."""
     found = sorted({kind for each in _walk(event) if (kind := each.kind) in _SAMPLING})
     if not found:
-        return "no sampling is assumed: the bound holds with every unit taking part"
+        return "no sampling: the bound holds with every unit taking part"
     return "; ".join(_SAMPLING[kind] for kind in found)
 
 
@@ -157,7 +157,7 @@ def guarantee(claim: Claim, curve: Curve, delta: float) -> str:
     epsilon = curve.epsilon(delta)
     return (
         f"Differential privacy with ε = {up(epsilon)} at δ = {small(delta)}, rounded up, for {unit(whose)}, {relation(whose)}. "
-        f"{checkpoints(claim.game.view)}. Sampling: {sampling(claim.event)}."
+        f"{checkpoints(claim.game.view)}. It assumes {sampling(claim.event)}."
     )
 
 

@@ -157,7 +157,7 @@ def test_which_checkpoints_are_covered(view: str, said: str) -> None:
 @pytest.mark.parametrize(
     ("event", "said"),
     [
-        (Gaussian(1.0), "no sampling is assumed"),
+        (Gaussian(1.0), "no sampling: the bound holds"),
         (events.WithoutReplacement(0.1, Gaussian(1.0)), "fixed size"),
         (Repeat(events.RandomAllocation(Gaussian(1.0), 10), 3), "one random step of every pass"),
         (events.Shuffled(events.RandomizedResponse(1.0), 1000), "trusted to forget"),
