@@ -1,4 +1,4 @@
-# make demo    the whole idea on one page, from a fresh clone
+# make demo    the whole idea, from a fresh clone: demo/report.html
 # make test    every test          make check   style, types, layers, spelling, documentation
 # make bench   every benchmark     make docs    the documentation as a site     make clean
 
@@ -12,8 +12,8 @@ JOBS ?= 2
 .DELETE_ON_ERROR:
 .PHONY: demo test check bench docs clean browser database java pango
 
-demo: $(VENV)/.core
-	$(BIN)/discreet demo -o out/demo.html
+demo: $(VENV)/.demo
+	$(BIN)/discreet demo
 
 test: $(VENV)/.dev browser database java pango
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal tests src/discreet --doctest-modules --ignore-glob='*_triton.py'
@@ -75,20 +75,20 @@ docs: $(VENV)/.dev
 	@echo "The documentation is in out/site/index.html"
 
 clean:
-	rm -rf $(VENV) out build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) demo out build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "discreet needs Python 3.11 or later; found " + sys.version.split()[0] + ". Say which one: make PYTHON=python3.11")'
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.core: $(PARTS) | $(BIN)/python
-	$(PIP) -e '.[sql]'
+$(VENV)/.demo: $(PARTS) | $(BIN)/python
+	$(PIP) -e '.[sql,torch,serve]'
 	@touch $@
 
 $(VENV)/.dev: $(PARTS) | $(BIN)/python
 	$(PIP) -e '.[dev]'
-	@touch $@ $(VENV)/.core
+	@touch $@ $(VENV)/.demo
 
 # Programs that some tests need and pip cannot bring. Without one its tests are skipped, and say so.
 # $(call program,PACKAGE,how to see that it is there,TESTS)

@@ -1,7 +1,8 @@
-"""The demo, as a stranger runs it, and its page, as a browser shows it.
+"""The demo, as a stranger runs it: the story, the files, the report as a browser shows it, and what a light install gets.
 
-False alarms: the page's two verdicts are made at a confidence of 1 - 1e-6, so one run of `demo` fails a sound build at most
-once in a million; this file runs it twice, at most, per worker, and repeats two verdicts (4e-6).
+False alarms: the private model's noise is fresh in every run. That its attack finds more than 10 % at 1 % false alarms, or
+that it is right on fewer than 60 % of strangers, is ten standard deviations away; the audits of a light install decide at
+1 - 1e-6, two of them (2e-6).
 """
 
 from __future__ import annotations
@@ -16,24 +17,95 @@ from pathlib import Path
 import pytest
 from browser import look
 
-from discreet.core import Release
+from discreet import Ledger
+from discreet.cli.hospital import SOURCE
+from discreet.core import NonPrivate, Release
 
-RUNS = "20000"
+ROOT = Path(__file__).parents[2]
+NAMES = ["answer-1", "answer-2", "answer-3", "overfit-model", "private-model"]
+LIGHT = """
+import importlib.util, sys
+found = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *more: None if name in ("torch", "duckdb") else found(name, *more)
+from discreet.cli import main
+sys.argv[0] = "discreet"
+try:
+    main()
+finally:
+    assert "torch" not in sys.modules and "duckdb" not in sys.modules
+"""
+
+
+def program(*args: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "discreet.cli", *args], capture_output=True, text=True, timeout=600)
 
 
 @pytest.fixture(scope="session")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A page made by the program itself."""
-    folder = tmp_path_factory.mktemp("demo")
-    done = subprocess.run(
-        [sys.executable, "-m", "discreet.cli", "demo", "-o", str(folder / "new" / "demo.html"), "--runs", RUNS],
-        capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
+def story(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+    """The folder the demo wrote, and the lines it printed; the picture lies beside the folder."""
+    folder = tmp_path_factory.mktemp("demo") / "new" / "demo"
+    done = program("demo", "-o", str(folder), "--picture", str(folder.parent / "picture.svg"))
     assert done.returncode == 0, done.stderr
-    assert "holds" in done.stdout
-    assert "refuted" in done.stdout
-    assert "demo.html" in done.stderr
-    return folder / "new"
+    return folder, done.stdout.splitlines()
+
+
+@pytest.fixture(scope="session")
+def demo(story: tuple[Path, list[str]]) -> Path:
+    return story[0]
+
+
+def release(demo: Path, name: str) -> Release:
+    return Release.load(demo / name / "release.json" if name.endswith("model") else demo / f"{name}.json")
+
+
+def test_the_story_has_five_lines(story: tuple[Path, list[str]]) -> None:
+    folder, lines = story
+    assert [line[:3] for line in lines] == ["1. ", "2. ", "3. ", "4. ", "5. "]
+    found = [[float(number) for number in re.findall(r"([\d.]+) %", line)] for line in lines]
+    assert found[0][0] == 100  # right on all of its patients
+    assert found[0][2] > 15  # and finds so many of them
+    assert found[1][2] < 3  # no attack can find more
+    assert found[1][1] > 60
+    assert "refused" in lines[3]
+    assert f"discreet serve --ledger {folder / 'ledger.db'} --releases {folder}" in lines[4]
+
+
+def test_the_private_model_is_under_its_ceiling_and_as_useful(demo: Path) -> None:
+    leaky, private = (release(demo, f"{name}-model") for name in ("overfit", "private"))
+    assert leaky.evidence[0].tpr(0.01) > 0.15
+    assert private.evidence[0].tpr(0.01) < 0.10
+    assert private.facts["quality"]["accuracy on strangers"] > leaky.facts["quality"]["accuracy on strangers"] - 0.1
+    assert leaky.claims[0].event == NonPrivate()
+    assert private.facts["controls"][0]["found"]
+    assert len(private.facts["groups"]) == 6
+    assert (demo / "private-model" / "model.safetensors").is_file()
+
+
+def test_everything_is_in_one_ledger(demo: Path) -> None:
+    with Ledger(demo / "ledger.db") as ledger:
+        ledger.verify()
+        assert ledger.sources() == [SOURCE]
+        kinds = [entry.kind for entry in ledger.history(SOURCE)]
+        paid = {entry.id for entry in ledger.history(SOURCE) if entry.kind == "reserve"}
+    assert kinds.count("refuse") == 2  # the model without a ceiling, and the question that did not fit
+    entries = {name: release(demo, name).entry for name in NAMES}
+    assert entries.pop("overfit-model") is None
+    assert set(entries.values()) == paid
+
+
+def test_answers_can_be_read_in_their_files(demo: Path) -> None:
+    [row] = release(demo, "answer-1").value
+    assert row["patients_low"] < row["patients"] < row["patients_high"]
+    assert release(demo, "answer-2").facts["title"] == "How long do they stay, by ward?"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_releases_are_shown_and_none_is_refuted(demo: Path, name: str) -> None:
+    file = demo / name / "release.json" if name.endswith("model") else demo / f"{name}.json"
+    assert program("show", str(file)).returncode == 0
+    if name.endswith("model"):
+        told = json.loads(program("audit", str(file), "--json").stdout)["verdicts"]
+        assert {each["outcome"] for each in told} == ({"no ceiling"} if name == "overfit-model" else {"holds"})
 
 
 class Tags(HTMLParser):
@@ -50,68 +122,22 @@ class Tags(HTMLParser):
         self.addresses += [value or "" for name, value in attrs if name in ("href", "src", "srcset", "action", "data")]
 
 
-def test_the_page_is_one_small_file_without_script(demo: Path) -> None:
-    text = (demo / "demo.html").read_text()
+def test_the_report_is_one_small_file_without_script(demo: Path) -> None:
+    text = (demo / "report.html").read_text()
     page = Tags(text)
     assert len(text.encode()) < 150_000
     assert "script" not in page.tags
-    assert page.addresses == ["data:,"]
-    assert "@import" not in text
-    assert "url(" not in text
+    assert all(address.startswith(("data:,", "#")) for address in page.addresses)
+    for told in ("learned by heart", "trained privately", "How many patients are there?", "no ceiling"):
+        assert told in text
 
 
-def test_three_questions_are_answered_and_the_fourth_is_refused(demo: Path) -> None:
-    text = (demo / "demo.html").read_text()
-    table = text[text.index("Three questions from one budget") : text.index("Why exact answers are not harmless")]
-    assert re.findall(r"ε&nbsp;=&nbsp;([\d.]+)<br>", table) == ["1.0", "0.5", "0.0", "0.0"]
-    assert table.count(">refused<") == 1
-    assert len(re.findall(r"\(-?[\d.,]+ to -?[\d.,]+\)", table)) == 1 + 3 + 3  # intervals
-
-
-def test_exact_counts_give_secrets_away_and_private_ones_do_not(tmp_path: Path) -> None:
-    """Of sixty bits at most e / (1 + e) are guessed right on average; 59 or more then come with probability 2e-7 or so."""
-    args = [sys.executable, "-m", "discreet.cli", "demo", "-o", str(tmp_path / "d.html"), "--runs", "2000", "--json"]
-    found = json.loads(subprocess.run(args, capture_output=True, text=True, timeout=120).stdout)
-    assert found["reconstruction"]["exact"] > 0.95
-    assert found["reconstruction"]["noisy"] < 0.98
-    assert [bool(item["refusal"]) for item in found["questions"]] == [False, False, False, True]
-
-
-def test_the_releases_beside_it_say_the_same(demo: Path) -> None:
-    for name, code in (("release.json", 0), ("broken.json", 3)):
-        Release.load(demo / name)
-        args = [sys.executable, "-m", "discreet.cli", "audit", str(demo / name), "--confidence", "0.999999", "--json"]
-        done = subprocess.run(args, capture_output=True, text=True)
-        assert done.returncode == code, done.stderr
-        assert json.loads(done.stdout)["verdicts"][0]["outcome"] == ("refuted" if code else "holds")
-
-
-def test_json_on_stdout_and_nothing_else(tmp_path: Path) -> None:
-    args = [sys.executable, "-m", "discreet.cli", "demo", "-o", str(tmp_path / "d.html"), "--runs", RUNS, "--json"]
-    done = subprocess.run(args, capture_output=True, text=True, timeout=120, check=True)
-    found = json.loads(done.stdout)
-    assert (found["honest"]["outcome"], found["broken"]["outcome"]) == ("holds", "refuted")
-    assert all(Path(path).exists() for path in found["files"].values())
-    assert found["honest"]["floor"] <= found["honest"]["ceiling"] < found["broken"]["floor"]
-
-
-def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    args = [sys.executable, "-m", "discreet.cli", "demo", "-o", str(tmp_path / "file" / "x" / "d.html"), "--runs", RUNS]
-    done = subprocess.run(args, capture_output=True, text=True)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "cannot be made" in done.stderr
-
-
-@pytest.mark.parametrize(("width", "dark"), [(1180, False), (390, False), (1180, True)])
+@pytest.mark.parametrize(("width", "dark"), [(1180, False), (390, True)])
 def test_a_browser_draws_it_and_asks_for_nothing(demo: Path, tmp_path: Path, width: int, dark: bool) -> None:
-    seen = look(demo / "demo.html", tmp_path, width=width, dark=dark)
+    seen = look(demo / "report.html", tmp_path, width=width, dark=dark)
     assert seen.console == []
     assert seen.requests == []
-    for role in ("ceiling", "floor", "broken"):
-        drawn = re.findall(rf'<g class="line {role}"[^>]*>.*?</g>', seen.dom, re.DOTALL)
-        assert len(drawn) == 2, role  # the plot for screens and the one for phones
-        assert all(len(path.split(" L")) > 20 for path in drawn), role
+    assert 'class="line ceiling"' in seen.dom
     assert seen.picture.stat().st_size > 50_000
 
 
@@ -123,15 +149,58 @@ def test_the_browser_would_have_noticed(tmp_path: Path) -> None:
     assert any("oops" in line for line in seen.console)
 
 
-def test_the_broken_twin_runs_above_the_ceiling(demo: Path) -> None:
-    text = (demo / "demo.html").read_text()
+def shape(svg: str) -> str:
+    """All of a picture but its numbers."""
+    return re.sub(r"-?\d+(\.\d+)?", "0", re.sub(r' d="[^"]*"', "", svg))
 
-    def heights(role: str) -> dict[float, float]:
-        path = re.search(rf'<g class="line {role}".*?</g>', text, re.DOTALL)
-        assert path
-        points = re.findall(r"([\d.]+) ([\d.]+)", " ".join(re.findall(r' d="M([^"]*)"', path.group())))
-        return {float(x): float(y) for x, y in points}
 
-    ceiling, broken = heights("ceiling"), heights("broken")
-    middle = sorted(ceiling)[60:91]  # false-positive rates from 1 % to 10 %, where hundreds of samples stand behind a point
-    assert all(broken[x] < ceiling[x] - 10 for x in middle)  # pixels grow downwards
+def test_the_picture_of_the_readme_is_what_the_demo_draws(demo: Path) -> None:
+    drawn, kept = (demo.parent / "picture.svg").read_text(), (ROOT / "docs/demo.svg").read_text()
+    assert shape(drawn) == shape(kept), "make it again: discreet demo --picture docs/demo.svg"
+    assert len(kept) < 30_000
+    for page in ("README.md", "docs/index.md"):
+        assert "demo.svg)" in (ROOT / page).read_text()
+
+
+def test_an_earlier_demo_is_replaced_and_nobody_elses_ledger(tmp_path: Path) -> None:
+    from discreet.cli.demo import cleared
+    from discreet.cli.hospital import open_budget
+    from discreet.core import record
+    from discreet.errors import InvalidValue
+
+    with Ledger(tmp_path / "ledger.db") as ledger:
+        open_budget(ledger)
+    cleared(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    with Ledger(tmp_path / "ledger.db") as ledger:
+        ledger.open("mine", unit=record(), epsilon=1.0, delta=1e-6)
+    with pytest.raises(InvalidValue, match="not the demo's"):
+        cleared(tmp_path)
+    assert (tmp_path / "ledger.db").exists()
+
+
+def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    done = program("demo", "-o", str(tmp_path / "file" / "x"))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "cannot be made" in done.stderr
+
+
+def test_a_light_install_does_what_it_can_and_says_what_it_left_out(tmp_path: Path) -> None:
+    args = [sys.executable, "-c", LIGHT, "demo", "-o", str(tmp_path), "--json"]
+    done = subprocess.run(args, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["outcomes"] == {"count": "holds", "broken-count": "refuted"}
+    assert ["discreet[torch]" in found["left_out"][0], "discreet[sql]" in found["left_out"][1]] == [True, True]
+    assert "Left out" in done.stderr
+    assert "broken mechanism" in (tmp_path / "report.html").read_text()
+
+
+def test_no_picture_without_models(tmp_path: Path) -> None:
+    picture = tmp_path / "p.svg"
+    args = [sys.executable, "-c", LIGHT, "demo", "-o", str(tmp_path / "demo"), "--picture", str(picture)]
+    done = subprocess.run(args, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 2
+    assert "discreet[torch]" in done.stderr
+    assert not picture.exists()

@@ -19,7 +19,7 @@ COMMANDS = {
     "account": "What a mechanism gives away at most: epsilon, power, belief.",
     "attack": "What a finished table, a list of answers or a model gives away.",
     "audit": "Claims against evidence; or a training recipe, audited in one run.",
-    "demo": "The whole idea on one page: a claim, an attack, a broken twin.",
+    "demo": "A model that leaks, its private twin, SQL, one budget, one report.",
     "gate": "Do releases keep to a policy? For CI: exit codes, JUnit, SARIF.",
     "ledger": "Budgets: open, show, share, raise, renew, verify.",
     "query": "Ask private SQL: an answer with error bars, charged to a budget.",

@@ -1,36 +1,28 @@
-"""The smallest whole story: a counting query, an attack on one visitor, and a twin that adds half the noise it claims."""
+"""Where torch is not installed: a count with noise, and a twin that adds half of the noise it claims."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from discreet.core import Claim, record
+import numpy as np
+
+from discreet.cli.hospital import DIAGNOSES, SOURCE, People
+from discreet.core import Claim, Release, record
+from discreet.core.facts import made
 from discreet.noise import LaplaceNoise
 
-Row = tuple[str, int, str]  # name, age, test
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
-_NAMES = (
-    "Ada", "Bela", "Cleo", "Dov", "Edda", "Finn", "Gita", "Hugo", "Ines", "Jonas",
-    "Kira", "Luis", "Mira", "Nils", "Olga", "Pavel", "Quinn", "Rosa", "Sami", "Tove",
-)  # fmt: skip
-TARGET: Row = ("Uma", 34, "positive")
+    from discreet.ledger import Ledger
 
-
-def visitors() -> list[Row]:
-    """A made-up table: sixty visitors of a clinic, the target not among them."""
-    return [(_NAMES[i % 20], 20 + (i * 37) % 61, "positive" if (i * 7) % 5 < 2 else "negative") for i in range(60)]
-
-
-def positives(rows: Sequence[Row]) -> int:
-    return sum(test == "positive" for _, _, test in rows)
+STROKE = DIAGNOSES.index("stroke")
 
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """How many visitors tested positive, with `noise` added, and the claim of the noise it says it adds."""
+    """A number with `noise` added, and the claim of the noise it says it adds."""
 
     noise: LaplaceNoise
     said: LaplaceNoise
@@ -38,29 +30,43 @@ class Count:
     def claims(self) -> tuple[Claim, ...]:
         return self.said.claims()
 
-    def run(self, data: Sequence[Row]) -> int:
-        return int(self.noise.run(positives(data)))
+    def run(self, data: int) -> int:
+        return int(self.noise.run(data))
 
 
-def honest(scale: Fraction) -> Count:
+def honest() -> Count:
     """The count that adds the noise it claims."""
-    noise = LaplaceNoise(scale, sensitivity=1, unit=record())
+    noise = LaplaceNoise(1, sensitivity=1, unit=record())
     return Count(noise=noise, said=noise)
 
 
-def half_noise(scale: Fraction) -> Count:
+def half_noise() -> Count:
     """The broken twin: the same claim over half the noise."""
-    return Count(noise=honest(scale / 2).noise, said=honest(scale).said)
+    return Count(noise=LaplaceNoise(0.5, sensitivity=1, unit=record()), said=honest().said)
 
 
-class Threshold:
-    """The best attack there is here: who knows all other rows compares the answer with the count of those."""
+def count(
+    patients: People, ledger: Ledger, runs: int, progress: Callable[[int, int], None] | None
+) -> tuple[Release[int], Release[int]]:
+    """How many had a stroke, paid for and audited; and its broken twin, audited the same way."""
+    strokes = int(np.sum(patients.diagnosis == STROKE))
+    sound, broken = honest(), half_noise()
+    with ledger.reserve(SOURCE, sound.claims()) as entry:
+        answer = sound.run(strokes)
+    return (
+        _audited(sound, answer, "Patients with a stroke, counted with noise", strokes, runs, progress, entry=entry),
+        _audited(broken, broken.run(strokes), "The same count by a broken mechanism", strokes, runs, progress),
+    )
 
-    name = "threshold on the answer"
-    view = frozenset({"answers"})
 
-    def __init__(self) -> None:
-        self._known = positives(visitors())
+def _audited(
+    mechanism: Count, answer: int, title: str, strokes: int, runs: int, progress: Any, entry: str | None = None
+) -> Release[int]:
+    """The answer, and the evidence of the best attack there is: who knows all others compares it with the count of those."""
+    from discreet.audit import Pair, Readout, audit
 
-    def score(self, seen: int, targets: Sequence[Any]) -> list[float]:
-        return [float(seen - self._known) for _ in targets]
+    evidence = audit(mechanism, Readout(), Pair(strokes, strokes - 1), runs=runs, progress=progress)
+    facts = {"title": title, "made": made()}
+    return Release(
+        value=answer, source=SOURCE, claims=mechanism.claims(), entry=entry, evidence=(evidence,), facts=facts
+    )  # fmt: skip

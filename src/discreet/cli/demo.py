@@ -1,178 +1,214 @@
-"""`discreet demo`: a claim, an attack under it and a broken twin above it, on one page."""
+"""`discreet demo`: a model that leaks, its private twin, questions in SQL, one budget, one report."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
-from fractions import Fraction
+from dataclasses import asdict, dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from discreet.cli import CHECK_FAILED, COMMANDS, FINE
-from discreet.cli.output import json_option, progress, table, talk, write_json
+from discreet.cli.output import json_option, progress, talk, write_json
+from discreet.errors import InvalidValue
 
 if TYPE_CHECKING:
-    from discreet.cli.hospital import Asked, Attacked
-    from discreet.core import Curve, Evidence, Release, Verdict
+    from discreet.cli.diagnosis import Model
+    from discreet.cli.hospital import Asked, People
+    from discreet.core import Release
+    from discreet.ledger import Ledger
 
-SCALE = Fraction(1)
-CONFIDENCE = 1 - 1e-6  # a demo that cries wolf once in a million runs
+NEEDS = {"torch": ("torch", "safetensors"), "sql": ("duckdb", "sqlglot", "pyarrow")}
+LEFT_OUT = {"torch": "the two models and the attack on them", "sql": "the questions in SQL"}
+RUNS = 20_000  # of the audits that stand in for the models where torch is not installed
+EXPECTED = {"overfit-model": "no ceiling", "private-model": "holds", "count": "holds", "broken-count": "refuted"}
+SURE = {"paired": 1 - 1e-6, "post_hoc": 0.999}  # verdicts of coins cry wolf once in a million runs; others cannot refute
+
+
+@dataclass
+class Story:
+    """What happened, and the releases that were made, by name."""
+
+    releases: dict[str, Release[Any]] = field(default_factory=dict)
+    models: dict[str, Model] = field(default_factory=dict)
+    asked: list[Asked] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+
+    def as_told(self) -> bool:
+        """Whether the demo shows what it is meant to: every attack below its ceiling, and every leak found."""
+        outcomes = {name: self.outcome(name) for name, it in self.releases.items() if it.evidence}
+        return all(found == EXPECTED[name] for name, found in outcomes.items())
+
+    def outcome(self, name: str) -> str:
+        from discreet.audit import verdict
+
+        release = self.releases[name]
+        sure = SURE[release.evidence[0].design]
+        return verdict(release.claims[0], release.evidence[0], confidence=sure).outcome
 
 
 @click.command("demo", help=COMMANDS["demo"])
-@click.option("-o", "--output", default="out/demo.html", show_default=True, metavar="FILE", help="Where to write the page.")
-@click.option("--runs", default=60_000, show_default=True, type=click.IntRange(1_000, 10_000_000), help="Runs of each audit.")
+@click.option("-o", "--output", default="demo", show_default=True, metavar="FOLDER", help="Where to write everything.")
+@click.option("--picture", metavar="FILE", help="Write the plot of both models to an SVG file, too.")
 @json_option
 @click.pass_context
-def command(ctx: click.Context, output: str, runs: int, as_json: bool) -> None:
-    from discreet.cli.counting import half_noise, honest
+def command(ctx: click.Context, output: str, picture: str | None, as_json: bool) -> None:
+    from discreet.cli.hospital import open_budget, people
+    from discreet.ledger import Ledger
 
-    page = Path(output)
-    _make_folder(page.parent)
-    talk("A clinic publishes how many of its visitors tested positive, with noise added. The rows are made up.")
-    sound, fair = _audited(honest(SCALE), runs, "auditing the count")
-    broken, foul = _audited(half_noise(SCALE), runs, "auditing its broken twin")
-    files = {"page": page, "release": page.with_name("release.json"), "broken": page.with_name("broken.json")}
-    sound.save(files["release"])
-    broken.save(files["broken"])
-    asked, attacked = _hospital()
-    _write_page(page, sound, broken, (fair, foul), runs, asked, attacked)
+    if picture is not None and _missing("torch"):
+        raise InvalidValue("The picture shows both models, which would be left out: pip install 'discreet[torch]'")
+    folder = cleared(Path(output))
+    story = Story()
+    patients, strangers = people()
+    talk(f"A hospital with {len(patients.age):,} patients, all of them made up, and one budget for everything made from them.")
+    with Ledger(folder / "ledger.db") as ledger:
+        open_budget(ledger)
+        _models(story, patients, strangers, ledger, folder)
+        _questions(story, patients, ledger)
+        _write(story, folder, ledger)
+    if picture is not None:
+        _draw(story, picture)
     if as_json:
-        found = {"honest": fair.to_json(), "broken": foul.to_json(), "runs": runs}
-        found["questions"] = [asdict(item) for item in asked]
-        found["reconstruction"] = asdict(attacked) if attacked else None
-        write_json({**found, "files": {name: str(path) for name, path in files.items()}})
+        write_json(_document(story, folder))
     else:
-        _tell(fair, foul, files, asked, attacked)
-    ctx.exit(FINE if (fair.outcome, foul.outcome) == ("holds", "refuted") else CHECK_FAILED)
+        _tell(story, folder)
+    ctx.exit(FINE if story.as_told() else CHECK_FAILED)
 
 
-def _make_folder(folder: Path) -> None:
-    from discreet.errors import InvalidValue
+def cleared(folder: Path) -> Path:
+    """The folder, without the ledger of an earlier demo; anyone else's ledger is left alone."""
+    from discreet.cli.hospital import SOURCE
+    from discreet.ledger import Ledger
 
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InvalidValue(f"The folder {str(folder)!r} cannot be made: {error.strerror}.") from None
+    place = folder / "ledger.db"
+    if place.exists():
+        with Ledger(place) as found:
+            others = sorted(set(found.sources()) - {SOURCE})
+        if others:
+            raise InvalidValue(f"{place} has a budget of {others[0]!r}: it is not the demo's. Name another folder: -o FOLDER.")
+        for each in folder.glob("ledger.db*"):
+            each.unlink()
+    return folder
 
 
-def _audited(mechanism: Any, runs: int, label: str) -> tuple[Release[int], Verdict]:
-    """One release of the count, the attack's evidence beside it, and the verdict."""
-    from discreet.audit import Pair, audit, verdict
-    from discreet.cli.counting import TARGET, Threshold, visitors
-    from discreet.core import Release
-
-    there = [*visitors(), TARGET]
-    with progress(runs, label) as step:
-        evidence = audit(mechanism, Threshold(), Pair(there, visitors(), TARGET), runs=runs, progress=step)
-    claims = mechanism.claims()
-    made = Release(value=mechanism.run(there), source="clinic (made up)", claims=claims, evidence=(evidence,))
-    return made, verdict(claims[0], evidence, confidence=CONFIDENCE)
+def _has(story: Story, extra: str) -> bool:
+    """Whether an extra is installed; if not, what is left out is told, and how to get it."""
+    missing = _missing(extra)
+    if missing:
+        told = f"{LEFT_OUT[extra]} (no {missing[0]} here: pip install 'discreet[{extra}]')"
+        story.left_out.append(told)
+        talk(f"Left out: {told}.")
+    return not missing
 
 
-def _hospital() -> tuple[list[Asked], Attacked | None]:
-    """Private SQL on a made-up hospital, and an attack on its answers; nothing where SQL is not installed."""
-    from discreet.cli import hospital
-    from discreet.errors import MissingExtra
-
-    try:
-        talk("A hospital answers three questions in SQL from a budget; the fourth does not fit. Then its answers are attacked.")
-        return hospital.ask(), hospital.attack()
-    except MissingExtra as error:
-        talk(f"The questions in SQL are left out: {error}")
-        return [], None
+def _missing(extra: str) -> list[str]:
+    return [name for name in NEEDS[extra] if find_spec(name) is None]
 
 
-def _tell(fair: Verdict, foul: Verdict, files: dict[str, Path], asked: list[Asked], attacked: Attacked | None) -> None:
-    from discreet.core.figures import down, rate, up
+def _models(story: Story, patients: People, strangers: People, ledger: Ledger, folder: Path) -> None:
+    if not _has(story, "torch"):
+        from discreet.cli.counting import count
 
-    sure = rate(CONFIDENCE)
-    rows = [
-        (name, f"epsilon {up(found.ceiling)}", f"epsilon {down(found.floor)}", found.outcome)
-        for name, found in (("the count", fair), ("its twin, with half the noise", foul))
-    ]
-    table(rows, heads=("mechanism", "claims at most", "attack proves at least", "verdict"))
-    talk(f"The verdicts are {sure} sure: at most one false alarm in a million.")
-    if attacked:
-        lines = [(item.text, "refused" if item.refusal else "; ".join(" ".join(row) for row in item.rows)) for item in asked]
-        table([(*line, f"{item.left:.1f}") for line, item in zip(lines, asked)], heads=("question", "answer", "epsilon left"))
-        talk(f"Secrets rebuilt from exact counts: {attacked.exact:.0%}; from private ones: {attacked.noisy:.0%} (a coin: 50%).")
-    talk(f"The page:    {files['page']}")
-    talk(f"Its release: {files['release']}    (try: discreet show {files['release']})")
-    talk(f"The twin's:  {files['broken']}    (try: discreet audit {files['broken']}; echo $?)")
+        talk("Instead a count with noise is audited, and a broken twin of it.")
+        with progress(2 * RUNS, "auditing") as step:
+            story.releases["count"], story.releases["broken-count"] = count(patients, ledger, RUNS, step)
+        return
+    import torch
+
+    from discreet.cli import diagnosis
+
+    torch.set_num_threads(1)  # the networks are so small that several threads would only wait for each other
+    talk("A network learns their diagnoses by heart; an attacker who trains models like it asks who was among its patients.")
+    with progress(diagnosis.SHADOWS, "attacking the overfit model") as step:
+        leaky = diagnosis.overfit(patients, strangers, ledger, folder / "overfit-model", step)
+    talk("The same network is trained privately, and attacked again by models trained as it was.")
+    with progress(diagnosis.SHADOWS, "attacking the private model") as step:
+        private = diagnosis.controlled(diagnosis.private(patients, strangers, ledger, folder / "private-model", step), leaky)
+    story.models = {"overfit-model": leaky, "private-model": private}
+    story.releases.update({name: it.release for name, it in story.models.items()})
 
 
-def _write_page(
-    page: Path, honest: Release[int], broken: Release[int], verdicts: tuple[Verdict, Verdict], runs: int, asked: list[Asked],
-    attacked: Attacked | None,
-) -> None:  # fmt: skip
-    from jinja2 import Environment, PackageLoader, StrictUndefined
+def _questions(story: Story, patients: People, ledger: Ledger) -> None:
+    if not _has(story, "sql"):
+        return
+    from discreet.cli.hospital import ask
 
-    from discreet import __version__
-    from discreet.accounting import curve
-    from discreet.cli.counting import positives, visitors
+    talk("Analysts ask in SQL until the budget is spent.")
+    story.asked, answers = ask(patients, ledger)
+    story.releases.update({f"answer-{i}": it for i, it in enumerate(answers, 1)})
+
+
+def _write(story: Story, folder: Path, ledger: Ledger) -> None:
+    """A model's release lies in the folder with its weights, any other in a file by its name."""
+    from discreet import report
+
+    for name, release in story.releases.items():
+        release.save(folder / name / "release.json" if name in story.models else folder / f"{name}.json")
+    report.write(list(story.releases.values()), folder / "report.html", ledger=ledger, title="The made-up hospital")
+
+
+def _draw(story: Story, file: str) -> None:
+    from discreet.cli.picture import picture
     from discreet.core.document import write_whole
-    from discreet.core.figures import down, percent_down, percent_up, rate, up
 
-    shown = Environment(loader=PackageLoader("discreet.cli"), autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-    for name, format_number in {"percent_up": percent_up, "percent_down": percent_down, "rate": rate}.items():
-        shown.filters[name] = lambda value, write=format_number: write(value).replace(" ", "\N{NO-BREAK SPACE}")
-    shown.filters.update(up=up, down=down)
-    ceiling = curve(honest.claims[0].event)
-    text = shown.get_template("demo.html").render(
-        version=__version__, runs=runs, confidence=CONFIDENCE, scale=SCALE, rows=visitors(), count=positives(visitors()),
-        honest=honest, broken=broken, fair=verdicts[0], foul=verdicts[1], curve=ceiling,
-        wide=_plot(ceiling, honest.evidence[0], broken.evidence[0], _WIDE, 760, 560),
-        narrow=_plot(ceiling, honest.evidence[0], broken.evidence[0], _NARROW, 350, 400),
-        asked=asked, attacked=attacked,
-        levels=[_reached(ceiling, honest.evidence[0], broken.evidence[0], level) for level in (0.001, 0.01, 0.1)],
-    )  # fmt: skip
-    write_whole(page, text)
+    write_whole(file, picture(*(it.release for it in story.models.values())))
 
 
-_WIDE = ("attack on the broken twin", "ceiling: what is claimed", "attack on the count")
-_NARROW = ("the broken twin", "the ceiling", "the count")
+def _document(story: Story, folder: Path) -> dict[str, Any]:
+    from discreet.cli.hospital import LEVEL
+
+    models = {
+        name: {"accuracy": list(it.right), "fpr": LEVEL, "tpr": it.reached, "refusal": it.refusal}
+        for name, it in story.models.items()
+    }
+    return {
+        "models": models, "questions": [asdict(it) for it in story.asked], "left_out": story.left_out,
+        "outcomes": {name: story.outcome(name) for name, it in story.releases.items() if it.evidence},
+        "files": {"report": str(folder / "report.html"), "ledger": str(folder / "ledger.db")},
+    }  # fmt: skip
 
 
-def _plot(ceiling: Curve, fair: Evidence, foul: Evidence, labels: tuple[str, str, str], width: int, height: int) -> str:
-    from discreet.core.card import attack_line, ceiling_line
-    from discreet.core.svg import tradeoff_plot
+def _tell(story: Story, folder: Path) -> None:
+    for number, line in enumerate(_lines(story, folder), 1):
+        click.echo(f"{number}. {line}")
 
-    lines = [
-        replace(attack_line(foul, labels[0], "broken"), band=_band(foul)),
-        ceiling_line(ceiling, labels[1]),
-        replace(attack_line(fair, labels[2]), band=_band(fair)),
+
+def _lines(story: Story, folder: Path) -> list[str]:
+    lines = _of_models(story) if story.models else _of_counts(story)
+    if story.asked:
+        answers = [f"{it.text} {it.answer}." for it in story.asked if it.refusal is None]
+        lines.append(f"{len(answers)} questions in SQL were answered. {' '.join(answers)}")
+        lines += [f"The next was refused: {it.refusal}" for it in story.asked if it.refusal]
+    serve = f"discreet serve --ledger {folder / 'ledger.db'} --releases {folder}"
+    return [*lines, f"Read {folder / 'report.html'}; then open the rest in a browser: {serve}"]
+
+
+def _of_models(story: Story) -> list[str]:
+    from discreet.accounting import curve
+    from discreet.cli.diagnosis import EPSILON
+    from discreet.cli.hospital import DELTA, LEVEL
+    from discreet.core.figures import percent_down, percent_up
+
+    leaky, private = story.models.values()
+    ceiling = percent_up(curve(private.release.claims[0].event).power(LEVEL))
+    right = [f"right on {percent_down(it.right[0])} of its patients and {percent_down(it.right[1])} of strangers"
+             for it in (leaky, private)]  # fmt: skip
+    return [
+        f"The overfit model is {right[0]}; at {LEVEL:.0%} false alarms an attack finds {percent_down(leaky.reached)} of its "
+        "patients. It has no ceiling, and the ledger refused to pay for it.",
+        f"The private model (epsilon {EPSILON:g} at delta {DELTA:g}) is {right[1]}; no attack can find more than "
+        f"{ceiling}, and the same one finds {percent_down(private.reached)}.",
     ]
-    told = (
-        "On log scales, the attack on the count runs along the claimed ceiling, as close as chance allows; "
-        "the attack on the broken twin runs above it, where the claim says that no attack can be."
-    )
-    return tradeoff_plot(lines, title="The claim and two attacks", description=told, width=width, height=height)
 
 
-def _band(evidence: Evidence) -> list[tuple[float, float, float]]:
-    """Where the attack's true curve may lie: 95 % Clopper-Pearson intervals on both rates of every threshold."""
-    import numpy as np
-
-    from discreet.audit.binomial import rate_ceiling, rate_floor
-    from discreet.core.card import FEWEST, roc
-    from discreet.core.svg import levels
-
-    false, true = roc(evidence.score, evidence.inside)
-    members = int(evidence.inside.sum())
-    others = len(evidence) - members
-    alarms, hits, alpha = np.rint(false * others), np.rint(true * members), 0.025
-    grid = [level for level in levels() if level * others >= FEWEST]
-    low = np.interp(grid, rate_ceiling(alarms, others, alpha), rate_floor(hits, members, alpha))
-    high = np.interp(grid, rate_floor(alarms, others, alpha), rate_ceiling(hits, members, alpha))
-    return list(zip(grid, low.tolist(), high.tolist()))
-
-
-def _reached(ceiling: Curve, fair: Evidence, foul: Evidence, level: float) -> dict[str, Any]:
-    import numpy as np
-
-    from discreet.core.card import roc
-
-    measured = [float(np.interp(level, *roc(item.score, item.inside))) for item in (fair, foul)]
-    return {"level": level, "ceiling": ceiling.power(level), "honest": measured[0], "broken": measured[1]}
+def _of_counts(story: Story) -> list[str]:
+    return [
+        f"A count of patients with noise: {story.releases['count'].value}; its claim {story.outcome('count')}.",
+        f"The same count with half the noise it claims: {story.outcome('broken-count')}.",
+    ]

@@ -1,119 +1,118 @@
-"""A made-up hospital for the demo: three questions within a budget, a fourth refused, and an attack with and without noise."""
+"""A made-up hospital for the demo: its patients, its budget, and questions in SQL of which the last does not fit."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
-PATIENTS, VISITS = 20_000, 60_000
-QUESTIONS = (
-    ("How many visits were there?", "SELECT COUNT(*) AS visits FROM visits"),
-    ("How long do patients stay, by ward?", "SELECT ward, AVG(days) AS days FROM visits GROUP BY ward"),
-    ("How old are they?", "SELECT QUANTILE(age, [0.25, 0.5, 0.75]) AS age FROM visits"),
-    ("And how many stayed a week or more?", "SELECT COUNT(*) AS long FROM visits WHERE days >= 7"),
-)
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.core import record
+from discreet.errors import BudgetExceeded
+
+if TYPE_CHECKING:
+    from discreet.core import Release
+    from discreet.ledger import Ledger
+
+SOURCE = "made-up-hospital"
+SEED = 2026  # of the table: there is nobody in it to protect
+PATIENTS, LABS = 4_000, 30
+DIAGNOSES = ("asthma", "diabetes", "fracture", "infection", "migraine", "stroke")
+WARDS = ("A", "B", "C")
+BUDGET, DELTA = 4.0, 1e-6
 EPSILON = 0.5  # of each question
-BUDGET = 1.5
-SECRETS, COUNTS = 60, 240  # people whose secret bit is attacked, and counts over random halves of them
-SPENT = 1.0  # epsilon of all those counts together
+LEVEL = 0.01  # false positives at which attacks are compared; what 4,000 strangers resolve
+QUESTIONS = (
+    ("How many patients are there?", "SELECT COUNT(*) AS patients FROM patients"),
+    ("How long do they stay, by ward?", "SELECT ward, AVG(days) AS days FROM patients GROUP BY ward"),
+    ("How many of them are over 65, by ward?", "SELECT ward, COUNT(*) AS n FROM patients WHERE age > 65 GROUP BY ward"),
+    ("And how many stayed a week or more?", "SELECT COUNT(*) AS long FROM patients WHERE days >= 7"),
+)
+KNOWN = {"ward": {"values": list(WARDS)}, "days": {"bounds": [1, 30], "required": True}, "age": {"bounds": [0, 100]}}
+
+
+@dataclass(frozen=True)
+class People:
+    """Rows about people: age, ward, days in hospital, laboratory values, and the diagnosis as a number."""
+
+    age: NDArray[np.int64]
+    ward: NDArray[np.str_]
+    days: NDArray[np.int64]
+    labs: NDArray[np.float32]
+    diagnosis: NDArray[np.int64]
+
+
+def people() -> tuple[People, People]:
+    """The patients, and as many people like them whom the hospital never saw."""
+    draw = np.random.default_rng(SEED)
+    count = 2 * PATIENTS
+    typical = draw.normal(size=(len(DIAGNOSES), LABS))
+    typical *= 2.2 / np.linalg.norm(typical, axis=1, keepdims=True)  # so near each other that three in four can be told apart
+    diagnosis = draw.integers(0, len(DIAGNOSES), count)
+    labs = (typical[diagnosis] + draw.normal(size=(count, LABS))).astype(np.float32)
+    age = np.clip(draw.normal(52, 20, count), 0, 100).astype(np.int64)
+    ward = draw.choice(WARDS, count, p=[0.5, 0.3, 0.2])
+    days = 1 + draw.poisson(3, count)
+    halves = (slice(0, PATIENTS), slice(PATIENTS, count))
+    patients, strangers = (People(age[it], ward[it], days[it], labs[it], diagnosis[it]) for it in halves)
+    return patients, strangers
+
+
+def open_budget(ledger: Ledger) -> None:
+    """One patient is one row, so the unit is a record."""
+    ledger.open(SOURCE, unit=record(), epsilon=BUDGET, delta=DELTA)
 
 
 @dataclass(frozen=True)
 class Asked:
-    """One question: its answer as rows of text, or why it was refused, and the epsilon that was left after it."""
+    """One question: its answer as text, or why it was refused, and the epsilon that was left after it."""
 
     text: str
     sql: str
-    heads: list[str]
-    rows: list[list[str]]
+    answer: str
     refusal: str | None
     left: float
 
 
-@dataclass(frozen=True)
-class Attacked:
-    """The share of secret bits that a reconstruction got right."""
-
-    exact: float
-    noisy: float
-    most: float  # what the claim allows on average
-
-
-def visits() -> Any:
-    """The table; from a seed, since there is nobody in it to protect."""
-    import numpy as np
+def ask(patients: People, ledger: Ledger) -> tuple[list[Asked], list[Release[Any]]]:
+    """The questions, one after another; those that were answered are releases."""
     import pyarrow as pa
 
-    draw = np.random.default_rng(2026)
-    age = np.clip(draw.normal(52, 20, PATIENTS), 0, 100).astype(int)
-    who = np.minimum(draw.geometric(1 / 8_000, VISITS), PATIENTS) - 1
-    return pa.table({
-        "patient_id": who, "age": age[who], "ward": draw.choice(["A", "B", "C"], VISITS, p=[0.5, 0.3, 0.2]),
-        "days": 1 + draw.poisson(3, VISITS),
-    })  # fmt: skip
-
-
-def ask() -> list[Asked]:
-    """The questions, one after another, from one budget; the last does not fit."""
-    from discreet.core import user
-    from discreet.errors import BudgetExceeded
-    from discreet.ledger import Ledger
     from discreet.query import connect
 
-    unit = user("patient_id", rows=4)
-    known = {"ward": {"values": ["A", "B", "C"]}, "days": {"bounds": [1, 30], "required": True}, "age": {"bounds": [0, 100]}}
-    asked = []
-    with TemporaryDirectory() as folder, Ledger(Path(folder) / "ledger.db") as ledger:
-        ledger.open("hospital", unit=unit, epsilon=BUDGET, delta=1e-6)
-        with connect({"visits": visits()}, unit=unit, schema={"visits": known}, ledger=ledger, source="hospital") as db:
-            for text, sql in QUESTIONS:
-                try:
-                    heads, rows = _shown(db.sql(sql, epsilon=EPSILON).value)
-                    refusal = None
-                except BudgetExceeded as error:
-                    heads, rows, refusal = [], [], str(error)
-                asked.append(Asked(text, sql, heads, rows, refusal, ledger.balance("hospital").epsilon_left))
-    return asked
-
-
-def _shown(table: Any) -> tuple[list[str], list[list[str]]]:
-    names = [name for name in table.column_names if not name.endswith(("_low", "_high"))]
-    rows = []
-    for i in range(table.num_rows):
-        row = []
-        for name in names:
-            value = table[name][i].as_py()
-            if isinstance(value, float):
-                row.append(f"{value:,.1f}  ({table[name + '_low'][i].as_py():,.1f} to {table[name + '_high'][i].as_py():,.1f})")
+    table = pa.table({"age": patients.age, "ward": patients.ward, "days": patients.days})
+    asked, answers = [], []
+    with connect({"patients": table}, unit=record(), schema={"patients": KNOWN}, ledger=ledger, source=SOURCE) as db:
+        for text, sql in QUESTIONS:
+            try:
+                answer = db.sql(sql, epsilon=EPSILON)
+            except BudgetExceeded as error:
+                asked.append(Asked(text, sql, "", str(error), ledger.left(SOURCE)))
             else:
-                row.append(str(value))
-        rows.append(row)
-    return names, rows
+                asked.append(Asked(text, sql, shown(answer.value), None, ledger.left(SOURCE)))
+                plain = answer.map(lambda table: table.to_pylist())  # rows that a document can hold
+                answers.append(replace(plain, facts={**plain.facts, "title": text}))
+    return asked, answers
 
 
-def attack() -> Attacked:
-    """Counts over random subsets of people, exact and private: what a least-squares fit makes of them."""
-    import math
+def shown(table: Any) -> str:
+    """An answer in one line: each number with its interval.
 
-    import numpy as np
-    import pyarrow as pa
+    >>> import pyarrow as pa
+    >>> shown(pa.table({"ward": ["A"], "n": [4.2], "n_low": [3.0], "n_high": [5.0]}))
+    'A 4.2 (3 to 5)'
+    """
+    lines = []
+    for row in table.to_pylist():
+        names = [name for name in row if not name.endswith(("_low", "_high"))]
+        lines.append(" ".join(_cell(row[name], row.get(f"{name}_low"), row.get(f"{name}_high")) for name in names))
+    return ", ".join(lines)
 
-    from discreet.attack import random_subsets, reconstruct_bits
-    from discreet.core import record
-    from discreet.query import connect
 
-    secret = np.random.default_rng(7).random(SECRETS) < 0.5
-    subsets = random_subsets(SECRETS, COUNTS, seed=8)
-    people = pa.table({"id": range(SECRETS), "positive": secret})
-    with connect({"people": people}, unit=record()) as db:
-        counts = [
-            db.sql(f"SELECT COUNT_IF(positive) AS n FROM people WHERE id IN ({', '.join(map(str, np.flatnonzero(row)))})",
-                   epsilon=SPENT / COUNTS).value["n"][0].as_py()
-            for row in subsets
-        ]  # fmt: skip
-    right = [
-        float(np.mean((reconstruct_bits(subsets, found) > 0.5) == secret)) for found in (subsets @ secret.astype(int), counts)
-    ]
-    return Attacked(right[0], right[1], math.exp(SPENT) / (1 + math.exp(SPENT)))
+def _cell(value: Any, low: Any, high: Any) -> str:
+    return f"{_number(value)} ({_number(low)} to {_number(high)})" if isinstance(value, float) else str(value)
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value.is_integer() else f"{value:,.1f}"

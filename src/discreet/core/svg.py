@@ -63,12 +63,12 @@ def dashes(line: Line) -> str:
 
 def tradeoff_plot(
     lines: Iterable[Line], *, title: str, description: str, width: int = 520, height: int = 430, paper: str | None = None,
-    legend: bool = True,
+    legend: bool = True, note: tuple[str, str] = ("No attack reaches up here,", "if the claim is true."),
 ) -> str:  # fmt: skip
     """The picture: `lines` over the diagonal of blind guessing. `description` is what a screen reader says instead.
 
     `paper` is a colour to lie under it, for a picture that stands alone in a file. Without `legend` the page says which line
-    is which.
+    is which. `note` says what lies above a ceiling.
     """
     frame = _Frame(width, height)
     drawn = list(lines)
@@ -83,7 +83,7 @@ def tradeoff_plot(
         *(_region(frame, line) for line in drawn if line.role == "ceiling"),
         *(_band(frame, line) for line in drawn if line.band),
         _axes(frame),
-        *(_note(frame, line) for line in drawn if line.role == "ceiling"),
+        *(_note(frame, line, note) for line in drawn if line.role == "ceiling"),
         *(_curve(frame, line) for line in [chance, *drawn]),
         _legend(frame, [*drawn, chance]) if legend else "",
         "</svg>",
@@ -145,14 +145,14 @@ def _band(frame: _Frame, line: Line) -> str:
     return f'<path class="band {_kind(line)}" d="M{path} Z" fill="{colour(line)}" fill-opacity="0.22"/>'
 
 
-def _note(frame: _Frame, line: Line) -> str:
+def _note(frame: _Frame, line: Line, note: tuple[str, str]) -> str:
     """What the empty corner above the ceiling means, where the ceiling leaves room to say it."""
     if any(y > 0.05 for x, y in line.points if x <= 0.002):
         return ""
     place = f'x="{_LEFT + 12}" fill="{_COLOURS["ceiling"]}" font-style="italic"'
     return (
-        f'<g class="note"><text {place} y="{_TOP + 24}">No attack reaches up here,</text>'
-        f'<text {place} y="{_TOP + 41}">if the claim is true.</text></g>'
+        f'<g class="note"><text {place} y="{_TOP + 24}">{escape(note[0])}</text>'
+        f'<text {place} y="{_TOP + 41}">{escape(note[1])}</text></g>'
     )
 
 

@@ -1,0 +1,56 @@
+"""Membership: a model that learned its rows by heart, its private twin, the same attack on both, and who is most exposed.
+
+python examples/who_was_inside.py
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import nn
+
+import discreet
+from discreet.attack.membership import Recipe, groups_of, membership
+from discreet.attack.membership.controls import trained
+
+torch.set_num_threads(1)
+draw = np.random.default_rng(0)
+y = draw.integers(0, 4, 2_000)
+X = (draw.normal(size=(4, 16))[y] + 1.5 * draw.normal(size=(2_000, 16))).astype("float32")
+members, others = (X[:1_000], y[:1_000]), (X[1_000:], y[1_000:])
+
+
+def network() -> nn.Module:
+    return nn.Sequential(nn.Linear(16, 64), nn.Tanh(), nn.Linear(64, 4))
+
+
+def private(X, y):
+    """The way both the target and the attacker's models are trained."""
+    model = network()
+    run = discreet.learn.train(
+        model, torch.optim.SGD(model.parameters(), lr=0.5), (torch.as_tensor(X), torch.as_tensor(y)),
+        nn.CrossEntropyLoss(reduction="none"), unit=discreet.record(), epsilon=2.0, delta=1e-6, rate=0.1, steps=60,
+        clip_norm=1.0, divisor=100,
+    )  # fmt: skip
+    for _ in run:
+        pass
+    return run
+
+
+def answers(X, y):
+    model = private(X, y).model
+    return lambda asked: model(torch.as_tensor(asked)).detach().numpy()
+
+
+by_heart = Recipe(network, epochs=80, learning_rate=5e-3)
+leaky = membership(trained(by_heart, *members), by_heart, members, others, attacks=["student"], shadows=8)["student"]
+run = private(*members)
+quiet = membership(run.model, Recipe(answers, kind="fit"), members, others, attacks=["student"], shadows=8)["student"]
+
+for name, found in (("learned by heart", leaky), ("trained privately", quiet)):
+    low, high = found.interval(0.01)
+    print(
+        f"{name}: finds {found.tpr(0.01):.1%} ({low:.1%} to {high:.1%}) of its rows at 1% false alarms, area {found.auc():.2f}"
+    )
+print("by class:", *groups_of(leaky, y), sep="\n  ")
+print(discreet.verdict(run.release().claims[0], quiet, confidence=0.95))

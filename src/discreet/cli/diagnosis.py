@@ -1,0 +1,140 @@
+"""The demo's two models: one that learned its patients by heart, its private twin, and the same attack on both."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from safetensors.torch import save_file
+from torch import nn
+
+from discreet.attack.membership import Recipe, groups_of, membership
+from discreet.attack.membership.controls import trained
+from discreet.cli.hospital import DELTA, DIAGNOSES, LABS, LEVEL, PATIENTS, SEED, SOURCE, People
+from discreet.core import Claim, Game, NonPrivate, Release, record
+from discreet.core.facts import made
+from discreet.errors import BudgetExceeded
+from discreet.learn import train
+
+if TYPE_CHECKING:
+    from discreet.attack.membership import Found
+    from discreet.learn import Run
+    from discreet.ledger import Ledger
+
+EPSILON = 2.0
+RATE, STEPS = 0.1, 200  # public: everyone knows that there are about 4,000 patients
+ATTACKS = ("student", "loss")
+SHADOWS = 16
+MOST = 10  # records named as the most exposed
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Model:
+    """One of the two: its release, how often it is right on its patients and on strangers, and what the attack reached."""
+
+    release: Release[Any]
+    right: tuple[float, float]
+    reached: float  # true positives of the first attack at LEVEL
+    refusal: str | None = None
+
+
+def network() -> nn.Sequential:
+    return nn.Sequential(nn.Linear(LABS, 128), nn.Tanh(), nn.Linear(128, len(DIAGNOSES)))
+
+
+OVERFIT = Recipe(network, epochs=100, learning_rate=3e-3)
+
+
+def overfit(patients: People, strangers: People, ledger: Ledger, folder: Path, progress: Progress | None) -> Model:
+    """Trained until it knows its patients by heart. Nothing is claimed of it, so no budget can pay for it."""
+    model = trained(OVERFIT, patients.labs, patients.diagnosis)
+    found = _attacked(model, OVERFIT, patients, strangers, progress)
+    nothing = Claim(game=Game(record(), {"weights"}), event=NonPrivate())
+    refusal = None
+    try:
+        ledger.reserve(SOURCE, nothing)
+    except BudgetExceeded as error:
+        refusal = str(error)
+    release: Release[nn.Module] = Release(value=model, source=SOURCE, claims=(nothing,), facts={"made": made()})
+    folder.mkdir(parents=True, exist_ok=True)
+    save_file(model.state_dict(), folder / "model.safetensors")
+    return _told(release, "Diagnosis model, learned by heart", model, found, patients, strangers, refusal)
+
+
+def private(patients: People, strangers: People, ledger: Ledger, folder: Path, progress: Progress | None) -> Model:
+    """The same network, trained privately from the budget; the attacker trains his models the same way."""
+    run = _run(patients.labs, patients.diagnosis, ledger=ledger, source=SOURCE)
+    for _ in run:
+        pass
+    release = run.release(folder)
+
+    def fit(X: Any, y: Any) -> Callable[[Any], Any]:
+        shadow = _run(X, y)
+        for _ in shadow:
+            pass
+        return lambda inputs: _asked(shadow.model, inputs)
+
+    found = _attacked(run.model, Recipe(fit, kind="fit"), patients, strangers, progress)
+    return _told(release, "Diagnosis model, trained privately", run.model, found, patients, strangers)
+
+
+def controlled(model: Model, leaky: Model) -> Model:
+    """That nothing was found means something, since the same attack finds the patients of the leaky model."""
+    controls = [
+        {"name": f"{it.attack} on the model that learned by heart", "kind": "positive", "auc": it.auc(), "found": True,
+         "tpr": {str(LEVEL): it.tpr(LEVEL)}}
+        for it in leaky.release.evidence[:1]
+    ]  # fmt: skip
+    return replace(model, release=replace(model.release, facts={**model.release.facts, "controls": controls}))
+
+
+def _run(X: Any, y: Any, **paid: Any) -> Run:
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.4, momentum=0.9)
+    return train(
+        model, optimizer, (torch.as_tensor(X), torch.as_tensor(y)), nn.CrossEntropyLoss(reduction="none"), unit=record(),
+        epsilon=EPSILON, delta=DELTA, rate=RATE, steps=STEPS, clip_norm=1.0, divisor=RATE * PATIENTS, **paid,
+    )  # fmt: skip
+
+
+def _attacked(model: Any, recipe: Recipe, patients: People, strangers: People, progress: Progress | None) -> Found:
+    both = [(people.labs, people.diagnosis) for people in (patients, strangers)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # on a recipe that does not resemble its model: these do
+        return membership(model, recipe, *both, attacks=ATTACKS, shadows=SHADOWS, progress=progress)
+
+
+def _asked(model: nn.Module, X: Any) -> Any:
+    with torch.no_grad():
+        return model(torch.as_tensor(X)).numpy()
+
+
+def _told(
+    release: Release[Any], title: str, model: nn.Module, found: Found, patients: People, strangers: People,
+    refusal: str | None = None,
+) -> Model:  # fmt: skip
+    """The release with its evidence, and the facts that a report tells."""
+    right = [float((_asked(model, it.labs).argmax(1) == it.diagnosis).mean()) for it in (patients, strangers)]
+    first = found[ATTACKS[0]]
+    names = np.concatenate([patients.diagnosis, strangers.diagnosis])
+    members = np.flatnonzero(first.inside)
+    facts = {
+        **release.facts, "title": title,
+        "quality": {"accuracy on its patients": right[0], "accuracy on strangers": right[1]},
+        "groups": [
+            {"by": "diagnosis", "group": DIAGNOSES[it.group], "n": it.records, "tpr": {str(LEVEL): it.rate}}
+            for it in groups_of(first, names, fpr=LEVEL)
+        ],
+        "exposed": [
+            {"index": int(i), "score": float(first.score[i])} for i in members[np.argsort(-first.score[members])][:MOST]
+        ],
+        "seeds": {"table": SEED, "shadows": 0},
+    }  # fmt: skip
+    told = replace(release.add(*found.values()), facts=facts)
+    return Model(told, (right[0], right[1]), first.tpr(LEVEL), refusal)
