@@ -119,20 +119,20 @@ class Host:
 
 
 class Device(Host):
-    """Seconds between two events on the device; memory of its allocator."""
+    """Seconds between two events on the device; memory that torch holds of it, what a recorded graph keeps included."""
 
     def loaded(self) -> None:
         import torch
 
-        torch.cuda.synchronize()
-        torch.cuda.empty_cache()
-        torch.cuda.reset_peak_memory_stats()
-        self.base = torch.cuda.memory_allocated() / 2**20
+        self.settled()
+        self.base = torch.cuda.memory_reserved() / 2**20
 
     def settled(self) -> float:
         import torch
 
-        most = torch.cuda.max_memory_allocated() / 2**20 - self.base
+        most = torch.cuda.max_memory_reserved() / 2**20 - self.base
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
         return most
 
@@ -148,7 +148,7 @@ class Device(Host):
         end.record()
         torch.cuda.synchronize()
         wall = time.perf_counter() - wall
-        peak = torch.cuda.max_memory_allocated() / 2**20 - self.base
+        peak = torch.cuda.max_memory_reserved() / 2**20 - self.base
         return {"wall": wall / steps, "device": start.elapsed_time(end) / 1e3 / steps, "peak_mib": peak}
 
 

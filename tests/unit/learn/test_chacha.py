@@ -56,10 +56,13 @@ def test_twenty_rounds_agree_with_openssl(key: bytes, number: int, nonce: int) -
     assert words(made[:, 0]) + words(made[:, 1]) == theirs
 
 
-def test_twelve_rounds_are_chacha12() -> None:
-    """Test vector TC1 for ChaCha12 with a 256-bit key of draft-strombergson-chacha-test-vectors."""
-    made = chacha.blocks(bytes(32), torch.tensor([0]), 0, 12)
-    assert words(made[:, 0]).hex().startswith("9bf49a6a0755f953811fce125f2683d5")
+@pytest.mark.parametrize(
+    ("rounds", "wanted"), [(8, "3e00ef2f895f40d67f5bb8e81f09a5a1"), (12, "9bf49a6a0755f953811fce125f2683d5")]
+)
+def test_fewer_rounds_are_chacha8_and_chacha12(rounds: int, wanted: str) -> None:
+    """Test vectors TC1 with a 256-bit key of draft-strombergson-chacha-test-vectors."""
+    made = chacha.blocks(bytes(32), torch.tensor([0]), 0, rounds)
+    assert words(made[:, 0]).hex().startswith(wanted)
 
 
 def drawn(count: int, *, step: int = 0, offset: int = 0, scale: float = 1.0) -> torch.Tensor:
@@ -85,7 +88,7 @@ def test_the_transform_is_that_of_the_cpu() -> None:
     assert np.array_equal(drawn(TILE, step=step, offset=tile * TILE, scale=0.7).numpy(), out.reshape(-1))
 
 
-RARE_TILE = 75  # of step 0 under this key
+RARE_TILE = 20  # of step 0 under this key
 
 
 def test_rare_pairs_take_their_further_bits() -> None:

@@ -3,7 +3,7 @@
 Standard normal number p of step t is a fixed function of (key, t, p): AES-256 in counter mode gives the bits, Box &
 Muller's transform makes two normal numbers of each 64 of them. So a shard draws its own part of the noise and nothing
 else, any split of a vector gives the same numbers bit for bit, and a resumed run repeats what it drew, on any machine.
-Neither `torch.manual_seed` nor the number of threads reaches it. A stream for a GPU takes its bits from ChaCha12 instead
+Neither `torch.manual_seed` nor the number of threads reaches it. A stream for a GPU takes its bits from ChaCha8 instead
 (`chacha.py`): other numbers under the same key, with the same properties.
 
 Positions come in tiles of 8192: number j < 4096 of a tile is x, and number j + 4096 is y, of the pair made of words j
@@ -42,7 +42,7 @@ class Stream:
 
     Whoever holds the key can take the noise away again: a run draws it from the operating system and releases it to
     nobody. The same key must never serve two runs. `device` decides the cipher, and so the numbers: AES-256 in counter
-    mode, or ChaCha12 where it is "cuda". Tensors on other devices are filled all the same, only slower.
+    mode, or ChaCha8 where it is "cuda". Tensors on other devices are filled all the same, only slower.
 
     >>> stream = Stream(bytes(32))
     >>> whole, part = torch.empty(10), torch.empty(4)
@@ -55,7 +55,7 @@ class Stream:
             found = f"{len(key)} bytes" if isinstance(key, bytes) else type(key).__name__
             raise InvalidValue(f"key must be {KEY} bytes, such as os.urandom({KEY}); got {found}.")
         self.device = torch.device(device)
-        self._cipher = "chacha12" if self.device.type == "cuda" else "aes-256-ctr"
+        self._cipher = "chacha8" if self.device.type == "cuda" else "aes-256-ctr"
         # a key of its own, so that noise shares no keystream with anything else that is keyed by `key`
         self._key = hmac.digest(key, b"discreet noise: " + self._cipher.encode(), "sha256")
 
@@ -66,7 +66,7 @@ class Stream:
         scale = check.nonnegative("scale", scale)
         if out.dtype != torch.float32 or out.dim() != 1 or not out.is_contiguous():
             raise InvalidValue(f"out must be a flat contiguous float32 tensor; got {out.dtype} of shape {tuple(out.shape)}.")
-        if self._cipher == "chacha12":
+        if self._cipher == "chacha8":
             _on_gpu(out)(self._key, step, offset, scale, out.detach())
             return out
         # blocks of AES under one key never repeat, which truly random ones would: a key for each step keeps that unseen

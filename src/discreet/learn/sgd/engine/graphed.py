@@ -87,6 +87,7 @@ class _Slot:
             for _ in range(2):  # allocates, and chooses between ways to the same numbers
                 whole.summed(batch, self._weight, size, self._sum)
         torch.cuda.current_stream().wait_stream(side)
+        _forget_workspaces()
         self._graph = torch.cuda.CUDAGraph()
         engine.good = self._good
         try:
@@ -94,6 +95,7 @@ class _Slot:
                 whole.summed(batch, self._weight, size, self._sum)
         finally:
             engine.good = None
+        _forget_workspaces()
         whole._pool = self._graph.pool()
 
     def replay(self, leaves: list[Tensor], weight: Tensor | None, examples: int, into: Tensor, scale: float) -> bool:
@@ -118,6 +120,13 @@ def room(examples: int, rows: int) -> int:
     units = examples // rows
     step = max(1, 1 << max(0, units.bit_length() - 6))
     return -(-units // step) * step * rows
+
+
+def _forget_workspaces() -> None:
+    """Products keep tens of megabytes for every stream they ever ran on; the stream of a recording is not used again."""
+    forget = getattr(torch._C, "_cuda_clearCublasWorkspaces", None)
+    if forget is not None:
+        forget()
 
 
 def _mode(engine: Engine) -> Hashable:
