@@ -150,7 +150,8 @@ def test_no_room_is_forgotten() -> None:
     """Rooms are listed by hand above; this finds those that were not."""
     places = {place.rpartition(".")[2] for place in documented()}
     rooms = {name.rpartition(".")[2] for name, _ in public_modules()}
-    missing = {module: sorted(set(names) - places - rooms) for module, names in public_modules()}
+    told_as_one = documented()
+    missing = {module: sorted(set(names) - places - rooms) for module, names in public_modules() if module not in told_as_one}
     assert not {module: names for module, names in missing.items() if names}
 
 
