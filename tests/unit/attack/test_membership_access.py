@@ -182,8 +182,9 @@ def test_a_convolution_with_running_means_is_seen_too():
     torch.manual_seed(0)
     model = nn.Sequential(nn.Conv2d(1, 3, 3), nn.BatchNorm2d(3), nn.ReLU(), nn.Flatten(), nn.Linear(12, 2))
     images = np.random.default_rng(0).normal(size=(6, 1, 4, 4)).astype(np.float32)
-    seen = whitebox.features(model, images, np.array([0, 1] * 3))
-    assert np.isfinite(seen).all()
+    few, many = whitebox.features(model, images, np.array([0, 1] * 3))
+    assert np.isfinite(few).all()
+    assert np.isfinite(many).all()
     assert model.training
     frozen = nn.Linear(2, 2).requires_grad_(False)
     with pytest.raises(InvalidValue, match="no parameters that can be learned"):
@@ -226,11 +227,11 @@ def test_no_row_is_judged_by_its_own_truth():
     """Features that say nothing, truth drawn at random: a network that saw it would repeat it."""
     rng = np.random.default_rng(2)
     seen, inside = rng.normal(size=(400, 60)), rng.random(400) < 0.5
-    assert abs(roc(whitebox.crossfitted(seen, inside), inside).area() - 0.5) < 6 * CHANCE
+    assert abs(roc(whitebox.crossfitted(seen[:, :2], seen[:, 2:], inside), inside).area() - 0.5) < 6 * CHANCE
     known = np.arange(400) < 200
-    assert np.isfinite(whitebox.crossfitted(seen, inside, known=known)).all()
+    assert np.isfinite(whitebox.crossfitted(seen[:, :2], seen[:, 2:], inside, known=known)).all()
     with pytest.raises(InvalidValue, match="at least 20 inside and outside"):
-        whitebox.crossfitted(seen, inside, known=np.arange(400) < 9)
+        whitebox.crossfitted(seen[:, :2], seen[:, 2:], inside, known=np.arange(400) < 9)
 
 
 def test_networks_trained_together_learn_apart():

@@ -85,27 +85,29 @@ def gradient(model: nn.Module, X: Array, y: Array) -> NDArray[np.float64]:
     return -np.log(np.sqrt((norms.astype(np.float64) ** 2).sum(1)) + 1e-30)
 
 
-def features(model: nn.Module, X: Array, y: Array, *, project: int = 4, seed: int = 0, own: bool = True) -> Array:
-    """All that the learned attack sees of a row, [rows, features]; without what means something in this model only (`own`)."""
+def features(model: nn.Module, X: Array, y: Array, *, project: int = 4, seed: int = 0, own: bool = True) -> tuple[Array, Array]:
+    """What the learned attack sees of a row: a few numbers [rows, few] that tell most, and many [rows, many] that each tell
+    little: the label, and what means something in this model only (`own`): directions of gradients, what goes into the last
+    layer."""
     norms, projected = gradient_norms(model, X, y, project=project, seed=seed)
     scores, last = _activations(model, X)
     size = np.sign(projected) * np.log1p(1e3 * np.abs(projected))  # gradients of members are small: by orders of magnitude
     whole = np.log(np.sqrt((norms**2).sum(1, keepdims=True)) + 1e-8)
-    inner = [size, last] if own else []
-    return np.concatenate([whole, np.log(norms + 1e-8), *inner, _said(scores, y)], 1).astype(np.float32)
+    few, label = _said(scores, y)
+    return np.concatenate([whole, np.log(norms + 1e-8), few], 1), np.concatenate([label, *([size, last] if own else [])], 1)
 
 
-def outputs(model: Any, X: Array, y: Array) -> tuple[Array, Array]:
-    """What the same attack sees of a row where it has the outputs alone, [rows, features]; and the scores themselves."""
+def outputs(model: Any, X: Array, y: Array) -> tuple[tuple[Array, Array], Array]:
+    """What the same attack sees of a row where it has the outputs alone; and the scores themselves."""
     scores = np.asarray(ask.scores(model, X), np.float64)
-    return _said(scores, y).astype(np.float32), scores
+    return _said(scores, y), scores
 
 
-def _said(scores: Array, y: Array) -> Array:
-    """The largest scores in order, the loss, the margin and the label."""
+def _said(scores: Array, y: Array) -> tuple[Array, Array]:
+    """The largest scores in order, the loss and the margin; and the label."""
     top = -np.sort(-(scores - scores.max(1, keepdims=True)), 1)[:, 1:11]
     logs, margin = signals.log_probability(scores, y)[:, None], np.clip(signals.margin(scores, y), -FAR, FAR)[:, None]
-    return np.concatenate([np.maximum(top, -FAR), np.maximum(logs, -FAR), margin, np.eye(scores.shape[1])[y]], 1)
+    return np.concatenate([np.maximum(top, -FAR), np.maximum(logs, -FAR), margin], 1), np.eye(scores.shape[1])[y]
 
 
 def _activations(model: nn.Module, X: Array) -> tuple[Array, Array]:
@@ -133,7 +135,7 @@ def whitebox(
     Rows are dealt into folds; each is judged by networks that learned from the others. With `known` only those rows teach, and
     the others are judged by the mean of all networks.
     """
-    return crossfitted(features(model, X, y, project=project, seed=seed), inside, known=known, folds=folds, seed=seed)
+    return crossfitted(*features(model, X, y, project=project, seed=seed), inside, known=known, folds=folds, seed=seed)
 
 
 def from_shadows(
@@ -148,17 +150,18 @@ def from_shadows(
     Z, labels = (X, y) if population is None else population
     marks = halves(len(Z), check.whole("shadows", shadows), seed)
     taught = [trained(recipe, Z[half], labels[half], seed=seed + k, device=device) for k, half in enumerate(marks)]
-    seen = np.concatenate([features(each, Z, labels, project=0, own=False) for each in taught])
+    seen = np.concatenate([np.concatenate(features(each, Z, labels, project=0, own=False), 1) for each in taught])
     everything = [np.arange(len(seen))] * REPEATS
     nets = learned.fit(seen, marks.ravel(), everything, learned.member, decay=0.1, rate=5e-3, seed=seed)
-    here = features(model, X, y, project=0, own=False)
+    here = np.concatenate(features(model, X, y, project=0, own=False), 1)
     return np.mean([nets(here, k)[:, 0] for k in range(REPEATS)], 0).astype(np.float64)
 
 
 def crossfitted(
-    seen: Array, inside: Array, *, known: Array | None = None, folds: int = FOLDS, seed: int = 0
+    few: Array, many: Array, inside: Array, *, known: Array | None = None, folds: int = FOLDS, seed: int = 0
 ) -> NDArray[np.float64]:
-    """Log-odds from any features, each row's from networks that never saw its truth."""
+    """Log-odds from any features, each row's from networks that never saw its truth: half of the networks see all features,
+    half only the few that tell most, which with few rows is the better part."""
     inside = np.asarray(inside, np.bool_)
     teach = np.arange(len(inside)) if known is None else np.flatnonzero(known)
     sides = min(int(inside[teach].sum()), int((~inside[teach]).sum()))
@@ -170,6 +173,8 @@ def crossfitted(
         rows = teach[inside[teach] == side]
         fold[rows] = rng.permutation(len(rows)) % folds
     groups = [teach[fold[teach] != k] for k in range(folds) for _ in range(REPEATS)]
-    nets = learned.fit(seen, inside, groups, learned.member, decay=0.1, rate=5e-3, steps=240, batch=64, seed=seed)
-    every = np.stack([nets(seen, group)[:, 0] for group in range(len(groups))]).reshape(folds, REPEATS, -1).mean(1)
-    return np.where(fold < 0, every.mean(0), every[fold, np.arange(len(inside))]).astype(np.float64)
+    total = np.zeros((folds, len(inside)))
+    for seen in (few, np.concatenate([few, many], 1)):
+        nets = learned.fit(seen, inside, groups, learned.member, decay=0.1, rate=5e-3, steps=240, batch=64, seed=seed)
+        total += np.stack([nets(seen, group)[:, 0] for group in range(len(groups))]).reshape(folds, REPEATS, -1).mean(1) / 2
+    return np.where(fold < 0, total.mean(0), total[fold, np.arange(len(inside))]).astype(np.float64)
