@@ -60,7 +60,7 @@ def model(title: str = "Readmissions", evidence: bool = True) -> Release[Any]:
     inside = np.arange(400) % 2 == 0
     found = Evidence(game=game, attack="loss", score=draw.normal(size=400) + inside, inside=inside,
                      run=np.zeros(400, int), design="post_hoc")  # fmt: skip
-    facts = {"title": title, "exposed": [{"index": 3, "score": 1.0}]}
+    facts = {"title": title, "exposed": [{"index": 3, "score": 0.8642}]}
     claims = (Claim(game=game, event=Laplace(1.0)),)
     return Release(value={"model": "x"}, source="hospital", claims=claims, evidence=(found,) if evidence else (), facts=facts)
 

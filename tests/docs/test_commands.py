@@ -16,7 +16,6 @@ COMMANDS = dict(commands.all_commands())
 SECTIONS = dict(re.findall(r"^## ([\w ]+)\n(.*?)(?=^## |\Z)", commands.commands(), re.MULTILINE | re.DOTALL))
 
 
-
 def test_the_page_has_every_command() -> None:
     assert list(SECTIONS) == list(COMMANDS)
     page = (ROOT / "docs/reference/commands.md").read_text()

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
 from markupsafe import Markup
 
+from discreet import report
 from discreet.core import Release
 from discreet.ledger import Ledger
 
@@ -20,14 +20,9 @@ _PARTS = re.compile(r"<title>(?P<title>.*?)</title>.*?<style>(?P<style>.*?)</sty
 _VERDICT = re.compile(r'<section class="verdict.*?</section>', re.DOTALL)
 
 
-def _maker() -> Any:
-    made = import_module("discreet.report")
-    return made if hasattr(made, "html") else import_module("discreet.serve.plain")
-
-
 def parts(release: Release[Any], ledger: Ledger | None) -> dict[str, Any]:
     """The pieces of a report for a page of ours: its title, its style, and what stands above and below the answer."""
-    page = _maker().html(release, ledger=_that_knows(release, ledger))
+    page = report.html(release, ledger=_that_knows(release, ledger))
     found = _PARTS.search(page)
     if found is None:
         return {"title": "", "style": "", "report": Markup(page), "rest": ""}
@@ -48,17 +43,15 @@ def _that_knows(release: Release[Any], ledger: Ledger | None) -> Ledger | None:
 
 def document(release: Release[Any], ledger: Ledger | None) -> dict[str, Any]:
     """What a report says, as data."""
-    found: dict[str, Any] = _maker().document(release, ledger=_that_knows(release, ledger))
-    return found
+    return report.document(release, ledger=_that_knows(release, ledger))
 
 
 def export(release: Release[Any], ledger: Ledger, kind: str) -> bytes:
     """The report as a file."""
-    maker, known = _maker(), _that_knows(release, ledger)
+    known = _that_knows(release, ledger)
     if kind == "pdf":
-        return bytes(maker.pdf(release, ledger=known))
-    text: str = (maker.html if kind == "html" else maker.markdown)(release, ledger=known)
-    return text.encode()
+        return report.pdf(release, ledger=known)
+    return (report.html if kind == "html" else report.markdown)(release, ledger=known).encode()
 
 
 def has_pdf() -> bool:

@@ -159,8 +159,11 @@ def test_what_was_measured_on_the_rows_is_not_for_analysts(served: Served) -> No
     cards = served.get("/releases.json", "ann").json()["releases"]
     assert cards[0]["attacks"] == []
     told = json.dumps(served.get("/releases/model.json", "ann").json())
-    assert '"exposed"' not in told
-    assert '"score"' not in told
+    assert "loss" not in told
+    assert "0.8642" not in told
+    assert "0.8642" in json.dumps(served.get("/releases/model.json", "olga").json())
+    assert "is left out here" in analyst
+    assert "is left out here" not in officer
     assert served.get("/releases/model/document", "ann").status_code == 403
     raw = served.get("/releases/model/document", "olga")
     assert len(raw.json()["evidence"][0]["score"]) == 400

@@ -42,8 +42,13 @@ def _matches(card: dict[str, Any], words: list[str]) -> bool:
 
 
 def _release(visit: Visit) -> Release[Any]:
+    """The release as this visitor may see it."""
+    return seen_by(visit.person.role, _whole(visit))
+
+
+def _whole(visit: Visit) -> Release[Any]:
     try:
-        return seen_by(visit.person.role, visit.house.shelf.load(visit.path["name"]))
+        return visit.house.shelf.load(visit.path["name"])
     except DiscreetError as error:
         raise Refused(404, str(error)) from None
 
@@ -61,7 +66,7 @@ def release(visit: Visit) -> Reply:
     columns = answer.columns(_columns(found))
     bar = {"name": name, "heads": columns, "lines": answer.rows(columns), "picture": answer.picture(columns),
            "question": found.facts.get("question"), "entry": found.entry, "targets": _targets(visit, name),
-           "pdf": reports.has_pdf()}  # fmt: skip
+           "pdf": reports.has_pdf(), "less": len(found.evidence) < len(_whole(visit).evidence)}  # fmt: skip
     parts = reports.parts(found, _ledger(visit))
     return Page("release.html", {"name": name}, {**bar, **parts}, headers={"content-security-policy": reports.POLICY})
 
