@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @click.command("report", help=f"""{COMMANDS["report"]}
 
 FILES are release.json files: of one release, or of several to be seen side by side. Without -o the report is written to
-stdout as Markdown. A report checks nothing and exits with 0 whatever it says; discreet audit checks.""")  # fmt: skip
+stdout as Markdown. A report checks nothing and exits with 0 whatever it says; discreet gate checks.""")  # fmt: skip
 @click.argument("files", nargs=-1, required=True, type=click.Path())
 @click.option("-o", "--output", multiple=True, metavar="FILE", help="Where to: .html, .pdf, .md or .json; may be given again.")
 @click.option(
@@ -46,7 +46,7 @@ def command(
         forms.check_form(path)
     if card is not None and len(files) != 1:
         raise InvalidValue(f"--card is about one model; {len(files)} releases were given.")
-    given: list[Any] = [_opened(name) for name in files]
+    given = [each for name in files for each in _opened(name)]
     with ExitStack() as stack:
         ledger = stack.enter_context(_ledger(place)) if place else None
         report = made(given, ledger=ledger, title=title, confidence=confidence)
@@ -65,14 +65,29 @@ def command(
     talk(f"{report.status}: {report.sentence}")
 
 
-def _opened(name: str) -> Any:
-    """The name of a file; a folder stands for the release in it, and - for what is on stdin."""
-    if name == "-":
-        from discreet.core import Release
+def _opened(name: str) -> list[Any]:
+    """The names of files. A folder stands for the release in it, or for all releases in it; - for what is on stdin."""
+    from discreet.core import Release
 
-        return Release.load("/dev/stdin")
+    if name == "-":
+        return [Release.load("/dev/stdin")]
     path = Path(name)
-    return path / "release.json" if path.is_dir() else path
+    if not path.is_dir():
+        return [path]
+    if (path / "release.json").exists():
+        return [path / "release.json"]
+    found = [each for each in sorted([*path.glob("*.json"), *path.glob("*/release.json")]) if _is_release(each)]
+    if not found:
+        raise InvalidValue(f"The folder {name!r} holds no release.json and no other release; name a file.")
+    return found
+
+
+def _is_release(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return b'"discreet-release"' in file.read(200)
+    except OSError:
+        return False
 
 
 def _ledger(place: str) -> Ledger:

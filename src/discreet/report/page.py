@@ -61,14 +61,14 @@ def _page(report: Report, annex: bool, detail: int) -> str:
     several = report.found[:most] if detail else report.found[:2]
     from discreet import __version__
 
-    told = tables.evidence(report.found[: most if detail < 2 else None], report.confidence)
-    told = told if detail else replace(told, rows=told.rows[:20], more="and more, in the JSON form of this report")
+    told = [(item.title, tables.evidence(item, 40 if detail else 8)) for item in report.found[:most] if item.floors]
     text: str = _environment().get_template("report.html").render(
         report=report, one=report.found[0] if len(report.found) == 1 else None, most=most, detail=detail, version=__version__,
         style=_style(), tables=tables, words=words, marks=MARKS, label=label, compared=tables.compared(report), evidence=told,
         drawn=drawn(report.found, _PLOTS[detail], _LINES[detail]), claims=_CLAIMS[detail],
-        undrawn=undrawn(report.found), untried=untried(several),
+        untold=sum(bool(item.floors) for item in report.found[most:]), undrawn=undrawn(report.found), untried=untried(several),
         steps=_of(several, "spending", plots.steps) if detail > 1 else [],
+        errors=_errors(report.found) if detail > 1 else [],
         marginals=_of(several, "marginal_errors", plots.marginals) if detail > 1 else [],
         histograms=_histograms(report.found) if detail > 2 else [],
         annex=annexes.parts(replace(report, found=several)) if annex else None,
@@ -102,6 +102,12 @@ def undrawn(found: tuple[Found, ...]) -> str:
             "No attack was run on these releases, so there is nothing to draw below their ceilings; the table above has them."
         )
     return "There is no ceiling, and no attack was run: there is nothing to draw."
+
+
+def _errors(found: tuple[Found, ...]) -> list[tuple[str, Plot]]:
+    """The claims as trade-offs between errors, where there are few of them."""
+    drawn = [(item, curve) for item in found for curve in {each.claim.event: each.curve for each in item.bounded}.values()]
+    return [(item.title, _named(plots.tradeoff(curve), item, len(found))) for item, curve in drawn if curve and len(drawn) <= 2]
 
 
 def _of(found: Iterable[Found], name: str, draw: Any) -> list[tuple[str, Plot]]:

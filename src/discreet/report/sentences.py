@@ -98,26 +98,21 @@ def _weakest(ceilings: Sequence[Ceiling]) -> Ceiling:
 
 
 def _promise(ceiling: Ceiling) -> str:
-    prior, belief = ceiling.beliefs[-1]
+    belief = ceiling.beliefs[-1][1]
     weak = ", which is hardly a limit" if belief > _WEAK else ""
-    return (
-        f"Whatever an attacker tries, a belief of {rate(prior)} {_secret(ceiling.claim.game.unit)} can become "
-        f"at most {percent_up(belief)}{weak}"
-    )
+    whose, sure = ceiling.claim.game.unit, percent_up(belief)
+    who = "Whatever an attacker tries, someone who gave"
+    return {
+        "add_remove": f"{who} even odds to {one(whose)} being in the data can become at most {sure} sure of it{weak}",
+        "replace": f"{who} even odds to two versions of {one(whose)} can become at most {sure} sure which is in the data{weak}",
+        "zero_out": f"{who} even odds to the values of {one(whose)} being used can become at most {sure} sure of it{weak}",
+    }[whose.relation]
 
 
 def one(unit: Unit) -> str:
     """What is protected, as people say it."""
     name = words.short(unit.name, 40)
     return "a given person" if name in _PEOPLE else "a given row" if name == "record" else f"a given {name}"
-
-
-def _secret(unit: Unit) -> str:
-    return {
-        "add_remove": f"that {one(unit)} is in the data",
-        "replace": f"about which of two versions of {one(unit)} is in the data",
-        "zero_out": f"that the values of {one(unit)} were used",
-    }[unit.relation]
 
 
 def _refuted(found: Found) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,16 +74,13 @@ def key_figures(found: Found, report: Report) -> list[tuple[str, str, str]]:
     return figures
 
 
-def evidence(found: Sequence[Found], confidence: float) -> Table:
-    """Every attack, one line each; with several releases their names come first."""
-    several = len(found) > 1
-    rows = [(*((item.title,) if several else ()), *_attack(floor)) for item in found for floor in item.floors[:MOST_ATTACKS]]
-    left = sum(max(len(item.floors) - MOST_ATTACKS, 0) for item in found)
-    heads = (
-        *(("release",) if several else ()), "attack", "sees", "design", "targets",
-        *(f"found at {rate(level)} FPR" for level in LEVELS), "ε at least", "verdict",
-    )  # fmt: skip
-    return Table(heads, tuple(rows), f"and {left} more, in the JSON form of this report" if left else "")
+def evidence(found: Found, most: int = MOST_ATTACKS) -> Table:
+    """Every attack on a release, one line each."""
+    rows = tuple(_attack(floor) for floor in found.floors[:most])
+    left = len(found.floors) - len(rows)
+    rates = (f"found at {rate(level)} FPR" for level in LEVELS)
+    heads = ("attack", "sees", "design", "targets", *rates, "ε at least", "verdict")
+    return Table(heads, rows, f"and {left} more, in the JSON form of this report" if left else "")
 
 
 def evidence_note(confidence: float) -> str:

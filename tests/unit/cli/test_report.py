@@ -84,6 +84,19 @@ def test_a_folder_stands_for_the_release_in_it(tmp_path: Path) -> None:
     assert run(tmp_path, "-o", tmp_path / "r.md").exit_code == 0
 
 
+def test_a_folder_without_one_stands_for_all_releases_in_it(tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    private().save(tmp_path / "model" / "release.json")
+    broken().save(tmp_path / "count.json")
+    (tmp_path / "other.json").write_text("{}")
+    told = json.loads(run(tmp_path, "--json").stdout)
+    assert [item["source"] for item in told["releases"]] == ["clinic", "hospital"]
+    (tmp_path / "empty").mkdir()
+    result = run(tmp_path / "empty")
+    assert result.exit_code == 2
+    assert "holds no release.json and no other release" in result.stderr
+
+
 @pytest.mark.parametrize("text", ["", "{", '{"format": "discreet-release"}', "[]", '{"a": NaN}'])
 def test_a_broken_file_is_told_and_nothing_is_written(text: str, tmp_path: Path) -> None:
     (tmp_path / "release.json").write_text(text)

@@ -40,7 +40,7 @@ def test_the_verdict_of_each_kind_of_release() -> None:
     held, unpromised, refuted = found(private()), found(leaky()), found(broken())
     assert (held.status, unpromised.status, refuted.status) == ("holds", "no ceiling", "refuted")
     assert held.sentence.startswith(
-        "Whatever an attacker tries, a belief of 50 % that a given row is in the data can become at most 92."
+        "Whatever an attacker tries, someone who gave even odds to a given row being in the data can become at most 92."
     )
     assert held.sentence.endswith("2 attacks were tried and stayed within that.")
     assert "there is no ceiling" in unpromised.sentence
@@ -117,10 +117,10 @@ def test_the_weakest_claim_is_the_one_in_the_sentence() -> None:
 @pytest.mark.parametrize(
     ("unit", "said"),
     [
-        (user("id", rows=4), "that a given person is in the data"),
-        (record("replace"), "about which of two versions of a given row is in the data"),
-        (record("zero_out"), "that the values of a given row were used"),
-        (replace(record(), name="hospital"), "that a given hospital is in the data"),
+        (user("id", rows=4), "even odds to a given person being in the data"),
+        (record("replace"), "even odds to two versions of a given row"),
+        (record("zero_out"), "even odds to the values of a given row being used"),
+        (replace(record(), name="hospital"), "even odds to a given hospital being in the data"),
     ],
 )
 def test_the_secret_is_that_of_the_game(unit: Any, said: str) -> None:

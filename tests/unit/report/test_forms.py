@@ -196,12 +196,13 @@ def test_a_million_scores_make_a_small_page_in_seconds() -> None:
 
 
 def test_many_releases_fit_one_page() -> None:
-    many = [replace(leaky(), facts={"title": f"Model {number}"}) for number in range(30)]
+    attacks = tuple(evidence(1.0, attack=name, targets=1000) for name in ("lira", "loss", "gradient"))
+    many = [replace(leaky(), evidence=attacks, facts={"title": f"Model {number}"}) for number in range(30)]
     text = report.html(many, annex=True)
     checked(text)
     assert CUT in text
     assert "Model 29" in text
-    counts = [Release(value=number, source="people", claims=(COUNT,)) for number in range(300)]
+    counts = [Release(value=number, source="people", claims=(COUNT,)) for number in range(120)]
     checked(report.html(counts))
 
 
