@@ -13,11 +13,11 @@ from torch import nn
 
 from discreet.learn.sgd.clipping import Flat
 from discreet.learn.sgd.engine import Engine, tune
-from discreet.learn.sgd.engine.layers import patches
+from discreet.learn.sgd.engine.layers import kernels, patches
 from discreet.learn.sgd.engine.layers.conv import WRITTEN
 from discreet.learn.sgd.engine.tune import FEW
 
-WAYS = [*WRITTEN, "gram"]
+WAYS = [*WRITTEN, "gram", *(["compiled"] if kernels.compiled() else [])]
 
 
 @contextmanager
@@ -99,10 +99,13 @@ def test_a_unit_that_is_not_a_number_adds_nothing(way):
 @pytest.mark.parametrize("way", WAYS)
 def test_every_way_that_is_forced_is_gone(way):
     spies = {name: mock.Mock(wraps=run) for name, run in WRITTEN.items()}
-    gram = mock.Mock(wraps=patches.patch_gram)
-    with forced(way), mock.patch.dict(WRITTEN, spies), mock.patch.object(patches, "patch_gram", gram):
+    gram, compiled = mock.Mock(wraps=patches.patch_gram), mock.Mock(wraps=kernels.gradients)
+    with (
+        forced(way), mock.patch.dict(WRITTEN, spies), mock.patch.object(patches, "patch_gram", gram),
+        mock.patch.object(kernels, "gradients", compiled),
+    ):  # fmt: skip
         summed(Engine(nn.Conv2d(3, 4, 3, padding=1)), Flat(0.5), torch.randn(4, 3, 6, 6))
-    assert [name for name, spy in {**spies, "gram": gram}.items() if spy.called] == [way]
+    assert [name for name, spy in {**spies, "gram": gram, "compiled": compiled}.items() if spy.called] == [way]
 
 
 def test_a_shape_is_measured_once(monkeypatch):
@@ -128,6 +131,23 @@ def test_the_fastest_way_is_taken(monkeypatch):
     assert tune.known(["slow"], "another shape", cpu) == "slow"
     with tune.only("slow"):
         assert tune.known(["slow", "fast"], "shape", cpu) == "slow"
+
+
+def test_the_likeliest_way_is_taken_where_another_is_hardly_faster(monkeypatch):
+    """Or which one is taken would be a matter of noise."""
+    monkeypatch.setattr(tune, "_known", {})
+    monkeypatch.setattr(tune, "_seconds", lambda run, name, device: {"likely": 1.05, "faster": 1.0, "fast": 0.9}[name])
+    cpu = torch.device("cpu")
+    assert tune.fastest(["likely", "faster"], lambda name: None, "shape", cpu) == "likely"
+    assert tune.fastest(["likely", "fast"], lambda name: None, "another", cpu) == "fast"
+
+
+def test_one_slow_moment_does_not_decide(monkeypatch):
+    """The good way is interrupted the first time that it is timed."""
+    monkeypatch.setattr(tune, "_known", {})
+    left = {"good": [9.0, 1.0], "bad": [2.0, 2.0]}
+    monkeypatch.setattr(tune, "_seconds", lambda run, name, device: left[name].pop(0))
+    assert tune.fastest(["bad", "good"], lambda name: None, "shape", torch.device("cpu")) == "good"
 
 
 def test_a_way_that_cannot_be_gone_here_is_passed_over(monkeypatch):

@@ -28,8 +28,8 @@ from discreet.learn.sgd.normal import Floats, Words
 Tiles = Callable[[Words, float, Floats], bool]
 Fill = Callable[[bytes, int, int, float, Floats], NDArray[np.uint64]]
 
-# Contraction of a multiplication and an addition into one rounding would change bits; the next two let loops vectorise.
-FLAGS = ("-O3", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC")
+FLAGS = ("-O3", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC")  # the two in the middle let loops vectorise
+EXACT = "-ffp-contract=off"  # contraction of a multiplication and an addition into one rounding would change bits
 PATIENCE = 60  # seconds a compiler may take
 
 
@@ -44,17 +44,24 @@ class Native:
 @lru_cache(maxsize=1)
 def kernel() -> Native | None:
     """What was compiled here, or None where numpy must do."""
+    found = library("normal", source(), EXACT)
+    if found is None:
+        return None
+    tiles = _tiles(found)
+    if not agrees(tiles):
+        return None
+    fill = _fill(found) if hasattr(found, "discreet_fill") else None
+    return Native(tiles, fill if fill and fills_alike(fill) else None)
+
+
+def library(name: str, text: str, *flags: str) -> ctypes.CDLL | None:
+    """C text, compiled for this processor; None where that cannot be."""
     if os.environ.get("DISCREET_NATIVE") == "0" or os.name != "posix" or _only_asks_for_a_compiler():
         return None
     try:
-        library = ctypes.CDLL(str(_built()))
+        return ctypes.CDLL(str(_built(name, text, (*FLAGS, *flags))))
     except (OSError, subprocess.SubprocessError):
         return None
-    tiles = _tiles(library)
-    if not agrees(tiles):
-        return None
-    fill = _fill(library) if hasattr(library, "discreet_fill") else None
-    return Native(tiles, fill if fill and fills_alike(fill) else None)
 
 
 def source() -> str:
@@ -97,27 +104,26 @@ def _fill(library: ctypes.CDLL) -> Fill:
     return call
 
 
-def _built() -> Path:
+def _built(name: str, text: str, flags: tuple[str, ...]) -> Path:
     """The shared library for this text and this processor; made if it is not there yet."""
-    text = source()
-    name = hashlib.sha256("\0".join((text, *FLAGS, _processor())).encode()).hexdigest()[:32]
+    mark = hashlib.sha256("\0".join((text, *flags, _processor())).encode()).hexdigest()[:32]
     folder = _folder()
-    library = folder / f"normal-{name}.so"
+    library = folder / f"{name}-{mark}.so"
     if not library.exists():
         with tempfile.TemporaryDirectory(dir=folder) as room:
-            made = _compiled(text, Path(room))
+            made = _compiled(text, flags, Path(room))
             os.replace(made, library)
     return library
 
 
-def _compiled(text: str, room: Path) -> Path:
+def _compiled(text: str, flags: tuple[str, ...], room: Path) -> Path:
     compiler = next((path for path in map(shutil.which, (os.environ.get("CC", ""), "cc", "gcc", "clang")) if path), None)
     if compiler is None:
         raise FileNotFoundError("no C compiler")
-    written, made = room / "normal.c", room / "normal.so"
+    written, made = room / "text.c", room / "made.so"
     written.write_text(text)
     for machine in (("-march=native",), ()):
-        command = [compiler, *FLAGS, *machine, str(written), "-o", str(made), "-lm"]
+        command = [compiler, *flags, *machine, str(written), "-o", str(made), "-lm"]
         if subprocess.run(command, capture_output=True, timeout=PATIENCE, check=False).returncode == 0:
             return made
     raise OSError("the C compiler failed")

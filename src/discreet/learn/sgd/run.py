@@ -24,6 +24,7 @@ from discreet.learn.sgd.clipping import Clipping, Flat
 from discreet.learn.sgd.distributed import joined, local
 from discreet.learn.sgd.engine import Engine
 from discreet.learn.sgd.engine.graphed import Graphed
+from discreet.learn.sgd.engine.heap import keep_what_is_freed
 from discreet.learn.sgd.engine.probe import checked, probe
 from discreet.learn.sgd.grid import Grid, GridEngine, GridStream
 from discreet.learn.sgd.plan import Plan
@@ -76,6 +77,7 @@ class Run:
         self._engine = self._group.engine(model, rows.rows)
         self._buffer = self._engine.buffer()
         self._device = self._buffer.device
+        keep_what_is_freed()
         self._pending: list[Any] | None = None
         self._turn: object = None  # of the loop whose noise is in the buffer
         self._made_up = False  # whether the rows at hand only keep this process in step with others

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from discreet.learn.sgd.clipping import NARROW
 from discreet.learn.sgd.engine import tune
 from discreet.learn.sgd.engine.cast import casted
-from discreet.learn.sgd.engine.layers import patches
+from discreet.learn.sgd.engine.layers import kernels, patches
 from discreet.learn.sgd.engine.layers.patches import Kernel
 from discreet.learn.sgd.engine.tape import Forward, Record, Tape, Views, from_grams, squared, weighted
 
@@ -88,6 +88,10 @@ class ConvRecord(Record):
             found, made = _triton().gradients(x, g, self.kernel, rows, keep=self._keeps(x, g))
             self._kept = (made, shift) if made else None
             return found if shift is None else found + squared({0: shift})
+        if way == "compiled":
+            found, made = kernels.gradients(x, g, self.kernel, rows, keep=self._keeps(x, g))
+            self._kept = (made, shift) if made else None
+            return found if shift is None else found + squared({0: shift})
         made = WRITTEN[way](x, g, self.kernel, rows)
         self._kept = (made, shift) if self._keeps(x, g) else None
         return squared(dict(enumerate([block.each for block in made] + ([] if shift is None else [shift]))))
@@ -137,6 +141,8 @@ class ConvRecord(Record):
             found.append("lines")
         if rows == 1 and max(kernel.stride) == 1:
             found.append("shifts")
+        if kernels.fits(self.x, kernel):
+            found.insert(0, "compiled")
         grams = ["gram"]
         if self.x.is_cuda and self.x.dtype == self.gradient.dtype and self.x.dtype in FUSED and _triton() is not None:
             found.insert(0, "fused")
