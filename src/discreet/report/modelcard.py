@@ -72,7 +72,7 @@ def _section(found: Found, confidence: float) -> str:
         lines += [""]
     if not found.ceilings:
         lines += ["Nothing is claimed: there is no ceiling on what this model gives away.", ""]
-    table = labelled(tables.evidence(found), -1)
+    table = labelled(tables.evidence(found, confidence), -1)
     if table.rows:
         lines += [f"| {' | '.join(map(md, table.heads))} |", f"|{'---|' * len(table.heads)}"]
         lines += [f"| {' | '.join(map(md, row))} |" for row in table.rows]

@@ -61,7 +61,11 @@ def _page(report: Report, annex: bool, detail: int) -> str:
     several = report.found[:most] if detail else report.found[:2]
     from discreet import __version__
 
-    told = [(item.title, tables.evidence(item, 40 if detail else 8)) for item in report.found[:most] if item.floors]
+    told = [
+        (item.title, tables.evidence(item, report.confidence, 40 if detail else 8))
+        for item in report.found[:most]
+        if item.floors
+    ]
     text: str = _environment().get_template("report.html").render(
         report=report, one=report.found[0] if len(report.found) == 1 else None, most=most, detail=detail, version=__version__,
         style=_style(), tables=tables, words=words, marks=MARKS, label=label, compared=tables.compared(report), evidence=told,

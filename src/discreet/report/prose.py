@@ -40,7 +40,7 @@ def rendered(report: Report, *, annex: bool = False) -> str:
     text: str = _environment().get_template("report.md").render(
         report=report, one=report.found[0] if len(report.found) == 1 else None, version=__version__, tables=tables, words=words,
         label=label, compared=labelled(tables.compared(report), 1),
-        evidence=[(item.title, labelled(tables.evidence(item), -1)) for item in report.found if item.floors],
+        evidence=[(item.title, labelled(tables.evidence(item, report.confidence), -1)) for item in report.found if item.floors],
         drawn=page.drawn(report.found, 12), undrawn=page.undrawn(report.found), untried=page.untried(report.found),
         annex=annexes.parts(report) if annex else None,
     )  # fmt: skip

@@ -71,15 +71,18 @@ def key_figures(found: Found, report: Report) -> list[tuple[str, str, str]]:
                 f"of ε = {item.balance.epsilon:g} at δ = {words.small(item.balance.delta)} for {words.short(item.source, 30)}"
             )
             figures.append(("Budget left", percent_down(1 - item.balance.part_spent), left))
+    useful = quality(found)
+    for name, value in [each for each in useful if "test" in each[0]][:1] or useful[:1]:
+        figures.append(("Quality", value, name))
     return figures
 
 
-def evidence(found: Found, most: int = MOST_ATTACKS) -> Table:
+def evidence(found: Found, confidence: float, most: int = MOST_ATTACKS) -> Table:
     """Every attack on a release, one line each."""
     rows = tuple(_attack(floor) for floor in found.floors[:most])
     left = len(found.floors) - len(rows)
     rates = (f"found at {rate(level)} FPR" for level in LEVELS)
-    heads = ("attack", "sees", "design", "targets", *rates, "ε at least", "verdict")
+    heads = ("attack", "sees", "design", "targets", *rates, f"ε at least ({rate(confidence)} sure)", "verdict")
     return Table(heads, rows, f"and {left} more, in the JSON form of this report" if left else "")
 
 
@@ -168,6 +171,11 @@ def reproduce(found: Found) -> list[tuple[str, str]]:
     rows += [(f"seed of {name}", f"{seed:g}") for name, seed in list(facts.get("seeds", {}).items())[:30]]
     rows += [(name, digest) for name, digest in list(facts.get("hashes", {}).items())[:30]]
     return [(words.short(name, 60), words.short(text, 400)) for name, text in rows][:MOST_LINES]
+
+
+def tried(found: Found) -> list[str]:
+    """What the release itself says was tried."""
+    return [words.short(text) for text in found.facts.get("tried", ())[:20]]
 
 
 def quality(found: Found) -> list[tuple[str, str]]:

@@ -20,6 +20,7 @@ import pytest
 from discreet import report
 from discreet.core import Claim, Evidence, Game, NonPrivate, Pure, Release, record
 from discreet.errors import InvalidValue
+from discreet.ledger import Ledger
 from discreet.report.page import CUT, LARGEST
 from reports import COUNT, broken, evidence, leaky, ledger, private
 
@@ -89,7 +90,8 @@ def test_what_a_page_must_say() -> None:
         "one record (1 row)", "added or removed", "every step of training", "1.861 at δ = 1e-5", "at δ = 1e-9",
         "1 % becomes at most", "10 % becomes at most", "50 % becomes at most",
         "Batches and gradients before noise were shown to nobody.",
-        "mislabelled canaries", "canaries", "found at 0.1 % FPR", "found at 1 % FPR", "ε at least", "95 % confidence",
+        "mislabelled canaries", "canaries", "found at 0.1 % FPR", "found at 1 % FPR", "ε at least (95 % sure)",
+        "Released: a model, beside this document. Made from hospital.", "95 % confidence",
         "class: readmitted", "not resolvable: needs 10,000 non-members", "No ledger was given", "Side channels", "2.13.0",
         "discreet attack model model.safetensors",
     ):  # fmt: skip
@@ -147,6 +149,27 @@ def test_what_is_left_is_told(tmp_path: Path) -> None:
     assert "of a ledger that this report was not given" in report.markdown(visits)
 
 
+def test_periods_have_budgets_of_their_own(tmp_path: Path) -> None:
+    with Ledger(tmp_path / "periods.db") as kept:
+        kept.open("visits", unit=record(), epsilon=1.0, delta=1e-6, by_period=True)
+        kept.renew("visits", period="2026-11", by="owner", reason="a new month")
+        with kept.reserve("visits@2026-11", COUNT) as entry:
+            pass
+        one = Release(value=4, source="visits", claims=(COUNT,), entry=entry)
+        text = report.html(one, ledger=kept)
+        checked(text)
+        assert "Budget of visits@2026-11" in text
+        told = report.document(replace(one, entry=None), ledger=kept)
+    assert told["ledger"][0]["by_period"]
+    assert told["ledger"][0]["left"] is None
+
+
+def test_what_a_release_says_was_tried_is_told() -> None:
+    release = replace(leaky(), facts={"tried": ["asking nicely"]})
+    assert "<li>asking nicely</li>" in report.html(release)
+    assert "- asking nicely" in report.markdown(release)
+
+
 def hostile() -> Release[Any]:
     """Every text that a stranger chooses tries to become code."""
     game = Game(replace(record(), name=HOSTILE, key=HOSTILE), {"scores"})
@@ -156,7 +179,7 @@ def hostile() -> Release[Any]:
         "title": HOSTILE, "made": {"when": HOSTILE, "command": HOSTILE, "packages": {HOSTILE: HOSTILE}}, "seeds": {HOSTILE: 1},
         "hashes": {HOSTILE: HOSTILE}, "groups": [{"by": HOSTILE, "group": HOSTILE, "n": 3, "tpr": {"0.01": 0.5}}],
         "controls": [{"name": HOSTILE, "kind": "positive"}], "quality": {HOSTILE: 0.5}, "marginal_errors": {HOSTILE: 0.5},
-        "not_tried": [HOSTILE], "spending": [[0, 0], [1, 1]],
+        "not_tried": [HOSTILE], "tried": [HOSTILE], "spending": [[0, 0], [1, 1]],
     }  # fmt: skip
     claim = Claim(game=game, event=Pure(1.0), assumptions=(HOSTILE,))
     return Release(value=HOSTILE, source=HOSTILE, claims=(claim,), entry=HOSTILE, evidence=(found,), facts=facts)
@@ -275,7 +298,15 @@ def test_a_pdf_has_the_same_words(tmp_path: Path) -> None:
     assert read.trailer["/Root"]["/MarkInfo"]["/Marked"]  # tagged, so that a screen reader can follow it
     assert path.stat().st_size < 1_000_000
     with pytest.raises(InvalidValue, match="cannot be written"):
-        report.write(private(), tmp_path / "no" / "r.pdf")
+        report.write(hostile(), tmp_path / "no" / "r.pdf")
+
+
+def test_names_cannot_become_links_in_a_pdf() -> None:
+    pypdf = pytest.importorskip("pypdf")
+    pytest.importorskip("weasyprint", exc_type=(ImportError, OSError))
+    read = pypdf.PdfReader(io.BytesIO(report.pdf(replace(hostile(), evidence=()))))
+    assert not any("/Annots" in page for page in read.pages)
+    assert "/Names" not in read.trailer["/Root"] or "/JavaScript" not in read.trailer["/Root"]["/Names"]
 
 
 def test_a_missing_library_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
