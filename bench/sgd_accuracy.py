@@ -61,8 +61,8 @@ CASES = {
     "mnist-scatter-1.97": Case("mnist_scatter", "mnist", 1.97, 98.5, {"lr": 5.0}, 20, 15),
     "mnist-scatter-1": Case("mnist_scatter", "mnist", 1.0, 98.2, {"lr": 3.0}, 20, 15),
     "fashion-scatter-3": Case("mnist_scatter", "fashion-mnist", 3.0, 89.7, {"lr": 8.0}, 3, 15),
-    "mnist-cnn-3": Case("mnist_cnn", "mnist", 3.0, 98.1, {}, 0, 15),
-    "cifar-scatter-3": Case("cifar_scatter", "cifar10", 3.0, 69.3, {}, 0, 15),
+    "mnist-cnn-3": Case("mnist_cnn", "mnist", 3.0, 98.1, {}, 10, 15),
+    "cifar-scatter-3": Case("cifar_scatter", "cifar10", 3.0, 69.3, {}, 15, 15),
     "cifar-wrn-8": Case("cifar_wrn", "cifar10", 8.0, 78.5, {}, 0, 30),
 }
 

@@ -18,7 +18,7 @@ from discreet.learn.features import Centre, scatter
 from image_data import load, made_up
 from mnist_scatter import DELTA, centred
 
-SETTINGS = {"batch": 8192, "steps": 400, "lr": 4.0, "clip_norm": 0.1, "decay": 0.97, "mean_noise": 20.0, "units": 2048}
+SETTINGS = {"batch": 8192, "steps": 400, "lr": 8.0, "clip_norm": 0.1, "decay": 0.97, "mean_noise": 20.0, "units": 2048}
 
 
 def inputs(images: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ from discreet.core import Event
 from image_data import load, made_up
 
 DELTA = 1e-5
-SETTINGS = {"batch": 4096, "steps": 1000, "lr": 2.0, "momentum": 0.9, "fall": 0, "clip_norm": 0.1, "decay": 0.98, "copies": 4,
+SETTINGS = {"batch": 4096, "steps": 1500, "lr": 1.5, "momentum": 0.9, "fall": 0, "clip_norm": 0.1, "decay": 0.98, "copies": 4,
             "units": 1024, "width": 16, "groups": 0}  # fmt: skip
 __all__ = ["DELTA", "SETTINGS", "fit", "inputs", "load", "network"]
 
