@@ -13,6 +13,8 @@ from discreet.core import Claim, Curve, Evidence, Release, Verdict, check
 from discreet.core.figures import down, up
 from discreet.errors import InvalidValue
 
+SURE = 0.999  # how sure a refutation is where nobody says
+
 
 def verdict(claim: Claim, evidence: Evidence, *, confidence: float, delta: float | Sequence[float] | None = None) -> Verdict:
     """What the evidence says of the claim: holds, refuted, no ceiling, incomparable or inconclusive.
@@ -48,7 +50,9 @@ def verdict(claim: Claim, evidence: Evidence, *, confidence: float, delta: float
     return tested[0]
 
 
-def verdicts(release: Release[Any], *, confidence: float, delta: float | None = None) -> list[tuple[Claim, Evidence, Verdict]]:
+def verdicts(
+    release: Release[Any], *, confidence: float = SURE, delta: float | None = None
+) -> list[tuple[Claim, Evidence, Verdict]]:
     """Every claim of a release against every piece of its evidence, each at this confidence."""
     return [
         (claim, evidence, verdict(claim, evidence, confidence=confidence, delta=delta))

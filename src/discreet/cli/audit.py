@@ -59,16 +59,16 @@ def command(
 
 
 def _release(file: str, confidence: float, as_json: bool) -> int:
-    from discreet.core import Release
+    from discreet.cli.releases import read_release
 
-    release = Release.load("/dev/stdin" if file == "-" else file)
+    release = read_release(file)
     found = _verdicts(release, confidence)
     if as_json:
         write_json({"source": release.source, "verdicts": found})
     elif found:
         table([(item["attack"], item["claim"], item["outcome"], item["reason"]) for item in found], heads=_HEADS)
     if not found:
-        lacking = "claims" if not release.claims else "evidence"
+        lacking = "evidence" if release.claims else "claims, so there is no ceiling"
         talk(f"The release of {release.source} has no {lacking}: there is nothing to compare. Add some and save it again.")
         return CHECK_FAILED
     return _outcome(found)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -62,12 +62,12 @@ def _here(path: str) -> str:
 
 
 def _judged(path: str, policy: Policy) -> Judged:
-    from discreet.core import Release
+    from discreet.cli.releases import place_of, read_release
     from discreet.report.gate import Judged
 
-    file = "/dev/stdin" if path == "-" else os.path.join(path, "release.json") if os.path.isdir(path) else path
-    release: Release[Any] = Release.load(file)
-    return Judged(file="stdin" if path == "-" else _here(file), source=release.source, findings=policy.judge(release))
+    release = read_release(path)
+    file = "stdin" if path == "-" else _here(place_of(path))
+    return Judged(file=file, source=release.source, findings=policy.judge(release))
 
 
 def _rows(judged: list[Judged]) -> list[tuple[str, ...]]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-_COLOURS = {"holds": "green", "refuted": "bold red"}  # on a terminal only
+_COLOURS = {"holds": "green", "inconclusive": "yellow", "failed": "red", "refuted": "bold red"}  # on a terminal only
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Write JSON to stdout.")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -21,10 +22,10 @@ _DELTAS = (1e-5, 1e-9)
 @json_option
 def command(file: str, html: str | None, as_json: bool) -> None:
     import discreet.accounting  # noqa: F401 (cards draw ceilings once it is loaded)
-    from discreet.core import Release
+    from discreet.cli.releases import read_release
     from discreet.core.document import write_whole
 
-    release = Release.load("/dev/stdin" if file == "-" else file)
+    release = read_release(file)
     if as_json:
         write_json(_facts(release))
     else:
@@ -49,19 +50,29 @@ def _facts(release: Release[Any]) -> dict[str, Any]:
 
 def _rows(release: Release[Any]) -> list[tuple[str, str]]:
     from discreet.core.check import shown
-    from discreet.core.figures import up
 
     rows = [("made from", release.source), ("value", shown(release.value)), ("paid by", release.entry or "no ledger entry")]
     for claim in release.claims:
         rows.append(("claim", repr(claim.event)[:200]))
         rows.append(("  unit", str(claim.game.unit)))
         rows.append(("  seen", ", ".join(sorted(claim.game.view))))
-        rows += [("  epsilon", f"{up(item['epsilon'])} at delta {item['delta']:g}") for item in _epsilons(claim)]
+        rows += [("  epsilon", _told(item["epsilon"], item["delta"])) for item in _epsilons(claim)]
         rows += [("  provided", text) for text in claim.assumptions]
-    rows += [("evidence", repr(item)) for item in release.evidence]
+    for item in release.evidence:
+        members, runs = int(item.inside.sum()), len(set(item.run.tolist()))
+        many = "1 run" if runs == 1 else f"{runs} runs"
+        rows.append(("evidence", f"{item.attack}, {item.design}: {members} inside, {len(item) - members} outside, {many}"))
+        if item.design == "post_hoc":
+            rows.append(("", "who was inside was not decided by coins: this warns, and cannot refute a claim"))
     if not release.claims:
         rows.append(("claim", "none: there is no ceiling"))
     return rows
+
+
+def _told(epsilon: float, delta: float) -> str:
+    from discreet.core.figures import up
+
+    return f"{up(epsilon)} at delta {delta:g}{'' if math.isfinite(epsilon) else ': there is no ceiling'}"
 
 
 def _epsilons(claim: Claim) -> list[dict[str, float]]:

@@ -90,6 +90,7 @@ class Release(Generic[T]):
         at a `delta`. Ends of intervals are compared, not points, by the rules of `discreet gate`. Where there are too few
         targets to tell, the message says how many would do; with `strict=False` that is a warning.
         """
+        __tracebackhide__ = True  # pytest shows the line of the test, not this one
         from importlib import import_module
 
         gate = import_module("discreet.report.gate")  # not an import of this layer's, so said by name

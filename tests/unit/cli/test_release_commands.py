@@ -100,3 +100,27 @@ def test_show_writes_a_card(tmp_path: Path) -> None:
     assert result.exit_code == 0
     assert "card.html" in result.stderr
     assert 'data-role="ceiling"' in (tmp_path / "card.html").read_text()
+
+
+def test_show_and_audit_say_the_same_of_what_is_not_claimed(tmp_path: Path) -> None:
+    file = saved(tmp_path, evidence(3.0, "post_hoc"), claims=(Claim(game=GAME, event=NonPrivate()),))
+    shown = run("show", file).stdout
+    assert "∞ at delta 1e-05: there is no ceiling" in shown
+    assert "threshold, post_hoc" in shown
+    assert "cannot refute a claim" in shown
+    assert "no ceiling" in run("audit", file).stdout
+
+
+def test_a_folder_stands_for_the_release_in_it(tmp_path: Path) -> None:
+    saved(tmp_path, evidence(1.0))
+    assert run("show", str(tmp_path)).exit_code == run("audit", str(tmp_path)).exit_code == 0
+    assert run("show", str(tmp_path / "..")).exit_code == 2
+
+
+def test_refutations_are_equally_sure_wherever_they_are_told() -> None:
+    from discreet.audit.judge import SURE
+    from discreet.cli.audit import SURE as AUDIT
+    from discreet.report.findings import SURE as REPORT
+    from discreet.report.gate.policy import SURE as GATE
+
+    assert AUDIT["release"] == SURE == REPORT == GATE

@@ -16,6 +16,7 @@ def assert_below(
     epsilon: float | None = None, delta: float | None = None, attack: str = "*", confidence: float = 0.95, strict: bool = True,
 ) -> tuple[Finding, ...]:  # fmt: skip
     """What `Release.assert_below` does; the findings are given back where all of them hold."""
+    __tracebackhide__ = True  # pytest shows the line of the test, not this one
     check.open_fraction("confidence", confidence)
     check.word("attack", attack)
     rules = _rules(tpr, fpr, auc, epsilon, delta, {"line": 1, "attack": attack, "confidence": confidence})

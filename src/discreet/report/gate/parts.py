@@ -16,7 +16,7 @@ from typing import Any
 from discreet.core import Claim, Evidence, Release
 from discreet.core.evidence import DESIGNS
 from discreet.core.game import RELATIONS, VIEWS
-from discreet.errors import InvalidValue
+from discreet.errors import DiscreetError, InvalidValue
 
 ROOMS = ("claim", "evidence", "controls", "entry", "facts")
 _SHAPE = re.compile(r"\s*(?P<part>[^=!]+?)\s*(?:(?P<sign>==|!=)\s*(?P<value>.+?)\s*)?", re.DOTALL)
@@ -93,7 +93,7 @@ class Part:
     def _of_claims(self, release: Release[Any]) -> tuple[bool, str]:
         ceilings = [claim for claim in release.claims if _bounds(claim)]
         if not ceilings:
-            return False, "the release has no claim with a ceiling: nothing is proven."
+            return False, "no claim of the release has a ceiling: nothing is proven."
         if self.asked == "rows":
             there = any(claim.game.unit.rows is not None for claim in ceilings)
             return there, "the rows of one unit are bounded." if there else "no claim bounds the rows of one unit."
@@ -154,7 +154,10 @@ def _is(attack: str, asked: str) -> bool:
 def _bounds(claim: Claim) -> bool:
     from discreet.accounting import curve
 
-    return math.isfinite(curve(claim.event).epsilon(0.1))
+    try:
+        return math.isfinite(curve(claim.event).epsilon(0.1))
+    except DiscreetError:
+        return False
 
 
 def _values(item: Claim | Evidence, asked: str | None) -> frozenset[str]:

@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from discreet.audit.judge import SURE
 from discreet.core import Release, check
 from discreet.core.game import RELATIONS, VIEWS
 from discreet.errors import InvalidDocument, InvalidValue
 from discreet.report.gate.finding import Finding, one_line
 from discreet.report.gate.lines import Path, lines_of
 from discreet.report.gate.parts import Part, hint
-from discreet.report.gate.rules import SURE, Area, Ceiling, Floor, Rate, Require, Rule, Unrefuted
+from discreet.report.gate.rules import Area, Ceiling, Floor, Rate, Require, Rule, Unrefuted
 
 LARGEST = 1 << 20  # bytes
 LONGEST = 100  # letters of a name

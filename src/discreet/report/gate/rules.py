@@ -8,14 +8,15 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, Protocol
 
-from discreet.core import Claim, Evidence, Game, Release
+from discreet.audit.judge import SURE, verdict
+from discreet.core import Claim, Evidence, Game, Release, Verdict
 from discreet.core.figures import down, percent_down, percent_up, rate, up
+from discreet.errors import DiscreetError
 from discreet.report.gate import measure
 from discreet.report.gate.finding import Finding
 from discreet.report.gate.measure import Interval
 from discreet.report.gate.parts import Part, hint
 
-SURE = 0.999  # of a refutation, as in `discreet audit`
 _POST_HOC = " Who was inside was not decided by coins (post_hoc), so this is indicative."
 
 
@@ -170,7 +171,7 @@ class Ceiling:
     def judge(self, release: Release[Any]) -> Iterator[Finding]:
         matching = [claim for claim in release.claims if self._about(claim)]
         for game in dict.fromkeys(Game(claim.game.unit, self.view or claim.game.view) for claim in matching):
-            yield self._compared(game, min(self._epsilon(claim) for claim in matching if game.within(claim.game)))
+            yield self._compared(game, min(proven(claim, self.delta) for claim in matching if game.within(claim.game)))
         if not matching:
             there = "; ".join(dict.fromkeys(_about(claim.game) for claim in release.claims[:5])) or "no claim at all"
             message = f"there is no claim about {self._asked()}; the release has {there}. What is not claimed is not proven."
@@ -180,14 +181,9 @@ class Ceiling:
         game = claim.game
         return self.unit in (None, game.unit.name) and self.relation in (None, game.unit.relation) and self.view <= game.sees()
 
-    def _epsilon(self, claim: Claim) -> float:
-        from discreet.accounting import curve
-
-        return curve(claim.event).epsilon(self.delta)
-
     def _compared(self, game: Game, epsilon: float) -> Finding:
         holds = epsilon <= self.limit
-        claimed = f"claimed epsilon is {up(epsilon)}" if math.isfinite(epsilon) else "nothing is claimed (epsilon ∞)"
+        claimed = f"claimed epsilon is {up(epsilon)}" if math.isfinite(epsilon) else "there is no ceiling (epsilon ∞)"
         message = f"{claimed} at delta {self.delta:g} for {_about(game)}; the limit is {up(self.limit)}."
         return Finding(
             rule=self.name, where=f"claim.{game.unit.name}", outcome="holds" if holds else "failed", message=message,
@@ -229,25 +225,40 @@ class Unrefuted:
     confidence: float = SURE
 
     def judge(self, release: Release[Any]) -> Iterator[Finding]:
-        from discreet.audit.judge import verdicts
-
-        found = verdicts(release, confidence=self.confidence)
+        found = [(claim, seen, self._verdict(claim, seen)) for claim in release.claims for seen in release.evidence]
         compared = [each for each in found if each[2].outcome in ("holds", "refuted", "inconclusive")]
         told = [each for each in compared if each[2].floor > each[2].ceiling]  # what is post_hoc warns, and does not refute
-        for claim, evidence, verdict in told:
-            outcome = "refuted" if verdict.outcome == "refuted" else "inconclusive"
+        for claim, evidence, said in told:
+            outcome = "refuted" if said.outcome == "refuted" else "inconclusive"
             yield Finding(
                 rule=self.name, where=f"attack.{evidence.attack}", outcome=outcome,
-                message=f"{verdict.reason} The claim is about {_about(claim.game)}; {rate(self.confidence)} confidence.",
-                line=self.line, value=verdict.floor, low=verdict.floor, limit=verdict.ceiling,
+                message=f"{said.reason} The claim is about {_about(claim.game)}; {rate(self.confidence)} confidence.",
+                line=self.line, value=said.floor, low=said.floor, limit=said.ceiling,
             )  # fmt: skip
         if compared and not told:
             pairs = "1 comparison" if len(compared) == 1 else f"{len(compared)} comparisons"
             message = f"no claim is refuted by its evidence ({pairs}, each at {rate(self.confidence)} confidence)."
             yield Finding(rule=self.name, where="claim", outcome="holds", message=message, line=self.line)
 
+    def _verdict(self, claim: Claim, evidence: Evidence) -> Verdict:
+        try:
+            return verdict(claim, evidence, confidence=self.confidence)
+        except DiscreetError as error:  # a claim that no theorem covers promises nothing, so nothing refutes it
+            told = {"confidence": self.confidence, "delta": 0.0, "ceiling": math.inf, "floor": 0.0}
+            return Verdict(outcome="no ceiling", reason=str(error) or "no bound is known.", **told)
+
     def __str__(self) -> str:
         return f"no claim refuted by its evidence, at {rate(self.confidence)} confidence"
+
+
+def proven(claim: Claim, delta: float) -> float:
+    """The epsilon of a claim; infinite where no theorem here covers what ran."""
+    from discreet.accounting import curve
+
+    try:
+        return curve(claim.event).epsilon(delta)
+    except DiscreetError:
+        return math.inf
 
 
 def _about(game: Game) -> str:

@@ -9,7 +9,7 @@ import pytest
 
 from discreet.attack.membership import ATTACKS
 from discreet.core import Claim, Evidence, Game, Gaussian, Laplace, NonPrivate, Release, Sequence, Unit, record, user
-from discreet.errors import InvalidValue, RuleFailed
+from discreet.errors import InvalidValue, RuleFailed, UnsupportedEvent
 from discreet.report.gate import Finding, Policy, worst
 from discreet.report.gate.parts import Part
 
@@ -128,7 +128,7 @@ def test_what_is_not_claimed_is_not_proven() -> None:
     found = only(EPSILON.format(3), release(), "claim")
     assert (found.outcome, "no claim at all" in found.message) == ("failed", True)
     nothing = Claim(game=GAME, event=NonPrivate())
-    assert "nothing is claimed" in only(EPSILON.format(3), release(claims=(nothing,)), "claim").message
+    assert "there is no ceiling" in only(EPSILON.format(3), release(claims=(nothing,)), "claim").message
     assert only(EPSILON.format(3), release(claims=(nothing,)), "claim").outcome == "failed"
     assert only(EPSILON.format(3), release(claims=(Claim(game=GAME, event=Gaussian(1.0)),)), "claim").outcome == "failed"
 
@@ -256,6 +256,24 @@ def test_how_sure_a_refutation_must_be_can_be_said() -> None:
     made = release(evidence(1.2, 300), claims=(claim(1.0),))
     sure = [worst(Policy.from_toml(f"refute.confidence = {c}\n{ANY}").judge(made)) for c in (0.5, 1 - 1e-9)]
     assert sure == ["refuted", "holds"]
+
+
+@pytest.fixture
+def nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No theorem covers any event."""
+
+    def refuse(event: Any) -> Any:
+        raise UnsupportedEvent("no privacy profile for this event.")
+
+    monkeypatch.setattr("discreet.accounting.curve", refuse)
+
+
+@pytest.mark.usefixtures("nothing_known")
+def test_a_claim_that_no_theorem_covers_proves_nothing_and_breaks_nothing() -> None:
+    made = release(evidence(3.0), claims=(claim(1.0),))
+    assert only(EPSILON.format(3), made, "claim").outcome == "failed"
+    assert not part("claim", made)
+    assert [each.outcome for each in Policy.from_toml(ANY).judge(made)] == ["holds"]
 
 
 def test_strict_makes_a_failure_of_what_is_inconclusive() -> None:

@@ -1,0 +1,23 @@
+"""Releases as commands take them: a file, a folder that holds release.json, or - for stdin."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from discreet.core import Release
+
+
+def place_of(path: str) -> str:
+    """The file that is meant."""
+    if path == "-":
+        return "/dev/stdin"
+    return os.path.join(path, "release.json") if os.path.isdir(path) else path
+
+
+def read_release(path: str) -> Release[Any]:
+    """The release that is meant."""
+    from discreet.core import Release
+
+    return Release.load(place_of(path))
