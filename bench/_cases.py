@@ -340,8 +340,14 @@ def published(given: Namespace, save: Save) -> dict[str, Any]:
     kept = np.load(given.data / "models" / "resnet20_cifar10.npz")
     model.load_state_dict({name: torch.from_numpy(kept[name]) for name in kept.files}, strict=False)
     model.eval().to(given.device)
-    evidence = membership(model, None, (X, y), (test, truth), attacks=("loss", "confidence", "entropy", "label"))
-    screened = tail(model, (X, y), (test, truth), level=0.001)
+    _, scores = outputs(model, np.concatenate([X, test]), np.concatenate([y, truth]))
+    known = {len(scores): scores, len(X): scores[: len(X)], len(test): scores[len(X) :]}  # asked once
+
+    def target(rows: Array) -> Array:
+        return known[len(rows)]
+
+    evidence = membership(target, None, (X, y), (test, truth), attacks=("loss", "confidence", "entropy", "label"))
+    screened = tail(target, (X, y), (test, truth), level=0.001)
     score = evidence["label"].score
     found: dict[str, Any] = {
         "members": len(X), "nonmembers": len(test), "accuracy_inside": round(float(score[: len(X)].mean()), 4),
@@ -357,19 +363,18 @@ def published(given: Namespace, save: Save) -> dict[str, Any]:
         print(name, found["attacks"][name], flush=True)
     margins = given.keep / "cifar10-shift-margin.npz"
     if margins.exists() and given.rows is None:
-        found["attacks"] |= calibrated(model, X, y, test, truth, margins)
+        found["attacks"] |= calibrated(scores, y, truth, margins)
     return found
 
 
-def calibrated(model: Any, X: Array, y: Array, test: Array, truth: Array, path: Path) -> dict[str, Any]:
+def calibrated(scores: Array, y: Array, truth: Array, path: Path) -> dict[str, Any]:
     """Against models of another architecture that did not see the image: what a stranger's shadows add."""
     with np.load(path) as kept:
         margin = kept["margin"].astype(np.float64)
     labels = np.concatenate([y, truth])
-    _, scores = outputs(model, np.concatenate([X, test]), labels)
-    inside = np.concatenate([halves(len(X), len(margin), 0), halves(len(test), len(margin), 1)], 1)  # as many outside for all
+    inside = np.concatenate([halves(len(y), len(margin), 0), halves(len(truth), len(margin), 1)], 1)  # as many outside for all
     made = ratios.lira_offline(signals.margin(scores, labels), margin, inside)
-    known = np.arange(len(labels)) < len(X)
+    known = np.arange(len(labels)) < len(y)
     rate = rate_at(made, known, 0.001)
     return {
         "lira_offline, shadows of another network": {
