@@ -294,6 +294,7 @@ def main() -> int:
     parser.add_argument("--sizes", type=int, nargs=3, default=(10_000, 10_000, 10_000),
                         help="thousand rows for OpenDP, SmartNoise, PipelineDP")  # fmt: skip
     parser.add_argument("--out", type=Path, help="write the result as JSON")
+    parser.add_argument("--note", help="a line kept beside the figures of these parts")
     given = parser.parse_args()
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})  # one core for everyone, children too
     pythons = {name: getattr(given, name) for name in PEERS if getattr(given, name)}
@@ -313,7 +314,9 @@ def main() -> int:
                 for name in ("versions", "rows", "goals"):
                     found[name] = {**parts[part][name], **found[name]}
             show(part, found)
-            parts[part] = {"date": datetime.datetime.now(datetime.UTC).date().isoformat(), "rounds": given.rounds, **found}
+            said = {"note": given.note} if given.note else {}
+            today = datetime.datetime.now(datetime.UTC).date().isoformat()
+            parts[part] = {"date": today, "rounds": given.rounds, **said, **found}
             write(given.out, {"units": UNITS, "groups": GROUPS, "asked": ASK, "parts": parts}, "duckdb", "sqlglot", "pyarrow")
     return 0
 

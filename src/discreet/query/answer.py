@@ -52,7 +52,7 @@ class Noisy:
             self.keys = list(self.priced.keys or ())
         else:
             found = ask(asked[0])
-            engine_keys = list(zip(*(found[f"k{i}"] for i in range(len(self.priced.question.keys)))))
+            engine_keys = [_one_zero(key) for key in zip(*(found[f"k{i}"] for i in range(len(self.priced.question.keys))))]
             self._choose(engine_keys if self.priced.question.keys else [()], self._exact(found))
         for request, place in zip(histograms, self._places(ranked=True)):
             self.ranked[place] = self._quantiles(place, ask(request))
@@ -223,6 +223,11 @@ def _each(parts: int, confidence: float) -> float:
 def _plain_key(key: tuple[Any, ...]) -> tuple[Any, ...]:
     """Keys as they are compared: 1 and 1.0 are the same; True is not 1."""
     return tuple(("truth", part) if isinstance(part, bool) else part for part in key)
+
+
+def _one_zero(key: tuple[Any, ...]) -> tuple[Any, ...]:
+    """0.0 and -0.0 are one group: which of the two the engine names it by tells whose row came first."""
+    return tuple(part + 0.0 if isinstance(part, float) else part for part in key)
 
 
 def _in_order(part: Any) -> tuple[bool, str, Any]:

@@ -320,3 +320,22 @@ def test_an_empty_table_answers_with_noise() -> None:
         assert found.num_rows == 1
         assert (found["a_low"][0].as_py(), found["a_high"][0].as_py()) == (0.0, 1.0)
         assert db.sql("SELECT g, COUNT(*) AS n FROM t GROUP BY g", epsilon=1.0, delta=1e-6).value.num_rows == 0
+
+
+@pytest.mark.parametrize("groups", [None, 1])
+def test_a_group_is_not_named_by_whose_row_came_first(groups):
+    """0.0 and -0.0 are one group."""
+    for first in (0.0, -0.0):
+        rows = pa.table({"id": range(200), "x": [first] + [0.0] * 98 + [-0.0] * 101})
+        with connect({"t": rows}, unit=user("id", rows=1)) as db:
+            found = db.sql("SELECT x, COUNT(*) AS n FROM t GROUP BY x", epsilon=LOUD, delta=1e-6, groups=groups).value
+        assert [str(key) for key in found["x"].to_pylist()] == ["0.0"]
+
+
+def test_what_is_no_number_is_a_group_of_its_own():
+    rows = pa.table({"id": range(300), "x": [1e308, -1e308, None] * 100})
+    with connect({"t": rows}, unit=user("id", rows=1), bounds={"x": (0, 1)}) as db:
+        query = "SELECT x * 10 - x * 10 AS k, COUNT(*) AS n, MEDIAN(x) AS m FROM t GROUP BY 1"
+        found = db.sql(query, epsilon=LOUD, delta=1e-6).value.to_pylist()
+    assert [it["k"] for it in found] == [None]
+    assert found[0]["n"] == pytest.approx(300, abs=5)

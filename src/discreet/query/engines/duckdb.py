@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import threading
@@ -11,47 +12,85 @@ from typing import Any
 
 from discreet.errors import EngineFailed, InvalidValue, MissingExtra
 from discreet.query.engines.writer import REGISTERED, SCALE, WEIGHT, Request, Writer
+from discreet.query.tree import Base, Relation, Select
 
 READERS = {".parquet": "read_parquet", ".csv": "read_csv", ".tsv": "read_csv", ".json": "read_json", ".jsonl": "read_json",
            ".ndjson": "read_json"}  # fmt: skip
 FAST = "perfect_ht_threshold = 20"  # units numbered within a million are counted in a table of their own, of a few MB
+SLOW = ("read_csv", "read_json")  # to read such a file again costs more than the memory it would save
+PAIRS = 1 << 18  # of unit and group, gathered at once: some 40 MB
+PARTS = 8  # at most so many readings of a table
+CHANCES, SUMS = 'temp.main."discreet chances"', 'temp.main."discreet sums"'
 DATABASES = (".duckdb", ".db", ".ddb")
 
 
 class DuckWriter(Writer):
     """DuckDB's own shapes of the plans."""
 
+    chosen = ""  # where chances are kept in a table: which of them, as a SELECT of u and p
+
+    def thins(self, it: Request) -> bool:
+        """Whether most pairs of units in many groups are dropped before they are gathered."""
+        return it.plan.kind == "sampled" and bool(it.keys) and it.plan.groups <= 16
+
+    def chances(self, it: Request) -> str:
+        """Per unit u: in how many of 2^32 cases a pair of it is looked at, p, and about how many `pairs` that leaves.
+
+        The groups d of a unit are estimated from 64 buckets. From 300 groups on those are full, and there may be as many groups
+        as rows n: about √(d n) are taken to be there.
+        """
+        keys = ", ".join(f"k{i}" for i in range(len(it.keys)))
+        rows = self.rows(Request(it.rows, it.keys, it.plan), unit=True, terms=True)
+        seen = f"64.0 * ln(64.0 / greatest(64.25 - bit_count(bit_or(CAST(1 AS UBIGINT) << (hash({keys}) & 63))), 0.25))"
+        wanted = float(max(3 * it.plan.groups, it.plan.groups + 9))
+        counted = f"SELECT u, count(*) AS n, least(count(*), {seen}) AS d FROM ({rows}) AS x GROUP BY u"
+        often = f"CAST(least({wanted} / d, 1.0) * 4294967296 AS BIGINT)"
+        left = f"CAST(ceil(CASE WHEN d < 300 THEN least(d, {wanted}) ELSE {wanted} * sqrt(n / d) END) AS BIGINT)"
+        return f"SELECT u, {often} AS p, {left} AS pairs FROM ({counted}) AS c"
+
     def kept_pairs(self, it: Request, salt: int) -> str:
         """As everywhere, after dropping most pairs of units in many groups by the same hash, and without a window: a unit keeps
         what is below the hash of its first pair too many. Of pairs with that same hash it keeps none, so never too many.
 
         What is dropped depends on the unit's own rows and its hashes alone. A unit in d groups keeps each with probability
-        about `wanted` / d at least, so that fewer than `groups` remain once in a thousand units or less; d is estimated from 64
-        buckets.
+        about `wanted` / d at least, so that fewer than `groups` remain once in a thousand units or less.
         """
         keys = [f"k{i}" for i in range(len(it.keys))]
-        if not keys or it.plan.groups > 16:
+        if not self.thins(it):
             return super().kept_pairs(it, salt)
-        rows = self.rows(it, unit=True, terms=True)
-        bucket = f"hash({', '.join(keys)}) & 63"
-        seen = f"64.0 * ln(64.0 / greatest(64.25 - bit_count(bit_or(CAST(1 AS UBIGINT) << ({bucket}))), 0.25))"
-        share = f"least(count(*), {seen})"
-        wanted = float(max(3 * it.plan.groups, it.plan.groups + 9))
-        often = f"CAST(least({wanted} / {share}, 1.0) * 4294967296 AS BIGINT)"
-        chances = f"SELECT u, {often} AS p FROM ({rows}) AS x GROUP BY u"
+        lot = self.hash(["r0.u", *map(self.key, it.keys)], salt)
+        rows = self.rows(  # sums are made of those rows only that are looked at
+            it, unit=True, terms=True, join=" JOIN chances AS o ON r0.u = o.u", where=f"CAST({lot} >> 32 AS BIGINT) < o.p"
+        )
         sums = ["count(*) AS t{0}" if term.kind == "count" else "CAST(sum(t{0}) AS {1}) AS t{0}" for term in it.terms]
         sums = [text.format(i, self.integer) for i, text in enumerate(sums)]  # a count takes less memory, and pairs are many
-        hashed = f"SELECT y.*, {self.hash(['u', *keys], salt)} AS h FROM ({rows}) AS y"
-        hashed = f"SELECT x.* FROM ({hashed}) AS x JOIN chances AS o ON x.u = o.u WHERE CAST(x.h >> 32 AS BIGINT) < o.p"
         columns = ", ".join(["x.u", *keys, *sums, "count(*) AS n", f"{self.hash(['x.u', *keys], salt)} AS h"])
-        pairs = f"SELECT {columns} FROM ({hashed}) AS x GROUP BY {', '.join(['x.u', *keys])}"
+        pairs = f"SELECT {columns} FROM ({rows}) AS x GROUP BY {', '.join(['x.u', *keys])}"
         most = it.plan.groups
         first = f"SELECT u, min(h, {most + 1}) AS l FROM pairs GROUP BY u"
         ends = f"SELECT u, CASE WHEN len(l) > {most} THEN list_max(l) END AS e FROM ({first}) AS f"
         return (
-            f"WITH chances AS ({chances}), pairs AS ({pairs}), ends AS ({ends}) SELECT p.* FROM pairs AS p JOIN ends AS e "
-            "ON p.u = e.u WHERE e.e IS NULL OR p.h < e.e"
+            f"WITH chances AS ({self.chosen or self.chances(it)}), pairs AS ({pairs}), ends AS ({ends}) "
+            "SELECT p.* FROM pairs AS p JOIN ends AS e ON p.u = e.u WHERE e.e IS NULL OR p.h < e.e"
         )
+
+
+class PartWriter(DuckWriter):
+    """The sampled plan for some of the units. Sums are not yet cut to 64 bits: only whole ones are, so that the answer does not
+    depend on which units are together."""
+
+    def __init__(self, whole: DuckWriter, chosen: str) -> None:
+        self.registered, self.chosen = whole.registered, chosen
+
+    def added(self, text: str) -> str:
+        return f"coalesce(sum({text}), 0)"
+
+    def together(self, it: Request, source: str) -> str:
+        """The sums of all parts, as the plan in one piece gives them."""
+        keys = [f"k{i}" for i in range(len(it.keys))] + (["b"] if it.bins else [])
+        sums = ["s0"] if it.bins else [*(f"s{i}" for i in range(len(it.terms))), "units"]
+        totals = ", ".join(f"{self.total(name)} AS {name}" for name in sums)
+        return f"SELECT {', '.join(keys)}, {totals} FROM {source} GROUP BY {', '.join(keys)}"
 
 
 class DuckEngine:
@@ -64,10 +103,11 @@ class DuckEngine:
             import duckdb
         except ImportError:
             raise MissingExtra("duckdb", "sql", "Private SQL over files") from None
-        self._error = duckdb.Error
+        self._error, self._connect = duckdb.Error, duckdb.connect
         self._lock = threading.Lock()
         self._writer = DuckWriter()
         self._files: list[Path] = []
+        self._slow: set[str] = set()
         try:
             if isinstance(locations, (str, os.PathLike)):
                 self._files = [_existing(locations)]
@@ -95,6 +135,7 @@ class DuckEngine:
                 if reader is None:
                     known = ", ".join([*READERS, *DATABASES])
                     raise InvalidValue(f"{files[name].name} is of no known type; known are {known}.")
+                self._slow |= {name} if reader in SLOW else set()
                 place = self._writer.string(str(files[name]))
                 self._run(f"CREATE VIEW {self._writer.name(name)} AS SELECT * FROM {reader}({place})")
             else:
@@ -118,16 +159,54 @@ class DuckEngine:
         return self._writer.request(request, 0)
 
     def aggregate(self, request: Request) -> Mapping[str, Sequence[Any]]:
-        text = self._writer.request(request, secrets.randbits(63))
+        salt = secrets.randbits(63)
         with self._lock:
             try:
-                cursor = self._link.execute(text)
-                names = [column[0] for column in cursor.description]
-                rows = cursor.fetchall()
+                if self._writer.thins(request) and _again(request.rows, self._slow):
+                    return self._in_parts(request, salt, PAIRS)
+                return self._columns(self._writer.request(request, salt))
             except self._error as error:
                 raise EngineFailed(self.name) from error
-        columns = list(zip(*rows)) if rows else [()] * len(names)
-        return dict(zip(names, columns))
+
+    def _columns(self, text: str) -> Mapping[str, Sequence[Any]]:
+        cursor = self._link.execute(text)
+        names = [column[0] for column in cursor.description]
+        rows = cursor.fetchall()
+        return dict(zip(names, zip(*rows) if rows else [()] * len(names)))
+
+    def _in_parts(self, request: Request, salt: int, size: int) -> Mapping[str, Sequence[Any]]:
+        """The same numbers, from one part of the units after another: fewer pairs are held at once.
+
+        Each unit is in one part, and sums are whole numbers, so nothing but time and memory depends on the parts. How many
+        there are is rounded at random: else one unit more could be what adds a whole reading of the table.
+        """
+        it = self._writer
+        parts = 1
+        try:
+            self._run(f"CREATE OR REPLACE TEMP TABLE {CHANCES} AS {it.chances(request)}")
+            pairs = int(self._run(f"SELECT coalesce(sum(pairs), 0) FROM {CHANCES}")[0][0])
+            parts = min(PARTS, (pairs + secrets.randbelow(size)) // size)
+            if parts < 2:
+                one = PartWriter(it, f"SELECT u, p FROM {CHANCES}")
+                return self._columns(one.together(request, f"({one.request(request, salt)}) AS x"))
+            before = "sum(pairs) OVER (ORDER BY u ROWS UNBOUNDED PRECEDING) - pairs"
+            self._run(f"CREATE OR REPLACE TEMP TABLE {CHANCES} AS SELECT u, p, "
+                      f"CAST(({before}) * {parts} // {pairs} AS INTEGER) AS part FROM {CHANCES}")  # fmt: skip
+            for part in range(parts):
+                some = PartWriter(it, f"SELECT u, p FROM {CHANCES} WHERE part = {part}")
+                into = f"INSERT INTO {SUMS}" if part else f"CREATE OR REPLACE TEMP TABLE {SUMS} AS"
+                self._run(f"{into} {some.request(request, salt)}")
+            return self._columns(some.together(request, SUMS))
+        finally:
+            for name in (CHANCES, SUMS):
+                self._run(f"DROP TABLE IF EXISTS {name}")
+            if parts > 1:
+                self._hand_back()
+
+    def _hand_back(self) -> None:
+        """Where DuckDB runs on the thread that asks, it keeps the pages it once used until some database is closed."""
+        with contextlib.suppress(self._error):
+            self._connect(":memory:", config={"threads": 1}).close()
 
     def register(self, table: str, key: str, rows: int) -> None:
         it = self._writer
@@ -147,6 +226,13 @@ class DuckEngine:
 
     def close(self) -> None:
         self._link.close()
+
+
+def _again(it: Relation, slow: set[str]) -> bool:
+    """Whether reading some units' rows once more is cheap: those of a table that is read fast, at most beside public ones."""
+    if isinstance(it, Select):
+        return it.grouped is None and not any(join.relation.private for join in it.joins) and _again(it.first, slow)
+    return isinstance(it, Base) and it.table not in slow
 
 
 def _threads() -> int | None:

@@ -333,11 +333,12 @@ class Writer:
         table = self.table(REGISTERED) if it.table == self.registered else self.table(it.table)
         return f"SELECT {', '.join(columns)} FROM {table}"
 
-    def inputs(self, it: Select) -> str:
+    def inputs(self, it: Select, more: str = "") -> str:
+        """What the rows are made of, with one more join, if any."""
         text = f"({self.relation(it.first)}) AS r0"
         for i, join in enumerate(it.joins, 1):
             text += f" {self.join_word(join)} ({self.relation(join.relation)}) AS r{i} ON {self.scalar(join.on)}"
-        return text + (f" WHERE {self.scalar(it.where)}" if it.where is not None else "")
+        return text + more + (f" WHERE {self.scalar(it.where)}" if it.where is not None else "")
 
     def join_word(self, join: Join) -> str:
         return "LEFT JOIN" if join.keep else "JOIN"
@@ -371,8 +372,10 @@ class Writer:
         return text
 
     def key(self, it: Scalar) -> str:
-        """A group key; what Python's dates do not reach is NULL."""
+        """A group key; what Python's dates do not reach is NULL, and so is what is no number."""
         text = self.scalar(it)
+        if it.kind == "number" and it.op != "column":
+            return self.finite(text)
         return self.within(text, it.kind) if it.kind in ("date", "timestamp") else text
 
     def term(self, it: Term) -> str:
@@ -406,8 +409,12 @@ class Writer:
         """An exact sum of whole numbers, within +-2^62; that of no rows is 0, as if it were of others."""
         return f"CAST(least(greatest(coalesce(sum({text}), 0), -{1 << 62}), {1 << 62}) AS {self.integer})"
 
-    def rows(self, it: Request, *, unit: bool, terms: bool) -> str:
-        """The rows as they are counted: u, k0 …, t0 … (and w)."""
+    def added(self, text: str) -> str:
+        """A sum over sampled units, as it leaves the engine."""
+        return self.total(text)
+
+    def rows(self, it: Request, *, unit: bool, terms: bool, join: str = "", where: str = "") -> str:
+        """The rows as they are counted: u, k0 …, t0 … (and w); of some only, if they are joined and chosen."""
         columns = ["r0.u AS u"] if unit else []
         if terms:
             columns += [f"{self.key(key)} AS k{i}" for i, key in enumerate(it.keys)]
@@ -417,7 +424,8 @@ class Writer:
         conditions = ["r0.u IS NOT NULL"] if self._keyed(it.rows) else []
         if it.bins:
             conditions.append(f"{self.scalar(it.bins.of)} IS NOT NULL")
-        text = f"SELECT {', '.join(columns) or '1 AS one'} FROM {self.inputs(it.rows)}"
+        conditions += [where] if where else []
+        text = f"SELECT {', '.join(columns) or '1 AS one'} FROM {self.inputs(it.rows, join)}"
         if conditions:
             text += (" WHERE " if it.rows.where is None else " AND ") + " AND ".join(conditions)
         return text
@@ -466,9 +474,9 @@ class Writer:
                   f"{self.capped(f't{i}', each)} AS t{i}" for i, term in enumerate(it.terms)]  # fmt: skip
         kept = self.kept_pairs(it, salt)
         inner = f"SELECT {', '.join([*keys, *capped, '1 AS one'])} FROM ({kept}) AS z"
-        sums = [f"{self.total(f't{i}')} AS s{i}" for i in range(len(it.terms))]
+        sums = [f"{self.added(f't{i}')} AS s{i}" for i in range(len(it.terms))]
         by = f" GROUP BY {', '.join(keys)}" if keys else ""
-        sums.append(f"{self.total('one')} AS units")
+        sums.append(f"{self.added('one')} AS units")
         return f"SELECT {', '.join([*keys, *sums])} FROM ({inner}) AS v{by}"
 
     def capped(self, term: str, each: int) -> str:
@@ -498,7 +506,7 @@ class Writer:
         same = " AND ".join(["x.u = n.u", *(f"x.{key} IS NOT DISTINCT FROM n.{key}" for key in keys)])
         rows = f"({self.rows(it, unit=True, terms=True)}) AS x JOIN ({kept}) AS n ON {same}"
         columns = [f"x.{key}" for key in keys] + ["x.b"]
-        return f"SELECT {', '.join(columns)}, {self.total('n.w')} AS s0 FROM {rows} GROUP BY {', '.join(columns)}"
+        return f"SELECT {', '.join(columns)}, {self.added('n.w')} AS s0 FROM {rows} GROUP BY {', '.join(columns)}"
 
 
 def short(text: str) -> str:
