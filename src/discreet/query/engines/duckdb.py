@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import os
 import secrets
 import threading
@@ -74,16 +75,15 @@ class DuckWriter(Writer):
             "SELECT p.* FROM pairs AS p JOIN ends AS e ON p.u = e.u WHERE e.e IS NULL OR p.h < e.e"
         )
 
-
-class PartWriter(DuckWriter):
-    """The sampled plan for some of the units. Sums are not yet cut to 64 bits: only whole ones are, so that the answer does not
-    depend on which units are together."""
-
-    def __init__(self, whole: DuckWriter, chosen: str) -> None:
-        self.registered, self.chosen = whole.registered, chosen
+    def of_some(self, chosen: str) -> DuckWriter:
+        """The same for units in a table of chances only."""
+        made = copy.copy(self)
+        made.chosen = chosen
+        return made
 
     def added(self, text: str) -> str:
-        return f"coalesce(sum({text}), 0)"
+        """Sums of some units are not yet cut to 64 bits: the answer must not depend on which units are together."""
+        return f"coalesce(sum({text}), 0)" if self.chosen else self.total(text)
 
     def together(self, it: Request, source: str) -> str:
         """The sums of all parts, as the plan in one piece gives them."""
@@ -187,16 +187,16 @@ class DuckEngine:
             pairs = int(self._run(f"SELECT coalesce(sum(pairs), 0) FROM {CHANCES}")[0][0])
             parts = min(PARTS, (pairs + secrets.randbelow(size)) // size)
             if parts < 2:
-                one = PartWriter(it, f"SELECT u, p FROM {CHANCES}")
-                return self._columns(one.together(request, f"({one.request(request, salt)}) AS x"))
+                one = it.of_some(f"SELECT u, p FROM {CHANCES}")
+                return self._columns(it.together(request, f"({one.request(request, salt)}) AS x"))
             before = "sum(pairs) OVER (ORDER BY u ROWS UNBOUNDED PRECEDING) - pairs"
             self._run(f"CREATE OR REPLACE TEMP TABLE {CHANCES} AS SELECT u, p, "
                       f"CAST(({before}) * {parts} // {pairs} AS INTEGER) AS part FROM {CHANCES}")  # fmt: skip
             for part in range(parts):
-                some = PartWriter(it, f"SELECT u, p FROM {CHANCES} WHERE part = {part}")
+                some = it.of_some(f"SELECT u, p FROM {CHANCES} WHERE part = {part}")
                 into = f"INSERT INTO {SUMS}" if part else f"CREATE OR REPLACE TEMP TABLE {SUMS} AS"
                 self._run(f"{into} {some.request(request, salt)}")
-            return self._columns(some.together(request, SUMS))
+            return self._columns(it.together(request, SUMS))
         finally:
             for name in (CHANCES, SUMS):
                 self._run(f"DROP TABLE IF EXISTS {name}")
