@@ -97,6 +97,14 @@ class Found:
         return [item for item in self.ceilings if item.curve is not None]
 
     @property
+    def open(self) -> list[Ceiling]:
+        """The claims that bound nothing, of games that no other claim bounds."""
+        bounded = [item.claim.game for item in self.bounded]
+        return [
+            item for item in self.ceilings if item.curve is None and not any(item.claim.game.within(game) for game in bounded)
+        ]
+
+    @property
     def strongest(self) -> Floor | None:
         """The attack that reaches most at the lowest false-positive rate that its samples resolve."""
 

@@ -48,25 +48,44 @@ def label(status: str) -> str:
 def judged(found: Found) -> tuple[str, str]:
     """The status of a release and its sentence."""
     status = _status(found)
-    attacks = _counted(len(found.floors), "attack")
     if status == "no ceiling":
-        return status, _unpromised(found)
+        return status, _partly(found) if found.bounded else _unpromised(found)
     if status == "refuted":
         return status, _refuted(found)
     if status == "warning":
-        name = words.short(next(item.evidence.attack for item in found.floors if item.warns), 60)
-        return status, (
-            f"A warning: against the finished release the attack “{name}” does better than the promise allows. That alone "
-            "proves nothing, since who was inside was not decided by coins; have the promise audited before you rely on it."
-        )
-    promise = _promise(_weakest(found.bounded))
-    tested = {
-        "holds": f"{attacks} {'were' if len(found.floors) > 1 else 'was'} tried and stayed within that.",
-        "unbroken": f"{attacks} on the finished release stayed within that, which is a good sign and no test.",
-        "inconclusive": f"{attacks} {'were' if len(found.floors) > 1 else 'was'} tried, too few samples to test it.",
-        "untested": "no attack was run against it, so this rests on its proof alone.",
-    }[status]
-    return status, f"{promise}; {tested}"
+        return status, _warned(found)
+    return status, f"{_promise(_weakest(found.bounded))}; {_tested(found, status)}"
+
+
+def _tested(found: Found, status: str) -> str:
+    """What the attacks say of a promise that stands."""
+    fitting = [item for item in found.floors if any(each.outcome == "holds" for each in item.verdicts)]
+    kept, tried = _counted(len(fitting), "attack"), _counted(len(found.floors), "attack")
+    rest = f" ({len(found.floors) - len(fitting)} more could not test it)" if len(found.floors) > len(fitting) else ""
+    if status == "holds":
+        return f"{kept} {'were' if len(fitting) > 1 else 'was'} tried and stayed within that{rest}."
+    if status == "unbroken":
+        return f"{kept} on the finished release stayed within that{rest}, which is a good sign and no test."
+    if status == "inconclusive":
+        return f"{tried} {'were' if len(found.floors) > 1 else 'was'} tried, with too few samples to test it."
+    if found.floors:
+        return "no attack that was run can be compared with it, so this rests on its proof alone."
+    return "no attack was run against it, so this rests on its proof alone."
+
+
+def _warned(found: Found) -> str:
+    name = words.short(next(item.evidence.attack for item in found.floors if item.warns), 60)
+    return (
+        f"A warning: against the finished release the attack “{name}” does better than the promise allows. That alone "
+        "proves nothing, since who was inside was not decided by coins; have the promise audited before you rely on it."
+    )
+
+
+def _partly(found: Found) -> str:
+    """Where something is promised about a part of what is seen, and nothing about the rest."""
+    seen = {name for item in found.open for name in item.claim.game.view}
+    start = f"Nothing is promised to hold against someone who sees {words.view(seen)}: there is no ceiling on that"
+    return f"{start}. For the rest: {_promise(_weakest(found.bounded))}."
 
 
 def overall(found: Sequence[Found]) -> str:
@@ -82,7 +101,7 @@ def _status(found: Found) -> str:
     verdicts = [each for item in found.floors for each in item.verdicts]
     if any(each.outcome == "refuted" for each in verdicts):
         return "refuted"
-    if not found.bounded:
+    if found.open or not found.bounded:
         return "no ceiling"
     if any(item.warns for item in found.floors):
         return "warning"
@@ -99,7 +118,11 @@ def _weakest(ceilings: Sequence[Ceiling]) -> Ceiling:
 
 def _promise(ceiling: Ceiling) -> str:
     belief = ceiling.beliefs[-1][1]
-    weak = ", which is hardly a limit" if belief > _WEAK else ""
+    assert ceiling.curve is not None
+    always = ceiling.curve.posterior(0.5, 0.0) <= belief
+    weak = ("" if always else " (but for a chance of one in a million)") + (
+        ", which is hardly a limit" if belief > _WEAK else ""
+    )
     whose, sure = ceiling.claim.game.unit, percent_up(belief)
     who = "Whatever an attacker tries, someone who gave"
     return {

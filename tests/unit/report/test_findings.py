@@ -42,7 +42,9 @@ def test_the_verdict_of_each_kind_of_release() -> None:
     assert held.sentence.startswith(
         "Whatever an attacker tries, someone who gave even odds to a given row being in the data can become at most 92."
     )
-    assert held.sentence.endswith("2 attacks were tried and stayed within that.")
+    assert held.sentence.endswith(
+        "sure of it (but for a chance of one in a million); 2 attacks were tried and stayed within that."
+    )
     assert "there is no ceiling" in unpromised.sentence
     assert "“lira” recognises 12.5 %" in unpromised.sentence
     assert "“threshold on the answer” tells who is in the data better than it allows" in refuted.sentence
@@ -102,6 +104,29 @@ def test_one_sided_evidence_has_no_rates() -> None:
     only = found(replace(leaky(), evidence=(ones,)))
     assert only.floors[0].others == 0
     assert "too few samples" in only.sentence
+
+
+def test_a_part_without_a_ceiling_is_not_hidden_by_another_that_has_one() -> None:
+    open_part = Claim(game=Game(record(), {"table"}), event=NonPrivate())
+    partly = found(Release(value=1, source="people", claims=(COUNT, open_part)))
+    assert partly.status == "no ceiling"
+    assert partly.sentence.startswith("Nothing is promised to hold against someone who sees the released table")
+    assert "For the rest: Whatever an attacker tries" in partly.sentence
+    same = Claim(game=COUNT.game, event=NonPrivate())  # what is bounded in this very game is bounded
+    assert found(Release(value=1, source="people", claims=(COUNT, same))).status == "untested"
+
+
+def test_only_attacks_that_could_test_the_claim_count() -> None:
+    foreign = evidence(0.1, view="table")
+    mixed = found(replace(private(), evidence=(*private().evidence, foreign)))
+    assert mixed.sentence.endswith("2 attacks were tried and stayed within that (1 more could not test it).")
+    alone = found(replace(private(), evidence=(foreign,)))
+    assert alone.status == "untested"
+    assert "no attack that was run can be compared with it" in alone.sentence
+
+
+def test_a_promise_without_an_exception_names_none() -> None:
+    assert "one in a million" not in found(Release(value=1, source="people", claims=(COUNT,))).sentence
 
 
 def test_a_weak_promise_is_called_weak() -> None:
