@@ -52,6 +52,8 @@ bench: $(VENV)/.dev $(WITH_PEERS)
 	$(BIN)/python bench/climb.py --art $(PEERS)/art/bin/python --out $(RESULTS)/climb.json
 	$(BIN)/python bench/local.py --pure-ldp $(PEERS)/pureldp/bin/python --out $(RESULTS)/local.json --plot docs/theory/local-error.svg
 	$(BIN)/python bench/reconstruct.py --out $(RESULTS)/reconstruct.json
+	$(BIN)/python bench/audit_training.py --part bugs,command --out $(RESULTS)/audit_training.json
+	if test -d ../shared/data; then $(BIN)/python bench/audit_training.py --part models --out $(RESULTS)/audit_training.json; fi
 	if test -d ../shared/data; then $(BIN)/python bench/link.py --out $(RESULTS)/link.json; \
 	  $(BIN)/python bench/kanonymity.py --peer $(PEERS)/anonypy/bin/python --out $(RESULTS)/kanonymity.json; fi
 
