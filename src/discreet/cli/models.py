@@ -92,7 +92,7 @@ def in_order(names: list[str] | None, X: Any, wanted: list[str] | None, what: st
         return X
     lacking, extra = [each for each in wanted if each not in names], [each for each in names if each not in wanted]
     if lacking or extra:
-        told = [f"lack {lacking[0]!r}"] * bool(lacking) + [f"have {extra[0]!r}, which members do not"] * bool(extra)
+        told = [f"lack {each!r}" for each in lacking[:1]] + [f"have {each!r}, which members do not" for each in extra[:1]]
         raise InvalidValue(f"The {what} {' and '.join(told)} ({len(lacking)} columns lacking, {len(extra)} too many).")
     return X[:, [names.index(each) for each in wanted]]
 
