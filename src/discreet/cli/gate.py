@@ -35,6 +35,7 @@ def command(
     summary: str | None, as_json: bool,
 ) -> None:  # fmt: skip
     from discreet.report.gate import Policy, worst
+    from discreet.report.gate.document import document
     from discreet.report.gate.summary import counts
 
     rules = Policy.read(_here(policy))
@@ -43,8 +44,7 @@ def command(
     findings = [finding for each in judged for finding in each.findings]
     outcome = worst(findings, strict=strict)
     if as_json:
-        found = [each.to_json() for each in judged]
-        write_json({"policy": rules.name, "strict": strict, "outcome": outcome, "releases": found})
+        write_json(document(judged, rules.name, strict=strict))
     else:
         table(_rows(judged))
     _write(judged, rules, strict, junit, sarif, summary)

@@ -9,12 +9,13 @@ from xml.etree import ElementTree as XML
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
-from jsonschema import Draft7Validator
+from jsonschema import Draft7Validator, Draft202012Validator
 
 from discreet.cli import app
 from discreet.core import Claim, Evidence, Game, Laplace, Release, record
 from schemas import published
 
+SCHEMA = json.loads((Path(__file__).parents[3] / "docs/reference/gate.schema.json").read_text())
 GAME = Game(record(), {"scores"})
 RATE = '[[rule]]\non = "attack.*"\ntpr = { at_fpr = 0.01, max = 0.1 }\n'
 REQUIRED = '[[rule]]\non = "release"\nrequire = ["claim.unit", "evidence.membership"]\n'
@@ -83,6 +84,7 @@ def test_every_release_is_judged(policy: str, tmp_path: Path) -> None:
 def test_json_has_it_all(policy: str, tmp_path: Path) -> None:
     result = run(saved(tmp_path, 3.0), "--policy", policy, "--json")
     found = json.loads(result.stdout)
+    Draft202012Validator(SCHEMA).validate(found)
     assert (found["outcome"], found["strict"], result.exit_code) == ("refuted", False, 3)
     (release,) = found["releases"]
     assert release["source"] == "people"

@@ -65,6 +65,16 @@ def test_failed_at_the_limit_is_said_with_at_most_the_error_allowed(
     assert too_lenient + (1 - too_lenient) * above <= (1 - confidence) / 2 + 1e-12
 
 
+def test_taking_the_threshold_for_known_would_break_the_law() -> None:
+    """The broken twin: the interval of the threshold at hand says "below" of an attack at the limit every other time."""
+    zeros, ones, level, limit = 1000, 1000, 0.01, 0.3
+    rank = int(zeros * level) + 1  # as many false positives as the level allows of those at hand
+    too_strict = binom.sf(rank - 1, zeros, level)
+    hits = np.arange(ones + 1)
+    below = binom.cdf(hits[rate_ceiling(hits, ones, 0.025) < limit].max(), ones, limit)
+    assert too_strict + (1 - too_strict) * below > 0.4
+
+
 @given(st.integers(0, 3000), rates, st.floats(1e-6, 0.4))
 def test_ranks_are_the_first_and_the_last_that_will_do(zeros: int, level: float, alpha: float) -> None:
     lenient, strict = lenient_rank(zeros, level, alpha), strict_rank(zeros, level, alpha)

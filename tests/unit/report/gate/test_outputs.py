@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 from functools import cache
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as XML
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from jsonschema import Draft7Validator
+from jsonschema import Draft7Validator, Draft202012Validator
 
 from discreet.report.gate import Finding, Judged, Policy
+from discreet.report.gate.document import document
 from discreet.report.gate.finding import OUTCOMES, one_line
 from discreet.report.gate.junit import junit
 from discreet.report.gate.sarif import sarif
@@ -46,6 +48,22 @@ def test_the_schema_refuses_what_is_wrong() -> None:
     document["runs"][0]["results"][0]["level"] = "bad"
     assert not schema().is_valid(document)
     assert not schema().is_valid({**sarif(ALL, POLICY), "more": 1})
+
+
+def test_the_document_is_valid_by_our_own_schema() -> None:
+    published = json.loads((Path(__file__).parents[4] / "docs/reference/gate.schema.json").read_text())
+    Draft202012Validator.check_schema(published)
+    ours = Draft202012Validator(published)
+    whole = Judged(
+        file="a", source="b", findings=(finding("holds", value=float("inf"), low=0.1, high=0.2, limit=3.0, needed=7),)
+    )
+    for judged in (ALL, [], [whole]):
+        for strict in (False, True):
+            ours.validate(document(judged, "privacy.toml", strict=strict))
+    wrong = document(ALL, "privacy.toml")
+    wrong["releases"][0]["findings"][0]["outcome"] = "no ceiling"
+    assert not ours.is_valid(wrong)
+    assert document([], "p")["outcome"] == "holds"
 
 
 def test_sarif_tells_what_does_not_hold_and_where() -> None:
