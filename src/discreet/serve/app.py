@@ -168,7 +168,7 @@ class Guard:
                 raise Refused(401, "This token opens nothing: it was withdrawn, has ended, or never was.")
         elif key := request.cookies.get(self.cookie):
             session = self.house.people.session(key)
-        if door.method == "POST" and bearer is None:
+        if door.method == "POST" and bearer is None and (session is not None or not door.roles):  # else it ends at the door
             self._ours(request, form, session)
         return Visit(self.house, door, wants, request.path_params, dict(request.query_params), form, _address(request), session,
                      bearer, request.cookies, _at(request))  # fmt: skip

@@ -8,14 +8,17 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from discreet.core import Claim, NonPrivate, Release, check
+from discreet.core import Claim, Event, NonPrivate, Release, check
+from discreet.core.release import Elsewhere
 from discreet.errors import DiscreetError, InvalidValue
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,119}")
 LARGEST = 256 << 20  # bytes of a document that is shown
+MOST_ROWS = 5000  # of a table that is shown
 DELTA = 1e-6  # at which a list tells epsilon
 MEASURED = ("groups", "exposed", "controls", "quality", "marginal_errors")  # facts that were measured on the rows themselves
 
@@ -125,6 +128,24 @@ class Shelf:
             return made
         return self._kept[key]
 
+    def table(self, name: str, release: Release[Any]) -> Any:
+        """The table beside an answer that its document does not hold; of other releases none, whatever lies there."""
+        file = self.path(name).with_name("table.parquet")
+        private = [claim for claim in release.claims if not isinstance(claim.event, NonPrivate)]
+        answers = private and all(claim.game.view == {"answers"} for claim in release.claims)
+        if not isinstance(release.value, Elsewhere) or len(private) < len(release.claims) or not answers:
+            return None
+        if file.parent == self.folder or not file.is_file() or not file.resolve().is_relative_to(self.folder):
+            return None
+        import pyarrow
+        import pyarrow.parquet as parquet
+
+        try:
+            found = parquet.ParquetFile(file)
+            return found.read() if found.metadata.num_rows <= MOST_ROWS else None
+        except (pyarrow.ArrowException, OSError):
+            return None
+
     def save(self, name: str, release: Release[Any], table: Any = None) -> str:
         """Add a release under a name; if it is there already nothing changes, since the same entry paid for both."""
         if not NAME.fullmatch(name):
@@ -160,11 +181,18 @@ def _card(name: str, release: Release[Any], written: str) -> Card:
 
 
 def epsilon_of(claims: tuple[Claim, ...]) -> float | None:
-    """The largest epsilon among the claims, at DELTA; None if nothing is claimed."""
-    from discreet.accounting import curve
-
-    real = [claim.event for claim in claims if not isinstance(claim.event, NonPrivate)]
+    """The largest epsilon among the claims, at DELTA; None if nothing is claimed, or there is no ceiling."""
+    if any(isinstance(claim.event, NonPrivate) for claim in claims):
+        return None
     try:
-        return max((curve(event).epsilon(DELTA) for event in real), default=None)
+        return max((float(_epsilon(claim.event)) for claim in claims), default=None)  # type: ignore[arg-type]
     except DiscreetError:
         return None
+
+
+@lru_cache(4096)
+def _epsilon(event: Event) -> float:
+    """Answers to many questions are made by few events."""
+    from discreet.accounting import curve
+
+    return curve(event).epsilon(DELTA)

@@ -245,3 +245,37 @@ def test_the_policy_says_which_releases_pass(tmp_path: Path) -> None:
         assert set(found.values()) == {"failed"}
         policy.write_text("[[rule]]\non = 'nothing'\n")
         assert served.get("/policy.json", "olga").json()["fault"]
+
+
+def test_a_table_beside_an_answer_is_shown_and_no_other(served: Served) -> None:
+    import shutil
+
+    import pyarrow as pa
+
+    found = served.ask().json()["answer"]
+    folder = served.house.shelf.folder
+    kept: Release[object] = Release.load(folder / found["release"] / "release.json")
+    table = pa.table({"ward": ["A"], "n": [9753.0], "n_low": [10.0], "n_high": [15.0]})
+    beside = kept.map(lambda _: table)
+    served.house.shelf.save("beside", beside, table)
+    assert "9,753" in served.get("/releases/beside", "ann").text
+    assert "Ask again" in served.get("/releases/beside", "ann").text
+    shutil.copytree(folder / "beside", folder / "raw")
+    release = model("Rows", evidence=False).map(lambda _: table)  # no claim about answers: whatever lies beside is not shown
+    release.save(folder / "raw" / "release.json")
+    assert "9,753" not in served.get("/releases/raw", "ada").text
+
+
+def test_a_report_follows_the_ledger(served: Served) -> None:
+    """Reports are remembered until their release or the ledger changes."""
+    first = served.get("/releases/model", "olga").text
+    assert served.get("/releases/model", "olga").text == first
+    served.ask()
+    assert served.get("/releases/model", "olga").text != first
+
+
+def test_an_expired_session_leads_to_the_login(served: Served) -> None:
+    served.house.people.leave(served.sessions["ann"].key)
+    found = served.post("/console/explain", "ann", QUESTION, headers={"hx-request": "true"})
+    assert (found.status_code, found.headers["hx-redirect"]) == (401, "/login")
+    assert served.post("/console/explain.json", "ann", QUESTION).status_code == 401

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from discreet.core import Release
@@ -63,16 +64,33 @@ def release(visit: Visit) -> Reply:
     found, name = _release(visit), visit.path["name"]
     if visit.wants == "json":
         return Page("", {"name": name, **reports.document(found, _ledger(visit))})
-    columns = answer.columns(_columns(found))
+    columns = answer.columns(_columns(visit, found))
     bar = {"name": name, "heads": columns, "lines": answer.rows(columns), "picture": answer.picture(columns),
-           "question": found.facts.get("question"), "entry": found.entry, "targets": _targets(visit, name),
-           "pdf": reports.has_pdf(), "less": len(found.evidence) < len(_whole(visit).evidence)}  # fmt: skip
-    parts = reports.parts(found, _ledger(visit))
+           "question": _question(found), "entry": found.entry, "targets": _targets(visit, name), "pdf": reports.has_pdf(),
+           "less": len(found.evidence) < len(_whole(visit).evidence)}  # fmt: skip
+    parts = visit.house.shelf.remember(name, _moment(visit), lambda: reports.parts(found, _ledger(visit)))
     return Page("release.html", {"name": name}, {**bar, **parts}, headers={"content-security-policy": reports.POLICY})
 
 
-def _columns(found: Release[Any]) -> dict[str, Any]:
-    value = found.value
+def _question(found: Release[Any]) -> dict[str, str] | None:
+    """What was asked, for a link that asks it again; any file may say anything there."""
+    said = found.facts.get("question")
+    if not isinstance(said, Mapping) or not isinstance(said.get("sql"), str):
+        return None
+    return {"source": found.source, **{name: str(said.get(name, "")) for name in ("sql", "epsilon", "delta")}}
+
+
+def _moment(visit: Visit) -> tuple[str, ...]:
+    """What a report depends on beside its release: who reads it, and what the ledger says then."""
+    ledger = _ledger(visit)
+    last = ledger.history()[-1:] if ledger is not None else []
+    return ("report", "less" if ledger is None else "all", *(entry.id for entry in last))
+
+
+def _columns(visit: Visit, found: Release[Any]) -> dict[str, Any]:
+    """The columns of an answer, from the document or from the table beside it."""
+    table = visit.house.shelf.table(visit.path["name"], found)
+    value = found.value if table is None else {"columns": answer.plain(table)}
     columns = value.get("columns") if isinstance(value, dict) else None
     if not isinstance(columns, dict) or len({len(each) if isinstance(each, list) else -1 for each in columns.values()}) != 1:
         return {}
