@@ -27,7 +27,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from discreet import __version__
 from discreet.errors import DiscreetError
-from discreet.serve.doors import Door, File, Go, Page, Refused, Reply, Visit, fields, status_of
+from discreet.serve.doors import Door, File, Go, Page, Refused, Reply, Visit, fields, status_of, told_to
 from discreet.serve.house import House
 from discreet.serve.pages import DOORS
 from discreet.serve.show import FILTERS
@@ -156,7 +156,7 @@ class Guard:
             refused.visit = visit
             raise
         except DiscreetError as error:
-            raise Refused(status_of(error), str(error), visit=visit) from error
+            raise Refused(status_of(error), told_to(visit.someone, error), visit=visit) from error
 
     def _known(self, door: Door, request: Request, wants: str, form: Mapping[str, str]) -> Visit:
         """The visit, with whoever it is."""
@@ -211,8 +211,8 @@ class Guard:
             status = reply.status if isinstance(reply, Page) else 200
             response = Response(_json(reply.data), status, media_type="application/json")
         elif isinstance(reply, Go):
-            away = {"hx-redirect": reply.to} if visit.wants == "part" else {}
-            response = Response(headers=away) if away else RedirectResponse(reply.to, 303)
+            place = quote(reply.to, safe="/%:@")
+            response = Response(headers={"hx-redirect": place}) if visit.wants == "part" else RedirectResponse(place, 303)
         else:
             response = self._page(visit, reply)
         for name, value in reply.cookies.items():

@@ -147,6 +147,13 @@ def status_of(error: DiscreetError) -> int:
     return next((status for kind, status in known if isinstance(error, kind)), 400)
 
 
+def told_to(person: Person | None, error: DiscreetError) -> str:
+    """What a visitor is told: a fault of the ledger's file is for owners."""
+    if isinstance(error, LedgerError) and (person is None or person.role != "owner"):
+        return "The ledger cannot be used now, so nothing was done; an owner sees why."
+    return str(error)
+
+
 def fields(kind: str, body: bytes) -> dict[str, str]:
     """The fields of a form, or the members of a flat JSON object, as text."""
     from urllib.parse import parse_qsl

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import Any
 
@@ -12,6 +13,7 @@ from discreet import report
 from discreet.core import Release
 from discreet.ledger import Ledger
 
+EXPORTS = {"html": "text/html; charset=utf-8", "pdf": "application/pdf", "md": "text/markdown; charset=utf-8"}
 POLICY = (  # a report carries its own style, and no script
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; connect-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -46,12 +48,14 @@ def document(release: Release[Any], ledger: Ledger | None) -> dict[str, Any]:
     return report.document(release, ledger=_that_knows(release, ledger))
 
 
-def export(release: Release[Any], ledger: Ledger, kind: str) -> bytes:
-    """The report as a file."""
-    known = _that_knows(release, ledger)
+def export(
+    releases: Sequence[Release[Any]], ledger: Ledger, kind: str, *, annex: bool = False, title: str | None = None
+) -> bytes:
+    """A report as a file: on one release, or on several side by side."""
+    known = _that_knows(releases[0], ledger)
     if kind == "pdf":
-        return report.pdf(release, ledger=known)
-    return (report.html if kind == "html" else report.markdown)(release, ledger=known).encode()
+        return report.pdf(releases, ledger=known, annex=annex, title=title)
+    return (report.html if kind == "html" else report.markdown)(releases, ledger=known, annex=annex, title=title).encode()
 
 
 def has_pdf() -> bool:

@@ -164,6 +164,12 @@ class Shelf:
         return name
 
 
+def plain_name(text: str) -> str:
+    """A text as part of the name of a file."""
+    plain = "".join(each if each.isascii() and (each.isalnum() or each in "_.@-") else "_" for each in text)
+    return plain[:80].lstrip("_.@-") or "release"
+
+
 def seen_by(role: str, release: Release[Any]) -> Release[Any]:
     """What someone may see: evidence was measured on the rows without noise, so those who only ask do not see it."""
     if role != "analyst":

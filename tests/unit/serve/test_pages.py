@@ -279,3 +279,42 @@ def test_an_expired_session_leads_to_the_login(served: Served) -> None:
     found = served.post("/console/explain", "ann", QUESTION, headers={"hx-request": "true"})
     assert (found.status_code, found.headers["hx-redirect"]) == (401, "/login")
     assert served.post("/console/explain.json", "ann", QUESTION).status_code == 401
+
+
+def test_officers_export_reports(served: Served) -> None:
+    served.ask()
+    one = served.get("/releases/model/export/html", "olga")
+    assert one.headers["content-disposition"] == "attachment; filename*=UTF-8''model.html"
+    assert "Readmissions" in one.text
+    assert "<script" not in one.text
+    annex = served.get("/releases/model/export/html?annex=yes", "olga").text
+    assert len(annex) > len(one.text)
+    both = served.get("/sources/hospital/export/md", "olga").text
+    assert "All releases of hospital" in both
+    assert "Readmissions" in both
+    assert "SELECT ward" in both
+    assert served.get("/releases/model/export/exe", "olga").status_code == 404
+    assert served.get("/sources/elsewhere/export/md", "olga").status_code == 404
+    assert [note["what"] for note in served.house.people.log()[:3]] == ["exported"] * 3
+
+
+def test_a_ledger_that_cannot_be_used_is_told_to_owners_only(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    from discreet.errors import LedgerError
+
+    def broken(*_: object, **__: object) -> object:
+        raise LedgerError("/srv/secret/ledger.db cannot be used: the disk is full.")
+
+    monkeypatch.setattr(served.house.ledger, "reserve", broken)
+    for who, told in (("ann", False), ("ada", True)):
+        found = served.ask(who)
+        assert found.status_code == 503
+        assert ("/srv/secret" in found.text) is told
+
+
+def test_names_of_any_alphabet_lead_somewhere(served: Served) -> None:
+    opened = {"source": "больница & Co", "epsilon": "1", "delta": "1e-6", "reason": "x", "unit": "record"}
+    for head in ({}, {"hx-request": "true"}):
+        found = served.post("/sources", "ada", opened, headers=head)
+        place = found.headers["hx-redirect" if head else "location"]
+        assert served.get(place, "ada").status_code == 200
+    assert "больница &amp; Co" in served.get("/sources", "ada").text

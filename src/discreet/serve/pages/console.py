@@ -9,7 +9,8 @@ from typing import Any
 from discreet.core.facts import made
 from discreet.errors import DiscreetError, InvalidValue
 from discreet.serve import answer
-from discreet.serve.doors import ASKERS, Door, Page, Refused, Reply, Visit, status_of
+from discreet.serve.doors import ASKERS, Door, Page, Refused, Reply, Visit, status_of, told_to
+from discreet.serve.shelf import plain_name
 
 FIELDS = ("source", "sql", "epsilon", "delta", "groups", "title")
 LONGEST = 10_000  # characters of a question
@@ -54,7 +55,7 @@ def _question(visit: Visit) -> dict[str, str]:
 
 def _told(visit: Visit, asked: dict[str, str], error: DiscreetError) -> Reply:
     """A question that was refused, and why; for programs with the status that says so."""
-    told = str(error)
+    told = told_to(visit.person, error)
     visit.house.people.note(visit.person.name, "refused", asked["source"], sql=asked["sql"][:2000], reason=told[:500])
     if visit.wants == "json":
         raise Refused(status_of(error), told)
@@ -136,15 +137,8 @@ def _keep(visit: Visit, release: Any, asked: dict[str, str]) -> tuple[str, dict[
     facts = {**release.facts, "title": title, "question": question, "made": made("discreet serve")}
     small = sum(map(len, found.values())) <= answer.INLINE
     kept = replace(release.map(lambda _: {"columns": found}) if small else release, facts=facts)
-    name = f"{_plain_name(release.source)}-{str(release.entry)[:24]}"
+    name = f"{plain_name(release.source)}-{str(release.entry)[:24]}"
     return visit.house.shelf.save(name, kept, table), found
-
-
-def _plain_name(source: str) -> str:
-    return (
-        "".join(each if each.isascii() and (each.isalnum() or each in "_.@-") else "_" for each in source)[:80].lstrip("_.@-")
-        or "answer"
-    )
 
 
 DOORS = (

@@ -21,18 +21,8 @@ TYPES = {
 def home(visit: Visit) -> Reply:
     """To the page that this visitor came for."""
     if visit.someone is None:
-        return Go("/login", {"login": "/login"})
-    place = "/console" if visit.person.role == "analyst" else "/sources"
-    return Go(
-        place,
-        {"pages": sorted({door.path for door in _all_doors() if door.method == "GET" and visit.person.role in door.roles})},
-    )
-
-
-def _all_doors() -> tuple[Door, ...]:
-    from discreet.serve.pages import DOORS
-
-    return DOORS
+        return Go("/login")
+    return Go("/console" if visit.person.role == "analyst" else "/sources")
 
 
 def login_form(visit: Visit) -> Reply:

@@ -14,7 +14,6 @@ from discreet.serve.doors import EVERYONE, READERS, Door, File, Page, Refused, R
 from discreet.serve.shelf import Card, seen_by
 
 ON_A_PAGE = 100
-EXPORTS = {"html": "text/html; charset=utf-8", "pdf": "application/pdf", "md": "text/markdown; charset=utf-8"}
 
 
 def releases(visit: Visit) -> Reply:
@@ -107,16 +106,20 @@ def _targets(visit: Visit, name: str) -> list[str]:
 
 def export(visit: Visit) -> Reply:
     """The report as a file to keep or to sign."""
-    kind, name = visit.path["kind"], visit.path["name"]
-    if kind not in EXPORTS:
-        raise Refused(404, f"A report is exported as {', '.join(EXPORTS)} or json.")
-    found = _release(visit)
+    return exported(visit, [_release(visit)], visit.path["name"])
+
+
+def exported(visit: Visit, releases: list[Release[Any]], name: str, title: str | None = None) -> Reply:
+    """A report on releases as a file; with `annex`, what an impact assessment asks."""
+    kind, annex = visit.path["kind"], visit.query.get("annex", "") == "yes"
+    if kind not in reports.EXPORTS:
+        raise Refused(404, f"A report is exported as {', '.join(reports.EXPORTS)}.")
     try:
-        body = reports.export(found, visit.house.ledger, kind)
+        body = reports.export(releases, visit.house.ledger, kind, annex=annex, title=title)
     except MissingExtra as error:
         raise Refused(501, str(error)) from None
-    visit.house.people.note(visit.person.name, "exported", name, kind=kind)
-    return File(body, EXPORTS[kind], f"{name}.{kind}")
+    visit.house.people.note(visit.person.name, "exported", name, kind=kind, annex=annex)
+    return File(body, reports.EXPORTS[kind], f"{name}.{kind}")
 
 
 def document(visit: Visit) -> Reply:

@@ -11,11 +11,15 @@ from discreet.core.claim import game_from_json
 from discreet.errors import InvalidValue
 from discreet.ledger import Entry, Ledger
 from discreet.serve import desk
-from discreet.serve.doors import EVERYONE, OWNER, Door, Go, Page, Reply, Visit
+from discreet.serve.doors import EVERYONE, OWNER, READERS, Door, Go, Page, Refused, Reply, Visit
+from discreet.serve.pages.releases import exported
 from discreet.serve.plots import burn_down
+from discreet.serve.reports import has_pdf
 from discreet.serve.settings import unit_of
+from discreet.serve.shelf import plain_name
 
 RECENT = 200  # entries that a picture goes back
+REPORTED = 200  # releases in one report
 SHOWN = 50  # entries that a page lists
 
 
@@ -66,7 +70,9 @@ def source(visit: Visit) -> Reply:
         entries = [each for each in entries if each["account"] in (None, visit.person.account)]
     people = [each.account for each in visit.house.people.everyone() if each.active and each.role == "analyst"]
     accounts = sorted(set(people) | {each["account"] for each in found["accounts"]} - {desk.DEFAULT})
-    return Page("source.html", {**found, "entries": entries}, {"picture": _picture(ledger, found), "known": accounts})
+    return Page(
+        "source.html", {**found, "entries": entries}, {"picture": _picture(ledger, found), "known": accounts, "pdf": has_pdf()}
+    )
 
 
 def _entry(entry: Entry) -> dict[str, Any]:
@@ -76,6 +82,15 @@ def _entry(entry: Entry) -> dict[str, Any]:
     if "epsilon" in body:
         told.append(f"ε {body['epsilon']:g} at δ {body['delta']:g}")
     return {"id": entry.id, "at": entry.at, "kind": entry.kind, "account": body.get("account"), "about": "; ".join(told)}
+
+
+def export(visit: Visit) -> Reply:
+    """One report on all that was released from a source; of very many, the newest."""
+    name, shelf = visit.path["source"], visit.house.shelf
+    found = [shelf.load(card.name) for card in shelf.cards() if card.source == name and card.fault is None][:REPORTED]
+    if not found:
+        raise Refused(404, f"Nothing was released from {name[:80]!r} yet.")
+    return exported(visit, found, plain_name(name), f"All releases of {name}")
 
 
 def open_source(visit: Visit) -> Reply:
@@ -115,6 +130,7 @@ DOORS = (
     Door("/sources", sources, EVERYONE),
     Door("/sources", open_source, OWNER, "POST"),
     Door("/sources/{source}", source, EVERYONE),
+    Door("/sources/{source}/export/{kind}", export, READERS, work="heavy", json=False),
     Door("/sources/{source}/raise", raise_source, OWNER, "POST"),
     Door("/sources/{source}/share", share_source, OWNER, "POST"),
 )
