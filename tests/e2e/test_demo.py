@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from browser import look
 
-from discreet import Ledger
+from discreet import Ledger, connect
 from discreet.cli.hospital import SOURCE
 from discreet.core import NonPrivate, Release
 
@@ -67,7 +67,7 @@ def test_the_story_has_five_lines(story: tuple[Path, list[str]]) -> None:
     assert found[1][2] < 3  # no attack can find more
     assert found[1][1] > 60
     assert "refused" in lines[3]
-    assert f"discreet serve --ledger {folder / 'ledger.db'} --releases {folder}" in lines[4]
+    assert f"discreet serve --ledger {folder / 'ledger.db'} --releases {folder} --config" in lines[4]
 
 
 def test_the_private_model_is_under_its_ceiling_and_as_useful(demo: Path) -> None:
@@ -91,6 +91,22 @@ def test_everything_is_in_one_ledger(demo: Path) -> None:
     entries = {name: release(demo, name).entry for name in NAMES}
     assert entries.pop("overfit-model") is None
     assert set(entries.values()) == paid
+
+
+def test_the_web_app_can_go_on_from_there(demo: Path) -> None:
+    """The table for its console, a model to attack, and a policy that the private model keeps and the other does not."""
+    from discreet.report.gate import Policy
+    from discreet.serve.settings import read_config
+
+    sources, targets = read_config(demo / "serve.toml")
+    assert list(sources) == [SOURCE]
+    with connect(sources[SOURCE].location, unit=sources[SOURCE].unit, schema=sources[SOURCE].schema) as db:
+        assert list(db.tables()["patients"]) == ["age", "ward", "days"]
+    assert [targets[name].release for name in targets] == ["overfit-model"]
+    policy = Policy.read(demo / "privacy.toml")
+    found = {name: {each.outcome for each in policy.judge(release(demo, name))} for name in NAMES}
+    assert "failed" in found.pop("overfit-model")
+    assert all(each == {"holds"} for each in found.values())
 
 
 def test_answers_can_be_read_in_their_files(demo: Path) -> None:

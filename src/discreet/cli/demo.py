@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import asdict, dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
+from shutil import which
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -34,6 +36,7 @@ class Story:
     models: dict[str, Model] = field(default_factory=dict)
     asked: list[Asked] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
+    served: str = ""  # what the web app must be told to go on from here
 
     def as_told(self) -> bool:
         """Whether the demo shows what it is meant to: every attack below its ceiling, and every leak found."""
@@ -54,6 +57,7 @@ class Story:
 @json_option
 @click.pass_context
 def command(ctx: click.Context, output: str, picture: str | None, as_json: bool) -> None:
+    from discreet.cli import served
     from discreet.cli.hospital import open_budget, people
     from discreet.ledger import Ledger
 
@@ -68,6 +72,7 @@ def command(ctx: click.Context, output: str, picture: str | None, as_json: bool)
         _models(story, patients, strangers, ledger, folder)
         _questions(story, patients, ledger)
         _write(story, folder, ledger)
+    story.served = served.write(folder, patients, strangers, sql=bool(story.asked), models=bool(story.models))
     if picture is not None:
         _draw(story, picture)
     if as_json:
@@ -185,7 +190,8 @@ def _lines(story: Story, folder: Path) -> list[str]:
         answers = [f"{it.text} {it.answer}." for it in story.asked if it.refusal is None]
         lines.append(f"{len(answers)} questions in SQL were answered. {' '.join(answers)}")
         lines += [f"The next was refused: {it.refusal}" for it in story.asked if it.refusal]
-    serve = f"discreet serve --ledger {folder / 'ledger.db'} --releases {folder}"
+    program = sys.argv[0] if sys.argv[0].endswith("discreet") and not which("discreet") else "discreet"
+    serve = f"{program} serve --ledger {folder / 'ledger.db'} --releases {folder} {story.served}"
     return [*lines, f"Read {folder / 'report.html'}; then open the rest in a browser: {serve}"]
 
 

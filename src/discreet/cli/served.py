@@ -1,0 +1,65 @@
+"""What the web app needs to go on where the demo stops: a table for its console, a model to attack, a policy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from discreet.cli.hospital import SOURCE, People
+
+SOURCES = f"""[sources.{SOURCE}]
+location = "patients.parquet"
+unit = "record"
+schema = "schema.toml"
+"""
+SCHEMA = """[patients.ward]
+values = ["A", "B", "C"]
+
+[patients.days]
+bounds = [1, 30]
+required = true
+
+[patients.age]
+bounds = [0, 100]
+"""
+ATTACK = """
+[attacks.overfit-model]
+release = "overfit-model"
+weights = "overfit-model/model.safetensors"
+recipe = "recipe.py"
+members = "patients.npz"
+nonmembers = "strangers.npz"
+attacks = "student,loss"
+shadows = 8
+"""
+RECIPE = '''"""How the overfit model was trained; the web app trains models like it."""
+
+from discreet.cli.diagnosis import OVERFIT as recipe  # noqa: F401
+'''
+POLICY = """[[rule]]
+name = "epsilon"
+on = "claim"
+epsilon = { at_delta = 1e-6, max = 2.0 }
+"""
+
+
+def write(folder: Path, patients: People, strangers: People, *, sql: bool, models: bool) -> str:
+    """Write it beside the releases; what `discreet serve` must be told is returned."""
+    config = ""
+    if sql:
+        import pyarrow as pa
+        from pyarrow.parquet import write_table
+
+        table = pa.table({"age": patients.age, "ward": patients.ward, "days": patients.days})
+        write_table(table, folder / "patients.parquet")
+        (folder / "schema.toml").write_text(SCHEMA)
+        config += SOURCES
+    if models:
+        config += ATTACK
+        (folder / "recipe.py").write_text(RECIPE)
+        for name, people in (("patients", patients), ("strangers", strangers)):
+            np.savez(folder / f"{name}.npz", X=people.labs, y=people.diagnosis)
+    (folder / "privacy.toml").write_text(POLICY)
+    (folder / "serve.toml").write_text(config)
+    return f"--config {folder / 'serve.toml'} --policy {folder / 'privacy.toml'}"
