@@ -188,7 +188,7 @@ def _exposed(item: Found) -> str:
     if table is None:
         return tables.records(item) or "Not measured group by group."
     worst = table.rows[0]
-    told = ", ".join(f"{head} {cell}" for head, cell in zip(table.heads[2:], worst[2:]) if cell)
+    told = ", ".join(f"{head} {cell}" for head, cell in zip(table.heads[1:], worst[1:]) if cell and head != "people or rows")
     return f"Of {len(table.rows)} groups, {worst[0]} ({told})."
 
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from discreet.core.figures import down, percent_down, percent_up, rate, up
+from discreet.core import Claim
+from discreet.core.figures import percent_up, rate, up
 from discreet.report import annex as annexes
 from discreet.report import plots, tables, words
-from discreet.report.findings import CONFIDENCE, Found, Given
+from discreet.report.findings import CONFIDENCE, Ceiling, Found, Given
 from discreet.report.gathered import Report, made
 from discreet.report.plots import Plot
 from discreet.report.sentences import MARKS, label
@@ -59,6 +60,7 @@ def _page(report: Report, annex: bool, detail: int) -> str:
     if detail == 0:
         report = _first(report, 200)
     several = report.found[:most] if detail else report.found[:2]
+    claimed, unclaimed = claims_of(report.found, most, _CLAIMS[detail])
     from discreet import __version__
 
     told = [
@@ -69,7 +71,7 @@ def _page(report: Report, annex: bool, detail: int) -> str:
     text: str = _environment().get_template("report.html").render(
         report=report, one=report.found[0] if len(report.found) == 1 else None, most=most, detail=detail, version=__version__,
         style=_style(), tables=tables, words=words, marks=MARKS, label=label, compared=tables.compared(report), evidence=told,
-        drawn=drawn(report.found, _PLOTS[detail], _LINES[detail]), claims=_CLAIMS[detail],
+        drawn=drawn(report.found, _PLOTS[detail], _LINES[detail]), claimed=claimed, unclaimed=unclaimed,
         untold=sum(bool(item.floors) for item in report.found[most:]), undrawn=undrawn(report.found), untried=untried(several),
         steps=_of(several, "spending", plots.steps) if detail > 1 else [],
         errors=_errors(report.found) if detail > 1 else [],
@@ -98,6 +100,25 @@ def roc_of(found: Found, *, legend: bool, most: int = 20) -> Plot:
     curves = list({item.claim.event: item.curve for item in found.ceilings}.values())
     title = f"Ceiling and attacks: {found.title}"
     return plots.roc(found.release, title=title, broken=broken, legend=legend, curves=curves, most=most)
+
+
+def claims_of(found: Sequence[Found], releases: int, most: int) -> tuple[list[tuple[str, Ceiling | None]], int]:
+    """Every claim once, headed by the releases it is made for, and how many are left out; None where nothing is claimed."""
+    headed: dict[Claim | str, tuple[list[str], Ceiling | None]] = {}
+    for item in found:
+        for place, ceiling in enumerate(item.ceilings, 1):
+            name = f"{item.title}, claim {place}" if len(item.ceilings) > 1 else item.title
+            headed.setdefault(ceiling.claim, ([], ceiling))[0].append(name)
+        if not item.ceilings:
+            headed.setdefault(item.title, ([item.title], None))
+    shown = list(headed.values())[: releases if len(found) > 1 else most]
+    if len(found) == 1 and len(found[0].ceilings) <= 1:
+        return [("Claim", ceiling) for _, ceiling in shown], 0
+    return [(_several(names), ceiling) for names, ceiling in shown], len(headed) - len(shown)
+
+
+def _several(names: Sequence[str]) -> str:
+    return "; ".join(names[:6]) + (f"; and {len(names) - 6} more" if len(names) > 6 else "")
 
 
 def undrawn(found: tuple[Found, ...]) -> str:
@@ -162,7 +183,6 @@ def _environment() -> Any:
         loader=PackageLoader("discreet.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True, finalize=_together,
     )  # fmt: skip
-    made_so.filters.update(
-        up=up, down=down, percent_up=percent_up, percent_down=percent_down, rate=rate, short=words.short, small=words.small
-    )
+    made_so.filters.update(up=up, percent_up=percent_up, rate=rate)
+    made_so.filters.update(short=words.short, small=words.small, stopped=words.stopped)
     return made_so

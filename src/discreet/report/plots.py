@@ -145,7 +145,7 @@ def steps(spending: Sequence[Sequence[float]], *, title: str = "Epsilon against 
     inside = chart.axes(across="steps", up="epsilon") + (
         f'<path class="line ceiling" d="{chart.path(points)}" fill="none" stroke="{_CEILING}" stroke-width="2.4"/>'
     )
-    told = f"After {number(points[-1][0])} steps epsilon is {up(points[-1][1])}."
+    told = f"After {number(points[-1][0])} steps epsilon is {up(points[-1][1])}, at the delta of the run."
     chosen = sorted({round(place) for place in np.linspace(0, len(points) - 1, min(len(points), 8))})
     rows = tuple((number(points[place][0]), up(points[place][1])) for place in chosen)
     drawn = chart.drawn(inside, name="steps", title=title, alt=told)

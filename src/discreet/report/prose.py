@@ -41,6 +41,7 @@ def rendered(report: Report, *, annex: bool = False) -> str:
         report=report, one=report.found[0] if len(report.found) == 1 else None, version=__version__, tables=tables, words=words,
         label=label, compared=labelled(tables.compared(report), 1),
         evidence=[(item.title, labelled(tables.evidence(item, report.confidence), -1)) for item in report.found if item.floors],
+        claimed=page.claims_of(report.found, 1000, 100)[0],
         drawn=page.drawn(report.found, 12), undrawn=page.undrawn(report.found), untried=page.untried(report.found),
         annex=annexes.parts(report) if annex else None,
     )  # fmt: skip
@@ -81,5 +82,7 @@ def _environment() -> Any:
         lstrip_blocks=True,
         autoescape=False,
     )
-    found.filters.update(md=md, code=code, up=up, percent_up=percent_up, rate=rate, small=words.small, short=words.short)
+    found.filters.update(
+        md=md, code=code, up=up, percent_up=percent_up, rate=rate, small=words.small, short=words.short, stopped=words.stopped
+    )
     return found

@@ -50,6 +50,18 @@ def compared(report: Report) -> Table:
     return Table((*heads, *(words.short(name, 30) for name in measures)), tuple(rows))
 
 
+def together(report: Report) -> str:
+    """What releases about the same people give away taken together, which no line about one of them tells."""
+    alone = "Each line is about one release alone. What is given away about the same people adds up"
+    counted = [
+        f"all that {words.short(item.source, 60)} paid for amounts to ε = {up(item.balance.epsilon_spent)} at "
+        f"δ = {words.small(item.balance.delta)}"
+        for item in report.accounts[:5]
+        if not item.balance.by_period
+    ]
+    return f"{alone}: {'; '.join(counted)}." if counted else f"{alone}, and no ledger was given that counts it."
+
+
 def key_figures(found: Found, report: Report) -> list[tuple[str, str, str]]:
     """Three figures under the verdict: a name, a number, and what it means."""
     figures = [
@@ -120,7 +132,14 @@ def groups(found: Found) -> Table | None:
     ]
     heads = ("group", "people or rows", *(f"found at {rate(float(level))} FPR" for level in levels), "AUC")
     left = len(given) - MOST_GROUPS
-    return Table(heads, tuple(rows), f"and {left} more groups" if left > 0 else "")
+    return _filled(Table(heads, tuple(rows), f"and {left} more groups" if left > 0 else ""))
+
+
+def _filled(table: Table) -> Table:
+    """Without columns in which nothing stands."""
+    kept = [place for place in range(len(table.heads)) if any(row[place] for row in table.rows)]
+    rows = tuple(tuple(row[place] for place in kept) for row in table.rows)
+    return Table(tuple(table.heads[place] for place in kept), rows, table.more)
 
 
 def records(found: Found) -> str | None:
@@ -150,7 +169,7 @@ def controls(found: Found) -> Table | None:
         )
         for item in given[:20]
     ]
-    return Table(("control", "it", "was", "true positives at an FPR", "AUC"), tuple(rows))
+    return _filled(Table(("control", "it", "was", "true positives at an FPR", "AUC"), tuple(rows)))
 
 
 def entries(report: Report, place: int) -> Table:

@@ -45,6 +45,15 @@ def short(text: object, most: int = LONGEST) -> str:
     return line if len(line) <= most and len(start) == len(whole) else f"{line[: most - 1]}…"
 
 
+def stopped(text: str) -> str:
+    """A heading that runs on into a sentence.
+
+    >>> stopped("A count"), stopped("How many?")
+    ('A count.', 'How many?')
+    """
+    return text if text.endswith((".", "?", "!", "…")) else f"{text}."
+
+
 def listed(items: Iterable[str], last: str = "and") -> str:
     """
     >>> listed(["a", "b", "c"])
