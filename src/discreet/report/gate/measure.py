@@ -3,7 +3,9 @@
 The true-positive rate at a false-positive rate is that of the most lenient threshold whose false-positive rate, over all
 non-members there could be, is within the level. That threshold is not known: it is itself bounded from the non-members at
 hand, by the binomial law of how many of them lie above it; the members above it are then counted, and bounded by Clopper and
-Pearson (1934). Half of the error on each side goes to each of the two. `Evidence.interval` takes the threshold as given.
+Pearson (1934). Half of the error on each side goes to each of the two. Where no threshold is surely strict enough, the highest
+non-member is the threshold of the lower end, and a coin makes up for what its false-positive rate may be too large.
+`Evidence.interval` takes the threshold as given.
 
 The area under the curve is a mean over pairs. Hoeffding (1963, section 5) bounds it as if the pairs were disjoint: by the
 Kullback-Leibler form of his inequality with as many trials as there are members or non-members, whichever are fewer.
@@ -117,9 +119,12 @@ def _bounds(ones: int, zeros: int, level: float, alpha: float, above: Callable[[
 
     if not ones:
         return 0.0, 1.0
+    if not zeros:
+        return 0.0, 1.0
     share = alpha / 4.0
     strict, lenient = strict_rank(zeros, level, share), lenient_rank(zeros, level, share)
-    low = float(rate_floor(above(strict), ones, share)) if strict else 0.0
+    kept = 1.0 if strict else min(1.0, level / float(rate_ceiling(0, zeros, share)))
+    low = kept * float(rate_floor(above(max(strict, 1)), ones, share))
     return low, float(rate_ceiling(above(lenient), ones, share)) if lenient <= zeros else 1.0
 
 

@@ -130,7 +130,7 @@ class Part:
             wrong = [str(each.get("name")) for each in chosen if each.get("found") is not (kind == "positive")]
             if wrong:
                 told = "found nothing where it had to" if kind == "positive" else "found something where there was nothing"
-                return False, f"the {kind} control of {', '.join(wrong[:5])} {told}."
+                return False, f"the {kind} control {', '.join(wrong[:5])} {told}."
         return True, f"{' and '.join(kinds)} controls came out as they should."
 
 

@@ -54,15 +54,16 @@ def test_holds_at_the_limit_is_said_with_at_most_the_error_allowed(
 def test_failed_at_the_limit_is_said_with_at_most_the_error_allowed(
     ones: int, zeros: int, level: float, limit: float, confidence: float
 ) -> None:
+    """Over every attack whose users reach the limit and no more, coins allowed: the lower end is above it rarely enough."""
     share = (1 - confidence) / 4
     rank = strict_rank(zeros, level, share)
-    if not rank:
-        return  # then the lower end is 0, and nothing fails
-    too_lenient = binom.cdf(rank - 1, zeros, level)
+    most = float(rate_ceiling(0, zeros, share))
+    kept = 1.0 if rank else min(1.0, level / most)
+    too_lenient = binom.cdf(rank - 1, zeros, level) if rank else (1 - most) ** zeros
     hits = np.arange(ones + 1)
-    fits = hits[rate_floor(hits, ones, share) > limit]
-    above = binom.sf(fits.min() - 1, ones, limit) if len(fits) else 0.0
-    assert too_lenient + (1 - too_lenient) * above <= (1 - confidence) / 2 + 1e-12
+    fits = hits[kept * rate_floor(hits, ones, share) > limit]
+    above = binom.sf(fits.min() - 1, ones, min(limit / kept, 1.0)) if len(fits) else 0.0
+    assert too_lenient + (1 - too_lenient) * above <= (1 - confidence) / 2 + 1e-9
 
 
 def test_taking_the_threshold_for_known_would_break_the_law() -> None:
@@ -122,12 +123,12 @@ def slow_tpr(members: list[float], others: list[float], level: float, confidence
     ranked = sorted(others, reverse=True)
     lenient = min(k for k in range(1, zeros + 2) if sum(terms[k:]) <= share)
     strict = max(k for k in range(zeros + 1) if k == 0 or sum(terms[:k]) <= share)
-    high = low = None
+    high = 1.0
     if lenient <= zeros:
         high = float(rate_ceiling(sum(m > ranked[lenient - 1] for m in members), len(members), share))
-    if strict:
-        low = float(rate_floor(sum(m > ranked[strict - 1] for m in members), len(members), share))
-    return (0.0 if low is None else low), (1.0 if high is None else high)
+    coin = 1.0 if strict else min(1.0, level / (1 - share ** (1 / zeros)))
+    low = coin * float(rate_floor(sum(m > ranked[max(strict, 1) - 1] for m in members), len(members), share))
+    return low, high
 
 
 @given(
@@ -138,6 +139,13 @@ def test_the_fast_interval_is_the_slow_one(members: list[int], others: list[int]
     found = measure.tpr(evidence(members, others), level, confidence)
     assert (found.low, found.high) == pytest.approx(slow_tpr(members, others, level, confidence))
     assert found.low <= found.value <= found.high
+
+
+def test_a_large_leak_fails_with_few_non_members() -> None:
+    """Half of the members score above all of 300 non-members: whatever the threshold, one in a thousand is far exceeded."""
+    found = measure.tpr(evidence(np.arange(300) < 150, np.zeros(300)), 0.001, 0.95)
+    assert found.low > 0.02
+    assert measure.tpr(evidence(np.arange(300) < 150, np.zeros(300)), 0.01, 0.95).low > 0.2
 
 
 def bent(ones: int, zeros: int, power: float) -> Evidence:
