@@ -85,6 +85,7 @@ class Server:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.start()
+        self.link: str = self.facts["owner_link"]
 
     def start(self) -> None:
         ready = self.folder / "ready.json"
@@ -165,7 +166,7 @@ def owned(server: Server, browser: Browser) -> Server:
     """The first start: the printed link makes an owner, who opens a budget, shares it and lets an analyst in."""
     seen = Watched(browser)
     page, url = seen.page, server.url
-    page.goto(server.facts["owner_link"])
+    page.goto(server.link)
     page.get_by_label("Name").fill("ada")
     choose_password(page)
     expect(page).to_have_url(f"{url}/sources")
@@ -198,7 +199,7 @@ def owned(server: Server, browser: Browser) -> Server:
 
 def test_the_owners_link_works_once(owned: Server, browser: Browser) -> None:
     seen = Watched(browser)
-    found = seen.page.goto(owned.facts["owner_link"])
+    found = seen.page.goto(owned.link.replace(owned.link.partition("/welcome")[0], owned.url))
     assert found is not None
     assert found.status == 404
     seen.context.close()
@@ -356,7 +357,7 @@ def test_without_script_everything_still_works(owned: Server, browser: Browser) 
 
 
 def test_it_stops_and_starts_and_forgets_nothing(owned: Server, browser: Browser) -> None:
-    """The last one: after SIGTERM the ledger is whole, and people and releases are as they were."""
+    """After SIGTERM the ledger is whole, and people and releases are as they were."""
     from discreet.ledger import Ledger
 
     assert owned.stop() == 0
@@ -372,5 +373,4 @@ def test_it_stops_and_starts_and_forgets_nothing(owned: Server, browser: Browser
     seen.page.goto(f"{owned.url}/sources/hospital")
     expect(seen.page.locator("main")).to_contain_text("Spent")
     seen.is_quiet(owned.url)
-    assert owned.stop() == 0
     assert "Traceback" not in (owned.folder / "server.log").read_text()
