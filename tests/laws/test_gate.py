@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from discreet.core import Claim, Evidence, Game, Laplace, Release, record
+from discreet.errors import InvalidDocument
 from discreet.report.gate import OUTCOMES, Finding, Policy, worst
 
 GAME = Game(record(), {"scores"})
@@ -98,3 +99,30 @@ def test_more_evidence_never_breaks_a_requirement_or_mends_a_rate(seen: list[Evi
     for text, better in ((RULES[3], 1), (RULES[0], -1)):
         one, other = (OUTCOMES.index(worst(found_in(text, made))) for made in (few, many))
         assert (one - other) * better >= 0
+
+
+WHOLE = "strict = false\nrefute = { confidence = 0.9 }\n" + "".join(RULES)
+
+
+@given(st.data())
+def test_any_text_is_a_policy_or_is_refused_in_one_line(data: st.DataObject) -> None:
+    """Every policy that is read judges; whatever else it may be is told with the name of the file."""
+    text = WHOLE
+    for _ in range(data.draw(st.integers(0, 3))):
+        start = data.draw(st.integers(0, len(text)))
+        end = min(len(text), start + data.draw(st.integers(0, 12)))
+        put = data.draw(
+            st.text("[]{}=\"'\n.,# -0159einfatruelsé", max_size=6) | st.sampled_from(["[[rule]]\n", "on = ", "max", "nan"])
+        )
+        text = text[:start] + put + text[end:]
+    try:
+        policy = Policy.from_toml(text, "privacy.toml")
+    except InvalidDocument as error:
+        told = str(error)
+        assert told.startswith("privacy.toml")
+        assert len(told) < 1000
+        assert "\n" not in told
+    else:
+        lines = text.count("\n") + 1
+        assert all(1 <= rule.line <= lines for rule in policy.rules)
+        assert {each.rule for each in policy.judge(release())} == {rule.name for rule in policy.rules[:-1]}
