@@ -193,7 +193,10 @@ SHAPES: dict[str, Test] = {
     "seeds": _object(check.real),
     "hashes": _object(check.word),
     "groups": _list(
-        _members({"by": check.word, "group": check.word}, {"n": _count, "tpr": _rates, "auc": check.fraction})
+        _members(
+            {"by": check.word, "group": check.word},
+            {"n": _count, "tpr": _rates, **dict.fromkeys(("auc", "low", "high"), check.fraction)},
+        )
     ),
     "exposed": _list(_members({"index": _count, "score": check.real}, {})),
     "controls": _list(

@@ -125,7 +125,7 @@ def groups(found: Found) -> Table | None:
         (
             f"{words.short(item['by'], 40)}: {words.short(item['group'], 60)}",
             f"{item['n']:,}" if "n" in item else "",
-            *(percent_down(item["tpr"][level]) if level in item.get("tpr", {}) else "" for level in levels),
+            *(_share(item, level) for level in levels),
             down(item["auc"], 3) if "auc" in item else "",
         )
         for item in ordered[:MOST_GROUPS]
@@ -133,6 +133,16 @@ def groups(found: Found) -> Table | None:
     heads = ("group", "people or rows", *(f"found at {rate(float(level))} FPR" for level in levels), "AUC")
     left = len(given) - MOST_GROUPS
     return _filled(Table(heads, tuple(rows), f"and {left} more groups" if left > 0 else ""))
+
+
+def _share(group: Any, level: str) -> str:
+    """A group's rate; where the release has an interval, it is that of the largest false-positive rate."""
+    rates = group.get("tpr", {})
+    if level not in rates:
+        return ""
+    if level != max(rates, key=float) or "low" not in group or "high" not in group:
+        return percent_down(rates[level])
+    return f"{percent_down(rates[level])} ({percent_down(group['low'])} to {percent_up(group['high'])})"
 
 
 def _filled(table: Table) -> Table:
@@ -170,6 +180,16 @@ def controls(found: Found) -> Table | None:
         for item in given[:20]
     ]
     return _filled(Table(("control", "it", "was", "true positives at an FPR", "AUC"), tuple(rows)))
+
+
+def control_notes(found: Found) -> list[str]:
+    """What to say of controls that did not come out as they should."""
+    given = [item for item in found.facts.get("controls", ()) if "found" in item]
+    blind = [words.short(item["name"], 80) for item in given if item["kind"] == "positive" and not item["found"]]
+    biased = [words.short(item["name"], 80) for item in given if item["kind"] == "negative" and item["found"]]
+    silent = "found nothing where there is something to find, so that it is silent elsewhere means nothing."
+    noisy = "“finds” people where there are none to find; what it finds elsewhere is not membership alone."
+    return [*(f"{name}: {silent}" for name in blind), *(f"{name}: {noisy}" for name in biased)][:10]
 
 
 def entries(report: Report, place: int) -> Table:

@@ -146,6 +146,24 @@ def test_a_claim_made_for_several_releases_is_told_once() -> None:
     assert told.count("one record moves the count by at most 1") == 1
 
 
+def test_controls_that_came_out_wrong_are_warned_of() -> None:
+    wrong = [
+        {"name": "lira on a leaky twin", "kind": "positive", "found": False},
+        {"name": "loss on others", "kind": "negative", "found": True},
+    ]
+    text = report.html(replace(leaky(), facts={"controls": wrong}))
+    assert "lira on a leaky twin: found nothing where there is something to find" in text
+    assert "loss on others: “finds” people where there are none to find" in text
+    assert "**Warning:** lira on a leaky twin" in report.markdown(replace(leaky(), facts={"controls": wrong}))
+    assert "means nothing" not in report.html(leaky())
+
+
+def test_the_interval_of_a_group_is_told() -> None:
+    group = {"by": "ward", "group": "A", "tpr": {"0.01": 0.2, "0.001": 0.1}, "low": 0.15, "high": 0.25}
+    text = report.markdown(replace(leaky(), facts={"groups": [group]}))
+    assert "| ward: A | 10 % | 20 % (15 % to 25 %) |" in text
+
+
 def test_columns_in_which_nothing_stands_are_left_out() -> None:
     text = report.markdown(replace(leaky(), facts={"groups": [{"by": "ward", "group": "A", "tpr": {"0.01": 0.2}}]}))
     assert "| group | found at 1 % FPR |" in text
