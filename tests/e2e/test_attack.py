@@ -55,3 +55,44 @@ def test_wrong_use(folder: Path, args: list[str]) -> None:
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr
     assert "Traceback" not in done.stderr
+
+
+STOPS = """
+import os, signal
+from pathlib import Path
+import numpy as np
+from discreet.attack import Recipe
+
+def fit(X, y):
+    with open("calls", "a") as file:
+        file.write("x")
+    if Path("calls").stat().st_size == 20:
+        os.kill(os.getpid(), signal.SIGINT)
+    share = np.bincount(y, minlength=2) / len(y)
+    return lambda rows: np.tile(np.log(share), (len(rows), 1))
+
+recipe = Recipe(fit, kind="fit")
+"""
+
+
+def test_ctrl_c_keeps_what_was_done_and_the_same_command_goes_on(tmp_path: Path) -> None:
+    """The recipe presses Ctrl-C in its 20th training: 16 shadows are kept, and are not trained again."""
+    np = pytest.importorskip("numpy")
+    joblib = pytest.importorskip("joblib")
+    linear = pytest.importorskip("sklearn.linear_model")
+    draw = np.random.default_rng(0)
+    X, y = draw.normal(size=(80, 3)).astype(np.float32), draw.integers(0, 2, 80)
+    np.savez(tmp_path / "in.npz", X=X[:40], y=y[:40])
+    np.savez(tmp_path / "out.npz", X=X[40:], y=y[40:])
+    joblib.dump(linear.LogisticRegression().fit(X[:40], y[:40]), tmp_path / "model.joblib")
+    (tmp_path / "recipe.py").write_text(STOPS)
+    args = ["attack", "model", "model.joblib", "--trust-pickle", "--recipe", "recipe.py", "--members", "in.npz",
+            "--nonmembers", "out.npz", "--shadows", "32", "--no-controls", "--attacks", "student", "--out",
+            "audit"]  # fmt: skip
+    stopped = discreet(tmp_path, *args)
+    assert stopped.returncode != 0
+    assert "Stopped: 16 of 32 shadows are kept" in stopped.stderr
+    assert not (tmp_path / "audit" / "release.json").exists()
+    assert discreet(tmp_path, *args).returncode == 0
+    assert (tmp_path / "audit" / "release.json").exists()
+    assert len((tmp_path / "calls").read_text()) == 20 + 16

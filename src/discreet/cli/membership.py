@@ -55,10 +55,10 @@ def model_command(
 ) -> None:  # fmt: skip
     """How much the model in WEIGHTS gives away about the rows it was trained on.
 
-    WEIGHTS is a .safetensors file or a state dict, for the module the recipe builds; or, with --trust-pickle, a scikit-learn
-    model. Shadows are models like it, trained by the recipe on random halves of the rows. The same attacks also run on a leaky
-    twin, where they must find something, and on a model that saw none of the rows, where they must not. Interrupted (Ctrl-C),
-    the same command goes on after the last finished group of shadows.
+    WEIGHTS is a .safetensors file or a state dict, for the module the recipe builds; an .onnx file; or, with --trust-pickle, a
+    scikit-learn model. Shadows are models like it, trained by the recipe on random halves of the rows. The same attacks also
+    run on a leaky twin, where they must find something, and on a model that saw none of the rows, where they must not.
+    Interrupted (Ctrl-C), the same command goes on after the last finished group of shadows.
     """
     from discreet.cli import facts
     from discreet.cli.models import read_model, read_recipe, usable

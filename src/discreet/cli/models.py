@@ -117,14 +117,16 @@ def numbered(y: Any, model: Any, what: str) -> Any:
 
 
 def read_model(path: str, recipe: Recipe | None, *, trust_pickle: bool, device: str) -> Any:
-    """The model under attack: weights for what the recipe builds, or a scikit-learn model from a trusted pickle."""
-    file = _there(path, "a .safetensors file, a state dict, or a scikit-learn model")
+    """The model under attack: weights for what the recipe builds, ONNX, or a scikit-learn model from a trusted pickle."""
+    file = _there(path, "a .safetensors file, a state dict, an .onnx file, or a scikit-learn model")
     if file.suffix in PICKLES:
         if not trust_pickle:
             raise InvalidValue(
                 f"{path!r} is a pickle, which runs whatever its maker put in as it is read. Say --trust-pickle if you made it."
             )
         return _unpickled(file)
+    if file.suffix == ".onnx":
+        return Onnx(file)
     if recipe is None or recipe.kind != "torch":
         raise InvalidValue(
             f"{path!r} holds weights; say what they belong to with --recipe, a file whose recipe builds the module."
@@ -137,6 +139,38 @@ def read_model(path: str, recipe: Recipe | None, *, trust_pickle: bool, device: 
         told = " ".join(str(error).split())[:300]
         raise InvalidValue(f"The weights of {path!r} do not fit what the recipe builds: {told}") from None
     return model.to(device).eval()
+
+
+class Onnx:
+    """A model in ONNX, asked for its scores: logits, or the logarithms of probabilities where it gives those."""
+
+    def __init__(self, file: Path) -> None:
+        try:
+            import onnxruntime  # type: ignore[import-not-found, import-untyped, unused-ignore]
+        except ImportError:
+            raise MissingExtra("onnxruntime", "onnx", "Reading ONNX models") from None
+        try:
+            self._session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
+        except Exception as error:
+            raise InvalidValue(f"{str(file)!r} cannot be read as ONNX: {' '.join(str(error).split())[:200]}") from None
+        given = self._session.get_inputs()
+        if len(given) != 1:
+            raise InvalidValue(f"{str(file)!r} has {len(given)} inputs; a model under attack is given one table of numbers.")
+        self._input = given[0].name
+
+    def __call__(self, X: Any) -> Any:
+        import numpy as np
+
+        try:
+            found = self._session.run(None, {self._input: np.asarray(X, np.float32)})
+        except Exception as error:
+            raise InvalidValue(f"The model cannot be asked about these rows: {' '.join(str(error).split())[:200]}") from None
+        tables = [each for each in found if isinstance(each, np.ndarray) and each.ndim == 2 and each.dtype.kind == "f"]
+        if not tables:
+            raise InvalidValue("The model gives no table of scores, one column per class; export it with its probabilities.")
+        scores = np.asarray(tables[-1], np.float64)
+        likely = scores.min() >= 0 and np.allclose(scores.sum(1), 1.0, atol=1e-3)
+        return np.log(np.clip(scores, 1e-12, 1.0)) if likely else scores
 
 
 def _unpickled(file: Path) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -253,6 +254,59 @@ def test_pickles_need_trust(ground: Path, tmp_path: Path) -> None:
     assert found["loss"] > 0.7  # a full tree is right on all its rows and on few others
     (tmp_path / "out.csv").write_text((tmp_path / "out.csv").read_text().replace("three", "four"))
     assert "none of the model's 3 classes" in run(*given, "--trust-pickle").stderr
+
+
+def field(number: int, value: bytes | str | int) -> bytes:
+    """One field of a protobuf message."""
+    if isinstance(value, int):
+        return bytes([number << 3, value])
+    data = value.encode() if isinstance(value, str) else value
+    size = len(data)
+    return bytes([number << 3 | 2, *([size] if size < 128 else [size & 127 | 128, size >> 7])]) + data
+
+
+def onnx(W: np.ndarray, b: np.ndarray) -> bytes:
+    """A linear model in ONNX: Y = X W + b, of one node."""
+
+    def tensor(name: str, values: np.ndarray) -> bytes:
+        dims = b"".join(field(1, size) for size in values.shape)
+        return field(5, dims + field(2, 1) + field(8, name) + field(9, values.astype("<f4").tobytes()))
+
+    def port(number: int, name: str, width: int) -> bytes:
+        dims = field(1, field(2, "N")) + field(1, field(1, width))
+        return field(number, field(1, name) + field(2, field(1, field(1, 1) + field(2, dims))))
+
+    node = field(1, b"".join(field(1, name) for name in "XWB") + field(2, "Y") + field(4, "Gemm"))
+    graph = node + field(2, "g") + tensor("W", W) + tensor("B", b) + port(11, "X", W.shape[0]) + port(12, "Y", W.shape[1])
+    return field(1, 8) + field(7, graph) + field(8, field(2, 13))
+
+
+def test_onnx_models(ground: Path, tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime", reason="ONNX models need onnxruntime")
+    W, b = np.random.default_rng(0).normal(size=(6, 3)).astype(np.float32), np.array([0.1, 0.2, 0.3], np.float32)
+    (tmp_path / "model.onnx").write_bytes(onnx(W, b))
+    given = ["--members", ground / "in.npz", "--nonmembers", ground / "out.npz", "--out", tmp_path / "audit", "--json"]
+    result = run(tmp_path / "model.onnx", *given)
+    assert result.exit_code == 0, result.stderr
+    assert [each["attack"] for each in json.loads(result.stdout)["attacks"]] == ["loss", "label"]  # no recipe, no shadows
+    with np.load(ground / "in.npz") as rows:
+        assert np.allclose(models.Onnx(tmp_path / "model.onnx")(rows["X"]), rows["X"] @ W + b, atol=1e-5)
+    with_shadows = asked(
+        ground, tmp_path / "more", "--attacks", "student", "--no-controls", weights=str(tmp_path / "model.onnx")
+    )
+    assert with_shadows.exit_code == 0, with_shadows.stderr
+    (tmp_path / "junk.onnx").write_bytes(b"junk")
+    assert "cannot be read as ONNX" in run(tmp_path / "junk.onnx", *given).stderr
+    (tmp_path / "narrow.onnx").write_bytes(onnx(W[:4], b))
+    assert "cannot be asked about these rows" in run(tmp_path / "narrow.onnx", *given).stderr
+
+
+def test_onnx_models_say_what_they_need(ground: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    (tmp_path / "model.onnx").write_bytes(b"")
+    told = run(tmp_path / "model.onnx", "--members", ground / "in.npz", "--nonmembers", ground / "out.npz", "--out", tmp_path)
+    assert told.exit_code == 2
+    assert "discreet[onnx]" in told.stderr
 
 
 class Evil:
