@@ -108,7 +108,7 @@ PLAIN = [
     "SELECT x, BUCKET(age, 7) AS b, COUNT(*) AS n FROM people GROUP BY x, BUCKET(age, 7)",
     "SELECT COUNT(*) AS n, SUM(x) AS s, MAX(x) AS h FROM empty",
     "SELECT COUNT(*) AS n, SUM(x) AS s FROM people WHERE x > 1e14",
-    "SELECT pid, COUNT(*) AS n FROM empty GROUP BY pid",
+    "SELECT x, COUNT(*) AS n FROM empty GROUP BY x",
     "SELECT w.floor, COUNT(*) AS n, SUM(p.age / 2) AS s FROM people p JOIN wards w ON p.ward = w.ward GROUP BY w.floor",
     "SELECT w.floor, COUNT(*) AS n FROM people p LEFT JOIN wards w USING (ward) WHERE YEAR(p.day) = 2024 GROUP BY 1",
     "WITH a AS (SELECT pid, x * 2 AS z FROM people WHERE age IS NOT NULL UNION ALL SELECT pid, cost FROM visits) "
@@ -213,7 +213,8 @@ EXPRESSIONS = [
     "CASE i WHEN 1 THEN 'one' WHEN 7 THEN t END", "COALESCE(a, b, 4)", "NULLIF(i, 7)", "IF(f, t, v)", "f + 1", "lower(t)",
     "upper(t)", "trim(t)", "length(t)", "substring(t, 2, 3)", "substring(t, 3)", "left(t, 2)", "t || v",
     "concat(t, 'x', v)", "t || t || t || v", "EXTRACT(YEAR FROM d)", "EXTRACT(QUARTER FROM m)", "month(d)", "day(m)",
-    "hour(m)", "minute(m)", "DATE_TRUNC('year', d)", "DATE_TRUNC('quarter', m)", "DATE_TRUNC('month', m)",
+    "hour(m)", "minute(m)", "dayofweek(d)", "EXTRACT(DOW FROM m)", "DATE_DIFF('day', d, m)", "d - DATE '2024-03-01'",
+    "DATE_TRUNC('year', d)", "DATE_TRUNC('quarter', m)", "DATE_TRUNC('month', m)",
     "DATE_TRUNC('day', m)", "DATE_TRUNC('hour', m)", "DATE_TRUNC('hour', d)", "CAST(a AS BIGINT)", "CAST(i AS DOUBLE)",
     "CAST(t AS BIGINT)", "CAST(t AS DOUBLE)", "CAST(t AS BOOLEAN)", "CAST(t AS DATE)", "CAST(t AS TIMESTAMP)",
     "CAST(i AS VARCHAR)", "CAST(a AS VARCHAR)", "CAST(f AS VARCHAR)", "CAST(d AS VARCHAR)", "CAST(m AS VARCHAR)",
@@ -321,7 +322,8 @@ BEYOND = [
     "SELECT DATE_TRUNC('month', d) AS m, DATE_TRUNC('hour', d) AS h, COUNT(*) AS n FROM far GROUP BY 1, 2",
     "SELECT CAST(d AS TIMESTAMP) AS t, COUNT(*) AS n FROM far WHERE d > '2000-01-01' OR d < CAST('2000-01-01' AS TIMESTAMP) "
     "GROUP BY 1",
-    "SELECT SUM(YEAR(d)) AS y, SUM(MONTH(d)) AS m FROM far",
+    "SELECT SUM(YEAR(d)) AS y, SUM(MONTH(d)) AS m, SUM(DAYOFWEEK(d)) AS w FROM far",
+    "SELECT SUM(LEAST(GREATEST(DATE_DIFF('day', d, DATE '1970-01-31'), -99), 99)) AS n FROM far",
 ]
 
 

@@ -14,7 +14,7 @@ from sqlglot.errors import SqlglotError
 
 from discreet.core import check
 from discreet.errors import InvalidQuery
-from discreet.query.relations import Catalogue, group_keys, more_than_one, plain, sources, where_of
+from discreet.query.relations import Catalogue, group_keys, is_unit_column, more_than_one, plain, sources, where_of
 from discreet.query.scalars import Scope, finite, number, number_literal, refused, scalar, truth
 from discreet.query.tree import NUMBERS, Aggregate, Output, Question, Scalar, Select
 
@@ -79,6 +79,12 @@ def _question(node: Any, catalogue: Catalogue) -> Question:
     keys = [scalar(key, scope) for key in group_keys(node, node.expressions, scope)]
     if any(key.op == "literal" or key.kind == "null" for key in keys):
         raise InvalidQuery("GROUP BY a constant makes one group. Leave it out.")
+    if any(it.op == "column" and it.values is None and is_unit_column(it, first, joins, known) for it in keys):
+        raise InvalidQuery(
+            f"GROUP BY {known.key} makes groups of one person each, and none of them would be released. For statistics of "
+            f"people, gather their rows first: SELECT AVG(LEAST(n, 20)) AS n FROM (SELECT {known.key}, COUNT(*) AS n FROM … "
+            f"GROUP BY {known.key})."
+        )
     reading = _Reading(scope, keys, known.key, (first, *(join.relation for join in joins)))
     names, outputs = [], []
     for item in node.expressions:
@@ -237,9 +243,10 @@ def _bounded(node: Any, reading: _Reading, where: Any) -> Scalar:
     """What is added up or ranked: a number with bounds."""
     it = number(scalar(node, reading.scope), where)
     if finite(it.bounds) is None or it.bounds is None:
+        text = node.sql("duckdb") if len(node.sql("duckdb")) < 80 else "…"
         raise InvalidQuery(
-            f"{where.sql()[:60]} needs bounds: without them one person could move it by any amount. Say them, such as "
-            f"bounds={{'{node.name or 'column'}': (0, 100)}}, or clip it: LEAST(GREATEST({node.sql()[:30]}, 0), 100)."
+            f"{where.sql('duckdb')[:60]} needs bounds: without them one person could move it by any amount. Say them, such as "
+            f"bounds={{'{node.name or 'column'}': (0, 100)}}, or clip it: LEAST(GREATEST({text}, 0), 100)."
         )
     if it.bounds[0] == it.bounds[1]:
         raise InvalidQuery(f"{where.sql()[:60]} is of a constant. Use COUNT(*).")

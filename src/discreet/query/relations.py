@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,7 +30,8 @@ class Catalogue:
         if not isinstance(node.this, exp.Identifier):
             raise InvalidQuery(f"{node.sql()[:80]} is not a table of this source. Functions and files cannot stand in FROM.")
         if node.args.get("db") or node.args.get("catalog"):
-            raise InvalidQuery(f"{node.sql()[:80]} names another database. Only the tables of this source can be asked.")
+            raise InvalidQuery(f"{node.sql()[:80]} names another database. Only the tables of this source can be asked, by "
+                               f"name: {node.name[:40]}.")  # fmt: skip
         if any(part for name, part in node.args.items() if name not in ("this", "alias", "db", "catalog")):
             raise InvalidQuery(f"{node.sql()[:80]} asks more of a table than its rows. Leave the rest out.")
         name = node.name.lower()
@@ -230,14 +232,15 @@ def _grouped(
     if not first.private:
         raise InvalidQuery("GROUP BY over public tables alone is not known here. Prepare the public table beforehand.")
     keys = [scalar(key, scope) for key in group_keys(node, [item for _, item in items], scope)]
-    if not any(it.op == "column" and _is_unit_column(it, first, joins, catalogue) for it in keys):
+    if not any(it.op == "column" and is_unit_column(it, first, joins, catalogue) for it in keys):
         raise InvalidQuery("A sub-query that groups must keep the unit: GROUP BY "
-                           f"{catalogue.key or 'the unit key (this source has none)'}, …")  # fmt: skip
+                           f"{catalogue.key or 'the unit key (this source has none)'}, …. To choose among groups of the "
+                           "answer, write HAVING.")  # fmt: skip
     outputs = tuple(_gathered(item, scope, keys) for _, item in items)
     return Select(first, joins, where, tuple(name for name, _ in items), outputs, True, tuple(keys))
 
 
-def _is_unit_column(it: Scalar, first: Relation, joins: tuple[Join, ...], catalogue: Catalogue) -> bool:
+def is_unit_column(it: Scalar, first: Relation, joins: tuple[Join, ...], catalogue: Catalogue) -> bool:
     if catalogue.key is None:
         return False
     found = [first, *(join.relation for join in joins)][it.value[0]]
@@ -286,12 +289,12 @@ def _gathered(node: Any, scope: Scope, keys: list[Scalar]) -> Scalar:
     if more_than_one(node):
         raise InvalidQuery(f"{node.sql()[:60]} is not known here; it takes one expression over the columns of a row.")
     if isinstance(node.this, exp.Star):
-        return Scalar("count_of", "integer", (), required=True)
+        return Scalar("count_of", "integer", (), bounds=(0.0, math.inf), required=True)
     if isinstance(node.this, exp.Distinct):
         raise InvalidQuery("COUNT(DISTINCT …) inside a sub-query is not known here. Group by the column as well.")
     it = _owned(scalar(node.this, scope), node)
     if op == "count_of":
-        return Scalar(op, "integer", (it,), required=True)
+        return Scalar(op, "integer", (it,), bounds=(0.0, math.inf), required=True)
     it = number(it, node)
     return Scalar(op, "number", (it,), None, it.bounds if op != "sum_of" else None)
 

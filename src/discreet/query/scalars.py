@@ -15,6 +15,7 @@ from typing import Any
 from sqlglot import exp
 
 from discreet.errors import InvalidQuery
+from discreet.query.spans import moved
 from discreet.query.tree import NUMBERS, Bounds, Field, Scalar
 
 DEEPEST = 200  # operations inside one another
@@ -65,14 +66,14 @@ def scalar(node: Node, scope: Scope, depth: int = 0) -> Scalar:
 _PARTS_READ = {
     "this", "expression", "expressions", "is_string", "table", "db", "catalog", "decimals", "low", "high", "negate", "to",
     "safe", "coalesce", "ignore_nulls", "ifs", "default", "true", "false", "start", "length", "unit", "position", "query",
-    "unnest", "field",
+    "unnest", "field", "date_part_boundary",
 }  # fmt: skip
 """What the rules below look at; an option they would pass over (BETWEEN SYMMETRIC) is refused."""
 
 
 def refused(node: Node) -> InvalidQuery:
     """What is outside the subset, and what is inside."""
-    text = node.sql()
+    text = node.sql("duckdb")
     name = node.name if isinstance(node, exp.Anonymous) else type(node).__name__.upper()
     hint = _HINTS.get(type(node), "Of each row you may use its columns, arithmetic, comparisons, CASE, casts, and functions of "
                       "numbers, texts and dates: docs/guides/sql.md lists them.")  # fmt: skip
@@ -80,9 +81,18 @@ def refused(node: Node) -> InvalidQuery:
 
 
 _HINTS = {
-    exp.Window: "A window looks at other people's rows. Aggregate per unit in a sub-query: GROUP BY the unit key.",
+    exp.Window: "A window looks at other people's rows. Aggregate per unit in a sub-query: GROUP BY the unit key. Shares and "
+    "ranks of the numbers in an answer are free: make them of the answer.",
     exp.Subquery: "A sub-query stands in FROM, or is a CTE, and keeps the unit key.",
-    exp.Star: "Name the columns, or write COUNT(*).",
+    exp.Exists: "JOIN a public table; of private ones, keep the unit key and JOIN on it.",
+    exp.Star: "Rows are not given out. Ask for statistics of them, such as COUNT(*) or AVG(x), by group if you like.",
+    exp.CurrentDate: "Write the day out, like DATE '2026-01-31': a question that is asked again has the same answer.",
+    exp.CurrentTimestamp: "Write it out, like TIMESTAMP '2026-01-31 12:00:00': a question asked again has the same answer.",
+    exp.TimeToStr: "Group by DATE_TRUNC('month', x), or by EXTRACT(YEAR FROM x) and EXTRACT(MONTH FROM x).",
+    exp.Rollup: "Ask the totals as a query of their own.",
+    exp.Cube: "Ask the totals as a query of their own.",
+    exp.Interval: "Add an interval to a date that is written out, and compare: x > DATE '2026-01-31' - INTERVAL 30 DAY.",
+    exp.Mode: "GROUP BY the column, and take the largest count.",
 }
 
 Inner = Callable[[Node], Scalar]
@@ -127,12 +137,58 @@ def number_literal(value: float) -> Scalar:
 
 def _arithmetic(op: str) -> Callable[[Any, Inner, Scope], Scalar]:
     def rule(node: Any, inner: Inner, scope: Scope) -> Scalar:
-        left, right = number(inner(node.this), node), number(inner(node.expression), node)
-        bounds = _BOUNDS[op](left.bounds, right.bounds) if left.bounds and right.bounds else None
-        total = op in ("add", "sub", "mul")
-        return Scalar(op, "number", (left, right), None, finite(bounds), required=total and left.required and right.required)
+        return _of_numbers(op, inner(node.this), inner(node.expression), node)
 
     return rule
+
+
+def _of_numbers(op: str, left: Scalar, right: Scalar, node: Node) -> Scalar:
+    left, right = number(left, node), number(right, node)
+    bounds = _BOUNDS[op](left.bounds, right.bounds) if left.bounds and right.bounds else None
+    total = op in ("add", "sub", "mul")
+    return Scalar(op, "number", (left, right), None, finite(bounds), required=total and left.required and right.required)
+
+
+def _sum(node: Any, inner: Inner, scope: Scope) -> Scalar:
+    if isinstance(node.expression, exp.Interval):
+        return _moved(1, inner(node.this), node)
+    return _of_numbers("add", inner(node.this), inner(node.expression), node)
+
+
+def _difference(node: Any, inner: Inner, scope: Scope) -> Scalar:
+    """Of two numbers; of two dates, in days."""
+    if isinstance(node.expression, exp.Interval):
+        return _moved(-1, inner(node.this), node)
+    left, right = inner(node.this), inner(node.expression)
+    kinds = {left.kind, right.kind}
+    if kinds == {"date"}:
+        return Scalar("days", "number", (right, left))
+    if kinds <= {"date", "timestamp"}:
+        raise InvalidQuery(f"{node.sql()[:80]} is a span of time. Write DATE_DIFF('day', from, to) for whole days.")
+    return _of_numbers("sub", left, right, node)
+
+
+def _moved(sign: int, it: Scalar, node: Any) -> Scalar:
+    """A day or a moment that is written out, moved by an interval."""
+    span = node.expression
+    if it.op != "literal" or it.kind not in ("date", "timestamp"):
+        raise refused(span)
+    return replace(it, value=moved(it.value, sign, span))
+
+
+def _days(node: Any, inner: Inner, scope: Scope) -> Scalar:
+    """DATE_DIFF('day', from, to): how many midnights lie between."""
+    unit = node.args.get("unit")
+    if unit is not None and unit.name.lower() != "day":
+        raise InvalidQuery(
+            f"DATE_DIFF counts days here; got {unit.name[:20].lower()}. Divide: DATE_DIFF('day', a, b) / 365.25."
+        )
+    start, end = (_day(_moment(inner(part), node)) for part in (node.expression, node.this))
+    return Scalar("days", "number", (start, end))
+
+
+def _day(it: Scalar) -> Scalar:
+    return it if it.kind == "date" else Scalar("to_date", "date", (it,))
 
 
 def _corners(f: Callable[[float, float], float]) -> Callable[[Bounds, Bounds], Bounds]:
@@ -414,7 +470,7 @@ def _concat(node: Any, inner: Inner, scope: Scope) -> Scalar:
 
 
 PARTS = {"year": (1.0, 9999.0), "quarter": (1.0, 4.0), "month": (1.0, 12.0), "day": (1.0, 31.0), "hour": (0.0, 23.0),
-         "minute": (0.0, 59.0)}  # fmt: skip
+         "minute": (0.0, 59.0), "dow": (0.0, 6.0)}  # fmt: skip
 
 
 def _moment(it: Scalar, node: Node) -> Scalar:
@@ -425,15 +481,20 @@ def _moment(it: Scalar, node: Node) -> Scalar:
 
 def _part(name: str | None = None) -> Callable[[Any, Inner, Scope], Scalar]:
     def rule(node: Any, inner: Inner, scope: Scope) -> Scalar:
-        part = name or node.this.name.lower()
-        if part not in PARTS:
-            raise InvalidQuery(f"{part} of a date is not known here; {', '.join(PARTS)} are.")
-        it = _moment(inner(node.this if name else node.expression), node)
-        if it.kind == "date" and part in ("hour", "minute"):
-            raise InvalidQuery(f"A date has no {part}; a timestamp has.")
-        return Scalar("part", "integer", (it,), part, PARTS[part], required=it.required)
+        return _part_of(name or node.this.name, inner(node.this if name else node.expression), node)
 
     return rule
+
+
+def _part_of(name: str, it: Scalar, node: Node) -> Scalar:
+    """A part of a date; weeks begin with Sunday, 0."""
+    part = "dow" if name.lower() in ("dayofweek", "weekday") else name.lower()
+    if part not in PARTS:
+        raise InvalidQuery(f"{part[:20]} of a date is not known here; {', '.join(PARTS)} are.")
+    it = _moment(it, node)
+    if it.kind == "date" and part in ("hour", "minute"):
+        raise InvalidQuery(f"A date has no {part}; a timestamp has.")
+    return Scalar("part", "integer", (it,), part, PARTS[part], required=it.required)
 
 
 def _truncated(node: Any, inner: Inner, scope: Scope) -> Scalar:
@@ -486,10 +547,18 @@ def _boolean(node: Any, inner: Inner, scope: Scope) -> Scalar:
     return Scalar("literal", "boolean", value=bool(node.this), required=True)
 
 
-def _bucket(node: Any, inner: Inner, scope: Scope) -> Scalar:
-    """BUCKET(x, n): the lower end of the one of n equal parts of x's bounds that x falls into; a public list."""
-    if node.name.lower() != "bucket" or len(node.expressions) != 2:
+def _named(node: Any, inner: Inner, scope: Scope) -> Scalar:
+    """Functions that sqlglot has no type for."""
+    name, items = node.name.lower(), node.expressions
+    if name in ("date_part", "datepart") and len(items) == 2 and items[0].is_string:
+        return _part_of(items[0].name, inner(items[1]), node)
+    if name != "bucket" or len(items) != 2:
         raise refused(node)
+    return _bucket(node, inner)
+
+
+def _bucket(node: Any, inner: Inner) -> Scalar:
+    """BUCKET(x, n): the lower end of the one of n equal parts of x's bounds that x falls into; a public list."""
     it = number(inner(node.expressions[0]), node)
     parts = whole_literal(node.expressions[1], 1, node)
     if not finite(it.bounds) or it.bounds is None or parts > 10_000:
@@ -504,7 +573,7 @@ _RULES: dict[type[Node], Callable[[Any, Inner, Scope], Scalar]] = {
     exp.Column: lambda node, inner, scope: scope.column(node),
     exp.Literal: _literal, exp.Boolean: _boolean, exp.Null: lambda *_: Scalar("null", "null"),
     exp.Paren: lambda node, inner, scope: inner(node.this), exp.Neg: _negated,
-    exp.Add: _arithmetic("add"), exp.Sub: _arithmetic("sub"), exp.Mul: _arithmetic("mul"), exp.Div: _arithmetic("div"),
+    exp.Add: _sum, exp.Sub: _difference, exp.DateDiff: _days, exp.Mul: _arithmetic("mul"), exp.Div: _arithmetic("div"),
     exp.Mod: _arithmetic("mod"), exp.Pow: _arithmetic("power"), exp.IntDiv: _whole_division,
     exp.Abs: _function("abs"), exp.Sqrt: _function("sqrt"), exp.Exp: _function("exp"), exp.Ln: _function("ln"),
     exp.Log: _logarithm,
@@ -516,6 +585,7 @@ _RULES: dict[type[Node], Callable[[Any, Inner, Scope], Scalar]] = {
     exp.Coalesce: _coalesce, exp.Nullif: _nullif, exp.Lower: _on_text("lower", "text"), exp.Upper: _on_text("upper", "text"),
     exp.Trim: _on_text("trim", "text"), exp.Length: _on_text("length", "integer"), exp.Substring: _substring, exp.Left: _left,
     exp.DPipe: _concat, exp.Concat: _concat, exp.Year: _part("year"), exp.Quarter: _part("quarter"), exp.Month: _part("month"),
-    exp.Day: _part("day"), exp.Hour: _part("hour"), exp.Minute: _part("minute"), exp.Extract: _part(),
-    exp.TimestampTrunc: _truncated, exp.DateTrunc: _truncated, exp.Cast: _cast, exp.TryCast: _cast, exp.Anonymous: _bucket,
+    exp.Day: _part("day"), exp.Hour: _part("hour"), exp.Minute: _part("minute"),
+    exp.DayOfWeek: _part("dow"), exp.Extract: _part(),
+    exp.TimestampTrunc: _truncated, exp.DateTrunc: _truncated, exp.Cast: _cast, exp.TryCast: _cast, exp.Anonymous: _named,
 }  # fmt: skip

@@ -168,6 +168,9 @@ class PostgresWriter(Writer):
     def op_part(self, it: Scalar, args: list[str]) -> str:
         return f"CASE WHEN isfinite({args[0]}) THEN {super().op_part(it, args)} END"
 
+    def days(self, start: str, end: str) -> str:
+        return f"({end} - {start})"
+
     def op_truncate(self, it: Scalar, args: list[str]) -> str:
         return f"date_trunc('{it.value}', CAST({self.within(args[0], it.args[0].kind)} AS TIMESTAMP))"
 

@@ -98,6 +98,13 @@ class SparkWriter(Writer):
     def op_like(self, it: Scalar, args: list[str]) -> str:
         return f"{args[0]} LIKE {self.string(str(it.args[1].value).replace(chr(92), chr(92) * 2))}"
 
+    def days(self, start: str, end: str) -> str:
+        return f"datediff({end}, {start})"
+
+    def op_part(self, it: Scalar, args: list[str]) -> str:
+        """Spark's week begins with 1."""
+        return f"CAST(dayofweek({args[0]}) - 1 AS BIGINT)" if it.value == "dow" else super().op_part(it, args)
+
     def op_truncate(self, it: Scalar, args: list[str]) -> str:
         """date_trunc() would pass through the time zone, whose days may have 23 hours."""
         moment = self.within(args[0], it.args[0].kind)

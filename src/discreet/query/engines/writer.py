@@ -277,6 +277,13 @@ class Writer:
     def op_part(self, it: Scalar, args: list[str]) -> str:
         return f"CAST(extract({it.value} FROM {args[0]}) AS {self.integer})"
 
+    def op_days(self, it: Scalar, args: list[str]) -> str:
+        return f"CAST({self.days(*(self.within(text, 'date') for text in args))} AS {self.double})"
+
+    def days(self, start: str, end: str) -> str:
+        """From one date to another, both within the years 1 to 9999."""
+        return f"date_diff('day', {start}, {end})"
+
     def op_truncate(self, it: Scalar, args: list[str]) -> str:
         return f"CAST(date_trunc('{it.value}', {self.within(args[0], it.args[0].kind)}) AS {self.timestamp})"
 
