@@ -148,7 +148,11 @@ def _histograms(found: tuple[Found, ...]) -> list[tuple[str, Plot]]:
     """The scores of the strongest attack on each release."""
     chosen = [(item, item.strongest) for item in found[:4]]
     several = sum(best is not None for _, best in chosen)
-    return [(item.title, _named(plots.histogram(best.evidence), item, several)) for item, best in chosen if best is not None]
+    return [
+        (item.title, _named(plots.histogram(best.evidence, legend=False), item, several))
+        for item, best in chosen
+        if best is not None
+    ]
 
 
 def untried(found: Iterable[Found]) -> list[tuple[list[str], list[str]]]:

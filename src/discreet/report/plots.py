@@ -166,8 +166,11 @@ def burn_down(balance: Balance, entries: Sequence[Entry]) -> Plot:
     )
 
 
-def histogram(evidence: Evidence, *, title: str | None = None) -> Plot:
-    """The scores of those inside and of the others: where they overlap, the attack guesses."""
+def histogram(evidence: Evidence, *, title: str | None = None, legend: bool = True) -> Plot:
+    """The scores of those inside and of the others: where they overlap, the attack guesses.
+
+    Without `legend` the page says which is which.
+    """
     heading = title or f"Scores of the attack {words.short(evidence.attack, 60)}"
     scores = np.clip(evidence.score, -1e300, 1e300)  # beyond, the width of a picture is no float any more
     low, high = (float(value) for value in np.quantile(scores, [0.005, 0.995]))
@@ -192,6 +195,13 @@ def histogram(evidence: Evidence, *, title: str | None = None) -> Plot:
             f'<path class="line {role}" d="{path}" fill="none" stroke="{paint}" stroke-width="1.6" stroke-dasharray="{dash}"/>'
         )
         keys.append((_key(role, paint, dash), name))
+        y = TOP + 6 + 17 * (len(keys) - 1)
+        inside += (
+            f'<path class="line {role}" d="M{chart.right - 28} {y} H{chart.right - 4}" stroke="{paint}" stroke-width="2.4" '
+            f'stroke-dasharray="{dash}"/><text x="{chart.right - 36}" y="{y + 4}" text-anchor="end">{name}</text>'
+            if legend
+            else ""
+        )
     medians = [float(np.median(score)) if len(score) else float("nan") for _, score in parts]
     told = f"Half of those inside score at least {_short(medians[0])}, half of the others at least {_short(medians[1])}."
     quantiles = (0.05, 0.25, 0.5, 0.75, 0.95)
