@@ -261,6 +261,7 @@ def _arguments(target: Target, chosen: dict[str, Any]) -> tuple[list[str], str]:
     made += ["--recipe", given["recipe"]] if "recipe" in given else []
     made += ["--target-column", str(given["target_column"])] if "target_column" in given else []
     made += ["--trust-pickle"] if given.get("trust_pickle") is True else []
+    made += ["--no-controls"] if given.get("controls") is False else []
     attacks, shadows, seed = chosen["attacks"], chosen["shadows"], chosen["seed"]
     made += ["--attacks", attacks, "--shadows", str(shadows), "--seed", str(seed)]
     return made, f"{attacks} with {shadows} shadow models, seed {seed}"

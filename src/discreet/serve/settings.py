@@ -27,9 +27,10 @@ from discreet.core import Unit, check, record, user
 from discreet.errors import InvalidDocument
 
 KINDS = {
-    "model": ("weights", "recipe", "members", "nonmembers", "target_column", "attacks", "shadows", "trust_pickle"),
+    "model": ("weights", "recipe", "members", "nonmembers", "target_column", "attacks", "shadows", "controls", "trust_pickle"),
     "table": ("file", "quasi", "sensitive", "population", "id", "fraction"),
 }
+MOST_SHADOWS = 256
 FILES = ("weights", "recipe", "members", "nonmembers", "file", "population")
 
 
@@ -144,7 +145,21 @@ def _target(file: Path, folder: Path, name: str, said: Mapping[str, Any]) -> Tar
         raise InvalidDocument(f"{file}: {where} has the kind {check.shown(kind)}; known are {', '.join(KINDS)}.")
     needed = ("release", "weights", "members", "nonmembers") if kind == "model" else ("release", "file", "quasi")
     _only(file, where, said, ("kind", "release", *KINDS[kind]), needed)
-    given = {
+    given: dict[str, Any] = {
         key: str(folder / value) if key in FILES else value for key, value in said.items() if key not in ("kind", "release")
     }
+    if "attacks" in given:
+        given["attacks"] = _names(f"{file}: {where}", given["attacks"])
+    if given.get("shadows", 16) not in range(2, MOST_SHADOWS + 1):
+        raise InvalidDocument(
+            f"{file}: {where} must have shadows from 2 to {MOST_SHADOWS}; got {check.shown(given['shadows'])}."
+        )
     return Target(name, kind, str(said["release"]), given)
+
+
+def _names(where: str, said: Any) -> tuple[str, ...]:
+    """Names of attacks: a list, or divided by commas as on the command line."""
+    names = [each.strip() for each in said.split(",")] if isinstance(said, str) else said
+    if not isinstance(names, list) or not names or not all(isinstance(each, str) and each for each in names):
+        raise InvalidDocument(f'{where} must have as attacks names such as ["student", "loss"]; got {check.shown(said)}.')
+    return tuple(names)

@@ -11,6 +11,8 @@ from discreet.errors import DiscreetError
 from discreet.serve import read_config
 from discreet.serve.limits import Limit
 
+MODEL = "[attacks.m]\nrelease = 'm'\nweights = 'w'\nmembers = 'a'\nnonmembers = 'b'\n"
+
 
 def written(folder: Path, text: str) -> Path:
     (folder / "serve.toml").write_text(text)
@@ -33,6 +35,7 @@ def test_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         weights = "model.safetensors"
         members = "train.parquet"
         nonmembers = "holdout.parquet"
+        attacks = "student, loss"
         [attacks.table]
         kind = "table"
         release = "table"
@@ -44,6 +47,7 @@ def test_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (hospital.unit, hospital.schema) == (user("patient_id", rows=4), tmp_path / "schema.toml")
     assert (clinic.unit, clinic.location) == (record(), "postgresql://reader:secret@db/clinic")
     assert targets["readmission"].given["weights"] == str(tmp_path / "model.safetensors")
+    assert targets["readmission"].given["attacks"] == ("student", "loss")
     assert (targets["table"].kind, targets["table"].given["quasi"]) == ("table", "age,zip")
 
 
@@ -61,6 +65,9 @@ def test_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("[sources.h]\nlocation = 3\nunit = 'record'", "a file or an address"),
         ("[sources.h]\nlocation = 'x'\nunit = 'record'\npassword = 'y'", "says 'password'"),
         ("[attacks.m]\nrelease = 'm'", "must say weights"),
+        (f"{MODEL}attacks = 3", "names such as"),
+        (f"{MODEL}attacks = []", "names such as"),
+        (f"{MODEL}shadows = 1000", "shadows from 2 to 256"),
         ("[attacks.m]\nkind = 'rocket'", "known are model, table"),
         ("[", "is not TOML"),
     ],

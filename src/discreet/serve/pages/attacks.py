@@ -8,6 +8,7 @@ from discreet.core import check
 from discreet.errors import InvalidValue
 from discreet.serve.doors import READERS, Door, Go, Page, Reply, Visit
 from discreet.serve.jobs import Job
+from discreet.serve.settings import MOST_SHADOWS
 
 NAMES = (  # of `discreet attack model`; written out, since asking it loads what attacks need
     "student", "lira", "lira_fixed", "lira_offline", "rmia", "calibrated", "shokri", "loss", "confidence", "entropy", "label",
@@ -15,7 +16,6 @@ NAMES = (  # of `discreet attack model`; written out, since asking it loads what
 )  # fmt: skip
 USUAL = ("student", "lira", "loss")
 ALONE = ("loss", "confidence", "entropy", "label")  # those that need no recipe
-MOST_SHADOWS = 256
 
 
 def attacks(visit: Visit) -> Reply:
