@@ -23,8 +23,8 @@ FIELDS = [
     "attacks", "shadows", "seed", "name", "role", "label", "days", "filter", "page", "before", "who", "what", "annex",
 ]  # fmt: skip
 LIKELY = [
-    "hospital", "visits", "1", "0", "-1", "1e-6", "1e400", "nan", "record", "user:id", "any", "ann", "analyst", "'", "\x00", "\ud7ff",
-    "%", "../x", "9" * 30, "SELECT COUNT(*) AS n FROM visits",
+    "hospital", "visits", "1", "0", "-1", "1e-6", "1e400", "nan", "record", "user:id", "any", "ann", "analyst", "'", "\x00",
+    "\ud7ff", "%", "../x", "9" * 30, "SELECT COUNT(*) AS n FROM visits",
 ]  # fmt: skip
 TEXTS = st.one_of(
     st.text(max_size=40),
