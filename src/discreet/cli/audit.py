@@ -95,6 +95,8 @@ def _recipe(
     recipe = read_recipe(file)
     talk(f"Training once with {canaries} mislabelled rows, {int(rows.inside[rows.canaries].sum())} of them inside.")
     evidence, accuracy = audited(recipe, rows, device=usable(device))
+    if controlled:
+        talk("Then the controls: a leaky twin, and a model that sees no canary.")
     beside = controls(recipe, rows, delta, confidence, device=device) if controlled else []
     facts = {**_bound(evidence, delta, confidence), "accuracy_on_other_rows": accuracy}
     told = {

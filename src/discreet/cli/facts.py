@@ -20,15 +20,16 @@ SHOWN = 10  # most exposed members listed, by number only
 PARTS = 4  # groups that a column of many numbers is cut into
 MANY = 20  # different numbers before that is done
 MOST = 200  # groups of one column
+LEAST = 4  # shadows, for a risk over them
 
 
 def produced(files: Mapping[str, str | None], **seeds: int) -> dict[str, Any]:
     """How the release was made: versions, the command with its options (no folders), seeds, and a hash of every file read."""
     from discreet.core.facts import made
 
-    words = [f"{name}{sign}{Path(value).name or value}" for name, sign, value in map(_option, sys.argv)]
+    words = [f"{name}{sign}{Path(value).name or value}" for name, sign, value in map(_option, sys.argv[1:])]
     hashes = {Path(path).name: f"sha256:{_digest(path)}" for path in files.values() if path}
-    return {"made": made(" ".join(words)[:500]), "seeds": seeds, "hashes": hashes}
+    return {"made": made(" ".join(["discreet", *words])[:500]), "seeds": seeds, "hashes": hashes}
 
 
 def _option(word: str) -> tuple[str, str, str]:
@@ -47,6 +48,23 @@ def most_exposed(evidence: Evidence) -> list[dict[str, Any]]:
 
     members = evidence.score[evidence.inside]
     return [{"index": int(each), "score": float(members[each])} for each in np.argsort(-members, kind="stable")[:SHOWN]]
+
+
+def risks(recipe: Any, inside: tuple[Any, Any], outside: tuple[Any, Any], how: dict[str, Any]) -> dict[str, Any]:
+    """Every row's risk over all shadows, each in turn the target, and how much models know it by heart (Feldman).
+
+    Nothing is trained: the shadows are those kept in the folder. Empty where there are too few, or none of these rows.
+    """
+    import numpy as np
+
+    from discreet.attack.membership import exposed, halves, train_shadows
+
+    if recipe is None or how["population"] is not None or how["shadows"] < LEAST or not how["folder"].is_dir():
+        return {}
+    X, y = (np.concatenate(both) for both in zip(inside, outside))
+    same = {name: how[name] for name in ("seed", "device", "folder", "group", "processes", "ray")}
+    found = exposed(train_shadows(recipe, X, y, halves(len(X), how["shadows"], how["seed"]), **same), y, attack="lira")
+    return {"risk": found.risk(), "memorisation": found.memorisation()}
 
 
 def by_group(evidence: Evidence, names: Mapping[str, Any], confidence: float) -> list[dict[str, Any]]:

@@ -76,6 +76,7 @@ def model_command(
     how = {
         "shadows": shadows, "seed": seed, "device": device, "folder": kept, "processes": processes, "ray": ray,
         "population": others, "controls": recipe is not None and not no_controls,
+        "group": GROUP if device == "cpu" else None,
     }  # fmt: skip
     found, warned = _attacked(target, recipe, inside, outside, _named(attacks, recipe, population), how)
     first = next(iter(found.values()))
@@ -95,6 +96,7 @@ def model_command(
         "groups": value["groups"], "quality": _quality(target, inside, outside), **facts.produced(files, shadows=seed),
     }  # fmt: skip
     _write(folder, value, told, Path(members).name, carried or _nothing_claimed(found), found)
+    _scores(folder, found, facts.risks(recipe, inside, outside, how))
     if not keep_shadows:
         shutil.rmtree(folder / "shadows", ignore_errors=True)
     _tell(value, folder, as_json, claimed=bool(carried), left_out=no_controls)
@@ -168,8 +170,7 @@ def _attacked(
                 talk("Now the controls: a leaky twin with a few shadows of its own, and a model that saw none of the rows.")
 
         try:
-            group = GROUP if how["device"] == "cpu" else None
-            found = membership(target, recipe, inside, outside, attacks=attacks, progress=step, group=group, **how)
+            found = membership(target, recipe, inside, outside, attacks=attacks, progress=step, **how)
         except KeyboardInterrupt:
             talk(f"Stopped: {done} of {shadows} shadows are kept in {how['folder']}; the same command goes on from there.")
             raise
@@ -236,11 +237,10 @@ def _write(
     folder.mkdir(parents=True, exist_ok=True)
     release: Release[Any] = Release(value=value, source=source, claims=claims, evidence=tuple(found.values()), facts=facts)
     release.save(folder / "release.json")
-    _scores(folder, found)
 
 
-def _scores(folder: Path, found: Found) -> None:
-    """Every row's score by every attack: parquet, or CSV where nothing here writes parquet."""
+def _scores(folder: Path, found: Found, risks: dict[str, Any]) -> None:
+    """Every row's score by every attack, and its risk over all shadows: parquet, or CSV where nothing here writes parquet."""
     import numpy as np
 
     first = next(iter(found.values()))
@@ -249,6 +249,7 @@ def _scores(folder: Path, found: Found) -> None:
         "inside": first.inside,
         "row": np.concatenate([np.arange(members), np.arange(len(first) - members)]),
         **{name: each.score for name, each in found.items()},
+        **risks,
     }
     try:
         import pyarrow

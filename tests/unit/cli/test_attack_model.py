@@ -95,7 +95,10 @@ def test_a_model_and_its_rows(ground: Path, tmp_path: Path) -> None:
     from pyarrow.parquet import read_table
 
     scores = read_table(tmp_path / "audit" / "scores.parquet").to_pydict()
-    assert list(scores) == ["inside", "row", "student", "lira", "loss"]
+    assert list(scores) == ["inside", "row", "student", "lira", "loss", "risk", "memorisation"]
+    assert all(0 <= each <= 1 for each in scores["risk"])
+    assert all(-1 <= each <= 1 for each in scores["memorisation"])
+    assert np.mean(scores["risk"]) > 0.5  # rows learned by heart are told apart; all is seeded
     assert scores["student"] == release.evidence[0].score.tolist()
     assert scores["row"] == [*range(100), *range(100)]
     assert not (tmp_path / "audit" / "shadows").exists()
