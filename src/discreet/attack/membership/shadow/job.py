@@ -39,11 +39,6 @@ def train_stack(
         return ask(stack, torch.as_tensor(asked, dtype=torch.float32), place)
 
 
-def picked(rows: Tensor, batch: Tensor) -> Tensor:
-    """rows[batch], by the faster way."""
-    return rows.index_select(0, batch.flatten()).view(*batch.shape, *rows.shape[1:]).flatten(2)
-
-
 def stacked(recipe: Recipe, seeds: Sequence[int], device: torch.device) -> Layers | Mapped:
     """Fresh models, each from its own seed, stacked."""
     models: list[nn.Module] = []
@@ -135,7 +130,7 @@ class _Step:
 
     def _eager(self, batch: Tensor) -> None:
         if self._written is not None:
-            self._written(picked(self.rows, batch), self.labels[batch], self._rate)
+            self._written(self.rows, self.labels, batch, self._rate)
             return
         x, y = self.rows[batch], self.labels[batch]
         if self.recipe.augment is not None:
