@@ -122,10 +122,12 @@ def test_a_long_page_can_be_read_without_scrolling_sideways_on_the_smallest_phon
 
 
 def test_it_prints_on_paper(browser: Any, pages: dict[str, Path]) -> None:
-    page = opened(browser, pages["one"], "dark", [], [])
+    page = opened(browser, pages["one"], "phone, dark", [], [])
     page.emulate_media(media="print")
     paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert paper == "rgb(255, 255, 255)"  # no ink for the night
+    heads = page.evaluate("getComputedStyle(document.querySelector('table.wide thead')).position")
+    assert heads == "static"  # tables are tables on paper, however narrow it is
     made = page.pdf(format="A4")
     assert made.startswith(b"%PDF")
     page.context.close()

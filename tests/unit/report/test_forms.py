@@ -340,6 +340,16 @@ def test_a_pdf_has_the_same_words(tmp_path: Path) -> None:
         report.write(hostile(), tmp_path / "no" / "r.pdf")
 
 
+def test_nothing_is_wider_than_the_paper(tmp_path: Path) -> None:
+    weasyprint = pytest.importorskip("weasyprint", exc_type=(ImportError, OSError))
+    paid, visits = ledger(tmp_path)
+    with paid:
+        text = report.html([leaky(), private(), visits], ledger=paid)
+    for page in weasyprint.HTML(string=text, media_type="print").render().pages:
+        boxes = [box for box in page._page_box.descendants() if type(box).__name__ == "TextBox"]
+        assert max(box.position_x + box.width for box in boxes) < page.width - 40  # its margin is 64
+
+
 def test_names_cannot_become_links_in_a_pdf() -> None:
     pypdf = pytest.importorskip("pypdf")
     pytest.importorskip("weasyprint", exc_type=(ImportError, OSError))
