@@ -42,6 +42,7 @@ bench: $(VENV)/.dev $(WITH_PEERS)
 	  --out $(RESULTS)/peers_audit.json
 	$(BIN)/python bench/calibration.py --out $(RESULTS)/calibration.json
 	$(BIN)/python bench/ledger.py --out $(RESULTS)/ledger.json
+	$(BIN)/python bench/serve.py --out $(RESULTS)/serve.json
 	$(BIN)/python bench/sql.py --opendp $(PEERS)/opendp/bin/python --smartnoise $(PEERS)/smartnoise/bin/python \
 	  --pipeline-dp $(PEERS)/pipelinedp/bin/python --out $(RESULTS)/sql.json
 	if test -d ../shared/data; then $(BIN)/python bench/sql_accuracy.py --opendp $(PEERS)/opendp/bin/python \

@@ -57,6 +57,15 @@ def ledger() -> list[str]:
     return [f"{result('ledger')['a_second']['in groups, 16']['median']:,} charges a second"]
 
 
+def serve() -> list[str]:
+    found = result("serve")
+    assert all(found["goals"].values())
+    return [
+        f"{found['analysts']} programs", f"{found['requests']:,} requests", f"{found['ledger']['charges']:,} questions",
+        f"{found['ledger']['refusals']:,} refused",
+    ]  # fmt: skip
+
+
 def sql() -> list[str]:
     parts = result("sql")["parts"]
     scale = parts["scale"]["database"]["rows"]
@@ -99,7 +108,7 @@ def training() -> list[str]:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("figures", [accounting, noise, audit, peers, startup, ledger, sql, training])
+@pytest.mark.parametrize("figures", [accounting, noise, audit, peers, startup, ledger, serve, sql, training])
 def test_the_page_quotes_what_was_measured(figures) -> None:
     text = (ROOT / "docs/measured.md").read_text().replace("\n", " ")
     for figure in figures():
