@@ -35,6 +35,7 @@ WITH_PEERS := $(foreach peer,opendp diffprivlib anonypy pureldp smartnoise pipel
 
 bench: $(VENV)/.dev $(WITH_PEERS)
 	$(BIN)/python bench/startup.py
+	$(BIN)/python bench/demo.py
 	$(BIN)/python bench/accounting.py --out $(RESULTS)/accounting.json
 	$(BIN)/python bench/accounting.py --near 1e-4 --out $(RESULTS)/accounting-near-1e-4.json
 	$(BIN)/python bench/noise.py --opendp $(PEERS)/opendp/bin/python --out $(RESULTS)/noise.json

@@ -115,6 +115,13 @@ def test_the_page_quotes_what_was_measured(figures) -> None:
         assert figure in text, f"docs/measured.md does not show {figure!r}, which bench/results has"
 
 
+def test_the_demo_takes_about_half_a_minute_of_one_core() -> None:
+    runs = result("demo")["runs"]
+    assert all(20 <= run["cpu_seconds"] <= 40 for run in runs)
+    assert all(run["report_kilobytes"] < 150 for run in runs)
+    assert "about half a minute of one core" in (ROOT / "README.md").read_text()
+
+
 def rows() -> dict[str, list[str]]:
     """What the rows of the README's table must say."""
     found = result("sgd")["parts"]["cpu"]["rows"].values()

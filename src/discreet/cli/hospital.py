@@ -24,10 +24,14 @@ BUDGET, DELTA = 4.0, 1e-6
 EPSILON = 0.5  # of each question
 LEVEL = 0.01  # false positives at which attacks are compared; what 4,000 strangers resolve
 QUESTIONS = (
-    ("How many patients are there?", "SELECT COUNT(*) AS patients FROM patients"),
-    ("How long do they stay, by ward?", "SELECT ward, AVG(days) AS days FROM patients GROUP BY ward"),
-    ("How many of them are over 65, by ward?", "SELECT ward, COUNT(*) AS n FROM patients WHERE age > 65 GROUP BY ward"),
-    ("And how many stayed a week or more?", "SELECT COUNT(*) AS long FROM patients WHERE days >= 7"),
+    ("Number of patients", "How many patients are there?", "SELECT COUNT(*) AS patients FROM patients"),
+    ("Length of stay by ward", "How long do they stay, by ward?", "SELECT ward, AVG(days) AS days FROM patients GROUP BY ward"),
+    (
+        "Patients over 65 by ward",
+        "How many of them are over 65, by ward?",
+        "SELECT ward, COUNT(*) AS n FROM patients WHERE age > 65 GROUP BY ward",
+    ),
+    ("Long stays", "And how many stayed a week or more?", "SELECT COUNT(*) AS long FROM patients WHERE days >= 7"),
 )
 KNOWN = {"ward": {"values": list(WARDS)}, "days": {"bounds": [1, 30], "required": True}, "age": {"bounds": [0, 100]}}
 
@@ -84,7 +88,7 @@ def ask(patients: People, ledger: Ledger) -> tuple[list[Asked], list[Release[Any
     table = pa.table({"age": patients.age, "ward": patients.ward, "days": patients.days})
     asked, answers = [], []
     with connect({"patients": table}, unit=record(), schema={"patients": KNOWN}, ledger=ledger, source=SOURCE) as db:
-        for text, sql in QUESTIONS:
+        for title, text, sql in QUESTIONS:
             try:
                 answer = db.sql(sql, epsilon=EPSILON)
             except BudgetExceeded as error:
@@ -92,7 +96,7 @@ def ask(patients: People, ledger: Ledger) -> tuple[list[Asked], list[Release[Any
             else:
                 asked.append(Asked(text, sql, shown(answer.value), None, ledger.left(SOURCE)))
                 plain = answer.map(lambda table: table.to_pylist())  # rows that a document can hold
-                answers.append(replace(plain, facts={**plain.facts, "title": text}))
+                answers.append(replace(plain, facts={**plain.facts, "title": title}))
     return asked, answers
 
 
