@@ -34,7 +34,7 @@ from discreet.serve.show import FILTERS
 
 LARGEST_BODY = 64 * 1024
 BODY_WITHIN = 10.0  # seconds in which a body must have come
-AT_ONCE = {"light": 16, "heavy": 8, "password": 2}
+AT_ONCE = {"light": 16, "heavy": 16, "password": 2}
 WAITING = {"light": 2000, "heavy": 1000, "password": 200}  # visits that may wait for their turn
 HERE = Path(__file__).parent
 log = logging.getLogger("discreet.serve")

@@ -63,16 +63,18 @@ class People:
     def __init__(self, place: str | os.PathLike[str], *, clock: Callable[[], float] = time.time) -> None:
         self.path = Path(place).absolute()
         self._clock = clock
-        self._lock = threading.RLock()
+        self._lock, self._note_lock = threading.RLock(), threading.Lock()
         self._hasher = _hasher()
         self._blind = self._hasher.hash(secrets.token_hex(16))  # checked where there is no such person: takes as long
         try:
-            self._link = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False, timeout=30)
+            self._link = _connected(self.path)
             try:
                 self._prepare()
+                self._notes = _connected(self.path)
             except BaseException:
                 self._link.close()
                 raise
+            self._notes.execute("PRAGMA synchronous = NORMAL")
         except sqlite3.Error as error:
             raise InvalidValue(
                 f"{self.path} cannot hold the people of this server: {error}. Name another with --people."
@@ -314,9 +316,13 @@ class People:
     # ---- the log ---------------------------------------------------------------------------------------------------------
 
     def note(self, who: str, what: str, about: str = "", **detail: Any) -> None:
-        """Write down what someone did. Never a password, a secret or a value from a source."""
-        with self._change() as link:
-            link.execute("INSERT INTO log (at, who, what, about, detail) VALUES (?, ?, ?, ?, ?)",
+        """Write down what someone did. Never a password, a secret or a value from a source.
+
+        It is there once this returns, whatever becomes of the process. Nobody waits for the disk, so the last may be lost if
+        the power fails; what was spent is in the ledger, which does wait.
+        """
+        with self._note_lock:
+            self._notes.execute("INSERT INTO log (at, who, what, about, detail) VALUES (?, ?, ?, ?, ?)",
                          (self._now(), who[:80], what, about[:300], json.dumps(detail)[:8000]))  # fmt: skip
 
     def log(self, *, before: int | None = None, last: int = 100, who: str = "", what: str = "") -> list[dict[str, Any]]:
@@ -331,8 +337,13 @@ class People:
         return datetime.fromtimestamp(self._clock(), UTC).isoformat(timespec="seconds")
 
     def close(self) -> None:
-        with self._lock:
+        with self._lock, self._note_lock:
+            self._notes.close()
             self._link.close()
+
+
+def _connected(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=30)
 
 
 _FIELDS = "p.name, p.role, p.account, p.active, p.password IS NOT NULL"
