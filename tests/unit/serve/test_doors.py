@@ -9,7 +9,7 @@ import pytest
 
 from discreet.serve.app import LARGEST_BODY, addresses
 from discreet.serve.doors import Door
-from serving import Served, fill, serving
+from webapp import Served, fill, serving
 
 ROUTES = addresses()
 PEOPLE = {"owner": "ada", "analyst": "ann", "officer": "olga"}

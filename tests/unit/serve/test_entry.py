@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from serving import PASSWORD, Served, serving
+from webapp import PASSWORD, Served, serving
 
 
 @pytest.fixture
@@ -97,7 +97,7 @@ def test_the_first_owner_comes_by_a_link(tmp_path: Path) -> None:
     from starlette.testclient import TestClient
 
     from discreet.serve import House, make_app
-    from serving import settings
+    from webapp import settings
 
     house = House(settings(tmp_path))
     link = f"/welcome/{house.people.first_link()}"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from discreet.serve.app import addresses
 from discreet.serve.doors import Door
-from serving import Served, fill, serving
+from webapp import Served, fill, serving
 
 ROUTES = addresses()
 GETS = [route for route in ROUTES if route[1].method == "GET" and not route[0].startswith(("/static", "/welcome"))]

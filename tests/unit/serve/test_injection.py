@@ -12,7 +12,7 @@ import pytest
 
 from discreet.core import Release
 from discreet.serve.app import addresses
-from serving import PLANTED, Served, fill, model, serving
+from webapp import PLANTED, Served, fill, model, serving
 
 NASTY = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'><svg onload=alert(3)>{{7*7}}"
 

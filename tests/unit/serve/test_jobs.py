@@ -14,7 +14,7 @@ from discreet.serve.jobs import Job, Jobs, _arguments, _heard
 from discreet.serve.pages.attacks import NAMES
 from discreet.serve.settings import Target
 from discreet.serve.shelf import Shelf
-from serving import Served, model, serving
+from webapp import Served, model, serving
 
 TARGET = Target("readmission", "model", "model", {"weights": "w", "members": "m", "nonmembers": "n", "recipe": "r.py"})
 CHOSEN = {"attacks": "loss", "shadows": 4, "seed": 0}

@@ -12,7 +12,7 @@ from discreet.core import Release, user
 from discreet.errors import InvalidValue
 from discreet.serve import House
 from discreet.serve.settings import Source
-from serving import COUNT, Served, model, serving
+from webapp import COUNT, Served, model, serving
 
 QUESTION = {"source": "hospital", "sql": COUNT, "epsilon": "0.5"}
 
@@ -212,7 +212,7 @@ def test_the_log_is_read_in_pages(served: Served) -> None:
 
 
 def test_a_budget_for_another_unit_stops_the_start(tmp_path: Path) -> None:
-    from serving import settings
+    from webapp import settings
 
     with serving(tmp_path) as served:
         wanted = settings(tmp_path, sources={"hospital": Source("hospital", "x.parquet", user("patient_id", rows=9))})
@@ -222,7 +222,7 @@ def test_a_budget_for_another_unit_stops_the_start(tmp_path: Path) -> None:
 
 
 def test_data_that_is_gone_is_told_to_owners_only(tmp_path: Path) -> None:
-    from serving import UNIT
+    from webapp import UNIT
 
     with serving(tmp_path, sources={"hospital": Source("hospital", str(tmp_path / "gone.parquet"), UNIT)}) as served:
         assert "gone.parquet" not in served.ask("ann").text

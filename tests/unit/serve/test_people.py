@@ -10,7 +10,7 @@ import pytest
 
 from discreet.errors import InvalidValue
 from discreet.serve.people import IDLE, LINK_LASTS, LONGEST, MOST_TOKENS, People
-from serving import PASSWORD
+from webapp import PASSWORD
 
 
 class Clock:

@@ -16,7 +16,7 @@ import pytest
 
 from discreet.errors import InvalidValue
 from discreet.serve import House, app, server
-from serving import settings
+from webapp import settings
 
 GIVE_UP = 30.0
 
