@@ -6,7 +6,10 @@ import contextlib
 import copy
 import os
 import secrets
+import shutil
+import tempfile
 import threading
+import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -108,6 +111,8 @@ class DuckEngine:
         self._writer = DuckWriter()
         self._files: list[Path] = []
         self._slow: set[str] = set()
+        scratch = tempfile.mkdtemp(prefix="discreet-")  # rows that do not fit into memory: for no other user to read
+        self._sweep = weakref.finalize(self, shutil.rmtree, scratch, ignore_errors=True)
         try:
             if isinstance(locations, (str, os.PathLike)):
                 self._files = [_existing(locations)]
@@ -115,6 +120,7 @@ class DuckEngine:
             else:
                 self._link = duckdb.connect(":memory:")
                 self._read(locations)
+            self._run(f"SET temp_directory = {self._writer.string(scratch)}")
             shut = ("enable_external_access", "autoinstall_known_extensions", "autoload_known_extensions")
             threads = threads or _threads()
             for setting in (*([f"threads = {threads}"] if threads else []), FAST, *(f"{name} = false" for name in shut)):
@@ -226,6 +232,7 @@ class DuckEngine:
 
     def close(self) -> None:
         self._link.close()
+        self._sweep()
 
 
 def _again(it: Relation, slow: set[str]) -> bool:
