@@ -31,7 +31,7 @@ check: $(VENV)/.dev
 PEERS := $(VENV)/peers
 RESULTS := bench/results
 
-WITH_PEERS := $(foreach peer,opendp diffprivlib anonypy pureldp smartnoise pipelinedp opacus jax art,$(PEERS)/$(peer)/.done)
+WITH_PEERS := $(foreach peer,opendp diffprivlib anonypy pureldp smartnoise pipelinedp opacus jax art sacro,$(PEERS)/$(peer)/.done)
 
 bench: $(VENV)/.dev $(WITH_PEERS)
 	$(BIN)/python bench/startup.py
@@ -52,6 +52,11 @@ bench: $(VENV)/.dev $(WITH_PEERS)
 	$(BIN)/python bench/sgd_noise.py --out $(RESULTS)/sgd_noise.json
 	$(BIN)/python bench/shadow.py --art $(PEERS)/art/bin/python --out $(RESULTS)/shadow.json
 	$(BIN)/python bench/climb.py --art $(PEERS)/art/bin/python --out $(RESULTS)/climb.json
+	if test -d ../shared/data; then $(BIN)/python bench/membership.py --out $(RESULTS)/membership.json; \
+	  $(BIN)/python bench/membership.py --case peers --sacro $(PEERS)/sacro/bin/python --art $(PEERS)/art/bin/python \
+	    --targets 3 --shadows 64 --out $(RESULTS)/membership.json; \
+	  $(BIN)/python bench/membership.py --case defended,published --out $(RESULTS)/membership.json; \
+	  $(BIN)/python bench/text.py --out $(RESULTS)/text.json; fi
 	$(BIN)/python bench/local.py --pure-ldp $(PEERS)/pureldp/bin/python --out $(RESULTS)/local.json --plot docs/theory/local-error.svg
 	$(BIN)/python bench/reconstruct.py --out $(RESULTS)/reconstruct.json
 	$(BIN)/python bench/audit_training.py --part bugs,command --out $(RESULTS)/audit_training.json
@@ -72,6 +77,7 @@ $(PEERS)/pipelinedp/.done: WANTED := 'pipeline-dp==0.3.1' python-dp dp-accountin
 $(PEERS)/opacus/.done: WANTED := 'opacus==1.6.0' 'torch==2.13.0' numpy
 $(PEERS)/jax/.done: WANTED := 'jax-privacy==2.0.0'
 $(PEERS)/art/.done: WANTED := 'adversarial-robustness-toolbox==1.20.1' 'torch==2.13.0' packaging 'setuptools<80'
+$(PEERS)/sacro/.done: WANTED := 'sacroml==2.0.1'
 $(PEERS)/anonypy/.done: WANTED := 'anonypy==0.2.1' 'pycanon==1.3.6'
 
 docs: $(VENV)/.dev

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import tempfile
 import time
 from argparse import Namespace
 from collections.abc import Callable
@@ -385,10 +387,44 @@ def calibrated(scores: Array, y: Array, truth: Array, path: Path) -> dict[str, A
     }  # fmt: skip
 
 
+# Peers on the same recipe
+
+
+def peers(given: Namespace, save: Save) -> dict[str, Any]:
+    """Processor seconds for each shadow model of a whole attack on Location-30: ours, SACRO-ML's LiRA, ART's shadow attack."""
+    from membership import distinct, location, recipe
+
+    X, y = distinct(*location(given.data))
+    half, how = len(X) // 2, recipe(X.shape[1], 30, relu=False)
+    scores = train_shadows(how, X, y, (np.arange(len(X)) < half)[None], seed=20_000).scores[0]
+    found: dict[str, Any] = {"rows": len(X), "shadows": given.shadows, "rounds": given.targets}
+    times: dict[str, list[float]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        np.savez(Path(folder) / "rows.npz", X=X, y=y)
+        for _ in range(given.targets):  # interleaved
+            began = time.process_time()
+            membership(lambda rows: scores, how, (X[:half], y[:half]), (X[half:], y[half:]), shadows=given.shadows)
+            times.setdefault("ours", []).append((time.process_time() - began) / given.shadows)
+            for name, python, script in (("sacro", given.sacro, "sacro_lira"), ("art", given.art, "art_membership")):
+                if python:
+                    path = Path(__file__).parent / "peers" / f"{script}.py"
+                    command = [python, str(path), str(Path(folder) / "rows.npz"), str(given.few)]
+                    done = subprocess.run(command, capture_output=True, text=True, check=True)
+                    times.setdefault(name, []).append(float(done.stdout.split()[-1]))
+            found["cpu_s_per_shadow"] = {name: round(float(np.median(each)), 4) for name, each in times.items()}
+            found["times_ours"] = {
+                name: spread(np.array(each) / times["ours"]) for name, each in times.items() if name != "ours"
+            }
+            print(found["cpu_s_per_shadow"], found["times_ours"], flush=True)
+            save(found)
+    return found
+
+
 CASES: dict[str, Callable[[Namespace, Save], dict[str, Any]]] = {
     "cifar10": cifar10,
     "cifar10-analysed": cifar10_analysed,
     "cifar100": cifar100,
     "defended": defended,
     "published": published,
+    "peers": peers,
 }

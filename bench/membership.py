@@ -20,6 +20,7 @@ Cases with images, and with a defence, run by name (`--case`); the first and thi
     python bench/membership.py --case cifar100 --device cuda --targets 3 --out FILE           outputs against gradients
     python bench/membership.py --case defended --set location|cifar100 --out FILE             adversarial regularisation
     python bench/membership.py --case published --keep KEPT --out FILE                        the published ResNet-20
+    python bench/membership.py --case peers --sacro PYTHON --art PYTHON --targets 3 --shadows 64 --out FILE
 """
 
 from __future__ import annotations
@@ -194,7 +195,10 @@ def cases(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--strengths", default="0.5,1,2,3,5,8", help="defended")
     parser.add_argument("--steps", type=int, default=1, help="defended: of the adversary for each of the model")
     parser.add_argument("--adversary", type=int, default=64, help="defended: its width")
-    parser.add_argument("--shadows", type=int, default=8, help="defended")
+    parser.add_argument("--shadows", type=int, default=8, help="defended, peers")
+    parser.add_argument("--sacro", metavar="PYTHON", help="peers: an interpreter that has sacroml")
+    parser.add_argument("--art", metavar="PYTHON", help="peers: an interpreter that has adversarial-robustness-toolbox")
+    parser.add_argument("--few", type=int, default=4, help="peers: shadows of theirs")
 
 
 def run(options: argparse.Namespace) -> None:
