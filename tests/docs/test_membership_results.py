@@ -42,14 +42,21 @@ def test_there_are_enough_targets_and_a_spread() -> None:
         assert all(row["tpr_at_0.1_percent_spread"] >= 0 for row in found["table"])
 
 
+def rates(name: str) -> dict[tuple[str, int], float]:
+    return {(row["attack"], row["references"]): row["tpr_at_0.1_percent"] for row in FOUND["sets"][name]["table"]}
+
+
 def test_the_goals_are_those_of_the_table() -> None:
-    low = {(row["attack"], row["references"]): row["tpr_at_0.1_percent"] for row in FOUND["sets"]["location"]["table"]}
-    assert low["student", 64] >= 0.30
-    assert low["student", 2] >= 0.14
-    assert all(
-        low["student", k] >= low[peer, k] - 0.01 for peer in ("lira", "lira_fixed", "rmia") for k in (2, 4, 8, 16, 32, 64)
-    )
+    assert rates("location")["student", 64] >= 0.30
+    assert rates("location")["student", 2] >= 0.14
     assert FOUND["sets"]["location"]["audit"]["cpu_seconds"] < 60
+
+
+@pytest.mark.parametrize("name", ["location", "relu"])
+@pytest.mark.parametrize("peer", ["lira", "lira_fixed", "rmia"])
+@pytest.mark.parametrize("budget", [2, 4, 8, 16, 32, 64])
+def test_none_is_a_point_ahead_of_the_default(name: str, peer: str, budget: int) -> None:
+    assert rates(name)["student", budget] >= rates(name)[peer, budget] - 0.01
 
 
 def test_authors_are_quoted_as_measured() -> None:

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet.attack.membership.ratios import evidence
+
 Array = NDArray[np.float64]
 Marks = NDArray[np.bool_]
 
@@ -84,8 +86,19 @@ def paired(target: Array, shadows: Array, inside: Marks) -> Array:
 
 def student(margin: Array, margins: Array, tempered: Array, tempereds: Array, inside: Marks) -> Array:
     """The default attack, from two signals of target and shadows: the margin, which tells more with many shadows, and the
-    logarithm of the probability at temperature 2, which tells more with few."""
-    return paired(margin, margins, inside) + paired(tempered, tempereds, inside)
+    logarithm of the probability at temperature 2, which tells more with few.
+
+    Two estimates of the same log-ratio are added, each in units of its own spread over the rows: the one above, which takes
+    levels to be normal, and that of Zarifzadeh et al. 2024, the probability over its mean, which takes nothing for granted.
+    """
+    levels = paired(margin, margins, inside) + paired(tempered, tempereds, inside)
+    share = tempered - np.log(np.maximum(evidence(np.exp(tempereds), inside), 1e-12))
+    return _in_spreads(levels) + _in_spreads(share)
+
+
+def _in_spreads(score: Array) -> Array:
+    spread = float(score.std())
+    return score / spread if spread > 0 else score
 
 
 def _fitted(x: Array, inside: Side, outside: Side) -> Prior:

@@ -46,13 +46,13 @@ def rmia(
 
     Signals are probabilities here. The average over models in and out stands for p(x).
     """
-    ours = target / np.maximum(_evidence(shadows, inside), 1e-12)
+    ours = target / np.maximum(evidence(shadows, inside), 1e-12)
     theirs = np.sort(population / np.maximum(population_shadows.mean(0), 1e-12))
     beaten = np.searchsorted(theirs, ours / gamma, side="right") / len(theirs)
     return beaten + 1e-9 * np.log(np.maximum(ours, 1e-300))  # ties among the many that beat all, or none, by their own ratio
 
 
-def _evidence(shadows: Array, inside: Marks) -> Array:
+def evidence(shadows: Array, inside: Marks) -> Array:
     """p(x): half the mean over models inside, half over models outside."""
     (n_in, mean_in, _), (n_out, mean_out, _) = _moments(shadows, inside), _moments(shadows, ~inside)
     return np.where(n_in == 0, mean_out, np.where(n_out == 0, mean_in, (mean_in + mean_out) / 2))
