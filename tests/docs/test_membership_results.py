@@ -59,6 +59,19 @@ def test_none_is_a_point_ahead_of_the_default(name: str, peer: str, budget: int)
     assert rates(name)["student", budget] >= rates(name)[peer, budget] - 0.01
 
 
+def test_what_a_defence_changes_is_quoted_as_measured() -> None:
+    found = FOUND["cases"]["defended-location"]
+    for row in found["rows_by_strength"]:
+        if row["strength"] in (0.0, 1.0, 2.0, 4.0):
+            told = [row[what]["mean"] for what in ("accuracy_outside", "accuracy_inside", "learned")]
+            own = [row["its_own_adversary"]["mean"]] if row["strength"] else []
+            cells = " | ".join(f"{value:.1%}".replace("%", " %") for value in [*told, *own])
+            assert f"| {row['strength']:g} | {cells} |".replace("| 0 |", "| none |") in PAGE or f"| none | {cells} | |" in PAGE
+    shadows = found["shadow_attacks_at_strength"]
+    with_, without = (f"{shadows[name]['student']['tpr_at_1_percent']:.1%}"[:-1] for name in ("defended", "undefended"))
+    assert f"still finds {with_} % of the members at 1 % false positives, where it finds {without} % without" in PAGE
+
+
 def test_authors_are_quoted_as_measured() -> None:
     found = json.loads((ROOT / "bench/results/text.json").read_text())["authors_auc"]
     one, eight = (found[f"reference, {known}"]["auc"] for known in ("one article", "8 articles"))
