@@ -37,10 +37,7 @@ from torch import nn
 
 import discreet
 from _record import machine, write
-from audit_models import models
-from discreet.attack.membership.controls import trained
 from discreet.audit.binomial import rate_ceiling, rate_floor
-from discreet.cli.models import read_recipe
 from discreet.learn import plant, train
 from discreet.learn.sgd.clipping import Flat
 from discreet.learn.sgd.plant import judged
@@ -194,6 +191,9 @@ recipe = Recipe(lambda: nn.Sequential(nn.Linear(600, 128), nn.Tanh(), nn.Linear(
 
 def command() -> dict[str, Any]:
     """The time of all processes together, which does not hang on what else the machine does, and by the clock."""
+    from discreet.attack.membership.controls import trained
+    from discreet.cli.models import read_recipe
+
     draw = np.random.default_rng(100)
     odds = draw.normal(-1.5, 1.0, 600) + draw.normal(0.0, 1.0, (100, 600)) * (draw.random((100, 600)) < 0.25)
     y = draw.integers(0, 100, 10_000)
@@ -238,6 +238,8 @@ def main() -> None:
         found["bugs"] = {"machine": machine("torch"), **bugs(options.runs, options.sound, options.jobs)}
     torch.set_num_threads(1)
     if "models" in options.part:
+        from audit_models import models  # with the command line, which machines for long runs may lack
+
         found["models"] = {"machine": machine("torch"), **models(options.data, options.targets, options.repeats)}
     if "command" in options.part:
         found["command"] = {"machine": machine("torch"), **command()}
