@@ -60,6 +60,10 @@ CASES = {
     "signals": (lambda: nn.Sequential(nn.Conv1d(3, 64, 5), nn.Tanh(), nn.Conv1d(64, 64, 4)), lambda n: torch.randn(n, 3, 8)),
     "standardised": (standardised, lambda n: torch.randn(n, 3, 6, 6) + 0.3),
     "sequence": (Reads, lambda n: torch.randn(n, 5, 6)),
+    "upwards": (
+        lambda: nn.Sequential(nn.Conv1d(3, 4, 3), nn.Tanh(), nn.ConvTranspose1d(4, 2, 3)),
+        lambda n: torch.randn(n, 3, 6),
+    ),
 }
 
 

@@ -13,7 +13,8 @@ from discreet.learn.sgd.clipping import Flat
 from discreet.learn.sgd.engine import Engine
 from discreet.learn.sgd.engine.joins import Joined
 from discreet.learn.sgd.engine.layers import find, named, norm
-from gradients import agree, copies, engine_for, losses, summed
+from discreet.learn.sgd.engine.probe import probe
+from gradients import agree, copies, engine_for, losses, one_by_one, summed
 
 torch.set_num_threads(1)
 
@@ -407,3 +408,64 @@ def test_a_group_norm_in_pieces_is_the_same(monkeypatch):
     whole = norm._each(*given)
     monkeypatch.setattr(norm, "_most", lambda x, groups: 3)
     assert all(torch.equal(one, other) for one, other in zip(whole, norm._each(*given)))
+
+
+class Distances(nn.Module):
+    """Attention as T5 has it: what a table says of every distance is turned, and added to the scores of all examples."""
+
+    def __init__(self):
+        super().__init__()
+        self.q, self.v, self.table = nn.Linear(4, 6), nn.Linear(4, 6), nn.Embedding(7, 3)
+
+    def forward(self, x):
+        at = torch.arange(x.shape[1])
+        bias = self.table((at[:, None] - at[None, :]).clamp(-3, 3) + 3).permute(2, 0, 1)[None]
+        q, v = (layer(x).unflatten(2, (3, 2)).transpose(1, 2) for layer in (self.q, self.v))
+        return ((q @ q.mT + bias).softmax(-1) @ v).flatten(1), None, bias
+
+
+class Reader(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList([Distances()])
+        self.head = nn.Linear(30, 2)
+
+    def forward(self, x):
+        seen, nothing, _ = self.blocks[0](x)
+        assert nothing is None
+        return self.head(seen)
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+def test_a_table_read_once_for_all_examples_and_turned(rows):
+    """The module around it runs example by example; layers further out do not."""
+    torch.manual_seed(0)
+    model = Reader()
+
+    def make(n):
+        return torch.randn(n, 5, 4)
+
+    engine = Engine(model, rows)
+    probe(engine, lambda x: losses(model, x), make)
+    assert copies(engine) == ["Distances"]
+    batch = make(4 * rows)
+    norms, _ = one_by_one(engine, batch, Flat(1.0))
+    clip = float(norms.median().sqrt())
+    wanted = one_by_one(engine, batch, Flat(clip))[1]
+    assert torch.allclose(summed(engine, batch, Flat(clip)), wanted, rtol=0.0, atol=1e-5 * float(wanted.norm()))
+
+
+def test_what_no_enclosing_mends_is_told_as_it_was():
+    class Broken(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table, self.head = nn.Embedding(5, 4), nn.Linear(4, 2)
+
+        def forward(self, x):
+            if torch._C._functorch.maybe_current_level() is not None:
+                raise ValueError("not under vmap")
+            return self.head(x @ self.table(torch.arange(5)).view(5, 4))
+
+    model = Broken()
+    with pytest.raises(RuntimeError, match="invalid for input of size"):
+        probe(Engine(model), lambda x: losses(model, x), lambda n: torch.randn(n, 5))

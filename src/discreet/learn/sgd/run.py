@@ -77,7 +77,7 @@ class Run:
         self._engine = self._group.engine(model, rows.rows)
         self._buffer = self._engine.buffer()
         self._device = self._buffer.device
-        keep_what_is_freed()
+        keep_what_is_freed(model)
         self._pending: list[Any] | None = None
         self._turn: object = None  # of the loop whose noise is in the buffer
         self._made_up = False  # whether the rows at hand only keep this process in step with others

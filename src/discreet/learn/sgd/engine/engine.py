@@ -41,6 +41,7 @@ class Engine:
             )
         self.rows = rows
         self.tape = Tape(rows)
+        self._enclosed: set[nn.Module] = set()  # run example by example, with all that is inside
         self._modules = self._armed({})
         self.size = sum(p.numel() for p in self.parameters)
         self.processes = 1  # that add into one sum
@@ -59,7 +60,19 @@ class Engine:
 
     def _armed(self, found: Found, trying: bool = False) -> list[tuple[nn.Module, Forward]]:
         """What runs in place of which module."""
-        return _owners(self.model, found, trying)
+        return _owners(self.model, found, self._enclosed, trying)
+
+    def enclose(self) -> bool:
+        """Run by vmap what is around layers whose input all examples share, or what is around that again; False: nothing is.
+
+        What such a layer gives has an axis of examples that whoever called it may not expect.
+        """
+        inner = self._enclosed or self.tape.layout.sharing()
+        outer = {near for it in inner if (near := _around(self.model, it)) is not None}
+        if not outer or outer == inner:
+            return False
+        self._enclosed = outer
+        return True
 
     def buffer(self) -> Tensor:
         """A flat buffer for all trained numbers."""
@@ -157,12 +170,23 @@ def _drop(records: Sequence[Record], norms: Tensor, factors: Tensor) -> Tensor:
     return torch.where(good, factors, torch.zeros_like(factors))
 
 
-def _owners(model: nn.Module, found: Found, trying: bool = False) -> list[tuple[nn.Module, Forward]]:
+def _around(model: nn.Module, module: nn.Module) -> nn.Module | None:
+    """The module that has this one and is called itself; the model has none around it."""
+    name = next((name for name, it in model.named_modules() if it is module), "")
+    while name:
+        name = name.rpartition(".")[0]
+        outer = model.get_submodule(name)
+        if not isinstance(outer, (nn.ModuleList, nn.ModuleDict)):
+            return outer
+    return None
+
+
+def _owners(model: nn.Module, found: Found, enclosed: set[nn.Module], trying: bool = False) -> list[tuple[nn.Module, Forward]]:
     """Every module that holds trained parameters of its own, with what to run in its place."""
     owners: list[tuple[nn.Module, Forward]] = []
     inside: set[int] = set()
     for module in model.modules():
-        make, whole = find(module)
+        make, whole = (None, True) if module in enclosed else find(module)
         if id(module) in inside or isinstance(module, LISTS):
             continue
         if not (any(p.requires_grad for p in module.parameters()) if whole else own(module)):

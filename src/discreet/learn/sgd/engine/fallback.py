@@ -63,18 +63,36 @@ def copied(module: nn.Module, tape: Tape) -> Callable[..., Any]:
         copies = {name: p.detach().expand(examples, *p.shape).contiguous().requires_grad_() for name, p in trained.items()}
         tape.add(CopiedRecord(tape, {trained[name]: copy for name, copy in copies.items()}))
 
-        def one(parameters: dict[str, Tensor], *given: Any) -> Any:
+        made: tuple[list[Any], Any] = ([], None)
+
+        def one(parameters: dict[str, Tensor], *given: Any) -> list[Tensor]:
+            nonlocal made
             single = [leaf[None] if axis == 0 else leaf for leaf, axis in zip(given, axes)]
             its_args, its_kwargs = pytree.tree_unflatten(single, shape)
             out = functional_call(
                 _Plain(module, plain), {f"inner.{name}": p for name, p in parameters.items()}, its_args, its_kwargs
             )
-            return pytree.tree_map(lambda leaf: leaf.squeeze(0) if isinstance(leaf, Tensor) else leaf, out)
+            made = pytree.tree_flatten(out)
+            return [leaf.squeeze(0) for leaf in made[0] if isinstance(leaf, Tensor)]
 
+        each = vmap(one, in_dims=(0, *axes), randomness="different")
         with _no_fast_path(), sdpa_kernel(SDPBackend.MATH) if _on_cpu(copies) else nullcontext():
-            return vmap(one, in_dims=(0, *axes), randomness="different")(copies, *leaves)
+            try:
+                found = each(copies, *leaves)
+            except RuntimeError:
+                kind = next(iter(copies.values())).device.type
+                if not torch.is_autocast_enabled(kind):
+                    raise
+                with torch.autocast(kind, enabled=False):  # under vmap autocast forgets some operations; then none is narrow
+                    found = each(copies, *map(_widened, leaves))
+        tensors = iter(found)  # vmap gives nothing else back: None, say, is as the last example had it
+        return pytree.tree_unflatten([next(tensors) if isinstance(leaf, Tensor) else leaf for leaf in made[0]], made[1])
 
     return forward
+
+
+def _widened(leaf: Any) -> Any:
+    return leaf.float() if isinstance(leaf, Tensor) and leaf.is_floating_point() else leaf
 
 
 def _on_cpu(tensors: Mapping[str, Tensor]) -> bool:

@@ -1,17 +1,23 @@
 """Memory that a step frees and the next one needs again.
 
-glibc gives the end of the heap back to the system when it is larger than what was last asked for, and asks for it anew, page
-by page, in the next step: a fifth of the time of a small network's step, or nothing, by chance. It counts as large only what
-is larger than the largest block ever freed, up to 32 MiB, and gives back only twice that. So one block of that size, never
-written to, and freed, lets it keep what steps need. Other systems have other habits, and lose nothing by it.
+glibc takes large blocks from the system and gives them back when they are freed, and so it does with the end of its heap; the
+next step asks for all of it anew, page by page: a fifth of the time of a small network's step, or nothing, by chance. As large
+counts what is larger than the largest block ever freed, and twice that is left at the end. So one block, never written to and
+freed, lets it keep what steps need. Other systems have other habits, and lose nothing by it.
+
+Only for convolutions, whose activations come and go by the megabyte: elsewhere it saves no time, and what is kept may lie in
+pieces that no longer fit.
 """
 
 from __future__ import annotations
 
 import torch
+from torch import nn
+from torch.nn.modules.conv import _ConvNd
 
-LARGEST = (32 << 20) - (8 << 10)  # bytes; a larger block would not count, and its header must fit
+LARGE = 8 << 20  # bytes; with more, steps take half as much memory again
 
 
-def keep_what_is_freed() -> None:
-    torch.empty(LARGEST, dtype=torch.uint8)
+def keep_what_is_freed(model: nn.Module) -> None:
+    if any(isinstance(module, _ConvNd) for module in model.modules()):
+        torch.empty(LARGE, dtype=torch.uint8)

@@ -114,6 +114,10 @@ class Layout:
             return False
         return place in self._shared and x.shape[0] in {first for _, first in self._seen[place]}
 
+    def sharing(self) -> set[nn.Module]:
+        """The layers that are given something all examples share."""
+        return {module for module, _ in self._shared}
+
     def second(self, module: nn.Module, x: Tensor, examples: int) -> bool:
         """Whether this layer is given its examples along the second axis, [positions, examples, …]."""
         if self.learning and x.ndim > 1:
