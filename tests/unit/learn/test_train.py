@@ -209,7 +209,7 @@ def test_losses_of_another_shape_are_refused_in_a_loop_of_ones_own():
     run = begin(rate=1.0)
     loop = run.batches()
     x, y = next(loop)
-    with pytest.raises(InvalidValue, match=r"one number for each example, shape \(60,\); got shape \(\)"):
+    with pytest.raises(InvalidValue, match=r"one number for each example.*; got a single number"):
         run.step(EACH(run.model(x), y).mean())
     loop.close()
     assert all("forward" not in module.__dict__ for module in run.model.modules())

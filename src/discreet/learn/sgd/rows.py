@@ -79,8 +79,8 @@ class Rows:
         """
         if self._length() != self.count:
             raise InvalidValue(
-                f"data had {self.count} rows when the run began and has another number now. A run learns from one data set: "
-                "copy it first, then train on the copy."
+                "data has another number of rows than when the run began. A run learns from one data set: copy it first, then "
+                "train on the copy."
             )
         weight = None
         if self._members is not None:
@@ -143,7 +143,8 @@ def _tensors(data: Any) -> tuple[Tensor, ...] | None:
         lengths = {item.shape[0] if item.ndim else None for item in data}
         if len(data) < 2 or len(lengths) != 1 or None in lengths:
             raise InvalidValue(
-                f"data as tensors must be (inputs, targets) of equal length; got shapes {[tuple(t.shape) for t in data]}."
+                f"data as tensors must be (inputs, targets) with as many rows each; got {len(data)} of different lengths, or "
+                "one that is a single number."
             )
         return tuple(item.detach() for item in data)
     if isinstance(data, Dataset) or (
@@ -159,7 +160,8 @@ def _grouped(owners: Any, count: int, most: int) -> np.ndarray[Any, Any]:
     """The rows of every unit, [units, most], -1 where it has fewer. Of those who have more, the first ones count."""
     given = np.asarray(owners.cpu() if isinstance(owners, Tensor) else owners)
     if given.shape != (count,):
-        raise InvalidValue(f"owners must hold one key for each of the {count} rows; got shape {given.shape}.")
+        found = f"{given.ndim} axes" if given.ndim != 1 else "more of them" if len(given) > count else "fewer of them"
+        raise InvalidValue(f"owners must hold one key for each row, along one axis; got {found}.")
     if any(map(_missing, given.tolist())) if given.dtype.kind in "fcO" else False:
         raise InvalidValue("owners has rows without a key (None or NaN): it must say of every row whose it is. Leave them out.")
     if given.dtype.kind == "O":

@@ -88,13 +88,20 @@ class Run:
         if after is not None and self._group.split:
             raise InvalidValue("after sees whole gradients, which a model under fully_shard never has. Leave it out.")
         self._group.level(model)
-        generator = torch.Generator().manual_seed(0)
-        self._gentle = probe(self._engine, self._losses, lambda examples: rows.like(examples, self._device, generator))
-        rows.probe_augment(self._device, generator)
+        self._ours = {id(p) for p in self._engine.parameters}
+        self._fixed = [p for p in model.parameters() if not p.requires_grad]
+        self._try(self._engine)
+        rows.probe_augment(self._device, torch.Generator().manual_seed(0))
         if plan.grid:
             self._engine = self._on_grid(self._engine)
         if self._checkpoint is not None and self._group.first(self._checkpoint.exists):
             checkpoints.load(self._checkpoint, self)
+
+    def _try(self, engine: Engine) -> None:
+        """See, on made-up rows, that the model treats every example on its own in the mode that it is in."""
+        generator = torch.Generator().manual_seed(0)
+        self._gentle = probe(engine, self._losses, lambda examples: self._rows.like(examples, self._device, generator))
+        self._tried, self._asleep = engine, [module for module in self.model.modules() if not module.training]
 
     def _on_grid(self, engine: Engine) -> GridEngine:
         if self._group.world > 1:
@@ -179,6 +186,7 @@ class Run:
         self._begin()
         assert self._key is not None
         assert self._divisor is not None
+        self._as_tried()
         turn = self._turn = object()
         chosen = self.plan.sampler.draw(self._key, self.number, self._rows.units)
         self._group.noise(self._stream(), self._buffer, step=self.number, scale=self._scale())
@@ -247,6 +255,7 @@ class Run:
         self._group.reduce(self._buffer)
         for parameter, view in self._engine.views(self._buffer).items():
             parameter.grad = view if view.dtype == parameter.dtype else view.to(parameter.dtype)
+        self._only_ours()
         if self._after is not None:
             self._after([p.grad for p in self._engine.parameters if p.grad is not None], self._scale())
         self.optimizer.step()
@@ -261,6 +270,28 @@ class Run:
             self._look()
         if self._checkpoint is not None and (self.number % self._every == 0 or self.number == self.plan.steps):
             self._save()
+
+    def _as_tried(self) -> None:
+        """The model is the one that was tried: nothing thawed, and what was in eval mode and is not now is tried again."""
+        if any(p.requires_grad for p in self._fixed):
+            raise InvalidValue(
+                "A parameter that was fixed when the run began is trained now; its gradient would have neither clipping nor "
+                "noise. Fix it again (requires_grad_(False)), and begin another run to train it."
+            )
+        if any(module.training for module in self._asleep):
+            self._try(self._tried)
+
+    def _only_ours(self) -> None:
+        """A gradient that the engine did not make has neither been clipped nor has it noise: no step is taken with it."""
+        held = [p for group in self.optimizer.param_groups for p in group["params"]]
+        strange = [p for p in held if p.grad is not None and id(p) not in self._ours]
+        if strange:
+            for p in held:
+                p.grad = None
+            raise InvalidValue(
+                f"The optimizer holds {len(strange)} parameters with gradients that are not of this run: they were added to "
+                "the model or the optimizer after it began. Begin another run with the model as it is now."
+            )
 
     def _look(self) -> None:
         if not self._group.every(all(bool(torch.isfinite(local(p)).all()) for p in self._engine.parameters)):
@@ -333,6 +364,12 @@ def _same_parameters(model: nn.Module, optimizer: torch.optim.Optimizer, trained
         raise InvalidValue(
             f"The optimizer holds {len(foreign)} parameters that are not the model's; they would never get a gradient. "
             "Make it from this model: torch.optim.SGD(model.parameters(), …)."
+        )
+    stale = [name for name, p in model.named_parameters() if not p.requires_grad and p.grad is not None and id(p) in held]
+    if stale:
+        raise InvalidValue(
+            f"{', '.join(stale[:5])}: not trained, but with a gradient from before, which the optimizer would apply in every "
+            "step, without noise. Call optimizer.zero_grad() first."
         )
     left = [name for name, p in model.named_parameters() if p.requires_grad and id(p) not in held]
     if left:

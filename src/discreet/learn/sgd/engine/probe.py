@@ -200,11 +200,14 @@ def _agrees(engine: Engine, losses: Losses, make: Make) -> None:
         batch = make(MORE * engine.rows)
         with engine.recording(MORE * engine.rows):
             found = engine.buffer()
-            engine.add(with_gradient(losses(_copy(batch))), _TINY, found, 1.0 / engine.processes)  # all of them add the same
+            together = with_gradient(losses(_copy(batch)))
+            engine.add(together, _TINY, found, 1.0 / engine.processes)  # all of them add the same
         whole, finite = float(engine.length(found)), True
         for unit in range(MORE):
             part = pytree.tree_map(lambda leaf, unit=unit: leaf[unit * engine.rows : (unit + 1) * engine.rows], batch)
-            flat = engine.gradient(losses(_copy(part)).sum())
+            alone = losses(_copy(part))
+            _of_any_size(together.detach()[unit * engine.rows : (unit + 1) * engine.rows], alone.detach(), _tolerance(engine))
+            flat = engine.gradient(alone.sum())
             size = engine.length(flat)
             finite = finite and math.isfinite(float(size))
             found -= flat.mul_(_TINY.factors(size.square()))
@@ -217,6 +220,18 @@ def _agrees(engine: Engine, losses: Losses, make: Make) -> None:
             "The engine cannot tell which part of a gradient belongs to which example of this model. Layers must be given "
             "their examples along the first axis ([examples, …] or [examples x positions, …]); for sequences "
             "use batch_first=True."
+        )
+
+
+def _of_any_size(together: Tensor, alone: Tensor, share: float) -> None:
+    """A loss divided by the size of its batch is clipped all the same, but one unit more changes it for all others."""
+    both = torch.isfinite(together) & torch.isfinite(alone)
+    one, other = together[both], alone[both]
+    if one.numel() and not bool(((one - other).abs() <= share * (1e-3 + other.abs().max())).all()):
+        raise InvalidValue(
+            "The loss of an example alone is not its loss beside other examples: it depends on them, or on their number, which "
+            "is private, so one unit more or less would change the gradients of all. Leave out what looks along the batch axis "
+            "or divides by its size (len(x), x.shape[0]); the divisor of the run does that with a public number."
         )
 
 
@@ -243,12 +258,18 @@ def with_gradient(losses: Tensor) -> Tensor:
 def checked(losses: Any, examples: int) -> Tensor:
     """The losses, if there is one for each example."""
     if not isinstance(losses, Tensor) or losses.shape != (examples,):
-        found = f"shape {tuple(losses.shape)}" if isinstance(losses, Tensor) else type(losses).__name__
         raise InvalidValue(
-            f"loss must give one number for each example, shape ({examples},); got {found}. "
+            f"loss must give one number for each example, a tensor of one axis; got {_found(losses)}. "
             "Use reduction='none', and for sequences take the mean over positions: loss.mean(1)."
         )
     return losses
+
+
+def _found(losses: Any) -> str:
+    """What came instead, in words: how many examples there are in a batch is private."""
+    if not isinstance(losses, Tensor):
+        return type(losses).__name__
+    return {0: "a single number", 1: "more or fewer of them than examples"}.get(losses.ndim, f"a tensor of {losses.ndim} axes")
 
 
 def _close(one: Tensor, other: Tensor) -> bool:
