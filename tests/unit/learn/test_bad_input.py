@@ -123,7 +123,7 @@ REFUSED = {
     "a stream": ({"data": Stream()}, "A stream of rows cannot be sampled"),
     "no length": ({"data": NoLength()}, "has no length"),
     "nobody's rows": ({"unit": discreet.user("who", rows=2)}, "owners does not say whose row"),
-    "owners of other rows": ({"unit": discreet.user("who", rows=2), "owners": [1, 2]}, "one key for each row, along one axis; got fewer"),
+    "owners of other rows": ({"unit": discreet.user("who", rows=2), "owners": [1, 2]}, "along one axis; got fewer"),
     "owners in a table": ({"unit": discreet.user("who", rows=2), "owners": np.zeros((20, 2))}, "one key for each"),
     "rows without an owner": ({"unit": discreet.user("who", rows=2), "owners": [NAN] * 20}, "without a key"),
     "owners partly missing": ({"unit": discreet.user("who", rows=2), "owners": ["a", None] * 10}, "without a key"),

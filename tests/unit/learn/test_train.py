@@ -20,7 +20,7 @@ from torch.utils.data import TensorDataset
 import discreet
 from discreet.core.event import DiscreteLaplace, Gaussian, Poisson, Repeat, Sequence
 from discreet.errors import BudgetExceeded, DiscreetError, InvalidDocument, InvalidValue
-from discreet.learn import Step, read, train
+from discreet.learn import Step, read, shrink, train
 from discreet.noise.source import seeded_for_tests
 
 torch.set_num_threads(1)
@@ -354,6 +354,35 @@ def test_a_checkpoint_of_another_plan_is_refused(tmp_path, other):
         other = {**other, "owners": list(range(60))}
     with pytest.raises(InvalidDocument, match=r"another plan|another way|the divisor"):
         begin(checkpoint=tmp_path / "run", **other)
+
+
+def turned(x):
+    return x.flip(1)
+
+
+@pytest.mark.parametrize(
+    ("other", "what"),
+    [
+        ({"radius": 2.0}, "another radius"), ({"augment": turned}, "another augment"), ({"after": shrink}, "another after"),
+        ({"augment": turned, "copies": 2}, "another copies, another augment"),
+    ],
+)  # fmt: skip
+def test_a_checkpoint_of_other_gradients_is_refused(tmp_path, other, what):
+    """Two versions of one step, with the same noise, would tell the difference of their gradients without any."""
+    next(iter(begin(checkpoint=tmp_path / "run", every=1)))
+    with pytest.raises(InvalidDocument, match=what):
+        begin(checkpoint=tmp_path / "run", **other)
+
+
+def test_a_checkpoint_of_another_loss_is_refused(tmp_path):
+    next(iter(begin(checkpoint=tmp_path / "run", every=1)))
+    model = net()
+    with pytest.raises(InvalidDocument, match="another loss"):
+        train(
+            model, torch.optim.SGD(model.parameters(), 0.5), data(), lambda output, target: 2 * EACH(output, target),
+            unit=discreet.record(), delta=1e-5, rate=0.3, steps=12, clip_norm=1.0, divisor=18.0, noise_multiplier=1.0,
+            checkpoint=tmp_path / "run",
+        )  # fmt: skip
 
 
 def test_a_checkpoint_of_other_data_or_of_another_model_is_refused(tmp_path):

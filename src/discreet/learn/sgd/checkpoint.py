@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 FORMAT = "discreet-run-2"
 PARTS = {
     "plan", "number", "key", "repeatable", "divisor", "norm", "clipping", "algorithm", "source", "units", "rows", "entry",
-    "model", "optimizer", "torch", "cuda",
+    "model", "optimizer", "torch", "cuda", "terms",
 }  # fmt: skip
 
 
@@ -40,6 +40,7 @@ def save(path: Path, run: Run) -> Path:
         "units": run._rows.units,
         "rows": run._rows.mark(),
         "entry": run._entry,
+        "terms": _terms(run),
         "model": run._group.whole(run.model.state_dict()),
         "optimizer": run._group.whole(run.optimizer.state_dict()),
         "torch": torch.get_rng_state(),
@@ -97,8 +98,25 @@ def algorithm(optimizer: torch.optim.Optimizer) -> str:
     return next(own, type(optimizer)).__name__
 
 
+def _terms(run: Run) -> dict[str, Any]:
+    """What else the gradients of a step are made of, as far as it has a name: with the same noise they must be the same."""
+    return {
+        "copies": run._rows.copies, "augment": _name(run._rows.augment), "loss": _name(run._loss), "radius": run._radius,
+        "after": _name(run._after),
+    }  # fmt: skip
+
+
+def _name(given: Any) -> str | None:
+    return None if given is None else getattr(given, "__qualname__", type(given).__qualname__)
+
+
 def _same_terms(path: Path, document: dict[str, Any], run: Run) -> None:
     """Steps that are taken again must be the same steps, and those that were not paid for must not seem so."""
+    if other := [name for name, it in _terms(run).items() if document["terms"].get(name) != it]:
+        raise InvalidDocument(
+            f"{path} is of a run with another {', another '.join(other)}. Steps that are taken again have the same noise, so "
+            "two versions of one would show what it hides. Go on as the run began, or start over with another checkpoint file."
+        )
     if document["algorithm"] != algorithm(run.optimizer):
         raise InvalidDocument(f"{path} was made with {document['algorithm']}, not {algorithm(run.optimizer)}. Use the same.")
     if document["clipping"] != type(run._clipping).__name__:

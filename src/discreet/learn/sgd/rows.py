@@ -24,7 +24,7 @@ class Rows:
 
     def __init__(self, data: Any, unit: Unit, owners: Any = None, augment: Augment | None = None, copies: int = 1) -> None:
         self.data = data
-        self._augment, self._copies = augment, check.whole("copies", copies)
+        self.augment, self.copies = augment, check.whole("copies", copies)
         if copies > 1 and augment is None:
             raise InvalidValue(f"copies={copies} uses every row {copies} times, each changed by augment; got no augment.")
         self.tensors = _tensors(data)
@@ -37,7 +37,7 @@ class Rows:
                 f"The unit ({unit.name}) may own any number of rows, so nothing bounds what one {unit.name} adds. "
                 "Say how many count at most: discreet.user('key', rows=8)."
             )
-        self.rows = unit.rows * self._copies
+        self.rows = unit.rows * self.copies
         if owners is None and (unit.rows != 1 or unit.key is not None):
             raise InvalidValue(
                 f"The unit is one {unit.name} with up to {unit.rows} rows, but owners does not say whose row is whose. "
@@ -94,21 +94,21 @@ class Rows:
 
     def _changed(self, batch: Any, weight: Tensor | None) -> tuple[Any, Tensor | None]:
         """Every row as often as there are copies, all counting as one row together, each changed on its own."""
-        if self._augment is None:
+        if self.augment is None:
             return batch, weight
-        batch = pytree.tree_map(lambda leaf: leaf.repeat_interleave(self._copies, 0), batch)
+        batch = pytree.tree_map(lambda leaf: leaf.repeat_interleave(self.copies, 0), batch)
         inputs, target = split(batch)
-        inputs = self._augment(inputs)
+        inputs = self.augment(inputs)
         examples = target.shape[0]
-        every = torch.ones(examples // self._copies, device=target.device) if weight is None else weight
+        every = torch.ones(examples // self.copies, device=target.device) if weight is None else weight
         again = (inputs, target) if len(batch) == 2 else (*inputs, target)
-        return again, every.repeat_interleave(self._copies, 0) / self._copies
+        return again, every.repeat_interleave(self.copies, 0) / self.copies
 
     def probe_augment(self, device: torch.device, generator: torch.Generator) -> None:
         """Try on made-up rows whether augment changes every unit by itself."""
-        if self._augment is not None:
+        if self.augment is not None:
             made = self.like(3 * self.rows, device, generator)
-            probe_augment(self._augment, split(made)[0], self.rows)
+            probe_augment(self.augment, split(made)[0], self.rows)
 
     def _rows(self, chosen: np.ndarray[Any, Any], own: bool = True) -> Any:
         if self.tensors is None:
