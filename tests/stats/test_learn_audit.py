@@ -319,7 +319,7 @@ def empty_batches(monkeypatch, fill):
     """What happens where nobody was drawn: `fill(run)` gives the pieces instead."""
     right = Run._pieces
 
-    def pieces(self):
+    def pieces(self, own=True):
         found = list(right(self))
         yield from found or fill(self)
 
