@@ -72,6 +72,15 @@ def test_what_a_defence_changes_is_quoted_as_measured() -> None:
     assert f"still finds {with_} % of the members at 1 % false positives, where it finds {without} % without" in PAGE
 
 
+def test_peers_and_the_published_network_are_quoted_as_measured() -> None:
+    times, published = FOUND["cases"]["peers"]["times_ours"], FOUND["cases"]["published"]
+    told = f"LiRA {times['sacro']['mean']:.1f} times and ART's shadow attack {times['art']['mean']:.1f} times"
+    assert told in PAGE
+    assert f"an area of {published['attacks']['loss']['auc']:.3f} by" in PAGE
+    assert published["attacks"]["loss"]["tpr_at_0.1_percent"] == 0.0
+    assert f"but {published['tail'].partition('%')[0]} % of the test images" in PAGE
+
+
 def test_authors_are_quoted_as_measured() -> None:
     found = json.loads((ROOT / "bench/results/text.json").read_text())["authors_auc"]
     one, eight = (found[f"reference, {known}"]["auc"] for known in ("one article", "8 articles"))

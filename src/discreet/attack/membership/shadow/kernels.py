@@ -58,6 +58,23 @@ class Space:
         return law.div_(batch)
 
 
+class Adam:
+    """torch's own fused step, without what its optimizer asks and copies around it at every step."""
+
+    def __init__(self, recipe: Recipe, parameters: Sequence[Tensor]) -> None:
+        self._parameters, self._decay = list(parameters), recipe.weight_decay
+        self._moments = [[torch.zeros_like(p) for p in parameters] for _ in range(2)]
+        self._steps = [torch.zeros(()) for _ in parameters]
+        self._step: Any = torch._fused_adam_ if recipe.optimizer == "adam" else torch._fused_adamw_
+
+    def __call__(self, rate: float) -> None:
+        torch._foreach_add_(self._steps, 1)
+        self._step(
+            self._parameters, [p.grad for p in self._parameters], *self._moments, [], self._steps, amsgrad=False, lr=rate,
+            beta1=0.9, beta2=0.999, weight_decay=self._decay, eps=1e-8, maximize=False,
+        )  # fmt: skip
+
+
 class Written:
     """Steps of SGD, or the gradients for another optimizer, over chains of linear layers and written activations."""
 
@@ -71,6 +88,7 @@ class Written:
         if not self._sgd:
             for p in stack.parameters:
                 p.grad = torch.zeros_like(p)
+        self._adam = None if self._sgd or stack.parameters[0].is_cuda else Adam(recipe, stack.parameters)
 
     @staticmethod
     def fits(recipe: Recipe, stack: Layers) -> bool:
@@ -107,7 +125,9 @@ class Written:
                 g = self._back(step, inputs.pop(), g, rate, back.pop() if back else None)
             else:
                 g = WRITTEN[type(step)][1](g, outputs.pop())
-        if not self._sgd:
+        if self._adam is not None:
+            self._adam(float(rate))
+        elif not self._sgd:
             self._optimizer.step()
 
     def _back(
