@@ -81,6 +81,19 @@ def test_peers_and_the_published_network_are_quoted_as_measured() -> None:
     assert f"but {published['tail'].partition('%')[0]} % of the test images" in PAGE
 
 
+def test_images_are_quoted_as_measured() -> None:
+    table = FOUND["cases"]["cifar10-analysed-mirror"]["table"]
+    four = {row["attack"]: f"{100 * row['tpr_at_0.1_percent']:.1f} %" for row in table if row["references"] == 4}
+    told = f"`student` finds {four['student']} of the members at 0.1 % false positives, `rmia` {four['rmia']}, `lira` {four['lira']}"
+    assert told in PAGE
+    nets = FOUND["cases"]["cifar100"]["networks"]
+    black, white = (
+        [f"{100 * nets[name][what]['mean']:.1f} %" for name in ("AlexNet", "ResNet")] for what in ("black_box", "white_box")
+    )
+    assert f"{black[0]} of the images of an AlexNet and {black[1]} of" in PAGE
+    assert f"{white[0]} and {white[1]}" in PAGE
+
+
 def test_authors_are_quoted_as_measured() -> None:
     found = json.loads((ROOT / "bench/results/text.json").read_text())["authors_auc"]
     one, eight = (found[f"reference, {known}"]["auc"] for known in ("one article", "8 articles"))
