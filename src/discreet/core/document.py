@@ -29,19 +29,24 @@ def members(what: str, document: Any, *, required: tuple[str, ...], optional: tu
 
 def read_json(path: str | os.PathLike[str]) -> Any:
     """A JSON document from a file, with an error that says what is wrong with it."""
+    return parse_json(read_text(path, LARGEST, "JSON document"), str(path))
+
+
+def read_text(path: str | os.PathLike[str], largest: int, what: str) -> str:
+    """The text of a file of at most so many bytes; `what` names it where it is not that."""
     try:
         with open(path, "rb") as file:
-            data = file.read(LARGEST + 1)  # bounded, since a device or a pipe has no size to ask for
+            data = file.read(largest + 1)  # bounded, since a device or a pipe has no size to ask for
     except OSError as error:
         raise InvalidDocument(f"{check.shown(str(path))} cannot be read: {error.strerror}.") from None
     except ValueError:
         raise InvalidDocument(f"{check.shown(str(path))} is not the name of a file.") from None
-    if len(data) > LARGEST:
-        raise InvalidDocument(f"{path} is larger than {LARGEST >> 20} MiB; that is no document of ours.")
+    if len(data) > largest:
+        raise InvalidDocument(f"{path} is larger than {largest >> 20} MiB; that is no {what} of ours.")
     try:
-        return parse_json(data.decode("utf-8"), str(path))
+        return data.decode("utf-8")
     except UnicodeDecodeError:
-        raise InvalidDocument(f"{path} is not text; a JSON document was expected.") from None
+        raise InvalidDocument(f"{path} is not text in UTF-8; a {what} was expected.") from None
 
 
 def write_whole(path: str | os.PathLike[str], text: str) -> Path:

@@ -10,6 +10,7 @@ from typing import Any
 
 from discreet.audit.judge import SURE
 from discreet.core import Release, check
+from discreet.core.document import read_text
 from discreet.core.game import RELATIONS, VIEWS
 from discreet.errors import InvalidDocument, InvalidValue
 from discreet.report.gate.finding import Finding, one_line
@@ -43,20 +44,7 @@ class Policy:
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Policy:
         """The policy in a TOML file."""
-        name = str(path)
-        try:
-            with open(path, "rb") as file:
-                data = file.read(LARGEST + 1)
-        except OSError as error:
-            raise InvalidDocument(f"The policy {check.shown(name)} cannot be read: {error.strerror}.") from None
-        except ValueError:
-            raise InvalidDocument(f"{check.shown(name)} is not the name of a file.") from None
-        if len(data) > LARGEST:
-            raise InvalidDocument(f"{name} is larger than {LARGEST >> 20} MiB; that is no policy.")
-        try:
-            return cls.from_toml(data.decode("utf-8"), name)
-        except UnicodeDecodeError:
-            raise InvalidDocument(f"{name} is not text in UTF-8; a TOML file was expected.") from None
+        return cls.from_toml(read_text(path, LARGEST, "policy"), str(path))
 
     @classmethod
     def from_toml(cls, text: str, name: str = "privacy.toml") -> Policy:
