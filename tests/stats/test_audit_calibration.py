@@ -6,7 +6,6 @@ with 400 runs but for a chance of 1e-7: the allowed count is that quantile of th
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import sys
 from pathlib import Path
@@ -15,6 +14,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
+from benches import bench
 from discreet.audit import canaries_needed, epsilon_lower_bound
 from discreet.audit.bounds.gaussian import mu_of
 
@@ -23,19 +23,8 @@ TARGETS, DELTA = 400, 0.05
 ALLOWED = int(binom.isf(1e-7, RUNS, 0.05))
 
 
-def bench():
-    path = Path(__file__).parents[2] / "bench" / "calibration.py"
-    spec = importlib.util.spec_from_file_location("bench_calibration", path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    sys.path.insert(0, str(path.parent))  # benchmarks share a module
-    spec.loader.exec_module(module)
-    sys.path.remove(str(path.parent))
-    return module
-
-
 def ceiling():
-    bench()
+    bench("calibration")
     return sys.modules["_ceiling"]
 
 
@@ -43,14 +32,14 @@ def ceiling():
 @pytest.mark.parametrize("epsilon", [0.0, 1.0, 4.0, 8.0])
 @pytest.mark.parametrize("targets", [200, 1000])
 def test_false_claims_are_rare(law, epsilon, targets):
-    for row in bench().false_claims(law, epsilon, targets, RUNS if targets == 200 else RUNS // 2):
+    for row in bench("calibration").false_claims(law, epsilon, targets, RUNS if targets == 200 else RUNS // 2):
         allowed = ALLOWED if targets == 200 else int(binom.isf(1e-7, RUNS // 2, 0.05))
         assert row["false_claims"] <= allowed, row
 
 
 def test_the_default_is_tight():
     """At least 90 % of the invalid, uncorrected maximum; 3.7 to leave room for the seed (the bench has the mean)."""
-    row = bench().tightness("laplace", 4.0, 10_000, 20)
+    row = bench("calibration").tightness("laplace", 4.0, 10_000, 20)
     assert row["share"] >= 0.9
     assert row["default"] >= 3.7
 
@@ -58,7 +47,7 @@ def test_the_default_is_tight():
 def test_no_bound_beats_the_ceiling():
     """A valid bound is above the ceiling on its median in at most half of the runs: the count allowed is the quantile at 1e-7
     of that binomial, so 4 settings make a false alarm of 4e-7 at most."""
-    tool = bench()
+    tool = bench("calibration")
     for law, epsilon in (("laplace", 1.0), ("gaussian", 1.0), ("gaussian", 4.0), ("gaussian", 8.0)):
         delta = 0.0 if law == "laplace" else 1e-5
         most = tool.median_ceiling(tool.sureness(law, epsilon, delta), epsilon, 1000, 0.05)
@@ -105,7 +94,7 @@ def test_the_ceiling_is_what_simulated_likelihood_ratios_reach():
 
 def test_the_invalid_maximum_is_caught_by_the_same_check():
     """The harness has teeth: taking the best threshold without paying for it fails it."""
-    tool = bench()
+    tool = bench("calibration")
     generator = np.random.default_rng(0)
     claims = sum(tool.uncorrected(*tool.scores("laplace", 0.0, 200, generator)) > 0 for _ in range(RUNS))
     assert claims > ALLOWED

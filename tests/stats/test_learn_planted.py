@@ -6,15 +6,12 @@ seeded. A sound run is judged twice at a confidence of 1 - 1e-6: false alarms of
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from pathlib import Path
-
 import pytest
 import torch
 from torch import nn
 
 import discreet
+from benches import bench
 from discreet.accounting import curve
 from discreet.errors import InvalidValue
 from discreet.learn import plant, train
@@ -24,18 +21,7 @@ from discreet.noise.source import seeded_for_tests
 torch.set_num_threads(1)
 
 
-def loaded():
-    path = Path(__file__).parents[2] / "bench" / "audit_training.py"
-    spec = importlib.util.spec_from_file_location("bench_audit_training", path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    sys.path.insert(0, str(path.parent))  # benchmarks share a module
-    spec.loader.exec_module(module)
-    sys.path.remove(str(path.parent))
-    return module
-
-
-BENCH = loaded()
+BENCH = bench("audit_training")
 
 
 @pytest.fixture(autouse=True)
