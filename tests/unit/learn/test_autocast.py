@@ -6,11 +6,13 @@ import pytest
 import torch
 from torch import nn
 
+from discreet.errors import InvalidValue
 from discreet.learn.layers import StandardizedConv2d
 from discreet.learn.sgd.clipping import NARROW, SLACK, Flat, slack
 from discreet.learn.sgd.engine import Engine
 from discreet.learn.sgd.engine.layers import linear
-from discreet.learn.sgd.engine.probe import learn
+from discreet.learn.sgd.engine.layers.conv import ConvRecord
+from discreet.learn.sgd.engine.probe import _tolerance, learn, probe
 from gradients import Seen, losses, one_by_one
 
 torch.set_num_threads(1)
@@ -142,3 +144,45 @@ def test_there_is_more_room_the_narrower_the_type():
     assert slack(torch.zeros(1)) == 0.0
     assert slack(torch.zeros(1, dtype=torch.float64)) == 0.0
     assert slack(torch.zeros(1, dtype=torch.float16)) < slack(torch.zeros(1, dtype=torch.bfloat16))
+
+
+class Inside(nn.Module):
+    """A network that turns autocast on in its own forward."""
+
+    def __init__(self, depth=0):
+        super().__init__()
+        more = [nn.Sequential(StandardizedConv2d(8, 8, 3, padding=1), nn.GroupNorm(4, 8), nn.ReLU()) for _ in range(depth)]
+        first, *last = standardised()
+        self.body = nn.Sequential(first, *more, *last)
+
+    def forward(self, x):
+        with narrow():
+            return self.body(x).float()
+
+
+def test_a_model_with_autocast_inside_is_tried_with_the_rounding_of_its_type():
+    torch.manual_seed(0)
+    model = Inside()
+    engine = Engine(model)
+    probe(engine, lambda x: losses(model, x), CASES["standardised"][1])
+    assert (engine.tape.narrow, _tolerance(engine)) == (True, 0.15)
+    plain = Engine(nn.Linear(3, 2))
+    probe(plain, lambda x: losses(plain.model, x), lambda n: torch.randn(n, 3))
+    assert (plain.tape.narrow, _tolerance(plain)) == (False, 0.02)
+
+
+def test_what_rounding_explains_is_no_disagreement_but_a_wrong_unit_is(monkeypatch):
+    """Deep networks of narrow types differ by a quarter between two orders of the same products."""
+    torch.manual_seed(0)
+    model = Inside(12)
+    monkeypatch.setattr("discreet.learn.sgd.engine.probe._tolerance", lambda engine: 0.05)
+    monkeypatch.setattr("discreet.learn.sgd.engine.probe._of_any_size", lambda *given: None)
+    probe(Engine(model), lambda x: losses(model, x), CASES["standardised"][1])
+    monkeypatch.setattr("discreet.learn.sgd.engine.probe._rounding", lambda *given: 0.0)
+    with pytest.raises(InvalidValue, match="which part of a gradient"):
+        probe(Engine(model), lambda x: losses(model, x), CASES["standardised"][1])
+    monkeypatch.undo()
+    right = ConvRecord.add
+    monkeypatch.setattr(ConvRecord, "add", lambda self, factors, into: right(self, factors.flip(0), into))
+    with pytest.raises(InvalidValue, match="which part of a gradient"):
+        probe(Engine(model), lambda x: losses(model, x), CASES["standardised"][1])

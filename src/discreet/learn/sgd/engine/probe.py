@@ -17,7 +17,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils import _pytree as pytree
 
 from discreet.errors import InvalidValue
-from discreet.learn.sgd.clipping import Flat
+from discreet.learn.sgd.clipping import NARROW, Flat
 from discreet.learn.sgd.engine.compiled import eagerly
 from discreet.learn.sgd.engine.engine import Engine
 
@@ -26,6 +26,7 @@ Make = Callable[[int], Any]  # made-up examples
 
 SAME = 1e-4  # rounding may differ between batches of different sizes, by less than this share
 FEW, MORE = 2, 3  # units in the two sizes of batch that are tried
+ROUNDINGS = 2  # forward and backward in a narrow type, as many times what moving every weight by its rounding does
 CROWD = 12  # units that may be in each other's way: where places are few, three would all find one
 
 
@@ -203,24 +204,50 @@ def _agrees(engine: Engine, losses: Losses, make: Make) -> None:
             together = with_gradient(losses(_copy(batch)))
             engine.add(together, _TINY, found, 1.0 / engine.processes)  # all of them add the same
         whole, finite = float(engine.length(found)), True
-        for unit in range(MORE):
-            part = pytree.tree_map(lambda leaf, unit=unit: leaf[unit * engine.rows : (unit + 1) * engine.rows], batch)
-            alone = losses(_copy(part))
-            _of_any_size(together.detach()[unit * engine.rows : (unit + 1) * engine.rows], alone.detach(), _tolerance(engine))
-            flat = engine.gradient(alone.sum())
-            size = engine.length(flat)
+        for alone, flat, size in _one_by_one(engine, losses, batch):
+            _of_any_size(together.detach()[: engine.rows], alone, _tolerance(engine))
+            together = together[engine.rows :]
             finite = finite and math.isfinite(float(size))
-            found -= flat.mul_(_TINY.factors(size.square()))
+            found -= flat
+        apart, allowed = float(engine.length(found)), _tolerance(engine) * whole + 1e-12
+        if finite and apart > allowed and _narrow(engine):
+            allowed = max(allowed, min(ROUNDINGS * _rounding(engine, losses, batch), whole / 2))
     finally:
         for module, mode in modes.items():
             module.training = mode
-    apart = float(engine.length(found))
-    if finite and not apart <= _tolerance(engine) * whole + 1e-12:
+    if finite and not apart <= allowed:
         raise InvalidValue(
             "The engine cannot tell which part of a gradient belongs to which example of this model. Layers must be given "
             "their examples along the first axis ([examples, …] or [examples x positions, …]); for sequences "
             "use batch_first=True."
         )
+
+
+def _one_by_one(engine: Engine, losses: Losses, batch: Any) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """Of every unit alone: its losses, its clipped gradient, and how long that was before."""
+    for unit in range(MORE):
+        part = pytree.tree_map(lambda leaf, unit=unit: leaf[unit * engine.rows : (unit + 1) * engine.rows], batch)
+        alone = losses(_copy(part))
+        flat = engine.gradient(alone.sum())
+        size = engine.length(flat)
+        yield alone.detach(), flat.mul_(_TINY.factors(size.square())), size
+
+
+def _rounding(engine: Engine, losses: Losses, batch: Any) -> float:
+    """How far the sum moves when every weight moves by as little as bfloat16 can tell: deep networks make much of that."""
+    generator, moved = torch.Generator().manual_seed(2), engine.buffer()  # the same in every process
+    kept = [(it, it.clone()) for it in map(_here, engine.parameters)]
+    for _, flat, _ in _one_by_one(engine, losses, batch):
+        moved += flat
+    try:
+        for it, _ in kept:
+            it.mul_(1 + NARROW[torch.bfloat16] * torch.randn(it.shape, generator=generator).sign().to(it.device))
+        for _, flat, _ in _one_by_one(engine, losses, batch):
+            moved -= flat
+    finally:
+        for it, before in kept:
+            it.copy_(before)
+    return float(engine.length(moved))
 
 
 def _of_any_size(together: Tensor, alone: Tensor, share: float) -> None:
@@ -237,9 +264,12 @@ def _of_any_size(together: Tensor, alone: Tensor, share: float) -> None:
 
 def _tolerance(engine: Engine) -> float:
     """How much of a sum rounding may explain: gradients of 8 bits that nearly cancel are wrong by some percent."""
+    return 0.15 if _narrow(engine) else 0.02
+
+
+def _narrow(engine: Engine) -> bool:
     device = engine.parameters[0].device.type
-    narrow = torch.is_autocast_enabled(device) or any(p.dtype != torch.float32 for p in engine.parameters)
-    return 0.15 if narrow else 0.02
+    return engine.tape.narrow or torch.is_autocast_enabled(device) or any(p.dtype != torch.float32 for p in engine.parameters)
 
 
 _TINY = Flat(1e-3)  # so small that every unit is clipped: then a wrong norm shows as a wrong sum

@@ -40,6 +40,7 @@ class Tape:
         self.rows = rows
         self.examples = 0
         self.records: list[Record] = []
+        self.narrow = False  # whether a layer ran under autocast, which a model may have inside
         self.layout = Layout()
         self.parts: dict[Tensor, Part] = {}
         self._made: dict[tuple[int, int, int, bool], Tensor] = {}
@@ -51,6 +52,7 @@ class Tape:
 
     def add(self, record: Record) -> None:
         self.records.append(record)
+        self.narrow = self.narrow or torch.is_autocast_enabled("cuda") or torch.is_autocast_enabled("cpu")
 
     def batched(self, module: nn.Module, x: Tensor) -> Tensor:
         """What a layer was given, with examples first: an input all examples share is repeated for each of them."""
