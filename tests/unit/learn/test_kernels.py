@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from discreet.learn.sgd import native
+from discreet.core import compiler
 from discreet.learn.sgd.engine.layers import kernels
 from discreet.learn.sgd.engine.layers.patches import Kernel, by_patches
 
@@ -55,8 +55,8 @@ def test_gradients_are_those_of_torch(seed, c, p, rows, high, wide, stride, padd
 def test_text_that_computes_something_else_is_not_used(right, wrong, monkeypatch):
     text = Path(kernels.__file__).with_name("kernels.c").read_text()
     assert right in text
-    build = native.library
-    monkeypatch.setattr(native, "library", lambda name, text, *flags: build(name, text.replace(right, wrong), *flags))
+    build = compiler.library
+    monkeypatch.setattr(compiler, "library", lambda name, text, *flags: build(name, text.replace(right, wrong), *flags))
     assert kernels.compiled.__wrapped__() is None
 
 

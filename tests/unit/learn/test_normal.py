@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from discreet.core import compiler
 from discreet.learn.sgd import native, normal
 from discreet.learn.sgd.normal import RARE, Transform, tails
 
@@ -88,7 +89,7 @@ def test_without_a_compiler_there_is_no_kernel(
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
     if broken == "no compiler":
-        monkeypatch.setattr(native.shutil, "which", lambda name: None)
+        monkeypatch.setattr(compiler.shutil, "which", lambda name: None)
     if broken == "switched off":
         monkeypatch.setenv("DISCREET_NATIVE", "0")
     if broken == "bad source":
@@ -101,9 +102,9 @@ def test_a_cache_folder_others_can_write_is_not_trusted(monkeypatch: pytest.Monk
     open_to_all.mkdir()
     open_to_all.chmod(0o777)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert native._folder() != open_to_all
+    assert compiler._folder() != open_to_all
     open_to_all.chmod(0o700)
-    assert native._folder() == open_to_all
+    assert compiler._folder() == open_to_all
 
 
 def test_tails_go_on_where_30_bits_end() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from discreet.attack.membership.recipe import Recipe
+from discreet.attack.membership.shadow.chain import Chain
 from discreet.attack.membership.shadow.kernels import Written
 from discreet.attack.membership.shadow.stacks import Layers, Mapped
 
@@ -27,16 +28,26 @@ def train_stack(
     stack = stacked(recipe, seeds, place)
     rows, labels = torch.as_tensor(X, dtype=torch.float32).to(place), torch.as_tensor(y, dtype=torch.long).to(place)
     members = torch.stack([torch.from_numpy(np.flatnonzero(chosen)) for chosen in inside]).to(place)
-    optimizer = optimizer_of(recipe, stack.parameters)
     orders = [torch.Generator(device=place).manual_seed(seed) for seed in (seeds if device == "cpu" else seeds[:1])]
-    step = _Step(recipe, stack, optimizer, rows, labels)
+    see = _see(recipe, stack, rows, labels)
     for epoch in range(recipe.epochs):
-        step.at(recipe.rate(epoch))
-        mixed = members.gather(1, shuffled(orders, len(members), members.shape[1], place))
-        for batch in mixed.split(recipe.batch_size, 1):
-            step(batch)
+        see(members.gather(1, shuffled(orders, len(members), members.shape[1], place)), recipe.rate(epoch))
     with recipe.mixed(place.type):
         return ask(stack, torch.as_tensor(asked, dtype=torch.float32), place)
+
+
+def _see(recipe: Recipe, stack: Layers | Mapped, rows: Tensor, labels: Tensor) -> Callable[[Tensor, float], None]:
+    """How all models see rows once, each its own in the order given [models, rows]."""
+    if isinstance(stack, Layers) and Chain.fits(recipe, stack, rows, labels):
+        return Chain(recipe, stack, rows, labels)
+    step = _Step(recipe, stack, optimizer_of(recipe, stack.parameters), rows, labels)
+
+    def see(order: Tensor, rate: float) -> None:
+        step.at(rate)
+        for batch in order.split(recipe.batch_size, 1):
+            step(batch)
+
+    return see
 
 
 def stacked(recipe: Recipe, seeds: Sequence[int], device: torch.device) -> Layers | Mapped:

@@ -78,7 +78,7 @@ class Adam:
 class Written:
     """Steps of SGD, or the gradients for another optimizer, over chains of linear layers and written activations."""
 
-    def __init__(self, recipe: Recipe, stack: Layers, optimizer: torch.optim.Optimizer) -> None:
+    def __init__(self, recipe: Recipe, stack: Layers, optimizer: torch.optim.Optimizer | None) -> None:
         self._recipe, self._optimizer = recipe, optimizer
         self._layers = stack.steps
         self._sgd = recipe.optimizer == "sgd"
@@ -128,6 +128,7 @@ class Written:
         if self._adam is not None:
             self._adam(float(rate))
         elif not self._sgd:
+            assert self._optimizer is not None
             self._optimizer.step()
 
     def _back(

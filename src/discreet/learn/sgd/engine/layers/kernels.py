@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from discreet.learn.sgd import native
+from discreet.core import compiler
 from discreet.learn.sgd.engine.layers.patches import Block, Kernel, by_patches
 
 Gradients = Callable[[Tensor, Tensor, Kernel, int, Tensor | None, Tensor], None]
@@ -50,7 +50,7 @@ def gradients(x: Tensor, g: Tensor, kernel: Kernel, rows: int, keep: bool) -> tu
 @lru_cache(maxsize=1)
 def compiled() -> Gradients | None:
     """What was compiled here, if it computes what torch does."""
-    found = native.library("kernels", Path(__file__).with_name("kernels.c").read_text(), "-ffp-contract=fast")
+    found = compiler.library("kernels", Path(__file__).with_name("kernels.c").read_text(), "-ffp-contract=fast")
     if found is None:
         return None
     function, pointer = found.discreet_kernels, ctypes.c_void_p
