@@ -8,17 +8,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from discreet.learn.layers import StandardizedConv2d
+from discreet.learn.layers import RectifiedGroupNorm, StandardizedConv2d
 
 
 class Block(nn.Module):
     def __init__(self, before: int, after: int, stride: int) -> None:
         super().__init__()
-        one = nn.ReLU(), nn.GroupNorm(16, before), StandardizedConv2d(before, after, 3, stride, 1)
-        two = nn.ReLU(), nn.GroupNorm(16, after), StandardizedConv2d(after, after, 3, 1, 1)
+        one = RectifiedGroupNorm(16, before), StandardizedConv2d(before, after, 3, stride, 1)
+        two = RectifiedGroupNorm(16, after), StandardizedConv2d(after, after, 3, 1, 1)
         self.straight, self.skip = nn.Sequential(*one, *two), nn.Identity()
         if before != after:
-            self.skip = nn.Sequential(nn.ReLU(), nn.GroupNorm(16, before), StandardizedConv2d(before, after, 1, stride))
+            self.skip = nn.Sequential(RectifiedGroupNorm(16, before), StandardizedConv2d(before, after, 1, stride))
 
     def forward(self, x: Tensor) -> Tensor:
         return self.straight(x) + self.skip(x)
@@ -32,11 +32,12 @@ class Wide(nn.Module):
             for block in range((depth - 4) // 6):
                 blocks.append(Block(before, 16 * width << stage, 2 if stage and not block else 1))
                 before = 16 * width << stage
-        self.blocks, self.norm, self.head = nn.Sequential(*blocks), nn.GroupNorm(16, before), nn.Linear(before, 10)
+        self.blocks, self.norm, self.head = nn.Sequential(*blocks), RectifiedGroupNorm(16, before), nn.Linear(before, 10)
 
     def forward(self, x: Tensor) -> Tensor:
+        x = x.contiguous(memory_format=torch.channels_last) if x.is_cuda else x  # the layout that a GPU's convolutions take
         with torch.autocast(x.device.type, torch.bfloat16, enabled=x.is_cuda):
-            return self.head(self.norm(F.relu(self.blocks(x))).mean((2, 3))).float()
+            return self.head(self.norm(self.blocks(x)).mean((2, 3))).float()
 
 
 def augment(x: Tensor) -> Tensor:

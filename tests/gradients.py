@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
+from unittest import mock
 
 import torch
 from torch import nn
@@ -10,6 +13,7 @@ from torch.utils import _pytree as pytree
 
 from discreet.learn.sgd.clipping import Flat
 from discreet.learn.sgd.engine import Engine
+from discreet.learn.sgd.engine.layers import conv, patches
 from discreet.learn.sgd.engine.probe import learn
 
 
@@ -85,3 +89,26 @@ def _forwards(model: nn.Module) -> list[Any]:
 def copies(engine: Engine) -> list[str]:
     """The modules that run under vmap, by class."""
     return [type(module).__name__ for module, make in engine._modules if make.__name__ == "copied"]
+
+
+class Slow:
+    """What the fused kernel of convolutions gives, without a GPU."""
+
+    @staticmethod
+    def measured(x, g, kernel, rows, keep, along):
+        (block,) = patches.by_patches(x, g, kernel, rows)
+        each = block.each.float().flatten(2)
+        found = torch.stack((each.square().sum(2), each.sum(2), torch.linalg.vecdot(each, along.flatten(1))), 1)
+        return found, [block] if keep else []
+
+    @staticmethod
+    def summed(x, g, factors, kernel, rows):
+        return torch.einsum("n,n...->...", factors, patches.by_patches(x, g, kernel, rows)[0].each.float())
+
+
+@contextmanager
+def fused(kept: bool = True) -> Iterator[None]:
+    """Standardised convolutions run as they do on a GPU."""
+    most = conv.KEPT if kept else 0
+    with mock.patch.multiple(conv, fits=lambda x: True, triton=lambda: Slow, KEPT=most):
+        yield

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -10,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from discreet.learn.layers import StandardizedConv2d
+from discreet.learn.layers import RectifiedGroupNorm, StandardizedConv2d
 from discreet.learn.sgd.engine import tune
-from gradients import agree, copies
+from gradients import agree, copies, fused
 
 torch.set_num_threads(1)
 few = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -66,9 +67,10 @@ def test_convolutions(seed, rows, axes, groups, kernel, stride, dilation, paddin
     seeds, rows, st.integers(1, 2), st.integers(2, 3), st.integers(1, 2), st.integers(1, 2),
     st.sampled_from([0, 1, "same", "valid"]), st.sampled_from(["zeros", "circular"]), st.booleans(),
     st.sampled_from(["none", "weight", "bias", "gain"]), st.integers(1, 2), st.booleans(),
+    st.sampled_from(["", "fused", "kept"]),
 )  # fmt: skip
 @pytest.mark.filterwarnings("ignore:Using padding='same'")
-def test_standardised_convolutions(seed, rows, groups, kernel, stride, dilation, padding, mode, bias, fixed, times, tiny):
+def test_standardised_convolutions(seed, rows, groups, kernel, stride, dilation, padding, mode, bias, fixed, times, tiny, way):
     torch.manual_seed(seed)
     stride = 1 if padding == "same" else stride
     layer = StandardizedConv2d(4 * groups, 3 * groups, kernel, stride, padding, dilation, groups, bias, mode)
@@ -77,7 +79,8 @@ def test_standardised_convolutions(seed, rows, groups, kernel, stride, dilation,
         layer.gain[0] = 0.0
         if tiny:
             layer.weight[1] *= 1e-4  # too short to be made longer
-    agree(Twice(frozen(layer, fixed), times), lambda n: torch.randn(n, 4 * groups, 6, 6) + 0.3, rows)
+    with fused(kept=way == "kept") if way else nullcontext():
+        agree(Twice(frozen(layer, fixed), times), lambda n: torch.randn(n, 4 * groups, 6, 6) + 0.3, rows)
 
 
 @few
@@ -105,15 +108,17 @@ def test_layer_norm_over_several_axes(seed, rows, shape, more, bias, flat):
 
 @few
 @given(
-    seeds, rows, st.integers(0, 3), st.sampled_from(["group", "instance", "rms"]), st.sampled_from(["none", "weight", "bias"])
-)
+    seeds, rows, st.integers(0, 3), st.sampled_from(["group", "rectified", "instance", "rms"]),
+    st.sampled_from(["none", "weight", "bias"]),
+)  # fmt: skip
 def test_other_normalisations(seed, rows, axes, kind, fixed):
     torch.manual_seed(seed)
     if kind == "instance":
         axes = max(axes, 1)
         layer = {1: nn.InstanceNorm1d, 2: nn.InstanceNorm2d, 3: nn.InstanceNorm3d}[axes](4, affine=True)
     else:
-        layer = nn.GroupNorm(2, 4) if kind == "group" else nn.RMSNorm((4,) + (3,) * axes)
+        makes = {"group": lambda: nn.GroupNorm(2, 4), "rectified": lambda: RectifiedGroupNorm(2, 4)}
+        layer = makes.get(kind, lambda: nn.RMSNorm((4,) + (3,) * axes))()
     for p in layer.parameters():
         nn.init.normal_(p)
     agree(Twice(frozen(layer, fixed), 2), lambda n: torch.randn(n, 4, *(3,) * axes), rows)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 from torch import nn
 
 from discreet.errors import InvalidValue
-from discreet.learn.layers import StandardizedConv2d
+from discreet.learn.layers import RectifiedGroupNorm, StandardizedConv2d
 from discreet.learn.sgd.clipping import NARROW, SLACK, Flat, slack
 from discreet.learn.sgd.engine import Engine
 from discreet.learn.sgd.engine.layers import linear
 from discreet.learn.sgd.engine.layers.conv import ConvRecord
 from discreet.learn.sgd.engine.probe import _tolerance, learn, probe
-from gradients import Seen, losses, one_by_one
+from gradients import Seen, fused, losses, one_by_one
 
 torch.set_num_threads(1)
 pytestmark = pytest.mark.filterwarnings("ignore:Using padding='same'")
@@ -54,6 +56,12 @@ def standardised():
     )
 
 
+def rectified():
+    return nn.Sequential(
+        StandardizedConv2d(3, 8, 3, padding=1), RectifiedGroupNorm(2, 8), StandardizedConv2d(8, 8, 3), nn.Flatten(1)
+    )
+
+
 CASES = {
     "table": (lambda: nn.Sequential(nn.Linear(6, 32), nn.Tanh(), nn.Linear(32, 5)), lambda n: torch.randn(n, 6)),
     "text": (lambda: Text(False), lambda n: torch.randint(11, (n, 7))),
@@ -61,12 +69,20 @@ CASES = {
     "images": (images, lambda n: torch.randn(n, 3, 6, 6)),
     "signals": (lambda: nn.Sequential(nn.Conv1d(3, 64, 5), nn.Tanh(), nn.Conv1d(64, 64, 4)), lambda n: torch.randn(n, 3, 8)),
     "standardised": (standardised, lambda n: torch.randn(n, 3, 6, 6) + 0.3),
+    "fused": (rectified, lambda n: torch.randn(n, 3, 6, 6) + 0.3),
     "sequence": (Reads, lambda n: torch.randn(n, 5, 6)),
     "upwards": (
         lambda: nn.Sequential(nn.Conv1d(3, 4, 3), nn.Tanh(), nn.ConvTranspose1d(4, 2, 3)),
         lambda n: torch.randn(n, 3, 6),
     ),
 }
+
+
+@pytest.fixture(autouse=True)
+def as_on_a_gpu(request):
+    """The case "fused" runs convolutions as a GPU does."""
+    with fused() if "fused" in request.node.name else nullcontext():
+        yield
 
 
 def made(case, examples):

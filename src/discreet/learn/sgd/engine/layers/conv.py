@@ -71,7 +71,9 @@ class ConvRecord(Record):
 
     def _shift(self, g: Tensor) -> Tensor:
         """The bias's gradient for every unit."""
-        return g.flatten(2).sum(2, dtype=torch.float32).unflatten(0, (-1, self.tape.rows)).sum(1)
+        if self.tape.rows == 1:
+            return g.flatten(2).sum(2, dtype=torch.float32)
+        return g.unflatten(0, (-1, self.tape.rows)).sum((1, 3, 4), dtype=torch.float32)
 
     def squared_norms(self) -> Tensor:
         if self.weight is None:
@@ -85,7 +87,7 @@ class ConvRecord(Record):
             return from_grams(inputs if self.bias is None else inputs.add_(1.0), patches.gradient_gram(g, rows), x)
         shift = None if self.bias is None else self._shift(g)
         if self._fused:
-            found, made = _triton().gradients(x, g, self.kernel, rows, keep=self._keeps(x, g))
+            found, made = triton().gradients(x, g, self.kernel, rows, keep=self._keeps(x, g))
             self._kept = (made, shift) if made else None
             return found if shift is None else found + squared({0: shift})
         if way == "compiled":
@@ -107,7 +109,7 @@ class ConvRecord(Record):
         """What was written out, or else one ordinary gradient in which every unit counts by its factor."""
         if self._kept is None and self._fused:
             if self.weight is not None:
-                into[self.weight].add_(_triton().summed(x, g, factors, self.kernel, self.tape.rows))
+                into[self.weight].add_(triton().summed(x, g, factors, self.kernel, self.tape.rows))
             if self.bias is not None:
                 into[self.bias].addmv_(self._shift(g).mT, factors)
             return
@@ -144,7 +146,7 @@ class ConvRecord(Record):
         if kernels.fits(self.x, kernel):
             found.insert(0, "compiled")
         grams = ["gram"]
-        if self.x.is_cuda and self.x.dtype == self.gradient.dtype and self.x.dtype in FUSED and _triton() is not None:
+        if fits(self.x) and self.x.dtype == self.gradient.dtype:
             found.insert(0, "fused")
             grams = ["gram", "fused gram"]
         pixels = patches.positions(kernel, self.x, rows)
@@ -157,13 +159,18 @@ class ConvRecord(Record):
 
 
 @cache
-def _triton() -> Any:
+def triton() -> Any:
     """The fused kernel, or None where there is no Triton."""
     try:
         from discreet.learn.sgd.engine.layers import conv_triton
     except ImportError:
         return None
     return conv_triton
+
+
+def fits(x: Tensor) -> bool:
+    """Whether the fused kernel is for images like these, of the type that autocast makes them."""
+    return x.is_cuda and (x.dtype in FUSED or torch.is_autocast_enabled("cuda")) and triton() is not None
 
 
 def _wide(t: Tensor) -> Tensor:

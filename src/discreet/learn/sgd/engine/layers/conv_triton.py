@@ -1,8 +1,9 @@
 """Per-unit gradients of a kernel on a GPU in one pass: patches are never copied out, they are read where they lie.
 
 For every unit, every place of the kernel and every tile of output and input channels one program multiplies the output
-gradients with the input moved by that place, over all positions, in float32. What it needs to keep of that is the sum of
-squares; the gradients themselves are written only where they are wanted.
+gradients with the input moved by that place, over all positions of all rows of the unit, in float32. Three places side by
+side share one program, which reads the output gradients once for them. What is needed of that is the sum of squares; the
+gradients themselves are written only where they are wanted. Images may lie with channels first or last (last is faster).
 """
 
 # mypy: ignore-errors
@@ -15,6 +16,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from discreet.learn.norm_triton import flat
 from discreet.learn.sgd.engine.layers.patches import Block, Kernel
 
 PROGRAMS = 1056  # that a sum over all units is divided among, about: some for every processor
@@ -22,29 +24,46 @@ PROGRAMS = 1056  # that a sum over all units is divided among, about: some for e
 
 def gradients(x: Tensor, g: Tensor, kernel: Kernel, rows: int, keep: bool) -> tuple[Tensor, list[Block]]:
     """Squared norms [units] of the kernel's gradients, and with `keep` these, in the type of x."""
-    x, g = x.contiguous(), g.contiguous()
-    p, c, kh, kw = kernel.size
-    units, (tile, grid) = x.shape[0] // rows, _tiles(kernel, x)
-    squares = torch.empty(units, grid, device=x.device)
+    found, made = measured(x, g, kernel, rows, keep)
+    return found.flatten(1).sum(1), made
+
+
+def measured(
+    x: Tensor, g: Tensor, kernel: Kernel, rows: int, keep: bool, along: Tensor | None = None
+) -> tuple[Tensor, list[Block]]:
+    """What there is to say of each output channel's gradient, [units, what, p]; with `keep` also the gradients, as x's type.
+
+    The sum of its squares; and where something shaped like the kernel is given, the sum of its numbers and the sum of its
+    numbers times those.
+    """
+    x, g = flat(x), flat(g)
+    (p, c, kh, kw), units = kernel.size, x.shape[0] // rows
+    tile = _tile(kernel, x, together=kw == 3 and x.element_size() == 2)
+    grid = (-(-p // tile["tall"]), -(-c // tile["wide"]) * (kh * kw // tile["together"]))
+    found = torch.empty(units, 1 if along is None else 3, grid[1], p, device=x.device)
     made = x.new_empty(units if keep else 0, kh, kw, p, c)
+    other = found if along is None else _turned(along).float().contiguous()
     with torch.cuda.device_of(x):
-        _norms[(units * grid,)](x, g, made, squares, rows, *_shape(x, g, kernel), **tile, keep=keep, exact=_exact(x))
-    return squares.sum(1), [Block(made, _turned)] if keep else []
+        _measure[(units * grid[0] * grid[1],)](
+            x, g, made, found, other, rows, *_shape(x, g, kernel), **tile, **_places(g), keep=keep, whole=along is not None
+        )
+    return found.sum(2), [Block(made, _turned)] if keep else []
 
 
 def summed(x: Tensor, g: Tensor, factors: Tensor, kernel: Kernel, rows: int) -> Tensor:
     """The sum of the kernel's gradients, each unit times its factor, in float32."""
-    x, g = x.contiguous(), g.contiguous()
-    p, c, kh, kw = kernel.size
-    units, (tile, grid) = x.shape[0] // rows, _tiles(kernel, x)
+    x, g = flat(x), flat(g)
+    (p, c, kh, kw), units = kernel.size, x.shape[0] // rows
+    tile = _tile(kernel, x, together=False)
+    grid = -(-p // tile["tall"]) * -(-c // tile["wide"]) * kh * kw
     each = max(1, -(-units // max(1, PROGRAMS // grid)))  # units of one program
     parts = -(-units // each)
     made = torch.empty(parts, kh, kw, p, c, device=x.device)
     with torch.cuda.device_of(x):
         _sums[(parts * grid,)](
-            x, g, made, factors.float().contiguous(), units, each, rows, *_shape(x, g, kernel), **tile, exact=_exact(x)
+            x, g, made, factors.float().contiguous(), units, each, rows, *_shape(x, g, kernel), **tile, **_places(g)
         )
-    return _back(made.sum(0))
+    return made.sum(0).permute(2, 3, 0, 1)
 
 
 def _turned(whole: Tensor) -> Tensor:
@@ -52,83 +71,112 @@ def _turned(whole: Tensor) -> Tensor:
     return whole.permute(2, 3, 0, 1)
 
 
-def _back(made: Tensor) -> Tensor:
-    return made.permute(2, 3, 0, 1)
+def _tile(kernel: Kernel, x: Tensor, together: bool) -> dict[str, int]:
+    """What one program makes: tall x wide numbers at `together` places, `deep` positions at a time."""
+    tall, wide = (min(128, max(16, triton.next_power_of_2(size))) for size in kernel.size[:2])
+    wide = min(64, wide) if together else wide
+    exact = x.dtype == torch.float32 and torch.get_float32_matmul_precision() == "highest"
+    tile = {"tall": tall, "wide": wide, "deep": 64 if x.element_size() == 2 else 32, "together": 3 if together else 1}
+    return {**tile, "exact": exact, "num_warps": 8 if tall * wide > 64 * 64 else 4}
 
 
-def _exact(x: Tensor) -> bool:
-    return x.dtype == torch.float32 and torch.get_float32_matmul_precision() == "highest"
-
-
-def _tiles(kernel: Kernel, x: Tensor) -> tuple[dict[str, int], int]:
-    """The tile that one program makes, and how many there are for a unit."""
-    p, c, kh, kw = kernel.size
-    tall, wide = (min(128, max(16, triton.next_power_of_2(size))) for size in (p, c))
-    tile = {"tall": tall, "wide": wide, "deep": 64 if x.element_size() == 2 else 32}
-    return {**tile, "num_warps": 8 if tall * wide > 64 * 64 else 4}, -(-p // tall) * -(-c // wide) * kh * kw
+def _places(g: Tensor) -> dict[str, int]:
+    return {"positions": g.shape[2] * g.shape[3], "out_wide": g.shape[3]}
 
 
 def _shape(x: Tensor, g: Tensor, kernel: Kernel) -> tuple[int, ...]:
     p, c, kh, kw = kernel.size
-    return (p, c, *x.shape[2:], *g.shape[2:], kh, kw, *kernel.stride, *kernel.padding, *kernel.dilation)
+    strides = (*x.stride(), *g.stride()[:2], g.stride(3 if g.shape[3] > 1 else 2))
+    return (*strides, p, c, *x.shape[2:], kh, kw, *kernel.stride, *kernel.padding, *kernel.dilation)
 
 
 @triton.jit
 def _met(
-    acc, x, g, unit, place, p, c, rows, filters, channels, high, wide_image, out_high, out_wide, kernel_wide, stride_high,
-    stride_wide, pad_high, pad_wide, hole_high, hole_wide, deep: tl.constexpr, exact: tl.constexpr,
+    x, g, unit, place, p, c, rows, x_example, x_channel, x_line, x_column, g_example, g_filter, g_position, filters,
+    channels, high, wide_image, kernel_wide, stride_high, stride_wide, pad_high, pad_wide, hole_high, hole_wide,
+    positions: tl.constexpr, out_wide: tl.constexpr, tall: tl.constexpr, wide: tl.constexpr, deep: tl.constexpr,
+    together: tl.constexpr, exact: tl.constexpr,
 ):  # fmt: skip
-    """`acc` plus the sum over the rows and positions of a unit of output gradients times the input at this place."""
+    """Sums over the rows and positions of a unit of output gradients times the input, at this place and the two after it."""
     down = place // kernel_wide * hole_high - pad_high
     right = place % kernel_wide * hole_wide - pad_wide
-    positions, pixels = out_high * out_wide, high * wide_image
-    for row in range(rows):
-        example = unit * rows + row
-        given = g + example * filters * positions + p[:, None] * positions
-        seen = x + example * channels * pixels + c[:, None] * pixels
-        for start in range(0, positions, deep):
-            k = start + tl.arange(0, deep)
-            line = k // out_wide
-            h = line * stride_high + down
-            w = (k - line * out_wide) * stride_wide + right
-            there = (k < positions) & (h >= 0) & (h < high) & (w >= 0) & (w < wide_image)
-            a = tl.load(given + k[None, :], mask=(p[:, None] < filters) & (k[None, :] < positions), other=0.0)
-            b = tl.load(seen + (h * wide_image + w)[None, :], mask=(c[:, None] < channels) & there[None, :], other=0.0)
-            if exact:
-                acc = tl.dot(a, tl.trans(b), acc, input_precision="ieee")
-            else:
-                acc = tl.dot(a, tl.trans(b), acc)
-    return acc
+    given = g + unit * rows * g_example + p[None, :] * g_filter
+    seen = x + unit * rows * x_example + c[None, :] * x_channel
+    precision: tl.constexpr = "ieee" if exact else "tf32"
+    one, two, three = (tl.zeros([tall, wide], tl.float32),) * 3
+    for start in range(0, rows * positions, deep):
+        k = start + tl.arange(0, deep)
+        row, position = k // positions, k % positions
+        h, w = position // out_wide * stride_high + down, position % out_wide * stride_wide + right
+        line = (k < rows * positions) & (h >= 0) & (h < high)
+        at = seen + (row * x_example + h * x_line)[:, None]
+        met = (k < rows * positions)[:, None] & (p[None, :] < filters)
+        a = tl.trans(tl.load(given + (row * g_example + position * g_position)[:, None], mask=met, other=0.0))
+        there = (line & (w >= 0) & (w < wide_image))[:, None] & (c[None, :] < channels)
+        one = tl.dot(a, tl.load(at + (w * x_column)[:, None], mask=there, other=0.0), one, input_precision=precision)
+        if together == 3:
+            w += hole_wide
+            there = (line & (w >= 0) & (w < wide_image))[:, None] & (c[None, :] < channels)
+            two = tl.dot(a, tl.load(at + (w * x_column)[:, None], mask=there, other=0.0), two, input_precision=precision)
+            w += hole_wide
+            there = (line & (w >= 0) & (w < wide_image))[:, None] & (c[None, :] < channels)
+            three = tl.dot(a, tl.load(at + (w * x_column)[:, None], mask=there, other=0.0), three, input_precision=precision)
+    return one, two, three
 
 
 @triton.jit
-def _norms(
-    x, g, made, squares, rows, filters, channels, high, wide_image, out_high, out_wide, kernel_high, kernel_wide,
-    stride_high, stride_wide, pad_high, pad_wide, hole_high, hole_wide, tall: tl.constexpr, wide: tl.constexpr,
-    deep: tl.constexpr, keep: tl.constexpr, exact: tl.constexpr,
-):  # fmt: skip
-    places, across = kernel_high * kernel_wide, tl.cdiv(channels, wide)
-    grid = tl.cdiv(filters, tall) * across * places
-    unit, rest = (tl.program_id(0) // grid).to(tl.int64), tl.program_id(0) % grid
-    place, tile = rest % places, rest // places
-    p, c = tile // across * tall + tl.arange(0, tall), tile % across * wide + tl.arange(0, wide)
-    acc = _met(
-        tl.zeros([tall, wide], tl.float32), x, g, unit, place, p, c, rows, filters, channels, high, wide_image, out_high,
-        out_wide, kernel_wide, stride_high, stride_wide, pad_high, pad_wide, hole_high, hole_wide, deep, exact,
-    )  # fmt: skip
+def _kept(acc, made, at, there, keep: tl.constexpr):
+    """Gradients as they are added up later: written down in the type of `made`, where they are kept."""
     if keep:
-        narrow = acc.to(made.dtype.element_ty)
-        at = made + ((unit * places + place) * filters + p[:, None]) * channels + c[None, :]
-        tl.store(at, narrow, mask=(p[:, None] < filters) & (c[None, :] < channels))
-        acc = narrow.to(tl.float32)  # the norm is that of what is added up
-    tl.store(squares + tl.program_id(0), tl.sum(tl.sum(acc * acc, 1), 0))
+        acc = acc.to(made.dtype.element_ty)
+        tl.store(made + at, acc, mask=there)
+    return acc.to(tl.float32)
+
+
+@triton.jit
+def _measure(
+    x, g, made, found, along, rows, x_example, x_channel, x_line, x_column, g_example, g_filter, g_position, filters,
+    channels, high, wide_image, kernel_high, kernel_wide, stride_high, stride_wide, pad_high, pad_wide, hole_high, hole_wide,
+    positions: tl.constexpr, out_wide: tl.constexpr, tall: tl.constexpr, wide: tl.constexpr, deep: tl.constexpr,
+    together: tl.constexpr, exact: tl.constexpr, keep: tl.constexpr, whole: tl.constexpr,
+):  # fmt: skip
+    spots, across = kernel_high * kernel_wide // together, tl.cdiv(channels, wide)
+    parts = spots * across
+    grid = tl.cdiv(filters, tall) * parts
+    unit, rest = (tl.program_id(0) // grid).to(tl.int64), tl.program_id(0) % grid
+    part, place = rest % parts, rest % spots * together
+    p, c = rest // parts * tall + tl.arange(0, tall), part // spots * wide + tl.arange(0, wide)
+    one, two, three = _met(
+        x, g, unit, place, p, c, rows, x_example, x_channel, x_line, x_column, g_example, g_filter, g_position, filters,
+        channels, high, wide_image, kernel_wide, stride_high, stride_wide, pad_high, pad_wide, hole_high, hole_wide,
+        positions, out_wide, tall, wide, deep, together, exact,
+    )  # fmt: skip
+    there, step = (p[:, None] < filters) & (c[None, :] < channels), filters * channels
+    spot = (place * filters + p[:, None]) * channels + c[None, :]
+    mine = made + unit * kernel_high * kernel_wide * step
+    one = _kept(one, mine, spot, there, keep)  # norms are those of what is added up
+    squares = tl.sum(one * one, 1)
+    if together == 3:
+        two, three = _kept(two, mine, spot + step, there, keep), _kept(three, mine, spot + 2 * step, there, keep)
+        squares += tl.sum(two * two, 1) + tl.sum(three * three, 1)
+    into, what = found + (unit * (3 if whole else 1) * parts + part) * filters + p, parts * filters
+    tl.store(into, squares, mask=p < filters)
+    if whole:
+        sums, dots = tl.sum(one, 1), tl.sum(one * tl.load(along + spot, mask=there, other=0.0), 1)
+        if together == 3:
+            sums += tl.sum(two, 1) + tl.sum(three, 1)
+            dots += tl.sum(two * tl.load(along + spot + step, mask=there, other=0.0), 1)
+            dots += tl.sum(three * tl.load(along + spot + 2 * step, mask=there, other=0.0), 1)
+        tl.store(into + what, sums, mask=p < filters)
+        tl.store(into + 2 * what, dots, mask=p < filters)
 
 
 @triton.jit
 def _sums(
-    x, g, made, factors, units, each, rows, filters, channels, high, wide_image, out_high, out_wide, kernel_high,
-    kernel_wide, stride_high, stride_wide, pad_high, pad_wide, hole_high, hole_wide, tall: tl.constexpr,
-    wide: tl.constexpr, deep: tl.constexpr, exact: tl.constexpr,
+    x, g, made, factors, units, each, rows, x_example, x_channel, x_line, x_column, g_example, g_filter, g_position, filters,
+    channels, high, wide_image, kernel_high, kernel_wide, stride_high, stride_wide, pad_high, pad_wide, hole_high, hole_wide,
+    positions: tl.constexpr, out_wide: tl.constexpr, tall: tl.constexpr, wide: tl.constexpr, deep: tl.constexpr,
+    together: tl.constexpr, exact: tl.constexpr,
 ):  # fmt: skip
     places, across = kernel_high * kernel_wide, tl.cdiv(channels, wide)
     grid = tl.cdiv(filters, tall) * across * places
@@ -137,10 +185,11 @@ def _sums(
     p, c = tile // across * tall + tl.arange(0, tall), tile % across * wide + tl.arange(0, wide)
     total = tl.zeros([tall, wide], tl.float32)
     for unit in range(part * each, tl.minimum((part + 1) * each, units)):
-        acc = _met(
-            tl.zeros([tall, wide], tl.float32), x, g, unit, place, p, c, rows, filters, channels, high, wide_image, out_high,
-            out_wide, kernel_wide, stride_high, stride_wide, pad_high, pad_wide, hole_high, hole_wide, deep, exact,
+        one, _, _ = _met(
+            x, g, unit, place, p, c, rows, x_example, x_channel, x_line, x_column, g_example, g_filter, g_position, filters,
+            channels, high, wide_image, kernel_wide, stride_high, stride_wide, pad_high, pad_wide, hole_high, hole_wide,
+            positions, out_wide, tall, wide, deep, together, exact,
         )  # fmt: skip
-        total += acc * tl.load(factors + unit)
+        total += one * tl.load(factors + unit)
     at = made + ((part * places + place) * filters + p[:, None]) * channels + c[None, :]
     tl.store(at, total, mask=(p[:, None] < filters) & (c[None, :] < channels))

@@ -16,6 +16,8 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 
 from discreet.errors import InvalidValue
+from discreet.learn import layers
+from discreet.learn.layers import RectifiedGroupNorm
 from discreet.learn.sgd.engine.tape import Forward, Record, Tape
 
 _layer_back = torch.ops.aten.native_layer_norm_backward
@@ -165,6 +167,22 @@ def group_norm(module: nn.Module, tape: Tape) -> Callable[..., Tensor]:
     return lambda x: _grouped(tape, tape.batched(module, x), module.weight, module.bias, module.num_groups, module.eps)
 
 
+def rectified(module: nn.Module, tape: Tape) -> Callable[..., Tensor]:
+    assert isinstance(module, RectifiedGroupNorm)
+
+    def forward(x: Tensor) -> Tensor:
+        x = tape.batched(module, x)
+        kernels = layers.fused_norm(module, x)
+        if kernels is None:
+            seen = F.relu(x).to(layers.wide(x))
+            return _grouped(tape, seen, module.weight, module.bias, module.num_groups, module.eps).to(x.dtype)
+        record = GroupRecord(tape, module.weight, module.bias)
+        tape.add(record)
+        return layers.rectified(x, module, kernels, record.keep)
+
+    return forward
+
+
 def instance_norm(module: nn.Module, tape: Tape) -> Callable[..., Tensor]:
     assert isinstance(module, _InstanceNorm)
 
@@ -303,5 +321,6 @@ def rms_norm(module: nn.Module, tape: Tape) -> Callable[..., Tensor]:
 
 LAYERS: dict[Any, Forward] = {
     nn.LayerNorm.forward: layer_norm, nn.RMSNorm.forward: rms_norm, nn.GroupNorm.forward: group_norm,
+    RectifiedGroupNorm.forward: rectified,
     nn.InstanceNorm2d.forward: instance_norm, nn.BatchNorm2d.forward: frozen_batch_norm,  # of one, two and three axes
 }  # fmt: skip

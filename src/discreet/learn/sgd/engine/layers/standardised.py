@@ -21,10 +21,32 @@ from torch import Tensor, nn
 
 from discreet.learn.layers import StandardizedConv2d
 from discreet.learn.sgd.clipping import slack
-from discreet.learn.sgd.engine.layers import conv, conv_nd, norm
-from discreet.learn.sgd.engine.tape import Forward, Record, Tape, Views
+from discreet.learn.sgd.engine.layers import conv, conv_nd, norm, patches
+from discreet.learn.sgd.engine.tape import Forward, Record, Tape, Views, squared, weighted
 
 HIDDEN = 2.0**-20  # what rounding may hide where a large part of |K|^2 is taken off, as a share of it
+
+
+class Chain:
+    """From gradients of c and s to those of the weight and the gain, for one use."""
+
+    def __init__(self, kernel: tuple[Tensor, Tensor, Tensor], scale: Tensor) -> None:
+        self.shape = kernel[0].shape
+        self.c, self.r, free = kernel[0].flatten(1), kernel[1], kernel[2]
+        self.s = scale
+        bend = scale * self.r
+        self.bend = bend * self.r * free  # s r^2
+        self.counts = bend.square() * free  # s^2 r^2
+
+    def kernel(self, x: Tensor) -> Tensor:
+        """s c, laid out as the images are."""
+        made = (self.c * self.s[:, None]).view(self.shape)
+        last = x.is_contiguous(memory_format=torch.channels_last)
+        return made.contiguous(memory_format=torch.channels_last if last else torch.contiguous_format)
+
+    def turned(self, whole: Tensor, q: Tensor) -> Tensor:
+        """P K - s r^2 q c, of one unit or of many together."""
+        return torch.addcmul(whole - whole.mean(-1, keepdim=True), (q * self.bend)[..., None], self.c, value=-1)
 
 
 class StandardisedRecord(Record):
@@ -32,18 +54,13 @@ class StandardisedRecord(Record):
     faster than what starts them."""
 
     def __init__(
-        self, tape: Tape, module: StandardizedConv2d, inner: conv.ConvRecord, outer: norm.GroupRecord,
-        kernel: tuple[Tensor, Tensor, Tensor], scale: Tensor,
-    ) -> None:  # fmt: skip
-        self.tape, self.module, self.inner, self.outer = tape, module, inner, outer
+        self, tape: Tape, module: StandardizedConv2d, inner: conv.ConvRecord, outer: norm.GroupRecord, chain: Chain
+    ) -> None:
+        self.tape, self.module, self.inner, self.outer, self.chain = tape, module, inner, outer, chain
         self.weight, self.gain, self.bias = (
             p if p is not None and p.requires_grad else None for p in (module.weight, module.gain, module.bias)
         )
         self.parameters = [p for p in (self.weight, self.gain, self.bias) if p is not None]
-        self.c, self.r, free = kernel[0].flatten(1), kernel[1], kernel[2]
-        bend = scale * self.r
-        self.bend = bend * self.r * free  # s r^2
-        self.counts = bend.square() * free  # s^2 r^2
 
     @property
     def gradient(self) -> Tensor | None:
@@ -72,11 +89,11 @@ class StandardisedRecord(Record):
         return F.conv2d(x, box, None, module.stride, padding, module.dilation, x.shape[1])
 
     def squared_norms(self) -> Tensor:
-        q, r = self._scale(), self.r
+        q, r, counts = self._scale(), self.chain.r, self.chain.counts
         parts: list[tuple[Tensor, Tensor]] = []  # what is squared, and by how much each channel then counts
         if self.weight is not None:
-            parts.append((q, -self.counts if self.gain is None else r.square() - self.counts))
-            parts.append((self._sums(), torch.full_like(r, -1.0 / self.c.shape[1])))
+            parts.append((q, -counts if self.gain is None else r.square() - counts))
+            parts.append((self._sums(), torch.full_like(r, -1.0 / self.chain.c.shape[1])))
         elif self.gain is not None:
             parts.append((q, r.square()))
         if self.bias is not None:
@@ -93,16 +110,12 @@ class StandardisedRecord(Record):
         if self.weight is not None:
             assert self.inner.weight is not None
             whole = self.inner.instantiate()[self.inner.weight].float().flatten(2)
-            made[self.weight] = self._turned(whole, q).view(-1, *self.weight.shape)
+            made[self.weight] = self.chain.turned(whole, q).view(-1, *self.weight.shape)
         if self.gain is not None:
-            made[self.gain] = q * self.r
+            made[self.gain] = q * self.chain.r
         if self.bias is not None:
             made[self.bias] = self.outer.instantiate()[self.bias]
         return made
-
-    def _turned(self, whole: Tensor, q: Tensor) -> Tensor:
-        """P K - s r^2 q c, of one unit or of many together."""
-        return torch.addcmul(whole - whole.mean(-1, keepdim=True), (q * self.bend)[..., None], self.c, value=-1)
 
     def add(self, factors: Tensor, into: Views) -> None:
         q = factors @ self._scale()
@@ -110,9 +123,9 @@ class StandardisedRecord(Record):
             assert self.inner.weight is not None
             total = torch.zeros_like(self.inner.weight, dtype=torch.float32)
             self.inner.add(factors, {self.inner.weight: total})
-            into[self.weight].add_(self._turned(total.flatten(1), q).view_as(self.weight))
+            into[self.weight].add_(self.chain.turned(total.flatten(1), q).view_as(self.weight))
         if self.gain is not None:
-            into[self.gain].addcmul_(q, self.r)
+            into[self.gain].addcmul_(q, self.chain.r)
         if self.bias is not None:
             into[self.bias].addmv_(self.outer.instantiate()[self.bias].mT, factors)
 
@@ -121,23 +134,80 @@ class StandardisedRecord(Record):
         self.outer.blank(good)
 
 
+class FusedRecord(conv.ConvRecord):
+    """The same on a GPU in one pass, y = conv(x, s c) + b. With G the gradient of s c, K is s G and q is <G, c>: the kernel
+    that meets every number of G to find its squares finds that and the sum of G as well."""
+
+    def __init__(self, tape: Tape, module: StandardizedConv2d, inside: Any, chain: Chain) -> None:
+        super().__init__(tape, inside)
+        self.chain, self.standard, self.gain = chain, module.weight, module.gain
+        self.parameters = [self.standard, self.gain, *([] if self.bias is None else [self.bias])]
+        self._known: dict[Tensor, Tensor] = {}  # q, under the name of the gain, and the bias's gradients
+
+    def squared_norms(self) -> Tensor:
+        x, g, chain, keep = self.x, self.gradient, self.chain, self._keeps(self.x, self.gradient)
+        found, made = conv.triton().measured(x, g, self.kernel, self.tape.rows, keep, chain.c.view(chain.shape))
+        squares, sums, q = found.unbind(1)
+        self._kept, self._known = (made, None) if made else None, {self.gain: q}
+        weight = chain.s.square()
+        whole = squares @ weight
+        # G and q are added up with factors that may differ by their rounding: what is orthogonal then adds its square
+        hidden = (HIDDEN + slack(g) ** 2) * whole
+        taken = sums.square() @ (weight / chain.c.shape[1]) + q.square() @ chain.counts
+        total = torch.maximum(whole - taken + hidden, hidden) + q.square() @ chain.r.square()
+        if self.bias is None:
+            return total
+        self._known[self.bias] = self._shift(g)
+        return total + squared({0: self._known[self.bias]})
+
+    def instantiate(self) -> dict[Tensor, Tensor]:
+        each = patches.by_patches(self.x, self.gradient, self.kernel, self.tape.rows)[0].each.float().flatten(2)
+        chain, q = self.chain, torch.linalg.vecdot(each, self.chain.c)
+        weight = chain.turned(each * chain.s[:, None], q).view(-1, *chain.shape)
+        made = {self.standard: weight, self.gain: q * chain.r}
+        return made if self.bias is None else {**made, self.bias: self._shift(self.gradient)}
+
+    def add(self, factors: Tensor, into: Views) -> None:
+        total, chain = torch.zeros(self.chain.shape, device=factors.device), self.chain
+        if self._kept is None:
+            total = conv.triton().summed(self.x, self.gradient, factors, self.kernel, self.tape.rows)
+        else:
+            for each, part in self._kept[0]:
+                part(total).copy_(weighted(each.flatten(1), factors).view(each.shape[1:]))
+        q = factors @ self._known[self.gain]
+        into[self.standard].add_(chain.turned(total.flatten(1) * chain.s[:, None], q).view(chain.shape))
+        into[self.gain].addcmul_(q, chain.r)
+        if self.bias is not None:
+            into[self.bias].addmv_(self._known[self.bias].mT, factors)
+
+
 def standardised(module: nn.Module, tape: Tape) -> Callable[..., Tensor]:
     assert isinstance(module, StandardizedConv2d)
     uneven = conv_nd.uneven(module)
+    trained = module.weight.requires_grad and module.gain.requires_grad
+
+    def used(weight: Tensor, bias: Tensor | None) -> Any:
+        """The convolution inside, as a layer of its own."""
+        return SimpleNamespace(
+            weight=weight, bias=bias, kernel_size=module.kernel_size, stride=module.stride, dilation=module.dilation,
+            padding=(0, 0) if uneven else module.padding, groups=module.groups,
+        )  # fmt: skip
 
     def forward(x: Tensor) -> Tensor:
+        x = tape.batched(module, x)
+        x = conv_nd.padded(module, x) if uneven else x
         with torch.no_grad():
             kernel = module.centred()
-            centred, scale = kernel[0].requires_grad_(), (kernel[1] * module.gain).requires_grad_()
-            plain: Any = SimpleNamespace(
-                weight=centred, bias=None, kernel_size=module.kernel_size, stride=module.stride, dilation=module.dilation,
-                padding=(0, 0) if uneven else module.padding, groups=module.groups,
-            )  # fmt: skip
-            inner, outer = conv.ConvRecord(tape, plain), norm.GroupRecord(tape, scale, module.bias)
-            tape.add(StandardisedRecord(tape, module, inner, outer, kernel, scale))
-        x = tape.batched(module, x)
-        z = conv._Conv.apply(conv_nd.padded(module, x) if uneven else x, centred, None, inner)
-        return norm.channels(z, scale, module.bias, outer)
+            chain = Chain(kernel, kernel[1] * module.gain)
+        if trained and module.groups == 1 and conv.fits(x):
+            weight = chain.kernel(x).requires_grad_()
+            fused = FusedRecord(tape, module, used(weight, module.bias), chain)
+            tape.add(fused)
+            return conv._Conv.apply(x, weight, module.bias, fused)
+        centred, scale = kernel[0].requires_grad_(), chain.s.detach().requires_grad_()
+        inner, outer = conv.ConvRecord(tape, used(centred, None)), norm.GroupRecord(tape, scale, module.bias)
+        tape.add(StandardisedRecord(tape, module, inner, outer, chain))
+        return norm.channels(conv._Conv.apply(x, centred, None, inner), scale, module.bias, outer)
 
     return forward
 

@@ -1,0 +1,133 @@
+"""ReLU and GroupNorm on a GPU: one kernel forward, one backward, each reading its images once.
+
+One program has all positions of some channels (whole groups) of one image in registers, in float32; so statistics are those
+of the numbers themselves, not differences of large sums. Images may lie with channels first or last.
+"""
+
+# mypy: ignore-errors
+# (what @triton.jit holds is a language of its own, and Triton is not among what is installed for checking)
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+TYPES = (torch.float32, torch.bfloat16, torch.float16)
+MOST = 1 << 15  # numbers that one program holds at most
+SOME = 1 << 13  # that it holds if channels can be divided so, and sixteen of them still lie side by side
+
+
+def tile(x: Tensor, groups: int) -> int:
+    """Channels of one program, or 0 where the kernels are not for this: groups of no power of two, images too large."""
+    if x.ndim != 4 or x.dtype not in TYPES or not x.numel():
+        return 0
+    channels, positions = x.shape[1], triton.next_power_of_2(x.shape[2] * x.shape[3])
+    found = channels // groups
+    if found & (found - 1) or positions * found > MOST:
+        return 0
+    while channels % (2 * found) == 0 and (2 * found <= 16 or 2 * found * positions <= SOME):
+        found *= 2
+    return found if found * positions <= MOST else channels // groups
+
+
+def forward(x: Tensor, weight: Tensor, bias: Tensor, groups: int, eps: float) -> tuple[Tensor, Tensor, Tensor]:
+    """The normalised images, laid out as x is, and the mean and 1 / deviation of every group, [examples, groups]."""
+    y, mean = torch.empty_like(x), torch.empty(len(x), groups, device=x.device)
+    sharpness = torch.empty_like(mean)
+    grid, shape = _launch(x, groups)
+    with torch.cuda.device_of(x):
+        _forward[grid](x, y, weight, bias, mean, sharpness, *_strides(x), *_strides(y), eps, **shape)
+    return y, mean, sharpness
+
+
+def backward(g: Tensor, x: Tensor, weight: Tensor, mean: Tensor, sharpness: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients of the input, and of scale and shift for every example, [examples, channels], in float32."""
+    g = flat(g)
+    back, scale = torch.empty_like(x), torch.empty(x.shape[:2], device=x.device)
+    shift = torch.empty_like(scale)
+    grid, shape = _launch(x, mean.shape[1])
+    with torch.cuda.device_of(x):
+        _backward[grid](
+            g, x, back, weight, mean, sharpness, scale, shift, *_strides(g), *_strides(x), *_strides(back), **shape
+        )  # fmt: skip
+    return back, scale, shift
+
+
+def flat(x: Tensor) -> Tensor:
+    """The images, if their positions lie at equal distances; else a copy with channels last."""
+    even = x.stride(2) == x.shape[3] * x.stride(3) or 1 in x.shape[2:]
+    return x if even else x.contiguous(memory_format=torch.channels_last)
+
+
+def _strides(x: Tensor) -> tuple[int, int, int]:
+    return x.stride(0), x.stride(1), x.stride(3 if x.shape[3] > 1 else 2)
+
+
+def _launch(x: Tensor, groups: int) -> tuple[tuple[int], dict[str, int]]:
+    channels, across = x.shape[1], tile(x, groups)
+    positions = x.shape[2] * x.shape[3]
+    deep = triton.next_power_of_2(positions)
+    warps = min(16, max(4, deep * across // 1024))
+    shape = {"channels": channels, "positions": positions, "size": channels // groups, "across": across, "deep": deep}
+    return (len(x) * (channels // across),), {**shape, "num_warps": warps}
+
+
+@triton.jit
+def _shared(of_channels, size: tl.constexpr, across: tl.constexpr):
+    """Numbers of channels added up over their group, for every channel of it."""
+    groups: tl.constexpr = across // size
+    total = tl.sum(tl.reshape(of_channels, [groups, size]), 1)
+    return tl.reshape(tl.broadcast_to(total[:, None], [groups, size]), [across])
+
+
+@triton.jit
+def _forward(
+    x, y, weight, bias, mean, sharpness, x_example, x_channel, x_position, y_example, y_channel, y_position, eps,
+    channels: tl.constexpr, positions: tl.constexpr, size: tl.constexpr, across: tl.constexpr, deep: tl.constexpr,
+):  # fmt: skip
+    parts: tl.constexpr = channels // across
+    example, part = (tl.program_id(0) // parts).to(tl.int64), tl.program_id(0) % parts
+    c, k = part * across + tl.arange(0, across), tl.arange(0, deep)
+    there = (k < positions)[:, None]
+    seen = tl.load(x + example * x_example + c[None, :] * x_channel + k[:, None] * x_position, mask=there, other=0.0)
+    seen = tl.maximum(seen.to(tl.float32), 0.0, propagate_nan=tl.PropagateNan.ALL)
+    middle = _shared(tl.sum(seen, 0), size, across) / (size * positions)
+    away = tl.where(there, seen - middle[None, :], 0.0)
+    sharp = 1.0 / tl.sqrt(_shared(tl.sum(away * away, 0), size, across) / (size * positions) + eps)
+    scale = tl.load(weight + c).to(tl.float32) * sharp
+    made = away * scale[None, :] + tl.load(bias + c).to(tl.float32)[None, :]
+    at = y + example * y_example + c[None, :] * y_channel + k[:, None] * y_position
+    tl.store(at, made.to(y.dtype.element_ty), mask=there)
+    first, group = c % size == 0, example * (channels // size) + c // size
+    tl.store(mean + group, middle, mask=first)
+    tl.store(sharpness + group, sharp, mask=first)
+
+
+@triton.jit
+def _backward(
+    g, x, back, weight, mean, sharpness, scale, shift, g_example, g_channel, g_position, x_example, x_channel, x_position,
+    back_example, back_channel, back_position, channels: tl.constexpr, positions: tl.constexpr, size: tl.constexpr,
+    across: tl.constexpr, deep: tl.constexpr,
+):  # fmt: skip
+    parts: tl.constexpr = channels // across
+    example, part = (tl.program_id(0) // parts).to(tl.int64), tl.program_id(0) % parts
+    c, k = part * across + tl.arange(0, across), tl.arange(0, deep)
+    there = (k < positions)[:, None]
+    given = tl.load(g + example * g_example + c[None, :] * g_channel + k[:, None] * g_position, mask=there, other=0.0)
+    seen = tl.load(x + example * x_example + c[None, :] * x_channel + k[:, None] * x_position, mask=there, other=0.0)
+    given, seen = given.to(tl.float32), seen.to(tl.float32)
+    group = example * (channels // size) + c // size
+    middle, sharp = tl.load(mean + group), tl.load(sharpness + group)
+    plain = (tl.maximum(seen, 0.0, propagate_nan=tl.PropagateNan.ALL) - middle[None, :]) * sharp[None, :]
+    of_scale, of_shift = tl.sum(given * plain, 0), tl.sum(given, 0)
+    tl.store(scale + example * channels + c, of_scale)
+    tl.store(shift + example * channels + c, of_shift)
+    factor = tl.load(weight + c).to(tl.float32)
+    along = _shared(factor * of_scale, size, across) / (size * positions)
+    level = _shared(factor * of_shift, size, across) / (size * positions)
+    made = sharp[None, :] * (given * factor[None, :] - level[None, :] - plain * along[None, :])
+    made = tl.where(seen <= 0.0, 0.0, made)
+    at = back + example * back_example + c[None, :] * back_channel + k[:, None] * back_position
+    tl.store(at, made.to(back.dtype.element_ty), mask=there)

@@ -1,0 +1,84 @@
+"""The kernels of RectifiedGroupNorm against torch's own operations, in float64.
+
+Runs where there is a GPU, or with Triton's interpreter (TRITON_INTERPRET=1); needs no pytest there.
+"""
+
+from __future__ import annotations
+
+import os
+
+import torch
+
+from discreet.learn.layers import RectifiedGroupNorm, rectified
+
+WHERE = "cuda" if torch.cuda.is_available() else "cpu"
+try:
+    import pytest
+
+    pytestmark = pytest.mark.skipif(
+        WHERE == "cpu" and not os.environ.get("TRITON_INTERPRET"), reason="needs a GPU, or Triton's interpreter"
+    )
+except ImportError:  # a GPU machine may have nothing but torch
+    pass
+
+# images [examples, channels, height, width], groups
+CASES = (
+    ((3, 16, 32, 32), 16), ((2, 64, 32, 32), 16), ((3, 128, 16, 16), 16), ((3, 256, 8, 8), 16), ((2, 12, 5, 7), 3),
+    ((2, 32, 1, 9), 2), ((2, 8, 6, 1), 8), ((4, 16, 1, 1), 2),
+)  # fmt: skip
+NEAR = {torch.float32: 1e-5, torch.bfloat16: 1e-2}  # what is returned is rounded to the type
+LAYOUTS = (torch.contiguous_format, torch.channels_last)
+
+
+def far(found: torch.Tensor, truth: torch.Tensor) -> float:
+    return float((found.detach().double() - truth).abs().max() / truth.abs().max().clamp_min(1e-3))
+
+
+def truth(x: torch.Tensor, g: torch.Tensor, layer: RectifiedGroupNorm) -> tuple[torch.Tensor, ...]:
+    """The output, and the gradients of the input and, for every example, of scale and shift."""
+    wide = x.double().requires_grad_()
+    made = torch.nn.functional.group_norm(wide.relu(), layer.num_groups, eps=layer.eps)
+    weight, bias = layer.weight.double()[:, None, None], layer.bias.double()[:, None, None]
+    y = made * weight + bias
+    (back,) = torch.autograd.grad(y, wide, g.double())
+    return y.detach(), back, (made * g).sum((2, 3)).detach(), g.double().sum((2, 3))
+
+
+def test_output_and_gradients() -> None:
+    from discreet.learn import norm_triton
+
+    torch.manual_seed(0)
+    for shape, groups in CASES:
+        layer = RectifiedGroupNorm(groups, shape[1], device=WHERE)
+        torch.nn.init.normal_(layer.weight)
+        torch.nn.init.normal_(layer.bias)
+        for dtype, near in NEAR.items():
+            for x_layout in LAYOUTS:
+                for g_layout in LAYOUTS:
+                    x = torch.randn(shape, device=WHERE).to(dtype, memory_format=x_layout).requires_grad_()
+                    g = torch.randn(shape, device=WHERE).to(dtype, memory_format=g_layout)
+                    kept: list[torch.Tensor] = []
+                    y = rectified(x, layer, norm_triton, lambda *its, kept=kept: kept.extend(its))
+                    (back,) = torch.autograd.grad(y, x, g)
+                    assert y.dtype == back.dtype == dtype
+                    assert y.stride() == back.stride() == x.stride()
+                    wanted = truth(x.detach(), g, layer)
+                    assert all(far(one, other) < near for one, other in zip((y, back, *kept), wanted))
+                    assert all(far(one, other) < 1e-5 for one, other in zip(kept, wanted[2:]))
+    print("the norm's kernels agree")
+
+
+def test_a_unit_that_is_not_finite_says_so() -> None:
+    from discreet.learn import norm_triton
+
+    x = torch.randn(2, 16, 4, 4, device=WHERE)
+    x[1, 3, 2, 2] = float("nan")
+    layer = RectifiedGroupNorm(4, 16, device=WHERE)
+    y = rectified(x, layer, norm_triton, lambda *its: None)
+    assert bool(y[0].isfinite().all())
+    assert bool(y[1, :4].isnan().all())
+
+
+if __name__ == "__main__":
+    test_output_and_gradients()
+    test_a_unit_that_is_not_finite_says_so()
