@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -45,13 +45,18 @@ class Seen:
     model: Any = None  # the target itself
     X: Array | None = None
     truth: Array | None = None  # for attacks that learn from known rows: no row is judged by what its own truth taught
+    _kept: dict[Any, Array] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def of_target(self, signal: Callable[..., Array], **how: Any) -> Array:
         return signal(self.target, self.y, **how)
 
     def of_shadows(self, signal: Callable[..., Array], **how: Any) -> Array:
+        """Of every shadow; model by model, which stays in cache, and once for all attacks that ask for it."""
         assert self.shadows is not None
-        return signal(self.shadows.scores, self.y, **how)
+        key = signal, *sorted(how.items())
+        if key not in self._kept:
+            self._kept[key] = np.stack([signal(scores, self.y, **how) for scores in self.shadows.scores])
+        return self._kept[key]
 
 
 def _student(seen: Seen) -> Array:
