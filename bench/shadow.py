@@ -1,10 +1,11 @@
 """Shadow models trained together against one by one: processor time on one core, or the clock of a GPU.
 
-    python bench/shadow.py [--device cpu|cuda] [--art PYTHON] [--models 64] [--out bench/results/shadow.json]
+    python bench/shadow.py [--device cpu|cuda] [--art PYTHON] [--privacy-meter CHECKOUT] [--models 64] [--out FILE]
 
 One by one means a tight loop over batches that lie in memory, without a DataLoader, which is a good third faster than with one;
 on a GPU also the same loop recorded as a CUDA graph. Only a few of the models are trained one by one, and their time is
-multiplied. `--art` names an interpreter that has adversarial-robustness-toolbox, whose own shadow loop then runs too.
+multiplied. `--art` names an interpreter that has adversarial-robustness-toolbox, whose own shadow loop then runs too;
+`--privacy-meter` a checkout of github.com/privacytrustlab/ml_privacy_meter, whose trainer then runs under this interpreter.
 """
 
 from __future__ import annotations
@@ -101,7 +102,7 @@ def together(how: Recipe, X: np.ndarray, y: np.ndarray, inside: np.ndarray, devi
     return clock(device) - began
 
 
-def on_cpu(models: int, rounds: int, art: str | None) -> dict[str, Any]:
+def on_cpu(models: int, rounds: int, peers: dict[str, list[str]]) -> dict[str, Any]:
     torch.set_num_threads(1)
     rows: dict[str, Any] = {}
     goals = {}
@@ -122,10 +123,10 @@ def on_cpu(models: int, rounds: int, art: str | None) -> dict[str, Any]:
             "cpu_s_per_model_alone": round(statistics.median(a for a, _ in each), 4),
             "cpu_s_per_model_together": round(statistics.median(b for _, b in each) / models, 4),
         }  # fmt: skip
-        if art:
-            theirs = _art(art, width, hidden, classes, batch, count)
-            found["art_cpu_s_per_model"] = round(theirs, 4)
-            found["times_art"] = round(theirs / found["cpu_s_per_model_together"], 2)
+        for peer, command in peers.items():
+            theirs = _peer(command, width, hidden, classes, batch, count)
+            found[f"{peer}_cpu_s_per_model"] = round(theirs, 4)
+            found[f"times_{peer}"] = round(theirs * models / statistics.median(b for _, b in each), 2)
         rows[name] = found
         goals[f"{name}: at least {goal} times one by one"] = found["times_one_by_one"] >= goal
     return {"rows": rows, "goals": goals}
@@ -156,9 +157,17 @@ def on_gpu() -> dict[str, Any]:
     return {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "rows": rows, "goals": goals}
 
 
-def _art(python: str, *sizes: int) -> float:
-    script = Path(__file__).parent / "peers" / "art_shadow.py"
-    done = subprocess.run([python, str(script), *map(str, sizes)], capture_output=True, text=True, check=True)
+def _peers(art: str | None, privacy_meter: str | None) -> dict[str, list[str]]:
+    """The commands of the loops of others, but for the sizes."""
+    here = Path(__file__).parent / "peers"
+    found = {"art": [art, str(here / "art_shadow.py")]} if art else {}
+    if privacy_meter:
+        found["privacy_meter"] = [sys.executable, str(here / "privacy_meter_shadow.py"), privacy_meter]
+    return found
+
+
+def _peer(command: list[str], *sizes: int) -> float:
+    done = subprocess.run([*command, *map(str, sizes)], capture_output=True, text=True, check=True)
     return float(done.stdout.strip().splitlines()[-1])
 
 
@@ -168,6 +177,7 @@ def main() -> int:
     parser.add_argument("--models", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--art", metavar="PYTHON")
+    parser.add_argument("--privacy-meter", metavar="CHECKOUT")
     parser.add_argument("--merge", type=Path, help="a result of --device cuda from another machine, to be kept in --out")
     parser.add_argument("--out", type=Path, help="write the result as JSON; what other devices wrote stays")
     given = parser.parse_args()
@@ -178,7 +188,7 @@ def main() -> int:
         kept["cuda"] = on_gpu()
     else:
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-        kept["cpu"] = on_cpu(given.models, given.rounds, given.art)
+        kept["cpu"] = on_cpu(given.models, given.rounds, _peers(given.art, given.privacy_meter))
     print(json.dumps(kept, indent=1))
     write(given.out, {"parts": kept}, "torch")
     return 0

@@ -88,6 +88,16 @@ def test_models_trained_together_are_those_trained_alone(build, how):
         assert np.allclose(found.scores[k], wanted, atol=2e-3 * np.abs(wanted).max())
 
 
+@pytest.mark.parametrize("processes", [1, 2, 3])
+def test_groups_are_those_asked_for_but_every_process_has_one(processes, tmp_path):
+    X, y = blobs(60)
+    recipe, inside, told = Recipe(mlp, epochs=1), halves(60, 8, seed=0), []
+    train_shadows(recipe, X, y, inside, group=8, processes=processes, progress=lambda done, of: told.append(done))
+    assert len(told) == processes
+    train_shadows(recipe, X, y, inside, group=4, processes=processes, folder=tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["models-00000-00004.npz", "models-00004-00008.npz"]
+
+
 @pytest.mark.parametrize("build", [mlp, Odd, convolutional])
 def test_half_precision_is_near_whole(build):
     X, y = blobs(120)

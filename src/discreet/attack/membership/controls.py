@@ -75,14 +75,17 @@ def trained(recipe: Recipe, X: Array, y: Array, *, seed: int = 0, device: str = 
         return recipe.fit_one(X, y, seed)
     import torch
 
+    from discreet.attack.membership.shadow.chain import train_one
     from discreet.attack.membership.shadow.job import optimizer_of
     from discreet.attack.membership.shadow.train import one_thread
 
     with torch.random.fork_rng(devices=[]), one_thread(device):
         torch.manual_seed(seed)
         model = recipe.build().to(device).train()
-        optimizer = optimizer_of(recipe, list(model.parameters()))
         rows, labels = torch.as_tensor(X, dtype=torch.float32).to(device), torch.as_tensor(y, dtype=torch.long).to(device)
+        if train_one(recipe, model, rows, labels):
+            return model.eval()
+        optimizer = optimizer_of(recipe, list(model.parameters()))
         for epoch in range(recipe.epochs):
             for group in optimizer.param_groups:
                 rate = recipe.rate(epoch)

@@ -48,7 +48,8 @@ class Chain:
     @staticmethod
     def fits(recipe: Recipe, stack: Layers, rows: Tensor, labels: Tensor) -> bool:
         """Chains that kernels.py would take, of float32 on a CPU, where all sizes agree: C looks at none again."""
-        if rows.is_cuda or not Written.fits(recipe, stack) or any(p.dtype != torch.float32 for p in stack.parameters):
+        plain = labels.dtype == torch.long and labels.ndim == 1 and all(p.dtype == torch.float32 for p in stack.parameters)
+        if rows.is_cuda or not plain or not Written.fits(recipe, stack):
             return False
         shapes = _shapes(stack)
         wide = [rows[0].numel(), *(shape[1] for shape in shapes)]
@@ -69,6 +70,25 @@ class Chain:
         if not done:
             raise MemoryError("There is no memory for the activations of one batch.")
         self._taken += -(-order.shape[1] // recipe.batch_size)
+
+
+def train_one(recipe: Recipe, model: nn.Module, rows: Tensor, labels: Tensor) -> bool:
+    """Train one model in place, its order from torch's own generator; False where it is no such chain, and nothing was done."""
+    if rows.is_cuda or not Layers.fits(model):
+        return False
+    stack = Layers([model], rows.device)
+    if not Chain.fits(recipe, stack, rows, labels):
+        return False
+    chain = Chain(recipe, stack, rows, labels)
+    for epoch in range(recipe.epochs):
+        chain(torch.randperm(len(rows))[None], recipe.rate(epoch))
+    linear = [layer for layer in model.modules() if isinstance(layer, nn.Linear)]
+    with torch.no_grad():
+        for layer, (weight, bias) in zip(linear, (step for step in stack.steps if isinstance(step, tuple))):
+            layer.weight.copy_(weight[0].mT)
+            if bias is not None:
+                layer.bias.copy_(bias[0, 0])
+    return True
 
 
 def _shapes(stack: Layers) -> list[tuple[int, int, int, int, int]]:

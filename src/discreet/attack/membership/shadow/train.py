@@ -67,7 +67,9 @@ def train_shadows(
     if recipe.kind == "torch":
         _need_torch()
     asked = X if query is None else np.asarray(query)
-    groups = list(_groups(recipe, X, inside, device, group, check.whole("processes", processes)))
+    check.whole("processes", processes)
+    apart = processes if folder is None or group is None else 1  # what lies in a folder is found again by any number of them
+    groups = list(_groups(recipe, X, inside, device, group, apart))
     found = {place: known for place in groups if (known := _kept(folder, *place, inside)) is not None}
     todo = [place for place in groups if place not in found]
 
@@ -94,7 +96,7 @@ def _need_torch() -> None:
 def _groups(
     recipe: Recipe, X: Array, inside: NDArray[np.bool_], device: str, group: int | None, processes: int
 ) -> Iterator[tuple[int, int]]:
-    size = group or min(_fitting(recipe, X, device) if recipe.kind == "torch" else 8, -(-len(inside) // processes))
+    size = min(group or (_fitting(recipe, X, device) if recipe.kind == "torch" else 8), -(-len(inside) // processes))
     for start in range(0, len(inside), size):
         yield start, min(start + size, len(inside))
 
