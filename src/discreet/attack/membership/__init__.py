@@ -11,6 +11,7 @@
     tail.py      the cheapest screen, without a shadow
     whitebox.py  what gradients tell
     pulls.py     the gradient of every row at once
+    probes.py    what each layer knows of a row's label
     exposed.py   who is exposed: the risk of every record and group over many models
     controls.py  a leaky twin, and a model that saw none of the rows
     learned.py   small networks for attacks that learn, many at once

@@ -1,8 +1,9 @@
-"""Attacks that see the weights: the gradient of each row's loss, layer by layer (Nasr et al. 2019).
+"""Attacks that see the weights: the gradient of each row's loss, layer by layer (Nasr et al. 2019), and the layers themselves.
 
 A row that was trained on pulls little at the weights. The norm of its gradient is the simple attack; the learned one sees the
 norms of every layer, random projections of the gradients, what goes into the last layer, the scores, the loss and the label,
-and is taught by rows whose membership is known. No row is judged by a network that saw its own truth.
+and how well each layer tells the label (probes.py), which is how it knows a hard row from one that was not trained on. It is
+taught by rows whose membership is known. No row is judged by a network that saw its own truth.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from torch.func import functional_call, grad, vmap
 
 from discreet.attack.membership import ask, learned, signals
 from discreet.attack.membership.controls import trained
+from discreet.attack.membership.probes import probes
 from discreet.attack.membership.pulls import known, pulls
 from discreet.attack.membership.recipe import Recipe
 from discreet.attack.membership.shadow import halves
@@ -29,6 +31,7 @@ Array = NDArray[Any]
 AT_ONCE = {"cpu": 1 << 25, "cuda": 1 << 29}  # numbers of gradients held at a time
 FOLDS = 5
 REPEATS = 3  # networks for each fold, averaged
+STEPS = (240, 800)  # of learning: few rows are learned by heart, many have more to tell
 FAR = 30.0
 
 
@@ -94,7 +97,9 @@ def features(model: nn.Module, X: Array, y: Array, *, project: int = 4, seed: in
     size = np.sign(projected) * np.log1p(1e3 * np.abs(projected))  # gradients of members are small: by orders of magnitude
     whole = np.log(np.sqrt((norms**2).sum(1, keepdims=True)) + 1e-8)
     few, label = _said(scores, y)
-    return np.concatenate([whole, np.log(norms + 1e-8), few], 1), np.concatenate([label, *([size, last] if own else [])], 1)
+    read = probes(model, X, y, scores.shape[1], seed=seed)
+    few = np.concatenate([whole, np.log(norms + 1e-8), few, read], 1)
+    return few, np.concatenate([label, *([size, last] if own else [])], 1)
 
 
 def outputs(model: Any, X: Array, y: Array) -> tuple[tuple[Array, Array], Array]:
@@ -173,8 +178,9 @@ def crossfitted(
         rows = teach[inside[teach] == side]
         fold[rows] = rng.permutation(len(rows)) % folds
     groups = [teach[fold[teach] != k] for k in range(folds) for _ in range(REPEATS)]
+    steps = int(np.clip(len(teach) // 16, *STEPS))
     total = np.zeros((folds, len(inside)))
     for seen in (few, np.concatenate([few, many], 1)):
-        nets = learned.fit(seen, inside, groups, learned.member, decay=0.1, rate=5e-3, steps=240, batch=64, seed=seed)
+        nets = learned.fit(seen, inside, groups, learned.member, decay=0.1, rate=5e-3, steps=steps, batch=128, seed=seed)
         total += np.stack([nets(seen, group)[:, 0] for group in range(len(groups))]).reshape(folds, REPEATS, -1).mean(1) / 2
     return np.where(fold < 0, total.mean(0), total[fold, np.arange(len(inside))]).astype(np.float64)
