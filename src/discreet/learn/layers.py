@@ -13,6 +13,7 @@ from torch.autograd.function import once_differentiable
 
 __all__ = ["RectifiedGroupNorm", "StandardizedConv2d"]
 
+TYPES = (torch.float32, torch.bfloat16, torch.float16)  # that the kernels of layers_triton.py are for
 SMALLEST = 1e-4  # a kernel shorter than the root of this is not made longer
 
 
@@ -44,7 +45,10 @@ class StandardizedConv2d(nn.Conv2d):
         return centred * (scale * self.gain)[:, None, None, None]
 
     def forward(self, input: Tensor) -> Tensor:
-        return self._conv_forward(input, self.standardized(), self.bias)
+        if self.bias is None or not shifts(input):
+            return self._conv_forward(input, self.standardized(), self.bias)
+        made: Tensor = _Shifted.apply(self._conv_forward(input, self.standardized(), None), self.bias)
+        return made
 
 
 Keep = Callable[[Tensor, Tensor], None]  # is given the gradients of scale and shift for every example, [examples, channels]
@@ -76,20 +80,48 @@ def wide(x: Tensor) -> torch.dtype:
 
 
 def fused_norm(module: RectifiedGroupNorm, x: Tensor) -> Any:
-    """The kernels for this layer and input, or None where they are not for it (or there is no Triton)."""
-    if not x.is_cuda or not module.affine or torch._C._are_functorch_transforms_active():
-        return None
-    kernels = _triton()
+    """The kernels for this layer and input, or None where they are not for it."""
+    kernels = _kernels(x) if module.affine else None
     return kernels if kernels is not None and kernels.tile(x, module.num_groups) else None
+
+
+def shifts(x: Tensor) -> bool:
+    """Whether `shifted` is for what a convolution makes of this."""
+    return x.ndim == 4 and x.is_contiguous(memory_format=torch.channels_last) and _kernels(x) is not None
+
+
+def shifted(y: Tensor, bias: Tensor) -> Tensor:
+    """y plus a number for each channel, in place."""
+    made: Tensor = _triton().shifted(y, bias)
+    return made
+
+
+class _Shifted(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, y: Tensor, bias: Tensor) -> Tensor:
+        ctx.mark_dirty(y)
+        ctx.kind = bias.dtype
+        return shifted(y, bias)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
+        return gradient, gradient.sum((2, 3), dtype=torch.float32).sum(0).to(ctx.kind)
+
+
+def _kernels(x: Tensor) -> Any:
+    """The kernels where there are some: on a GPU that has Triton, and where nothing else follows what operations are run."""
+    followed = torch.compiler.is_compiling() or torch.jit._trace.is_tracing() or torch._C._are_functorch_transforms_active()
+    return _triton() if x.is_cuda and x.numel() and x.dtype in TYPES and not followed else None
 
 
 @cache
 def _triton() -> Any:
     try:
-        from discreet.learn import norm_triton
+        from discreet.learn import layers_triton
     except ImportError:
         return None
-    return norm_triton
+    return layers_triton
 
 
 class _Rectified(torch.autograd.Function):

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from discreet.learn import layers
 from discreet.learn.sgd.clipping import NARROW
 from discreet.learn.sgd.engine import tune
 from discreet.learn.sgd.engine.cast import casted
@@ -29,11 +30,13 @@ class _Conv(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, record: ConvRecord) -> Tensor:
-        x, weight, bias = casted(x, weight, bias)
+        x, weight, narrow = casted(x, weight, bias)
         ctx.record = record
         ctx.save_for_backward(x, weight)
         kernel = record.kernel
-        return torch.conv2d(x, weight, bias, kernel.stride, kernel.padding, kernel.dilation, kernel.groups)
+        last = bias is not None and layers.shifts(x)
+        y = torch.conv2d(x, weight, None if last else narrow, kernel.stride, kernel.padding, kernel.dilation, kernel.groups)
+        return layers.shifted(y, bias) if last and bias is not None else y
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, None, None, None]:

@@ -16,7 +16,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from discreet.learn.norm_triton import flat
+from discreet.learn.layers_triton import flat
 from discreet.learn.sgd.engine.layers.patches import Block, Kernel
 
 PROGRAMS = 1056  # that a sum over all units is divided among, about: some for every processor

@@ -1,7 +1,7 @@
-"""ReLU and GroupNorm on a GPU: one kernel forward, one backward, each reading its images once.
+"""Kernels for a GPU: ReLU and GroupNorm, and the shift of every channel, each reading its images once.
 
-One program has all positions of some channels (whole groups) of one image in registers, in float32; so statistics are those
-of the numbers themselves, not differences of large sums. Images may lie with channels first or last.
+Of a norm one program has all positions of some channels (whole groups) of one image in registers, in float32; so statistics
+are those of the numbers themselves, not differences of large sums. Images may lie with channels first or last.
 """
 
 # mypy: ignore-errors
@@ -14,14 +14,14 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-TYPES = (torch.float32, torch.bfloat16, torch.float16)
 MOST = 1 << 15  # numbers that one program holds at most
+BLOCK = 1 << 12  # numbers that one program shifts
 SOME = 1 << 13  # that it holds if channels can be divided so, and sixteen of them still lie side by side
 
 
 def tile(x: Tensor, groups: int) -> int:
     """Channels of one program, or 0 where the kernels are not for this: groups of no power of two, images too large."""
-    if x.ndim != 4 or x.dtype not in TYPES or not x.numel():
+    if x.ndim != 4:
         return 0
     channels, positions = x.shape[1], triton.next_power_of_2(x.shape[2] * x.shape[3])
     found = channels // groups
@@ -53,6 +53,15 @@ def backward(g: Tensor, x: Tensor, weight: Tensor, mean: Tensor, sharpness: Tens
             g, x, back, weight, mean, sharpness, scale, shift, *_strides(g), *_strides(x), *_strides(back), **shape
         )  # fmt: skip
     return back, scale, shift
+
+
+def shifted(y: Tensor, bias: Tensor) -> Tensor:
+    """y plus a number for each channel, in place; where channels lie last torch would add them one by one."""
+    if not y.is_contiguous(memory_format=torch.channels_last):
+        return y.add_(bias[:, None, None])
+    with torch.cuda.device_of(y):
+        _shift[(triton.cdiv(y.numel(), BLOCK),)](y, bias, y.numel(), channels=y.shape[1], block=BLOCK, num_warps=8)
+    return y
 
 
 def flat(x: Tensor) -> Tensor:
@@ -131,3 +140,10 @@ def _backward(
     made = tl.where(seen <= 0.0, 0.0, made)
     at = back + example * back_example + c[None, :] * back_channel + k[:, None] * back_position
     tl.store(at, made.to(back.dtype.element_ty), mask=there)
+
+
+@triton.jit
+def _shift(y, bias, numel, channels: tl.constexpr, block: tl.constexpr):
+    i = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
+    made = tl.load(y + i, mask=i < numel).to(tl.float32) + tl.load(bias + i % channels).to(tl.float32)
+    tl.store(y + i, made.to(y.dtype.element_ty), mask=i < numel)

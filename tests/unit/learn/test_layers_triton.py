@@ -1,4 +1,4 @@
-"""The kernels of RectifiedGroupNorm against torch's own operations, in float64.
+"""The kernels of RectifiedGroupNorm and of shifts against torch's own operations, in float64.
 
 Runs where there is a GPU, or with Triton's interpreter (TRITON_INTERPRET=1); needs no pytest there.
 """
@@ -6,6 +6,7 @@ Runs where there is a GPU, or with Triton's interpreter (TRITON_INTERPRET=1); ne
 from __future__ import annotations
 
 import os
+from itertools import product
 
 import torch
 
@@ -45,7 +46,7 @@ def truth(x: torch.Tensor, g: torch.Tensor, layer: RectifiedGroupNorm) -> tuple[
 
 
 def test_output_and_gradients() -> None:
-    from discreet.learn import norm_triton
+    from discreet.learn import layers_triton
 
     torch.manual_seed(0)
     for shape, groups in CASES:
@@ -58,7 +59,7 @@ def test_output_and_gradients() -> None:
                     x = torch.randn(shape, device=WHERE).to(dtype, memory_format=x_layout).requires_grad_()
                     g = torch.randn(shape, device=WHERE).to(dtype, memory_format=g_layout)
                     kept: list[torch.Tensor] = []
-                    y = rectified(x, layer, norm_triton, lambda *its, kept=kept: kept.extend(its))
+                    y = rectified(x, layer, layers_triton, lambda *its, kept=kept: kept.extend(its))
                     (back,) = torch.autograd.grad(y, x, g)
                     assert y.dtype == back.dtype == dtype
                     assert y.stride() == back.stride() == x.stride()
@@ -68,17 +69,29 @@ def test_output_and_gradients() -> None:
     print("the norm's kernels agree")
 
 
+def test_shifts_in_place() -> None:
+    from discreet.learn import layers_triton
+
+    torch.manual_seed(0)
+    for shape, dtype, layout in product(((3, 64, 32, 32), (2, 24, 7, 5), (5, 3, 1, 1)), NEAR, LAYOUTS):
+        y, bias = torch.randn(shape, device=WHERE).to(dtype, memory_format=layout), torch.randn(shape[1], device=WHERE)
+        wanted = (y.float() + bias[:, None, None]).to(dtype)
+        assert layers_triton.shifted(y, bias) is y
+        assert far(y, wanted.double()) < NEAR[dtype]
+
+
 def test_a_unit_that_is_not_finite_says_so() -> None:
-    from discreet.learn import norm_triton
+    from discreet.learn import layers_triton
 
     x = torch.randn(2, 16, 4, 4, device=WHERE)
     x[1, 3, 2, 2] = float("nan")
     layer = RectifiedGroupNorm(4, 16, device=WHERE)
-    y = rectified(x, layer, norm_triton, lambda *its: None)
+    y = rectified(x, layer, layers_triton, lambda *its: None)
     assert bool(y[0].isfinite().all())
     assert bool(y[1, :4].isnan().all())
 
 
 if __name__ == "__main__":
     test_output_and_gradients()
+    test_shifts_in_place()
     test_a_unit_that_is_not_finite_says_so()
