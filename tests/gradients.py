@@ -102,6 +102,11 @@ class Slow:
         return found, [block] if keep else []
 
     @staticmethod
+    def gradients(x, g, kernel, rows, keep):
+        (block,) = patches.by_patches(x, g, kernel, rows)
+        return block.each.float().flatten(1).square().sum(1), [block] if keep else []
+
+    @staticmethod
     def summed(x, g, factors, kernel, rows):
         return torch.einsum("n,n...->...", factors, patches.by_patches(x, g, kernel, rows)[0].each.float())
 
