@@ -1,4 +1,4 @@
-"""Cases of bench/membership.py with images, and with a defence: each gives a document, and goes on where it was cut off."""
+"""Cases of bench/membership.py with images, and beside peers: each gives a document, and goes on where it was cut off."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ from discreet.attack.membership.shadow.job import train_stack
 from discreet.attack.membership.shadow.singly import Loop
 from discreet.attack.membership.whitebox import crossfitted, features, outputs
 from discreet.audit import rate_at, roc
-from discreet.heuristic.defences import adversarial_regularisation
 
 Array = NDArray[Any]
 Save = Callable[[dict[str, Any]], None]
@@ -257,80 +256,6 @@ def threshold(score: Array, inside: Array) -> float:
     return right(max(places, key=lambda at: right(at, learn)), ~learn)
 
 
-# Adversarial regularisation
-
-
-def defended(given: Namespace, save: Save) -> dict[str, Any]:
-    """A third of the rows to train on, a third as the adversary's reference, a third never seen."""
-    if given.set == "location":
-        from membership import distinct, location
-        from membership import recipe as plain_of
-
-        X, y = distinct(*location(given.data))
-        plain = replace(plain_of(X.shape[1], 30, relu=False), epochs=given.epochs or 40)
-    else:
-        X, y = pool(given)
-        plain = replace(networks(given.epochs or 40)["AlexNet"], augment=None)
-    third = len(X) // 3
-    D, R, N = ((X[i * third : (i + 1) * third], y[i * third : (i + 1) * third]) for i in range(3))
-    found: dict[str, Any] = {"rows": third, "epochs": plain.epochs, "rows_by_strength": []}
-    strengths = [0.0, *(float(each) for each in given.strengths.split(","))]
-    for strength in strengths:
-        runs, targets = [], given.targets if given.device == "cpu" else 1
-        for seed in range(targets):
-            rolled = [tuple(np.roll(part, seed * 7, 0) for part in pair) for pair in (D, R, N)]
-            runs.append(one_defended(plain, strength, rolled, given))
-        row = {what: spread([run[what] for run in runs]) for what in runs[0]}
-        found["rows_by_strength"].append({"strength": strength, **row})
-        print(strength, {what: round(value, 3) for what, value in runs[0].items()}, flush=True)
-        save(found)
-    base = found["rows_by_strength"][0]["accuracy_outside"]["mean"]
-    near = [row for row in found["rows_by_strength"][1:] if row["accuracy_outside"]["mean"] >= base - 0.04]
-    best = min(near, key=lambda row: row["learned"]["mean"], default=None)
-    if best is not None and given.shadows:
-        found["shadow_attacks_at_strength"] = {"strength": best["strength"], "shadows": given.shadows}
-        for name, strength in (("undefended", 0.0), ("defended", best["strength"])):
-            how = under(plain, strength, R, given)
-            target = how.fit_one(*D, 0) if how.kind == "fit" else trained(how, *D, device=given.device)
-            attacks = ("student", "lira", "rmia", "loss")
-            evidence = membership(target, how, D, N, attacks=attacks, shadows=given.shadows, device=given.device)
-            found["shadow_attacks_at_strength"][name] = {
-                each: {
-                    "auc": round(one.auc(), 4), "accuracy": round(threshold(one.score, one.inside), 4),
-                    "tpr_at_1_percent": round(one.tpr(0.01), 4), "interval": [round(end, 4) for end in one.interval(0.01)],
-                }
-                for each, one in evidence.items()
-            }  # fmt: skip
-            print(name, found["shadow_attacks_at_strength"][name], flush=True)
-            save(found)
-    return found
-
-
-def under(plain: Recipe, strength: float, reference: Any, given: Namespace) -> Recipe:
-    if not strength:
-        return plain
-    return adversarial_regularisation(
-        plain, strength=strength, reference=reference, steps=given.steps, width=given.adversary, device=given.device
-    ).recipe
-
-
-def one_defended(plain: Recipe, strength: float, thirds: Any, given: Namespace) -> dict[str, float]:
-    D, R, N = thirds
-    how = under(plain, strength, R, given)
-    model = how.fit_one(*D, 0) if strength else trained(plain, *D, device=given.device)
-    X, y = np.concatenate([D[0], N[0]]), np.concatenate([D[1], N[1]])
-    inside = np.arange(len(X)) < len(D[0])
-    said, scores = outputs(model, X, y)
-    right = scores.argmax(1) == y
-    judged = getattr(model, "judged", None)
-    return {
-        "accuracy_inside": float(right[inside].mean()), "accuracy_outside": float(right[~inside].mean()),
-        "its_own_adversary": 0.5 if judged is None else float(((judged(scores, y) > 0) == inside).mean()),
-        "learned": float(((crossfitted(*said, inside) > 0) == inside).mean()),
-        "loss": threshold(signals.log_probability(scores, y), inside), "label": threshold(right.astype(np.float64), inside),
-    }  # fmt: skip
-
-
 # The published ResNet-20
 
 
@@ -424,7 +349,6 @@ CASES: dict[str, Callable[[Namespace, Save], dict[str, Any]]] = {
     "cifar10": cifar10,
     "cifar10-analysed": cifar10_analysed,
     "cifar100": cifar100,
-    "defended": defended,
     "published": published,
     "peers": peers,
 }

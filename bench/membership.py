@@ -18,7 +18,7 @@ Cases with images, and with a defence, run by name (`--case`); the first and thi
     python bench/membership.py --case cifar10 --device cuda --ways --keep KEPT --out FILE     36 small ResNets, 25,000 images
     python bench/membership.py --case cifar10-analysed --keep KEPT --targets 18 --out FILE    what each attack makes of them
     python bench/membership.py --case cifar100 --device cuda --targets 3 --out FILE           outputs against gradients
-    python bench/membership.py --case defended --set location|cifar100 --out FILE             adversarial regularisation
+    python bench/membership.py --case defended --set location|cifar100 --targets 5 --shadows 16 --out FILE   defences
     python bench/membership.py --case published --keep KEPT --out FILE                        the published ResNet-20
     python bench/membership.py --case peers --sacro PYTHON --art PYTHON --targets 3 --shadows 64 --out FILE
 """
@@ -192,7 +192,9 @@ def cases(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--augment", choices=("shift", "mirror"), default="shift", help="cifar10")
     parser.add_argument("--ways", action="store_true", help="cifar10: also the speed of other ways of training")
     parser.add_argument("--set", choices=("location", "cifar100"), default="location", help="defended")
-    parser.add_argument("--strengths", default="0.5,1,2,3,5,8", help="defended")
+    parser.add_argument("--strengths", default="3,10,30", help="defended: of the game")
+    parser.add_argument("--game-epochs", type=int, help="defended: of the game, by default four times the recipe's")
+    parser.add_argument("--student-epochs", type=int, help="defended: of SELENA's student, by default ten times the recipe's")
     parser.add_argument("--steps", type=int, default=1, help="defended: of the adversary for each of the model")
     parser.add_argument("--adversary", type=int, default=64, help="defended: its width")
     parser.add_argument("--shadows", type=int, default=8, help="defended, peers")
@@ -204,7 +206,9 @@ def cases(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Cases by name, each written as it goes."""
     from _cases import CASES
+    from _defended import defended
 
+    every = {**CASES, "defended": defended}
     for case in options.case.split(","):
         name = f"{case}-{options.set}" if case == "defended" else f"{case}-{options.augment}" if case[:7] == "cifar10" else case
 
@@ -221,7 +225,7 @@ def run(options: argparse.Namespace) -> None:
                 )
 
         began = time.perf_counter()
-        found = CASES[case](options, save)
+        found = every[case](options, save)
         save({**found, "wall_seconds": round(time.perf_counter() - began, 1)})
         print(f"{name}: {time.perf_counter() - began:.1f} s", flush=True)
 

@@ -24,7 +24,8 @@ from discreet.heuristic.defences import (
     masked_outputs,
     relax_loss,
 )
-from discreet.heuristic.defences.loop import train
+from discreet.heuristic.defences.adversarial import look
+from discreet.heuristic.defences.loop import seed_of, train
 
 
 def build() -> nn.Module:
@@ -66,7 +67,7 @@ def plain(rows: tuple[np.ndarray, np.ndarray]) -> tuple[float, float]:
 DEFENCES = {
     "L2": lambda: l2(PLAIN, 0.05),
     "early stopping": lambda: early_stopping(PLAIN, share=0.2, patience=2),
-    "adversarial regularisation": lambda: adversarial_regularisation(PLAIN, strength=2.0),
+    "adversarial regularisation": lambda: adversarial_regularisation(PLAIN, strength=3.0, epochs=30),
     "RelaxLoss": lambda: relax_loss(PLAIN, level=1.1),
     "masked outputs": lambda: masked_outputs(PLAIN),
 }
@@ -107,6 +108,58 @@ def test_shadows_are_trained_with_the_defence(rows: tuple[np.ndarray, np.ndarray
     assert len(found["student"]) == 120
 
 
+@pytest.fixture(scope="module")
+def games(rows: tuple[np.ndarray, np.ndarray]) -> dict[float, tuple[float, float, float]]:
+    """For a game as published and for one with the reference held: the area of the attack, and what the model is right on."""
+    X, y = rows
+    found = {}
+    for hold in (0.0, 1.0):
+        how = adversarial_regularisation(PLAIN, strength=10.0, reference=(X[300:450], y[300:450]), hold=hold, epochs=30).recipe
+        model = how.fit_one(X[:300], y[:300], 0)
+        evidence = membership(model, None, (X[:300], y[:300]), (X[450:], y[450:]), attacks=["loss"])["loss"]
+        right = model(X).argmax(1) == y
+        found[hold] = (evidence.auc(), float(right[450:].mean()), float(right[300:450].mean()))
+    return found
+
+
+def test_a_game_that_holds_the_reference_costs_less(
+    games: dict[float, tuple[float, float, float]], plain: tuple[float, float]
+) -> None:
+    """As published a strong adversary is met by unlearning the task; with the reference held, by unlearning the rows."""
+    assert games[0.0][1] < plain[1] - 0.1
+    assert games[1.0][1] > plain[1] - 0.1
+    assert games[1.0][0] < plain[0] - 0.1
+
+
+def test_the_reference_is_not_learned(games: dict[float, tuple[float, float, float]]) -> None:
+    """It is held without its labels: the model is about as right on it as on rows it never saw (binomial, five sigmas)."""
+    assert abs(games[1.0][2] - games[1.0][1]) < 5 * (2 * 0.25 / 150) ** 0.5
+
+
+def test_the_adversary_sees_no_difference_far_out() -> None:
+    scores = torch.tensor([[1000.0, -1000.0, 0.0], [0.0, 0.0, 0.0]], requires_grad=True)
+    seen = look(scores, torch.tensor([0, 2]))
+    assert seen.shape == (2, 6)
+    assert bool(seen.isfinite().all())
+    seen.sum().backward()
+    assert scores.grad is not None
+    assert bool(scores.grad.isfinite().all())
+    assert seen[1].tolist() == pytest.approx([v / 3 for v in (-np.log(3), -np.log(2), np.log(3), *[-np.log(3)] * 3)])
+
+
+def test_a_loss_is_taken_of_augmented_rows() -> None:
+    """The loop of the defences trains on what the recipe makes of rows, as every other does."""
+    draw = np.random.default_rng(2)
+    X, y = draw.normal(size=(64, 5)).astype(np.float32), draw.integers(0, 2, 64)
+    recipe = Recipe(lambda: nn.Linear(5, 2), epochs=3)
+    blank = train(replace(recipe, augment=torch.zeros_like), X, y)
+    assert torch.equal(blank.weight, train(replace(recipe, epochs=3, augment=torch.zeros_like), X, y).weight)
+    with torch.random.fork_rng():
+        torch.manual_seed(seed_of(X, y))
+        assert torch.equal(blank.weight, nn.Linear(5, 2).weight)  # no input, no gradient
+    assert not torch.equal(blank.weight, train(recipe, X, y).weight)
+
+
 def test_models_follow_from_their_rows(rows: tuple[np.ndarray, np.ndarray]) -> None:
     X, y = rows[0][:50], rows[1][:50]
     state = torch.get_rng_state()
@@ -139,5 +192,11 @@ def test_wrong_use() -> None:
         l2(PLAIN, 0.0)
     with pytest.raises(InvalidValue):
         label_smoothing(PLAIN, 1.0)
-    with pytest.raises(InvalidValue):
-        adversarial_regularisation(PLAIN, strength=-1.0)
+    for wrong in (
+        {"strength": -1.0},
+        {"strength": 1.0, "hold": -1.0},
+        {"strength": 1.0, "epochs": -2},
+        {"strength": 1.0, "steps": 0},
+    ):
+        with pytest.raises(InvalidValue):
+            adversarial_regularisation(PLAIN, **wrong)

@@ -80,6 +80,28 @@ class Recipe:
 
         return torch.autocast(device, torch.bfloat16, cache_enabled=False)  # a graph must not keep casts of older weights
 
+    def many(self, X: Array, y: Array, inside: NDArray[np.bool_], *, seed: int = 0, device: str = "cpu") -> NDArray[np.float32]:
+        """The scores [models, rows, classes] of a model for each row of `inside`, trained on the rows of X it marks."""
+        from discreet.attack.membership.shadow import train_shadows
+
+        return train_shadows(self, X, y, inside, seed=seed, device=device).scores
+
+    def one(self, X: Array, y: Array, *, seed: int = 0, device: str = "cpu") -> Any:
+        """A torch module trained on all rows. `y` are labels, or a law over the classes for each row."""
+        import torch
+
+        from discreet.attack.membership.shadow.singly import Loop
+        from discreet.attack.membership.shadow.train import one_thread
+
+        rows = torch.as_tensor(X, dtype=torch.float32).to(device)
+        wanted = torch.as_tensor(y, dtype=torch.long if np.ndim(y) == 1 else torch.float32).to(device)
+        with torch.random.fork_rng(devices=[rows.device] if rows.is_cuda else []), one_thread(device):
+            torch.manual_seed(seed)
+            loop = Loop(self, rows, wanted)
+            loop.train(torch.arange(len(rows), device=rows.device), seed)
+        loop.model.zero_grad(set_to_none=True)
+        return loop.model.eval()
+
     def fit_one(self, X: Array, y: Array, seed: int) -> Predict:
         """One model of an estimator or of a function."""
         if self.kind == "fit":

@@ -6,6 +6,7 @@ loop.py          a training loop with a loss of one's own
 stopping.py      early stopping
 adversarial.py   adversarial regularisation
 relax.py         RelaxLoss
+selena.py        SELENA: rows taught by models that never saw them
 masking.py       outputs masked as MemGuard does
 """
 
@@ -13,6 +14,7 @@ from discreet.heuristic.defences.adversarial import adversarial_regularisation
 from discreet.heuristic.defences.defended import Defended, TrainingRecipe
 from discreet.heuristic.defences.masking import Mask, masked_outputs
 from discreet.heuristic.defences.relax import relax_loss
+from discreet.heuristic.defences.selena import selena
 from discreet.heuristic.defences.settings import l2, label_smoothing
 from discreet.heuristic.defences.stopping import early_stopping
 
@@ -26,4 +28,5 @@ __all__ = [
     "label_smoothing",
     "masked_outputs",
     "relax_loss",
+    "selena",
 ]

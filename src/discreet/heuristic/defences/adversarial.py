@@ -2,32 +2,51 @@
 
 A second model learns to tell training rows from reference rows by what the first says of them; the first learns its task and
 to give the second nothing to go by: min over f, max over h of loss(f) + strength (E_train log h + E_reference log(1 - h)).
+
+Played as published it costs what it gains: what is unlearned of a training row is unlearned of every row like it, the reference
+falls as the training rows do, and the gap between them stays. So here most of the reference is held: between its rows the model
+must answer, labels unseen, as a twin trained without an adversary does, and a training row is unlearned for itself alone. The
+adversary compares with the rest of the reference, which is not held: rows that are held are fitted, and no longer like others.
 """
 
 from __future__ import annotations
 
+from collections import deque
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from discreet.core import check
 from discreet.heuristic.defences.defended import Defended, R, fitted_by, of_torch
-from discreet.heuristic.defences.loop import asked, set_aside, train
+from discreet.heuristic.defences.loop import Forward, asked, seed_of, set_aside, train
+
+TOLD = 0.3  # of the reference rows, for the adversary, where the others are held
+MIXED = 4  # points between reference rows at which the model is held, for each training row
+TOP = 10  # largest log-probabilities that the adversary sees
+FAR = 12.0  # beyond which it sees no difference
+REMEMBERED = 8  # batches of what it saw
+LONGER = 4  # times the epochs of the recipe, for a game with rows held
 
 
 def adversarial_regularisation(
     recipe: R, *, strength: float, reference: tuple[Any, Any] | None = None, share: float = 0.3, steps: int = 1,
-    width: int = 64, device: str = "cpu",
+    width: int = 64, hold: float = 1.0, epochs: int | None = None, device: str = "cpu",
 ) -> Defended[R]:  # fmt: skip
     """The recipe with an adversary beside it: `strength` is the paper's lambda, `steps` the adversary's to each of the model's.
 
-    `reference` is a pair (inputs, labels) that is never trained on; without one, `share` of the rows given is kept for it. What
-    is proven is nothing: the adversary in training is one of many, and attacks with shadow models were not tried against it.
+    `reference` is a pair (inputs, labels) that is never trained on; without one, `share` of the rows given is kept for it.
+    `hold` is how much, against the adversary, answers between reference rows are held at those of an undefended twin; 0 is the
+    game as published. The game takes `epochs`: by default four times the recipe's, or as many as the recipe's where nothing is
+    held. What is proven is nothing: the adversary in training is one of many, and one with shadow models sees more.
     """
     check.positive("strength", strength)
     check.open_fraction("share", share)
     check.whole("steps", steps)
+    check.whole("width", width)
+    check.nonnegative("hold", hold)
     known = of_torch(recipe)
+    long = check.whole("epochs", epochs or known.epochs * (LONGER if hold else 1))
 
     def fit(X: Any, y: Any) -> Any:
         X, y = np.asarray(X), np.asarray(y)
@@ -36,8 +55,10 @@ def adversarial_regularisation(
             X, y, other = X[ours], y[ours], (X[aside], y[aside])
         else:
             other = (np.asarray(reference[0]), np.asarray(reference[1]))
-        game = _Game(strength, steps, width, *other, device)
-        return Played(train(known, X, y, loss=game.loss, each=game.watch, device=device), game)
+        twin = known.one(X, y, seed=seed_of(X, y), device=device) if hold else None
+        game = _Game(strength, steps, width, *other, hold, twin, known.label_smoothing, device)
+        longer = replace(known, epochs=long)  # type: ignore[type-var]
+        return Played(train(longer, X, y, loss=game.loss, device=device), game)
 
     return Defended("adversarial regularisation", fitted_by(known, fit))
 
@@ -63,61 +84,98 @@ class Played:
 class _Game:
     """The adversary, and what it costs the model to be told apart."""
 
-    def __init__(self, strength: float, steps: int, width: int, X: Any, y: Any, device: str) -> None:
+    def __init__(
+        self, strength: float, steps: int, width: int, X: Any, y: Any, hold: float, twin: Any, smooth: float, device: str
+    ) -> None:
         import torch
 
-        self.device = device
-
-        self.strength, self.steps, self.width = strength, steps, width
-        self.rows, self.labels = (
-            torch.as_tensor(X, dtype=torch.float32).to(device),
-            torch.as_tensor(y, dtype=torch.long).to(device),
-        )
+        self.strength, self.steps, self.width, self.hold, self.twin = strength, steps, width, hold, twin
+        self.smooth, self.device = smooth, device
+        told = len(X) if twin is None else max(1, int(TOLD * len(X)))
+        rows = torch.as_tensor(X, dtype=torch.float32).to(device)
+        self.rows, self.labels = rows[:told], torch.as_tensor(y, dtype=torch.long).to(device)[:told]
+        self.held = rows[told:]
         self.adversary: Any = None
         self.optimizer: Any = None
-        self.model: Any = None  # from the second epoch on: the adversary joins once there is something to see
+        self._seen: deque[tuple[Any, Any]] = deque(maxlen=REMEMBERED)
 
-    def watch(self, model: Any, epoch: int) -> bool:
-        self.model = model
-        return False
+    def loss(self, forward: Forward, rows: Any, labels: Any, epoch: int) -> Any:
+        """The loss of the task, what the adversary can tell, and how far the model has gone from its twin.
 
-    def loss(self, scores: Any, labels: Any, epoch: int) -> Any:
-        """The loss of the task and, from the second epoch on, the gain of the adversary."""
+        What it can tell is counted as -log(1 - h) and not as log h, which is flat where the adversary is sure and has no end
+        where it is wrong. The sum is divided by 1 + strength, so that steps are as long as they are without a game.
+        """
         import torch
         import torch.nn.functional as F
 
-        task = F.cross_entropy(scores, labels)
-        if self.model is None:
-            return task
-        if self.adversary is None:
-            self._begin(scores.shape[1])
-        for _ in range(self.steps):
-            chosen = torch.randint(len(self.rows), (len(labels),)).to(self.device)
+        count = len(rows)
+        chosen = torch.randint(len(self.rows), (count,), device=self.device)
+        between = self._between(MIXED * count)
+        scores = forward(torch.cat([rows, self.rows[chosen], between]))
+        looks = look(scores[: 2 * count], torch.cat([labels, self.labels[chosen]]))
+        self._learn(looks.detach(), count)
+        cost = F.softplus(self.adversary(looks[:count])).mean()
+        if self.twin is not None:
             with torch.no_grad():
-                said = self.model(self.rows[chosen])
-            found = [self.judged(scores.detach(), labels), self.judged(said, self.labels[chosen])]
-            self.optimizer.zero_grad()
-            told: Any = F.softplus(-found[0]).mean() + F.softplus(found[1]).mean()
+                wanted = self.twin(between).softmax(1)
+            cost = cost + self.hold * F.cross_entropy(scores[2 * count :], wanted)
+        task = F.cross_entropy(scores[:count], labels, label_smoothing=self.smooth)
+        return (task + self.strength * cost) / (1.0 + self.strength)
+
+    def _between(self, count: int) -> Any:
+        """Points on lines between rows that are held; none, where none is."""
+        import torch
+
+        if self.twin is None or not len(self.held):
+            return self.rows[:0]
+        one, other = torch.randint(len(self.held), (2, count), device=self.device)
+        weight = torch.rand([count] + [1] * (self.held.ndim - 1), device=self.device)
+        return torch.lerp(self.held[one], self.held[other], weight)
+
+    def _learn(self, looks: Any, inside: int) -> None:
+        """Steps of the adversary: the first on what is seen now, others on what was seen in the last few batches."""
+        import torch
+        import torch.nn.functional as F
+
+        if self.adversary is None:
+            self._begin(looks.shape[1])
+        truth = (torch.arange(len(looks), device=looks.device) < inside).float()
+        self._seen.append((looks, truth))
+        for back in range(self.steps):
+            seen, wanted = self._seen[-1 - back % len(self._seen)]
+            self.optimizer.zero_grad(set_to_none=True)
+            told: Any = F.binary_cross_entropy_with_logits(self.adversary(seen)[:, 0], wanted)
             told.backward()
             self.optimizer.step()
-        return task - self.strength * F.softplus(-self.judged(scores, labels)).mean()
 
-    def _begin(self, classes: int) -> None:
+    def _begin(self, numbers: int) -> None:
         import torch
         from torch import nn
 
         self.adversary = nn.Sequential(
-            nn.Linear(2 * classes, self.width),
+            nn.Linear(numbers, self.width),
             nn.ReLU(),
             nn.Linear(self.width, self.width),
             nn.ReLU(),
             nn.Linear(self.width, 1),
         ).to(self.device)
-        self.optimizer = torch.optim.Adam(self.adversary.parameters(), 1e-3)
+        self.optimizer = torch.optim.Adam(self.adversary.parameters(), 1e-3, fused=True)
 
     def judged(self, scores: Any, labels: Any) -> Any:
-        """The log-odds of having been trained on, by probabilities and label."""
-        import torch
-        import torch.nn.functional as F
+        """The log-odds of having been trained on, by scores and label."""
+        return self.adversary(look(scores, labels))[:, 0]
 
-        return self.adversary(torch.cat([scores.softmax(1), F.one_hot(labels, scores.shape[1]).float()], 1))[:, 0]
+
+def look(scores: Any, labels: Any) -> Any:
+    """What the adversary sees of a row: the label's log-probability and log-odds, the entropy, the largest log-probabilities.
+
+    Not the label itself: with a few rows in each class an adversary that knows the class learns the reference by heart.
+    """
+    import torch
+
+    law = scores.log_softmax(1)
+    own = law.gather(1, labels[:, None])
+    odds = own - law.scatter(1, labels[:, None], -torch.inf).logsumexp(1, keepdim=True)
+    top = law.topk(min(TOP, law.shape[1]), 1).values
+    unsure = -(law.exp() * law).sum(1, keepdim=True)
+    return torch.cat([own, odds, unsure, top], 1).clamp(-FAR, FAR) / 3.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, is_dataclass, replace
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -24,9 +25,13 @@ class TrainingRecipe(Protocol):
     momentum: float
     weight_decay: float
     label_smoothing: float
+    augment: Any
     kind: Any
 
     def rate(self, epoch: int) -> float: ...
+    def mixed(self, device: str) -> AbstractContextManager[Any]: ...
+    def many(self, X: Any, y: Any, inside: Any, *, seed: int = 0, device: str = "cpu") -> Any: ...
+    def one(self, X: Any, y: Any, *, seed: int = 0, device: str = "cpu") -> Any: ...
 
 
 @dataclass(frozen=True)

@@ -20,14 +20,14 @@ Array = NDArray[Any]
 STEPS, RATE = 150, 0.1
 
 
-def masked_outputs(recipe: R, *, share: float = 0.3, budget: float = 1.0) -> Defended[R]:
+def masked_outputs(recipe: R, *, share: float = 0.3, budget: float = 1.0, device: str = "cpu") -> Defended[R]:
     """The recipe whose models answer through a `Mask`; `share` of the rows given is kept out of training to make it with."""
     check.open_fraction("share", share)
     known = of_torch(recipe)
 
     def fit(X: Any, y: Any) -> Any:
         ours, aside = set_aside(len(X), share)
-        model = train(known, X[ours], y[ours])
+        model = train(known, X[ours], y[ours], device=device)
         mask = Mask(asked(model, X[ours]), asked(model, X[aside]), budget=budget)
         return lambda inputs: mask(asked(model, inputs))
 

@@ -6,24 +6,25 @@ from typing import Any
 
 from discreet.core import check
 from discreet.heuristic.defences.defended import Defended, R, fitted_by, of_torch
-from discreet.heuristic.defences.loop import asked, train
+from discreet.heuristic.defences.loop import Forward, asked, train
 
 
-def relax_loss(recipe: R, *, level: float) -> Defended[R]:
+def relax_loss(recipe: R, *, level: float, device: str = "cpu") -> Defended[R]:
     """Descend where a batch's loss is above `level`; below it climb in even epochs, flatten the other classes in odd ones."""
     check.positive("level", level)
     known = of_torch(recipe)
 
-    def loss(scores: Any, labels: Any, epoch: int) -> Any:
+    def loss(forward: Forward, rows: Any, labels: Any, epoch: int) -> Any:
         import torch.nn.functional as F
 
+        scores = forward(rows)
         plain = F.cross_entropy(scores, labels)
         if float(plain.detach()) >= level:
             return plain
         return -plain if epoch % 2 == 0 else F.cross_entropy(scores, _flat(scores, labels))
 
     def fit(X: Any, y: Any) -> Any:
-        model = train(known, X, y, loss=loss)
+        model = train(known, X, y, loss=loss, device=device)
         return lambda inputs: asked(model, inputs)
 
     return Defended("RelaxLoss", fitted_by(known, fit))

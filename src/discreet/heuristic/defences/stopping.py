@@ -9,7 +9,7 @@ from discreet.heuristic.defences.defended import Defended, R, fitted_by, of_torc
 from discreet.heuristic.defences.loop import asked, set_aside, train
 
 
-def early_stopping(recipe: R, *, share: float = 0.1, patience: int = 3) -> Defended[R]:
+def early_stopping(recipe: R, *, share: float = 0.1, patience: int = 3, device: str = "cpu") -> Defended[R]:
     """Train until rows set aside (`share` of those given) are learned no better for `patience` epochs; keep the best."""
     check.open_fraction("share", share)
     check.whole("patience", patience)
@@ -20,7 +20,8 @@ def early_stopping(recipe: R, *, share: float = 0.1, patience: int = 3) -> Defen
         import torch.nn.functional as F
 
         ours, aside = set_aside(len(X), share)
-        rows, labels = torch.as_tensor(X[aside], dtype=torch.float32), torch.as_tensor(y[aside], dtype=torch.long)
+        rows = torch.as_tensor(X[aside], dtype=torch.float32).to(device)
+        labels = torch.as_tensor(y[aside], dtype=torch.long).to(device)
         best: dict[str, Any] = {"loss": float("inf"), "epoch": 0, "weights": None}
 
         def each(model: Any, epoch: int) -> bool:
@@ -31,7 +32,7 @@ def early_stopping(recipe: R, *, share: float = 0.1, patience: int = 3) -> Defen
                 best.update(loss=now, epoch=epoch, weights={name: each.clone() for name, each in model.state_dict().items()})
             return epoch - int(best["epoch"]) >= patience
 
-        model = train(known, X[ours], y[ours], each=each)
+        model = train(known, X[ours], y[ours], each=each, device=device)
         if best["weights"] is not None:
             model.load_state_dict(best["weights"])
         return lambda inputs: asked(model, inputs)
