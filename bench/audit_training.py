@@ -185,7 +185,7 @@ def bugs(runs: int, sound: int, jobs: int) -> dict[str, Any]:
 WIDE = """
 from torch import nn
 from discreet.attack import Recipe
-recipe = Recipe(lambda: nn.Sequential(nn.Linear(600, 128), nn.Tanh(), nn.Linear(128, 100)), epochs=20)
+recipe = Recipe(lambda: nn.Sequential(nn.Linear(600, 128), nn.Tanh(), nn.Linear(128, 100)), epochs=40)
 """
 
 
@@ -213,7 +213,7 @@ def command() -> dict[str, Any]:
         now = os.times()
     spent = now.children_user - used.children_user + now.children_system - used.children_system
     found = {
-        "rows": 10_000, "inputs": 600, "classes": 100, "shadows": 64, "epochs": 20, "processes": 2,
+        "rows": 10_000, "inputs": 600, "classes": 100, "shadows": 64, "epochs": 40, "processes": 2,
         "cpu_seconds": round(spent, 1), "seconds": round(time.perf_counter() - began, 1), "load": round(os.getloadavg()[0], 1),
         "controls": len(json.loads(said)["controls"]),
         "student": next(each["auc"] for each in json.loads(said)["attacks"] if each["attack"] == "student"),

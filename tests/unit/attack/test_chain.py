@@ -155,8 +155,9 @@ def test_sizes_and_labels_that_do_not_fit_never_reach_c(width, labels, recipe, f
 
 
 @needs_a_compiler
-def test_layers_that_do_not_follow_each_other_never_reach_c():
-    odd = Layers([nn.Sequential(nn.Linear(6, 20), nn.Tanh(), nn.Linear(19, 3))], torch.device("cpu"))
+@pytest.mark.parametrize("sizes", [(20, 19, 3), (2048, 2048, 1025)])
+def test_layers_that_do_not_follow_each_other_or_are_large_never_reach_c(sizes):
+    odd = Layers([nn.Sequential(nn.Linear(6, sizes[0]), nn.Tanh(), nn.Linear(*sizes[1:]))], torch.device("cpu"))
     assert not chain.Chain.fits(Recipe(nn.Identity), odd, torch.zeros(3, 6), torch.tensor([0, 1, 2]))
 
 

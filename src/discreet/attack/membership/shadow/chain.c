@@ -181,23 +181,21 @@ static void learn(
 {
     float made[HIGH * WIDE * LANES];
     const long room = room_of(it);
-    for (long j = 0; j < room; j += WIDE * LANES) {
-        const long wide = least(WIDE * LANES, room - j);
-        for (long i = 0; i < it->in; i += HIGH) {
-            const long high = least(HIGH, it->in - i);
+    for (long i = 0; i < it->in; i += HIGH)
+        for (long j = 0; j < room; j += WIDE * LANES) {
+            const long wide = least(WIDE * LANES, room - j), high = least(HIGH, it->in - i);
             across(x, i, g + j, it->step, rows, made, wide, 0, high, wide / LANES);
             for (long r = 0; r < high; r++) {
                 const long at = (i + r) * it->step + j;
                 advance(how, p + at, first + at, second + at, made + r * wide, wide);
             }
         }
-        if (it->biased) {
-            const long at = it->in * it->step + j;
-            memset(made, 0, 4 * wide);
-            for (long b = 0; b < rows; b++)
-                for (long i = 0; i < wide; i++) made[i] += g[b * it->step + j + i];
-            advance(how, p + at, first + at, second + at, made, wide);
-        }
+    for (long j = 0; j < room && it->biased; j += WIDE * LANES) {
+        const long wide = least(WIDE * LANES, room - j), at = it->in * it->step + j;
+        memset(made, 0, 4 * wide);
+        for (long b = 0; b < rows; b++)
+            for (long i = 0; i < wide; i++) made[i] += g[b * it->step + j + i];
+        advance(how, p + at, first + at, second + at, made, wide);
     }
 }
 

@@ -22,6 +22,7 @@ from discreet.core import compiler
 Pass = Callable[..., int]
 AFTER = {nn.Tanh: 1, nn.ReLU: 2, nn.Sigmoid: 3}  # numbers of chain.c
 LINE = 16  # numbers in a cache line, and in the widest register
+LARGE = 1 << 21  # weights of a layer after the first, above which turning them around costs more than all else saves
 ADAM = (0.9, 0.999, 1e-8)  # torch's own
 NEAR = 3e-5  # of the largest number: what rounding explains after a few steps
 
@@ -54,6 +55,7 @@ class Chain:
         shapes = _shapes(stack)
         wide = [rows[0].numel(), *(shape[1] for shape in shapes)]
         sizes = all(shape[0] == before for shape, before in zip(shapes, wide))
+        sizes = sizes and all(shape[0] * shape[1] <= LARGE for shape in shapes[1:])
         return sizes and int(labels.min()) >= 0 and int(labels.max()) < wide[-1] and compiled() is not None
 
     def __call__(self, order: Tensor, rate: float) -> None:
