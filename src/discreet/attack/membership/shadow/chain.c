@@ -258,6 +258,7 @@ int discreet_chain(
     long deep, const recipe *how, long taken, float *p, float *first, float *second, long size)
 {
     long held = 0;
+    batch = least(batch, count);
     for (long l = 0; l < deep; l++) held += 3 * batch * layers[l].step + (l ? layers[l].out * layers[l - 1].step : 0);
     float *memory = 0, *out[deep], *turned[deep];
     const float **pointers = malloc(2 * batch * sizeof *pointers);
