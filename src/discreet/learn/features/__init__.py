@@ -12,6 +12,8 @@ except ModuleNotFoundError as error:
     raise MissingExtra("torch", "torch", "Features of images") from None
 
 from discreet.learn.features.mean import Centre, private_mean
+from discreet.learn.features.prior import learn_prior
+from discreet.learn.features.processes import random_images
 from discreet.learn.features.scatter import Scattering, normalise, scatter
 
-__all__ = ["Centre", "Scattering", "normalise", "private_mean", "scatter"]
+__all__ = ["Centre", "Scattering", "learn_prior", "normalise", "private_mean", "random_images", "scatter"]
