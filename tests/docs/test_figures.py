@@ -99,12 +99,15 @@ def training() -> list[str]:
     cuda = [row["variants"]["discreet"]["times_plain"] for row in parts["cuda"]["rows"].values()]
     cases = result("sgd_accuracy")["cases"]
     shadows = result("shadow")["parts"]["cuda"]["rows"]["600-128-100, batch 100"]["64 models"]
+    wide, small = (result("shadow")["parts"]["cpu"]["rows"][net] for net in ("600-128-100, batch 100", "30-64-2, batch 64"))
     return [
         ", ".join(f"{ours[net]:.2f}×" for net in ("mlp", "mlp-small", "mnist-cnn", "cifar-cnn")) + f" and {ours['gpt']:.2f}×",
         f"{min(theirs):.2f}–{max(theirs):.2f}×",
         f"{min(cuda):.2f}–{max(cuda):.2f}×",
         *(f"{cases[f'mnist-scatter-{epsilon}']['mean']:.2f} % at {epsilon}" for epsilon in ("1", "1.97", "3")),
         f"1/{shadows['times_eager']:.0f} of the time of one by one, 1/{shadows['times_graphed']:.0f} where",
+        f"1/{wide['times_one_by_one']:.1f} of the time of one by one (small ones 1/{small['times_one_by_one']:.0f})",
+        f"Privacy Meter's own loop takes {wide['times_privacy_meter']:.1f}×, ART's {wide['times_art']:.0f}×",
     ]  # fmt: skip
 
 
