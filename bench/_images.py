@@ -1,4 +1,4 @@
-"""Images and networks of bench/membership.py: CIFAR from lossless mosaics, small residual networks, an AlexNet."""
+"""Images and networks of bench/membership.py: CIFAR from lossless mosaics, small residual networks, an AlexNet, a DenseNet."""
 
 from __future__ import annotations
 
@@ -87,6 +87,41 @@ class AlexNet(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         found: Tensor = self.head(self.body(x))
         return found
+
+
+class DenseNet(nn.Module):
+    """DenseNet-BC (Huang et al. 2017) of three blocks of six layers that grow by 24 channels each: 0.7 M weights."""
+
+    def __init__(self, classes: int = 100, growth: int = 24, layers: int = 6) -> None:
+        super().__init__()
+        width = 2 * growth
+        parts: list[nn.Module] = [nn.Conv2d(3, width, 3, padding=1, bias=False)]
+        for block in range(3):
+            if block:
+                parts += [nn.BatchNorm2d(width), nn.ReLU(), nn.Conv2d(width, width // 2, 1, bias=False), nn.AvgPool2d(2)]
+                width //= 2
+            parts += [Joined(width + layer * growth, growth) for layer in range(layers)]
+            width += layers * growth
+        self.body = nn.Sequential(*parts, nn.BatchNorm2d(width), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+        self.head = nn.Linear(width, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = self.head(self.body(x))
+        return found
+
+
+class Joined(nn.Module):
+    """What it finds is put beside what it was given."""
+
+    def __init__(self, before: int, growth: int) -> None:
+        super().__init__()
+        narrow = nn.Sequential(nn.BatchNorm2d(before), nn.ReLU(), nn.Conv2d(before, 4 * growth, 1, bias=False))
+        self.find = nn.Sequential(
+            narrow, nn.BatchNorm2d(4 * growth), nn.ReLU(), nn.Conv2d(4 * growth, growth, 3, padding=1, bias=False)
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cat([x, self.find(x)], 1)
 
 
 class Published(nn.Module):

@@ -210,7 +210,13 @@ def run(options: argparse.Namespace) -> None:
 
     every = {**CASES, "defended": defended}
     for case in options.case.split(","):
-        name = f"{case}-{options.set}" if case == "defended" else f"{case}-{options.augment}" if case[:7] == "cifar10" else case
+        name = (
+            f"{case}-{options.set}"
+            if case == "defended"
+            else f"{case}-{options.augment}"
+            if case.partition("-")[0] == "cifar10"
+            else case
+        )
 
         def save(found: dict[str, Any], name: str = name) -> None:
             if options.out:

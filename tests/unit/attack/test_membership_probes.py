@@ -43,7 +43,7 @@ def overfit():
 def test_the_weights_tell_more_than_the_outputs(overfit):
     """Both learn from the same rows by the same networks; the outputs are also told how hard a row is by its inputs alone."""
     said, _ = whitebox.outputs(overfit, X, Y)
-    read = probes.probes(overfit, X, Y, CLASSES)[:, :2]
+    read = probes.probes(overfit, X, Y)[:, :2]
     plain = roc(whitebox.crossfitted(*said, INSIDE), INSIDE).area()
     black = roc(whitebox.crossfitted(np.concatenate([said[0], read], 1), said[1], INSIDE), INSIDE).area()
     white = roc(whitebox.whitebox(overfit, X, Y, INSIDE), INSIDE).area()
@@ -57,7 +57,7 @@ def test_truth_that_the_model_does_not_know_is_not_found(overfit):
 
 
 def test_later_layers_know_more_of_members(overfit):
-    leads = probes.probes(overfit, X, Y, CLASSES)[:, 1::2]
+    leads = probes.probes(overfit, X, Y)[:, 1::2]
     areas = [roc(lead, INSIDE).area() for lead in leads.T]
     assert areas == sorted(areas)
     assert abs(areas[0] - 0.5) < 6 * CHANCE  # the inputs know nothing of membership
@@ -111,4 +111,4 @@ def test_layers_of_many_kinds_are_read():
     assert len(seen) == probes.LAYERS
     assert [tuple(a.shape) for a in (seen[0], seen[-1])] == [(5, 12), (5, probes.WIDTH)]
     assert deep.training
-    assert probes.probes(nn.BatchNorm1d(3), np.zeros((6, 3), np.float32), np.zeros(6, int), 3).shape == (6, 0)
+    assert probes.probes(nn.BatchNorm1d(3), np.zeros((6, 3), np.float32), np.zeros(6, int)).shape == (6, 0)

@@ -19,7 +19,6 @@ Loss = Callable[[Tensor, Tensor], Tensor]  # outputs [..., outputs] and what was
 
 HELD = 5  # one row of so many is held out, to stop in time
 LOOK = 20  # steps between two looks at the rows held out
-WATCHED = 256  # of them, at most
 
 
 def member(out: Tensor, wanted: Tensor) -> Tensor:
@@ -45,16 +44,20 @@ def pinball(level: float) -> Loss:
 
 @dataclass(frozen=True)
 class Nets:
-    """One hidden layer each; weights [groups, in, out]. Features are standardised as those they learned from."""
+    """One hidden layer each; weights [groups, in, out]. Features are standardised as those they learned from. `missed` is the
+    loss of each on the rows it was held from."""
 
     weights: tuple[Tensor, ...]
     centre: Array
     scale: Array
+    missed: Array
 
     def __call__(self, features: Array, group: int) -> Array:
         """The outputs [rows, outputs] of one network."""
         with torch.no_grad():
-            return _forward([w[group : group + 1] for w in self.weights], _ready(self, features)[None])[0].numpy()
+            return _forward([w[group : group + 1] for w in self.weights], _ready(features, self.centre, self.scale)[None])[
+                0
+            ].numpy()
 
     def each(self, features: Array, group: Array) -> Array:
         """Every row by the network of its own group, [rows, outputs]."""
@@ -66,28 +69,28 @@ class Nets:
 
 def fit(
     features: Array, wanted: Array, groups: Sequence[Array], loss: Loss, *, outputs: int = 1, hidden: int = 32,
-    steps: int = 400, batch: int = 128, rate: float = 1e-2, decay: float = 1e-3, seed: int = 0,
+    steps: int = 400, batch: int = 128, rate: float = 1e-2, decay: float = 1e-3, watch: int = 256, seed: int = 0,
 ) -> Nets:  # fmt: skip
-    """Train a network on each group of rows (arrays of row numbers). Each keeps the weights that did best on rows held out."""
+    """Train a network on each group of rows (arrays of row numbers). Each keeps the weights that did best on rows held out, of
+    which it looks at no more than `watch`."""
     features = np.asarray(features, np.float32)
-    every = np.concatenate([np.asarray(group) for group in groups])
+    every = np.unique(np.concatenate([np.asarray(group) for group in groups]))
     centre, scale = features[every].mean(0), features[every].std(0) + 1e-6
     rng = np.random.default_rng(seed)
-    shared = Nets((), centre, scale)
-    rows, goal = _ready(shared, features), torch.as_tensor(np.asarray(wanted, np.float32))
+    rows, goal = _ready(features, centre, scale), torch.as_tensor(np.asarray(wanted, np.float32))
     mixed = [rng.permutation(np.asarray(group)) for group in groups]
     learn = [part[len(part) // HELD :] for part in mixed]
     held = [part[: len(part) // HELD] if len(part) >= 10 * HELD else part for part in mixed]
-    watched = torch.as_tensor(np.stack([rng.choice(part, WATCHED) for part in held]))
+    watched = torch.as_tensor(np.stack([rng.choice(part, watch) for part in held]))
     with one_thread("cpu"):
-        weights = _train(rows, goal, learn, watched, loss, outputs, hidden, steps, batch, rate, decay, rng)
-    return Nets(weights, centre, scale)
+        weights, missed = _train(rows, goal, learn, watched, loss, outputs, hidden, steps, batch, rate, decay, rng)
+    return Nets(weights, centre, scale, missed.numpy())
 
 
 def _train(
     rows: Tensor, goal: Tensor, learn: Sequence[Array], watched: Tensor, loss: Loss, outputs: int, hidden: int, steps: int,
     batch: int, rate: float, decay: float, rng: np.random.Generator,
-) -> tuple[Tensor, ...]:  # fmt: skip
+) -> tuple[tuple[Tensor, ...], Tensor]:  # fmt: skip
     weights = _fresh(len(learn), rows.shape[1], hidden, outputs, rng)
     optimizer = torch.optim.AdamW(weights, rate, weight_decay=decay)
     best = [w.detach().clone() for w in weights]
@@ -106,7 +109,7 @@ def _train(
                 least = torch.where(better, now, least)
                 for kept, w in zip(best, weights):
                     kept[better] = w[better]
-    return tuple(best)
+    return tuple(best), least
 
 
 def _fresh(groups: int, width: int, hidden: int, outputs: int, rng: np.random.Generator) -> list[Tensor]:
@@ -120,6 +123,6 @@ def _forward(weights: Sequence[Tensor], x: Tensor) -> Tensor:
     return torch.baddbmm(weights[3], F.silu(torch.baddbmm(weights[1], x, weights[0])), weights[2])
 
 
-def _ready(nets: Nets, features: Array) -> Tensor:
+def _ready(features: Array, centre: Array, scale: Array) -> Tensor:
     """Standardised; what lies far outside is brought in."""
-    return torch.as_tensor(np.clip((np.asarray(features, np.float32) - nets.centre) / nets.scale, -8.0, 8.0))
+    return torch.as_tensor(np.clip((np.asarray(features, np.float32) - centre) / scale, -8.0, 8.0))

@@ -25,15 +25,17 @@ SHRINK = 0.1  # of a ridge regression on standardised numbers
 AT_ONCE = 512
 
 
-def probes(model: nn.Module, X: Array, y: Array, classes: int, *, seed: int = 0) -> Array:
+def probes(model: nn.Module, X: Array, y: Array, *, seed: int = 0) -> Array:
     """For every row and layer the reader's score of the row's label, and its lead over the best other [rows, 2 layers].
 
-    >>> probes(nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2)), np.ones((20, 3)), np.zeros(20, int), 2).shape
+    >>> probes(nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2)), np.ones((20, 3)), np.zeros(20, int)).shape
     (20, 4)
     """
-    wanted = torch.as_tensor(np.asarray(y), dtype=torch.long)
-    part = torch.as_tensor(np.random.default_rng(seed).permutation(len(wanted)) % PARTS)
-    found = [_lead(_read(a, wanted, part, classes), wanted) for a in layers(model, X, seed=seed)]
+    place = "cuda" if next(model.parameters()).is_cuda else "cpu"  # others have no numbers of 64 bits
+    wanted = torch.as_tensor(np.asarray(y), dtype=torch.long).to(place)
+    part = torch.as_tensor(np.random.default_rng(seed).permutation(len(wanted)) % PARTS).to(place)
+    classes = max(2, int(wanted.max()) + 1)
+    found = [_lead(_read(a.to(place), wanted, part, classes), wanted) for a in layers(model, X, seed=seed)]
     return torch.cat(found, 1).cpu().numpy() if found else np.zeros((len(wanted), 0))
 
 
@@ -83,14 +85,14 @@ def _small(layer: nn.Module, a: Tensor) -> Tensor:
 def _read(a: Tensor, y: Tensor, part: Tensor, classes: int) -> Tensor:
     """Scores [rows, classes] by ridge regressions, each on all parts but the one it reads."""
     a = a.double()
-    a = torch.cat([(a - a.mean(0)) / (a.std(0) + 1e-6), torch.ones(len(a), 1, dtype=a.dtype)], 1)
+    a = torch.cat([(a - a.mean(0)) / (a.std(0) + 1e-6), a.new_ones(len(a), 1)], 1)
     goal = F.one_hot(y, classes).to(a.dtype) - 1.0 / classes
     square, product = a.mT @ a, a.mT @ goal
     scores = torch.empty_like(goal)
     for k in range(PARTS):
         rows = part == k
         here, left = a[rows], len(a) - int(rows.sum())
-        ridge = SHRINK * max(left, 1) * torch.eye(a.shape[1], dtype=a.dtype)
+        ridge = SHRINK * max(left, 1) * torch.eye(a.shape[1], dtype=a.dtype, device=a.device)
         scores[rows] = here @ torch.linalg.solve(square - here.mT @ here + ridge, product - here.mT @ goal[rows])
     return scores
 
