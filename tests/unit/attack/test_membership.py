@@ -47,6 +47,25 @@ def convolutional():
     return nn.Sequential(nn.Unflatten(1, (1, 2, 5)), first, nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(16, 3))
 
 
+def frozen():
+    """Only what comes after a fixed layer learns."""
+    model = mlp()
+    model[0].requires_grad_(False)
+    return model
+
+
+def tied():
+    """One layer in two places."""
+    again = nn.Linear(8, 8)
+    return nn.Sequential(nn.Linear(10, 8), nn.Tanh(), again, nn.Tanh(), again, nn.Tanh(), nn.Linear(8, 3))
+
+
+def hooked():
+    model = mlp()
+    model[0].register_forward_hook(lambda layer, given, made: 2 * made)
+    return model
+
+
 def alone(recipe, X, y, chosen, seed, asked):
     """One model, the obvious way: its own seed, its own order, torch's own optimizer."""
     torch.manual_seed(seed)
@@ -69,7 +88,7 @@ def alone(recipe, X, y, chosen, seed, asked):
     return model.eval()(torch.from_numpy(asked)).detach().numpy()
 
 
-@pytest.mark.parametrize("build", [mlp, Odd, convolutional])
+@pytest.mark.parametrize("build", [mlp, Odd, convolutional, frozen, tied, hooked])
 @pytest.mark.parametrize(
     "how",
     [

@@ -50,7 +50,7 @@ class Chain:
     def fits(recipe: Recipe, stack: Layers, rows: Tensor, labels: Tensor) -> bool:
         """Chains that kernels.py would take, of float32 on a CPU, where all sizes agree: C looks at none again."""
         plain = labels.dtype == torch.long and labels.ndim == 1 and all(p.dtype == torch.float32 for p in stack.parameters)
-        if rows.is_cuda or not plain or not Written.fits(recipe, stack):
+        if rows.is_cuda or not len(rows) or not plain or not Written.fits(recipe, stack):
             return False
         shapes = _shapes(stack)
         wide = [rows[0].numel(), *(shape[1] for shape in shapes)]

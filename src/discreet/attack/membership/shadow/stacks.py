@@ -42,7 +42,12 @@ class Layers:
 
     @staticmethod
     def fits(model: nn.Module) -> bool:
-        return _chain(model) is not None
+        """A chain whose layers all learn, each numbers of its own, with nothing hooked in between."""
+        chain = _chain(model)
+        if chain is None or any(it._forward_pre_hooks or it._forward_hooks for it in model.modules()):
+            return False
+        learned = [p for it in chain for p in it.parameters()]
+        return all(p.requires_grad for p in learned) and len({id(p) for p in learned}) == len(learned)
 
     def __call__(self, x: Tensor, *, training: bool) -> Tensor:
         """Scores [models, batch, classes] of [models, batch, ...], or of [batch, ...] that all models share."""
@@ -89,7 +94,7 @@ class Mapped:
 
     def __init__(self, models: Sequence[nn.Module], device: torch.device) -> None:
         params, buffers = stack_module_state(list(models))
-        self._params = {name: p.detach().to(device).requires_grad_() for name, p in params.items()}
+        self._params = {name: p.detach().to(device).requires_grad_(p.requires_grad) for name, p in params.items()}
         self._buffers = {name: b.detach().to(device) for name, b in buffers.items()}
         self.parameters = list(self._params.values())
         self._one = models[0].to("meta")
