@@ -33,7 +33,7 @@ RESULTS := bench/results
 
 WITH_PEERS := $(foreach peer,opendp diffprivlib anonypy pureldp smartnoise pipelinedp opacus jax art sacro,$(PEERS)/$(peer)/.done)
 
-bench: $(VENV)/.dev $(WITH_PEERS)
+bench: $(VENV)/.dev $(WITH_PEERS) $(PEERS)/privacy-meter/.done
 	$(BIN)/python bench/startup.py
 	$(BIN)/python bench/demo.py
 	$(BIN)/python bench/accounting.py --out $(RESULTS)/accounting.json
@@ -50,11 +50,11 @@ bench: $(VENV)/.dev $(WITH_PEERS)
 	  --smartnoise $(PEERS)/smartnoise/bin/python --pipeline-dp $(PEERS)/pipelinedp/bin/python --out $(RESULTS)/sql_accuracy.json; fi
 	$(BIN)/python bench/sgd.py --opacus $(PEERS)/opacus/bin/python --jax $(PEERS)/jax/bin/python --out $(RESULTS)/sgd.json
 	$(BIN)/python bench/sgd_noise.py --out $(RESULTS)/sgd_noise.json
-	$(BIN)/python bench/shadow.py --art $(PEERS)/art/bin/python --out $(RESULTS)/shadow.json
+	$(BIN)/python bench/shadow.py --art $(PEERS)/art/bin/python --privacy-meter $(PEERS)/privacy-meter --out $(RESULTS)/shadow.json
 	$(BIN)/python bench/climb.py --art $(PEERS)/art/bin/python --out $(RESULTS)/climb.json
 	if test -d ../shared/data; then $(BIN)/python bench/membership.py --out $(RESULTS)/membership.json; \
 	  $(BIN)/python bench/membership.py --case peers --sacro $(PEERS)/sacro/bin/python --art $(PEERS)/art/bin/python \
-	    --targets 3 --shadows 64 --out $(RESULTS)/membership.json; \
+	    --targets 3 --shadows 64 --few 16 --out $(RESULTS)/membership.json; \
 	  $(BIN)/python bench/membership.py --case defended,published --out $(RESULTS)/membership.json; \
 	  $(BIN)/python bench/text.py --out $(RESULTS)/text.json; fi
 	$(BIN)/python bench/local.py --pure-ldp $(PEERS)/pureldp/bin/python --out $(RESULTS)/local.json --plot docs/theory/local-error.svg
@@ -67,6 +67,11 @@ bench: $(VENV)/.dev $(WITH_PEERS)
 $(WITH_PEERS): | $(BIN)/python
 	$(PYTHON) -m venv $(@D)
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check $(WANTED)
+	@touch $@
+
+$(PEERS)/privacy-meter/.done: | $(BIN)/python
+	git clone --quiet https://github.com/privacytrustlab/ml_privacy_meter $(@D)
+	git -C $(@D) checkout --quiet e384af8fd9319b8eeb1303aa82474df1441e3c59
 	@touch $@
 
 $(PEERS)/opendp/.done: WANTED := 'opendp[polars]==0.16.0' numpy

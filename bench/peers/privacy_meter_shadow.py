@@ -3,9 +3,9 @@
 python privacy_meter_shadow.py CHECKOUT WIDTH HIDDEN CLASSES BATCH ROWS
 
 The package on the index (privacy-meter 1.0.1) audits models that others trained; the trainer stands in its repository,
-github.com/privacytrustlab/ml_privacy_meter (MIT), and is called there as it is: its table, its `train`, torch's loader as its
-`get_dataloader` makes it, but in this very process, which costs less than the four it would start. It would also be asked about
-the other half after every epoch; that is left out.
+github.com/privacytrustlab/ml_privacy_meter (MIT; e384af8 was measured), and is called there as it is: its table, its `train`,
+torch's loader as its `get_dataloader` makes it, but in this very process, which costs less than the four it would start. It
+would also be asked about the other half after every epoch; that is left out.
 """
 
 from __future__ import annotations
