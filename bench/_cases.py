@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 
 from _images import AlexNet, DenseNet, Published, Residual, images, mirrored, shifted
 from discreet.attack.membership import Recipe, halves, membership, ratios, signals, tail, train_shadows
-from discreet.attack.membership.controls import trained
 from discreet.attack.membership.posterior import student
 from discreet.attack.membership.probes import probes
 from discreet.attack.membership.shadow.job import train_stack
