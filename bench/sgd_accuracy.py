@@ -65,8 +65,8 @@ CASES = {
     "mnist-cnn-3": Case("mnist_cnn", "mnist", 3.0, 98.1, {}, 10, 15),
     "cifar-scatter-3": Case("cifar_scatter", "cifar10", 3.0, None, {}, 15, 15),
     "cifar-wrn-8": Case("cifar_wrn", "cifar10", 8.0, 78.5, {}, 2, 30),
-    "cifar-wrn-3": Case("cifar_wrn", "cifar10", 3.0, 69.3, {"steps": 150}, 2, 30),
-    "cifar-wrn-1": Case("cifar_wrn", "cifar10", 1.0, None, {"steps": 100}, 0, 30),
+    "cifar-wrn-3": Case("cifar_wrn", "cifar10", 3.0, 69.3, {"lr": 3.0, "steps": 120}, 2, 30),
+    "cifar-wrn-1": Case("cifar_wrn", "cifar10", 1.0, None, {"lr": 2.0, "steps": 80}, 0, 30),
 }
 
 

@@ -24,7 +24,7 @@ from random_images import prior
 from wide_resnet import Wide, augment
 
 DELTA = 1e-5
-SETTINGS = {"batch": 4096, "steps": 400, "lr": 2.0, "clip_norm": 1.0, "decay": 0.9999, "copies": 4, "units": 1500}
+SETTINGS = {"batch": 4096, "steps": 250, "lr": 4.0, "clip_norm": 1.0, "decay": 0.9999, "copies": 4, "units": 1500}
 
 
 def inputs(images: Tensor) -> Tensor:
