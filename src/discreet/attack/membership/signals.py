@@ -26,10 +26,10 @@ def margin(scores: NDArray[Any], y: NDArray[Any]) -> Array:
     >>> float(margin(np.array([[3.0, 1.0]]), np.array([0]))[0])
     2.0
     """
-    scores = np.asarray(scores, np.float64)
-    others = scores.copy()
-    np.put_along_axis(others, _index(scores, y), -np.inf, -1)
-    return _of_label(scores, y) - _log_sum(others)
+    others = np.array(scores, np.float64)
+    own = _of_label(others, y)
+    np.put_along_axis(others, _index(others, y), -np.inf, -1)
+    return own - _log_sum(others)
 
 
 def tempered(scores: NDArray[Any], y: NDArray[Any], temperature: float = 1.0, order: int | None = None) -> Array:
@@ -56,4 +56,5 @@ def _of_label(scores: Array, y: NDArray[Any]) -> Array:
 
 def _log_sum(scores: Array) -> Array:
     top = scores.max(-1, keepdims=True)
-    return np.log(np.exp(scores - top).sum(-1)) + top[..., 0]
+    shares = scores - top
+    return np.log(np.exp(shares, out=shares).sum(-1)) + top[..., 0]
