@@ -156,8 +156,8 @@ def from_shadows(
 ) -> NDArray[np.float64]:  # fmt: skip
     """The same where no row's membership is known: taught by what a few models of the recipe show of their own rows.
 
-    They are trained on random halves of the rows in question, or of a `population`. Norms by layer, scores, loss and label
-    carry over from model to model; single activations and directions do not, and are left out.
+    They are trained on random halves of the rows in question, or of a `population`. Norms by layer, what layers know of the
+    label, scores and loss carry over from model to model; single activations and directions do not, and are left out.
     """
     Z, labels = (X, y) if population is None else population
     marks = halves(len(Z), check.whole("shadows", shadows), seed)
