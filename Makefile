@@ -55,7 +55,8 @@ bench: $(VENV)/.dev $(WITH_PEERS) $(PEERS)/privacy-meter/.done
 	if test -d ../shared/data; then $(BIN)/python bench/membership.py --out $(RESULTS)/membership.json; \
 	  $(BIN)/python bench/membership.py --case peers --sacro $(PEERS)/sacro/bin/python --art $(PEERS)/art/bin/python \
 	    --targets 3 --shadows 64 --few 16 --out $(RESULTS)/membership.json; \
-	  $(BIN)/python bench/membership.py --case defended,published --out $(RESULTS)/membership.json; \
+	  $(BIN)/python bench/membership.py --case defended --targets 5 --shadows 16 --out $(RESULTS)/membership.json; \
+	  $(BIN)/python bench/membership.py --case published --out $(RESULTS)/membership.json; \
 	  $(BIN)/python bench/text.py --out $(RESULTS)/text.json; fi
 	$(BIN)/python bench/local.py --pure-ldp $(PEERS)/pureldp/bin/python --out $(RESULTS)/local.json --plot docs/theory/local-error.svg
 	$(BIN)/python bench/reconstruct.py --out $(RESULTS)/reconstruct.json
