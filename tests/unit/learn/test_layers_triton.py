@@ -7,10 +7,16 @@ from __future__ import annotations
 
 import os
 from itertools import product
+from unittest import mock
 
 import torch
+from torch import nn
 
-from discreet.learn.layers import RectifiedGroupNorm, rectified
+from discreet.learn import layers
+from discreet.learn.layers import RectifiedGroupNorm, StandardizedConv2d, rectified
+from discreet.learn.sgd.clipping import Flat
+from discreet.learn.sgd.engine import Engine
+from discreet.learn.sgd.engine.layers import conv
 
 WHERE = "cuda" if torch.cuda.is_available() else "cpu"
 try:
@@ -91,7 +97,49 @@ def test_a_unit_that_is_not_finite_says_so() -> None:
     assert bool(y[1, :4].isnan().all())
 
 
+def network() -> nn.Module:
+    torch.manual_seed(0)
+    made = nn.Sequential(
+        StandardizedConv2d(3, 16, 3, padding=1), RectifiedGroupNorm(4, 16), StandardizedConv2d(16, 16, 3, 2, 1),
+        RectifiedGroupNorm(16, 16), StandardizedConv2d(16, 8, 1, 2, bias=False), nn.Flatten(), nn.Linear(32, 3),
+    ).to(WHERE)  # fmt: skip
+    with torch.no_grad():
+        made[0].gain.normal_()
+        made[2].gain[0] = 0.0
+        made[2].weight[1] *= 1e-4  # too short to be made longer
+    return made
+
+
+def trained(fast: bool, rows: int = 0) -> torch.Tensor:
+    """The gradient of a plain step, or the clipped sum of a private one over units of so many rows."""
+    from discreet.learn import layers_triton
+
+    model = network()
+    x = torch.randn(12, 3, 8, 8).to(WHERE, memory_format=torch.channels_last)
+    there = mock.patch.object(layers, "_kernels", return_value=layers_triton if fast else None)
+    with there, mock.patch.object(conv, "fits", return_value=fast):
+        if not rows:
+            model(x).square().sum().backward()
+            return torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
+        engine = Engine(model, rows)
+        found = engine.buffer()
+        with engine.recording(len(x)):
+            engine.add(model(x).square().sum(1), Flat(0.3), found)
+        return found
+
+
+def test_networks_with_the_kernels_and_without() -> None:
+    for rows in (0, 1, 3):
+        for kept in (conv.KEPT, 0):
+            with mock.patch.object(conv, "KEPT", kept):
+                wanted = trained(False, rows)
+                assert float((trained(True, rows) - wanted).norm() / wanted.norm()) < 1e-5
+
+
 if __name__ == "__main__":
+    torch.set_float32_matmul_precision("highest")
+    torch.backends.cudnn.allow_tf32 = False
+    test_networks_with_the_kernels_and_without()
     test_output_and_gradients()
     test_shifts_in_place()
     test_a_unit_that_is_not_finite_says_so()

@@ -147,14 +147,13 @@ class FusedRecord(conv.ConvRecord):
     def squared_norms(self) -> Tensor:
         x, g, chain, keep = self.x, self.gradient, self.chain, self._keeps(self.x, self.gradient)
         found, made = conv.triton().measured(x, g, self.kernel, self.tape.rows, keep, chain.c.view(chain.shape))
-        squares, sums, q = found.unbind(1)
-        self._kept, self._known = (made, None) if made else None, {self.gain: q}
+        self._kept, self._known = (made, None) if made else None, {self.gain: found[:, 2]}
         weight = chain.s.square()
-        whole = squares @ weight
+        whole = found[:, 0] @ weight
+        taken = torch.cat((weight / chain.c.shape[1], chain.counts - chain.r.square()))  # how (sum G)^2 and q^2 count
         # G and q are added up with factors that may differ by their rounding: what is orthogonal then adds its square
         hidden = (HIDDEN + slack(g) ** 2) * whole
-        taken = sums.square() @ (weight / chain.c.shape[1]) + q.square() @ chain.counts
-        total = torch.maximum(whole - taken + hidden, hidden) + q.square() @ chain.r.square()
+        total = torch.maximum(whole + hidden - found[:, 1:].square().flatten(1) @ taken, hidden)
         if self.bias is None:
             return total
         self._known[self.bias] = self._shift(g)
