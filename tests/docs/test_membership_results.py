@@ -59,17 +59,46 @@ def test_none_is_a_point_ahead_of_the_default(name: str, peer: str, budget: int)
     assert rates(name)["student", budget] >= rates(name)[peer, budget] - 0.01
 
 
-def test_what_a_defence_changes_is_quoted_as_measured() -> None:
-    found = FOUND["cases"]["defended-location"]
-    for row in found["rows_by_strength"]:
-        if row["strength"] in (0.0, 1.0, 2.0, 4.0):
-            told = [row[what]["mean"] for what in ("accuracy_outside", "accuracy_inside", "learned")]
-            own = [row["its_own_adversary"]["mean"]] if row["strength"] else []
-            cells = " | ".join(f"{value:.1%}".replace("%", " %") for value in [*told, *own])
-            assert f"| {row['strength']:g} | {cells} |".replace("| 0 |", "| none |") in PAGE or f"| none | {cells} | |" in PAGE
-    shadows = found["shadow_attacks_at_strength"]
-    with_, without = (f"{shadows[name]['student']['tpr_at_1_percent']:.1%}"[:-1] for name in ("defended", "undefended"))
-    assert f"still finds {with_} % of the members at 1 % false positives, where it finds {without} % without" in PAGE
+DEFENDED = FOUND["cases"]["defended-location"]
+BY_NAME: dict[str, Any] = {row["defence"]: row for row in DEFENDED["table"]}
+
+
+def per_cent(value: float) -> str:
+    return f"{100 * value:.1f} %"
+
+
+@pytest.mark.parametrize("name", [name for name, row in BY_NAME.items() if row["kind"] != "more rows"])
+def test_what_a_defence_changes_is_quoted_as_measured(name: str) -> None:
+    told = [BY_NAME[name][what]["mean"] for what in ("accuracy_outside", "accuracy_inside", "learned", "loss", "label")]
+    assert f"| {name} | {' | '.join(map(per_cent, told))} |" in PAGE
+
+
+def test_what_shadows_find_behind_a_defence_is_quoted_as_measured() -> None:
+    found = DEFENDED["shadow_attacks"]
+    assert found["shadows"] >= 16
+    for name, attacks in found.items():
+        if name != "shadows":
+            told = [
+                attacks["student"]["accuracy"],
+                *(attacks[each]["tpr_at_1_percent"] for each in ("student", "lira", "rmia")),
+            ]
+            assert f"| {name} | {' | '.join(map(per_cent, told))} |" in PAGE
+    best = BY_NAME[next(name for name in found if name.startswith("game"))]
+    more = BY_NAME["none, the reference trained on too"]["accuracy_outside"]["mean"]
+    assert (
+        f"loses {100 * best['lost']:.1f} points and leaves the best of these attacks right on {per_cent(best['best_attack'])}"
+        in PAGE
+    )
+    assert f"the undefended network to {per_cent(more)}" in PAGE
+    assert f"rows {per_cent(best['loss_on_reference']['mean'])} of the time" in PAGE
+
+
+def test_the_game_and_selena_leave_little_at_a_small_price() -> None:
+    """What was set out to be reached: attacks without shadows fall to 51-54 % at no more than four points of accuracy."""
+    assert BY_NAME["none"]["best_attack"] > 0.7
+    assert min(row["best_attack"] for row in BY_NAME.values() if row["kind"] == "game" and row["lost"] <= 0.04) <= 0.54
+    assert BY_NAME["SELENA"]["lost"] <= 0.04
+    assert BY_NAME["SELENA"]["best_attack"] <= 0.55
 
 
 def test_peers_and_the_published_network_are_quoted_as_measured() -> None:
