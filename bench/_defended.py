@@ -105,7 +105,8 @@ def rows(plain: Recipe, given: Namespace) -> tuple[list[Row], list[Row]]:
         Row("RelaxLoss, 1", "RelaxLoss", lambda r: relax_loss(plain, level=1.0, device=device).recipe),
     ]
     both = Row("none, the reference trained on too", "more rows", lambda r: with_more(plain, r, device))
-    taught = Row("SELENA", "SELENA", lambda r: selena(plain, epochs=given.student_epochs, device=device).recipe)
+    student = given.student_epochs or (10 if given.set == "location" else 2) * plain.epochs
+    taught = Row("SELENA", "SELENA", lambda r: selena(plain, epochs=student, device=device).recipe)
     return [Row("none", "none", lambda r: plain), *strong, taught], [*published, few, both, *others]
 
 
