@@ -205,8 +205,8 @@ def networks(epochs: int | None) -> dict[str, Recipe]:
     return {
         "AlexNet": replace(alexnet, epochs=epochs or 25),
         "ResNet": replace(resnet, epochs=epochs or 20),
+        "regularised ResNet": Recipe(resnet.build, batch_size=100, epochs=epochs or 30, weight_decay=5e-4, **decayed),
         "DenseNet": Recipe(DenseNet, batch_size=250, epochs=epochs or 40, weight_decay=1e-4, **decayed),
-        "ResNet, regularised": Recipe(resnet.build, batch_size=100, epochs=epochs or 30, weight_decay=5e-4, **decayed),
     }
 
 
@@ -217,12 +217,12 @@ def cifar100(given: Namespace, save: Save) -> dict[str, Any]:
     X, y = pool(given)
     half = len(X) // 2
     found: dict[str, Any] = {"members": half, "nonmembers": len(X) - half, "targets": given.targets, "networks": {}}
-    waiting: list[tuple[str, Recipe, list[Callable[[], dict[str, float]]]]] = []
+    waiting: dict[str, list[Callable[[], dict[str, float]]]] = {}
+    chosen = {name: how for name, how in networks(given.epochs).items() if given.networks is None or name in given.networks}
 
-    def gather() -> None:
-        name, recipe, runs = waiting.pop(0)
-        told = [run() for run in runs]
-        found["networks"][name] = {"weights": weights(recipe), "epochs": recipe.epochs} | {
+    def gather(name: str) -> None:
+        told = [run() for run in waiting.pop(name)]
+        found["networks"][name] = {"weights": weights(chosen[name]), "epochs": chosen[name].epochs} | {
             what: spread([each[what] for each in told]) | {"each": [round(each[what], 4) for each in told]} for what in told[0]
         }
         for each in told:
@@ -230,12 +230,15 @@ def cifar100(given: Namespace, save: Save) -> dict[str, Any]:
         save(found)
 
     with ProcessPoolExecutor(6, get_context("spawn")) as workers:
-        for name, recipe in networks(given.epochs).items():
+        for name, recipe in chosen.items():
             recipe = replace(recipe, precision="bfloat16" if given.device == "cuda" else "float32")
-            waiting.append((name, recipe, list(attacked(recipe, X, y, half, given, workers))))
-            if len(waiting) > 1:
-                gather()
-        gather()
+            runs = []
+            for run in attacked(recipe, X, y, half, given, workers):
+                runs.append(run)
+                for earlier in list(waiting):  # learned in the meantime
+                    gather(earlier)
+            waiting[name] = runs
+        gather(name)
     return found
 
 

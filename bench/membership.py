@@ -191,6 +191,7 @@ def cases(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--width", type=int, default=64, help="cifar10: channels of the first layer")
     parser.add_argument("--augment", choices=("shift", "mirror"), default="shift", help="cifar10")
     parser.add_argument("--ways", action="store_true", help="cifar10: also the speed of other ways of training")
+    parser.add_argument("--networks", type=lambda names: names.split(","), help="cifar100: only these, by commas")
     parser.add_argument("--set", choices=("location", "cifar100"), default="location", help="defended")
     parser.add_argument("--strengths", default="3,10,20,30", help="defended: of the game")
     parser.add_argument("--game-epochs", type=int, help="defended: of the game, by default four times the recipe's")
