@@ -118,9 +118,9 @@ def test_peers_and_the_published_network_are_quoted_as_measured() -> None:
 
 def test_images_are_quoted_as_measured() -> None:
     table = FOUND["cases"]["cifar10-analysed-mirror"]["table"]
-    four = {row["attack"]: f"{100 * row['tpr_at_0.1_percent']:.1f} %" for row in table if row["references"] == 4}
-    assert f"`student` finds {four['student']} of the members at 0.1 % false positives" in PAGE
-    assert f"`rmia` {four['rmia']}, `lira` {four['lira']}" in PAGE
+    most = {row["attack"]: f"{100 * row['tpr_at_0.1_percent']:.1f} %" for row in table if row["references"] == 16}
+    assert f"`student` finds {most['student']} of the members at 0.1 % false positives" in PAGE
+    assert f"`rmia` {most['rmia']}, `lira` {most['lira']}" in PAGE
     nets = FOUND["cases"]["cifar100"]["networks"]
     black, white = (
         [f"{100 * nets[name][what]['mean']:.1f} %" for name in ("AlexNet", "ResNet")] for what in ("black_box", "white_box")
