@@ -32,10 +32,9 @@ def unit_in(ledger: Ledger, source: str) -> Unit:
 def _facts(visit: Visit, name: str) -> dict[str, Any]:
     ledger = visit.house.ledger
     found = ledger.balance(name)
-    accounts = [desk.facts(ledger.balance(name, account)) for account in ledger.accounts(name)]
     mine = visit.house.desk.account(visit.person, name) if name in visit.house.settings.sources else None
-    if visit.person.role == "analyst":
-        accounts = [each for each in accounts if each["account"] == mine]
+    shown = ledger.accounts(name) if visit.person.role != "analyst" else [mine] if mine is not None else []
+    accounts = [desk.facts(ledger.balance(name, account)) for account in shown]
     return {
         **desk.facts(found), "unit": str(unit_in(ledger, name)), "accounts": accounts, "may_ask": mine is not None,
         "configured": name in visit.house.settings.sources,
