@@ -105,6 +105,7 @@ def training() -> list[str]:
         f"{min(theirs):.2f}–{max(theirs):.2f}×",
         f"{min(cuda):.2f}–{max(cuda):.2f}×",
         *(f"{cases[f'mnist-scatter-{epsilon}']['mean']:.2f} % at {epsilon}" for epsilon in ("1", "1.97", "3")),
+        f"{cases['cifar-prior-3']['mean']:.2f} % at 3 (a linear layer", f"{cases['cifar-wrn-8']['mean']:.2f} % at 8 (WRN-16-4",
         f"1/{shadows['times_eager']:.0f} of the time of one by one, 1/{shadows['times_graphed']:.0f} where",
         f"1/{wide['times_one_by_one']:.1f} of the time of one by one (small ones 1/{small['times_one_by_one']:.0f})",
         f"Privacy Meter's own loop takes {wide['times_privacy_meter']:.1f}×, ART's {wide['times_art']:.0f}×",
