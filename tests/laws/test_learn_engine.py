@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ from torch import nn
 
 from discreet.learn.layers import RectifiedGroupNorm, StandardizedConv2d
 from discreet.learn.sgd.engine import tune
-from gradients import agree, copies, fused
+from gradients import Slow, agree, copies, fused
 
 torch.set_num_threads(1)
 few = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -81,6 +82,21 @@ def test_standardised_convolutions(seed, rows, groups, kernel, stride, dilation,
             layer.weight[1] *= 1e-4  # too short to be made longer
     with fused(kept=way == "kept") if way else nullcontext():
         agree(Twice(frozen(layer, fixed), times), lambda n: torch.randn(n, 4 * groups, 6, 6) + 0.3, rows)
+
+
+@pytest.mark.parametrize("told", [0, 1, 2])
+def test_a_fused_kernel_that_tells_half_of_something_is_found(told):
+    """Of squares, sums and products, each of which the norm of a standardised kernel needs."""
+    torch.manual_seed(0)
+    layer = StandardizedConv2d(4, 3, 2)
+    right = Slow.measured
+
+    def wrong(*given):
+        found, made = right(*given)
+        return found * torch.where(torch.arange(3) == told, 0.5, 1.0)[:, None], made
+
+    with fused(), mock.patch.object(Slow, "measured", wrong), pytest.raises(AssertionError):
+        agree(layer, lambda n: torch.randn(n, 4, 6, 6) + 0.3, 1)
 
 
 @few

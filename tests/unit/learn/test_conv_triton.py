@@ -1,26 +1,18 @@
 """The fused kernel of convolutions against patches copied out, in float64.
 
-Runs where there is a GPU, or with Triton's interpreter (TRITON_INTERPRET=1); needs no pytest there.
+Runs where there is a GPU, or with Triton's interpreter (TRITON_INTERPRET=1); needs no pytest there:
+PYTHONPATH=src:tests python tests/unit/learn/test_conv_triton.py
 """
 
 from __future__ import annotations
-
-import os
 
 import torch
 
 from discreet.learn.sgd.engine.layers import patches
 from discreet.learn.sgd.engine.layers.patches import Kernel
+from triton_kernels import WHERE, marks
 
-WHERE = "cuda" if torch.cuda.is_available() else "cpu"
-try:
-    import pytest
-
-    pytestmark = pytest.mark.skipif(
-        WHERE == "cpu" and not os.environ.get("TRITON_INTERPRET"), reason="needs a GPU, or Triton's interpreter"
-    )
-except ImportError:  # a GPU machine may have nothing but torch
-    pass
+pytestmark = marks
 
 # units, rows of each, height, width, kernel
 CASES = (

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from discreet.core import compiler
 from discreet.learn.sgd.engine.layers import kernels
 from discreet.learn.sgd.engine.layers.patches import Kernel, by_patches
+from mutants import mutated
 
 needs_a_compiler = pytest.mark.skipif(kernels.compiled() is None, reason="no C compiler here")
 two = st.tuples(st.integers(1, 3), st.integers(1, 3))
@@ -53,11 +51,7 @@ def test_gradients_are_those_of_torch(seed, c, p, rows, high, wide, stride, padd
     [("s->sw", "1"), ("+ s.ph)", ")"), ("sum[r * wide + i] +=", "sum[r * wide + i] ="), ("square += made", "square = made")],
 )
 def test_text_that_computes_something_else_is_not_used(right, wrong, monkeypatch):
-    text = Path(kernels.__file__).with_name("kernels.c").read_text()
-    assert right in text
-    build = compiler.library
-    monkeypatch.setattr(compiler, "library", lambda name, text, *flags: build(name, text.replace(right, wrong), *flags))
-    assert kernels.compiled.__wrapped__() is None
+    assert mutated(kernels, "kernels.c", right, wrong, monkeypatch) is None
 
 
 def test_without_a_compiler_there_is_none(monkeypatch):

@@ -1,11 +1,11 @@
 """The kernels of RectifiedGroupNorm and of shifts against torch's own operations, in float64.
 
-Runs where there is a GPU, or with Triton's interpreter (TRITON_INTERPRET=1); needs no pytest there.
+Runs where there is a GPU, or with Triton's interpreter (TRITON_INTERPRET=1); needs no pytest there:
+PYTHONPATH=src:tests python tests/unit/learn/test_layers_triton.py
 """
 
 from __future__ import annotations
 
-import os
 from itertools import product
 from unittest import mock
 
@@ -17,16 +17,9 @@ from discreet.learn.layers import RectifiedGroupNorm, StandardizedConv2d, rectif
 from discreet.learn.sgd.clipping import Flat
 from discreet.learn.sgd.engine import Engine
 from discreet.learn.sgd.engine.layers import conv
+from triton_kernels import WHERE, marks
 
-WHERE = "cuda" if torch.cuda.is_available() else "cpu"
-try:
-    import pytest
-
-    pytestmark = pytest.mark.skipif(
-        WHERE == "cpu" and not os.environ.get("TRITON_INTERPRET"), reason="needs a GPU, or Triton's interpreter"
-    )
-except ImportError:  # a GPU machine may have nothing but torch
-    pass
+pytestmark = marks
 
 # images [examples, channels, height, width], groups
 CASES = (
