@@ -15,27 +15,20 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from cifar_scatter import Both, in_turn
+from cifar_scatter import Both, of_both
+from cifar_wrn import network as with_prior
 from discreet.accounting import curve
 from discreet.core import Event
-from discreet.learn.features import Centre
 from image_data import load, made_up
-from mnist_scatter import DELTA, centred
-from random_images import prior
+from mnist_scatter import DELTA
 from wide_resnet import Wide
 
 SETTINGS = {"batch": 8192, "steps": 300, "lr": 8.0, "clip_norm": 0.1, "decay": 0.98, "mean_noise": 20.0, "units": 1024}
 
 
-def eyes() -> Wide:
-    model = Wide()
-    model.load_state_dict(prior("cuda" if torch.cuda.is_available() else "cpu"), strict=False)
-    return model
-
-
 def inputs(images: Tensor, model: Wide | None = None) -> Tensor:
     """What the network sees of every image and of its mirror image, [n, 2, channels, 4, 4], in half precision."""
-    model = (model or eyes()).to(images.device)
+    model = (model or with_prior(images.shape[1:])).to(images.device)
 
     @torch.no_grad()
     def seen(x: Tensor) -> Tensor:
@@ -54,11 +47,7 @@ def network(shape: torch.Size) -> nn.Module:
 
 def fit(x: Tensor, y: Tensor, *, people: int, epsilon: float, **changed: float) -> tuple[nn.Module, Event]:
     """A linear model of features, and the event of all that was done to the rows. `people` is a public number."""
-    at, views = {**SETTINGS, **changed}, x.mean(1, dtype=torch.float32).flatten(1)
-    return centred(
-        lambda mean: nn.Sequential(Centre(mean.view(x.shape[2:])), network(x.shape[1:])), views, x, y, at, people, epsilon,
-        augment=in_turn, copies=2,
-    )  # fmt: skip
+    return of_both(network, x, y, {**SETTINGS, **changed}, people, epsilon)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ Without a folder, made-up images show the same steps. Accuracies: bench/results/
 """
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -48,10 +49,15 @@ def in_turn(x: Tensor) -> Tensor:
 
 def fit(x: Tensor, y: Tensor, *, people: int, epsilon: float, **changed: float) -> tuple[nn.Module, Event]:
     """A network of features, and the event of all that was done to the rows. `people` is a public number."""
-    at, views = {**SETTINGS, **changed}, x.mean(1, dtype=torch.float32).flatten(1)
+    return of_both(network, x, y, {**SETTINGS, **changed}, people, epsilon)
+
+
+def of_both(make: Callable[[torch.Size], nn.Module], x: Tensor, y: Tensor, at: dict[str, float], people: int,
+            epsilon: float) -> tuple[nn.Module, Event]:  # fmt: skip
+    """Buy the mean of both views of all rows, train what `make` makes on each view in turn."""
     return centred(
-        lambda mean: nn.Sequential(Centre(mean.view(x.shape[2:])), network(x.shape[1:])), views, x, y, at, people, epsilon,
-        augment=in_turn, copies=2,
+        lambda mean: nn.Sequential(Centre(mean.view(x.shape[2:])), make(x.shape[1:])),
+        x.mean(1, dtype=torch.float32).flatten(1), x, y, at, people, epsilon, augment=in_turn, copies=2,
     )  # fmt: skip
 
 

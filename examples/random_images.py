@@ -36,6 +36,8 @@ def learn(model: Wide, **settings: int) -> dict[str, Tensor]:
 def prior(device: str, kept: Path = Path("out/prior.npz"), steps: int = STEPS) -> dict[str, Tensor]:
     """The weights of a WRN-16-4 that has seen no photograph, learned once and kept, in half precision."""
     if not kept.exists():
+        if device == "cpu":
+            sys.exit(f"There is no {kept}; learn it on a GPU first: python examples/random_images.py --device cuda")
         kept.parent.mkdir(parents=True, exist_ok=True)
         found = learn(Wide().to(device), steps=steps)
         np.savez(kept, **{name: value.half().cpu().numpy() for name, value in found.items()})
