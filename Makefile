@@ -16,7 +16,7 @@ demo: $(VENV)/.demo
 	$(BIN)/discreet demo
 
 test: $(VENV)/.dev browser database java pango
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal tests src/discreet --doctest-modules --ignore-glob='*_triton.py'
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal tests src/discreet --doctest-modules --ignore-glob='src/*_triton.py'
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .
