@@ -74,6 +74,22 @@ def test_a_replayed_run_is_the_run():
         assert apart < 2e-3, (case, apart)
 
 
+def test_graphs_of_an_earlier_run_are_not_freed_during_a_recording():
+    """Python frees what lies in circles when it likes; freed while another is recorded, a graph takes that one with it."""
+    import gc
+
+    before = gc.get_threshold()
+    gc.set_threshold(100000)
+    _, first = ended("images", graphed=True)
+    gc.set_threshold(50, 1, 1)
+    try:
+        _, second = ended("images", graphed=True)
+    finally:
+        gc.set_threshold(*before)
+    assert first >= 1
+    assert second >= 1
+
+
 def test_a_unit_that_is_not_a_number_is_left_out_when_replayed():
     slots, apart = close("table", spoiled=True)
     assert slots >= 1
@@ -84,4 +100,5 @@ if __name__ == "__main__":
     for case in CASES:
         for narrow in (False, True):
             print(case, "narrow" if narrow else "", close(case, narrow=narrow), flush=True)
+    test_graphs_of_an_earlier_run_are_not_freed_during_a_recording()
     print("spoiled", close("table", spoiled=True), close("images", spoiled=True))
