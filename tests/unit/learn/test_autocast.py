@@ -14,7 +14,7 @@ from discreet.learn.sgd.clipping import NARROW, SLACK, Flat, slack
 from discreet.learn.sgd.engine import Engine
 from discreet.learn.sgd.engine.layers import linear
 from discreet.learn.sgd.engine.layers.conv import ConvRecord
-from discreet.learn.sgd.engine.probe import _tolerance, learn, probe
+from discreet.learn.sgd.engine.probe import _one_after_another, _tolerance, learn, probe
 from gradients import Seen, fused, losses, one_by_one
 
 torch.set_num_threads(1)
@@ -202,3 +202,31 @@ def test_what_rounding_explains_is_no_disagreement_but_a_wrong_unit_is(monkeypat
     monkeypatch.setattr(ConvRecord, "add", lambda self, factors, into: right(self, factors.flip(0), into))
     with pytest.raises(InvalidValue, match="which part of a gradient"):
         probe(Engine(model), lambda x: losses(model, x), CASES["standardised"][1])
+
+
+class Leaning(Inside):
+    """What an example says does not depend on the others, but what it learns does."""
+
+    def forward(self, x):
+        with narrow():
+            mean = (h := self.body[0](x)).mean(0)
+            return self.body[1:](h + mean - mean.detach()).float()
+
+
+@pytest.mark.parametrize("wrong", ["nothing", "factors", "norms", "gradients of others"])
+def test_one_unit_after_another_shows_a_wrong_unit_in_a_narrow_type(wrong, monkeypatch):
+    """Where rounding explains a fifth of a sum: what is no mistake stays within a hundredth, a mistake does not."""
+    torch.manual_seed(0)
+    model, make = (Leaning if wrong == "gradients of others" else Inside)(12), CASES["standardised"][1]
+    engine, batch = Engine(model), make(3)
+    learn(engine, lambda x: losses(model, x), make)
+    tiny, found = 1e-3, engine.buffer()
+    add, norms = ConvRecord.add, ConvRecord.squared_norms
+    if wrong == "factors":
+        monkeypatch.setattr(ConvRecord, "add", lambda self, factors, into: add(self, factors.flip(0), into))
+    if wrong == "norms":
+        monkeypatch.setattr(ConvRecord, "squared_norms", lambda self: norms(self).roll(1))
+    with engine.recording(3):
+        engine.add(losses(model, batch), Flat(tiny), found)
+    far = _one_after_another(engine, lambda x: losses(model, x), batch, found, [1.0] * 3) / float(found.norm())
+    assert far < 0.01 if wrong == "nothing" else far > 0.15, far
