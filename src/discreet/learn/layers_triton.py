@@ -84,6 +84,20 @@ def _launch(x: Tensor, groups: int) -> tuple[tuple[int], dict[str, int]]:
 
 
 @triton.jit
+def _place(channels: tl.constexpr, across: tl.constexpr, deep: tl.constexpr):
+    """The example, the channels and the positions of this program."""
+    parts: tl.constexpr = channels // across
+    example, part = (tl.program_id(0) // parts).to(tl.int64), tl.program_id(0) % parts
+    return example, part * across + tl.arange(0, across), tl.arange(0, deep)
+
+
+@triton.jit
+def _at(images, example, c, k, of_example, of_channel, of_position):
+    """Where they lie, [positions, channels]."""
+    return images + example * of_example + c[None, :] * of_channel + k[:, None] * of_position
+
+
+@triton.jit
 def _shared(of_channels, size: tl.constexpr, across: tl.constexpr):
     """Numbers of channels added up over their group, for every channel of it."""
     groups: tl.constexpr = across // size
@@ -96,18 +110,16 @@ def _forward(
     x, y, weight, bias, mean, sharpness, x_example, x_channel, x_position, y_example, y_channel, y_position, eps,
     channels: tl.constexpr, positions: tl.constexpr, size: tl.constexpr, across: tl.constexpr, deep: tl.constexpr,
 ):  # fmt: skip
-    parts: tl.constexpr = channels // across
-    example, part = (tl.program_id(0) // parts).to(tl.int64), tl.program_id(0) % parts
-    c, k = part * across + tl.arange(0, across), tl.arange(0, deep)
+    example, c, k = _place(channels, across, deep)
     there = (k < positions)[:, None]
-    seen = tl.load(x + example * x_example + c[None, :] * x_channel + k[:, None] * x_position, mask=there, other=0.0)
+    seen = tl.load(_at(x, example, c, k, x_example, x_channel, x_position), mask=there, other=0.0)
     seen = tl.maximum(seen.to(tl.float32), 0.0, propagate_nan=tl.PropagateNan.ALL)
     middle = _shared(tl.sum(seen, 0), size, across) / (size * positions)
     away = tl.where(there, seen - middle[None, :], 0.0)
     sharp = 1.0 / tl.sqrt(_shared(tl.sum(away * away, 0), size, across) / (size * positions) + eps)
     scale = tl.load(weight + c).to(tl.float32) * sharp
     made = away * scale[None, :] + tl.load(bias + c).to(tl.float32)[None, :]
-    at = y + example * y_example + c[None, :] * y_channel + k[:, None] * y_position
+    at = _at(y, example, c, k, y_example, y_channel, y_position)
     tl.store(at, made.to(y.dtype.element_ty), mask=there)
     first, group = c % size == 0, example * (channels // size) + c // size
     tl.store(mean + group, middle, mask=first)
@@ -120,12 +132,10 @@ def _backward(
     back_example, back_channel, back_position, channels: tl.constexpr, positions: tl.constexpr, size: tl.constexpr,
     across: tl.constexpr, deep: tl.constexpr,
 ):  # fmt: skip
-    parts: tl.constexpr = channels // across
-    example, part = (tl.program_id(0) // parts).to(tl.int64), tl.program_id(0) % parts
-    c, k = part * across + tl.arange(0, across), tl.arange(0, deep)
+    example, c, k = _place(channels, across, deep)
     there = (k < positions)[:, None]
-    given = tl.load(g + example * g_example + c[None, :] * g_channel + k[:, None] * g_position, mask=there, other=0.0)
-    seen = tl.load(x + example * x_example + c[None, :] * x_channel + k[:, None] * x_position, mask=there, other=0.0)
+    given = tl.load(_at(g, example, c, k, g_example, g_channel, g_position), mask=there, other=0.0)
+    seen = tl.load(_at(x, example, c, k, x_example, x_channel, x_position), mask=there, other=0.0)
     given, seen = given.to(tl.float32), seen.to(tl.float32)
     group = example * (channels // size) + c // size
     middle, sharp = tl.load(mean + group), tl.load(sharpness + group)
@@ -138,7 +148,7 @@ def _backward(
     level = _shared(factor * of_shift, size, across) / (size * positions)
     made = sharp[None, :] * (given * factor[None, :] - level[None, :] - plain * along[None, :])
     made = tl.where(seen <= 0.0, 0.0, made)
-    at = back + example * back_example + c[None, :] * back_channel + k[:, None] * back_position
+    at = _at(back, example, c, k, back_example, back_channel, back_position)
     tl.store(at, made.to(back.dtype.element_ty), mask=there)
 
 
