@@ -39,8 +39,8 @@ def defended(given: Namespace, save: Save) -> dict[str, Any]:
     cut off has lost the least.
     """
     X, y, plain = data(given)
-    targets, clock = (given.targets, time.process_time) if given.device == "cpu" else (1, time.perf_counter)
-    found: dict[str, Any] = {"rows": len(X) // 3, "epochs": plain.epochs, "targets": targets, "table": []}
+    targets, clock = given.targets, time.process_time if given.device == "cpu" else time.perf_counter
+    found: dict[str, Any] = {"rows": len(X) // 3, "epochs": plain.epochs, "hold": given.hold, "targets": targets, "table": []}
 
     def measure(row: Row) -> None:
         began = clock()
@@ -86,7 +86,7 @@ def rows(plain: Recipe, given: Namespace) -> tuple[list[Row], list[Row]]:
     device, epochs = given.device, given.game_epochs
 
     def game(strength: float, reference: Pair, **more: Any) -> Recipe:
-        how = {"steps": given.steps, "width": given.adversary, "device": device, **more}
+        how = {"steps": given.steps, "width": given.adversary, "hold": given.hold, "device": device, **more}
         return adversarial_regularisation(plain, strength=strength, reference=reference, **how).recipe
 
     strengths = [float(each) for each in given.strengths.split(",")]

@@ -197,6 +197,7 @@ def cases(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--game-epochs", type=int, help="defended: of the game, by default four times the recipe's")
     parser.add_argument("--student-epochs", type=int, help="defended: of SELENA's student, by default 100 or 50")
     parser.add_argument("--steps", type=int, default=1, help="defended: of the adversary for each of the model")
+    parser.add_argument("--hold", type=float, default=1.0, help="defended: of answers between reference rows, in the game")
     parser.add_argument("--adversary", type=int, default=64, help="defended: its width")
     parser.add_argument("--shadows", type=int, default=8, help="defended, peers")
     parser.add_argument("--sacro", metavar="PYTHON", help="peers: an interpreter that has sacroml")
