@@ -12,9 +12,10 @@ from discreet.errors import InvalidValue
 from discreet.learn.layers import RectifiedGroupNorm, StandardizedConv2d
 from discreet.learn.sgd.clipping import NARROW, SLACK, Flat, slack
 from discreet.learn.sgd.engine import Engine
+from discreet.learn.sgd.engine.agreement import one_after_another, tolerance
 from discreet.learn.sgd.engine.layers import linear
 from discreet.learn.sgd.engine.layers.conv import ConvRecord
-from discreet.learn.sgd.engine.probe import _one_after_another, _tolerance, learn, probe
+from discreet.learn.sgd.engine.probe import learn, probe
 from gradients import Seen, fused, losses, one_by_one
 
 torch.set_num_threads(1)
@@ -181,20 +182,20 @@ def test_a_model_with_autocast_inside_is_tried_with_the_rounding_of_its_type():
     model = Inside()
     engine = Engine(model)
     probe(engine, lambda x: losses(model, x), CASES["standardised"][1])
-    assert (engine.tape.narrow, _tolerance(engine)) == (True, 0.15)
+    assert (engine.tape.narrow, tolerance(engine)) == (True, 0.15)
     plain = Engine(nn.Linear(3, 2))
     probe(plain, lambda x: losses(plain.model, x), lambda n: torch.randn(n, 3))
-    assert (plain.tape.narrow, _tolerance(plain)) == (False, 0.02)
+    assert (plain.tape.narrow, tolerance(plain)) == (False, 0.02)
 
 
 def test_what_rounding_explains_is_no_disagreement_but_a_wrong_unit_is(monkeypatch):
     """Deep networks of narrow types differ by a quarter between two orders of the same products."""
     torch.manual_seed(0)
     model = Inside(12)
-    monkeypatch.setattr("discreet.learn.sgd.engine.probe._tolerance", lambda engine: 0.05)
-    monkeypatch.setattr("discreet.learn.sgd.engine.probe._of_any_size", lambda *given: None)
+    monkeypatch.setattr("discreet.learn.sgd.engine.agreement.tolerance", lambda engine: 0.05)
+    monkeypatch.setattr("discreet.learn.sgd.engine.agreement._of_any_size", lambda *given: None)
     probe(Engine(model), lambda x: losses(model, x), CASES["standardised"][1])
-    monkeypatch.setattr("discreet.learn.sgd.engine.probe._rounding", lambda *given: 0.0)
+    monkeypatch.setattr("discreet.learn.sgd.engine.agreement._rounding", lambda *given: 0.0)
     with pytest.raises(InvalidValue, match="which part of a gradient"):
         probe(Engine(model), lambda x: losses(model, x), CASES["standardised"][1])
     monkeypatch.undo()
@@ -228,5 +229,5 @@ def test_one_unit_after_another_shows_a_wrong_unit_in_a_narrow_type(wrong, monke
         monkeypatch.setattr(ConvRecord, "squared_norms", lambda self: norms(self).roll(1))
     with engine.recording(3):
         engine.add(losses(model, batch), Flat(tiny), found)
-    far = _one_after_another(engine, lambda x: losses(model, x), batch, found, [1.0] * 3) / float(found.norm())
+    far = one_after_another(engine, lambda x: losses(model, x), batch, found, [1.0] * 3) / float(found.norm())
     assert far < 0.01 if wrong == "nothing" else far > 0.15, far

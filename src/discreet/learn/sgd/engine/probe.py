@@ -6,7 +6,6 @@ were, and the engine's sum must equal the gradients of the examples taken one by
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -17,17 +16,11 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils import _pytree as pytree
 
 from discreet.errors import InvalidValue
-from discreet.learn.sgd.clipping import NARROW, Flat
+from discreet.learn.sgd.engine.agreement import CROWD, MORE, Losses, Make, agrees, close, copied, local, repeated
 from discreet.learn.sgd.engine.compiled import eagerly
 from discreet.learn.sgd.engine.engine import Engine
 
-Losses = Callable[[Any], Tensor]  # the loss of every example of a batch
-Make = Callable[[int], Any]  # made-up examples
-
-SAME = 1e-4  # rounding may differ between batches of different sizes, by less than this share
-FEW, MORE = 2, 3  # units in the two sizes of batch that are tried
-ROUNDINGS = 4  # in a narrow type, as many times what moving every weight by its rounding does
-CROWD = 12  # units that may be in each other's way: where places are few, three would all find one
+FEW = 2  # units in the smaller of two sizes of batch
 
 
 def probe(engine: Engine, losses: Losses, make: Make) -> bool:
@@ -57,7 +50,7 @@ def probe(engine: Engine, losses: Losses, make: Make) -> bool:
 def _awake(engine: Engine) -> Iterator[None]:
     """Weights that are all 0 let nothing through, so nothing could be seen behind them: they are made-up for the while."""
     generator = torch.Generator().manual_seed(1)  # the same in every process
-    asleep = [it for p in engine.parameters if not bool((it := _here(p)).any())]
+    asleep = [it for p in engine.parameters if not bool((it := local(p)).any())]
     try:
         for it in asleep:
             it.copy_(0.1 * torch.randn(it.shape, generator=generator))
@@ -65,10 +58,6 @@ def _awake(engine: Engine) -> Iterator[None]:
     finally:
         for it in asleep:
             it.zero_()
-
-
-def _here(parameter: Tensor) -> Tensor:
-    return getattr(parameter, "_local_tensor", parameter).detach()
 
 
 def _sensible(engine: Engine, losses: Losses, make: Make) -> Make:
@@ -147,7 +136,7 @@ def _alone(engine: Engine, losses: Losses, make: Make) -> bool:
     """Change the first unit, gently and wildly: no other unit's loss may move. Returns whether rows stayed as they were."""
     rows, examples = engine.rows, max(MORE, min(CROWD, 4 * CROWD // engine.rows)) * engine.rows
     batch = make(examples)
-    given = _copy(batch)
+    given = copied(batch)
     seed = torch.initial_seed() % 2**63
     with torch.no_grad():
         torch.manual_seed(seed)
@@ -157,18 +146,15 @@ def _alone(engine: Engine, losses: Losses, make: Make) -> bool:
             other = pytree.tree_map(lambda leaf, size=size: _first_changed(leaf, rows, size), batch)
             torch.manual_seed(seed)
             after = losses(other)
-            if not _close(before[rows:], after[rows:]):
+            if not close(before[rows:], after[rows:]):
+                torch.manual_seed(seed)
+                repeated(before, losses(copied(batch)))
                 raise InvalidValue(
                     "The loss of an example changes when another example of its batch does, so clipping each unit's gradient "
                     "bounds nothing. Look for statistics over the batch axis (x.mean(0), BatchNorm, routing with a capacity, "
                     "a loss normalised by the batch) and take them per example."
                 )
     return gentle
-
-
-def _copy(batch: Any) -> Any:
-    """For a model that may change what it is given."""
-    return pytree.tree_map(lambda leaf: leaf.clone(), batch)
 
 
 def _first_changed(leaf: Tensor, rows: int, size: float) -> Tensor:
@@ -181,127 +167,16 @@ def _settle(engine: Engine, losses: Losses, make: Make) -> None:
     """See that the engine agrees. Where it does not, layers whose input all examples share may be why: T5 turns what its table
     of distances gives, which then has an axis of examples. What is around them is run example by example, wider and wider."""
     try:
-        return _agrees(engine, losses, make)
+        return agrees(engine, losses, make)
     except Exception as error:  # whatever a stranger's forward makes of an axis that it did not expect
         first = error
     while engine.enclose():
         try:
             learn(engine, losses, make)
-            return _agrees(engine, losses, make)
+            return agrees(engine, losses, make)
         except Exception:
             continue
     raise first
-
-
-def _agrees(engine: Engine, losses: Losses, make: Make) -> None:
-    """The engine's clipped sum against the units taken one by one, without dropout.
-
-    In a narrow type a deep network makes much of how its sums are rounded, and those of other ways are rounded otherwise. What
-    that may explain is then looked at once more, by the engine alone, where it explains nothing.
-    """
-    modes = {module: module.training for module in engine.model.modules()}
-    engine.model.eval()
-    try:
-        batch = make(MORE * engine.rows)
-        with engine.recording(MORE * engine.rows):
-            found = engine.buffer()
-            together = with_gradient(losses(_copy(batch)))
-            engine.add(together, _TINY, found, 1.0 / engine.processes)  # all of them add the same
-        whole, rest, sizes = float(engine.length(found)), found.clone(), []
-        for alone, flat, size in _one_by_one(engine, losses, batch):
-            _of_any_size(together.detach()[: engine.rows], alone, _tolerance(engine))
-            together = together[engine.rows :]
-            sizes.append(float(size))
-            rest -= flat
-        finite, apart, allowed = all(map(math.isfinite, sizes)), float(engine.length(rest)), _tolerance(engine) * whole + 1e-12
-        if finite and _narrow(engine) and allowed < apart <= min(ROUNDINGS * _rounding(engine, losses, batch), whole):
-            apart = _one_after_another(engine, losses, batch, found, sizes)
-    finally:
-        for module, mode in modes.items():
-            module.training = mode
-    if finite and not apart <= allowed:
-        raise InvalidValue(
-            "The engine cannot tell which part of a gradient belongs to which example of this model. Layers must be given "
-            "their examples along the first axis ([examples, …] or [examples x positions, …]); for sequences "
-            "use batch_first=True."
-        )
-
-
-def _one_by_one(engine: Engine, losses: Losses, batch: Any) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Of every unit alone: its losses, its clipped gradient, and how long that was before."""
-    for unit in range(MORE):
-        part = pytree.tree_map(lambda leaf, unit=unit: leaf[unit * engine.rows : (unit + 1) * engine.rows], batch)
-        alone = losses(_copy(part))
-        flat = engine.gradient(alone.sum())
-        size = engine.length(flat)
-        yield alone.detach(), flat.mul_(_TINY.factors(size.square())), size
-
-
-def _one_after_another(engine: Engine, losses: Losses, batch: Any, found: Tensor, sizes: list[float]) -> float:
-    """How far the engine's sum is from its sums of one unit's losses, all units there; or, if that is more, how far one of
-    those is from being as long as a clipped unit. Parts given to a wrong unit are clipped apart, and that shows."""
-    rest, far = found.clone(), 0.0
-    for unit, size in enumerate(sizes):
-        only = torch.zeros(MORE * engine.rows, device=found.device)
-        only[unit * engine.rows : (unit + 1) * engine.rows] = 1.0
-        with engine.recording(MORE * engine.rows):
-            lone = engine.buffer()
-            engine.add(losses(_copy(batch)) * only, _TINY, lone, 1.0 / engine.processes)
-        far = max(far, abs(float(engine.length(lone)) - min(_TINY.norm, size)))
-        rest -= lone
-    return max(far, float(engine.length(rest)))
-
-
-def _rounding(engine: Engine, losses: Losses, batch: Any) -> float:
-    """How far the sum moves when every weight moves by as little as bfloat16 can tell: deep networks make much of that."""
-    generator, moved = torch.Generator().manual_seed(2), engine.buffer()  # the same in every process
-    kept = [(it, it.clone()) for it in map(_here, engine.parameters)]
-    for _, flat, _ in _one_by_one(engine, losses, batch):
-        moved += flat
-    try:
-        for it, _ in kept:
-            it.mul_(1 + NARROW[torch.bfloat16] * torch.randn(it.shape, generator=generator).sign().to(it.device))
-        for _, flat, _ in _one_by_one(engine, losses, batch):
-            moved -= flat
-    finally:
-        for it, before in kept:
-            it.copy_(before)
-    return float(engine.length(moved))
-
-
-def _of_any_size(together: Tensor, alone: Tensor, share: float) -> None:
-    """A loss divided by the size of its batch is clipped all the same, but one unit more changes it for all others."""
-    both = torch.isfinite(together) & torch.isfinite(alone)
-    one, other = together[both], alone[both]
-    if one.numel() and not bool(((one - other).abs() <= share * (1e-3 + other.abs().max())).all()):
-        raise InvalidValue(
-            "The loss of an example alone is not its loss beside other examples: it depends on them, or on their number, which "
-            "is private, so one unit more or less would change the gradients of all. Leave out what looks along the batch axis "
-            "or divides by its size (len(x), x.shape[0]); the divisor of the run does that with a public number."
-        )
-
-
-def _tolerance(engine: Engine) -> float:
-    """How much of a sum rounding may explain: gradients of 8 bits that nearly cancel are wrong by some percent."""
-    return 0.15 if _narrow(engine) else 0.02
-
-
-def _narrow(engine: Engine) -> bool:
-    device = engine.parameters[0].device.type
-    return engine.tape.narrow or torch.is_autocast_enabled(device) or any(p.dtype != torch.float32 for p in engine.parameters)
-
-
-_TINY = Flat(1e-3)  # so small that every unit is clipped: then a wrong norm shows as a wrong sum
-
-
-def with_gradient(losses: Tensor) -> Tensor:
-    """The losses, if they know where they come from."""
-    if not losses.requires_grad:
-        raise InvalidValue(
-            "The loss does not depend on any trained parameter, so there is no gradient: it was detached, or computed under "
-            "torch.no_grad(), or does not use what the model gave."
-        )
-    return losses
 
 
 def checked(losses: Any, examples: int) -> Tensor:
@@ -319,13 +194,6 @@ def _found(losses: Any) -> str:
     if not isinstance(losses, Tensor):
         return type(losses).__name__
     return {0: "a single number", 1: "more or fewer of them than examples"}.get(losses.ndim, f"a tensor of {losses.ndim} axes")
-
-
-def _close(one: Tensor, other: Tensor) -> bool:
-    both = torch.isfinite(one) & torch.isfinite(other)
-    return bool(torch.allclose(one[both], other[both], rtol=SAME, atol=SAME)) and bool(
-        (torch.isfinite(one) == torch.isfinite(other)).all()
-    )
 
 
 def _equal(one: Tensor, other: Tensor) -> bool:
