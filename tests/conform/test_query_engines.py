@@ -20,7 +20,9 @@ from discreet import Ledger, connect, record, user
 from discreet.errors import InvalidQuery, InvalidValue
 from discreet.query import Database
 from discreet.query.answer import requests
-from discreet.query.engines.writer import _OPERATIONS, Request, Writer
+from discreet.query.engines.expressions import _OPERATIONS
+from discreet.query.engines.request import Request
+from discreet.query.engines.writer import Writer
 from discreet.query.scalars import Scope, scalar
 from discreet.query.tree import Base, Field, Scalar, Select
 

@@ -23,7 +23,8 @@ from conform.engines import ENGINES, Table, arrow, distance, exact, opened
 from discreet import user
 from discreet.query import Database
 from discreet.query.engines.duckdb import DuckWriter
-from discreet.query.engines.writer import SCALE, Plan, Term, Writer
+from discreet.query.engines.request import SCALE, Plan, Term
+from discreet.query.engines.writer import Writer
 from discreet.query.measures import Measure
 from discreet.query.tree import Field
 

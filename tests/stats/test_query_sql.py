@@ -29,7 +29,7 @@ from discreet.noise.source import seeded_for_tests
 from discreet.query import Database
 from discreet.query.answer import Noisy, evaluate, requests
 from discreet.query.engines import duckdb as duck
-from discreet.query.engines.writer import SCALE, Plan, Request
+from discreet.query.engines.request import SCALE, Plan, Request
 from discreet.query.joint import box
 from discreet.query.measures import Priced
 from discreet.query.threshold import Threshold

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from discreet.noise import discrete_laplace
 from discreet.query.bias import Share
-from discreet.query.engines.writer import Plan, Request
+from discreet.query.engines.request import Plan, Request
 from discreet.query.measures import Priced, bounds_of, rank
 from discreet.query.tree import Aggregate, Output, Scalar
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from discreet.errors import InvalidQuery
-from discreet.query.engines.writer import Plan
+from discreet.query.engines.request import Plan
 from discreet.query.tree import Aggregate, Output, Question, Scalar
 
 CAPPED = "rows_capped"

@@ -8,7 +8,7 @@ from fractions import Fraction
 from discreet.core import Pure, check
 from discreet.errors import InvalidValue
 from discreet.noise import discrete_laplace
-from discreet.query.engines.writer import Bins, Plan, Request
+from discreet.query.engines.request import Bins, Plan, Request
 from discreet.query.scalars import number_literal
 from discreet.query.tree import NUMBERS, Base, Scalar, Select
 

@@ -21,12 +21,12 @@ from discreet.query import arrow, bounds
 from discreet.query.answer import CONFIDENCE, Noisy, evaluate, holds, order, requests, shown_plan
 from discreet.query.bias import Share
 from discreet.query.engines import Engine
-from discreet.query.engines.writer import Plan, preserves
+from discreet.query.engines.request import Plan
 from discreet.query.measures import Priced, bounds_of, choose_plan, price
 from discreet.query.parse import parse
 from discreet.query.relations import Catalogue
 from discreet.query.schema import Schema, public_values, read_schema
-from discreet.query.tree import Aggregate, Base
+from discreet.query.tree import Aggregate, Base, preserves
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -12,7 +12,7 @@ from discreet.core import Event, Pure, Unit, check
 from discreet.errors import InvalidQuery, InvalidValue
 from discreet.noise import discrete_laplace_error
 from discreet.query.bias import Share, shares
-from discreet.query.engines.writer import Bins, Plan, Term
+from discreet.query.engines.request import Bins, Plan, Term
 from discreet.query.joint import MOST, Joint, common_steps
 from discreet.query.split import split, worst
 from discreet.query.threshold import Threshold

@@ -27,7 +27,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """An expression over one row. `op` is a word of the closed table in engines/writer.py."""
+    """An expression over one row. `op` is a word of the closed table in engines/expressions.py."""
 
     op: str
     kind: str
@@ -115,6 +115,15 @@ def _tables(it: Relation) -> list[str] | None:
         return None if it.joins or it.grouped is not None else _tables(it.first)
     parts = [_tables(part) for part in it.parts]
     return None if None in parts else [table for part in parts for table in part or ()]
+
+
+def preserves(relation: Relation, name: str) -> bool:
+    """Whether each row of the table `name` gives at most one row of this relation, and nothing else does."""
+    if isinstance(relation, Base):
+        return relation.table == name
+    if isinstance(relation, Select):
+        return not relation.joins and relation.grouped is None and preserves(relation.first, name)
+    return False
 
 
 @dataclass(frozen=True, slots=True)

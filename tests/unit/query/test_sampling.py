@@ -16,7 +16,8 @@ from discreet.query import Database
 from discreet.query.answer import requests
 from discreet.query.engines import duckdb as duck
 from discreet.query.engines.duckdb import DuckWriter
-from discreet.query.engines.writer import Request, Term, Writer
+from discreet.query.engines.request import Request, Term
+from discreet.query.engines.writer import Writer
 from discreet.query.tree import Scalar
 
 ROWS = [(unit, f"g{group}", unit + group) for unit in range(60) for group in range(unit % 7) for _ in range(1 + group % 3)]

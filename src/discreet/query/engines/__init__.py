@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from discreet.query.engines.writer import Request
+from discreet.query.engines.request import Request
 
 
 class Engine(Protocol):

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from discreet.errors import EngineFailed, InvalidValue, MissingExtra
-from discreet.query.engines.writer import REGISTERED, SCALE, WEIGHT, Request, Writer
+from discreet.query.engines.request import SCALE, Request
+from discreet.query.engines.writer import REGISTERED, WEIGHT, Writer
 from discreet.query.tree import Base, Relation, Select
 
 READERS = {".parquet": "read_parquet", ".csv": "read_csv", ".tsv": "read_csv", ".json": "read_json", ".jsonl": "read_json",

@@ -13,7 +13,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from discreet.errors import EngineFailed, InvalidValue, MissingExtra
-from discreet.query.engines.writer import LONGEST_TEXT, REGISTERED, SCALE, WEIGHT, Request, Writer, short
+from discreet.query.engines.expressions import LONGEST_TEXT, short
+from discreet.query.engines.request import SCALE, Request
+from discreet.query.engines.writer import REGISTERED, WEIGHT, Writer
 from discreet.query.tree import Field, Relation, Scalar, Select, Union
 
 HUGE = 1e100  # factors beyond are moved here, so that no product overflows

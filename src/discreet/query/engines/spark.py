@@ -14,7 +14,9 @@ from datetime import datetime
 from typing import Any
 
 from discreet.errors import EngineFailed, InvalidValue, MissingExtra
-from discreet.query.engines.writer import LONGEST_TEXT, REGISTERED, SCALE, WEIGHT, Request, Writer
+from discreet.query.engines.expressions import LONGEST_TEXT
+from discreet.query.engines.request import SCALE, Request
+from discreet.query.engines.writer import REGISTERED, WEIGHT, Writer
 from discreet.query.tree import Field, Scalar
 
 _OURS = re.compile("discreet_[0-9a-f]{16}_")

@@ -1,0 +1,61 @@
+"""What an engine is asked for, in whatever words: sums of whole numbers by group, and how many rows of a unit count in them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from discreet.query.tree import Scalar, Select
+
+SCALE = 1 << 20  # the weight of a whole row, in whole numbers
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How many rows of one unit count. `kind`: rows (a row is a unit), weighted, registered or sampled.
+
+    weighted, registered: each row weighs min(1, rows / rows of its unit). sampled: a unit counts in at most `groups`
+    groups, chosen at random for each unit, and in each as at most `each` rows (the mean of its rows there, times `each`).
+    """
+
+    kind: str
+    rows: int
+    groups: int = 0
+    each: int = 0
+
+    @property
+    def scale(self) -> int:
+        return SCALE if self.kind in ("weighted", "registered") else 1
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A whole number per row, to be added up: 1, `most` where `of` is known or beyond its bounds, or (of - centre) / step
+    within +-most; or 1 for what was cut: a row that weighs less than a whole one, a unit of more than `each` rows in a group.
+    """
+
+    kind: str  # count, known, outside, sum, square, cut
+    of: Scalar | None = None
+    centre: float = 0.0
+    step: float = 1.0
+    most: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Bins:
+    """A histogram of `of`: equal parts of [low, high], numbered from 0."""
+
+    of: Scalar
+    low: float
+    high: float
+    parts: int
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What an engine is asked for: sums of terms by key, or a histogram by key."""
+
+    rows: Select
+    keys: tuple[Scalar, ...]
+    plan: Plan
+    terms: tuple[Term, ...] = ()
+    bins: Bins | None = None
