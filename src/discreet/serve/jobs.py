@@ -6,6 +6,7 @@ and, if it fails, the last line that the command line itself wrote as an error a
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -22,7 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from discreet.core import Release
-from discreet.errors import InvalidValue
+from discreet.core.document import read_json, write_whole
+from discreet.errors import DiscreetError, InvalidValue
 from discreet.serve.settings import Target
 from discreet.serve.shelf import Shelf
 
@@ -30,6 +32,7 @@ MOST_WAITING = 8
 KEPT = 50  # ended ones that are still listed
 LONGEST = 6 * 3600.0  # seconds
 PATIENCE = 10.0  # between asking a process to stop and stopping it
+WRITTEN = ("number", "who", "told", "state", "done", "of", "fault", "release", "asked", "began", "ended")  # of an attack
 _STEP = re.compile(r"(\d+) of (\d+)")
 
 
@@ -80,7 +83,8 @@ class Jobs:
 
     def __init__(self, shelf: Shelf, *, waiting: int = MOST_WAITING) -> None:
         self._shelf, self._most = shelf, waiting
-        self._jobs: OrderedDict[int, Job] = OrderedDict()
+        self._file = shelf.folder / ".attacks.json"
+        self._jobs: OrderedDict[int, Job] = OrderedDict((job.number, job) for job in _read(self._file))
         self._lock = threading.Lock()
         self._news = threading.Condition(self._lock)
         self._closing = False
@@ -94,11 +98,12 @@ class Jobs:
         with self._news:
             if sum(job.state == "waiting" for job in self._jobs.values()) >= self._most:
                 raise InvalidValue(f"{self._most} attacks are waiting already. Wait for one to end, or cancel one.")
-            number = 1 + max(self._jobs, default=self._last())
+            number = 1 + max([self._last(), *self._jobs])
             job = Job(number, target, who, arguments, told)
             self._jobs[number] = job
             for old in [each.number for each in self._jobs.values() if each.over][:-KEPT]:
                 del self._jobs[old]
+            self._write()
             if self._worker is None:
                 self._worker = threading.Thread(target=self._work, name="attacks", daemon=True)
                 self._worker.start()
@@ -119,7 +124,7 @@ class Jobs:
         with self._lock:
             found = self._jobs.get(int(number)) if number.isdecimal() and len(number) < 10 else None
         if found is None:
-            raise InvalidValue(f"There is no attack {number[:20]}; those of an earlier start of the server are not listed.")
+            raise InvalidValue(f"There is no attack {number[:20]}; the last {KEPT} that ended are listed.")
         return found
 
     def cancel(self, number: str) -> Job:
@@ -131,6 +136,7 @@ class Jobs:
             job.stop = True
             if job.state == "waiting":
                 job.state, job.ended = "cancelled", time.time()
+                self._write()
             elif job.process is not None:
                 _interrupt(job.process)
         return job
@@ -148,9 +154,17 @@ class Jobs:
                 self._run(job)
             except Exception as error:  # the queue goes on whatever one attack did
                 job.state, job.fault = "failed", f"It could not be started: {type(error).__name__}."
-            job.ended, job.process = time.time(), None
+            with self._lock:
+                job.ended, job.process = time.time(), None
+                self._write()
             with suppress(Exception):
                 self.ended(job)
+
+    def _write(self) -> None:
+        """What is listed is listed after a restart, too. An attack goes on where it cannot be written down."""
+        known = [{name: getattr(job, name) for name in WRITTEN} | _of(job.target) for job in self._jobs.values()]
+        with suppress(DiscreetError):
+            write_whole(self._file, json.dumps(known))
 
     def _run(self, job: Job) -> None:
         folder = self._shelf.folder / ".work" / f"{job.number}"
@@ -217,6 +231,26 @@ class Jobs:
             self._news.notify_all()
         if self._worker is not None:
             self._worker.join(PATIENCE + 5)
+
+
+def _of(target: Target) -> dict[str, str]:
+    return {"target": target.name, "kind": target.kind, "about": target.release}
+
+
+def _read(file: Path) -> list[Job]:
+    """The attacks that an earlier server listed; what had not ended then never will. Without a file that can be read, none."""
+    try:
+        known = [
+            Job(command=[], target=Target(it["target"], it["kind"], it["about"], {}), **{name: it[name] for name in WRITTEN})
+            for it in read_json(file)
+            if isinstance(it["number"], int)
+        ]
+    except (DiscreetError, LookupError, TypeError):
+        return []
+    for job in known:
+        if not job.over:
+            job.state, job.fault, job.ended = "failed", "The server was stopped before it ended.", job.ended or job.began
+    return known
 
 
 def _heard(job: Job, line: str) -> None:

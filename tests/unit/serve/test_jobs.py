@@ -66,7 +66,8 @@ def test_an_attack_becomes_a_release(queue: Jobs, shelf: Shelf) -> None:
     assert not (shelf.folder / ".work" / "1").exists()
     assert "private" not in str(job.to_json())
     assert queue.add(TARGET, "ada", {"how": "done"}).number == 2
-    assert Jobs(shelf)._last() >= 1  # a later server does not use the number again
+    (shelf.folder / ".attacks.json").unlink()
+    assert Jobs(shelf)._last() >= 1  # a later server does not use the number again, even if it knows of no attack
 
 
 def test_an_attack_that_fails_says_why(queue: Jobs, shelf: Shelf) -> None:
@@ -74,6 +75,39 @@ def test_an_attack_that_fails_says_why(queue: Jobs, shelf: Shelf) -> None:
     until(lambda: job.over)
     assert (job.state, job.fault, job.release) == ("failed", "It cannot be done.", None)
     assert shelf.names() == ["model"]
+
+
+def test_a_later_server_lists_the_attacks_of_an_earlier_one(queue: Jobs, shelf: Shelf) -> None:
+    ended = [queue.add(TARGET, "ada", {"how": how}) for how in ("done", "fail")]
+    until(lambda: all(job.over for job in ended))
+    running, waiting = (queue.add(TARGET, "bo", {"how": "wait"}) for _ in range(2))
+    until(lambda: running.done == 3)
+    later = Jobs(shelf)
+    told = [(job.number, job.who, job.state, job.fault, job.release) for job in later.all()]
+    stopped = "The server was stopped before it ended."
+    assert told == [
+        (waiting.number, "bo", "failed", stopped, None),
+        (running.number, "bo", "failed", stopped, None),
+        (2, "ada", "failed", "It cannot be done.", None),
+        (1, "ada", "done", "", "attack-1-readmission"),
+    ]
+    assert later.find("1").to_json() == {**ended[0].to_json(), "line": ""}  # all but its last word
+    assert later.add(TARGET, "ada", {"how": "done"}).number == 5
+    later.close()
+
+
+@pytest.mark.parametrize("text", ["", "{", "[{}]", "[1]", '{"number": 1}', '[{"number": "1"}]'])
+def test_a_list_that_cannot_be_read_is_no_list(text: str, shelf: Shelf) -> None:
+    (shelf.folder / ".attacks.json").write_text(text)
+    assert Jobs(shelf).all() == []
+    assert shelf.names() == ["model"]
+
+
+def test_an_attack_runs_where_the_list_cannot_be_written(queue: Jobs, shelf: Shelf) -> None:
+    (shelf.folder / ".attacks.json").mkdir()
+    job = queue.add(TARGET, "ada", {"how": "done"})
+    until(lambda: job.over)
+    assert job.state == "done"
 
 
 def test_attacks_wait_are_cancelled_and_are_few(queue: Jobs) -> None:
