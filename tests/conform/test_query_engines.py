@@ -23,7 +23,7 @@ from discreet.query.answer import requests
 from discreet.query.engines.expressions import _OPERATIONS
 from discreet.query.engines.request import Request
 from discreet.query.engines.writer import Writer
-from discreet.query.scalars import Scope, scalar
+from discreet.query.scalars.expression import Scope, scalar
 from discreet.query.tree import Base, Field, Scalar, Select
 
 # ---- the data ----------------------------------------------------------------------------------------------------------

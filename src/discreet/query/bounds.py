@@ -9,7 +9,7 @@ from discreet.core import Pure, check
 from discreet.errors import InvalidValue
 from discreet.noise import discrete_laplace
 from discreet.query.engines.request import Bins, Plan, Request
-from discreet.query.scalars import number_literal
+from discreet.query.scalars.operands import number_literal
 from discreet.query.tree import NUMBERS, Base, Scalar, Select
 
 REACH = 35.0  # ln(1 + 1e15): numbers beyond count as that

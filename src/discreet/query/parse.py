@@ -15,7 +15,8 @@ from sqlglot.errors import SqlglotError
 from discreet.core import check
 from discreet.errors import InvalidQuery
 from discreet.query.relations import Catalogue, group_keys, is_unit_column, more_than_one, plain, sources, where_of
-from discreet.query.scalars import Scope, finite, number, number_literal, refused, scalar, truth
+from discreet.query.scalars.expression import Scope, scalar
+from discreet.query.scalars.operands import finite, number, number_literal, refused, truth
 from discreet.query.tree import NUMBERS, Aggregate, Output, Question, Scalar, Select
 
 LONGEST = 100_000  # letters in a query

@@ -10,7 +10,8 @@ from typing import Any
 from sqlglot import exp
 
 from discreet.errors import InvalidQuery
-from discreet.query.scalars import Scope, alike, number, refused, scalar, truth
+from discreet.query.scalars.expression import Scope, scalar
+from discreet.query.scalars.operands import alike, number, refused, truth
 from discreet.query.tree import Base, Field, Join, Relation, Scalar, Select, Union
 
 MOST_INPUTS = 16

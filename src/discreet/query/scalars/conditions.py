@@ -1,0 +1,111 @@
+"""Rules for comparisons, logic, and what depends on a condition: CASE, COALESCE, NULLIF."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlglot import exp
+
+from discreet.errors import InvalidQuery
+from discreet.query.scalars.operands import Inner, Rule, Rules, alike, hull, one_kind, refused, truth
+from discreet.query.tree import Scalar
+
+
+def _compared(op: str) -> Rule:
+    def rule(node: Any, inner: Inner) -> Scalar:
+        left, right = alike(inner(node.this), inner(node.expression), node)
+        return Scalar(op, "boolean", (left, right), required=left.required and right.required)
+
+    return rule
+
+
+def _logic(op: str) -> Rule:
+    def rule(node: Any, inner: Inner) -> Scalar:
+        parts = tuple(truth(inner(part), node) for part in node.flatten())
+        return Scalar(op, "boolean", parts, required=all(part.required for part in parts))
+
+    return rule
+
+
+def _not(node: Any, inner: Inner) -> Scalar:
+    it = truth(inner(node.this), node)
+    return Scalar("not", "boolean", (it,), required=it.required)
+
+
+def _is(node: Any, inner: Inner) -> Scalar:
+    it = inner(node.this)
+    if isinstance(node.expression, exp.Null):
+        return Scalar("is_null", "boolean", (it,), required=True)
+    if isinstance(node.expression, exp.Boolean):
+        literal = Scalar("literal", "boolean", value=bool(node.expression.this), required=True)
+        same = Scalar("eq", "boolean", (truth(it, node), literal))
+        return Scalar("coalesce", "boolean", (same, Scalar("literal", "boolean", value=False, required=True)), required=True)
+    raise refused(node)
+
+
+def _in(node: Any, inner: Inner) -> Scalar:
+    if node.args.get("query") or node.args.get("unnest") or node.args.get("field"):
+        raise InvalidQuery(
+            "IN takes a list of values here. For a public table, JOIN it; for people, keep the unit key and JOIN."
+        )
+    it = inner(node.this)
+    same = []
+    for item in node.expressions:
+        left, right = alike(it, inner(item), node)
+        if right.op != "literal":
+            raise InvalidQuery(f"IN takes plain values; {item.sql()[:60]} is not one. Write OR.")
+        same.append(Scalar("eq", "boolean", (left, right), required=left.required))
+    if not same:
+        raise InvalidQuery("IN () has no values. Name at least one.")
+    return same[0] if len(same) == 1 else Scalar("or", "boolean", tuple(same), required=it.required)
+
+
+def _between(node: Any, inner: Inner) -> Scalar:
+    it = inner(node.this)
+    sides = []
+    for op, end in (("ge", node.args["low"]), ("le", node.args["high"])):
+        sides.append(Scalar(op, "boolean", alike(it, inner(end), node)))
+    return Scalar("and", "boolean", tuple(sides), required=all(arg.required for side in sides for arg in side.args))
+
+
+def _case(node: Any, inner: Inner) -> Scalar:
+    args: list[Scalar] = []
+    results: list[Scalar] = []
+    for branch in node.args["ifs"]:
+        test = exp.EQ(this=node.this.copy(), expression=branch.this.copy()) if node.this else branch.this
+        args.append(truth(inner(test), node))
+        results.append(inner(branch.args["true"]))
+    default = node.args.get("default")
+    results.append(inner(default) if default is not None else Scalar("null", "null"))
+    results = one_kind(results, node)
+    pairs = tuple(it for pair in zip(args, results[:-1]) for it in pair)
+    return Scalar(
+        "case", results[0].kind, (*pairs, results[-1]), None, hull(results), required=all(it.required for it in results)
+    )
+
+
+def _if(node: Any, inner: Inner) -> Scalar:
+    default = node.args.get("false")
+    results = [inner(node.args["true"]), inner(default) if default is not None else Scalar("null", "null")]
+    results = one_kind(results, node)
+    args = (truth(inner(node.this), node), *results)
+    return Scalar("case", results[0].kind, args, None, hull(results), required=all(it.required for it in results))
+
+
+def _coalesce(node: Any, inner: Inner) -> Scalar:
+    items = one_kind([inner(node.this), *(inner(it) for it in node.expressions)], node)
+    return Scalar("coalesce", items[0].kind, tuple(items), None, hull(items), required=any(it.required for it in items))
+
+
+def _nullif(node: Any, inner: Inner) -> Scalar:
+    left, right = alike(inner(node.this), inner(node.expression), node)
+    same = Scalar("eq", "boolean", (left, right))
+    return Scalar("case", left.kind, (same, Scalar("null", left.kind), left), None, left.bounds)
+
+
+RULES: Rules = {
+    exp.EQ: _compared("eq"), exp.NEQ: _compared("ne"), exp.LT: _compared("lt"), exp.LTE: _compared("le"),
+    exp.GT: _compared("gt"), exp.GTE: _compared("ge"), exp.And: _logic("and"), exp.Or: _logic("or"), exp.Not: _not,
+    exp.Is: _is, exp.In: _in, exp.Between: _between, exp.Case: _case, exp.If: _if, exp.Coalesce: _coalesce,
+    exp.Nullif: _nullif,
+}  # fmt: skip

@@ -1,0 +1,101 @@
+"""Reading an expression over one row: the columns in sight, literals, and the rule for every other part."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from sqlglot import exp
+
+from discreet.errors import InvalidQuery
+from discreet.query.scalars import casts, conditions, dates, numbers, texts
+from discreet.query.scalars.operands import Inner, Node, Rules, number_literal, refused
+from discreet.query.tree import Field, Scalar
+
+DEEPEST = 200  # operations inside one another
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The columns in sight, by input: (alias, names, fields)."""
+
+    inputs: tuple[tuple[str, tuple[str, ...], tuple[Field, ...]], ...]
+
+    def column(self, node: exp.Column) -> Scalar:
+        if node.args.get("db") or node.args.get("catalog"):
+            raise InvalidQuery(f"{node.sql()} names a database. Write the column alone, or table.column.")
+        table, name = node.table.lower(), node.name.lower()
+        hits = [
+            (i, names.index(hit), fields[names.index(hit)])
+            for i, (alias, names, fields) in enumerate(self.inputs)
+            if not table or alias.lower() == table
+            for hit in names
+            if hit.lower() == name
+        ]
+        if len(hits) == 1:
+            i, place, found = hits[0]
+            return Scalar("column", found.kind, (), (i, place), found.bounds, found.values, found.required)
+        if hits:
+            raise InvalidQuery(
+                f"{node.sql()} is in more than one of {', '.join(it[0] for it in self.inputs)}. Say which: table.{node.name}."
+            )
+        there = [f"{alias}.{it}" if len(self.inputs) > 1 else it for alias, names, _ in self.inputs for it in names]
+        raise InvalidQuery(f"There is no column {node.sql()}; there are {', '.join(there[:20]) or 'none'}"
+                           f"{' and more' if len(there) > 20 else ''}.")  # fmt: skip
+
+
+def scalar(node: Node, scope: Scope, depth: int = 0) -> Scalar:
+    """The meaning of an expression over one row."""
+    if depth > DEEPEST:
+        raise InvalidQuery(f"The query is nested more than {DEEPEST} deep. Write it flatter.")
+    if not isinstance(node, Node):
+        raise InvalidQuery("A function lacks an argument.")
+    if any(part and name not in _PARTS_READ for name, part in node.args.items()):
+        raise refused(node)
+    if type(node) is exp.Column:  # what looks like one, such as a pseudo-column, is none
+        return scope.column(node)
+    rule = _RULES.get(type(node))
+    if rule is None:
+        raise refused(node)
+    return rule(node, lambda inner: scalar(inner, scope, depth + 1))
+
+
+_PARTS_READ = {
+    "this", "expression", "expressions", "is_string", "table", "db", "catalog", "decimals", "low", "high", "negate", "to",
+    "safe", "coalesce", "ignore_nulls", "ifs", "default", "true", "false", "start", "length", "unit", "position", "query",
+    "unnest", "field", "date_part_boundary",
+}  # fmt: skip
+"""What the rules look at; an option they would pass over (BETWEEN SYMMETRIC) is refused."""
+
+
+def _literal(node: Any, inner: Inner) -> Scalar:
+    if node.is_string:
+        return Scalar("literal", "text", value=node.this, required=True)
+    try:
+        value = int(node.this) if node.this.isdecimal() else float(node.this)
+    except ValueError:
+        raise refused(node) from None
+    if not abs(value) < 1e15:
+        raise InvalidQuery(f"{node.this[:30]} is too large for a number here; the most is 1e15.")
+    return number_literal(value)
+
+
+def _boolean(node: Any, inner: Inner) -> Scalar:
+    return Scalar("literal", "boolean", value=bool(node.this), required=True)
+
+
+def _named(node: Any, inner: Inner) -> Scalar:
+    """Functions that sqlglot has no type for."""
+    name, items = node.name.lower(), node.expressions
+    if name in ("date_part", "datepart") and len(items) == 2 and items[0].is_string:
+        return dates.part_of(items[0].name, inner(items[1]), node)
+    if name != "bucket" or len(items) != 2:
+        raise refused(node)
+    return numbers.bucket(node, inner)
+
+
+_RULES: Rules = {
+    exp.Literal: _literal, exp.Boolean: _boolean, exp.Null: lambda *_: Scalar("null", "null"),
+    exp.Paren: lambda node, inner: inner(node.this), exp.Anonymous: _named,
+    **numbers.RULES, **conditions.RULES, **texts.RULES, **dates.RULES, **casts.RULES,
+}  # fmt: skip

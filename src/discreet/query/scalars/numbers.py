@@ -1,0 +1,159 @@
+"""Rules for arithmetic and functions of numbers, and the bounds of what they make."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from sqlglot import exp
+
+from discreet.errors import InvalidQuery
+from discreet.query.scalars.dates import moved_literal
+from discreet.query.scalars.operands import Inner, Node, Rule, Rules, finite, number, number_literal, refused, whole_literal
+from discreet.query.tree import Bounds, Scalar
+
+
+def _arithmetic(op: str) -> Rule:
+    def rule(node: Any, inner: Inner) -> Scalar:
+        return _of_numbers(op, inner(node.this), inner(node.expression), node)
+
+    return rule
+
+
+def _of_numbers(op: str, left: Scalar, right: Scalar, node: Node) -> Scalar:
+    left, right = number(left, node), number(right, node)
+    bounds = _BOUNDS[op](left.bounds, right.bounds) if left.bounds and right.bounds else None
+    total = op in ("add", "sub", "mul")
+    return Scalar(op, "number", (left, right), None, finite(bounds), required=total and left.required and right.required)
+
+
+def _sum(node: Any, inner: Inner) -> Scalar:
+    if isinstance(node.expression, exp.Interval):
+        return moved_literal(1, inner(node.this), node)
+    return _of_numbers("add", inner(node.this), inner(node.expression), node)
+
+
+def _difference(node: Any, inner: Inner) -> Scalar:
+    """Of two numbers; of two dates, in days."""
+    if isinstance(node.expression, exp.Interval):
+        return moved_literal(-1, inner(node.this), node)
+    left, right = inner(node.this), inner(node.expression)
+    kinds = {left.kind, right.kind}
+    if kinds == {"date"}:
+        return Scalar("days", "number", (right, left))
+    if kinds <= {"date", "timestamp"}:
+        raise InvalidQuery(f"{node.sql()[:80]} is a span of time. Write DATE_DIFF('day', from, to) for whole days.")
+    return _of_numbers("sub", left, right, node)
+
+
+def _corners(f: Callable[[float, float], float]) -> Callable[[Bounds, Bounds], Bounds]:
+    def bounds(one: Bounds, two: Bounds) -> Bounds:
+        ends = [f(a, b) for a in one for b in two]
+        return min(ends), max(ends)
+
+    return bounds
+
+
+def _quotient(one: Bounds, two: Bounds) -> Bounds | None:
+    return None if two[0] <= 0 <= two[1] else _corners(lambda a, b: a / b)(one, two)
+
+
+def _remainder(one: Bounds, two: Bounds) -> Bounds:
+    most = max(abs(end) for end in two)
+    return (-most if one[0] < 0 else 0.0), most
+
+
+_BOUNDS: dict[str, Callable[[Bounds, Bounds], Bounds | None]] = {
+    "add": _corners(lambda a, b: a + b), "sub": _corners(lambda a, b: a - b), "mul": _corners(lambda a, b: a * b),
+    "div": _quotient, "mod": _remainder, "power": lambda one, two: None,
+}  # fmt: skip
+
+
+def _whole_division(node: Any, inner: Inner) -> Scalar:
+    quotient = _arithmetic("div")(node, inner)
+    return _monotone("floor", quotient, math.floor)
+
+
+def _monotone(op: str, it: Scalar, f: Callable[[float], float]) -> Scalar:
+    known = finite(it.bounds)
+    bounds = (float(f(known[0])), float(f(known[1]))) if known else None
+    return Scalar(op, "number", (it,), None, bounds, required=it.required)
+
+
+def _rounded(node: Any, inner: Inner) -> Scalar:
+    it = number(inner(node.this), node)
+    digits = whole_literal(node.args.get("decimals"), 0, node) if node.args.get("decimals") else 0
+    step = 10.0**-digits
+    bounds = finite((it.bounds[0] - step, it.bounds[1] + step)) if it.bounds else None
+    return Scalar("round", "number", (it,), digits, bounds, required=it.required)
+
+
+def _function(op: str) -> Rule:
+    def rule(node: Any, inner: Inner) -> Scalar:
+        it = number(inner(node.this), node)
+        if op in ("floor", "ceil"):
+            if node.args.get("decimals"):
+                raise refused(node)
+            return _monotone(op, it, math.floor if op == "floor" else math.ceil)
+        bounds = None
+        if op == "abs" and it.bounds:
+            ends = [abs(end) for end in it.bounds]
+            bounds = (0.0 if it.bounds[0] <= 0 <= it.bounds[1] else min(ends), max(ends))
+        if op == "sqrt" and it.bounds:
+            bounds = finite((0.0, math.sqrt(max(it.bounds[1], 0.0)) or 1.0))
+        if op == "sign":
+            bounds = (-1.0, 1.0)
+        return Scalar(op, "number", (it,), None, bounds, required=op in ("abs", "sign") and it.required)
+
+    return rule
+
+
+def _negated(node: Any, inner: Inner) -> Scalar:
+    it = number(inner(node.this), node)
+    if it.op == "literal":
+        return number_literal(-it.value)
+    return Scalar("neg", "number", (it,), None, (-it.bounds[1], -it.bounds[0]) if it.bounds else None, required=it.required)
+
+
+def _logarithm(node: Any, inner: Inner) -> Scalar:
+    if node.expression:  # log(base, x)
+        base = number(inner(node.this), node)
+        if base.op != "literal" or base.value not in (2, 10):
+            raise InvalidQuery("LOG takes base 2 or 10 here. Write LN(x) / LN(base).")
+        above = Scalar("ln", "number", (number(inner(node.expression), node),))
+        return Scalar("div", "number", (above, number_literal(math.log(base.value))))
+    return Scalar("ln", "number", (number(inner(node.this), node),))
+
+
+def _extreme(op: str) -> Rule:
+    def rule(node: Any, inner: Inner) -> Scalar:
+        items = [number(inner(it), node) for it in (node.this, *node.expressions)]
+        best = max if op == "greatest" else min
+        known = [it.bounds or (-math.inf, math.inf) for it in items]  # one end may be known: LEAST(GREATEST(x, 0), 9)
+        bounds = (best(b[0] for b in known), best(b[1] for b in known))
+        return Scalar(op, "number", tuple(items), None, bounds, required=all(it.required for it in items))
+
+    return rule
+
+
+def bucket(node: Any, inner: Inner) -> Scalar:
+    """BUCKET(x, n): the lower end of the one of n equal parts of x's bounds that x falls into; a public list."""
+    it = number(inner(node.expressions[0]), node)
+    parts = whole_literal(node.expressions[1], 1, node)
+    if not finite(it.bounds) or it.bounds is None or parts > 10_000:
+        raise InvalidQuery(f"{node.sql()[:80]} needs bounds of what it divides, and at most 10,000 parts: "
+                           "give bounds={'column': (low, high)}.")  # fmt: skip
+    low, high = it.bounds
+    ends = tuple(low + (high - low) * i / parts for i in range(parts))
+    return Scalar("bucket", "number", (it,), ends, (low, high), ends, it.required)
+
+
+RULES: Rules = {
+    exp.Neg: _negated, exp.Add: _sum, exp.Sub: _difference, exp.Mul: _arithmetic("mul"), exp.Div: _arithmetic("div"),
+    exp.Mod: _arithmetic("mod"), exp.Pow: _arithmetic("power"), exp.IntDiv: _whole_division,
+    exp.Abs: _function("abs"), exp.Sqrt: _function("sqrt"), exp.Exp: _function("exp"), exp.Ln: _function("ln"),
+    exp.Log: _logarithm,
+    exp.Floor: _function("floor"), exp.Ceil: _function("ceil"), exp.Sign: _function("sign"), exp.Round: _rounded,
+    exp.Greatest: _extreme("greatest"), exp.Least: _extreme("least"),
+}  # fmt: skip

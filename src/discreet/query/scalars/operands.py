@@ -1,0 +1,120 @@
+"""What rules share: operands of the kind they need, literals, bounds of several, and how they refuse what they do not know."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import date, datetime
+from typing import Any
+
+from sqlglot import exp
+
+from discreet.errors import InvalidQuery
+from discreet.query.tree import NUMBERS, Bounds, Scalar
+
+Node = exp.Expression
+Inner = Callable[[Node], Scalar]  # reads a part of the node
+Rule = Callable[[Any, Inner], Scalar]
+Rules = dict[type[Node], Rule]
+
+
+def refused(node: Node) -> InvalidQuery:
+    """What is outside the subset, and what is inside."""
+    text = node.sql("duckdb")
+    name = node.name if isinstance(node, exp.Anonymous) else type(node).__name__.upper()
+    hint = _HINTS.get(type(node), "Of each row you may use its columns, arithmetic, comparisons, CASE, casts, and functions of "
+                      "numbers, texts and dates: docs/guides/sql.md lists them.")  # fmt: skip
+    return InvalidQuery(f"{name} is not among what private SQL may run (in: {text[:80]}). {hint}")
+
+
+_HINTS = {
+    exp.Window: "A window looks at other people's rows. Aggregate per unit in a sub-query: GROUP BY the unit key. Shares and "
+    "ranks of the numbers in an answer are free: make them of the answer.",
+    exp.Subquery: "A sub-query stands in FROM, or is a CTE, and keeps the unit key.",
+    exp.Exists: "JOIN a public table; of private ones, keep the unit key and JOIN on it.",
+    exp.Star: "Rows are not given out. Ask for statistics of them, such as COUNT(*) or AVG(x), by group if you like.",
+    exp.CurrentDate: "Write the day out, like DATE '2026-01-31': a question that is asked again has the same answer.",
+    exp.CurrentTimestamp: "Write it out, like TIMESTAMP '2026-01-31 12:00:00': a question asked again has the same answer.",
+    exp.TimeToStr: "Group by DATE_TRUNC('month', x), or by EXTRACT(YEAR FROM x) and EXTRACT(MONTH FROM x).",
+    exp.Rollup: "Ask the totals as a query of their own.",
+    exp.Cube: "Ask the totals as a query of their own.",
+    exp.Interval: "Add an interval to a date that is written out, and compare: x > DATE '2026-01-31' - INTERVAL 30 DAY.",
+    exp.Mode: "GROUP BY the column, and take the largest count.",
+}
+
+
+def number(it: Scalar, node: Node) -> Scalar:
+    """The operand as a number; a truth value counts as 0 or 1."""
+    if it.kind in NUMBERS:
+        return it
+    if it.kind == "boolean":
+        return Scalar("truth", "integer", (it,), bounds=(0.0, 1.0), required=it.required)
+    raise InvalidQuery(f"{node.sql()[:80]} needs a number, and found {it.kind}. CAST it AS DOUBLE.")
+
+
+def truth(it: Scalar, node: Node) -> Scalar:
+    if it.kind != "boolean":
+        raise InvalidQuery(f"{node.sql()[:80]} needs true or false, and found {it.kind}. Compare it with something.")
+    return it
+
+
+def alike(left: Scalar, right: Scalar, node: Node) -> tuple[Scalar, Scalar]:
+    """Both sides of one kind; a text literal beside a date is a date."""
+    for kind, read in (("date", date.fromisoformat), ("timestamp", datetime.fromisoformat)):
+        left, right = _as_moment(left, right, kind, read), _as_moment(right, left, kind, read)
+    if {left.kind, right.kind} == {"date", "timestamp"}:
+        left, right = (Scalar("to_timestamp", "timestamp", (it,)) if it.kind == "date" else it for it in (left, right))
+    if left.kind == right.kind:
+        return left, right
+    if {left.kind, right.kind} <= {*NUMBERS, "boolean"}:
+        return number(left, node), number(right, node)
+    raise InvalidQuery(f"{node.sql()[:80]} compares {left.kind} with {right.kind}. CAST one of them.")
+
+
+def _as_moment(it: Scalar, other: Scalar, kind: str, read: Callable[[str], Any]) -> Scalar:
+    if it.op == "literal" and it.kind == "text" and other.kind == kind:
+        try:
+            return replace(it, kind=kind, value=read(it.value))
+        except ValueError:
+            raise InvalidQuery(f"{it.value[:40]!r} is not a {kind}; write it like 2026-01-31.") from None
+    return it
+
+
+def one_kind(items: Sequence[Scalar], node: Node) -> list[Scalar]:
+    """All of one kind; a NULL is of any."""
+    kinds = {it.kind for it in items if it.kind != "null"}
+    if not kinds:
+        raise InvalidQuery(f"{node.sql()[:80]} is always NULL. Give it a value.")
+    if len(kinds) > 1 and kinds <= {*NUMBERS, "boolean"}:
+        return [it if it.kind == "null" else number(it, node) for it in items] if "boolean" in kinds else list(items)
+    if len(kinds) > 1:
+        raise InvalidQuery(f"{node.sql()[:80]} mixes {' and '.join(sorted(kinds))}. CAST them to one.")
+    return [replace(it, kind=next(iter(kinds))) if it.kind == "null" else it for it in items]
+
+
+def hull(items: Sequence[Scalar]) -> Bounds | None:
+    """Bounds that hold for all; a NULL has none to add."""
+    found = [it.bounds for it in items if it.op != "null"]
+    if any(it is None for it in found):
+        return None
+    return min(it[0] for it in found if it), max(it[1] for it in found if it)
+
+
+def finite(bounds: Bounds | None) -> Bounds | None:
+    return bounds if bounds and all(math.isfinite(end) and abs(end) < 1e15 for end in bounds) else None
+
+
+def number_literal(value: float) -> Scalar:
+    return Scalar("literal", "integer" if isinstance(value, int) else "number", (), value, (float(value),) * 2, required=True)
+
+
+def whole_literal(node: Any, least: int, where: Node) -> int:
+    """A whole number written out in the query."""
+    sign, inner = (-1, node.this) if isinstance(node, exp.Neg) else (1, node)
+    if not (isinstance(inner, exp.Literal) and not inner.is_string and inner.this.isdecimal() and len(inner.this) < 10):
+        raise InvalidQuery(f"{where.sql()[:80]} needs a whole number written out.")
+    value = sign * int(inner.this)
+    if value < least:
+        raise InvalidQuery(f"{where.sql()[:80]} needs a whole number of at least {least}; got {value}.")
+    return value

@@ -1,0 +1,64 @@
+"""Rules for texts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from sqlglot import exp
+
+from discreet.errors import InvalidQuery
+from discreet.query.scalars.operands import Inner, Node, Rule, Rules, refused, whole_literal
+from discreet.query.tree import Scalar
+
+
+def _text(it: Scalar, node: Node) -> Scalar:
+    if it.kind != "text":
+        raise InvalidQuery(f"{node.sql()[:80]} needs text, and found {it.kind}. CAST it AS VARCHAR.")
+    return it
+
+
+def _like(node: Any, inner: Inner) -> Scalar:
+    pattern = inner(node.expression)
+    if pattern.op != "literal" or pattern.kind != "text":
+        raise InvalidQuery("LIKE takes a pattern written out, such as 'A%'.")
+    it = _text(inner(node.this), node)
+    if isinstance(node, exp.ILike):
+        it, pattern = Scalar("lower", "text", (it,)), replace(pattern, value=pattern.value.lower())
+    like = Scalar("like", "boolean", (it, pattern), required=it.required)
+    return Scalar("not", "boolean", (like,), required=it.required) if node.args.get("negate") else like
+
+
+def _on_text(op: str, kind: str) -> Rule:
+    def rule(node: Any, inner: Inner) -> Scalar:
+        if op == "trim" and (node.expression or node.args.get("position")):
+            raise refused(node)
+        it = _text(inner(node.this), node)
+        return Scalar(op, kind, (it,), required=it.required)
+
+    return rule
+
+
+def _substring(node: Any, inner: Inner) -> Scalar:
+    start = whole_literal(node.args.get("start"), 1, node)
+    length = whole_literal(node.args["length"], 0, node) if node.args.get("length") else 1 << 20
+    it = _text(inner(node.this), node)
+    return Scalar("substring", "text", (it,), (start, length), required=it.required)
+
+
+def _left(node: Any, inner: Inner) -> Scalar:
+    it = _text(inner(node.this), node)
+    return Scalar("substring", "text", (it,), (1, whole_literal(node.expression, 0, node)), required=it.required)
+
+
+def _concat(node: Any, inner: Inner) -> Scalar:
+    parts = (node.this, node.expression) if isinstance(node, exp.DPipe) else node.expressions
+    items = tuple(_text(inner(part), node) for part in parts)
+    return Scalar("concat", "text", items, required=all(it.required for it in items))
+
+
+RULES: Rules = {
+    exp.Like: _like, exp.ILike: _like, exp.Lower: _on_text("lower", "text"), exp.Upper: _on_text("upper", "text"),
+    exp.Trim: _on_text("trim", "text"), exp.Length: _on_text("length", "integer"), exp.Substring: _substring, exp.Left: _left,
+    exp.DPipe: _concat, exp.Concat: _concat,
+}  # fmt: skip
