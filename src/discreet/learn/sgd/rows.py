@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ class Rows:
         self.augment, self.copies = augment, check.whole("copies", copies)
         if copies > 1 and augment is None:
             raise InvalidValue(f"copies={copies} uses every row {copies} times, each changed by augment; got no augment.")
-        self.tensors = _tensors(data)
+        self.tensors, self._shape = _tensors(data)
         self._mark: str | None = None
         self.count = self._length()
         if self.count == 0:
@@ -88,7 +88,7 @@ class Rows:
             weight = torch.as_tensor(members >= 0, dtype=torch.float32, device=device).flatten()
             chosen = np.where(members < 0, members[:, :1], members).ravel()
         batch = self._rows(chosen, own)
-        if self.tensors is None or any(leaf.device != device for leaf in batch):
+        if self.tensors is None or any(leaf.device != device for leaf in self.tensors):
             batch = pytree.tree_map(lambda leaf: leaf.to(device, non_blocking=True), batch)
         return self._changed(batch, weight)
 
@@ -99,8 +99,8 @@ class Rows:
         batch = pytree.tree_map(lambda leaf: leaf.repeat_interleave(self.copies, 0), batch)
         inputs, target = split(batch)
         inputs = self.augment(inputs)
-        examples = target.shape[0]
-        every = torch.ones(examples // self.copies, device=target.device) if weight is None else weight
+        like = pytree.tree_leaves(target)[0]
+        every = torch.ones(like.shape[0] // self.copies, device=like.device) if weight is None else weight
         again = (inputs, target) if len(batch) == 2 else (*inputs, target)
         return again, every.repeat_interleave(self.copies, 0) / self.copies
 
@@ -114,9 +114,9 @@ class Rows:
         if self.tensors is None:
             return default_collate([self.data[int(i)] for i in chosen])
         if not own and self._members is None and len(chosen) == self.count:  # units are drawn at most once, ascending
-            return self.tensors
+            return pytree.tree_unflatten(self.tensors, self._shape)
         index = torch.from_numpy(np.ascontiguousarray(chosen)).to(self.tensors[0].device)
-        return tuple(t.index_select(0, index.to(t.device)) for t in self.tensors)
+        return pytree.tree_unflatten([t.index_select(0, index.to(t.device)) for t in self.tensors], self._shape)
 
     def blank(self, device: torch.device) -> tuple[Any, Tensor]:
         """Made-up rows of one unit that count for nothing, for a process that must call the model with others."""
@@ -124,7 +124,15 @@ class Rows:
 
     def like(self, examples: int, device: torch.device, generator: torch.Generator) -> Any:
         """Rows of made-up values with the shape and type of real ones: nothing private is in them."""
-        first = self._rows(np.zeros(1, np.int64))
+        try:
+            first = self._rows(np.zeros(1, np.int64))
+        except TypeError as error:
+            if "default_collate" not in str(error):
+                raise
+            raise InvalidValue(
+                "Rows of data must be numbers and tensors, or lists, tuples and dictionaries of them; a part of them is "
+                f"{str(error).rpartition('found ')[2].strip('<>').removeprefix('class ')}. Make tensors of it first."
+            ) from None
 
         def made(leaf: Any) -> Tensor:
             if not isinstance(leaf, Tensor):
@@ -137,23 +145,46 @@ class Rows:
         return pytree.tree_map(made, first)
 
 
-def _tensors(data: Any) -> tuple[Tensor, ...] | None:
-    """The tensors of a pair, or None where data is a Dataset."""
-    if isinstance(data, (tuple, list)) and data and all(isinstance(item, Tensor) for item in data):
-        lengths = {item.shape[0] if item.ndim else None for item in data}
+def _tensors(data: Any) -> tuple[tuple[Tensor, ...] | None, Any]:
+    """The tensors of a pair and how they are nested in it, or None where data is a Dataset."""
+    if isinstance(data, (tuple, list)) and _columns(data):
+        leaves, shape = pytree.tree_flatten(_plain(data))
+        columns = tuple(torch.as_tensor(item).detach() for item in leaves)
+        lengths = {item.shape[0] if item.ndim else None for item in columns}
         if len(data) < 2 or len(lengths) != 1 or None in lengths:
-            raise InvalidValue(
-                f"data as tensors must be (inputs, targets) with as many rows each; got {len(data)} of different lengths, or "
-                "one that is a single number."
-            )
-        return tuple(item.detach() for item in data)
+            found = f"{len(data)} of different lengths, or one that is a single number" if len(data) > 1 else "no targets"
+            raise InvalidValue(f"data as tensors must be (inputs, targets) with as many rows each; got {found}.")
+        return columns, shape
+    if isinstance(data, (Tensor, np.ndarray)):
+        raise InvalidValue("data must be a pair of tensors (inputs, targets); got one, which does not say what is the target.")
+    if _named(type(data), "DataFrame"):
+        raise InvalidValue(
+            "data must be a torch Dataset or a pair of tensors (inputs, targets); got a DataFrame. Make tensors of it: "
+            "(torch.tensor(table[columns].to_numpy(), dtype=torch.float32), torch.tensor(table[target].to_numpy()))."
+        )
     if isinstance(data, Dataset) or (
         hasattr(data, "__getitem__") and hasattr(data, "__len__") and not isinstance(data, (str, dict))
     ):
-        return None
+        return None, None
     raise InvalidValue(
         f"data must be a torch Dataset with a length or a pair of tensors (inputs, targets); got {type(data).__name__}."
     )
+
+
+def _columns(data: Sequence[Any]) -> bool:
+    """Whether data is its columns, tensors or arrays or, in a tuple, dictionaries and tuples of them, and not its rows."""
+    kinds = (Tensor, np.ndarray, Mapping) if isinstance(data, tuple) else (Tensor, np.ndarray)
+    held = pytree.tree_leaves(_plain(data)) if isinstance(data, tuple) else data
+    return any(isinstance(it, kinds) for it in data) and all(isinstance(leaf, (Tensor, np.ndarray)) for leaf in held)
+
+
+def _plain(data: Sequence[Any]) -> tuple[Any, ...]:
+    """With dictionaries for what behaves like one, such as what a tokenizer gives."""
+    return tuple(dict(it) if isinstance(it, Mapping) else it for it in data)
+
+
+def _named(kind: type, name: str) -> bool:
+    return any(it.__name__ == name for it in kind.__mro__)
 
 
 def _grouped(owners: Any, count: int, most: int) -> np.ndarray[Any, Any]:
@@ -191,7 +222,10 @@ def call(model: torch.nn.Module, inputs: Any) -> Any:
 def split(batch: Sequence[Any]) -> tuple[Any, Any]:
     """Inputs and target of a batch: the last part is the target."""
     if not isinstance(batch, (tuple, list)) or len(batch) < 2:
-        raise InvalidValue("Every row of data must be (input, target), or (inputs…, target).")
+        raise InvalidValue(
+            f"Every row of data must be (input, target), or (inputs…, target); got a {type(batch).__name__}. Where rows are "
+            "dictionaries, give a Dataset whose rows are (a dictionary of what the model is called with, the target)."
+        )
     return (batch[0] if len(batch) == 2 else tuple(batch[:-1])), batch[-1]
 
 

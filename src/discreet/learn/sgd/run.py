@@ -100,7 +100,13 @@ class Run:
     def _try(self, engine: Engine) -> None:
         """See, on made-up rows, that the model treats every example on its own in the mode that it is in."""
         generator = torch.Generator().manual_seed(0)
-        self._gentle = probe(engine, self._losses, lambda examples: self._rows.like(examples, self._device, generator))
+        try:
+            self._gentle = probe(engine, self._losses, lambda examples: self._rows.like(examples, self._device, generator))
+        except DiscreetError:
+            raise
+        except Exception as error:
+            error.add_note(_TRIED)
+            raise
         self._tried, self._asleep = engine, [module for module in self.model.modules() if not module.training]
 
     def _on_grid(self, engine: Engine) -> GridEngine:
@@ -347,6 +353,14 @@ class Run:
         return (
             f"Run({type(self.model).__name__}: {self.number} of {self.plan.steps} steps, {self._rows.rows} rows a unit at most)"
         )
+
+
+_TRIED = (
+    "discreet: this was raised on made-up rows, with the shapes and types of yours, on which model and loss are tried before "
+    "anything is charged: floating-point numbers are normal or between 0 and 1, whole numbers are 0 and 1, gradients may be "
+    "off, and a batch may have a single example, as batches drawn at random may (so write squeeze(1), not squeeze()). Model "
+    "and loss must take such rows. Of a row, the last part is the target and the others are what the model is called with."
+)
 
 
 def _length(batch: Any) -> int:

@@ -15,7 +15,7 @@ from discreet.learn.sgd.engine.compiled import eagerly
 from discreet.learn.sgd.engine.fallback import LISTS, Found, copied, own, spread_over, tried
 from discreet.learn.sgd.engine.joins import joined
 from discreet.learn.sgd.engine.layers import find
-from discreet.learn.sgd.engine.tape import Forward, Record, Tape
+from discreet.learn.sgd.engine.tape import PART, Forward, Record, Tape
 
 TYPES = (torch.float32, torch.bfloat16, torch.float16)  # of the parameters that can be trained
 
@@ -29,15 +29,20 @@ class Engine:
 
     def __init__(self, model: nn.Module, rows: int = 1) -> None:
         self.model = model
+        _python(model)
         self.parameters = [p for p in model.parameters() if p.requires_grad]
         if not self.parameters:
             raise InvalidValue("The model has no trainable parameter: all have requires_grad=False, or there are none.")
         wide = [name for name, p in model.named_parameters() if p.requires_grad and p.dtype not in TYPES]
         if wide:
             found = model.get_parameter(wide[0]).dtype
+            way = (
+                "Hold real and imaginary part in a float32 parameter [..., 2], and use torch.view_as_complex of it."
+                if found.is_complex
+                else "Train in float32 (model.float(), and data of the same type), or in a narrower type."
+            )
             raise InvalidValue(
-                f"{', '.join(wide[:5])}: of type {str(found).removeprefix('torch.')}, while sums and noise are float32. "
-                "Train in float32 (model.float(), and data of the same type), or in a narrower type."
+                f"{', '.join(wide[:5])}: of type {str(found).removeprefix('torch.')}, while sums and noise are float32. {way}"
             )
         self.rows = rows
         self.tape = Tape(rows)
@@ -65,9 +70,10 @@ class Engine:
     def enclose(self) -> bool:
         """Run by vmap what is around layers whose input all examples share, or what is around that again; False: nothing is.
 
-        What such a layer gives has an axis of examples that whoever called it may not expect.
+        What such a layer gives has an axis of examples that whoever called it may not expect. The same is done, first of all,
+        around modules that cannot be run example by example themselves, since they are given no examples, say.
         """
-        inner = self._enclosed or self.tape.layout.sharing()
+        inner = self._enclosed or self.tape.layout.lost or self.tape.layout.sharing()
         outer = {near for it in inner if (near := _around(self.model, it)) is not None}
         if not outer or outer == inner:
             return False
@@ -117,13 +123,20 @@ class Engine:
 
     def _add(self, records: list[Record], clipping: Clipping, into: Tensor, scale: float) -> None:
         groups = clipping.groups(records)
-        norms = torch.stack([_total([record.longest() for record in group]) for group in groups])
+        norms = torch.stack([_total(self._lengths(group)) for group in groups])
         factors = clipping.factors(norms)
         if self.good is not None:  # recorded for later: whoever replays it looks, and does it again the ordinary way
             self.good.copy_(torch.isfinite(norms).all())
         elif not math.isfinite(float(norms.sum())):  # rare: one unit with NaN or infinity contributes nothing, the rest as ever
             factors = _drop(records, norms, factors)
         self._contract([(record, factor) for group, factor in zip(groups, factors * scale) for record in group], into)
+
+    def _lengths(self, group: Sequence[Record]) -> list[Tensor]:
+        """The squared norms by record: one for each unit, or it is not known which unit they belong to."""
+        found = [record.longest() for record in group]
+        if any(each.shape != (self.tape.units,) for each in found):
+            raise InvalidValue(PART)
+        return found
 
     def _contract(self, weighted: Sequence[tuple[Record, Tensor]], into: Tensor) -> None:
         views = self.tape.views(self.views(into))
@@ -134,9 +147,8 @@ class Engine:
     def gradient(self, loss: Tensor) -> Tensor:
         """The ordinary gradient of a loss, laid out like a buffer: what the fast way is compared with."""
         found = torch.autograd.grad(loss, self.parameters, allow_unused=True)
-        return torch.cat(
-            [torch.zeros_like(p).flatten() if g is None else g.flatten().float() for g, p in zip(found, self.parameters)]
-        )
+        whole = [torch.zeros_like(p) if g is None else g.to_dense() for g, p in zip(found, self.parameters)]
+        return torch.cat([g.flatten().float() for g in whole])
 
     def length(self, flat: Tensor) -> Tensor:
         """The norm of what a buffer holds."""
@@ -153,9 +165,19 @@ class Engine:
                 p.grad = None
             raise InvalidValue(
                 f"{', '.join(names[:5])}: used outside the module that holds it, so no unit's share of its gradient is known. "
-                "Use a parameter in the forward of its own module only (call that module instead of reading its weight)."
+                "Use a parameter in the forward of its own module only (call that module instead of reading its weight). For a "
+                "penalty on weights, which needs no noise, use the optimizer's weight_decay instead of the loss."
             )
         return joined([record for record in self.tape.records if record.reached()], self.tape.parts)
+
+
+def _python(model: nn.Module) -> None:
+    for name, module in model.named_modules():
+        if isinstance(module, torch.jit.ScriptModule):
+            raise InvalidValue(
+                f"{name or 'The model'} is compiled by torch.jit, and its layers cannot be asked what they saw. Give the model "
+                "as it was before torch.jit.script or torch.jit.trace; script it after training."
+            )
 
 
 def _total(parts: Sequence[Tensor]) -> Tensor:

@@ -8,6 +8,7 @@ under vmap: `copied`. Which of the two is right is tried out on made-up examples
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from typing import Any
@@ -52,31 +53,45 @@ def copied(module: nn.Module, tape: Tape) -> Callable[..., Any]:
     trained = {name: p for name, p in module.named_parameters() if p.requires_grad}
 
     def forward(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return run(*args, **kwargs)
+        except Exception as error:  # whatever a stranger's forward makes of one example
+            tape.layout.lost.add(module)
+            if tape.layout.learning:  # what is around it may be run in its place, see Engine.enclose
+                return plain(module, *args, **kwargs)
+            if isinstance(error, InvalidValue):
+                raise
+            raise InvalidValue(_why(module, error)) from error
+
+    def run(*args: Any, **kwargs: Any) -> Any:
         leaves, shape = pytree.tree_flatten((args, kwargs))
         examples = tape.examples
         axes = [_axis(module, tape, leaf) for leaf in leaves]
         if 0 not in axes:
             raise InvalidValue(
                 f"{type(module).__name__} has parameters of its own but takes nothing with one entry per example, "
-                "so no example can be told from another."
+                "so no example can be told from another. Let the module that calls it hold these parameters."
             )
+        several = any(axis == 0 and leaf.shape[0] != examples for leaf, axis in zip(leaves, axes))
+        leaves = [leaf.unflatten(0, (examples, -1)) if several and axis == 0 else leaf for leaf, axis in zip(leaves, axes)]
         copies = {name: p.detach().expand(examples, *p.shape).contiguous().requires_grad_() for name, p in trained.items()}
-        tape.add(CopiedRecord(tape, {trained[name]: copy for name, copy in copies.items()}))
+        record = CopiedRecord(tape, {trained[name]: copy for name, copy in copies.items()})
 
         made: tuple[list[Any], Any] = ([], None)
 
         def one(parameters: dict[str, Tensor], *given: Any) -> list[Tensor]:
             nonlocal made
-            single = [leaf[None] if axis == 0 else leaf for leaf, axis in zip(given, axes)]
+            single = [leaf[None] if axis == 0 and not several else leaf for leaf, axis in zip(given, axes)]
             its_args, its_kwargs = pytree.tree_unflatten(single, shape)
             out = functional_call(
                 _Plain(module, plain), {f"inner.{name}": p for name, p in parameters.items()}, its_args, its_kwargs
             )
             made = pytree.tree_flatten(out)
-            return [leaf.squeeze(0) for leaf in made[0] if isinstance(leaf, Tensor)]
+            tensors = [leaf for leaf in made[0] if isinstance(leaf, Tensor)]
+            return tensors if several else [leaf.squeeze(0) for leaf in tensors]
 
         each = vmap(one, in_dims=(0, *axes), randomness="different")
-        with _no_fast_path(), sdpa_kernel(SDPBackend.MATH) if _on_cpu(copies) else nullcontext():
+        with _no_fast_path(), _no_warnings(), sdpa_kernel(SDPBackend.MATH) if _on_cpu(copies) else nullcontext():
             try:
                 found = each(copies, *leaves)
             except RuntimeError:
@@ -85,10 +100,31 @@ def copied(module: nn.Module, tape: Tape) -> Callable[..., Any]:
                     raise
                 with torch.autocast(kind, enabled=False):  # under vmap autocast forgets some operations; then none is narrow
                     found = each(copies, *map(_widened, leaves))
-        tensors = iter(found)  # vmap gives nothing else back: None, say, is as the last example had it
+        tape.add(record)
+        tensors = iter(leaf.flatten(0, 1) if several and leaf.ndim > 1 else leaf for leaf in found)
+        # vmap gives nothing else back: None, say, is as the last example had it
         return pytree.tree_unflatten([next(tensors) if isinstance(leaf, Tensor) else leaf for leaf in made[0]], made[1])
 
     return forward
+
+
+def _why(module: nn.Module, error: Exception) -> str:
+    told = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+    return (
+        f"{type(module).__name__} holds parameters and no layer of its kind is known here, so it is run example by example "
+        f"under torch.func.vmap, where it fails: {told}. "
+        "Write its forward with other operations, none of which changes a tensor in place or chooses by value; if it renews "
+        "buffers in every forward, as spectral_norm does, put it into eval mode; or fix its parameters (requires_grad_(False))."
+    )
+
+
+@contextmanager
+def _no_warnings() -> Iterator[None]:
+    """What torch says of a stranger's forward under vmap, about its own speed or shapes, is nothing the user could mend."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "There is a performance drop")
+        warnings.filterwarnings("ignore", "The use of `x.T` on tensors")
+        yield
 
 
 def _widened(leaf: Any) -> Any:
@@ -112,13 +148,15 @@ def _no_fast_path() -> Iterator[None]:
 
 
 def _axis(module: nn.Module, tape: Tape, leaf: Any) -> int | None:
-    if not isinstance(leaf, Tensor) or not leaf.ndim or leaf.shape[0] != tape.examples:
+    if not isinstance(leaf, Tensor) or not leaf.ndim:
         return None
-    return None if tape.layout.shared(module, leaf, tape.examples) else 0
+    if tape.layout.shared(module, leaf, tape.examples):
+        return None
+    return 0 if leaf.shape[0] == tape.examples * tape.layout.times(module, leaf, tape.examples) else None
 
 
 class _Plain(nn.Module):
-    """Calls the module's own forward, not the one the engine put in its place."""
+    """Calls the module's own forward, not the one the engine put in its place, and what computes its weights before."""
 
     def __init__(self, inner: nn.Module, forward: Callable[..., Any]) -> None:
         super().__init__()
@@ -126,7 +164,19 @@ class _Plain(nn.Module):
         self._plain = forward
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        return self._plain(self.inner, *args, **kwargs)
+        before = {name: vars(self.inner)[name] for name in computed(self.inner)}
+        try:
+            for hook in list(self.inner._forward_pre_hooks.values()) if before else ():
+                hook(self.inner, args)
+            return self._plain(self.inner, *args, **kwargs)
+        finally:
+            vars(self.inner).update(before)
+
+
+def computed(module: nn.Module) -> list[str]:
+    """What hooks before the forward compute from parameters: the old weight_norm and spectral_norm, and pruning."""
+    kept = vars(module).items() if module._forward_pre_hooks else ()
+    return [name for name, it in kept if isinstance(it, Tensor) and it.requires_grad]
 
 
 # ---- by an axis of examples ------------------------------------------------------------------------------------------
@@ -225,7 +275,8 @@ def tried(found: Found) -> Forward:
                 return False
             copies = {name: _leaf(p, tape.examples, axes) for name, p in trained.items()}
             try:
-                y = run(copies, args, kwargs)
+                with _no_warnings():
+                    y = run(copies, args, kwargs)
             except Exception:  # whatever a stranger's forward makes of shapes it did not expect
                 return False
             return _attributed(_outputs(wanted), _outputs(y), list(trained.values()), list(copies.values()), tape.examples)

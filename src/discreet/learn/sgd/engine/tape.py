@@ -6,6 +6,7 @@ tensors a record returns have units first.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,8 +14,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from discreet.errors import InvalidValue
 from discreet.learn.sgd.clipping import NARROW, slack
 
+PART = (
+    "A layer of the model was given part of the examples of its batch (those that a router chose, say), or has them along "
+    "another axis than the first, so it is not known whose gradient is whose. Give every layer all examples, along its first "
+    "axis, and multiply by 0 what it makes of those that are not meant for it."
+)
 Views = Mapping[Tensor, Tensor]  # where the clipped sum of each parameter is added up
 
 
@@ -45,19 +52,37 @@ class Tape:
         self.parts: dict[Tensor, Part] = {}
         self._made: dict[tuple[int, int, int, bool], Tensor] = {}
         self._gram: tuple[Tensor, Tensor] | None = None
+        self._noted: Tape | None = None  # which tape keeps the records, where it is not this one
 
     @property
     def units(self) -> int:
         return self.examples // self.rows
 
+    def folded(self, times: int) -> Tape:
+        """This tape for a layer whose batch has so many entries for every example, side by side: frames, crops, pairs."""
+        other = copy.copy(self)  # with the same records, parts and layout
+        other.rows, other.examples, other._noted = self.rows * times, self.examples * times, self
+        return other
+
     def add(self, record: Record) -> None:
+        if self._noted is not None:
+            return self._noted.add(record)
         self.records.append(record)
         self.narrow = self.narrow or torch.is_autocast_enabled("cuda") or torch.is_autocast_enabled("cpu")
 
     def batched(self, module: nn.Module, x: Tensor) -> Tensor:
         """What a layer was given, with examples first: an input all examples share is repeated for each of them."""
+        if not x.ndim:  # one entry of a table, for all
+            self.layout.lost.add(module)
+            return x if self.layout.learning else x.expand(self.examples)
         if self.layout.shared(module, x, self.examples):
             return x.expand(self.examples, *x.shape[1:]) if x.shape[0] == 1 else x.expand(self.examples, *x.shape)
+        return self.whole(x)
+
+    def whole(self, x: Tensor) -> Tensor:
+        """What a layer was given, if it may be all examples: of a part of them nobody knows whose gradient is whose."""
+        if not self.layout.learning and self.examples and x.shape[0] % self.examples:
+            raise InvalidValue(PART)
         return x
 
     def gram(self, x: Tensor) -> Tensor:
@@ -107,6 +132,8 @@ class Layout:
         self._shared: set[tuple[nn.Module, tuple[int, ...]]] = set()
         self._starts: dict[tuple[nn.Module, int], set[tuple[int, int, int]]] = {}
         self._second: set[tuple[nn.Module, int]] = set()
+        self._times: dict[tuple[nn.Module, tuple[int, ...]], int] = {}
+        self.lost: set[nn.Module] = set()  # modules that could not be run example by example, by themselves
         self.learning = False
 
     def shared(self, module: nn.Module, x: Tensor, examples: int) -> bool:
@@ -115,6 +142,13 @@ class Layout:
             self._seen.setdefault(place, set()).add((examples, x.shape[0]))
             return False
         return place in self._shared and x.shape[0] in {first for _, first in self._seen[place]}
+
+    def times(self, module: nn.Module, x: Tensor, examples: int) -> int:
+        """How many entries a layer is given for every example: more than 1 where images of one are put into the batch."""
+        if self.shared(module, x, examples):
+            return 1
+        times = self._times.get((module, tuple(x.shape[1:])), 1)
+        return times if x.shape[0] == times * examples else 1
 
     def sharing(self) -> set[nn.Module]:
         """The layers that are given something all examples share."""
@@ -137,6 +171,11 @@ class Layout:
         self._shared = {
             place for place, seen in self._seen.items()
             if len({examples for examples, _ in seen}) > 1 and len({first for _, first in seen}) == 1
+        }  # fmt: skip
+        self._times = {
+            place: next(first // examples for examples, first in seen) for place, seen in self._seen.items()
+            if len({examples for examples, _ in seen}) > 1 and len({first / examples for examples, first in seen}) == 1
+            and all(first > examples and not first % examples for examples, first in seen)
         }  # fmt: skip
 
 
@@ -240,13 +279,30 @@ def add_instantiated(gradients: Mapping[Tensor, Tensor], factors: Tensor, into: 
 Forward = Callable[[nn.Module, Tape], Callable[..., Any]]  # makes a module's forward for one step
 
 
+def any_number(make: Forward) -> Forward:
+    """A layer that takes whole images, also where the batch has several of every example: [examples x frames, …]."""
+
+    def made(module: nn.Module, tape: Tape) -> Callable[..., Any]:
+        forward = make(module, tape)
+
+        def folded(*args: Any, **kwargs: Any) -> Any:
+            (x,) = (*args, *kwargs.values())
+            times = tape.layout.times(module, x, tape.examples)
+            return forward(x) if times == 1 else make(module, tape.folded(times))(x)
+
+        return folded
+
+    return made
+
+
 def any_order(make: Forward) -> Forward:
     """A layer that works on the last axes alone, also where examples come second: [positions, examples, …]."""
 
     def made(module: nn.Module, tape: Tape) -> Callable[..., Any]:
         forward = make(module, tape)
 
-        def turned(x: Tensor) -> Tensor:
+        def turned(*args: Any, **kwargs: Any) -> Any:
+            (x,) = (*args, *kwargs.values())  # whatever its forward calls it
             if tape.layout.second(module, x, tape.examples):
                 return forward(x.transpose(0, 1)).transpose(0, 1)
             return forward(x)

@@ -7,8 +7,9 @@ from typing import Any
 from torch import nn
 from torch.nn.utils.parametrize import is_parametrized
 
+from discreet.learn.sgd.engine.fallback import computed
 from discreet.learn.sgd.engine.layers import attention, conv, conv_nd, embedding, linear, named, norm, recurrent, standardised
-from discreet.learn.sgd.engine.tape import Forward, any_order
+from discreet.learn.sgd.engine.tape import Forward, any_number, any_order
 
 # By `type(module).forward`, not by class: a subclass with a forward of its own is another layer.
 KNOWN: dict[Any, Forward] = {
@@ -17,13 +18,16 @@ KNOWN: dict[Any, Forward] = {
 }  # fmt: skip
 for _forward in (nn.Linear.forward, nn.Embedding.forward, nn.LayerNorm.forward, nn.RMSNorm.forward):
     KNOWN[_forward] = any_order(KNOWN[_forward])
+for _forward in (*conv.LAYERS, *conv_nd.LAYERS, *standardised.LAYERS, *norm.LAYERS):
+    if _forward not in (nn.LayerNorm.forward, nn.RMSNorm.forward):
+        KNOWN[_forward] = any_number(KNOWN[_forward])
 WHOLE = attention.LAYERS  # these use the parameters of modules inside them, and never call those
 
 
 def find(module: nn.Module) -> tuple[Forward | None, bool]:
     """What to run in a module's place (None: nothing is known), and whether that is for all modules inside it as well."""
     forward = type(module).forward
-    if is_parametrized(module):  # its weight is computed from others, by modules inside it
+    if is_parametrized(module) or computed(module):  # its weight is computed from others, by modules inside it or by hooks
         return None, True
     if forward in WHOLE:
         return WHOLE[forward], True

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from discreet.errors import InvalidValue
+from discreet.learn.sgd.engine.fallback import copied
 from discreet.learn.sgd.engine.layers.linear import LinearRecord
 from discreet.learn.sgd.engine.tape import Forward, Record, Tape, Views, from_grams, gram, hidden
 
@@ -134,12 +135,40 @@ def use(tape: Tape, table: Tensor, chosen: Tensor, padding: int | None = None) -
 
 def embedding(module: nn.Module, tape: Tape) -> Callable[..., Tensor]:
     assert isinstance(module, nn.Embedding)
-    if module.scale_grad_by_freq or module.max_norm is not None or module.sparse:
-        raise InvalidValue(
-            "An Embedding with scale_grad_by_freq, max_norm or sparse changes its table, or one example's gradient, by what "
-            "other examples hold. Use nn.Embedding(entries, width) without them."
-        )
+    _by_itself(module)
     return lambda chosen: use(tape, module.weight, tape.batched(module, chosen), module.padding_idx)
 
 
-LAYERS: dict[Any, Forward] = {nn.Embedding.forward: embedding}
+def bag(module: nn.Module, tape: Tape) -> Callable[..., Tensor]:
+    """nn.EmbeddingBag: rows of a table, then their sum, mean or maximum. With offsets it is run by what is around it."""
+    assert isinstance(module, nn.EmbeddingBag)
+    _by_itself(module)
+
+    def forward(input: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None) -> Tensor:
+        if input.ndim != 2:
+            return copied(module, tape)(input, offsets, per_sample_weights)
+        chosen = tape.batched(module, input)
+        rows = use(tape, module.weight, chosen, module.padding_idx)
+        padding = torch.zeros_like(chosen, dtype=torch.bool) if module.padding_idx is None else chosen == module.padding_idx
+        if per_sample_weights is not None:
+            rows = rows * per_sample_weights[..., None]
+        if module.mode == "max":
+            found = rows.masked_fill(padding[..., None], -torch.inf).amax(1)
+            return found.masked_fill(padding.all(1, keepdim=True), 0.0)
+        found = rows.masked_fill(padding[..., None], 0.0).sum(1)
+        return found if module.mode == "sum" else found / (~padding).sum(1, keepdim=True).clamp_min(1)
+
+    return forward
+
+
+def _by_itself(module: nn.Embedding | nn.EmbeddingBag) -> None:
+    """A table that asks for sparse gradients is given dense ones: there is noise on every row."""
+    if module.scale_grad_by_freq or module.max_norm is not None:
+        what = "scale_grad_by_freq" if module.scale_grad_by_freq else "max_norm"
+        raise InvalidValue(
+            f"An {type(module).__name__} with {what} changes its table, or one example's gradient, by what other examples "
+            f"hold. Make it without {what}."
+        )
+
+
+LAYERS: dict[Any, Forward] = {nn.Embedding.forward: embedding, nn.EmbeddingBag.forward: bag}

@@ -172,7 +172,7 @@ def use(tape: Tape, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         return F.linear(x, weight, bias)
     record = LinearRecord(tape, moving, shift)
     tape.add(record)
-    return _Linear.apply(x, weight, bias, record)
+    return _Linear.apply(tape.whole(x), weight, bias, record)
 
 
 def linear(module: nn.Module, tape: Tape) -> Callable[..., Tensor]:

@@ -193,7 +193,7 @@ def instance_norm(module: nn.Module, tape: Tape) -> Callable[..., Tensor]:
                 f"{type(module).__name__} was given {tuple(x.shape)}, which is one example; give it [examples, channels, …]."
             )
         if not module.track_running_stats:
-            return _grouped(tape, x, module.weight, module.bias, module.num_features, module.eps)
+            return _grouped(tape, tape.whole(x), module.weight, module.bias, module.num_features, module.eps)
         plain = F.instance_norm(
             x, module.running_mean, module.running_var, None, None, module.training, module.momentum or 0.0, module.eps
         )
@@ -251,7 +251,7 @@ def frozen_batch_norm(module: nn.Module, tape: Tape) -> Callable[..., Tensor]:
         plain = F.batch_norm(x, module.running_mean, module.running_var, None, None, False, 0.0, module.eps)
         record = GroupRecord(tape, module.weight, module.bias)
         tape.add(record)
-        return channels(plain, module.weight, module.bias, record)
+        return channels(tape.whole(plain), module.weight, module.bias, record)
 
     return forward
 
