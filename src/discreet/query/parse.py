@@ -78,7 +78,7 @@ def _question(node: Any, catalogue: Catalogue) -> Question:
     if not node.expressions:
         raise InvalidQuery("SELECT names nothing.")
     keys = [scalar(key, scope) for key in group_keys(node, node.expressions, scope)]
-    if any(key.op == "literal" or key.kind == "null" for key in keys):
+    if any(key.op in ("literal", "null") for key in keys):
         raise InvalidQuery("GROUP BY a constant makes one group. Leave it out.")
     if any(it.op == "column" and it.values is None and is_unit_column(it, first, joins, known) for it in keys):
         raise InvalidQuery(

@@ -5,6 +5,7 @@ An operation is a method `op_…` or a line of the table at the end; no value in
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from datetime import date, datetime
 from typing import Any
@@ -161,7 +162,9 @@ class Expressions:
         if any(arg.kind != "integer" for arg in it.args):
             return self.remainder(*args)
         left, right = (f"CAST({self.scalar(arg)} AS {self.integer})" for arg in it.args)
-        least = f"CASE WHEN {right} = -1 THEN 0 ELSE {left} % NULLIF({right}, 0) END"  # the least number over -1 overflows
+        least = (
+            f"CASE WHEN {right} = -1 THEN {left} * 0 ELSE {left} % NULLIF({right}, 0) END"  # the least number over -1 overflows
+        )
         return f"CAST({least} AS {self.double})"
 
     def op_and(self, it: Scalar, args: list[str]) -> str:
@@ -222,13 +225,19 @@ class Expressions:
         return f"CAST(date_trunc('{it.value}', {self.within(args[0], it.args[0].kind)}) AS {self.timestamp})"
 
     def op_power(self, it: Scalar, args: list[str]) -> str:
-        """NULL where the base is negative or the result too large."""
+        """NULL where the result is too large, or the base negative and the exponent no whole number that is written out."""
         base, exponent = args
-        size = f"{exponent} * ln(CASE WHEN {base} > 0 THEN {base} END)"
-        power = f"CASE WHEN {size} BETWEEN -700 AND 700 THEN exp(CASE WHEN {size} BETWEEN -700 AND 700 THEN {size} END) END"
-        if it.args[1].op == "literal" and it.args[1].value == 2:
+        known = it.args[1].value if it.args[1].op == "literal" else math.nan
+        if known == 2:
             return f"{base} * {base}"
-        return f"CASE WHEN {base} = 0 AND {exponent} > 0 THEN 0.0 ELSE {power} END"
+        whole = float(known).is_integer()
+        near = f"CASE WHEN {base} <> 0 THEN abs({base}) END" if whole else f"CASE WHEN {base} > 0 THEN {base} END"
+        size = f"{exponent} * ln({near})"
+        power = f"CASE WHEN {size} BETWEEN -700 AND 700 THEN exp(CASE WHEN {size} BETWEEN -700 AND 700 THEN {size} END) END"
+        if whole and known % 2:
+            power = f"CASE WHEN {base} < 0 THEN -1.0 ELSE 1.0 END * {power}"
+        one = f"{exponent} = 0 AND {base} IS NOT NULL"
+        return f"CASE WHEN {base} = 0 AND {exponent} > 0 THEN 0.0 WHEN {one} THEN 1.0 ELSE {power} END"
 
     def op_bucket(self, it: Scalar, args: list[str]) -> str:
         low, high = it.bounds or (0.0, 1.0)

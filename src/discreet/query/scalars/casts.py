@@ -15,6 +15,8 @@ from discreet.query.tree import NUMBERS, Scalar
 def _cast(node: Any, inner: Inner) -> Scalar:
     kind = _cast_kind(node)
     it = inner(node.this)
+    if it.kind == "null":
+        return Scalar("null", kind)
     if it.op == "literal" and it.kind == "text" and kind in ("date", "timestamp"):
         return alike(it, Scalar("column", kind), node)[0]
     if it.kind == kind:

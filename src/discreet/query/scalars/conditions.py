@@ -35,6 +35,8 @@ def _not(node: Any, inner: Inner) -> Scalar:
 def _is(node: Any, inner: Inner) -> Scalar:
     it = inner(node.this)
     if isinstance(node.expression, exp.Null):
+        if it.kind == "null":
+            return Scalar("literal", "boolean", value=True, required=True)
         return Scalar("is_null", "boolean", (it,), required=True)
     if isinstance(node.expression, exp.Boolean):
         literal = Scalar("literal", "boolean", value=bool(node.expression.this), required=True)
@@ -57,7 +59,7 @@ def _in(node: Any, inner: Inner) -> Scalar:
         same.append(Scalar("eq", "boolean", (left, right), required=left.required))
     if not same:
         raise InvalidQuery("IN () has no values. Name at least one.")
-    return same[0] if len(same) == 1 else Scalar("or", "boolean", tuple(same), required=it.required)
+    return same[0] if len(same) == 1 else Scalar("or", "boolean", tuple(same), required=all(one.required for one in same))
 
 
 def _between(node: Any, inner: Inner) -> Scalar:

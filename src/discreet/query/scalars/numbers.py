@@ -71,8 +71,12 @@ _BOUNDS: dict[str, Callable[[Bounds, Bounds], Bounds | None]] = {
 
 
 def _whole_division(node: Any, inner: Inner) -> Scalar:
+    """The quotient without what follows its point, so that a = a // b * b + a % b."""
     quotient = _arithmetic("div")(node, inner)
-    return _monotone("floor", quotient, math.floor)
+    size, sign = (Scalar(op, "number", (quotient,)) for op in ("abs", "sign"))
+    known = finite(quotient.bounds)
+    bounds = (float(math.trunc(known[0])), float(math.trunc(known[1]))) if known else None
+    return Scalar("mul", "number", (sign, Scalar("floor", "number", (size,))), None, bounds)
 
 
 def _monotone(op: str, it: Scalar, f: Callable[[float], float]) -> Scalar:
@@ -121,27 +125,39 @@ def _logarithm(node: Any, inner: Inner) -> Scalar:
         base = number(inner(node.this), node)
         if base.op != "literal" or base.value not in (2, 10):
             raise InvalidQuery("LOG takes base 2 or 10 here. Write LN(x) / LN(base).")
-        above = Scalar("ln", "number", (number(inner(node.expression), node),))
-        return Scalar("div", "number", (above, number_literal(math.log(base.value))))
-    return Scalar("ln", "number", (number(inner(node.this), node),))
+        return _of_base(base.value, number(inner(node.expression), node))
+    return _of_base(10, number(inner(node.this), node))
+
+
+def _of_base(base: float, it: Scalar) -> Scalar:
+    return Scalar("div", "number", (Scalar("ln", "number", (it,)), number_literal(math.log(base))))
 
 
 def _extreme(op: str) -> Rule:
     def rule(node: Any, inner: Inner) -> Scalar:
+        """What is NULL is passed over, so that only the others move an end for sure: those of GREATEST the lower one."""
         items = [number(inner(it), node) for it in (node.this, *node.expressions)]
-        best = max if op == "greatest" else min
-        known = [it.bounds or (-math.inf, math.inf) for it in items]  # one end may be known: LEAST(GREATEST(x, 0), 9)
-        bounds = (best(b[0] for b in known), best(b[1] for b in known))
-        return Scalar(op, "number", tuple(items), None, bounds, required=all(it.required for it in items))
+        lows, highs = zip(*(_ends(it) for it in items))
+        sure = [_ends(it) for it in items if it.required]
+        bounds = (min(lows), max(highs))
+        if sure:
+            low, high = zip(*sure)
+            bounds = (max(low), max(highs)) if op == "greatest" else (min(lows), min(high))
+        return Scalar(op, "number", tuple(items), None, bounds, required=bool(sure))
 
     return rule
+
+
+def _ends(it: Scalar) -> Bounds:
+    """One end may be known alone: LEAST(GREATEST(x, 0), 9)."""
+    return it.bounds or (-math.inf, math.inf)
 
 
 def bucket(node: Any, inner: Inner) -> Scalar:
     """BUCKET(x, n): the lower end of the one of n equal parts of x's bounds that x falls into; a public list."""
     it = number(inner(node.expressions[0]), node)
     parts = whole_literal(node.expressions[1], 1, node)
-    if not finite(it.bounds) or it.bounds is None or parts > 10_000:
+    if not finite(it.bounds) or it.bounds is None or it.bounds[0] == it.bounds[1] or parts > 10_000:
         raise InvalidQuery(f"{node.sql()[:80]} needs bounds of what it divides, and at most 10,000 parts: "
                            "give bounds={'column': (low, high)}.")  # fmt: skip
     low, high = it.bounds

@@ -65,7 +65,7 @@ def alike(left: Scalar, right: Scalar, node: Node) -> tuple[Scalar, Scalar]:
         left, right = _as_moment(left, right, kind, read), _as_moment(right, left, kind, read)
     if {left.kind, right.kind} == {"date", "timestamp"}:
         left, right = (Scalar("to_timestamp", "timestamp", (it,)) if it.kind == "date" else it for it in (left, right))
-    if left.kind == right.kind:
+    if left.kind == right.kind != "null":
         return left, right
     if {left.kind, right.kind} <= {*NUMBERS, "boolean"}:
         return number(left, node), number(right, node)
@@ -82,21 +82,35 @@ def _as_moment(it: Scalar, other: Scalar, kind: str, read: Callable[[str], Any])
 
 
 def one_kind(items: Sequence[Scalar], node: Node) -> list[Scalar]:
-    """All of one kind; a NULL is of any."""
+    """All of one kind; a NULL is of any, and numbers are whole only where all of them are."""
     kinds = {it.kind for it in items if it.kind != "null"}
     if not kinds:
         raise InvalidQuery(f"{node.sql()[:80]} is always NULL. Give it a value.")
-    if len(kinds) > 1 and kinds <= {*NUMBERS, "boolean"}:
-        return [it if it.kind == "null" else number(it, node) for it in items] if "boolean" in kinds else list(items)
-    if len(kinds) > 1:
-        raise InvalidQuery(f"{node.sql()[:80]} mixes {' and '.join(sorted(kinds))}. CAST them to one.")
-    return [replace(it, kind=next(iter(kinds))) if it.kind == "null" else it for it in items]
+    if len(kinds) == 1:
+        return [_of_kind(it, next(iter(kinds)), node) for it in items]
+    if kinds <= {*NUMBERS, "boolean"}:
+        return [_of_kind(it, "number" if "number" in kinds else "integer", node) for it in items]
+    raise InvalidQuery(f"{node.sql()[:80]} mixes {' and '.join(sorted(kinds))}. CAST them to one.")
+
+
+def _of_kind(it: Scalar, kind: str, node: Node) -> Scalar:
+    """A NULL of any kind, a truth value as a number, or a whole number as one that need not be."""
+    if it.kind == kind:
+        return it
+    if it.kind == "null":
+        return replace(it, kind=kind)
+    found = number(it, node)
+    if found.kind == kind:
+        return found
+    if found.op == "literal":
+        return number_literal(float(found.value))
+    return Scalar("to_number", "number", (found,), None, found.bounds, required=found.required)
 
 
 def hull(items: Sequence[Scalar]) -> Bounds | None:
     """Bounds that hold for all; a NULL has none to add."""
     found = [it.bounds for it in items if it.op != "null"]
-    if any(it is None for it in found):
+    if not found or any(it is None for it in found):
         return None
     return min(it[0] for it in found if it), max(it[1] for it in found if it)
 

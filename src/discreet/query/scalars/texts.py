@@ -52,9 +52,17 @@ def _left(node: Any, inner: Inner) -> Scalar:
 
 
 def _concat(node: Any, inner: Inner) -> Scalar:
-    parts = (node.this, node.expression) if isinstance(node, exp.DPipe) else node.expressions
-    items = tuple(_text(inner(part), node) for part in parts)
-    return Scalar("concat", "text", items, required=all(it.required for it in items))
+    """Of `||`, NULL where a part is; CONCAT leaves such parts out."""
+    if isinstance(node, exp.DPipe):
+        items = [_text(inner(part), node) for part in (node.this, node.expression)]
+    else:
+        items = [_or_empty(_text(inner(part), node)) for part in node.expressions]
+    return Scalar("concat", "text", tuple(items), required=all(it.required for it in items))
+
+
+def _or_empty(it: Scalar) -> Scalar:
+    empty = Scalar("literal", "text", value="", required=True)
+    return it if it.required else Scalar("coalesce", "text", (it, empty), required=True)
 
 
 RULES: Rules = {
