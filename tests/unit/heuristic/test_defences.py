@@ -23,6 +23,7 @@ from discreet.heuristic.defences import (
     label_smoothing,
     masked_outputs,
     relax_loss,
+    selena,
 )
 from discreet.heuristic.defences.adversarial import look
 from discreet.heuristic.defences.loop import seed_of, train
@@ -200,3 +201,22 @@ def test_wrong_use() -> None:
     ):
         with pytest.raises(InvalidValue):
             adversarial_regularisation(PLAIN, **wrong)
+
+
+def test_what_a_defence_cannot_take_says_why() -> None:
+    recipe = Recipe(lambda: nn.Linear(5, 2), epochs=2)
+    X, y = np.zeros((6, 5), np.float32), np.arange(6) % 2
+    with pytest.raises(InvalidValue, match="epochs must be at least 1; got 0"):
+        adversarial_regularisation(recipe, strength=1.0, epochs=0)
+    with pytest.raises(InvalidValue, match="epochs must be at least 1; got 0"):
+        selena(recipe, epochs=0)
+    with pytest.raises(InvalidValue, match="at least one row"):
+        adversarial_regularisation(recipe, strength=1.0, reference=(X[:0], y[:0]))
+    narrow = adversarial_regularisation(recipe, strength=1.0, reference=(X[:, :3], y))
+    with pytest.raises(InvalidValue, match=r"reference has inputs of shape \(3,\)"):
+        narrow.recipe.build(X, y)
+    for defended in (early_stopping(recipe), masked_outputs(recipe), adversarial_regularisation(recipe, strength=1.0)):
+        with pytest.raises(InvalidValue, match="1 rows leave none to train on"):
+            defended.recipe.build(X[:1], y[:1])
+        with pytest.raises(InvalidValue, match=r"kind 'fit'. One that a defence has changed already takes no other"):
+            early_stopping(defended.recipe)

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from discreet.core import check
+from discreet.errors import InvalidValue
 from discreet.heuristic.defences.defended import Defended, R, fitted_by, of_torch
 from discreet.heuristic.defences.loop import Forward, asked, seed_of, set_aside, train
 
@@ -46,7 +47,9 @@ def adversarial_regularisation(
     check.whole("width", width)
     check.nonnegative("hold", hold)
     known = of_torch(recipe)
-    long = check.whole("epochs", epochs or known.epochs * (LONGER if hold else 1))
+    long = check.whole("epochs", known.epochs * (LONGER if hold else 1) if epochs is None else epochs)
+    if reference is not None and (len(reference) != 2 or not len(reference[0]) or len(reference[0]) != len(reference[1])):
+        raise InvalidValue("reference must be a pair (inputs, labels), as many of one as of the other, and at least one row.")
 
     def fit(X: Any, y: Any) -> Any:
         X, y = np.asarray(X), np.asarray(y)
@@ -55,6 +58,8 @@ def adversarial_regularisation(
             X, y, other = X[ours], y[ours], (X[aside], y[aside])
         else:
             other = (np.asarray(reference[0]), np.asarray(reference[1]))
+            if other[0].shape[1:] != X.shape[1:]:
+                raise InvalidValue(f"reference has inputs of shape {other[0].shape[1:]}; rows to train on, {X.shape[1:]}.")
         twin = known.one(X, y, seed=seed_of(X, y), device=device) if hold else None
         game = _Game(strength, steps, width, *other, hold, twin, known.label_smoothing, device)
         longer = replace(known, epochs=long)  # type: ignore[type-var]

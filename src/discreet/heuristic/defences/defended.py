@@ -53,7 +53,12 @@ class Defended(Generic[R]):
 def of_torch(recipe: R) -> R:
     """The recipe, if it is one whose training can be changed."""
     if not is_dataclass(recipe) or isinstance(recipe, type) or getattr(recipe, "kind", None) != "torch":
-        raise InvalidValue("This defence changes how a torch module is trained; it needs a Recipe that builds one.")
+        kind = getattr(recipe, "kind", None) or type(recipe).__name__
+        twice = " One that a defence has changed already takes no other; l2 and label_smoothing may come first."
+        raise InvalidValue(
+            f"This defence changes how a torch module is trained; it needs a Recipe that builds one, not one of kind {kind!r}."
+            + (twice if kind == "fit" else "")
+        )
     return recipe
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet.errors import InvalidValue
 from discreet.heuristic.defences.defended import TrainingRecipe
 
 Array = NDArray[Any]
@@ -90,4 +91,6 @@ def set_aside(rows: int, share: float) -> tuple[NDArray[np.int64], NDArray[np.in
     """Places to train on, and a share of them kept out of training; the same for as many rows."""
     order = np.random.default_rng(rows).permutation(rows)
     kept = max(1, int(share * rows))
+    if kept >= rows:
+        raise InvalidValue(f"{rows} rows leave none to train on where a share of {share:g} is set aside; give more.")
     return order[kept:], order[:kept]

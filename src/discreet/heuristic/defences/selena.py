@@ -34,7 +34,7 @@ def selena(recipe: R, *, models: int = 25, left_out: int = 10, epochs: int | Non
     if left_out >= models:
         raise InvalidValue(f"Each row is left out by some of {models} models and seen by others; got left_out {left_out}.")
     known = of_torch(recipe)
-    long = check.whole("epochs", epochs or LONGER * known.epochs)
+    long = check.whole("epochs", LONGER * known.epochs if epochs is None else epochs)
 
     def fit(X: Any, y: Any) -> Any:
         import torch
