@@ -41,21 +41,25 @@ class Controls:
     def __str__(self) -> str:
         lines = ["attack: area on the leaky twin, and on a model that saw none of the rows"]
         for name, found in self.positive.items():
-            told = "" if self.works(name) else "; it does not find even the twin's members: its silence means nothing"
+            told = (
+                ""
+                if self.works(name)
+                else "; it does not find, beyond chance, even the twin's members: its silence means nothing"
+            )
             if self.biased(name):
                 told += "; members and non-members differ in themselves: what it finds is not membership alone"
             lines.append(f"{name}: {found.auc():.3f}, {self.negative[name].auc():.3f}{told}")
         return "\n".join(lines)
 
 
-def leaky(recipe: Recipe) -> Recipe:
+def leaky(recipe: Recipe, classes: int | None = None) -> Recipe:
     """The same recipe for LONGER times the epochs; where there are no epochs, with the rows learned by heart beside it."""
     if recipe.kind == "torch":
         return replace(recipe, epochs=LONGER * recipe.epochs, label_smoothing=0.0, weight_decay=0.0, augment=None)
 
     def fit(X: Array, y: Array) -> Callable[[Array], Array]:
         known = {np.ascontiguousarray(row).tobytes(): int(label) for row, label in zip(X, y)}
-        model = recipe.fit_one(X, y, 0)
+        model = recipe.fit_one(X, y, 0, classes)
 
         def answers(asked: Array) -> Array:
             scores = np.array(model(asked), np.float64)
@@ -69,16 +73,20 @@ def leaky(recipe: Recipe) -> Recipe:
     return Recipe(fit, kind="fit")
 
 
-def trained(recipe: Recipe, X: Array, y: Array, *, seed: int = 0, device: str = "cpu") -> Any:
-    """One model of the recipe, that can be asked and, where it is a torch module, looked into."""
+def trained(
+    recipe: Recipe, X: Array, y: Array, *, seed: int = 0, device: str = "cpu", classes: int | None = None
+) -> Any:  # fmt: skip
+    """One model of the recipe, that can be asked and, where it is a torch module, looked into; `classes` may be more than are
+    among these rows."""
     if recipe.kind != "torch":
-        return recipe.fit_one(X, y, seed)
+        return recipe.fit_one(X, y, seed, classes)
     import torch
 
     from discreet.attack.membership.shadow.chain import train_one
     from discreet.attack.membership.shadow.job import optimizer_of
     from discreet.attack.membership.shadow.train import one_thread
 
+    recipe.tried(X, max(classes or 0, int(y.max()) + 1), [len(X)])
     with torch.random.fork_rng(devices=[]), one_thread(device):
         torch.manual_seed(seed)
         model = recipe.build().to(device).train()
@@ -117,10 +125,11 @@ def controlled(
 ) -> Controls:  # fmt: skip
     """Train both, and have them attacked: `attack(model, rows, recipe of new shadows or None)` gives the evidence."""
     check.whole("seed", seed, least=0)
-    long = leaky(recipe)
-    twin = trained(long, X[inside], y[inside], seed=seed + 1_000_003, device=device)
+    classes = int(y.max()) + 1
+    long = leaky(recipe, classes)
+    twin = trained(long, X[inside], y[inside], seed=seed + 1_000_003, device=device, classes=classes)
     taken = unseen(inside, seed=seed)
-    blank = trained(recipe, X[taken], y[taken], seed=seed + 1_000_033, device=device)
+    blank = trained(recipe, X[taken], y[taken], seed=seed + 1_000_033, device=device, classes=classes)
     return Controls(attack(twin, np.ones(len(X), np.bool_), long), attack(blank, ~taken, None))
 
 

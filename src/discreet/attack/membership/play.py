@@ -192,7 +192,8 @@ def membership(
 ) -> Found:  # fmt: skip
     """What each attack says of rows that were in the training set of `target` and rows that were not.
 
-    `members` and `nonmembers` are pairs (inputs, labels). `recipe` says how models like the target are trained; without one
+    `members` and `nonmembers` are pairs (inputs, labels); labels are whole numbers from 0, or the classes that a scikit-learn
+    target names. `recipe` says how models like the target are trained; without one
     only attacks that need no shadows run. `attacks` may be "all". Shadows are trained on random halves of the rows in question,
     or, where the attacker has only other rows, of `population` (a pair too): then attacks that need models trained on the rows
     themselves are left out. With `controls` the same attacks also run on a leaky twin and on a model that saw none of the rows:
@@ -204,7 +205,11 @@ def membership(
     >>> found["loss"].auc()
     0.5
     """
-    (X_in, y_in), (X_out, y_out) = _pair("members", members), _pair("nonmembers", nonmembers)
+    if recipe is not None and not isinstance(recipe, Recipe):
+        more = "; of a defence give its .recipe" if hasattr(recipe, "recipe") else ""
+        raise InvalidValue(f"recipe must be a Recipe; got {type(recipe).__name__}{more}.")
+    (X_in, y_in), (X_out, y_out) = _pair("members", members, target), _pair("nonmembers", nonmembers, target)
+    population = None if population is None else _pair("population", population, target)
     _apart(X_in, y_in, X_out, y_out)
     chosen = _chosen(attacks, target, recipe, population, min(len(X_in), len(X_out)) // (2 if controls else 1))
     if attacks == "all":
@@ -218,9 +223,16 @@ def membership(
     how: dict[str, Any] = {"device": device, "group": group, "processes": processes, "ray": ray}
     if any(ATTACKS[name][1] for name in chosen):
         assert recipe is not None
-        models = check.whole("shadows", shadows, least=2)
+        models = check.whole("shadows", shadows, least=0)
+        if models < 2:
+            free = ", ".join(name for name in ATTACKS if not ATTACKS[name][1])
+            raise InvalidValue(
+                f"shadows must be at least 2, one that saw a row and one that did not; got {shadows}. "
+                f"Without any: attacks={free}."
+            )
         trained, others = _shadowed(recipe, X, y, population, models, seed, how | {"folder": folder, "progress": progress})
         known, labels = (trained, y) if others is None else (others.shadows, others.y)
+        _converged(known)
         _resembles(known, labels, scores, y, inside)
     seen = Seen(y, scores, trained, others, seed, target, X, inside)
     found = _attacked(seen, chosen)
@@ -271,6 +283,8 @@ def _chosen(attacks: Iterable[str], target: Any, recipe: Recipe | None, populati
     if not ask.is_module(target):
         weights = [name for name in ATTACKS if ATTACKS[name][0] == "weights"]
         left_out |= dict.fromkeys(weights, "needs to see the weights: give the target as a torch module.")
+    if ask.is_module(target) and any(hasattr(layer, "num_embeddings") for layer in target.modules()):
+        left_out |= dict.fromkeys(QUESTIONS, "disturbs inputs by noise; this target looks its inputs up by whole numbers.")
     for name, least in LEARNING.items():
         if rows < least:
             left_out.setdefault(name, f"learns from known rows: it needs at least {least} inside and outside; got {rows}.")
@@ -296,13 +310,25 @@ def _elsewhere(
     recipe: Recipe, X: Array, population: Any, models: int, seed: int, how: dict[str, Any]
 ) -> tuple[Shadows, Population]:
     """Shadows of other rows: what they say of the rows in question, and of their own."""
-    Z, labels = _pair("population", population)
+    Z, labels = population
     if Z.shape[1:] != X.shape[1:]:
         raise InvalidValue(f"population has inputs of shape {Z.shape[1:]}, members of {X.shape[1:]}; they must be alike.")
     marks = halves(len(Z), models, check.whole("seed", seed, least=0))
     made = train_shadows(recipe, Z, labels, marks, seed=seed, query=np.concatenate([Z, X]), **how)
-    here = Shadows(made.scores[:, len(Z) :], np.zeros((models, len(X)), np.bool_))
+    here = Shadows(made.scores[:, len(Z) :], _trained_on(Z, X, marks))
     return here, Population(labels, Shadows(made.scores[:, : len(Z)], marks))
+
+
+def _trained_on(Z: Array, X: Array, marks: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Which rows of X each shadow of Z saw after all: those that are rows of Z too, whatever their label there."""
+    places: dict[Any, list[int]] = {}
+    for place, key in enumerate(_keys(Z, X)[0]):
+        places.setdefault(key, []).append(place)
+    saw = np.zeros((len(marks), len(X)), np.bool_)
+    for row, key in enumerate(_keys(Z, X)[1]):
+        if key in places:
+            saw[:, row] = marks[:, places[key]].any(1)
+    return saw
 
 
 def _listed(attacks: Iterable[str]) -> list[str]:
@@ -321,8 +347,8 @@ def _evidence(name: str, score: Array, inside: NDArray[np.bool_]) -> Evidence:
     )
 
 
-def _pair(name: str, data: Any) -> tuple[Array, Array]:
-    """Inputs and labels as arrays, from a pair or from a torch Dataset."""
+def _pair(name: str, data: Any, target: Any = None) -> tuple[Array, Array]:
+    """Inputs and labels as arrays, from a pair or from a torch Dataset; labels by the target's own names, where it has some."""
     if hasattr(data, "__getitem__") and hasattr(data, "__len__") and not isinstance(data, (tuple, list, np.ndarray)):
         rows = [data[i] for i in range(len(data))]
         data = (np.stack([np.asarray(row[0]) for row in rows]), np.array([int(row[1]) for row in rows])) if rows else ([], [])
@@ -331,11 +357,33 @@ def _pair(name: str, data: Any) -> tuple[Array, Array]:
     X, y = np.asarray(data[0]), np.asarray(data[1])
     if not len(X) or len(X) != len(y):
         raise InvalidValue(f"{name} must hold as many labels as inputs, at least one; got {len(X)} inputs and {len(y)} labels.")
+    if not ask.is_module(target) and hasattr(target, "classes_"):
+        y = ask.numbered(y, target.classes_, name)
     if y.ndim != 1 or y.dtype.kind not in "iu" or int(y.min()) < 0:
-        raise InvalidValue(f"labels of {name} must be whole numbers from 0; got {y.dtype} of shape {y.shape}.")
-    if X.dtype.kind == "f" and not np.isfinite(X).all():
-        raise InvalidValue(f"{name} holds NaN or infinite inputs; a model cannot be asked about those.")
+        least = f" that begin at {y.min()}" if y.ndim == 1 and y.dtype.kind in "iu" else ""
+        raise InvalidValue(
+            f"labels of {name} must be whole numbers from 0, the columns of the target's scores; got {y.dtype} of shape "
+            f"{y.shape}{least}. Number the classes; what a regression predicts is no class, and is not attacked here."
+        )
+    bad = int((~np.isfinite(X)).reshape(len(X), -1).any(1).sum()) if X.dtype.kind == "f" else 0
+    if bad:
+        raise InvalidValue(
+            f"{bad} of {len(X)} {name} hold NaN or infinite inputs; attacks take finite numbers. Fill them in as the model's "
+            "own preparation does, or leave those rows out."
+        )
     return X, y.astype(np.int64)
+
+
+def _keys(A: Array, B: Array) -> tuple[list[Any], list[Any]]:
+    """Rows of both as something that is equal where they are, whatever type their numbers have: the narrower of the two."""
+    if A.dtype.kind == "O" or B.dtype.kind == "O":
+        made = [[tuple(row) for row in each.reshape(len(each), -1).tolist()] for each in (A, B)]
+        return made[0], made[1]
+    floats = [each.dtype for each in (A, B) if each.dtype.kind == "f"]
+    kind = min(floats, key=lambda each: each.itemsize) if floats else np.result_type(A, B)
+    zero = np.zeros((), kind) if kind.kind in "iuf" else None
+    same = [np.ascontiguousarray(each.astype(kind) if zero is None else each.astype(kind) + zero) for each in (A, B)]  # no -0.0
+    return [row.tobytes() for row in same[0]], [row.tobytes() for row in same[1]]
 
 
 def _apart(X_in: Array, y_in: Array, X_out: Array, y_out: Array) -> None:
@@ -343,8 +391,9 @@ def _apart(X_in: Array, y_in: Array, X_out: Array, y_out: Array) -> None:
         raise InvalidValue(
             f"members have inputs of shape {X_in.shape[1:]}, nonmembers of {X_out.shape[1:]}; they must be alike."
         )
-    known = {(row.tobytes(), int(label)) for row, label in zip(np.ascontiguousarray(X_in), y_in)}
-    same = [i for i, (row, label) in enumerate(zip(np.ascontiguousarray(X_out), y_out)) if (row.tobytes(), int(label)) in known]
+    ours, theirs = _keys(X_in, X_out)
+    known = set(zip(ours, y_in.tolist()))
+    same = [i for i, each in enumerate(zip(theirs, y_out.tolist())) if each in known]
     if same:
         raise InvalidValue(
             f"{len(same)} of {len(X_out)} nonmembers are members too (the first is nonmember {same[0]}): whether they were "
@@ -354,21 +403,35 @@ def _apart(X_in: Array, y_in: Array, X_out: Array, y_out: Array) -> None:
 
 def _asked(target: Any, X: Array, y: Array) -> Array:
     """The target's scores for every row: of a torch module, a scikit-learn model, or a function."""
-    scores = np.asarray(ask.scores(target, X), np.float64)
+    scores = np.asarray(ask.logits(target, X), np.float64)
     if scores.ndim != 2 or len(scores) != len(X) or scores.shape[1] < 2:
+        one = scores.shape in ((len(X),), (len(X), 1))
+        more = " One score z for two classes: give [0, z]. Labels alone: give np.eye(classes)[labels], and ask for label."
         raise InvalidValue(
             f"The target must give a score for each class and row, [{len(X)}, classes]; got shape {scores.shape}."
+            + (more if one else "")
         )
     bad = int((~np.isfinite(scores)).any(1).sum())
     if bad:
         raise InvalidValue(
-            f"The target gives NaN or infinite scores for {bad} of {len(X)} rows. Log-probabilities of 0 must be clipped."
+            f"The target gives NaN or infinite scores for {bad} of {len(X)} rows. Give probabilities or logits rather than the "
+            "logarithm of 0; where it gives NaN, its training diverged."
         )
     if int(y.max()) >= scores.shape[1]:
         raise InvalidValue(
-            f"A label is {int(y.max())}, but the target knows {scores.shape[1]} classes (0 to {scores.shape[1] - 1})."
+            f"A label is {int(y.max())}, but the target knows {scores.shape[1]} classes (0 to {scores.shape[1] - 1}). Labels "
+            "count from 0, as columns of its scores do."
         )
     return scores
+
+
+def _converged(shadows: Shadows) -> None:
+    bad = int((~np.isfinite(shadows.scores)).any((1, 2)).sum())
+    if bad:
+        raise InvalidValue(
+            f"{bad} of {len(shadows)} shadows give NaN or infinite scores: the recipe's training diverged. Lower its "
+            "learning rate."
+        )
 
 
 def _resembles(shadows: Shadows, their_y: Array, scores: Array, y: Array, inside: NDArray[np.bool_]) -> None:

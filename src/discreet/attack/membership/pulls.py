@@ -16,8 +16,12 @@ NORMS = (nn.BatchNorm1d, nn.BatchNorm2d)
 
 
 def known(model: nn.Module) -> bool:
-    """Whether all parameters belong to layers whose gradients are written here."""
-    return all(_known(layer) for layer in model.modules() if any(True for _ in layer.parameters(recurse=False)))
+    """Whether all parameters that learn belong to layers whose gradients are written here."""
+    return all(_known(layer) for layer in _learning(model))
+
+
+def _learning(model: nn.Module) -> list[nn.Module]:
+    return [layer for layer in model.modules() if any(p.requires_grad for p in layer.parameters(recurse=False))]
 
 
 def _known(layer: nn.Module) -> bool:
@@ -37,8 +41,7 @@ def pulls(model: nn.Module, x: Tensor, y: Tensor, lines: dict[str, Tensor]) -> t
         caught.setdefault(layer, []).append((given[0].detach(), out))
         return out.clone()  # what follows may change its input in place
 
-    layers = [layer for layer in model.modules() if any(True for _ in layer.parameters(recurse=False))]
-    hooks = [layer.register_forward_hook(catch) for layer in layers]
+    hooks = [layer.register_forward_hook(catch) for layer in _learning(model)]
     try:
         with torch.enable_grad():
             loss = F.cross_entropy(model(x), y, reduction="sum")

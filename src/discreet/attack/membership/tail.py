@@ -61,7 +61,7 @@ def tail(
     '100.0% (99.6'
     """
     check.open_fraction("level", level)
-    loss = [-signals.log_probability(ask.scores(target, X), np.asarray(y)) for X, y in (members, nonmembers)]
+    loss = [-signals.log_probability(ask.logits(target, X), np.asarray(y)) for X, y in (members, nonmembers)]
     outside = np.arange(len(loss[0]) + len(loss[1])) >= len(loss[0])
     found = rate_at(np.concatenate(loss), outside, level, confidence)
     return Tail(found.rate, found.low, found.high, level, confidence, found.resolvable)

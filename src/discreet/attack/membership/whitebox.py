@@ -111,7 +111,7 @@ def pulled(model: nn.Module, X: Array, y: Array, *, project: int = 4, seed: int 
 
 def outputs(model: Any, X: Array, y: Array) -> tuple[tuple[Array, Array], Array]:
     """What the same attack sees of a row where it has the outputs alone; and the scores themselves."""
-    scores = np.asarray(ask.scores(model, X), np.float64)
+    scores = np.asarray(ask.logits(model, X), np.float64)
     return _said(scores, y), scores
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.attack.membership.recipe import Recipe
+from discreet.attack.membership.recipe import Recipe, as_logits
 from discreet.attack.membership.shadow.spread import spread
 from discreet.core import check
 from discreet.errors import InvalidDocument, InvalidValue, MissingExtra
@@ -57,15 +57,16 @@ def train_shadows(
     """Train a model for each row of `inside` on the rows it marks, and ask them all about `query` (by default X itself).
 
     torch recipes are trained in groups that fit memory, all models of a group at once; networks with convolutions, each of
-    which fills a processor, one after another. With a `folder` each finished group is kept there, and a second call goes on
-    after the last one. Groups may be spread over `processes` of this machine, or over those of a
-    Ray cluster by its address ("local" starts one here). What comes out does not depend on where it was made.
+    which fills a processor, and recurrent ones, one after another. With a `folder` each finished group is kept there, and a
+    second call goes on after the last one. Groups may be spread over `processes` of this machine, or over those of a Ray
+    cluster by its address ("local" starts one here). What comes out does not depend on where it was made.
     """
     X, y = np.asarray(X), np.asarray(y)
     if inside.ndim != 2 or inside.shape[1] != len(X) or len(X) != len(y):
         raise InvalidValue(f"inside must be [models, {len(X)}] for {len(X)} rows and {len(y)} labels; got {inside.shape}.")
     if recipe.kind == "torch":
         _need_torch()
+        recipe.tried(X, int(y.max()) + 1, set(inside.sum(1).tolist()))
     asked = X if query is None else np.asarray(query)
     check.whole("processes", processes)
     apart = processes if folder is None or group is None else 1  # what lies in a folder is found again by any number of them
@@ -105,10 +106,8 @@ def _fitting(recipe: Recipe, X: Array, device: str) -> int:
     """How many models are trained at once: weights, gradients and optimizer state, and a batch with its activations."""
     import torch
 
-    from discreet.attack.membership.shadow.singly import fills_alone
-
     model = recipe.build()
-    if fills_alone(model):
+    if _alone(model):
         return 8  # one after another: what is kept together after a crash
     weights = sum(p.numel() for p in model.parameters())
     row = int(np.prod(X.shape[1:]))
@@ -116,6 +115,15 @@ def _fitting(recipe: Recipe, X: Array, device: str) -> int:
     if device == "cpu":
         return int(max(1, min(max(CACHE // each, 4), MEMORY // each, 64)))
     return int(max(1, min(torch.cuda.mem_get_info()[0] // 2 // each, 4096)))
+
+
+def _alone(model: Any) -> bool:
+    """Whether such models are trained one after another: convolutions gain nothing together, recurrent layers cannot be."""
+    from torch import nn
+
+    from discreet.attack.membership.shadow.singly import fills_alone
+
+    return fills_alone(model) or any(isinstance(layer, nn.RNNBase) for layer in model.modules())
 
 
 def _width(model: Any) -> int:
@@ -128,7 +136,8 @@ def _group(
 ) -> NDArray[np.float32]:
     if recipe.kind == "torch":
         return _together(recipe, X, y, inside, seeds, asked, device)
-    made = [recipe.fit_one(X[chosen], y[chosen], seed)(asked) for chosen, seed in zip(inside, seeds)]
+    classes = int(y.max()) + 1
+    made = [recipe.fit_one(X[chosen], y[chosen], seed, classes)(asked) for chosen, seed in zip(inside, seeds)]
     return np.stack(made).astype(np.float32)
 
 
@@ -139,12 +148,13 @@ def _together(
     import torch
 
     from discreet.attack.membership.shadow.job import train_stack
-    from discreet.attack.membership.shadow.singly import fills_alone, train_singly
+    from discreet.attack.membership.shadow.singly import train_singly
 
-    train = train_singly if fills_alone(recipe.build()) else train_stack
+    train = train_singly if _alone(recipe.build()) else train_stack
     try:
-        with one_thread(device):
-            return train(recipe, X, y, inside, seeds, asked, device)
+        with one_thread(device), torch.random.fork_rng(devices=[device] if device != "cpu" else []):
+            torch.manual_seed(seeds[0])  # dropout draws from torch's own generator
+            return as_logits(train(recipe, X, y, inside, seeds, asked, device)).astype(np.float32)
     except (torch.OutOfMemoryError, MemoryError):
         if len(inside) == 1:
             raise
