@@ -85,22 +85,22 @@ def _recipe(
     """One training run with canaries, and what it shows."""
     from discreet.cli.canaries import audited, controls, planted
     from discreet.cli.facts import produced
-    from discreet.cli.models import numbered, read_recipe, read_rows, usable
+    from discreet.cli.models import classes_of, read_recipe, read_rows, usable
     from discreet.core import Claim, Game, NonPrivate, Release, check, record
 
     check.small_fraction("delta", delta)
     claims = Release.load(claim).claims if claim else (Claim(game=Game(record(), {"scores"}), event=NonPrivate()),)
     X, y, *_ = read_rows(*data)
-    rows = planted(X, numbered(y, None, "data"), canaries)
+    rows = planted(X, classes_of(y), canaries)
     recipe = read_recipe(file)
     talk(f"Training once with {canaries} mislabelled rows, {int(rows.inside[rows.canaries].sum())} of them inside.")
     evidence, accuracy = audited(recipe, rows, device=usable(device))
     if controlled:
         talk("Then the controls: a leaky twin, and a model that sees no canary.")
     beside = controls(recipe, rows, delta, confidence, device=device) if controlled else []
-    facts = {**_bound(evidence, delta, confidence), "accuracy_on_other_rows": accuracy}
+    facts = {**_bound(evidence, delta, confidence), "train_accuracy": accuracy}
     told = {
-        "title": f"One-run audit of {Path(file).name}", "controls": beside, "quality": {"accuracy on other rows": accuracy},
+        "title": f"One-run audit of {Path(file).name}", "controls": beside, "quality": {"train accuracy": accuracy},
         **produced({"recipe": file, "data": data[0]}),
     }  # fmt: skip
     source = Path(data[0]).name
@@ -150,7 +150,10 @@ def _explain(facts: dict[str, Any]) -> None:
             f"in at most {wrong:.2g} of all audits."
         )
     else:
-        talk("The canaries were not told apart: no epsilon is refuted.")
+        talk(
+            f"No epsilon is refuted: {facts['canaries']} canaries, told apart with an area of {facts['auc']:.2f}, show none. "
+            f"So many can show {down(facts['most_that_so_many_canaries_can_show'])} at most."
+        )
     talk("It is a floor: other attacks may find more. Only a proof gives a ceiling.")
 
 

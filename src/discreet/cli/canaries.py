@@ -41,13 +41,19 @@ def planted(X: NDArray[Any], y: NDArray[Any], count: int, seed: int | None = Non
     import numpy as np
 
     count = check.whole("canaries", count, least=10)
+    bad = int((~np.isfinite(X)).reshape(len(X), -1).any(1).sum()) if X.dtype.kind == "f" else 0
+    if bad:
+        raise InvalidValue(
+            f"{bad} of {len(X)} rows hold NaN or infinite inputs. Fill them in as the model's own preparation does, or leave "
+            "those rows out."
+        )
     if 2 * count > len(X):
         raise InvalidValue(
             f"{count} canaries are asked for; {len(X)} rows give at most {len(X) // 2}, to leave enough to learn from."
         )
     classes = int(y.max()) + 1
     if classes < 2:
-        raise InvalidValue("The labels are all 0; a canary needs another class to be wrong in.")
+        raise InvalidValue("All rows have the same label; a canary needs another class to be wrong in.")
     draw = np.random.default_rng(secrets.randbits(128) if seed is None else seed)
     places = np.sort(draw.choice(len(X), count, replace=False))
     labels, inside = np.array(y, np.int64), np.ones(len(X), np.bool_)
@@ -84,7 +90,7 @@ def controls(recipe: Recipe, rows: Planted, delta: float, confidence: float, *, 
 
     made = []
     for kind, name, its, those in (
-        ("positive", "canaries of a leaky twin", leaky(recipe), rows),
+        ("positive", "canaries of a leaky twin", leaky(recipe, int(rows.y.max()) + 1), rows),
         ("negative", "canaries that were all left out", recipe, replace(rows, blind=True)),
     ):
         evidence, _ = audited(its, those, device=device)

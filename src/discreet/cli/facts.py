@@ -53,13 +53,13 @@ def most_exposed(evidence: Evidence) -> list[dict[str, Any]]:
 def risks(recipe: Any, inside: tuple[Any, Any], outside: tuple[Any, Any], how: dict[str, Any]) -> dict[str, Any]:
     """Every row's risk over all shadows, each in turn the target, and how much models know it by heart (Feldman).
 
-    Nothing is trained: the shadows are those kept in the folder. Empty where there are too few, or none of these rows.
+    Nothing is trained: the shadows are those kept in the folder. Empty where they are too few, or of other rows.
     """
     import numpy as np
 
     from discreet.attack.membership import exposed, halves, train_shadows
 
-    if recipe is None or how["population"] is not None or how["shadows"] < LEAST or not how["folder"].is_dir():
+    if recipe is None or how["population"] is not None or how["shadows"] < LEAST:
         return {}
     X, y = (np.concatenate(both) for both in zip(inside, outside))
     same = {name: how[name] for name in ("seed", "device", "folder", "group", "processes", "ray")}
@@ -136,7 +136,8 @@ def told_of_controls(rows: list[dict[str, Any]]) -> list[str]:
     lines = []
     if blind:
         lines.append(
-            f"{', '.join(blind)}: does not find even the members of a leaky twin, so that it finds nothing means nothing."
+            f"{', '.join(blind)}: does not find, beyond chance, even the members of a leaky twin, so that it finds nothing "
+            "means nothing."
         )
     if biased:
         lines.append(

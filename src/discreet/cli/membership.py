@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+import sys
+import tempfile
 import warnings
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +15,7 @@ import click
 
 from discreet.cli.facts import LEVELS
 from discreet.cli.output import json_option, table, talk, write_json
-from discreet.errors import InvalidValue
+from discreet.errors import DiscreetError, InvalidValue
 
 if TYPE_CHECKING:
     from discreet.attack import Recipe
@@ -60,18 +63,20 @@ def model_command(
     run on a leaky twin, where they must find something, and on a model that saw none of the rows, where they must not.
     Interrupted (Ctrl-C), the same command goes on after the last finished group of shadows.
     """
+    from discreet.attack.membership.play import ATTACKS
     from discreet.cli import facts
     from discreet.cli.models import read_model, read_recipe, usable
     from discreet.core import check
 
-    check.whole("shadows", shadows, least=2)
+    check.whole("shadows", shadows, least=0)
     check.small_fraction("delta", delta)
     check.open_fraction("confidence", confidence)
     carried = _carried(claim)
     recipe = read_recipe(recipe_file) if recipe_file else None
     target = read_model(weights, recipe, trust_pickle=trust_pickle, device=usable(device))
     inside, outside, others, groups = _rows((members, nonmembers, population), target_column, group_by, target)
-    folder = Path(out)
+    target = _asked_only(target)
+    folder = _ready(Path(out))
     kept = folder / "shadows" / _fingerprint(recipe_file, (*inside, *outside, *(others or ())), shadows, seed)
     how = {
         "shadows": shadows, "seed": seed, "device": device, "folder": kept, "processes": processes, "ray": ray,
@@ -80,11 +85,12 @@ def model_command(
     }  # fmt: skip
     found, warned = _attacked(target, recipe, inside, outside, _named(attacks, recipe, population), how)
     first = next(iter(found.values()))
+    compared = any(ATTACKS[name][1] for name in found)
     exposed = facts.most_exposed(first)
     controls = facts.of_controls(found.controls, confidence) if found.controls else []
     value = {
         "model": Path(weights).name, "members": len(inside[1]), "nonmembers": len(outside[1]),
-        "shadows": shadows if recipe else 0, "confidence": confidence, "delta": delta, "warnings": warned,
+        "shadows": shadows if compared else 0, "confidence": confidence, "delta": delta, "warnings": warned,
         "attacks": [_measured(each, delta, confidence) for each in found.values()],
         "tail": _tail(target, inside, outside, confidence),
         "most_exposed_members": [each["index"] for each in exposed],
@@ -96,10 +102,48 @@ def model_command(
         "groups": value["groups"], "quality": _quality(target, inside, outside), **facts.produced(files, shadows=seed),
     }  # fmt: skip
     _write(folder, value, told, Path(members).name, carried or _nothing_claimed(found), found)
-    _scores(folder, found, facts.risks(recipe, inside, outside, how))
+    _scores(folder, found, facts.risks(recipe, inside, outside, how) if compared else {})
     if not keep_shadows:
-        shutil.rmtree(folder / "shadows", ignore_errors=True)
-    _tell(value, folder, as_json, claimed=bool(carried), left_out=no_controls)
+        _cleared(kept)
+    _tell(value, folder, as_json, claimed=bool(carried), left_out=no_controls, recipe=recipe is not None)
+
+
+def _asked_only(model: Any) -> Any:
+    """A classifier as a function of rows: labels are numbered by now, and its own names must not number them again."""
+    from discreet.attack.membership import ask
+
+    return model if not hasattr(model, "classes_") or ask.is_module(model) else lambda X: ask.scores(model, X)
+
+
+def _ready(folder: Path) -> Path:
+    """A folder that can be written, before hours are spent; an earlier audit in it is replaced, another release is not."""
+    from discreet.core import Release
+
+    if folder.exists() and not folder.is_dir():
+        raise InvalidValue(f"--out names a folder; {str(folder)!r} is a file. Give another name.")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise InvalidValue(f"The folder {str(folder)!r} of --out cannot be written: {error.strerror}. Give another.") from None
+    there = folder / "release.json"
+    if there.exists():
+        try:
+            value = Release.load(there).value
+        except DiscreetError:
+            value = None
+        if not isinstance(value, dict) or "attacks" not in value:
+            raise InvalidValue(f"{str(there)!r} is not an audit of this kind, and would be lost. Give --out another folder.")
+        talk(f"{folder} holds an audit of {value.get('model')}, which this one replaces once it is finished.")
+    return folder
+
+
+def _cleared(kept: Path) -> None:
+    """Without the shadows of this audit; what else lies there is not ours."""
+    shutil.rmtree(kept, ignore_errors=True)
+    with suppress(OSError):  # it holds shadows of another audit, or something of the user's
+        kept.parent.rmdir()
 
 
 def _rows(files: tuple[str, str, str | None], column: str, group_by: str | None, model: Any) -> tuple[Any, Any, Any, Any]:
@@ -111,14 +155,17 @@ def _rows(files: tuple[str, str, str | None], column: str, group_by: str | None,
 
     by = [each.strip() for each in (group_by or "").split(",") if each.strip()]
     pairs: list[Any] = []
-    wanted, labels, columns = None, [], []
+    fitted = getattr(model, "feature_names_in_", None)
+    wanted = None if fitted is None else [str(each) for each in fitted]
+    whose = "members do not" if wanted is None else "the model was not fitted on"
+    labels, columns = [], []
     for what, file in zip(("members", "nonmembers", "population"), files):
         if file is None:
             pairs.append(None)
             continue
         X, y, names, more = read_rows(file, column, by)
-        wanted = names if what == "members" else wanted
-        pairs.append((in_order(names, X, wanted, what), numbered(y, model, what)))
+        wanted = names if wanted is None and what == "members" else wanted
+        pairs.append((in_order(names, X, wanted, what, whose), numbered(y, model, what)))
         labels.append(np.asarray(y))
         columns.append(more)
     groups = {"class": np.array([str(each) for each in np.concatenate(labels[:2]).tolist()])}
@@ -144,11 +191,19 @@ def _fingerprint(recipe: str | None, arrays: tuple[Any, ...], shadows: int, seed
     import numpy as np
 
     digest = hashlib.sha256(f"{shadows} {seed} ".encode())
-    if recipe:
-        digest.update(Path(recipe).read_bytes())
+    for file in _sources(recipe) if recipe else ():
+        digest.update(file.read_bytes())
     for part in arrays:
         digest.update(f"{part.shape} {part.dtype}".encode() + np.ascontiguousarray(part).tobytes())
     return digest.hexdigest()[:16]
+
+
+def _sources(recipe: str) -> list[Path]:
+    """The recipe, and what it imported of its neighbours: the network may be written there."""
+    here = Path(recipe).resolve()
+    loaded = {Path(file).resolve() for each in list(sys.modules.values()) if (file := getattr(each, "__file__", None))}
+    near = [file for file in loaded if file.is_relative_to(here.parent) and "site-packages" not in file.parts]
+    return [here, *sorted(file for file in near if file != here and file.suffix == ".py" and file.is_file())]
 
 
 def _attacked(
@@ -158,13 +213,12 @@ def _attacked(
     from discreet.attack.membership import membership
     from discreet.cli.models import told
 
-    done, shadows = 0, how["shadows"]
+    shadows = how["shadows"]
     with told(shadows, "training shadows") as progress, warnings.catch_warnings(record=True) as raised:
         warnings.simplefilter("always", UserWarning)
+        warnings.filterwarnings("ignore", "There is a performance drop")  # of torch's, about its own layers
 
         def step(now: int, of: int) -> None:
-            nonlocal done
-            done = now
             progress(now, of)
             if now == of and how["controls"]:
                 talk("Now the controls: a leaky twin with a few shadows of its own, and a model that saw none of the rows.")
@@ -172,12 +226,19 @@ def _attacked(
         try:
             found = membership(target, recipe, inside, outside, attacks=attacks, progress=step, **how)
         except KeyboardInterrupt:
+            done = _models_in(how["folder"])
             talk(f"Stopped: {done} of {shadows} shadows are kept in {how['folder']}; the same command goes on from there.")
             raise
-    warned = [str(each.message) for each in raised if issubclass(each.category, UserWarning)]
+    warned = list(dict.fromkeys(str(each.message) for each in raised if issubclass(each.category, UserWarning)))
     for each in warned:
         talk(f"Warning: {each}")
     return found, warned
+
+
+def _models_in(folder: Path) -> int:
+    """How many shadows are kept, of this run and of earlier ones."""
+    places = [each.stem.split("-")[1:] for each in folder.glob("models-*-*.npz")]
+    return sum(int(stop) - int(start) for start, stop in places)
 
 
 def _quality(target: Any, inside: Any, outside: Any) -> dict[str, float]:
@@ -261,7 +322,7 @@ def _scores(folder: Path, found: Found, risks: dict[str, Any]) -> None:
     write_table(pyarrow.table(columns), folder / "scores.parquet")
 
 
-def _tell(facts: dict[str, Any], folder: Path, as_json: bool, *, claimed: bool, left_out: bool) -> None:
+def _tell(facts: dict[str, Any], folder: Path, as_json: bool, *, claimed: bool, left_out: bool, recipe: bool) -> None:
     if as_json:
         write_json(facts)
     else:
@@ -272,7 +333,7 @@ def _tell(facts: dict[str, Any], folder: Path, as_json: bool, *, claimed: bool, 
         table([(*_row(each), *_areas(each["attack"], controls)) for each in facts["attacks"]], heads=heads)
         _show_groups(facts["groups"])
     talk(f"Without shadows: {facts['tail']['says']}")
-    _tell_of_controls(facts["controls"], facts["shadows"] > 0, left_out)
+    _tell_of_controls(facts["controls"], recipe, left_out)
     few = [rate for each in facts["attacks"] for rate in each["rates"] if rate["outcome"] == "inconclusive"]
     if few:
         needed = max(rate["nonmembers_needed"] for rate in few)
@@ -315,11 +376,11 @@ def _group(each: dict[str, Any], level: str | None) -> tuple[str, ...]:
     return f"{each['by']} {each['group']}", f"{each['n']:,}", area, *rate
 
 
-def _tell_of_controls(rows: list[dict[str, Any]], trained: bool, left_out: bool) -> None:
+def _tell_of_controls(rows: list[dict[str, Any]], recipe: bool, left_out: bool) -> None:
     from discreet.cli.facts import told_of_controls
 
     if not rows:
-        why = "left out" if left_out else "none can be trained without --recipe" if not trained else "none were run"
+        why = "left out" if left_out else "none can be trained without --recipe" if not recipe else "none were run"
         talk(f"Controls: {why}. What was not found is worth only what they would have shown.")
     for line in told_of_controls(rows):
         talk(f"Warning: {line}")

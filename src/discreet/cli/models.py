@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
 import traceback
@@ -17,6 +18,8 @@ from discreet.errors import InvalidValue, MissingExtra
 if TYPE_CHECKING:
     from discreet.attack import Recipe
 
+INDEX = re.compile(r"__index_level_\d+__")  # what pandas writes of its index: no column of anyone's
+WHOLE = 2.0**24  # up to here 32-bit floats keep whole numbers apart
 PICKLES = (".joblib", ".pkl", ".pickle")
 SECONDS = float(os.environ.get("DISCREET_PROGRESS", "10"))  # between two lines of progress where there is no terminal
 
@@ -32,12 +35,13 @@ def read_recipe(path: str) -> Recipe:
     sys.path.insert(0, str(file.parent.resolve()))  # as python does: a recipe may import its neighbours
     try:
         found = runpy.run_path(str(file), run_name="recipe").get("recipe")
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         lines = [f" in line {each.lineno}" for each in traceback.extract_tb(error.__traceback__) if each.filename == str(file)]
         raise InvalidValue(f"{path!r} stopped with {type(error).__name__}{''.join(lines[-1:])}: {str(error)[:200]}") from error
     if not isinstance(found, Recipe):
         what = "defines no recipe" if found is None else f"defines a recipe that is a {type(found).__name__}"
-        raise InvalidValue(f"{path!r} {what}; it must say recipe = discreet.attack.Recipe(…).")
+        more = ", or defence(…).recipe" if hasattr(found, "recipe") else ""
+        raise InvalidValue(f"{path!r} {what}; it must say recipe = discreet.attack.Recipe(…){more}.")
     return found
 
 
@@ -61,13 +65,38 @@ def read_rows(path: str, target: str, by: Sequence[str] = ()) -> tuple[Any, Any,
     lacking = [name for name in by if name not in table]
     if lacking:
         raise InvalidValue(f"{path!r} has no column {lacking[0]!r} to group by; it has {', '.join(list(table)[:20])}.")
-    names = [name for name in table if name != target and (name not in by or numeric(table[name]))]
+    given = [name for name in table if name != target and not INDEX.fullmatch(name)]
+    names = [name for name in given if name not in by or numeric(table[name])]
     texts = [name for name in names if not numeric(table[name])]
     if texts or not names:
-        what = f"column {texts[0]!r} of {path!r} holds text" if texts else f"{path!r} has no column but the labels"
-        raise InvalidValue(f"A model is asked about numbers; {what}. Encode it as the model was given it.")
-    inputs = np.stack([table[name] for name in names], 1).astype(np.float32)
-    return inputs, table[target], names, {name: table[name] for name in by}
+        what = _no_numbers(path, texts[0], table[texts[0]]) if texts else f"{path!r} has no column but the labels."
+        raise InvalidValue(f"A model is asked about numbers; {what}")
+    return _narrow(np.stack([table[name] for name in names], 1)), table[target], names, {name: table[name] for name in by}
+
+
+def _no_numbers(path: str, name: str, values: Any) -> str:
+    """Why a column is none of numbers: cells are empty, or it holds text."""
+    cells = values.tolist()
+    empty = sum(each is None for each in cells)
+    try:
+        [float(each) for each in cells if each is not None]
+    except (TypeError, ValueError):
+        return (
+            f"column {name!r} of {path!r} holds text. Give it as numbers (of a pipeline, after its encoder), "
+            "or name it in --group-by: then the model is not given it."
+        )
+    return (
+        f"column {name!r} of {path!r} has {empty} empty cells. Fill them in as the model's own preparation does, or leave "
+        "those rows out."
+    )
+
+
+def _narrow(X: Any) -> Any:
+    """As 32-bit floats; as they are where that would make different numbers the same (times, amounts, numbers of people)."""
+    import numpy as np
+
+    with np.errstate(over="ignore"):
+        return X.astype(np.float64 if (np.abs(X) >= WHOLE).any() else np.float32)
 
 
 def _arrays(file: Path) -> tuple[Any, Any]:
@@ -83,16 +112,16 @@ def _arrays(file: Path) -> tuple[Any, Any]:
         if isinstance(error, InvalidValue):
             raise
         raise InvalidValue(f"{str(file)!r} cannot be read as .npz; write it with numpy.savez(file, X=…, y=…).") from None
-    return X.astype(np.float32), y
+    return _narrow(X), y
 
 
-def in_order(names: list[str] | None, X: Any, wanted: list[str] | None, what: str) -> Any:
-    """Columns in the order of another file; refused where they are not the same ones."""
+def in_order(names: list[str] | None, X: Any, wanted: list[str] | None, what: str, whose: str = "members do not") -> Any:
+    """Columns in the order of another file, or of those that the model was fitted on; refused where others are."""
     if names is None or wanted is None or names == wanted:
         return X
     lacking, extra = [each for each in wanted if each not in names], [each for each in names if each not in wanted]
     if lacking or extra:
-        told = [f"lack {each!r}" for each in lacking[:1]] + [f"have {each!r}, which members do not" for each in extra[:1]]
+        told = [f"lack {each!r}" for each in lacking[:1]] + [f"have {each!r}, which {whose}" for each in extra[:1]]
         raise InvalidValue(f"The {what} {' and '.join(told)} ({len(lacking)} columns lacking, {len(extra)} too many).")
     return X[:, [names.index(each) for each in wanted]]
 
@@ -101,19 +130,44 @@ def numbered(y: Any, model: Any, what: str) -> Any:
     """Labels as places among the model's classes, where it names them; else whole numbers from 0 are needed."""
     import numpy as np
 
+    from discreet.attack.membership import ask
+
     y = np.asarray(y)
     classes = getattr(model, "classes_", None)
     if classes is not None:
-        known = {each: place for place, each in enumerate(np.asarray(classes).tolist())}
-        strange = sum(each not in known for each in y.tolist())
-        if strange:
-            raise InvalidValue(f"{strange} of {len(y)} labels of the {what} are none of the model's {len(known)} classes.")
-        return np.array([known[each] for each in y.tolist()], np.int64)
+        return ask.numbered(y, classes, what)
     if y.dtype.kind == "f" and np.array_equal(y, np.rint(y)):
         y = y.astype(np.int64)
     if y.dtype.kind not in "iu":
-        raise InvalidValue(f"Labels of the {what} must be whole numbers from 0, as the model counts its classes; they are not.")
+        raise InvalidValue(
+            f"Labels of the {what} must be whole numbers from 0, as the model counts its classes; they are {_kind(y)}. Write "
+            "the number of each row's class there; what a regression predicts is no class, and is not attacked here."
+        )
     return y
+
+
+def classes_of(y: Any) -> Any:
+    """Labels of any kind as numbers of classes from 0, in order; refused where they are no classes."""
+    import numpy as np
+
+    y = np.asarray(y)
+    lacking = y.dtype.kind == "O" and any(each is None for each in y.tolist())
+    if lacking or (y.dtype.kind == "f" and not np.array_equal(y, np.rint(y))):
+        raise InvalidValue(
+            f"Labels of the data must be classes: whole numbers or names; they are {_kind(y)}. What a regression predicts is "
+            "no class, and is not audited here."
+        )
+    return np.unique(y.astype(str) if y.dtype.kind == "O" else y, return_inverse=True)[1].astype(np.int64)
+
+
+def _kind(y: Any) -> str:
+    import numpy as np
+
+    cells = y.tolist()
+    empty = sum(each is None or each != each for each in cells)
+    if empty:
+        return f"empty in {empty} of {len(cells)} rows"
+    return "numbers with fractions, or infinite" if np.asarray(y).dtype.kind == "f" else "text"
 
 
 def read_model(path: str, recipe: Recipe | None, *, trust_pickle: bool, device: str) -> Any:
@@ -142,7 +196,7 @@ def read_model(path: str, recipe: Recipe | None, *, trust_pickle: bool, device: 
 
 
 class Onnx:
-    """A model in ONNX, asked for its scores: logits, or the logarithms of probabilities where it gives those."""
+    """A model in ONNX, asked for its scores: logits or probabilities."""
 
     def __init__(self, file: Path) -> None:
         try:
@@ -168,9 +222,7 @@ class Onnx:
         tables = [each for each in found if isinstance(each, np.ndarray) and each.ndim == 2 and each.dtype.kind == "f"]
         if not tables:
             raise InvalidValue("The model gives no table of scores, one column per class; export it with its probabilities.")
-        scores = np.asarray(tables[-1], np.float64)
-        likely = scores.min() >= 0 and np.allclose(scores.sum(1), 1.0, atol=1e-3)
-        return np.log(np.clip(scores, 1e-12, 1.0)) if likely else scores
+        return np.asarray(tables[-1], np.float64)
 
 
 def _unpickled(file: Path) -> Any:
