@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from discreet.query import local
     from discreet.query.arrays import Estimate, count, covariance, histogram, mean, quantile, select, sum, top_k, variance
-    from discreet.query.database import Database, Explanation, connect
+    from discreet.query.database import Database, connect
+    from discreet.query.explain import Explanation
 
 __all__ = [
     "Database", "Estimate", "Explanation", "connect", "count", "covariance", "histogram", "local", "mean", "quantile",
     "select", "sum", "top_k", "variance",
 ]  # fmt: skip
 
-_SQL = ("Database", "Explanation", "connect")
+_SQL = {"Database": "database", "Explanation": "explain", "connect": "database"}
 
 
 def __getattr__(name: str) -> Any:
@@ -28,7 +29,7 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"discreet.query has no {name!r}; it has {', '.join(__all__)}.")
     try:
-        return getattr(import_module(f"discreet.query.{'database' if name in _SQL else 'arrays'}"), name)
+        return getattr(import_module(f"discreet.query.{_SQL.get(name, 'arrays')}"), name)
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("discreet"):
             raise

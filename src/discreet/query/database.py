@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
@@ -13,29 +11,28 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from discreet.core import Claim, Event, Game, Release, Sequence, Unit, check
+from discreet.core import Claim, Game, Release, Sequence, Unit, check
 from discreet.core.facts import made
 from discreet.errors import InvalidQuery, InvalidValue, MissingExtra
 from discreet.noise import refuse_seeded
-from discreet.query import arrow, bounds
-from discreet.query.answer import CONFIDENCE, Noisy, evaluate, holds, order, requests, shown_plan
-from discreet.query.bias import Share
+from discreet.query import bounds
+from discreet.query.answer import Noisy, holds, order, requests, shown_plan
 from discreet.query.engines import Engine
 from discreet.query.engines.request import Plan
-from discreet.query.measures import Priced, bounds_of, choose_plan, price
+from discreet.query.explain import Explanation, expected_errors, shown_groups
+from discreet.query.measures import Priced, choose_plan, price
 from discreet.query.parse import parse
 from discreet.query.relations import Catalogue
 from discreet.query.schema import Schema, public_values, read_schema
-from discreet.query.tree import Aggregate, Base, preserves
+from discreet.query.table import answer_table, column_names, from_text, to_text
+from discreet.query.tree import Base, preserves
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from discreet.ledger import Ledger
 
-ENDS = ("", "_low", "_high")  # of the names of a number and of its interval
 LONGEST_TITLE = 120
-TYPICAL = 1_000  # the size of group for which `explain` tells the error of a mean
 
 
 def connect(
@@ -102,36 +99,6 @@ def _engine(location: Any) -> Engine:
     if isinstance(location, Mapping):
         return DuckEngine(location)
     return DuckEngine({"data": location})
-
-
-@dataclass(frozen=True, slots=True)
-class Explanation:
-    """What a query would cost and how wrong its answer may be; nothing was read and nothing spent."""
-
-    epsilon: float
-    delta: float
-    event: Event
-    plan: str
-    errors: Mapping[str, str]
-    keys: str
-    sql: tuple[str, ...]
-    left: str | None
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "epsilon": self.epsilon, "delta": self.delta, "event": self.event.to_json(), "plan": self.plan,
-            "errors": dict(self.errors), "keys": self.keys, "sql": list(self.sql), "left": self.left,
-        }  # fmt: skip
-
-    def __str__(self) -> str:
-        lines = [
-            f"costs      epsilon {self.epsilon:g}" + (f", delta {self.delta:g}" if self.delta else ""),
-            f"units      {self.plan}",
-        ]
-        lines += [f"groups     {self.keys}"]
-        lines += [f"error      {name}: {error}" for name, error in self.errors.items()]
-        lines += [f"budget     {self.left}"] if self.left else []
-        return "\n".join(lines)
 
 
 class Database:
@@ -207,7 +174,7 @@ class Database:
         )
         plan = choose_plan(question, self.unit, registered=registered, groups=groups)
         priced = price(question, self.unit, plan, epsilon=epsilon, delta=delta, weights=weights or {}, bias=bias)
-        names = [name.lower() for name in columns(priced)]
+        names = [name.lower() for name in column_names(priced)]
         if len(set(names)) != len(names):
             twice = next(name for name in names if names.count(name) > 1)
             raise InvalidQuery(f"Two columns of the answer would be {twice!r}: beside a number x there are x_low and x_high, "
@@ -249,23 +216,14 @@ class Database:
     ) -> Explanation:  # fmt: skip
         """Cost and expected error, before anything is spent; no private row is touched."""
         priced = self._price(query, epsilon, delta, groups, keys, weights, bias)
-        errors = {}
-        for name, output in zip(priced.question.names, priced.question.outputs):
-            if output.op == "statistic":
-                errors[name] = _expected(priced, output.value)
-        errors |= {it.name: _expected_share(priced, it) for it in priced.shares}
-        known = priced.keys
-        shown = (
-            "one, of all rows" if known == ((),) else f"{len(known)}, public" if known is not None else
-            f"those with more than about {_reach(priced):,.0f} {'units' if priced.plan.kind == 'sampled' else 'weighted rows'}"
-        )  # fmt: skip
         left = None
         if self.ledger is not None and self.source is not None:
             left = str(self.ledger.balance(self.source, self.account or "default"))
         claim = self.claims(priced)[0]
+        text = tuple(self.engine.text(request) for request in requests(priced))
         return Explanation(
-            sum(priced.epsilons), priced.delta if known is None else 0.0, claim.event, shown_plan(priced.plan), errors, shown,
-            tuple(self.engine.text(request) for request in requests(priced)), left,
+            sum(priced.epsilons), priced.delta if priced.keys is None else 0.0, claim.event, shown_plan(priced.plan),
+            expected_errors(priced), shown_groups(priced), text, left,
         )  # fmt: skip
 
     def sql(
@@ -289,11 +247,11 @@ class Database:
             return Release(value=self._answer(priced, nonnegative), source=source, claims=claims, facts=facts)
         charge = self.ledger.reserve(self.source, claims, account=self.account, key=self._key(priced, nonnegative))
         if charge.repeated:
-            table = _table_from_text(charge.answer)
+            table = from_text(charge.answer)
             return Release(value=table, source=source, claims=claims, entry=charge.id, facts=facts)
         with charge as entry:
             table = self._answer(priced, nonnegative)
-            charge.settle(_table_to_text(table))
+            charge.settle(to_text(table))
         return Release(value=table, source=source, claims=claims, entry=entry, facts=facts)
 
     def find_bounds(self, column: str, *, epsilon: float, table: str | None = None) -> Release[list[float]]:
@@ -342,7 +300,7 @@ class Database:
         if question.order:
             rows = order(noisy, rows, question.order)
         rows = rows if question.limit is None else rows[: question.limit]
-        return _table(noisy, rows, nonnegative)
+        return answer_table(noisy, rows, nonnegative)
 
     def close(self) -> None:
         self.engine.close()
@@ -354,96 +312,7 @@ class Database:
         self.close()
 
 
-def columns(priced: Priced) -> list[str]:
-    """The names of all columns of the answer."""
-    made = []
-    for name, output in zip(priced.question.names, priced.question.outputs):
-        made += [name] if output.op in ("key", "literal") else [name + end for end in ENDS]
-    return made + [it.name + end for it in priced.shares for end in ENDS]
-
-
 def _one_line(query: str) -> str:
     """A question as a heading."""
     text = " ".join(query.split())
     return text if len(text) <= LONGEST_TITLE else f"{text[: LONGEST_TITLE - 1]}…"
-
-
-def _expected_share(priced: Priced, it: Share) -> str:
-    half = _half(priced, priced.place["outside" if it.of is not None else "cut", it.of])
-    return f"a share, within about {half / TYPICAL:,.4g} in a group of {TYPICAL:,} rows, in 95 of 100 answers"
-
-
-def _expected(priced: Priced, place: int) -> str:
-    """The half-width of the interval of one statistic, for people."""
-    it = priced.question.aggregates[place]
-    known = None if it.of is not None and it.of.required else it.of
-    if it.kind in ("quantile", "least", "most"):
-        return "depends on how the values lie; its interval comes with the answer"
-    found = {"count": ("count", known), "count_of": ("count", known), "units": ("units", None)}.get(it.kind)
-    if found is None and ("sum", it.of) in priced.place and it.kind == "sum":
-        found = ("sum", it.of)
-    if found is not None:
-        return f"within {_half(priced, priced.place[found]):,.4g} in 95 of 100 answers"
-    part = _half(priced, priced.place["centred", it.of])
-    if it.kind == "sum":
-        return f"within about {part + _middle(it) * _half(priced, priced.place['count', known]):,.4g} in 95 of 100 answers"
-    return f"within about {part / TYPICAL:,.4g} in a group of {TYPICAL:,} rows, in 95 of 100 answers"
-
-
-def _middle(it: Aggregate) -> float:
-    low, high = bounds_of(it.of)
-    return abs(low + high) / 2
-
-
-def _half(priced: Priced, m: int) -> float:
-    return priced.error(m, CONFIDENCE)
-
-
-def _reach(priced: Priced) -> float:
-    assert priced.threshold is not None
-    return priced.selector().bound * priced.step(priced.threshold)
-
-
-def _table(noisy: Noisy, rows: np.ndarray[Any, Any], nonnegative: bool) -> pa.Table:
-    import pyarrow as pa
-
-    made: dict[str, Any] = {}
-    question = noisy.priced.question
-    for name, output in zip(question.names, question.outputs):
-        value, low, high = (np.asarray(part)[rows] for part in evaluate(output, noisy))
-        if output.op == "key":
-            made[name] = arrow.column(value.tolist(), question.keys[output.value].kind)
-            continue
-        if output.op == "literal":
-            made[name] = arrow.constant(output.value, len(rows))
-            continue
-        for suffix, part in zip(ENDS, (value, low, high)):
-            column = np.asarray(part, float)
-            made[name + suffix] = arrow.numbers(np.maximum(column, 0.0) if nonnegative else column)
-    for share in noisy.priced.shares:
-        for suffix, part in zip(ENDS, noisy.share(share)):
-            made[share.name + suffix] = arrow.numbers(part[rows])
-    return pa.Table.from_arrays(list(made.values()), names=list(made)).replace_schema_metadata({"discreet": _told(noisy)})
-
-
-def _told(noisy: Noisy) -> str:
-    shares = ", ".join(it.name for it in noisy.priced.shares)
-    return (
-        f"intervals hold the answer without noise with probability {CONFIDENCE:g} each; the error that bounding "
-        f"({shown_plan(noisy.priced.plan)}) and clamping to bounds bring is not included"
-    ) + (f"; how much of the data they touch: {shares}" if shares else "")
-
-
-def _table_to_text(table: pa.Table) -> str:
-    import pyarrow as pa
-
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return base64.b64encode(sink.getvalue().to_pybytes()).decode("ascii")
-
-
-def _table_from_text(text: Any) -> pa.Table:
-    import pyarrow as pa
-
-    return pa.ipc.open_stream(base64.b64decode(text)).read_all()
