@@ -228,7 +228,7 @@ class Routed(nn.Module):
 
     def forward(self, x):
         out = torch.zeros_like(x)
-        for way, goes in zip(self.ways, (x[:, 0] > 2.5, x[:, 0] <= 2.5)):
+        for way, goes in zip(self.ways, (x[:, 0] > 5.0, x[:, 0] <= 5.0)):
             if goes.any():
                 out[goes] = way(x[goes])
         return self.head(out)
@@ -299,11 +299,45 @@ def test_a_layer_that_is_given_part_of_a_batch_is_refused_though_nothing_made_up
     """Eight of sixteen rows of four users can be shared out among four, but to the wrong ones."""
     torch.manual_seed(6)
     x = torch.randn(16, 6).clamp(-1, 1)
-    x[::2, 0] = 3.0
+    x[::2, 0] = 6.0
     users = {"unit": discreet.user("who", rows=rows), "owners": np.arange(16) // rows}
     run = begun(Routed(), (x, torch.arange(16) % 3), rate=1.0, **users)
     with pytest.raises(InvalidValue, match="given part of the examples"):
         next(iter(run))
+
+
+class Training(nn.Module):
+    """In training, a layer is given the examples in another order, or some of them."""
+
+    def __init__(self, order):
+        super().__init__()
+        self.order, self.inner, self.head = order, nn.Linear(6, 6), nn.Linear(6, 3)
+        nn.init.zeros_(self.head.weight)  # behind which nothing is seen
+
+    def forward(self, x):
+        order = self.order(len(x)) if self.training else torch.arange(len(x))
+        return self.head(x.index_add(0, order, self.inner(x[order])))
+
+
+ORDERS = {
+    "reversed": lambda count: torch.arange(count).flip(0),
+    "at random": torch.randperm,
+    "some": lambda count: torch.randperm(count)[: max(1, 2 * count // 3)],
+    "one for others": lambda count: torch.arange(count).clamp(count // 2),
+}
+
+
+@pytest.mark.parametrize("owned", [False, True], ids=["records", "users"])
+@pytest.mark.parametrize("order", ORDERS)
+def test_what_is_done_in_training_only_is_looked_at(order, owned):
+    torch.manual_seed(6)
+    users = {"unit": discreet.user("who", rows=3), "owners": np.arange(COUNT) // 2} if owned else {}
+    model = Training(ORDERS[order])
+    with pytest.raises(InvalidValue, match=r"In training mode|given part of the examples"):
+        begun(model, **users)
+    assert not model.head.weight.any()
+    agrees(begun(model.eval(), **users))
+    agrees(begun(Training(torch.arange), **users))
 
 
 @pytest.mark.parametrize(

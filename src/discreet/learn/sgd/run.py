@@ -26,6 +26,7 @@ from discreet.learn.sgd.engine import Engine
 from discreet.learn.sgd.engine.graphed import Graphed
 from discreet.learn.sgd.engine.heap import keep_what_is_freed
 from discreet.learn.sgd.engine.probe import checked, probe
+from discreet.learn.sgd.engine.training import shares
 from discreet.learn.sgd.grid import Grid, GridEngine, GridStream
 from discreet.learn.sgd.plan import Plan
 from discreet.learn.sgd.progress import shown
@@ -100,8 +101,13 @@ class Run:
     def _try(self, engine: Engine) -> None:
         """See, on made-up rows, that the model treats every example on its own in the mode that it is in."""
         generator = torch.Generator().manual_seed(0)
+
+        def make(examples: int) -> Any:
+            return self._rows.like(examples, self._device, generator)
+
         try:
-            self._gentle = probe(engine, self._losses, lambda examples: self._rows.like(examples, self._device, generator))
+            self._gentle = probe(engine, self._losses, make)
+            shares(engine, self._losses, make)
         except DiscreetError:
             raise
         except Exception as error:
