@@ -206,7 +206,7 @@ NASTY = Table(
 )  # fmt: skip
 EXPRESSIONS = [
     "a + b", "a - b", "a * b", "a / b", "i + j", "i - j", "i * j", "i / j", "i % j", "a % b", "a ** b", "a ** 2", "i ** 2",
-    "a ** 3", "i ** 3", "a ** 0", "i ** -1", "i // j", "log(a)", "CASE WHEN f THEN i ELSE a END", "COALESCE(i, a)",
+    "a ** 3", "i ** 3", "a ** 0", "i ** -1", "i // j", "log(a)", "log2(a)", "CASE WHEN f THEN i ELSE a END", "COALESCE(i, a)",
     "CASE WHEN f THEN 1 WHEN i = 1 THEN 0.25 END", "COALESCE(i, 2.5) % 2", "CAST(NULL AS DOUBLE)", "NULL IS NULL",
     "-a", "-i", "abs(a)", "abs(i)", "sqrt(a)", "sqrt(i)", "exp(a)", "ln(a)", "ln(i)", "floor(a)", "ceil(a)", "floor(i)",
     "sign(a)", "sign(i)", "round(a)", "round(a, 2)", "round(i, 1)", "round(a, 30)", "a // b", "greatest(a, b)",

@@ -47,6 +47,7 @@ def both(text: str) -> tuple[list[Any], list[Any]]:
 
 SAME = [
     "i % j", "a % 2.5", "i // j", "i / NULLIF(j, 0)", "-i // 2", "LOG(ABS(a) + 1)", "LOG2(ABS(a) + 1)", "LOG10(ABS(a) + 1)",
+    "FLOOR(LOG(NULLIF(ABS(a), 0)))",
     "POWER(a, 3)",
     "POWER(a, 2)", "POWER(a, 0)", "POWER(i, 5)", "POWER(i + 10, -3)", "POWER(ABS(a), 1.5)", "POWER(ABS(a), ABS(j))",
     "CASE WHEN f THEN i ELSE a END", "CASE WHEN f THEN 1 WHEN i = 1 THEN 0.25 END",
@@ -92,6 +93,12 @@ def test_numbers_are_whole_only_where_all_branches_are() -> None:
 )
 def test_what_has_no_value_is_refused(text: str) -> None:
     with pytest.raises(InvalidQuery):
+        read(text)
+
+
+@pytest.mark.parametrize("text", ["LEAST(COUNT(*), 9)", "SUM(a) > 3"])
+def test_a_statistic_inside_an_expression_over_one_row_is_told_where_it_stands(text: str) -> None:
+    with pytest.raises(InvalidQuery, match=r"In a sub-query name it by itself"):
         read(text)
 
 

@@ -315,13 +315,15 @@ PATTERNS = {  # what texts are read as, alike in every engine: no backslash, no 
     "timestamp": f"{_DAY}([ T]([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9]([.][0-9]{{1,6}})?)?)?",
 }
 
-_NUMERIC = {"add", "sub", "mul", "div", "mod", "power", "neg", "abs", "sqrt", "exp", "ln", "floor", "ceil", "sign", "round",
-            "greatest", "least"}  # fmt: skip
+_NUMERIC = {"add", "sub", "mul", "div", "mod", "power", "neg", "abs", "sqrt", "exp", "ln", "log2", "log10", "floor",
+            "ceil", "sign", "round", "greatest", "least"}  # fmt: skip
 _OPERATIONS: dict[str, Callable[..., str]] = {
     "add": "{} + {}".format, "sub": "{} - {}".format, "mul": "{} * {}".format, "neg": "-({})".format,
     "abs": "abs({})".format, "floor": "floor({})".format, "ceil": "ceil({})".format,
     "sqrt": lambda x: f"sqrt(CASE WHEN {x} >= 0 THEN {x} END)",
     "ln": lambda x: f"ln(CASE WHEN {x} > 0 THEN {x} END)",
+    "log2": lambda x: f"log2(CASE WHEN {x} > 0 THEN {x} END)",
+    "log10": lambda x: f"log10(CASE WHEN {x} > 0 THEN {x} END)",
     "exp": lambda x: f"exp(CASE WHEN {x} BETWEEN -700 AND 700 THEN {x} WHEN {x} < -700 THEN -700.0 END)",
     "eq": "{} = {}".format, "ne": "{} <> {}".format, "lt": "{} < {}".format, "le": "{} <= {}".format, "gt": "{} > {}".format,
     "ge": "{} >= {}".format, "not": "NOT {}".format, "is_null": "{} IS NULL".format,

@@ -6,6 +6,7 @@ is no number. Such an error would tell what is in a row, so everything here is w
 
 from __future__ import annotations
 
+import math
 import secrets
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -145,6 +146,13 @@ class PostgresWriter(Writer):
 
     def op_ln(self, it: Scalar, args: list[str]) -> str:
         return f"ln(NULLIF({self.larger(args[0], 0.0)}, {self.constant(0.0)}))"
+
+    def op_log10(self, it: Scalar, args: list[str]) -> str:
+        return f"log(NULLIF({self.larger(args[0], 0.0)}, {self.constant(0.0)}))"
+
+    def op_log2(self, it: Scalar, args: list[str]) -> str:
+        """There is none of doubles."""
+        return f"{self.op_ln(it, args)} / {self.constant(math.log(2))}"
 
     def op_exp(self, it: Scalar, args: list[str]) -> str:
         near = self.smaller(self.larger(args[0], -700.0), ABOVE_700)

@@ -125,12 +125,8 @@ def _logarithm(node: Any, inner: Inner) -> Scalar:
         base = number(inner(node.this), node)
         if base.op != "literal" or base.value not in (2, 10):
             raise InvalidQuery("LOG takes base 2 or 10 here. Write LN(x) / LN(base).")
-        return _of_base(base.value, number(inner(node.expression), node))
-    return _of_base(10, number(inner(node.this), node))
-
-
-def _of_base(base: float, it: Scalar) -> Scalar:
-    return Scalar("div", "number", (Scalar("ln", "number", (it,)), number_literal(math.log(base))))
+        return Scalar(f"log{base.value:g}", "number", (number(inner(node.expression), node),))
+    return Scalar("log10", "number", (number(inner(node.this), node),))
 
 
 def _extreme(op: str) -> Rule:

@@ -28,7 +28,7 @@ def refused(node: Node) -> InvalidQuery:
     return InvalidQuery(f"{name} is not among what private SQL may run (in: {text[:80]}). {hint}")
 
 
-_HINTS = {
+_HINTS: dict[type[Node], str] = {
     exp.Window: "A window looks at other people's rows. Aggregate per unit in a sub-query: GROUP BY the unit key. Shares and "
     "ranks of the numbers in an answer are free: make them of the answer.",
     exp.Subquery: "A sub-query stands in FROM, or is a CTE, and keeps the unit key.",
@@ -41,6 +41,11 @@ _HINTS = {
     exp.Cube: "Ask the totals as a query of their own.",
     exp.Interval: "Add an interval to a date that is written out, and compare: x > DATE '2026-01-31' - INTERVAL 30 DAY.",
     exp.Mode: "GROUP BY the column, and take the largest count.",
+    **dict.fromkeys(
+        (exp.Count, exp.Sum, exp.Avg, exp.Min, exp.Max),
+        "Here it would be of one row. In a sub-query name it by itself, and use the name outside: SELECT AVG(LEAST(n, 9)) FROM "
+        "(SELECT id, COUNT(*) AS n FROM … GROUP BY id). To choose among groups of the answer, write HAVING.",
+    ),
 }
 
 
