@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sqlglot import exp
@@ -116,7 +116,8 @@ def _join(node: Any, scope: Scope, before: list[Relation], catalogue: Catalogue)
         raise InvalidQuery(f"{alias} stands twice in FROM. Give one of them another name with AS.")
     if found.private and not before[0].private:
         raise InvalidQuery(f"Put the private table first: FROM {alias} JOIN {scope.inputs[0][0]} ON …")
-    wider = Scope((*scope.inputs, (alias, found.names, found.fields)))
+    fields = tuple(replace(it, required=False) for it in found.fields) if side == "LEFT" else found.fields  # none may match
+    wider = Scope((*scope.inputs, (alias, found.names, fields)))
     on = _condition(node, wider, len(before))
     if found.private:
         on = _same_unit(on, before, found, catalogue, alias)

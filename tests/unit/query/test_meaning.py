@@ -105,6 +105,23 @@ def test_rows_of_different_tables_may_be_put_together() -> None:
         assert found["n"][0].as_py() == pytest.approx(8, abs=0.5)
 
 
+UNMATCHED = {
+    "COUNT(floor) AS x FROM t LEFT JOIN wards ON ward = w": 300, "AVG(floor) AS x FROM t LEFT JOIN wards ON ward = w": 3.0,
+    "COUNT(one) AS x FROM t LEFT JOIN (SELECT id, 1 AS one FROM t WHERE ward = 'A') q ON t.id = q.id": 300,
+    "COUNT(n) AS x FROM t LEFT JOIN (SELECT id, COUNT(*) AS n FROM t WHERE ward = 'A' GROUP BY id) q ON t.id = q.id": 300,
+    "COUNT(floor) AS x FROM (SELECT t.id, floor FROM t LEFT JOIN wards ON ward = w) q": 300,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("asked", UNMATCHED)
+def test_what_no_row_matches_is_null_though_it_is_never_null_by_itself(asked: str) -> None:
+    table = pa.table({"id": range(400), "ward": list("AAAB") * 100})
+    schema = {"wards": {"public": True, "floor": {"required": True, "bounds": [0, 10]}}}
+    with connect({"t": table, "wards": pa.table({"w": ["A"], "floor": [3]})}, unit=user("id", rows=1), schema=schema) as db:
+        found = db.sql(f"SELECT {asked}", epsilon=100).value["x"][0].as_py()
+        assert found == pytest.approx(UNMATCHED[asked], rel=0.01)  # 100 scales of the noise and more
+
+
 NEGATED = {
     "ward NOT LIKE 'A'": 1, "NOT ward LIKE 'A'": 1, "ward NOT ILIKE 'a'": 1, "ward NOT IN ('A')": 1, "ward <> 'A'": 1,
     "age NOT BETWEEN 30 AND 31": 1, "age IS NOT NULL": 3, "NOT (age = 30)": 2, "ward LIKE 'A'": 3, "ward ILIKE 'a'": 3,
