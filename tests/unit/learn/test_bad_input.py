@@ -94,6 +94,7 @@ REFUSED = {
     "delta 1": ({"delta": 1}, "below 1"),
     "clip norm below 0": ({"clip_norm": -1}, "clip_norm must be above 0; got -1"),
     "clip norm 0": ({"clip_norm": 0}, "clip_norm must be above 0"),
+    "a clip norm whose square is 0": ({"clip_norm": 1e-25}, "clip_norm must be at least 1e-15"),
     "clip norm infinite": ({"clip_norm": float("inf")}, "clip_norm must be finite"),
     "clip norm of words": ({"clip_norm": "1"}, "clip_norm must be a number"),
     "rate 0": ({"rate": 0}, "rate must be above 0"),

@@ -244,6 +244,20 @@ class InPlace(nn.Module):
         return x @ self.scale + out.copy_((x @ self.scale)[0].detach()) * 0
 
 
+class Steep(nn.Module):
+    """Its output has the length of its own gradient in it."""
+
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(6, 4), nn.Tanh(), nn.Linear(4, 3))
+
+    @torch.enable_grad()
+    def forward(self, x):
+        x = x.detach().requires_grad_()
+        out = self.net(x)
+        return out + torch.autograd.grad(out.sum(), x, create_graph=True)[0].norm(dim=1, keepdim=True)
+
+
 def penalised(model):
     return lambda out, y: EACH(out, y) + 0.1 * model.weight.square().sum()
 
@@ -261,6 +275,7 @@ LINEAR = nn.Linear(6, 3)
 REFUSED = {
     "pairs one kind after the other": (lambda: Pairs(False), {"data": (FRAMES, Y)}, "along the first axis"),
     "vmap cannot": (InPlace, {}, "InPlace holds parameters.*vmap, where it fails.*in place"),
+    "a gradient of a gradient": (Steep, {}, "create_graph=True"),
     "a penalty in the loss": (lambda: LINEAR, {"loss": penalised(LINEAR)}, "weight_decay"),
     "complex numbers": (Waves, {}, "complex64.*view_as_complex"),
     "lengths kept": (lambda: nn.Sequential(nn.Embedding(9, 4, max_norm=1.0), nn.Flatten(), nn.Linear(20, 3)),

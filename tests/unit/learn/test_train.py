@@ -215,6 +215,22 @@ def test_losses_of_another_shape_are_refused_in_a_loop_of_ones_own():
     assert all("forward" not in module.__dict__ for module in run.model.modules())
 
 
+def test_a_layer_that_is_fixed_meanwhile_stays_where_it_is():
+    """Noise is for what is trained; without a gradient below it, it would be all that moves a layer."""
+    model = nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 3))
+    run = train(
+        model, torch.optim.SGD(model.parameters(), 0.5, momentum=0.9), data(), EACH, unit=discreet.record(),
+        noise_multiplier=1.0, delta=1e-5, rate=0.3, steps=4, clip_norm=1.0, divisor=10.0,
+    )  # fmt: skip
+    steps = iter(run)
+    next(steps)
+    model[0].requires_grad_(False)
+    fixed, other = model[0].weight.clone(), model[2].weight.clone()
+    next(steps)
+    assert torch.equal(model[0].weight, fixed)
+    assert not torch.equal(model[2].weight, other)
+
+
 def test_a_broken_off_loop_takes_the_same_step_again():
     """Nothing was released of it, so the same batch and the same noise tell nothing new."""
     with seeded_for_tests(b"broken off"):

@@ -9,9 +9,13 @@ import torch
 from torch import Tensor
 
 from discreet.core import check
+from discreet.errors import InvalidValue
 
 # Norms are sums of rounded products; this much longer is what rounding may have hidden, and it is clipped away.
 SLACK = 1e-4
+
+# Squared norms are float32: the squares of gradients far shorter than this would be 0, and would seem short enough.
+LEAST = 1e-15
 
 # What a clipped gradient may gain on top where its factors are narrow. Norms and sums are added up in float32 whatever the
 # type; but the clip factor is rounded to it, and so is every output gradient times that factor: two roundings of half a step.
@@ -45,6 +49,11 @@ class Flat:
 
     def __init__(self, norm: float) -> None:
         self.norm = check.positive("clip_norm", norm)
+        if self.norm < LEAST:
+            raise InvalidValue(
+                f"clip_norm must be at least {LEAST:g}, since squares of shorter gradients vanish in float32; got {norm:g}. "
+                "Multiply the loss by a constant, and clip_norm by the same."
+            )
 
     def groups(self, records: Sequence[Any]) -> list[list[Any]]:
         return [list(records)]

@@ -266,7 +266,8 @@ class Run:
         self._turn = None
         self._group.reduce(self._buffer)
         for parameter, view in self._engine.views(self._buffer).items():
-            parameter.grad = view if view.dtype == parameter.dtype else view.to(parameter.dtype)
+            if parameter.requires_grad:  # one that was fixed meanwhile would be moved by noise alone
+                parameter.grad = view if view.dtype == parameter.dtype else view.to(parameter.dtype)
         self._only_ours()
         if self._after is not None:
             self._after([p.grad for p in self._engine.parameters if p.grad is not None], self._scale())

@@ -164,7 +164,8 @@ class Engine:
             for p in strays:
                 p.grad = None
             raise InvalidValue(
-                f"{', '.join(names[:5])}: used outside the module that holds it, so no unit's share of its gradient is known. "
+                f"{', '.join(names[:5])}: used outside the module that holds it, or in a gradient of a gradient "
+                "(create_graph=True), so no unit's share of its gradient is known. "
                 "Use a parameter in the forward of its own module only (call that module instead of reading its weight). For a "
                 "penalty on weights, which needs no noise, use the optimizer's weight_decay instead of the loss."
             )
