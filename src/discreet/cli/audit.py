@@ -67,6 +67,8 @@ def _release(file: str, confidence: float, as_json: bool) -> int:
         write_json({"source": release.source, "verdicts": found})
     elif found:
         table([(item["attack"], item["claim"], item["outcome"], item["reason"]) for item in found], heads=_HEADS)
+    if found:
+        talk(f"Floors and verdicts are at a confidence of {confidence:.6g}; --confidence asks for another.")
     if not found:
         lacking = "evidence" if release.claims else "claims, so there is no ceiling"
         talk(f"The release of {release.source} has no {lacking}: there is nothing to compare. Add some and save it again.")

@@ -163,7 +163,7 @@ def _rows(files: tuple[str, str, str | None], column: str, group_by: str | None,
         if file is None:
             pairs.append(None)
             continue
-        X, y, names, more = read_rows(file, column, by)
+        X, y, names, more = read_rows(file, column, by, needed=what != "population")
         wanted = names if wanted is None and what == "members" else wanted
         pairs.append((in_order(names, X, wanted, what, whose), numbered(y, model, what)))
         labels.append(np.asarray(y))

@@ -45,15 +45,17 @@ def read_recipe(path: str) -> Recipe:
     return found
 
 
-def read_rows(path: str, target: str, by: Sequence[str] = ()) -> tuple[Any, Any, list[str] | None, dict[str, Any]]:
+def read_rows(
+    path: str, target: str, by: Sequence[str] = (), *, needed: bool = True
+) -> tuple[Any, Any, list[str] | None, dict[str, Any]]:  # fmt: skip
     """Inputs, labels and the names of the columns, from parquet, CSV, or an .npz with X and y (which names no columns).
 
-    Last come the columns named in `by`, as they are; those with text are then not inputs.
+    Last come the columns named in `by`, as they are, and where they are `needed`; those with text are then not inputs.
     """
     import numpy as np
 
     if path.endswith(".npz"):
-        if by:
+        if by and needed:
             raise InvalidValue(f"{path!r} names no columns, so there is no {by[0]!r} to group by; give parquet or CSV.")
         return (*_arrays(_there(path, "a file of rows")), None, {})
     from discreet.cli.files import read_table
@@ -63,7 +65,7 @@ def read_rows(path: str, target: str, by: Sequence[str] = ()) -> tuple[Any, Any,
     if target not in table:
         raise InvalidValue(f"{path!r} has no column {target!r}; say which holds the labels with --target-column.")
     lacking = [name for name in by if name not in table]
-    if lacking:
+    if lacking and needed:
         raise InvalidValue(f"{path!r} has no column {lacking[0]!r} to group by; it has {', '.join(list(table)[:20])}.")
     given = [name for name in table if name != target and not INDEX.fullmatch(name)]
     names = [name for name in given if name not in by or numeric(table[name])]
@@ -71,7 +73,12 @@ def read_rows(path: str, target: str, by: Sequence[str] = ()) -> tuple[Any, Any,
     if texts or not names:
         what = _no_numbers(path, texts[0], table[texts[0]]) if texts else f"{path!r} has no column but the labels."
         raise InvalidValue(f"A model is asked about numbers; {what}")
-    return _narrow(np.stack([table[name] for name in names], 1)), table[target], names, {name: table[name] for name in by}
+    return (
+        _narrow(np.stack([table[name] for name in names], 1)),
+        table[target],
+        names,
+        {name: table[name] for name in by if name in table},
+    )
 
 
 def _no_numbers(path: str, name: str, values: Any) -> str:

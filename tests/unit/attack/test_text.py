@@ -182,3 +182,47 @@ def test_wrong_use() -> None:
     law = np.log(np.full((3, 4), 0.25))
     assert min_k(law, np.array([0, 1, 2])) == pytest.approx(np.log(0.25))
     assert min_k_plus(law, np.array([0, 1, 2])) == pytest.approx(0.0, abs=1e-6)
+
+
+class Said:
+    """A model that gives the same numbers at every place, whatever it is asked."""
+
+    def __init__(self, numbers: np.ndarray) -> None:
+        self.numbers = numbers
+
+    def log_probabilities(self, tokens: np.ndarray) -> np.ndarray:
+        return np.tile(self.numbers, (len(tokens), 1))
+
+
+@pytest.mark.parametrize("numbers", [np.full(256, 1 / 256), np.random.default_rng(0).normal(size=256)])
+def test_probabilities_and_logits_are_no_log_probabilities(numbers: np.ndarray) -> None:
+    with pytest.raises(InvalidValue, match="and not to 1: give logarithms of probabilities"):
+        text_membership(Said(numbers), ["one"], ["two"])
+    law = numbers - np.logaddexp.reduce(numbers)
+    assert set(text_membership(Said(law), ["one"], ["two"])) == {"loss", "zlib", "min_k", "min_k_plus"}
+
+
+class Wrapped(nn.Module):
+    """As models of Hugging Face answer."""
+
+    def __init__(self, vocabulary: int) -> None:
+        super().__init__()
+        self.table = nn.Embedding(vocabulary, vocabulary)
+
+    def forward(self, tokens: torch.Tensor) -> object:
+        return type("Output", (), {"logits": self.table(tokens)})()
+
+
+def test_what_a_module_may_answer() -> None:
+    model = Wrapped(256)
+    wanted = model.table.weight.detach()[[0, 104]].double().log_softmax(1).numpy()
+    assert np.allclose(Causal(model).log_probabilities(utf8("hi")), wanted)
+    with pytest.raises(InvalidValue, match="a text of 2 tokens: one is not in its vocabulary"):
+        Causal(Wrapped(50)).log_probabilities(utf8("hi"))
+    with pytest.raises(InvalidValue, match=r"A Wrapped does not say log_probabilities\(tokens\); wrap a torch module"):
+        text_membership(model, ["one"], ["two"])  # type: ignore[arg-type]
+    counts = NGram([utf8("one")])
+    listed = text_membership(counts, ["one"], ["two"], encode=lambda text: list(text.encode()))  # type: ignore[arg-type, return-value]
+    assert listed["loss"].auc() == 1.0
+    with pytest.raises(InvalidValue, match="encode gives no token"):
+        text_membership(counts, ["one"], ["two"], encode=lambda text: np.zeros(0, np.int64))

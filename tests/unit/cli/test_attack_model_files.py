@@ -109,6 +109,16 @@ def test_whole_numbers_that_32_bits_would_merge_stay_apart(tmp_path: Path) -> No
     assert models.read_rows(str(tmp_path / "small.csv"), "label")[0].dtype == np.float32
 
 
+def test_a_population_needs_no_groups(tmp_path: Path, weights: list[object]) -> None:
+    csv(tmp_path / "others.csv", {**{each: 1.0 + X[:80, place] for place, each in enumerate("abcd")}, "label": Y[:80]})
+    np.savez(tmp_path / "others.npz", X=1.0 + X[:80], y=Y[:80])
+    given = [*weights, *sides(tmp_path, ward=np.array(["east", "west"])[Y % 2]), "--group-by", "ward", "--shadows", 2]
+    for others in ("others.csv", "others.npz"):
+        result = run(*given, "--population", tmp_path / others, "--out", tmp_path / "audit", "--json")
+        assert result.exit_code == 0, result.stderr
+        assert {each["group"] for each in json.loads(result.stdout)["groups"] if each["by"] == "ward"} == {"east", "west"}
+
+
 def test_labels_say_what_is_wrong_with_them(tmp_path: Path, weights: list[object]) -> None:
     for labels, told in ((np.array(["x", "y", "z"])[Y], "they are text"), (Y + 0.5, "numbers with fractions"),
                          (np.where(np.arange(160) == 3, None, Y.astype(object)), "empty in 1 of 80 rows")):  # fmt: skip

@@ -82,7 +82,8 @@ def contexts(tokens: Tokens, length: int, vocabulary: int) -> Tokens:
 
 
 class Causal:
-    """A torch module that maps tokens [1, length] to scores [1, length, vocabulary], each for the token after it.
+    """A torch module that maps tokens [1, length] to scores [1, length, vocabulary], each for the token after it; or to
+    something that has them as `logits`, as models of Hugging Face do.
 
     The first token is asked for after `start`. Texts longer than `longest` are asked in pieces of that length.
     """
@@ -96,10 +97,18 @@ class Causal:
         given = torch.as_tensor(np.concatenate([[self.start], tokens[:-1]]))
         device, before = next(iter(self.module.parameters())).device, self.module.training
         self.module.eval()
-        with torch.no_grad():
-            pieces = [given[at : at + self.longest] for at in range(0, len(given), self.longest)]
-            parts = [self.module(piece[None].to(device))[0].double().log_softmax(-1).cpu() for piece in pieces]
-        self.module.train(before)
+        pieces = [given[at : at + self.longest] for at in range(0, len(given), self.longest)]
+        try:
+            with torch.no_grad():
+                said = [self.module(piece[None].to(device)) for piece in pieces]
+                parts = [getattr(each, "logits", each)[0].double().log_softmax(-1).cpu() for each in said]
+        except IndexError:
+            raise InvalidValue(
+                f"The module cannot be asked about a text of {len(tokens)} tokens: one is not in its vocabulary, or the text is too "
+                "long for it. Give the encode that it was trained with, or a smaller longest."
+            ) from None
+        finally:
+            self.module.train(before)
         return np.asarray(torch.cat(parts).numpy(), np.float64)
 
 

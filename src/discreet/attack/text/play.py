@@ -14,6 +14,7 @@ from discreet.errors import InvalidValue
 
 Array = NDArray[np.float64]
 SIGNALS = ("loss", "zlib", "min_k", "min_k_plus", "reference")
+UNSUMMED = 0.05  # logarithm of a sum of probabilities: narrow types and clipping leave some
 Authors = tuple[Sequence[Hashable], Sequence[Hashable]]
 
 
@@ -34,6 +35,11 @@ def text_membership(
     >>> found["loss"].auc()
     1.0
     """
+    for model in (target, reference):
+        if model is not None and not isinstance(model, LanguageModel):
+            raise InvalidValue(
+                f"A {type(model).__name__} does not say log_probabilities(tokens); wrap a torch module: Causal(…)."
+            )
     chosen = _chosen(attacks, reference)
     inside, outside = _texts("members", members), _texts("nonmembers", nonmembers)
     if authors is None and (shared := len(set(inside) & set(outside))):
@@ -92,7 +98,9 @@ def _scores(
 ) -> dict[str, Array]:  # fmt: skip
     found: dict[str, list[float]] = {name: [] for name in chosen}
     for text in texts:
-        tokens = encode(text)
+        tokens = np.asarray(encode(text), np.int64)
+        if not len(tokens):
+            raise InvalidValue("encode gives no token for a text; leave texts out that have none.")
         law = _asked(target, tokens)
         other = _asked(reference, tokens) if reference is not None and "reference" in found else law
         for name, scores in found.items():
@@ -119,6 +127,12 @@ def _asked(model: LanguageModel, tokens: NDArray[np.int64]) -> Array:
         raise InvalidValue(f"The model must give log-probabilities [{len(tokens)}, vocabulary]; got shape {law.shape}.")
     if not np.isfinite(law).all():
         raise InvalidValue("The model gives NaN or infinite log-probabilities; clip probabilities of 0.")
+    off = float(np.abs(np.logaddexp.reduce(law, 1)).max())
+    if off > UNSUMMED:
+        raise InvalidValue(
+            f"The model's log-probabilities of one place sum to exp({off:.3g}) or its inverse and not to 1: give logarithms of "
+            "probabilities (log_softmax of logits) over the whole vocabulary."
+        )
     return law
 
 
