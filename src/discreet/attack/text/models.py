@@ -104,7 +104,7 @@ class Causal:
                 parts = [getattr(each, "logits", each)[0].double().log_softmax(-1).cpu() for each in said]
         except IndexError:
             raise InvalidValue(
-                f"The module cannot be asked about a text of {len(tokens)} tokens: one is not in its vocabulary, or the text is too "
+                f"The module cannot be asked about a text of {len(tokens)} tokens: one is not in its vocabulary, or it is too "
                 "long for it. Give the encode that it was trained with, or a smaller longest."
             ) from None
         finally:
