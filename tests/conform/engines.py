@@ -13,7 +13,8 @@ import spark
 from discreet import Unit, connect
 from discreet.query import Database
 from discreet.query.answer import requests
-from discreet.query.measures import Measure, Priced
+from discreet.query.measures import Measure
+from discreet.query.price import Priced
 
 ENGINES = ("duckdb", "postgres", "spark")
 KINDS = {  # kind -> (Arrow, PostgreSQL, Spark)

@@ -31,7 +31,7 @@ from discreet.query.answer import Noisy, evaluate, requests
 from discreet.query.engines import duckdb as duck
 from discreet.query.engines.request import SCALE, Plan, Request
 from discreet.query.joint import box
-from discreet.query.measures import Priced
+from discreet.query.price import Priced
 from discreet.query.threshold import Threshold
 from discreet.query.tree import Scalar
 from unit.noise.tools import epsilon_at_least
@@ -348,7 +348,7 @@ def test_keys_without_a_threshold_are_refuted() -> None:
     priced, there, gone = worlds("weighted", UNITS["alone"], "COUNT(*) AS n", delta=DELTA, schema=PRIVATE)
     right = priced.selector()
     twin = Every(right.epsilon, right.delta, right.sensitivity, right.each)
-    with patched("discreet.query.measures.Priced.selector", lambda self: twin):
+    with patched("discreet.query.price.Priced.selector", lambda self: twin):
         one, other = (shown(priced, found, runs, b"every", "C") for found in (there, gone))
     assert floor(np.where(one == -1, 0, 1), np.where(other == -1, 0, 1), cuts=[0.5], delta=DELTA) > 2 * EPSILON
 
@@ -439,7 +439,7 @@ def test_a_unit_alone_shows_its_groups_with_probability_delta_where_a_noise_is_s
     right = priced.selector()
     twin = Threshold(right.epsilon, right.delta, right.sensitivity, right.each, right.numbers)
     object.__setattr__(twin, "bound", Threshold(right.epsilon, right.delta, right.sensitivity, right.each).bound)
-    with patched("discreet.query.measures.Priced.selector", lambda self: twin):
+    with patched("discreet.query.price.Priced.selector", lambda self: twin):
         often = int((shown(priced, there, runs, b"alone", "C") >= 0).sum())
     assert stats.binom.sf(often - 1, runs, DELTA) < ALPHA or plan == "sampled"
 

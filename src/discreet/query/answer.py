@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from discreet.noise import discrete_laplace
 from discreet.query.bias import Share
 from discreet.query.engines.request import Plan, Request
-from discreet.query.measures import Priced, bounds_of, rank
+from discreet.query.measures import bounds_of, optional, rank
+from discreet.query.price import Priced
 from discreet.query.tree import Aggregate, Output, Scalar
 
 CONFIDENCE = 0.95
@@ -142,7 +143,7 @@ class Noisy:
     def statistic(self, it: Aggregate, confidence: float = CONFIDENCE) -> Cells:
         """One column of the answer, from the same noisy numbers as all others. Quantiles chose their ends when they ran."""
         place, of = self.priced.place, it.of
-        known = None if of is not None and of.required else of
+        known = optional(of)
         if it.kind in ("count", "count_of"):
             return self._counted(place["count", known], confidence)
         if it.kind == "units":
@@ -168,7 +169,7 @@ class Noisy:
     def share(self, it: Share) -> Cells:
         """What part of the rows was clamped, or of the weight cut: between 0 and 1."""
         kind, of = ("outside", it.of) if it.of is not None else ("cut", None)
-        known = None if of is not None and of.required else of
+        known = optional(of)
         whole = "units" if of is None and self.priced.plan.kind == "sampled" else "count"
         found = self._ratio(self.priced.place[kind, of], self.priced.place[whole, known], _each(2, CONFIDENCE))
         return tuple(np.clip(part, 0.0, 1.0) for part in found)  # type: ignore[return-value]

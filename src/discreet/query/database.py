@@ -20,8 +20,8 @@ from discreet.query.answer import Noisy, holds, order, requests, shown_plan
 from discreet.query.engines import Engine
 from discreet.query.engines.request import Plan
 from discreet.query.explain import Explanation, expected_errors, shown_groups
-from discreet.query.measures import Priced, choose_plan, price
 from discreet.query.parse import parse
+from discreet.query.price import Priced, choose_plan, price
 from discreet.query.relations import Catalogue
 from discreet.query.schema import Schema, public_values, read_schema
 from discreet.query.table import answer_table, column_names, from_text, to_text

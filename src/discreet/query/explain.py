@@ -9,7 +9,8 @@ from typing import Any
 from discreet.core import Event
 from discreet.query.answer import CONFIDENCE
 from discreet.query.bias import Share
-from discreet.query.measures import Priced, bounds_of
+from discreet.query.measures import bounds_of, optional
+from discreet.query.price import Priced
 from discreet.query.tree import Aggregate
 
 TYPICAL = 1_000  # the size of group for which the error of a mean is told
@@ -70,7 +71,7 @@ def _expected_share(priced: Priced, it: Share) -> str:
 def _expected(priced: Priced, place: int) -> str:
     """The half-width of the interval of one statistic, for people."""
     it = priced.question.aggregates[place]
-    known = None if it.of is not None and it.of.required else it.of
+    known = optional(it.of)
     if it.kind in ("quantile", "least", "most"):
         return "depends on how the values lie; its interval comes with the answer"
     found = {"count": ("count", known), "count_of": ("count", known), "units": ("units", None)}.get(it.kind)

@@ -9,7 +9,7 @@ import numpy as np
 
 from discreet.query import arrow
 from discreet.query.answer import CONFIDENCE, Noisy, evaluate, shown_plan
-from discreet.query.measures import Priced
+from discreet.query.price import Priced
 
 if TYPE_CHECKING:
     import pyarrow as pa
