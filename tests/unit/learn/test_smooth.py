@@ -137,3 +137,12 @@ def test_a_run_with_copies_moves_as_one_without_when_copies_do_not_differ():
                 pass
         ends.append(model.weight.detach().clone())
     assert torch.allclose(*ends, atol=1e-6)
+
+
+def test_an_average_is_not_put_into_another_model():
+    average = discreet.learn.Average(nn.Sequential(nn.Linear(3, 2), nn.Linear(2, 2)), decay=0.5)
+    for other in (nn.Linear(3, 2), nn.Sequential(nn.Linear(3, 2), nn.Linear(2, 1))):
+        before = [p.clone() for p in other.parameters()]
+        with pytest.raises(InvalidValue, match="other parameters"):
+            average.copy_to(other)
+        assert all(torch.equal(p, kept) for p, kept in zip(other.parameters(), before))

@@ -189,6 +189,26 @@ def test_rows_that_ask_for_a_gradient_get_none():
     assert x.grad is None
 
 
+def test_other_rows_may_be_looked_at_inside_a_loop_of_ones_own():
+    """Without gradients, of any number: layers, and modules that are copied for every example."""
+
+    def trained(look):
+        torch.manual_seed(3)
+        model = nn.Sequential(nn.Linear(6, 8), nn.PReLU(8), nn.Conv1d(1, 2, 3), nn.Flatten(), nn.Linear(12, 3))
+        model.insert(2, nn.Unflatten(1, (1, 8)))
+        run = begin(model=model)
+        with seeded_for_tests(b"look"):
+            for x, y in run.batches():
+                losses = EACH(model(x), y)
+                if look:
+                    with torch.no_grad():
+                        model(torch.randn(7, 6))
+                run.step(losses)
+        return weights(model)
+
+    assert same(trained(True), trained(False))
+
+
 def test_a_loop_that_forgets_its_losses_or_gives_them_twice():
     run = begin()
     with pytest.raises(InvalidValue, match="belongs inside"):

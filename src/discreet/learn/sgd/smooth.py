@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from discreet.core import check
+from discreet.errors import InvalidValue
 
 After = Callable[[list[Tensor], float], None]  # the noisy gradient by parameter, and the standard deviation of its noise
 
@@ -46,7 +47,13 @@ class Average:
     @torch.no_grad()
     def copy_to(self, model: nn.Module) -> None:
         """Put the averaged weights into a model of the same shape."""
-        for kept, p in zip(self._kept, model.parameters()):
+        into = list(model.parameters())
+        if [p.shape for p in into] != [kept.shape for kept in self._kept]:
+            raise InvalidValue(
+                "The average is of a model with other parameters than this one: their number or a shape differs. Give the "
+                "model that it was made from, or one built in the same way."
+            )
+        for kept, p in zip(self._kept, into):
             p.copy_(kept)
 
 

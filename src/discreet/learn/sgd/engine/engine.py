@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -99,7 +100,7 @@ class Engine:
         before = {module: module.__dict__.get("forward") for module, _ in self._modules}
         try:
             for module, make in self._modules:
-                module.__dict__["forward"] = make(module, self.tape)
+                module.__dict__["forward"] = _recorded(make(module, self.tape), before[module], module)
             with eagerly():
                 yield self.tape
         finally:
@@ -179,6 +180,19 @@ def _python(model: nn.Module) -> None:
                 f"{name or 'The model'} is compiled by torch.jit, and its layers cannot be asked what they saw. Give the model "
                 "as it was before torch.jit.script or torch.jit.trace; script it after training."
             )
+
+
+def _recorded(ours: Callable[..., Any], before: Callable[..., Any] | None, module: nn.Module) -> Callable[..., Any]:
+    """Our forward, or the module's own where gradients are off: what is looked at in between, of any size, is not recorded."""
+    if isinstance(module, nn.parallel.DistributedDataParallel):
+        return ours  # which goes straight through, while its own would wait for other processes
+
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        if torch.is_grad_enabled():
+            return ours(*args, **kwargs)
+        return type(module).forward(module, *args, **kwargs) if before is None else before(*args, **kwargs)
+
+    return forward
 
 
 def _total(parts: Sequence[Tensor]) -> Tensor:

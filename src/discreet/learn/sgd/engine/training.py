@@ -14,13 +14,24 @@ import torch
 from torch import Tensor
 
 from discreet.errors import InvalidValue
-from discreet.learn.sgd.engine.agreement import TINY, Losses, Make, copied, tolerance
+from discreet.learn.sgd.clipping import Flat
+from discreet.learn.sgd.engine.agreement import Losses, Make, copied, tolerance
 from discreet.learn.sgd.engine.compiled import eagerly
 from discreet.learn.sgd.engine.engine import Engine
 from discreet.learn.sgd.engine.probe import _awake, _sensible
 
 FEWEST, MOST = 3, 5  # units, so that hardly any change of order leaves all where they are
 EXAMPLES = 48  # more of them only where units are fewest
+
+
+class Short(Flat):
+    """Every gradient as long as the norm: by itself, since not the clipping is looked at but who is clipped."""
+
+    def factors(self, squared: Tensor) -> Tensor:
+        return squared.rsqrt().mul_(self.norm).clamp_(max=1.0)
+
+
+SHORT = Short(1e-3)
 
 
 def shares(engine: Engine, losses: Losses, make: Make) -> None:
@@ -33,7 +44,7 @@ def shares(engine: Engine, losses: Losses, make: Make) -> None:
         units = max(FEWEST, min(MOST, EXAMPLES // engine.rows))
         batch = _sensible(engine, losses, make)(units * engine.rows)
         for only in torch.eye(units).repeat_interleave(engine.rows, 1):
-            if not _of_one(engine, losses, batch, only) <= TINY.norm * (1 + tolerance(engine)):
+            if not _of_one(engine, losses, batch, only) <= SHORT.norm * (1 + tolerance(engine)):
                 raise InvalidValue(
                     "In training mode the engine cannot tell which part of a gradient belongs to which example of this model, "
                     "though it can in eval mode. Look for what the model does in training only (if self.training: …) and let "
@@ -46,5 +57,5 @@ def _of_one(engine: Engine, losses: Losses, batch: Any, only: Tensor) -> float:
     with engine.recording(len(only)):
         lone = engine.buffer()
         found = losses(copied(batch))
-        engine.add(found * only.to(found.device), TINY, lone, 1.0 / engine.processes)
+        engine.add(found * only.to(found.device), SHORT, lone, 1.0 / engine.processes)
     return float(engine.length(lone))
