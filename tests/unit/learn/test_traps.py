@@ -210,8 +210,8 @@ def test_a_users_seed_never_reaches_the_noise():
 
 
 def test_two_runs_and_two_steps_never_share_noise():
-    """Noise that is shared is shared by 40 numbers. Of 400 in float32 two are equal once in about 500 runs, three of them less than
-    once in 10^8 (about 2e-3 ** 3 / 6)."""
+    """Noise that is shared is shared by 40 numbers. Of 400 in float32 two are equal once in about 500 runs, and three pairs of
+    them less than once in 10^8 (2e-3 ** 3 / 6)."""
     runs = [updates(start(rows((0, 0.0)), steps=5, numbers=40)) for _ in range(2)]
     assert len(np.unique(np.concatenate(runs))) > 2 * 5 * 40 - 3
 
