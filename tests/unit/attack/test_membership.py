@@ -169,7 +169,7 @@ def test_several_processes_make_what_one_makes():
     def fails(inputs, labels):
         raise ValueError("no")
 
-    with pytest.raises(DiscreetError, match="failed: ValueError: no"):
+    with pytest.raises(DiscreetError, match=r"failed: InvalidValue: .* with ValueError: no"):
         train_shadows(Recipe(fails, kind="fit"), X, y, inside, group=2, processes=2)
 
 

@@ -11,10 +11,10 @@ import torch
 from torch import nn
 
 from discreet.attack import Recipe, membership
-from discreet.attack.membership import ask, halves, play, train_shadows
+from discreet.attack.membership import ask, halves, play, tail, train_shadows
 from discreet.attack.membership.controls import trained
 from discreet.attack.membership.recipe import as_logits, logarithms
-from discreet.attack.membership.whitebox import gradient_norms
+from discreet.attack.membership.whitebox import from_shadows, gradient_norms
 from discreet.errors import InvalidValue
 from discreet.heuristic.defences import l2
 
@@ -215,3 +215,41 @@ def test_inputs_that_are_looked_up_are_not_disturbed() -> None:
     assert {"noise", "boundary"}.isdisjoint(membership(target, None, *sides, attacks="all"))
     with pytest.raises(InvalidValue, match="noise disturbs inputs by noise; this target looks its inputs up"):
         membership(target, None, *sides, attacks=["noise"])
+
+
+def test_inputs_that_are_text_are_neither_disturbed_nor_learned_from() -> None:
+    words = np.array([[f"{a:.1f}", f"{b:.2f}"] for a, b in X[:, :2]], object)
+    sides = (words[:60], Y[:60]), (words[60:], Y[60:])
+    assert set(membership(flat, None, *sides, attacks="all")) == {"loss", "confidence", "entropy", "label"}
+    with pytest.raises(InvalidValue, match="quantile needs inputs that are numbers"):
+        membership(flat, None, *sides, attacks=["quantile"])
+
+
+@pytest.mark.parametrize("labels", [Y - 1, Y + 0.5, np.array(["a", "b", "c"])[Y], np.eye(3)[Y]])
+def test_shadows_are_trained_on_classes_alone(labels: np.ndarray) -> None:
+    """A label of -1 once went to where it pointed."""
+    for recipe in (Recipe(lambda: nn.Linear(5, 3), epochs=1), Recipe(lambda rows, marks: flat, kind="fit")):
+        with pytest.raises(InvalidValue, match="labels must be whole numbers from 0"):
+            train_shadows(recipe, X, labels, halves(120, 2, seed=0))
+
+
+def test_what_the_users_own_training_stops_with_is_told_as_theirs() -> None:
+    def fit(rows: np.ndarray, labels: np.ndarray) -> Any:
+        raise ValueError("needs two classes")
+
+    with pytest.raises(InvalidValue, match="The training of the recipe stopped on 60 rows with ValueError: needs two classes"):
+        train_shadows(Recipe(fit, kind="fit"), X, Y, halves(120, 2, seed=0))
+
+
+def test_smallest_cases() -> None:
+    recipe = Recipe(lambda: nn.Linear(5, 3), epochs=1)
+    with pytest.raises(InvalidValue, match="give at least two of each"):
+        membership(flat, recipe, (X[:1], Y[:1]), (X[1:2], Y[1:2]), attacks=["loss"], controls=True)
+    with pytest.raises(InvalidValue, match=r"give target.float\(\)"):
+        membership(nn.Linear(5, 3).double(), None, INSIDE, OUTSIDE, attacks=["loss"])
+    assert membership(nn.Flatten(), None, (X[:60, :3], Y[:60]), (X[60:, :3], Y[60:]), attacks=["loss"])["loss"].auc() > 0
+    with pytest.raises(InvalidValue, match="of kind 'fit' and builds none"):
+        from_shadows(nn.Linear(5, 3), Recipe(lambda rows, labels: flat, kind="fit"), X, Y)
+    named = tree().fit(X[:60], Y[:60] + 1)
+    plain = tree().fit(*INSIDE)
+    assert tail(named, (X[:60], Y[:60] + 1), (X[60:], Y[60:] + 1), level=0.2) == tail(plain, INSIDE, OUTSIDE, level=0.2)

@@ -19,7 +19,7 @@ def scores(target: Any, X: Array) -> Array:
     if is_module(target):
         import torch
 
-        place = next(iter(target.parameters())).device
+        place = next((p.device for p in target.parameters()), None)
         before = target.training
         target.eval()
         try:
@@ -30,7 +30,8 @@ def scores(target: Any, X: Array) -> Array:
         except (RuntimeError, IndexError, TypeError, ValueError, AttributeError) as error:
             raise InvalidValue(
                 f"The target cannot be asked about rows of shape {np.shape(X)[1:]}, as 32-bit floats: "
-                f"{' '.join(str(error).split())[:200]}. Where it takes whole numbers (tokens), say x.long() in its forward."
+                f"{' '.join(str(error).split())[:200]}. Where it takes whole numbers (tokens), say x.long() in its forward; "
+                "where its weights have another precision, give target.float()."
             ) from error
         finally:
             target.train(before)

@@ -211,7 +211,10 @@ def membership(
     (X_in, y_in), (X_out, y_out) = _pair("members", members, target), _pair("nonmembers", nonmembers, target)
     population = None if population is None else _pair("population", population, target)
     _apart(X_in, y_in, X_out, y_out)
-    chosen = _chosen(attacks, target, recipe, population, min(len(X_in), len(X_out)) // (2 if controls else 1))
+    rows = min(len(X_in), len(X_out)) // (2 if controls else 1)
+    if not rows:
+        raise InvalidValue("controls are trained on half of the members and half of the others: give at least two of each.")
+    chosen = _chosen(attacks, target, recipe, population, rows, X_in.dtype.kind in "biuf")
     if attacks == "all":
         chosen = _affordable(chosen, X_in.size + X_out.size)
     if controls and recipe is None:
@@ -274,7 +277,7 @@ def _other(seen: Seen, model: Any, rows: NDArray[np.bool_], again: tuple[Shadows
     return replace(seen, y=y, target=scores, shadows=some, population=others, model=model, X=X, truth=seen.truth[rows])
 
 
-def _chosen(attacks: Iterable[str], target: Any, recipe: Recipe | None, population: Any, rows: int) -> list[str]:
+def _chosen(attacks: Iterable[str], target: Any, recipe: Recipe | None, population: Any, rows: int, numbers: bool) -> list[str]:
     """The attacks asked for; "all" means all that what was given allows."""
     needing = [name for name in ATTACKS if recipe is None and ATTACKS[name][1]]
     left_out = dict.fromkeys(needing, "needs models like the target; say how they are trained: recipe=Recipe(…).")
@@ -285,6 +288,8 @@ def _chosen(attacks: Iterable[str], target: Any, recipe: Recipe | None, populati
         left_out |= dict.fromkeys(weights, "needs to see the weights: give the target as a torch module.")
     if ask.is_module(target) and any(hasattr(layer, "num_embeddings") for layer in target.modules()):
         left_out |= dict.fromkeys(QUESTIONS, "disturbs inputs by noise; this target looks its inputs up by whole numbers.")
+    if not numbers:
+        left_out |= dict.fromkeys((*QUESTIONS, "quantile"), "needs inputs that are numbers; these hold text or objects.")
     for name, least in LEARNING.items():
         if rows < least:
             left_out.setdefault(name, f"learns from known rows: it needs at least {least} inside and outside; got {rows}.")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.core import check
-from discreet.errors import InvalidValue
+from discreet.errors import DiscreetError, InvalidValue
 
 Array = NDArray[Any]
 Predict = Callable[[Array], Array]  # inputs to one row of scores per example, one column per class
@@ -112,7 +112,8 @@ class Recipe:
     def fit_one(self, X: Array, y: Array, seed: int, classes: int | None = None) -> Predict:
         """One model of an estimator or of a function, that answers with a column for each of so many classes."""
         if self.kind == "fit":
-            made: Predict = self.build(X, y)
+            with _told(len(X)):
+                made: Predict = self.build(X, y)
             if not callable(made):
                 raise InvalidValue(f"fit(X, y) must give a function from rows to scores; it gave a {type(made).__name__}.")
             return lambda inputs: as_logits(_complete(made(inputs), len(inputs), classes))
@@ -121,7 +122,8 @@ class Recipe:
         model = clone(self.build)
         if "random_state" in model.get_params():
             model.set_params(random_state=seed)
-        model.fit(X, y)
+        with _told(len(X)):
+            model.fit(X, y)
         return lambda inputs: _placed(model, scores_of(model, inputs), classes)
 
     def tried(self, X: Array, classes: int, counts: Iterable[int]) -> None:
@@ -172,6 +174,20 @@ class Recipe:
                 f"{lone[0]} rows in batches of {self.batch_size} leave a last batch of one row, which the module of the recipe "
                 f"cannot be trained on ({error}). Give the recipe another batch_size."
             ) from error
+
+
+@contextmanager
+def _told(rows: int) -> Iterator[None]:
+    """What a user's own training stops with is told as theirs."""
+    try:
+        yield
+    except DiscreetError:
+        raise
+    except Exception as error:
+        raise InvalidValue(
+            f"The training of the recipe stopped on {rows} rows with {type(error).__name__}: "
+            f"{' '.join(str(error).split())[:200]}. It must train on random halves of the rows, also without a rare class."
+        ) from error
 
 
 def _built(build: Callable[[], Any]) -> Any:

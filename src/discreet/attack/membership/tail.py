@@ -61,6 +61,8 @@ def tail(
     '100.0% (99.6'
     """
     check.open_fraction("level", level)
+    if not ask.is_module(target) and hasattr(target, "classes_"):
+        members, nonmembers = ((X, ask.numbered(y, target.classes_, "rows")) for X, y in (members, nonmembers))
     loss = [-signals.log_probability(ask.logits(target, X), np.asarray(y)) for X, y in (members, nonmembers)]
     outside = np.arange(len(loss[0]) + len(loss[1])) >= len(loss[0])
     found = rate_at(np.concatenate(loss), outside, level, confidence)

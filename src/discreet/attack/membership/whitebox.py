@@ -159,6 +159,8 @@ def from_shadows(
     They are trained on random halves of the rows in question, or of a `population`. Norms by layer, what layers know of the
     label, scores and loss carry over from model to model; single activations and directions do not, and are left out.
     """
+    if recipe.kind != "torch":
+        raise InvalidValue(f"from_shadows looks into torch modules; the recipe is of kind {recipe.kind!r} and builds none.")
     Z, labels = (X, y) if population is None else population
     marks = halves(len(Z), check.whole("shadows", shadows), seed)
     taught = [trained(recipe, Z[half], labels[half], seed=seed + k, device=device) for k, half in enumerate(marks)]

@@ -64,6 +64,8 @@ def train_shadows(
     X, y = np.asarray(X), np.asarray(y)
     if inside.ndim != 2 or inside.shape[1] != len(X) or len(X) != len(y):
         raise InvalidValue(f"inside must be [models, {len(X)}] for {len(X)} rows and {len(y)} labels; got {inside.shape}.")
+    if y.ndim != 1 or y.dtype.kind not in "iuf" or not (y >= 0).all() or not np.array_equal(y, np.rint(y)):
+        raise InvalidValue(f"labels must be whole numbers from 0, one for each row; got {y.dtype} of shape {y.shape}.")
     if recipe.kind == "torch":
         _need_torch()
         recipe.tried(X, int(y.max()) + 1, set(inside.sum(1).tolist()))
