@@ -105,3 +105,9 @@ def test_a_statistic_inside_an_expression_over_one_row_is_told_where_it_stands(t
 def test_a_group_of_nothing_is_refused() -> None:
     with connect({"t": TABLE}, unit=record()) as db, pytest.raises(InvalidQuery, match="GROUP BY a constant"):
         db.explain("SELECT COUNT(*) AS n FROM t GROUP BY CAST(NULL AS DATE)", epsilon=1.0)
+
+
+@pytest.mark.parametrize("kind", ["DECIMAL", "DECIMAL(10, 2)", "NUMERIC(4, 1)"])
+def test_a_cast_that_rounds_says_what_to_write(kind: str) -> None:
+    with connect({"t": TABLE}, unit=record()) as db, pytest.raises(InvalidQuery, match="digits; write ROUND"):
+        db.explain(f"SELECT COUNT(*) AS n FROM t WHERE CAST(a AS {kind}) > 1", epsilon=1.0)

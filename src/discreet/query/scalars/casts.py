@@ -39,14 +39,16 @@ def _cast_kind(node: Any) -> str:
     name = to.this.name if hasattr(to.this, "name") else str(to.this)
     for kind, names in (
         ("integer", ("TINYINT", "SMALLINT", "INT", "MEDIUMINT", "BIGINT")),
-        ("number", ("FLOAT", "DOUBLE", "DECIMAL")),
+        ("number", ("FLOAT", "DOUBLE")),
         ("text", ("VARCHAR", "TEXT", "CHAR", "NVARCHAR")),
         ("boolean", ("BOOLEAN",)),
         ("date", ("DATE",)),
         ("timestamp", ("TIMESTAMP", "TIMESTAMPNTZ", "DATETIME")),
     ):
-        if name in names and not (to.args.get("nested") or (to.expressions and kind != "number")):
+        if name in names and not (to.args.get("nested") or to.expressions):
             return kind
+    if name == "DECIMAL":
+        raise InvalidQuery(f"CAST(… AS {to.sql()[:40]}) rounds to so many digits; write ROUND(…, digits), a DOUBLE here.")
     raise InvalidQuery(
         f"CAST(… AS {to.sql()[:40]}) is not known here; cast to BIGINT, DOUBLE, VARCHAR, BOOLEAN, DATE or TIMESTAMP."
     )
