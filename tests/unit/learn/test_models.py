@@ -368,6 +368,20 @@ def test_an_error_of_the_model_on_made_up_rows_says_so(model, loss):
     assert "made-up rows" in caught.value.__notes__[0]
 
 
+class Missing(torch.utils.data.Dataset):
+    def __len__(self):
+        return 3
+
+    def __getitem__(self, i):
+        raise FileNotFoundError("0.png")
+
+
+def test_an_error_of_the_data_is_its_own():
+    with pytest.raises(FileNotFoundError) as caught:
+        begun(nn.Linear(6, 3), Missing())
+    assert not hasattr(caught.value, "__notes__")
+
+
 # Data
 
 
