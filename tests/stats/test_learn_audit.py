@@ -261,7 +261,8 @@ class Twice(nn.Module):
 def test_tied_weights_counted_once(monkeypatch):
     right, seen = many(20_000, model=Twice(20_000), epsilon=1.0)
     monkeypatch.setattr(engines, "joined", lambda records, *_: [Last(records)])
-    monkeypatch.setattr(runs, "probe", lambda *_: None)  # which refuses such an engine
+    for look in ("probe", "shares"):  # which refuse such an engine
+        monkeypatch.setattr(runs, look, lambda *_: None)
     twin, longer = many(20_000, model=Twice(20_000), epsilon=1.0)
     assert judged(right, seen).outcome == "holds"
     assert judged(twin, longer).outcome == "refuted"
