@@ -208,6 +208,8 @@ COUPLED = {
     "those after it": lambda: Centred(lambda x: x.flip(0).cumsum(0).flip(0)),
     "attention over the batch": lambda: Centred(lambda x: torch.softmax(x @ x.T, 1) @ x),
     "logarithm": lambda: Centred(lambda x: x.log() - x.log().mean(0)),
+    "which way all go, above": lambda: Centred(lambda x: x if x.mean() > 0 else 2 * x),
+    "which way all go, below": lambda: Centred(lambda x: x if x.mean() < 0 else 2 * x),
     "behind zeros": Gated,
     "room for few": Crowded,
     "BatchNorm": lambda: nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2)),

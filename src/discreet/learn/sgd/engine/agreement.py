@@ -171,8 +171,8 @@ def repeated(once: Tensor, again: Tensor) -> None:
     if not close(once, again):
         raise InvalidValue(
             "The loss of the same rows is another when it is computed again with torch's generator as it was, so nothing of "
-            "the model can be tried. Let model and loss draw all their randomness from torch (torch.randn, nn.Dropout, …); "
-            "if they draw none, the device does not add up the same numbers twice."
+            "the model can be tried. Let model and loss draw all their randomness from torch (torch.randn, nn.Dropout, …) and "
+            "keep nothing between calls; if they do so already, the device does not add up the same numbers twice."
         )
 
 
