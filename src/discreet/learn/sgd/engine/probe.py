@@ -30,8 +30,8 @@ def probe(engine: Engine, losses: Losses, make: Make) -> bool:
     """
     _no_batch_norm(engine.model)
     buffers = {name: b.clone() for name, b in engine.model.named_buffers()}
-    with torch.random.fork_rng(devices=_cuda(engine)), _awake(engine), eagerly():
-        make = _sensible(engine, losses, make)
+    with torch.random.fork_rng(devices=_cuda(engine)), awake(engine), eagerly():
+        make = sensible(engine, losses, make)
         gentle = _alone(engine, losses, make)
         learn(engine, losses, make)
         _settle(engine, losses, make)
@@ -47,7 +47,7 @@ def probe(engine: Engine, losses: Losses, make: Make) -> bool:
 
 
 @contextmanager
-def _awake(engine: Engine) -> Iterator[None]:
+def awake(engine: Engine) -> Iterator[None]:
     """Weights that are all 0 let nothing through, so nothing could be seen behind them: they are made-up for the while."""
     generator = torch.Generator().manual_seed(1)  # the same in every process
     asleep = [it for p in engine.parameters if not bool((it := local(p)).any())]
@@ -60,7 +60,7 @@ def _awake(engine: Engine) -> Iterator[None]:
             it.zero_()
 
 
-def _sensible(engine: Engine, losses: Losses, make: Make) -> Make:
+def sensible(engine: Engine, losses: Losses, make: Make) -> Make:
     """Made-up examples whose loss is a number: normal ones, or else positive ones below 1 (logarithms, roots, shares)."""
     examples = MORE * engine.rows
     for one in (make, lambda count: pytree.tree_map(_between, make(count))):

@@ -18,7 +18,7 @@ from discreet.learn.sgd.clipping import Flat
 from discreet.learn.sgd.engine.agreement import Losses, Make, copied, tolerance
 from discreet.learn.sgd.engine.compiled import eagerly
 from discreet.learn.sgd.engine.engine import Engine
-from discreet.learn.sgd.engine.probe import _awake, _sensible
+from discreet.learn.sgd.engine.probe import awake, sensible
 
 FEWEST, MOST = 3, 5  # units, so that hardly any change of order leaves all where they are
 EXAMPLES = 48  # more of them only where units are fewest
@@ -39,10 +39,10 @@ def shares(engine: Engine, losses: Losses, make: Make) -> None:
     if not any(module.training for module in engine.model.modules()):
         return  # agreement saw it so
     devices = [it for it in {p.device for p in engine.parameters} if it.type == "cuda"]
-    with torch.random.fork_rng(devices=devices), _awake(engine), eagerly():
+    with torch.random.fork_rng(devices=devices), awake(engine), eagerly():
         torch.manual_seed(0)
         units = max(FEWEST, min(MOST, EXAMPLES // engine.rows))
-        batch = _sensible(engine, losses, make)(units * engine.rows)
+        batch = sensible(engine, losses, make)(units * engine.rows)
         for only in torch.eye(units).repeat_interleave(engine.rows, 1):
             if not _of_one(engine, losses, batch, only) <= SHORT.norm * (1 + tolerance(engine)):
                 raise InvalidValue(
