@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from discreet.audit.bounds import epsilon_lower_bound
 from discreet.audit.bounds.betting import best_possible
 from discreet.audit.bounds.order import one_target_each
 from discreet.core import Claim, Curve, Evidence, Release, Verdict, check
@@ -79,7 +78,7 @@ def _compared(
 ) -> Verdict:
     """The verdict at one delta."""
     claimed = ceiling.epsilon(delta)
-    floor = epsilon_lower_bound(evidence.score, evidence.inside, evidence.run, delta, confidence)
+    floor = evidence.epsilon(delta, confidence)
     reach = best_possible(len(evidence), delta, 1.0 - confidence, independent=independent)
     measured = f"{evidence.attack} shows epsilon >= {down(floor)} at delta {delta:.2g}"
     if floor > claimed and evidence.design == "post_hoc":
@@ -112,7 +111,7 @@ def _unmeasured(claim: Claim, evidence: Evidence, confidence: float) -> Verdict:
 
 
 def _without_ceiling(evidence: Evidence, confidence: float, delta: float) -> Verdict:
-    floor = epsilon_lower_bound(evidence.score, evidence.inside, evidence.run, delta, confidence)
+    floor = evidence.epsilon(delta, confidence)
     reason = f"nothing is claimed at delta {delta:.2g}; {evidence.attack} shows epsilon >= {down(floor)}."
     return Verdict(
         outcome="no ceiling", reason=reason, confidence=confidence, delta=delta, ceiling=math.inf, floor=floor

@@ -174,13 +174,9 @@ _HEADS = ("attack", "claim", "verdict", "reason")
 
 def _verdicts(release: Release[Any], confidence: float, delta: float | None = None) -> list[dict[str, Any]]:
     """Every claim against every piece of evidence."""
-    from dataclasses import replace
-
     from discreet.audit.judge import verdicts
-    from discreet.cli.facts import evened
 
-    even = replace(release, evidence=tuple(evened(each) for each in release.evidence))
     return [
         {"attack": item.attack, "claim": repr(claim.event)[:120], **found.to_json()}
-        for claim, item, found in verdicts(even, confidence=confidence, delta=delta)
+        for claim, item, found in verdicts(release, confidence=confidence, delta=delta)
     ]

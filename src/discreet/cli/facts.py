@@ -50,28 +50,6 @@ def most_exposed(evidence: Evidence) -> list[dict[str, Any]]:
     return [{"index": int(each), "score": float(members[each])} for each in np.argsort(-members, kind="stable")[:SHOWN]]
 
 
-def evened(evidence: Evidence) -> Evidence:
-    """As many members as others, the rest of the larger side left out blindly, where no coin decided who was inside.
-
-    Bounds on epsilon take every target to have been inside by a fair coin. Of nine members to one other, guesses of "inside"
-    are right nine times in ten whatever the attack knows, and would pass for an epsilon of log 9.
-    """
-    import numpy as np
-
-    from discreet.core import Evidence
-
-    sides = [np.flatnonzero(evidence.inside == side) for side in (True, False)]
-    least = min(map(len, sides))
-    if evidence.design != "post_hoc" or not least or len(sides[0]) == len(sides[1]):
-        return evidence
-    draw = np.random.default_rng(least)
-    kept = np.sort(np.concatenate([draw.permutation(side)[:least] for side in sides]))
-    return Evidence(
-        game=evidence.game, attack=evidence.attack, score=evidence.score[kept], inside=evidence.inside[kept],
-        run=evidence.run[kept], design=evidence.design,
-    )  # fmt: skip
-
-
 def risks(recipe: Any, inside: tuple[Any, Any], outside: tuple[Any, Any], how: dict[str, Any]) -> dict[str, Any]:
     """Every row's risk over all shadows, each in turn the target, and how much models know it by heart (Feldman).
 

@@ -260,7 +260,6 @@ def _measured(evidence: Evidence, delta: float, confidence: float) -> dict[str, 
     """What one attack reached, with intervals; and where there were too few rows to tell, how many are needed."""
     from discreet.audit import rate_at
     from discreet.audit.rates import ENOUGH
-    from discreet.cli.facts import evened
 
     made: dict[str, Any] = {"attack": evidence.attack, "view": sorted(evidence.game.view), "auc": evidence.auc(), "rates": []}
     for level in LEVELS:
@@ -269,7 +268,7 @@ def _measured(evidence: Evidence, delta: float, confidence: float) -> dict[str, 
             "fpr": level, "tpr": rate.rate, "low": rate.low, "high": rate.high,
             "outcome": "resolved" if rate.resolvable else "inconclusive", "nonmembers_needed": round(ENOUGH / level),
         })  # fmt: skip
-    made["epsilon_at_least"] = evened(evidence).epsilon(delta, confidence)
+    made["epsilon_at_least"] = evidence.epsilon(delta, confidence)
     return made
 
 

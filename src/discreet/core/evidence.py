@@ -86,9 +86,14 @@ class Evidence:
         return float(_statistics().roc(self.score, self.inside).area())
 
     def epsilon(self, delta: float, confidence: float = 0.95) -> float:
-        """The least epsilon, at this confidence, that is not refuted. Of a `post_hoc` design it is indicative only."""
-        bound = _statistics().epsilon_lower_bound
-        return float(bound(self.score, self.inside, self.run, delta=delta, confidence=confidence))
+        """The least epsilon, at this confidence, that is not refuted. Of a `post_hoc` design it is indicative only.
+
+        Bounds take every target to have been inside by a fair coin. Where none was tossed, the larger side is thinned blindly
+        to the size of the other: of nine members to one other, guesses of "inside" are right nine times in ten whatever the
+        attack knows, and would pass for an epsilon of log 9.
+        """
+        bound, kept = _statistics().epsilon_lower_bound, _even(self.inside) if self.design == "post_hoc" else slice(None)
+        return float(bound(self.score[kept], self.inside[kept], self.run[kept], delta=delta, confidence=confidence))
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -121,6 +126,16 @@ class Evidence:
         from discreet.core.card import evidence_card
 
         return evidence_card(self)
+
+
+def _even(inside: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Places of as many targets inside as outside, drawn without a look at their scores; of all, where one side is empty."""
+    sides = [np.flatnonzero(inside == side) for side in (True, False)]
+    least = min(map(len, sides))
+    if not least or len(sides[0]) == len(sides[1]):
+        return np.arange(len(inside))
+    draw = np.random.default_rng(least)
+    return np.sort(np.concatenate([draw.permutation(side)[:least] for side in sides])).astype(np.int64)
 
 
 _statistician: Any = None
