@@ -9,6 +9,7 @@ from typing import Any
 from discreet.audit.bounds.betting import best_possible
 from discreet.audit.bounds.order import one_target_each
 from discreet.core import Claim, Curve, Evidence, Release, Verdict, check
+from discreet.core.evidence import counted
 from discreet.core.figures import down, up
 from discreet.errors import InvalidValue
 
@@ -37,7 +38,8 @@ def verdict(claim: Claim, evidence: Evidence, *, confidence: float, delta: float
 
     ceiling = curve(claim.event)
     apart = one_target_each(evidence.run)
-    deltas = _deltas(delta) if delta is not None else worth_testing(ceiling, len(evidence), independent=apart)
+    targets = len(counted(evidence))
+    deltas = _deltas(delta) if delta is not None else worth_testing(ceiling, targets, 1.0 - confidence, independent=apart)
     if all(math.isinf(ceiling.epsilon(each)) for each in deltas):
         return _without_ceiling(evidence, confidence, deltas[0])
     share = 1.0 - (1.0 - confidence) / len(deltas)
@@ -60,13 +62,14 @@ def verdicts(
     ]
 
 
-def worth_testing(ceiling: Curve, targets: int, *, independent: bool) -> tuple[float, ...]:
-    """The deltas at which a claim is tested when none is named: a function of the claim and the number of targets.
+def worth_testing(ceiling: Curve, targets: int, alpha: float, *, independent: bool) -> tuple[float, ...]:
+    """The deltas at which a claim is tested when none is named: a function of the claim, the number of targets and how sure.
 
-    Delta 0, or a tenth of a target where the claim has no epsilon at 0. Independent runs also resolve large deltas,
-    where curves of many small losses (Gaussian noise, long sequences) are easiest to refute.
+    Delta 0, or a tenth of a target where the claim has no epsilon at 0. Targets of one run may all be given away at once with
+    the probability of delta for each, so there it is no more than the chance of a false alarm. Independent runs also resolve
+    large deltas, where curves of many small losses (Gaussian noise, long sequences) are easiest to refute.
     """
-    least = 0.0 if math.isfinite(ceiling.epsilon(0.0)) else 0.1 / max(targets, 10)
+    least = 0.0 if math.isfinite(ceiling.epsilon(0.0)) else (0.1 if independent else min(0.1, alpha)) / max(targets, 10)
     if not independent:
         return (least,)
     gain = [each for each in (0.01, 0.1) if ceiling.epsilon(each) < 0.8 * ceiling.epsilon(least)]
@@ -79,7 +82,8 @@ def _compared(
     """The verdict at one delta."""
     claimed = ceiling.epsilon(delta)
     floor = evidence.epsilon(delta, confidence)
-    reach = best_possible(len(evidence), delta, 1.0 - confidence, independent=independent)
+    targets = len(counted(evidence))
+    reach = best_possible(targets, delta, 1.0 - confidence, independent=independent)
     measured = f"{evidence.attack} shows epsilon >= {down(floor)} at delta {delta:.2g}"
     if floor > claimed and evidence.design == "post_hoc":
         outcome = "inconclusive"
@@ -90,9 +94,7 @@ def _compared(
         outcome, reason = "refuted", f"{measured}, above the claimed {up(claimed)}."
     elif reach <= claimed:
         outcome = "inconclusive"
-        reason = (
-            f"{len(evidence)} targets can show at most epsilon {down(reach)} at delta {delta:.2g}; the claim is {up(claimed)}."
-        )
+        reason = f"{targets} targets can show at most epsilon {down(reach)} at delta {delta:.2g}; the claim is {up(claimed)}."
     else:
         outcome, reason = "holds", f"{measured}, within the claimed {up(claimed)}."
     return Verdict(outcome=outcome, reason=reason, confidence=asked, delta=delta, ceiling=claimed, floor=floor)

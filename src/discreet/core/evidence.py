@@ -92,7 +92,8 @@ class Evidence:
         to the size of the other: of nine members to one other, guesses of "inside" are right nine times in ten whatever the
         attack knows, and would pass for an epsilon of log 9.
         """
-        bound, kept = _statistics().epsilon_lower_bound, _even(self.inside) if self.design == "post_hoc" else slice(None)
+        kept = counted(self)
+        bound = _statistics().epsilon_lower_bound
         return float(bound(self.score[kept], self.inside[kept], self.run[kept], delta=delta, confidence=confidence))
 
     def to_json(self) -> dict[str, Any]:
@@ -128,12 +129,15 @@ class Evidence:
         return evidence_card(self)
 
 
-def _even(inside: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Places of as many targets inside as outside, drawn without a look at their scores; of all, where one side is empty."""
-    sides = [np.flatnonzero(inside == side) for side in (True, False)]
+def counted(evidence: Evidence) -> NDArray[np.int64]:
+    """The targets that a floor on epsilon is taken from: all; or, where no coin was tossed, as many inside as outside.
+
+    Which of the larger side is drawn without a look at their scores.
+    """
+    sides = [np.flatnonzero(evidence.inside == side) for side in (True, False)]
     least = min(map(len, sides))
-    if not least or len(sides[0]) == len(sides[1]):
-        return np.arange(len(inside))
+    if evidence.design != "post_hoc" or not least or len(sides[0]) == len(sides[1]):
+        return np.arange(len(evidence))
     draw = np.random.default_rng(least)
     return np.sort(np.concatenate([draw.permutation(side)[:least] for side in sides])).astype(np.int64)
 
