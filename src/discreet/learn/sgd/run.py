@@ -24,7 +24,7 @@ from discreet.learn.sgd.clipping import Clipping, Flat
 from discreet.learn.sgd.distributed import joined, local
 from discreet.learn.sgd.engine import Engine
 from discreet.learn.sgd.engine.graphed import Graphed
-from discreet.learn.sgd.engine.heap import keep_what_is_freed
+from discreet.learn.sgd.engine.heap import give_back, keep_what_is_freed
 from discreet.learn.sgd.engine.probe import checked, probe
 from discreet.learn.sgd.engine.training import shares
 from discreet.learn.sgd.grid import Grid, GridEngine, GridStream
@@ -81,6 +81,7 @@ class Run:
         keep_what_is_freed(model)
         self._pending: list[Any] | None = None
         self._turn: object = None  # of the loop whose noise is in the buffer
+        self._unsettled = 2  # steps in which ways to the same numbers are still compared
         self._made_up = False  # whether the rows at hand only keep this process in step with others
         fixed = not isinstance(clipping, Quantile) and not plan.grid and type(self._engine) is Engine
         self._graphed = Graphed(self._engine, self._losses, clipping) if self._device.type == "cuda" and fixed else None
@@ -279,7 +280,9 @@ class Run:
             self._project(self._radius)
         if isinstance(self._clipping, Quantile):
             self._follow(self._clipping)
-        self.number += 1
+        self.number, self._unsettled = self.number + 1, self._unsettled - 1
+        if not self._unsettled:
+            give_back()
         if self.number % LOOK == 0 or self.number == self.plan.steps:
             self._look()
         if self._checkpoint is not None and (self.number % self._every == 0 or self.number == self.plan.steps):
