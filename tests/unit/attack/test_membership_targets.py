@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from discreet.attack import Recipe, membership
-from discreet.attack.membership import ask, halves, play, tail, train_shadows
+from discreet.attack.membership import ask, given, halves, tail, train_shadows
 from discreet.attack.membership.controls import trained
 from discreet.attack.membership.recipe import as_logits, logarithms
 from discreet.attack.membership.whitebox import from_shadows, gradient_norms
@@ -104,7 +104,7 @@ def test_rows_on_both_sides_are_found_in_any_type(ours: np.ndarray, theirs: np.n
 def test_rows_of_a_population_that_are_in_question_count_as_seen() -> None:
     Z = np.concatenate([X[:3], X[:1], 9.0 + X[:2]])
     marks = np.array([[1, 0, 0, 0, 1, 1], [0, 1, 0, 1, 0, 0]], bool)
-    saw = play._trained_on(Z, X[:4].astype(np.float64), marks)
+    saw = given.trained_on(Z, X[:4].astype(np.float64), marks)
     assert saw.tolist() == [[True, False, False, False], [True, True, False, False]]
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.attack.membership import ask, label, ratios, signals
+from discreet.attack.membership import ask, given, label, ratios, signals
 from discreet.attack.membership.controls import Controls, controlled
 from discreet.attack.membership.posterior import student
 from discreet.attack.membership.quantile import quantile
@@ -22,7 +22,6 @@ from discreet.core import Evidence, Game, check, record
 from discreet.errors import InvalidValue
 
 Array = NDArray[Any]
-FAR = 0.1  # a recipe whose accuracy is further than this from the target's does not resemble it
 
 
 @dataclass(frozen=True)
@@ -208,9 +207,9 @@ def membership(
     if recipe is not None and not isinstance(recipe, Recipe):
         more = "; of a defence give its .recipe" if hasattr(recipe, "recipe") else ""
         raise InvalidValue(f"recipe must be a Recipe; got {type(recipe).__name__}{more}.")
-    (X_in, y_in), (X_out, y_out) = _pair("members", members, target), _pair("nonmembers", nonmembers, target)
-    population = None if population is None else _pair("population", population, target)
-    _apart(X_in, y_in, X_out, y_out)
+    (X_in, y_in), (X_out, y_out) = given.pair("members", members, target), given.pair("nonmembers", nonmembers, target)
+    population = None if population is None else given.pair("population", population, target)
+    given.apart(X_in, y_in, X_out, y_out)
     rows = min(len(X_in), len(X_out)) // (2 if controls else 1)
     if not rows:
         raise InvalidValue("controls are trained on half of the members and half of the others: give at least two of each.")
@@ -221,7 +220,7 @@ def membership(
         raise InvalidValue("controls are trained as the target was; say how: recipe=Recipe(…).")
     X, y = np.concatenate([X_in, X_out]), np.concatenate([y_in, y_out])
     inside = np.arange(len(X)) < len(X_in)
-    scores = _asked(target, X, y)
+    scores = given.asked(target, X, y)
     trained = others = None
     how: dict[str, Any] = {"device": device, "group": group, "processes": processes, "ray": ray}
     if any(ATTACKS[name][1] for name in chosen):
@@ -235,8 +234,8 @@ def membership(
             )
         trained, others = _shadowed(recipe, X, y, population, models, seed, how | {"folder": folder, "progress": progress})
         known, labels = (trained, y) if others is None else (others.shadows, others.y)
-        _converged(known)
-        _resembles(known, labels, scores, y, inside)
+        given.converged(known)
+        given.resembles(known, labels, scores, y, inside)
     seen = Seen(y, scores, trained, others, seed, target, X, inside)
     found = _attacked(seen, chosen)
     if controls:
@@ -273,7 +272,7 @@ def _other(seen: Seen, model: Any, rows: NDArray[np.bool_], again: tuple[Shadows
     shadows, others = (seen.shadows, seen.population) if again is None else again
     X, y = seen.X[rows], seen.y[rows]
     some = None if shadows is None else Shadows(shadows.scores[:, rows], shadows.inside[:, rows])
-    scores = _asked(model, X, y)
+    scores = given.asked(model, X, y)
     return replace(seen, y=y, target=scores, shadows=some, population=others, model=model, X=X, truth=seen.truth[rows])
 
 
@@ -320,20 +319,8 @@ def _elsewhere(
         raise InvalidValue(f"population has inputs of shape {Z.shape[1:]}, members of {X.shape[1:]}; they must be alike.")
     marks = halves(len(Z), models, check.whole("seed", seed, least=0))
     made = train_shadows(recipe, Z, labels, marks, seed=seed, query=np.concatenate([Z, X]), **how)
-    here = Shadows(made.scores[:, len(Z) :], _trained_on(Z, X, marks))
+    here = Shadows(made.scores[:, len(Z) :], given.trained_on(Z, X, marks))
     return here, Population(labels, Shadows(made.scores[:, : len(Z)], marks))
-
-
-def _trained_on(Z: Array, X: Array, marks: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Which rows of X each shadow of Z saw after all: those that are rows of Z too, whatever their label there."""
-    places: dict[Any, list[int]] = {}
-    for place, key in enumerate(_keys(Z, X)[0]):
-        places.setdefault(key, []).append(place)
-    saw = np.zeros((len(marks), len(X)), np.bool_)
-    for row, key in enumerate(_keys(Z, X)[1]):
-        if key in places:
-            saw[:, row] = marks[:, places[key]].any(1)
-    return saw
 
 
 def _listed(attacks: Iterable[str]) -> list[str]:
@@ -350,103 +337,3 @@ def _evidence(name: str, score: Array, inside: NDArray[np.bool_]) -> Evidence:
         run=np.zeros(len(score), np.int64),
         design="post_hoc",
     )
-
-
-def _pair(name: str, data: Any, target: Any = None) -> tuple[Array, Array]:
-    """Inputs and labels as arrays, from a pair or from a torch Dataset; labels by the target's own names, where it has some."""
-    if hasattr(data, "__getitem__") and hasattr(data, "__len__") and not isinstance(data, (tuple, list, np.ndarray)):
-        rows = [data[i] for i in range(len(data))]
-        data = (np.stack([np.asarray(row[0]) for row in rows]), np.array([int(row[1]) for row in rows])) if rows else ([], [])
-    if not isinstance(data, (tuple, list)) or len(data) != 2:
-        raise InvalidValue(f"{name} must be a pair (inputs, labels) or a Dataset of such pairs; got {type(data).__name__}.")
-    X, y = np.asarray(data[0]), np.asarray(data[1])
-    if not len(X) or len(X) != len(y):
-        raise InvalidValue(f"{name} must hold as many labels as inputs, at least one; got {len(X)} inputs and {len(y)} labels.")
-    if not ask.is_module(target) and hasattr(target, "classes_"):
-        y = ask.numbered(y, target.classes_, name)
-    if y.ndim != 1 or y.dtype.kind not in "iu" or int(y.min()) < 0:
-        least = f" that begin at {y.min()}" if y.ndim == 1 and y.dtype.kind in "iu" else ""
-        raise InvalidValue(
-            f"labels of {name} must be whole numbers from 0, the columns of the target's scores; got {y.dtype} of shape "
-            f"{y.shape}{least}. Number the classes; what a regression predicts is no class, and is not attacked here."
-        )
-    bad = int((~np.isfinite(X)).reshape(len(X), -1).any(1).sum()) if X.dtype.kind == "f" else 0
-    if bad:
-        raise InvalidValue(
-            f"{bad} of {len(X)} {name} hold NaN or infinite inputs; attacks take finite numbers. Fill them in as the model's "
-            "own preparation does, or leave those rows out."
-        )
-    return X, y.astype(np.int64)
-
-
-def _keys(A: Array, B: Array) -> tuple[list[Any], list[Any]]:
-    """Rows of both as something that is equal where they are, whatever type their numbers have: the narrower of the two."""
-    if A.dtype.kind == "O" or B.dtype.kind == "O":
-        made = [[tuple(row) for row in each.reshape(len(each), -1).tolist()] for each in (A, B)]
-        return made[0], made[1]
-    floats = [each.dtype for each in (A, B) if each.dtype.kind == "f"]
-    kind = min(floats, key=lambda each: each.itemsize) if floats else np.result_type(A, B)
-    zero = np.zeros((), kind) if kind.kind in "iuf" else None
-    same = [np.ascontiguousarray(each.astype(kind) if zero is None else each.astype(kind) + zero) for each in (A, B)]  # no -0.0
-    return [row.tobytes() for row in same[0]], [row.tobytes() for row in same[1]]
-
-
-def _apart(X_in: Array, y_in: Array, X_out: Array, y_out: Array) -> None:
-    if X_in.shape[1:] != X_out.shape[1:]:
-        raise InvalidValue(
-            f"members have inputs of shape {X_in.shape[1:]}, nonmembers of {X_out.shape[1:]}; they must be alike."
-        )
-    ours, theirs = _keys(X_in, X_out)
-    known = set(zip(ours, y_in.tolist()))
-    same = [i for i, each in enumerate(zip(theirs, y_out.tolist())) if each in known]
-    if same:
-        raise InvalidValue(
-            f"{len(same)} of {len(X_out)} nonmembers are members too (the first is nonmember {same[0]}): whether they were "
-            "inside has no answer. Leave them out of nonmembers."
-        )
-
-
-def _asked(target: Any, X: Array, y: Array) -> Array:
-    """The target's scores for every row: of a torch module, a scikit-learn model, or a function."""
-    scores = np.asarray(ask.logits(target, X), np.float64)
-    if scores.ndim != 2 or len(scores) != len(X) or scores.shape[1] < 2:
-        one = scores.shape in ((len(X),), (len(X), 1))
-        more = " One score z for two classes: give [0, z]. Labels alone: give np.eye(classes)[labels], and ask for label."
-        raise InvalidValue(
-            f"The target must give a score for each class and row, [{len(X)}, classes]; got shape {scores.shape}."
-            + (more if one else "")
-        )
-    bad = int((~np.isfinite(scores)).any(1).sum())
-    if bad:
-        raise InvalidValue(
-            f"The target gives NaN or infinite scores for {bad} of {len(X)} rows. Give probabilities or logits rather than the "
-            "logarithm of 0; where it gives NaN, its training diverged."
-        )
-    if int(y.max()) >= scores.shape[1]:
-        raise InvalidValue(
-            f"A label is {int(y.max())}, but the target knows {scores.shape[1]} classes (0 to {scores.shape[1] - 1}). Labels "
-            "count from 0, as columns of its scores do."
-        )
-    return scores
-
-
-def _converged(shadows: Shadows) -> None:
-    bad = int((~np.isfinite(shadows.scores)).any((1, 2)).sum())
-    if bad:
-        raise InvalidValue(
-            f"{bad} of {len(shadows)} shadows give NaN or infinite scores: the recipe's training diverged. Lower its "
-            "learning rate."
-        )
-
-
-def _resembles(shadows: Shadows, their_y: Array, scores: Array, y: Array, inside: NDArray[np.bool_]) -> None:
-    right = shadows.scores.argmax(2) == their_y
-    ours = [float(right[shadows.inside].mean()), float(right[~shadows.inside].mean())]
-    its = scores.argmax(1) == y
-    theirs = [float(its[inside].mean()), float(its[~inside].mean())]
-    if max(abs(a - b) for a, b in zip(ours, theirs)) > FAR:
-        warnings.warn(
-            f"The shadows are right on {ours[0]:.0%} of rows inside and {ours[1]:.0%} outside, the target on {theirs[0]:.0%} "
-            f"and {theirs[1]:.0%}: the recipe does not resemble the target; attacks that use it are weaker.",
-            stacklevel=3,
-        )
