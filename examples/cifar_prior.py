@@ -8,9 +8,6 @@ Without a folder, made-up images and a network that learned nothing show the sam
 bench/results/sgd_accuracy.json.
 """
 
-import argparse
-from pathlib import Path
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -19,7 +16,7 @@ from cifar_scatter import Both, of_both
 from cifar_wrn import network as with_prior
 from discreet.accounting import curve
 from discreet.core import Event
-from image_data import load, made_up
+from image_data import asked
 from mnist_scatter import DELTA
 from wide_resnet import Wide
 
@@ -51,14 +48,8 @@ def fit(x: Tensor, y: Tensor, *, people: int, epsilon: float, **changed: float) 
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", nargs="?", type=Path)
-    parser.add_argument("--epsilon", type=float, default=3.0)
-    parser.add_argument("--device", default="cpu")
-    asked = parser.parse_args()
-    data = load(asked.folder) if asked.folder else (*made_up(300, 32, 3), *made_up(100, 32, 3))
-    images, labels, test, truth = (part.to(asked.device) for part in data)
-    small, model = ({}, None) if asked.folder else ({"batch": 150, "steps": 10}, Wide(10, 1))
-    fitted, event = fit(inputs(images, model), labels, people=50_000 if asked.folder else 300, epsilon=asked.epsilon, **small)
+    real, epsilon, (images, labels, test, truth) = asked(__doc__, 3.0, 300, 100, size=32, colours=3)
+    small, model = ({}, None) if real else ({"batch": 150, "steps": 10}, Wide(10, 1))
+    fitted, event = fit(inputs(images, model), labels, people=50_000 if real else 300, epsilon=epsilon, **small)
     right = (fitted(inputs(test, model)).argmax(1) == truth).float().mean()
     print(f"{right:.2%} right; epsilon {curve(event).epsilon(DELTA):.3f} at delta {DELTA:g}, one image added or removed")

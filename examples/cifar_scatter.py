@@ -6,9 +6,7 @@ After Tramèr and Boneh (2021); every image and its mirror image count as one.
 Without a folder, made-up images show the same steps. Accuracies: bench/results/sgd_accuracy.json.
 """
 
-import argparse
 from collections.abc import Callable
-from pathlib import Path
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +14,7 @@ from torch import Tensor, nn
 from discreet.accounting import curve
 from discreet.core import Event
 from discreet.learn.features import Centre, scatter
-from image_data import load, made_up
+from image_data import asked
 from mnist_scatter import DELTA, centred
 
 SETTINGS = {"batch": 8192, "steps": 400, "lr": 8.0, "clip_norm": 0.1, "decay": 0.97, "mean_noise": 20.0, "units": 2048}
@@ -62,14 +60,8 @@ def of_both(make: Callable[[torch.Size], nn.Module], x: Tensor, y: Tensor, at: d
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", nargs="?", type=Path)
-    parser.add_argument("--epsilon", type=float, default=3.0)
-    parser.add_argument("--device", default="cpu")
-    asked = parser.parse_args()
-    data = load(asked.folder) if asked.folder else (*made_up(500, 32, 3), *made_up(100, 32, 3))
-    images, labels, test, truth = (part.to(asked.device) for part in data)
-    small = {} if asked.folder else {"batch": 250, "steps": 10}
-    model, event = fit(inputs(images), labels, people=50_000 if asked.folder else 500, epsilon=asked.epsilon, **small)
+    real, epsilon, (images, labels, test, truth) = asked(__doc__, 3.0, 500, 100, size=32, colours=3)
+    small = {} if real else {"batch": 250, "steps": 10}
+    model, event = fit(inputs(images), labels, people=50_000 if real else 500, epsilon=epsilon, **small)
     right = (model(inputs(test)).argmax(1) == truth).float().mean()
     print(f"{right:.2%} right; epsilon {curve(event).epsilon(DELTA):.3f} at delta {DELTA:g}, one image added or removed")

@@ -7,16 +7,13 @@ the weights. It starts from what it learned of images that random processes made
 alone. Without a folder, a few steps. Accuracies: bench/results/sgd_accuracy.json.
 """
 
-import argparse
-from pathlib import Path
-
 import torch
 from torch import Tensor, nn
 
 import discreet
 from discreet.accounting import Gaussian, Poisson, Repeat, Sequence, calibrate, curve
 from discreet.core import Event
-from image_data import load, made_up
+from image_data import asked
 from random_images import prior
 from wide_resnet import Wide, augment
 
@@ -66,14 +63,8 @@ def fit(x: Tensor, y: Tensor, *, people: int, epsilon: float, **changed: float) 
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", nargs="?", type=Path)
-    parser.add_argument("--epsilon", type=float, default=8.0)
-    parser.add_argument("--device", default="cpu")
-    asked = parser.parse_args()
-    data = load(asked.folder) if asked.folder else (*made_up(64, 32, 3), *made_up(64, 32, 3))
-    images, labels, test, truth = (part.to(asked.device) for part in data)
-    small = {} if asked.folder else {"batch": 16, "steps": 3, "head_steps": 2, "copies": 2}
-    model, event = fit(inputs(images), labels, people=50_000 if asked.folder else 64, epsilon=asked.epsilon, **small)
+    real, epsilon, (images, labels, test, truth) = asked(__doc__, 8.0, 64, 64, size=32, colours=3)
+    small = {} if real else {"batch": 16, "steps": 3, "head_steps": 2, "copies": 2}
+    model, event = fit(inputs(images), labels, people=50_000 if real else 64, epsilon=epsilon, **small)
     right = torch.cat([model(part).argmax(1) for part in inputs(test).split(1000)]) == truth
     print(f"{right.float().mean():.2%} right; epsilon {curve(event).epsilon(DELTA):.3f} at delta {DELTA:g}")

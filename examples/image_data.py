@@ -3,6 +3,7 @@
 python examples/image_data.py [FOLDER with idx files, or with lossless mosaics of 32 x 32 images and labels.npz]
 """
 
+import argparse
 import gzip
 import lzma
 import sys
@@ -52,6 +53,17 @@ def made_up(count: int, size: int = 28, colours: int = 0) -> tuple[Tensor, Tenso
     angle = y[:, None, None] * torch.pi / 10
     images = torch.exp(-20 * (grid[:, None] * angle.cos() + grid * angle.sin()) ** 2) + 0.3 * torch.rand(count, size, size)
     return (images[:, None].repeat(1, colours, 1, 1) if colours else images), y
+
+
+def asked(doc: str | None, epsilon: float, rows: int, tests: int, **made: int) -> tuple[bool, float, list[Tensor]]:
+    """What the command line of a recipe asks: whether images are real, epsilon, and the images, on the device asked for."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", nargs="?", type=Path)
+    parser.add_argument("--epsilon", type=float, default=epsilon)
+    parser.add_argument("--device", default="cpu")
+    given = parser.parse_args()
+    data = load(given.folder) if given.folder else [*made_up(rows, **made), *made_up(tests, **made)]
+    return given.folder is not None, given.epsilon, [part.to(given.device) for part in data]
 
 
 if __name__ == "__main__":

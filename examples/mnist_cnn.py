@@ -7,20 +7,17 @@ seen in several places at once, which together count as one.
 Without a folder, made-up images show the same steps. Accuracies: bench/results/sgd_accuracy.json.
 """
 
-import argparse
-from pathlib import Path
-
 import torch
 from torch import Tensor, nn
 
 import discreet
 from discreet.core import Event
-from image_data import load, made_up
+from image_data import asked
 
 DELTA = 1e-5
 SETTINGS = {"batch": 4096, "steps": 1500, "lr": 1.5, "momentum": 0.9, "fall": 0, "clip_norm": 0.1, "decay": 0.98, "copies": 4,
             "units": 1024, "width": 16, "groups": 0}  # fmt: skip
-__all__ = ["DELTA", "SETTINGS", "fit", "inputs", "load", "network"]
+__all__ = ["DELTA", "SETTINGS", "fit", "inputs", "network"]
 
 
 def inputs(images: Tensor) -> Tensor:
@@ -68,12 +65,8 @@ def fit(x: Tensor, y: Tensor, *, people: int, epsilon: float, **changed: float) 
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", nargs="?", type=Path)
-    parser.add_argument("--epsilon", type=float, default=3.0)
-    asked = parser.parse_args()
-    images, labels, test, truth = load(asked.folder) if asked.folder else (*made_up(1000), *made_up(500))
-    small = {} if asked.folder else {"batch": 250, "steps": 20, "copies": 2}
-    model, event = fit(inputs(images), labels, people=60_000 if asked.folder else 1000, epsilon=asked.epsilon, **small)
+    real, epsilon, (images, labels, test, truth) = asked(__doc__, 3.0, 1000, 500)
+    small = {} if real else {"batch": 250, "steps": 20, "copies": 2}
+    model, event = fit(inputs(images), labels, people=60_000 if real else 1000, epsilon=epsilon, **small)
     right = (model(inputs(test)).argmax(1) == truth).float().mean()
     print(f"{right:.2%} right; epsilon {discreet.accounting.curve(event).epsilon(DELTA):.3f} at delta {DELTA:g}")

@@ -5,9 +5,7 @@
 Without a folder, made-up images show the same steps. Accuracies: bench/results/sgd_accuracy.json.
 """
 
-import argparse
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -17,7 +15,7 @@ import discreet
 from discreet.accounting import Gaussian, Poisson, Repeat, Sequence, calibrate, curve
 from discreet.core import Event
 from discreet.learn.features import Centre, private_mean, scatter
-from image_data import load, made_up
+from image_data import asked
 
 DELTA = 1e-5
 SETTINGS = {"batch": 4096, "steps": 600, "lr": 6.0, "clip_norm": 0.1, "decay": 0.97, "mean_noise": 20.0, "units": 512}
@@ -62,12 +60,8 @@ def centred(make: Callable[[Tensor], nn.Module], rows: Tensor, x: Tensor, y: Ten
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", nargs="?", type=Path)
-    parser.add_argument("--epsilon", type=float, default=3.0)
-    asked = parser.parse_args()
-    images, labels, test, truth = load(asked.folder) if asked.folder else (*made_up(2000), *made_up(500))
-    small = {} if asked.folder else {"batch": 500, "steps": 20}
-    model, event = fit(inputs(images), labels, people=60_000 if asked.folder else 2000, epsilon=asked.epsilon, **small)
+    real, epsilon, (images, labels, test, truth) = asked(__doc__, 3.0, 2000, 500)
+    small = {} if real else {"batch": 500, "steps": 20}
+    model, event = fit(inputs(images), labels, people=60_000 if real else 2000, epsilon=epsilon, **small)
     right = (model(inputs(test)).argmax(1) == truth).float().mean()
     print(f"{right:.2%} right; epsilon {curve(event).epsilon(DELTA):.3f} at delta {DELTA:g}, one image added or removed")
