@@ -160,9 +160,9 @@ def test_a_recipe_that_ends_in_a_softmax_is_told() -> None:
 def test_targets_that_cannot_be_asked_say_why() -> None:
     with pytest.raises(InvalidValue, match=r"say x.long\(\) in its forward"):
         membership(Words(whole=False), None, INSIDE, OUTSIDE, attacks=["loss"])
-    for given in (lambda rows: np.zeros(len(rows)), lambda rows: np.zeros((len(rows), 1))):
+    for single in (lambda rows: np.zeros(len(rows)), lambda rows: np.zeros((len(rows), 1))):
         with pytest.raises(InvalidValue, match=r"One score z for two classes: give \[0, z\]. Labels alone"):
-            membership(given, None, INSIDE, OUTSIDE, attacks=["loss"])
+            membership(single, None, INSIDE, OUTSIDE, attacks=["loss"])
     with pytest.raises(InvalidValue, match="what a regression predicts is no class"):
         membership(flat, None, (X[:60], X[:60, 0]), OUTSIDE, attacks=["loss"])
     with pytest.raises(InvalidValue, match=r"shadows must be at least 2, .* got 1. Without any: attacks=loss"):
