@@ -15,6 +15,9 @@
     exposed.py   who is exposed: the risk of every record and group over many models
     controls.py  a leaky twin, and a model that saw none of the rows
     learned.py   small networks for attacks that learn, many at once
+    given.py     what an attack is given, checked
+    ask.py       what a target says
+    posterior.py the default attack: a prior of levels inside and outside, learned from all rows
     play.py      all of it on one target
 
 `discreet.attack.membership` is this package and also the function: `discreet.attack.membership(target, recipe, …)`.
