@@ -36,6 +36,7 @@ BLOCK = 1 << 17  # pairs added at a time: what is in flight stays in cache
 MOST_BINS = 10**6  # more steps hide a unit better still: their bound is that of this many
 SUMS = 2e-9  # above the relative error of positive sums of at most 10^6 terms, at most 40 of them inside one another
 STEP = 1e-11  # above the relative error of one step's masses, second differences of a profile good to 1e-15
+LOG_ERROR = 1e-15  # above the relative error of a logarithm, an exponential or a gamma function
 HIGHEST = 256  # the highest Rényi order for which the expansion is summed
 
 
@@ -190,24 +191,38 @@ def allocated_renyi(noise_multiplier: float, bins: int, order: float, alone: flo
 def _power_moments(noise_multiplier: float, bins: int) -> Array:
     """log E[R^a] for whole a: a! / bins^a times the coefficient of x^a in (sum of E[Y^k] x^k / k!)^bins.
 
-    Feldman & Shenfeld 2025. All terms are positive, and the power is taken by squaring, in logarithms.
+    Feldman & Shenfeld 2025. All terms are positive, and the power is taken by squaring, in logarithms. A squaring doubles
+    the errors of both factors, so they are followed along: what is returned is the value plus all of its error.
     """
     from scipy.special import gammaln
 
-    orders = np.arange(HIGHEST + 2)
-    one = orders * (orders - 1) / 2 / noise_multiplier**2 - gammaln(orders + 1)
+    orders = np.arange(HIGHEST + 2, dtype=np.float64)
+    rising, factorial = orders * (orders - 1) / 2 / noise_multiplier**2, gammaln(orders + 1)
+    one = rising - factorial, LOG_ERROR * (rising + factorial)
     total = one
     for bit in bin(bins)[3:]:
         total = _multiply(total, total)
         if bit == "1":
             total = _multiply(total, one)
-    found: Array = np.maximum(total + gammaln(orders + 1) - orders * math.log(bins), 0.0)
-    return found * (1 + 1e-12) + 1e-12
+    log, error = total[0], total[1] + LOG_ERROR * (np.abs(total[0]) + factorial + orders * math.log(bins))
+    return np.maximum(log + factorial - orders * math.log(bins) + error, 0.0)
 
 
-def _multiply(one: Array, two: Array) -> Array:
-    """The product of two power series with positive coefficients, given and returned as logarithms."""
-    return np.array([np.logaddexp.reduce(one[: k + 1] + two[k::-1]) for k in range(len(one))])
+def _multiply(one: tuple[Array, Array], two: tuple[Array, Array]) -> tuple[Array, Array]:
+    """The product of two power series with positive coefficients, each as logarithms and the errors of those.
+
+    The error of a logarithm of a sum is the mean of its terms' errors, weighted by the terms, and that of its own rounding.
+    """
+    logs, errors = np.empty_like(one[0]), np.empty_like(one[0])
+    for k in range(len(logs)):
+        terms = one[0][: k + 1] + two[0][k::-1]
+        top = terms.max()
+        weight = np.exp(terms - top)
+        whole = weight.sum()
+        logs[k] = top + math.log(whole)
+        rounding = LOG_ERROR * (np.abs(one[0][: k + 1]) + np.abs(two[0][k::-1]) + abs(top) + (k + 1))
+        errors[k] = weight @ (one[1][: k + 1] + two[1][k::-1] + rounding) / whole
+    return logs, errors
 
 
 @lru_cache(maxsize=64)

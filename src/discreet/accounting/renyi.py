@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import math
 
-from discreet.accounting import allocation, shuffle
+import numpy as np
+
+from discreet.accounting import allocation, moments, shuffle
 from discreet.accounting.plan import grouped, pure_epsilon, tells_one_of_two
 from discreet.core import check
 from discreet.core import event as events
@@ -18,7 +20,7 @@ ORDERS = (
     *(1 + i / 20 for i in range(1, 20)), *(2 + i / 4 for i in range(24)), *range(8, 65), 80, 96, 128, 192, 256, 512, 1024,
 )  # fmt: skip
 
-HIGHEST = 4096.0  # orders beyond are not worth the sums
+HIGHEST = 4096.0  # a group's order doubles with its size; beyond this it has no bound worth naming
 
 
 def renyi(event: events.Event, order: float) -> float:
@@ -52,21 +54,18 @@ def _single(event: events.Event, order: float) -> float:
         case events.NonPrivate():
             return math.inf
         case events.Gaussian(noise_multiplier):
-            return order / 2 / noise_multiplier / noise_multiplier
-        case events.DiscreteGaussian(sigma, sensitivity):
-            return order / 2 * (sensitivity / sigma) ** 2  # Canonne, Kamath, Steinke 2020, Theorem 14
-        case events.Laplace(noise_multiplier):
-            return _laplace(1 / noise_multiplier, order)
-        case events.DiscreteLaplace(scale, sensitivity):
-            return _discrete_laplace(scale, sensitivity, order)
-        case events.Pure(epsilon) | events.NoisyMax(epsilon):
-            return _response(epsilon, 2, order)
-        case events.RandomizedResponse(epsilon, categories):
-            return _response(epsilon, categories, order)
+            return max(order / 2 / noise_multiplier / noise_multiplier, moments.LEAST)
+        case events.DiscreteGaussian(sigma, sensitivity):  # Canonne, Kamath, Steinke 2020, Theorem 14
+            return max(order / 2 * (sensitivity / sigma) * (sensitivity / sigma), moments.LEAST)
         case events.Exponential(epsilon):
             return _bounded_range(epsilon, order)
         case events.Approximate(epsilon, delta):
-            return _response(epsilon, 2, order) if delta == 0 else math.inf
+            return _single(events.Pure(epsilon), order) if delta == 0 else math.inf
+        case events.Pure(0.0) | events.NoisyMax(0.0) | events.RandomizedResponse(0.0):
+            return 0.0
+        case _ if isinstance(event, moments.Symmetric):
+            at = max(order, moments.NEAREST)
+            return max(float(moments.log_moment(event, np.array([at]))[0]) / (at - 1), moments.LEAST)
         case events.Poisson(rate, inner):
             return _poisson(rate, inner, order)
         case events.WithoutReplacement(rate, inner):
@@ -80,85 +79,23 @@ def _single(event: events.Event, order: float) -> float:
     raise UnsupportedEvent(f"discreet has no Rényi bound for the event {type(event).__name__}.")
 
 
-def _log_sum(*terms: float) -> float:
-    top = max(terms)
-    return top if top == -math.inf else top + math.log(math.fsum(math.exp(t - top) for t in terms))
-
-
-def _laplace(epsilon: float, order: float) -> float:
-    """Mironov 2017, Table II; the worst of a vector is one coordinate (see profile.laplace)."""
-    a = order
-    return _log_sum(
-        math.log(a / (2 * a - 1)) + (a - 1) * epsilon,
-        math.log((a - 1) / (2 * a - 1)) - a * epsilon,
-    ) / (a - 1)  # fmt: skip
-
-
-def _discrete_laplace(scale: float, sensitivity: int, order: float) -> float:
-    """The sum over its losses (2k - sensitivity) / scale; the inner ones form a geometric series."""
-    t, n, a = 1 / scale, sensitivity, order
-    edge = -math.log1p(math.exp(-t))
-    top, bottom = edge + (a - 1) * n * t, edge - a * n * t
-    inside = -math.inf
-    if n > 1:
-        # sum_{k=1}^{n-1} c e^{-t (n-k)} e^{(a-1) t (2k-n)}, c = (1 - e^-t)/(1 + e^-t): ratio e^{t (2a - 1)}, last term k = n-1
-        ratio = t * (2 * a - 1)
-        last = edge + math.log(-math.expm1(-t)) - t + (a - 1) * t * (n - 2)
-        inside = last + math.log(-math.expm1(-ratio * (n - 1))) - math.log(-math.expm1(-ratio))
-    return min(_log_sum(top, bottom, inside) / (a - 1), n * t)
-
-
-def _response(epsilon: float, categories: int, order: float) -> float:
-    """Randomised response, the worst epsilon-DP mechanism for every order when there are two answers."""
-    a, k = order, categories
-    norm = math.log1p((k - 1) * math.exp(-epsilon))  # over e^epsilon
-    terms = [(a - 1) * epsilon - norm, -a * epsilon - norm]
-    if k > 2:
-        terms.append(math.log(k - 2) - epsilon - norm)
-    return min(max(_log_sum(*terms) / (a - 1), 0.0), epsilon)
-
-
 def _bounded_range(epsilon: float, order: float) -> float:
     """Losses t and t - epsilon, at the worst t; never above a epsilon^2 / 8 (Cesar & Rogers 2021)."""
     if epsilon == 0:
         return 0.0
-    return min(order * epsilon * epsilon / 8, epsilon)
+    return max(min(order * epsilon * epsilon / 8, epsilon), moments.LEAST)
 
 
 def _poisson(rate: float, inner: events.Event, order: float) -> float:
-    """Mironov, Talwar, Zhang 2019, Section 3.3: at whole orders the binomial expansion of E_Q[(1 - q + q P/Q)^a] is exact.
-
-    It needs a pair that can be swapped by a measure-preserving involution, so that adding is no worse than removing:
-    true of symmetric noise and of randomised response. Between whole orders (a - 1) D_a is convex, so the chord bounds it.
-    """
+    """Exact at whole orders where noise is symmetric (see `moments`); otherwise, and never above, what convexity allows."""
     if rate == 0:
         return 0.0
     if rate == 1:
         return _renyi(inner, order, 1)
-    if order > HIGHEST or not isinstance(
-        inner,
-        (events.Gaussian, events.Laplace, events.DiscreteGaussian, events.DiscreteLaplace, events.Pure, events.NoisyMax,
-         events.RandomizedResponse, events.Zero),
-    ):  # fmt: skip
-        return _mixture_bound(rate, inner, order)
-    low = math.floor(order)
-    if low == order:
-        return _binomial(rate, inner, low) / (order - 1)
-    below = 0.0 if low == 1 else _binomial(rate, inner, low)
-    return ((order - low) * _binomial(rate, inner, low + 1) + (low + 1 - order) * below) / (order - 1)
-
-
-def _binomial(rate: float, inner: events.Event, order: int) -> float:
-    """log E_Q[(1 - q + q P/Q)^a] for whole a."""
-    log_rate, log_rest = math.log(rate), math.log1p(-rate)
-    terms = []
-    for k in range(order + 1):
-        choose = math.lgamma(order + 1) - math.lgamma(k + 1) - math.lgamma(order - k + 1)
-        moment = 0.0 if k < 2 else (k - 1) * _renyi(inner, k, 1)
-        terms.append(choose + k * log_rate + (order - k) * log_rest + moment)
-    if math.inf in terms:
-        return math.inf
-    return max(_log_sum(*terms), 0.0) * (1 + 1e-13) + 1e-15
+    bound = _mixture_bound(rate, inner, order)
+    if order >= moments.HIGHEST or not isinstance(inner, moments.Symmetric):
+        return bound
+    return max(min(moments.sampled_log_moment(rate, inner, order) / (order - 1), bound), moments.LEAST)
 
 
 def _mixture_bound(rate: float, inner: events.Event, order: float) -> float:
@@ -172,7 +109,7 @@ def _mixture_bound(rate: float, inner: events.Event, order: float) -> float:
         return inside
     exponent = (order - 1) * inside
     if exponent < 500:
-        return math.log1p(rate * math.expm1(exponent)) / (order - 1)
+        return max(math.log1p(rate * math.expm1(exponent)) / (order - 1), moments.LEAST)
     return (exponent + math.log(rate + (1 - rate) * math.exp(-exponent))) / (order - 1)
 
 

@@ -58,8 +58,9 @@ def shuffled_renyi(epsilon: float, users: int, order: float, two_answers: bool =
     if (order - 1) * epsilon > 600:
         return math.inf
     with np.errstate(under="ignore"):
-        rising = np.exp((order - 1) * grid) / (order - 1) if order != 1 else grid
-        weight = np.diff(rising) - np.diff(np.exp(-order * grid)) / order
+        start, step = grid[:-1], np.diff(grid)
+        rising = np.exp((order - 1) * start) * np.expm1((order - 1) * step) / (order - 1)
+        weight = rising - np.exp(-order * start) * np.expm1(-order * step) / order
     total = order * (order - 1) * math.fsum((weight * delta[:-1]).tolist())
     return math.log1p(max(total, 0.0) * (1 + 1e-9)) / (order - 1)
 
