@@ -32,7 +32,8 @@ MARGIN = 1 + 4e-12  # above the relative error of every sum below; orders near 1
 NEAREST = 1.001  # divergences grow with their order, so that of this order bounds those of lower ones
 LEAST = 5e-324  # what is positive and too small for a float is rounded up to this
 HIGHEST = 2**20  # the highest whole order whose binomial sum is computed
-ATOMS = 256  # the most parts into which the inner losses of a discrete Laplace are divided
+ATOMS = 128  # the most parts into which the inner losses of a discrete Laplace are divided
+H_SERIES = [1 / math.factorial(k) for k in range(17, 1, -1)]
 ULP = 1e-15  # above the relative error of one logarithm, gamma function or product
 
 Symmetric = (
@@ -74,7 +75,13 @@ def _bounded(log_excess: Array, epsilon: float, orders: Array) -> Array:
 def _response(epsilon: float, categories: int, orders: Array) -> Array:
     """Randomised response: the losses are epsilon, -epsilon and 0. With two answers it is the worst epsilon-DP mechanism."""
     norm = epsilon + math.log1p((categories - 1) * math.exp(-epsilon))
-    return np.logaddexp(log_phi(orders, epsilon) - norm, log_phi(orders, -epsilon) + (epsilon - norm))
+    return _log_mean(orders, np.array([epsilon, -epsilon]), np.array([-norm, epsilon - norm]))
+
+
+def _log_mean(orders: Array, losses: Array, log_mass: Array) -> Array:
+    """log of the mean of phi_a over losses, each with the logarithm of its probability under Q."""
+    mean: Array = np.logaddexp.reduce(log_phi(orders[:, None], losses) + log_mass, axis=1)
+    return mean
 
 
 def _laplace(epsilon: float, orders: Array) -> Array:
@@ -90,26 +97,24 @@ def _discrete_laplace(rate: float, sensitivity: int, orders: Array) -> Array:
     A part counts with the largest phi of its two ends, which bounds phi inside it because phi is convex in e^L.
     """
     n, edge = sensitivity, -math.log1p(math.exp(-rate))
-    total = np.logaddexp(log_phi(orders, n * rate) + (edge - n * rate), log_phi(orders, -n * rate) + edge)
-    parts = max(16, min(ATOMS, 4_000_000 // len(orders)))
-    size = max(1, -(-(n - 1) // parts))
-    for first in range(1, n, size):
-        last = min(first + size, n) - 1
-        mass = edge - first * rate + math.log(-math.expm1(-(last - first + 1) * rate))
-        ends = (log_phi(orders, (2 * x - n) * rate) for x in {first, last})
-        total = np.logaddexp(total, mass + np.maximum.reduce(list(ends)))
-    return total
+    total = _log_mean(orders, np.array([n * rate, -n * rate]), np.array([edge - n * rate, edge]))
+    if n == 1:
+        return total
+    size = -(-(n - 1) // max(16, min(ATOMS, 4_000_000 // len(orders))))
+    first = np.arange(1, n, size, dtype=np.float64)
+    last = np.minimum(first + size, n) - 1
+    mass = edge - first * rate + np.log(-np.expm1(-(last - first + 1) * rate))
+    ends = [log_phi(orders[:, None], (2 * x - n) * rate) for x in (first, last)]
+    return np.logaddexp(total, np.logaddexp.reduce(np.maximum(*ends) + mass, axis=1))
 
 
-def log_phi(orders: Array, loss: float) -> Array:
-    """log(e^{aL} - 1 - a (e^L - 1)) to a relative error of about 1e-13 in its argument, for orders from NEAREST on."""
-    a, x = orders, orders * loss
-    if loss == 0:
-        return np.full_like(a, -math.inf)
+def log_phi(orders: Array, losses: Array) -> Array:
+    """log(e^{aL} - 1 - a (e^L - 1)), its argument to a relative error of about 1e-13 for orders from NEAREST on."""
+    a, x = orders, orders * losses
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        small = np.log(a) + 2 * math.log(abs(loss)) + np.log(a * _h_ratio(x) - _h_ratio(np.array(loss)))
-        middle = np.log(np.expm1(np.minimum(x, 40.0)) - a * math.expm1(min(loss, 40.0)))
-        large = x + np.log1p(-np.exp(-x) - a * np.exp(-(a - 1) * loss) * -math.expm1(-abs(loss)))
+        small = np.log(a) + 2 * np.log(np.abs(losses)) + np.log(a * _h_ratio(x) - _h_ratio(losses))
+        middle = np.log(np.expm1(np.minimum(x, 40.0)) - a * np.expm1(np.minimum(losses, 40.0)))
+        large = x + np.log1p(-np.exp(-x) - a * np.exp(-(a - 1) * losses) * -np.expm1(-np.abs(losses)))
     return np.where(np.abs(x) <= 0.5, small, np.where(x <= 40.0, middle, large))
 
 
@@ -124,9 +129,9 @@ def _log_h(x: Array) -> Array:
 
 def _h_ratio(x: Array) -> Array:
     """(e^x - 1 - x) / x^2 by its series, for |x| up to 1/2."""
-    total = np.zeros_like(x, dtype=np.float64)
-    for k in range(17, 1, -1):
-        total = total * x + 1 / math.factorial(k)
+    total: Array = np.full_like(x, H_SERIES[0])
+    for coefficient in H_SERIES[1:]:
+        total = total * x + coefficient
     return total
 
 
