@@ -25,6 +25,7 @@ CLIP, NOISE, RATE = 1.0, 1.0, 0.05  # clip norm, noise multiplier, learning rate
 BATCH = {
     "mlp": 256, "mlp-small": 256, "mnist-cnn": 256, "cifar-cnn": 64, "gpt": 32,
     "mlp-4096": 4096, "wrn-16-4": 512, "gpt-12": 32,
+    "resnet-18": 256, "separable": 256, "llama": 64, "mlp-dropout": 256, "u-net": 128, "vit": 256, "lstm": 128,
 }  # fmt: skip
 Step = Callable[[], Any]
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import logging
 import sys
 import time
 import traceback
@@ -35,6 +36,7 @@ def main() -> int:
         print("There is no GPU here.\n0 passed, 0 failed, 1 skipped")
         return 0
     print(f"torch {torch.__version__} on {torch.cuda.get_device_name() if DEVICE == 'cuda' else 'the CPU'}", flush=True)
+    logging.basicConfig(level=logging.INFO, format="%(name)s: %(message)s")
     counts = {"passed": 0, "failed": 0}
     for label, function, args in tests(sys.argv[1] if len(sys.argv) > 1 else ""):
         start = time.perf_counter()

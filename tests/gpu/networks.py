@@ -36,23 +36,20 @@ class ViT(nn.Module):
 
 
 class Text(nn.Module):
-    """Tied embeddings, attention written by hand."""
+    """A head tied to its table, attention written by hand."""
 
     def __init__(self) -> None:
         super().__init__()
         self.table, self.place = nn.Embedding(30, 16), nn.Embedding(10, 16)
-        self.norm, self.qkv, self.out, self.head = (
-            nn.LayerNorm(16),
-            nn.Linear(16, 48),
-            nn.Linear(16, 16),
-            nn.Linear(30, CLASSES),
-        )
+        self.norm, self.qkv, self.out = nn.LayerNorm(16), nn.Linear(16, 48), nn.Linear(16, 16)
+        self.words, self.head = nn.Linear(16, 30, bias=False), nn.Linear(30, CLASSES)
+        self.words.weight = self.table.weight
 
     def forward(self, x: Tensor) -> Tensor:
         h = self.table(x) + self.place(torch.arange(x.shape[1], device=x.device))
         q, k, v = self.qkv(self.norm(h)).chunk(3, -1)
         h = h + self.out(F.scaled_dot_product_attention(q[:, None], k[:, None], v[:, None], is_causal=True)[:, 0])
-        return self.head(F.linear(h, self.table.weight).mean(1))
+        return self.head(self.words(h).mean(1))
 
 
 class Residual(nn.Module):

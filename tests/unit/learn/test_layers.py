@@ -247,10 +247,33 @@ def test_gradients_in_the_wrong_copies_are_noticed(module):
     assert copies(agree(module(), lambda n: torch.randn(n, 4))) == [module.__name__]
 
 
-def test_a_stranger_with_a_transposed_convolution_inside_goes_through_vmap():
+@pytest.mark.parametrize("rows", [1, 2])
+@pytest.mark.parametrize(
+    "layer",
+    [
+        lambda: nn.ConvTranspose2d(3, 4, 3, 2, 1, 1),
+        lambda: nn.ConvTranspose2d(3, 4, 2, 2, bias=False),
+        lambda: nn.ConvTranspose2d(3, 6, (3, 2), (1, 2), (1, 0), groups=3),
+        lambda: nn.ConvTranspose2d(3, 4, 3, 1, dilation=2, output_padding=1),
+        lambda: nn.ConvTranspose2d(3, 4, 3, (2, 1), dilation=(3, 2), output_padding=(2, 1), padding=(2, 1)),
+    ],
+)
+def test_transposed_convolutions_run_without_vmap(layer, rows):
     torch.manual_seed(0)
-    model = nn.Sequential(nn.ConvTranspose2d(3, 4, 3, 2, 1, 1), nn.ReLU(), nn.Conv2d(4, 2, 3))
-    assert copies(agree(model, images)) == ["ConvTranspose2d"]
+    assert copies(agree(nn.Sequential(layer(), nn.Tanh(), nn.Flatten(2)), images, rows)) == []
+
+
+def test_a_transposed_convolution_that_is_told_the_size_of_its_output():
+    class Sized(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.up = nn.ConvTranspose2d(3, 2, 3, 2, 1)
+
+        def forward(self, x):
+            return self.up(x, output_size=[2 * x.shape[2], 2 * x.shape[3]])
+
+    torch.manual_seed(0)
+    assert copies(agree(Sized(), images)) == []
 
 
 class Conv1D(nn.Module):

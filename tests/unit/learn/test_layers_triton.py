@@ -107,6 +107,9 @@ def trained(fast: bool, rows: int = 0) -> torch.Tensor:
     """The gradient of a plain step, or the clipped sum of a private one over units of so many rows."""
     from discreet.learn import layers_triton
 
+    torch.set_float32_matmul_precision("highest")  # TF32 keeps ten bits: what is compared is the kernels, not tensor cores
+    torch.backends.cudnn.allow_tf32 = False
+    torch.manual_seed(1)
     model = network()
     x = torch.randn(12, 3, 8, 8).to(WHERE, memory_format=torch.channels_last)
     there = mock.patch.object(layers, "_kernels", return_value=layers_triton if fast else None)
@@ -130,8 +133,6 @@ def test_networks_with_the_kernels_and_without() -> None:
 
 
 if __name__ == "__main__":
-    torch.set_float32_matmul_precision("highest")
-    torch.backends.cudnn.allow_tf32 = False
     test_networks_with_the_kernels_and_without()
     test_output_and_gradients()
     test_shifts_in_place()

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from discreet.errors import InvalidValue
@@ -37,7 +37,10 @@ def agrees(engine: Engine, losses: Losses, make: Make) -> None:
     engine alone, where it explains nothing.
     """
     modes = {module: module.training for module in engine.model.modules()}
+    cudnn = torch.backends.cudnn.enabled
     engine.model.eval()
+    if any(isinstance(module, nn.RNNBase) for module in modes):
+        torch.backends.cudnn.enabled = False  # cuDNN has no backward for recurrent layers in eval mode
     try:
         batch = make(MORE * engine.rows)
         beside = _draws(losses, batch)
@@ -64,6 +67,7 @@ def agrees(engine: Engine, losses: Losses, make: Make) -> None:
                 "use batch_first=True."
             )
     finally:
+        torch.backends.cudnn.enabled = cudnn
         for module, mode in modes.items():
             module.training = mode
 

@@ -9,7 +9,7 @@ under vmap: `copied`. Which of the two is right is tried out on made-up examples
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -25,22 +25,48 @@ from discreet.learn.sgd.engine.tape import Forward, Record, Tape
 MOST_AXES = 5  # of what a parameter is broadcast against: examples, channels and three of space
 
 
-class CopiedRecord(Record):
-    """Parameters of which every example had a copy."""
+class _Spread(torch.autograd.Function):
+    """A parameter for every example; what comes back goes to the record.
 
-    def __init__(self, tape: Tape, copies: dict[Tensor, Tensor]) -> None:
-        self.tape, self.copies = tape, copies
-        self.parameters = list(copies)
+    A leaf of its own for every step would get its gradient on a stream of torch's choice, which no CUDA graph can record.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, p: Tensor, examples: int, axes: int, record: CopiedRecord) -> Tensor:
+        ctx.record, ctx.parameter = record, p
+        return _expanded(p.detach(), examples, axes).clone()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[None, None, None, None]:
+        ctx.record.gradients[ctx.parameter] = gradient
+        return None, None, None, None
+
+
+class CopiedRecord(Record):
+    """Parameters of which every example has a copy."""
+
+    def __init__(self, tape: Tape, parameters: Iterable[Tensor]) -> None:
+        self.tape, self.parameters = tape, list(parameters)
+        self.gradients: dict[Tensor, Tensor] = {}  # of the copies, from the backward
         self._known: dict[Tensor, Tensor] = {}
 
+    def copy(self, p: Tensor, axes: int) -> Tensor:
+        """[examples, …], with so many axes in all."""
+        copy: Tensor = _Spread.apply(p, self.tape.examples, axes, self)
+        return copy
+
     def reached(self) -> bool:
-        return any(copy.grad is not None for copy in self.copies.values())
+        return bool(self.gradients)
 
     def instantiate(self) -> dict[Tensor, Tensor]:
         if not self._known:
-            for parameter, copy in self.copies.items():
-                gradient = copy.grad if copy.grad is not None else torch.zeros_like(copy)
-                self._known[parameter] = gradient.reshape(-1, self.tape.rows, *parameter.shape).sum(1)
+            for p in self.parameters:
+                found = self.gradients.get(p)
+                shape = (self.tape.units, *p.shape)
+                self._known[p] = (
+                    torch.zeros(shape, device=p.device) if found is None
+                    else found.reshape(-1, self.tape.rows, *p.shape).sum(1)
+                )  # fmt: skip
         return self._known
 
 
@@ -74,8 +100,8 @@ def copied(module: nn.Module, tape: Tape) -> Callable[..., Any]:
             )
         several = any(axis == 0 and leaf.shape[0] != examples for leaf, axis in zip(leaves, axes))
         leaves = [leaf.unflatten(0, (examples, -1)) if several and axis == 0 else leaf for leaf, axis in zip(leaves, axes)]
-        copies = {name: p.detach().expand(examples, *p.shape).contiguous().requires_grad_() for name, p in trained.items()}
-        record = CopiedRecord(tape, {trained[name]: copy for name, copy in copies.items()})
+        record = CopiedRecord(tape, trained.values())
+        copies = {name: record.copy(p, p.ndim + 1) for name, p in trained.items()}
 
         made: tuple[list[Any], Any] = ([], None)
 
@@ -184,17 +210,18 @@ def computed(module: nn.Module) -> list[str]:
 
 def spread(tape: Tape, p: Tensor, axes: int | None = None) -> Tensor:
     """A parameter for every example, [examples, …], with so many axes that it meets activations of `axes` axes."""
-    copy = _leaf(p, tape.examples, p.ndim if axes is None else axes)
+    axes = p.ndim if axes is None else axes
     if not p.requires_grad:
-        return copy.detach()
-    tape.add(CopiedRecord(tape, {p: copy}))
-    return copy
+        return _expanded(p.detach(), tape.examples, axes)
+    record = CopiedRecord(tape, [p])
+    tape.add(record)
+    return record.copy(p, axes)
 
 
-def _leaf(p: Tensor, examples: int, axes: int) -> Tensor:
+def _expanded(p: Tensor, examples: int, axes: int) -> Tensor:
     if p.ndim == axes and p.shape[0] == 1:
-        return p.detach().expand(examples, *p.shape[1:]).requires_grad_()
-    return p.detach().view(*(1,) * (axes - p.ndim), *p.shape).expand(examples, *(-1,) * (axes - 1)).requires_grad_()
+        return p.expand(examples, *p.shape[1:])
+    return p.view(*(1,) * (axes - p.ndim), *p.shape).expand(examples, *(-1,) * (axes - 1))
 
 
 def _fits(p: Tensor, axes: int) -> bool:
@@ -273,7 +300,7 @@ def tried(found: Found) -> Forward:
         def _right(axes: int, wanted: Any, args: Any, kwargs: Any) -> bool:
             if not all(_fits(p, axes) for p in trained.values()):
                 return False
-            copies = {name: _leaf(p, tape.examples, axes) for name, p in trained.items()}
+            copies = {name: _expanded(p.detach(), tape.examples, axes).requires_grad_() for name, p in trained.items()}
             try:
                 with _no_warnings():
                     y = run(copies, args, kwargs)

@@ -7,6 +7,8 @@ outside. A model that cannot be recorded (it waits for the GPU, or copies from t
 
 from __future__ import annotations
 
+import gc
+import logging
 from collections.abc import Callable, Hashable
 from typing import Any
 
@@ -19,6 +21,7 @@ from discreet.learn.sgd.clipping import Clipping
 from discreet.learn.sgd.engine.engine import Engine
 
 Losses = Callable[[Any], Tensor]
+_log = logging.getLogger(__name__)
 SEEN = 2  # times a size must come up before it is worth a recording
 MOST = 16  # sizes that are recorded; each is small, since they share their memory
 
@@ -54,10 +57,12 @@ class Graphed:
     def _record(self, key: Hashable, leaves: list[Tensor], tree: Any, size: int) -> _Slot | None:
         try:
             slot = _Slot(self, leaves, tree, size)
-        except (RuntimeError, NotImplementedError):
+        except (RuntimeError, NotImplementedError) as error:
+            _log.info("A step cannot be recorded as a CUDA graph and runs kernel by kernel: %s", _cause(error))
             self._works = False
             self._engine.tape.clear()
             torch.cuda.synchronize()
+            _end_capture_of_generators()
             return None
         self._slots[key] = slot
         return slot
@@ -82,6 +87,7 @@ class _Slot:
         self._weight = torch.ones(size, device=leaves[0].device)
         self._sum, self._good = engine.buffer(), torch.ones((), dtype=torch.bool, device=leaves[0].device)
         batch = pytree.tree_unflatten(self._rows, tree)
+        gc.collect()  # graphs of earlier steps that lie in cycles hold the parameters to the stream of those steps
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
@@ -128,6 +134,23 @@ def _forget_workspaces() -> None:
     forget = getattr(torch._C, "_cuda_clearCublasWorkspaces", None)
     if forget is not None:
         forget()
+
+
+def _cause(error: BaseException) -> BaseException:
+    """What went wrong first: ending a capture that was spoiled raises an error of its own."""
+    while error.__context__ is not None:
+        error = error.__context__
+    return error
+
+
+def _end_capture_of_generators() -> None:
+    """Take torch's generators out of a capture that failed.
+
+    torch ends a capture of its generators only where the capture of the graph ended well; otherwise every later random
+    number fails ("Offset increment outside graph capture"). A clone has the same seed and offset and is in no capture.
+    """
+    for generator in torch.cuda.default_generators:
+        generator.graphsafe_set_state(generator.clone_state())
 
 
 def _mode(engine: Engine) -> Hashable:

@@ -286,9 +286,9 @@ def any_number(make: Forward) -> Forward:
         forward = make(module, tape)
 
         def folded(*args: Any, **kwargs: Any) -> Any:
-            (x,) = (*args, *kwargs.values())
+            x, *more = (*args, *kwargs.values())  # a transposed convolution may also be told the size of its output
             times = tape.layout.times(module, x, tape.examples)
-            return forward(x) if times == 1 else make(module, tape.folded(times))(x)
+            return forward(x, *more) if times == 1 else make(module, tape.folded(times))(x, *more)
 
         return folded
 

@@ -8,17 +8,28 @@ from torch import nn
 from torch.nn.utils.parametrize import is_parametrized
 
 from discreet.learn.sgd.engine.fallback import computed
-from discreet.learn.sgd.engine.layers import attention, conv, conv_nd, embedding, linear, named, norm, recurrent, standardised
+from discreet.learn.sgd.engine.layers import (
+    attention,
+    conv,
+    conv_nd,
+    embedding,
+    linear,
+    named,
+    norm,
+    recurrent,
+    standardised,
+    transposed,
+)  # fmt: skip
 from discreet.learn.sgd.engine.tape import Forward, any_number, any_order
 
 # By `type(module).forward`, not by class: a subclass with a forward of its own is another layer.
 KNOWN: dict[Any, Forward] = {
     **linear.LAYERS, **embedding.LAYERS, **norm.LAYERS, **conv.LAYERS, **conv_nd.LAYERS, **recurrent.LAYERS,
-    **standardised.LAYERS,
+    **standardised.LAYERS, **transposed.LAYERS,
 }  # fmt: skip
 for _forward in (nn.Linear.forward, nn.Embedding.forward, nn.LayerNorm.forward, nn.RMSNorm.forward):
     KNOWN[_forward] = any_order(KNOWN[_forward])
-for _forward in (*conv.LAYERS, *conv_nd.LAYERS, *standardised.LAYERS, *norm.LAYERS):
+for _forward in (*conv.LAYERS, *conv_nd.LAYERS, *standardised.LAYERS, *transposed.LAYERS, *norm.LAYERS):
     if _forward not in (nn.LayerNorm.forward, nn.RMSNorm.forward):
         KNOWN[_forward] = any_number(KNOWN[_forward])
 WHOLE = attention.LAYERS  # these use the parameters of modules inside them, and never call those

@@ -1,12 +1,12 @@
 """Recurrent layers: an input projection over all positions at once, and a recurrent one over the hidden states.
 
-The hidden states are computed position by position, as they must be; what the weights met is kept for all positions
-together, so that a layer is two linear records and not two for every position.
+The hidden states are computed position by position, as they must be, by `scan`; what the weights met is kept for all
+positions together, so that a layer is two linear records and not two for every position.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -17,37 +17,49 @@ from torch.nn.utils.rnn import PackedSequence
 from discreet.errors import InvalidValue
 from discreet.learn.sgd.engine.cast import casted
 from discreet.learn.sgd.engine.layers import linear
-from discreet.learn.sgd.engine.tape import Forward, Record, Tape
+from discreet.learn.sgd.engine.layers.scan import scan
+from discreet.learn.sgd.engine.tape import Forward, Tape
 
 State = tuple[Tensor, ...]  # the hidden state, and the cell of an LSTM
 Cell = Callable[[Tensor, Tensor, State], State]  # projections of input and of hidden state, state before: state after
 
 
-class Steps(linear.LinearRecord):
-    """A weight used once for every position.
+class _Watched(torch.autograd.Function):
+    """What a weight gives at one position; what comes back is also told to its record."""
 
-    Where what it gives is only added to the input's projection, its gradients are those of that; otherwise zeros are added
-    to what it gives, which have its gradients as theirs.
-    """
+    @staticmethod
+    def forward(ctx: Any, y: Tensor, weight: Tensor, record: Projected, position: int) -> Tensor:
+        ctx.record, ctx.position = record, position
+        return y.clone()
 
-    def __init__(self, tape: Tape, weight: Tensor, bias: Tensor | None, like: Tensor, beside: Record | None = None) -> None:
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, None, None, None]:
+        ctx.record.gradients[ctx.position] = gradient
+        return (gradient if ctx.needs_input_grad[0] else None), None, None, None
+
+
+class Projected(linear.LinearRecord):
+    """A weight used once for every position, of an LSTM whose hidden state is projected."""
+
+    def __init__(self, tape: Tape, weight: Tensor, bias: Tensor | None) -> None:
         super().__init__(tape, *(p if p is not None and p.requires_grad else None for p in (weight, bias)))
         self._weight, self._bias = weight.detach(), None if bias is None else bias.detach()
-        self._beside, self._taps, self._each = beside, None, None
-        if beside is None and self.parameters:
-            zeros = torch.zeros(*like.shape[:2], weight.shape[0], dtype=like.dtype, device=like.device, requires_grad=True)
-            self._taps, self._each = zeros, zeros.unbind(1)
         self._met: dict[int, Tensor] = {}
+        self.gradients: dict[int, Tensor] = {}
+        if self.parameters:
+            tape.add(self)
 
     def __call__(self, x: Tensor, position: int) -> Tensor:
         self._met[position] = casted(x)[0].detach()
         y = F.linear(x, self._weight, self._bias)
-        return y if self._each is None else y + self._each[position]
+        return _Watched.apply(y, self.parameters[0], self, position) if self.parameters else y
 
     def reached(self) -> bool:
-        gradient = getattr(self._beside, "gradient", None) if self._taps is None else self._taps.grad
-        if gradient is not None:
-            self.x, self.gradient = torch.stack([self._met[t] for t in range(len(self._met))], 1), gradient
+        if self.gradients:
+            nothing = torch.zeros_like(next(iter(self.gradients.values())))
+            positions = range(len(self._met))
+            self.x = torch.stack([self._met[t] for t in positions], 1)
+            self.gradient = torch.stack([self.gradients.get(t, nothing) for t in positions], 1)
         return super().reached()
 
 
@@ -82,48 +94,59 @@ def recurrent(module: nn.Module, tape: Tape) -> Callable[..., Any]:
         x = x if module.batch_first else x.transpose(0, 1)
         before = _first(module, x, hx)
         ends: list[State] = []
+        suffixes = ("", "_reverse")[: 2 if module.bidirectional else 1]
+        run = _projected if getattr(module, "proj_size", 0) else _scanned
         for layer in range(module.num_layers):
-            outputs = []
-            for suffix in ("", "_reverse")[: 2 if module.bidirectional else 1]:
-                place = len(ends)
-                y, end = _run(module, tape, f"_l{layer}{suffix}", x, tuple(s[place] for s in before))
-                outputs.append(y)
-                ends.append(end)
+            names = [f"_l{layer}{suffix}" for suffix in suffixes]
+            states = [tuple(state[len(ends) + place] for state in before) for place in range(len(names))]
+            outputs, last = run(module, tape, names, x, states)
+            ends += last
             x = torch.cat(outputs, -1) if len(outputs) > 1 else outputs[0]
             if module.dropout and layer < module.num_layers - 1:
                 x = F.dropout(x, module.dropout, module.training)
-        last = tuple(torch.stack(parts) for parts in zip(*ends))
-        return (x if module.batch_first else x.transpose(0, 1)), last if module.mode == "LSTM" else last[0]
+        final = tuple(torch.stack(parts) for parts in zip(*ends))
+        return (x if module.batch_first else x.transpose(0, 1)), final if module.mode == "LSTM" else final[0]
 
     return forward
 
 
-def _run(module: nn.RNNBase, tape: Tape, suffix: str, x: Tensor, state: State) -> tuple[Tensor, State]:
-    """One direction of one layer over all positions."""
-    ih, hh = (getattr(module, f"{name}{suffix}") for name in ("weight_ih", "weight_hh"))
-    bias_ih, bias_hh, hr = (getattr(module, f"{name}{suffix}", None) for name in ("bias_ih", "bias_hh", "weight_hr"))
-    inputs = linear.use(tape, x, ih, bias_ih)
-    beside = (
-        tape.records[-1] if module.mode != "GRU" and (ih.requires_grad or getattr(bias_ih, "requires_grad", False)) else None
-    )
-    hidden = _steps(tape, hh, bias_hh, inputs, beside)
-    short = None if hr is None else _steps(tape, hr, None, inputs)
-    order = range(x.shape[1])[:: -1 if suffix.endswith("reverse") else 1]
-    each, cell = inputs.unbind(1), CELLS[module.mode]
-    states: dict[int, Tensor] = {}
-    for t in order:
-        state = cell(each[t], hidden(state[0], t), state)
-        if short is not None:
+Layer = tuple[list[Tensor], list[State]]  # of each direction: its outputs [examples, positions, width], its last state
+
+
+def _scanned(module: nn.RNNBase, tape: Tape, names: Sequence[str], x: Tensor, states: Sequence[State]) -> Layer:
+    """Both directions of one layer over all positions."""
+    inputs, records = [], []
+    for name in names:
+        inputs.append(linear.use(tape, x, *_parameters(module, name, "ih")))
+        trained = [p if p is not None and p.requires_grad else None for p in _parameters(module, name, "hh")]
+        record = linear.LinearRecord(tape, *trained)
+        records.append(record)
+        if record.parameters:
+            tape.add(record)
+    weights, biases = zip(*(_parameters(module, name, "hh") for name in names))
+    backwards = [name.endswith("reverse") for name in names]
+    return scan(module.mode, inputs, states, weights, biases, backwards, records)
+
+
+def _parameters(module: nn.RNNBase, name: str, which: str) -> tuple[Tensor, Tensor | None]:
+    return getattr(module, f"weight_{which}{name}"), getattr(module, f"bias_{which}{name}", None)
+
+
+def _projected(module: nn.RNNBase, tape: Tape, names: Sequence[str], x: Tensor, states: Sequence[State]) -> Layer:
+    """The same for an LSTM with proj_size, position by position through autograd."""
+    outputs, ends = [], []
+    for name, state in zip(names, states):
+        inputs = linear.use(tape, x, *_parameters(module, name, "ih"))
+        hidden = Projected(tape, *_parameters(module, name, "hh"))
+        short = Projected(tape, getattr(module, f"weight_hr{name}"), None)
+        each, hiddens = inputs.unbind(1), dict[int, Tensor]()
+        for t in range(x.shape[1])[:: -1 if name.endswith("reverse") else 1]:
+            state = _lstm(each[t], hidden(state[0], t), state)
             state = (short(state[0], t), state[1])
-        states[t] = state[0]
-    return torch.stack([states[t] for t in range(x.shape[1])], 1), state
-
-
-def _steps(tape: Tape, weight: Tensor, bias: Tensor | None, like: Tensor, beside: Record | None = None) -> Steps:
-    record = Steps(tape, weight, bias, like, beside)
-    if record.parameters:
-        tape.add(record)
-    return record
+            hiddens[t] = state[0]
+        outputs.append(torch.stack([hiddens[t] for t in range(x.shape[1])], 1))
+        ends.append(state)
+    return outputs, ends
 
 
 def _first(module: nn.RNNBase, x: Tensor, given: Any) -> State:
