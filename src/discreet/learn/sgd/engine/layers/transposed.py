@@ -92,8 +92,8 @@ def transposed(module: nn.Module, tape: Tape) -> Callable[..., Tensor]:
     assert isinstance(module, nn.ConvTranspose2d)
 
     def forward(x: Tensor, output_size: list[int] | None = None) -> Tensor:
-        sizes = [list(each) for each in (module.stride, module.padding, module.kernel_size)]
-        more = module._output_padding(x, output_size, *sizes, 2, list(module.dilation))
+        stride, padding, size = (list[Any](each) for each in (module.stride, module.padding, module.kernel_size))
+        more = module._output_padding(x, output_size, stride, padding, size, 2, list(module.dilation))
         record = TransposedRecord(tape, module, more)
         tape.add(record)
         return _Transposed.apply(tape.batched(module, x), module.weight, module.bias, record)
