@@ -105,13 +105,8 @@ class Filter:
         divergence, failure = self.cost(event)
         return Price(divergence, self.pure_cost(event), failure)
 
-    def pair(self, event: events.Event, asked: tuple[float, float] | None) -> tuple[float, float] | None:
-        """The (epsilon, delta) that was asked for, after seeing that the event keeps it.
-
-        Where none was asked for, and the event has no pure epsilon: what it keeps at the filter's whole delta.
-        """
-        if asked is not None:
-            return kept(event, asked)
+    def alone(self, event: events.Event) -> tuple[float, float] | None:
+        """The pair that an event keeps at the filter's whole delta; None if it has a pure epsilon, or keeps no pair."""
         if self.pure_cost(event) < UNBOUNDED:
             return None
         epsilon = curve(event).epsilon(self.delta)
@@ -127,26 +122,32 @@ class Filter:
         either = self.spent + price.divergence <= limit or self.epsilon_spent + price.epsilon <= self.epsilon_limit
         return either and self.failure_spent + price.failure <= failures
 
+    def choose(self, natural: Price | None, pair: Price | None, first: Price | None) -> tuple[Price, bool] | None:
+        """Which of its prices an event is charged, and whether only pairs add up from then on; None if none fits.
+
+        As it is; or as the `pair` it was asked for, which counts like an Approximate event; or, if nothing was charged so far,
+        as a `first` pair that may take all of (epsilon, delta).
+        """
+        if natural is not None and self.fits(natural):
+            return natural, self.basic
+        if self.spent or self.epsilon_spent or self.failure_spent:
+            return (pair, self.basic) if pair is not None and self.fits(pair) else None
+        whole = first is not None and first.epsilon <= self.epsilon_limit and first.failure <= self.delta_limit
+        return (first, True) if whole and first is not None else None
+
     def _fitting(self, event: events.Event, asked: tuple[float, float] | None) -> tuple[Price, bool] | None:
-        """The price at which the event fits, and whether only pairs add up from then on."""
-        if asked is not None:
-            kept(event, asked)
+        pair = None if asked is None else self.price(events.Approximate(*kept(event, asked)))
         if self.refuses_failures(event):
             return None
         try:
             natural = self.price(event)
         except BudgetExceeded:
             natural = None
-        if natural is not None and self.fits(natural):
-            return natural, self.basic
-        if self.spent or self.epsilon_spent or self.failure_spent:
-            price = None if asked is None else self.price(events.Approximate(*asked))
-            return (price, self.basic) if price is not None and self.fits(price) else None
-        pair = self.pair(event, asked)
-        first = natural if pair is None else self.price(events.Approximate(*pair))
-        if first is None or first.epsilon > self.epsilon_limit or first.failure > self.delta_limit:
-            return None
-        return first, True
+        chosen = self.choose(natural, pair, pair)
+        if chosen is not None or pair is not None or self.spent or self.epsilon_spent or self.failure_spent:
+            return chosen
+        alone = self.alone(event)
+        return self.choose(None, None, natural if alone is None else self.price(events.Approximate(*alone)))
 
     def refuses_failures(self, event: events.Event) -> bool:
         """Whether the event may fail outright and the filter was opened to hold no such events, with a failure of 0."""
@@ -173,14 +174,14 @@ class Filter:
             left = ((self.delta_limit if self.basic else self.failure_limit) - self.failure_spent) / UNIT**2
             return BudgetExceeded(
                 f"The budget sets {self.failure:g} of its delta aside for events that may fail and has {left:.3g} of that "
-                f"left; this event asks {price.failure / UNIT**2:.3g}. Open it with a larger failure, or lower the event's delta.",
-                asked=price.failure / UNIT**2, left=left,
+                f"left; this event asks {price.failure / UNIT**2:.3g}. Open it with a larger failure, or lower the event's "
+                "delta.", asked=price.failure / UNIT**2, left=left,
             )  # fmt: skip
         if self.basic:
             epsilon, delta = self.epsilon_spent / EPSILON_UNIT, self.failure_spent / UNIT**2
             return BudgetExceeded(
-                f"The budget (epsilon {self.epsilon:g}, delta {self.delta:g}) adds up (epsilon, delta) pairs since its first event, "
-                f"and has spent ({epsilon:.4g}, {delta:.3g}). Say what this event was made for (asked=), or ask for less.",
+                f"The budget (epsilon {self.epsilon:g}, delta {self.delta:g}) adds up (epsilon, delta) pairs since its first "
+                f"event, and has spent ({epsilon:.4g}, {delta:.3g}). Say what this event was made for (asked=), or ask for less.",
                 asked=price.divergence / UNIT, left=0.0,
             )  # fmt: skip
         return BudgetExceeded(

@@ -97,7 +97,7 @@ def first(budget: Filter, events: Sequence[Event], known: Offer) -> Offer:
         return known
     if known.pair is not None or (known.own is not None and known.own.epsilon < UNBOUNDED):
         return known._replace(first=known.pair or known.own)
-    pair = budget.pair(event, None)
+    pair = budget.alone(event)
     return known if pair is None else known._replace(first=cost(budget, [Approximate(*pair)]))
 
 

@@ -117,10 +117,12 @@ class Balance:
             return refusal
         epsilon, delta = price.asked
         if (self.whole or self).basic:
-            text = f"{self._name()} adds up (epsilon, delta) pairs; {self._pairs_left()} left of {self._of()} (delta {self.delta:g}). "
-            text += f"This one asks epsilon {epsilon:g} at delta {delta:g}. Ask {self._owner()}"
+            text = f"{self._name()} adds up (epsilon, delta) pairs; {self._pairs_left()} left of {self._of()} (delta {self.delta:g})"
+            text += f". This one asks epsilon {epsilon:g} at delta {delta:g}. Ask {self._owner()}"
         else:
-            text = f"{refusal}. It was asked for as epsilon {epsilon:g} at delta {delta:g}; for such pairs {self._pairs_left()} left."
+            text = (
+                f"{refusal}. It was asked for as epsilon {epsilon:g} at delta {delta:g}; for pairs, {self._pairs_left()} left."
+            )
         return BudgetExceeded(text, asked=epsilon, left=self.epsilon_left)
 
     def _pairs_left(self) -> str:
@@ -154,7 +156,7 @@ class Balance:
         has = f"{name} has about epsilon {_shown(left)} left of {self._of()} for one more question"
         if not pure and self.basic:
             return BudgetExceeded(
-                f"{name} adds up (epsilon, delta) pairs, since its first charge took its part of all of delta; {self._pairs_left()} "
+                f"{name} adds up (epsilon, delta) pairs, since its first charge could take all of delta; {self._pairs_left()} "
                 f"left of {self._of()} (delta {self.delta:g}), and this question has no pure epsilon. Say what it was made for "
                 f"(asked=), or ask {self._owner()}", asked=asked.divergence / UNIT, left=fits,
             )  # fmt: skip
@@ -208,7 +210,8 @@ class Balance:
     def __str__(self) -> str:
         if self.by_period:
             return f"{self.source}: epsilon {self.epsilon:g} (delta {self.delta:g}) for each of its periods"
-        return f"{self._name()}: epsilon {_shown(self.epsilon_left)} left of {self._of()} (delta {self.delta:g})"
+        left = f"{self._name()}: epsilon {_shown(self.epsilon_left)} left of {self._of()} (delta {self.delta:g})"
+        return f"{left}; (epsilon, delta) pairs add up to {up(self.epsilon_spent)}" if self.basic and any(self.spent) else left
 
 
 def part_of(spent: Amount, limit: Amount) -> float:

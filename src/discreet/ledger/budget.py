@@ -24,7 +24,8 @@ _SPEND_ACCOUNT = f"UPDATE account {_SPEND} WHERE source = ? AND name = ?"
 _ROOM = (
     "SELECT number, hash, a.divergence_limit - a.divergence_spent, a.epsilon_limit - a.epsilon_spent, "
     "a.failure_limit - a.failure_spent, s.divergence_limit - s.divergence_spent, s.epsilon_limit - s.epsilon_spent, "
-    "s.divergence_spent, s.epsilon_spent, s.failure_spent FROM head, account AS a, source AS s WHERE a.source = ? AND a.name = ? AND s.name = ?"
+    "s.divergence_spent, s.epsilon_spent, s.failure_spent FROM head, account AS a, source AS s "
+    "WHERE a.source = ? AND a.name = ? AND s.name = ?"
 )
 
 
@@ -69,7 +70,7 @@ def balance(book: Book, source: str, account: str | None) -> Balance:
 
 
 def _pairs(book: Book, source: str, account: str | None) -> list[tuple[int, int]]:
-    """What charges that were asked for as pairs count less in the sums of epsilons and failures: of the source, of the account."""
+    """By how much epsilons and failures would be less with all charges as the pairs they were asked for: source, account."""
     rows = book.execute(
         "SELECT account, own_epsilon - epsilon, own_failure - delta FROM asked WHERE source = ? AND NOT EXISTS "
         "(SELECT 1 FROM entry WHERE about = asked.entry AND kind = 'cancel')", (source,),
@@ -93,7 +94,18 @@ def room(book: Book, source: str, account: str, amount: Amount) -> Mark | None:
     row = book.execute(_ROOM, (source, account, source)).fetchone()
     if row is None:
         return None
-    number, last, own_divergence, own_epsilon, own_failure, divergence, epsilon, divergence_spent, epsilon_spent, failed_before = row
+    (
+        number,
+        last,
+        own_divergence,
+        own_epsilon,
+        own_failure,
+        divergence,
+        epsilon,
+        divergence_spent,
+        epsilon_spent,
+        failed_before,
+    ) = row
     asked, plain, failed = amount
     if divergence + divergence_spent == epsilon_spent == failed_before == 0:  # all pairs were cancelled: see find_room
         return None

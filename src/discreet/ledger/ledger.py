@@ -175,9 +175,9 @@ class Ledger:
     ) -> Charge:
         """Take what the claims cost, all or nothing, durably, before any row is read; BudgetExceeded if it does not fit.
 
-        With a `key` (see `question_key`), an identical question that was settled with an answer is not charged again. `asked` is
-        the (epsilon, delta) that the claims were made for, which they must keep: in these terms the entry is shown, and
-        it may be charged as that pair where it does not fit otherwise.
+        With a `key` (see `question_key`), an identical question that was settled with an answer is not charged again. `asked`
+        is the (epsilon, delta) that the claims were made for, which they must keep: in these terms the entry is shown,
+        and it may be charged as that pair where it does not fit otherwise.
         """
         check.word("source", source)
         known = budget.as_claims(claims)
@@ -197,8 +197,9 @@ class Ledger:
         if charge is None:  # it may be a first charge; what it takes of all of delta is worked out here, outside any lock
             alone = first(self._filter(source), [claim.event for claim in known], price)
             charge = self._store.write(lambda book: self._take(book, source, account, alone, mark, told, sure=True))
-        if not isinstance(charge, Charge):
-            raise charge  # type: ignore[misc]
+        if isinstance(charge, BudgetExceeded):
+            raise charge
+        assert charge is not None  # with `sure` it is one or the other
         return charge
 
     def _take(
@@ -234,9 +235,7 @@ class Ledger:
         body = {"account": account, "key": mark, "claims": told, "asked": None, "reason": reason}
         self._store.write(lambda book: chain.append(book, "refuse", source, body))
 
-    def _price(
-        self, source: str, claims: tuple[Claim, ...], asked: tuple[float, float] | None = None
-    ) -> tuple[Offer, str]:
+    def _price(self, source: str, claims: tuple[Claim, ...], asked: tuple[float, float] | None = None) -> tuple[Offer, str]:
         """What the claims cost, and the claims as JSON: none of it ever changes."""
         unit, terms = self._known(source)
         budget.check_claims(claims, source, unit)
