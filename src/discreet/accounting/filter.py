@@ -181,8 +181,8 @@ class Filter:
             epsilon, delta = self.epsilon_spent / EPSILON_UNIT, self.failure_spent / UNIT**2
             return BudgetExceeded(
                 f"The budget (epsilon {self.epsilon:g}, delta {self.delta:g}) adds up (epsilon, delta) pairs since its first "
-                f"event, and has spent ({epsilon:.4g}, {delta:.3g}). Say what this event was made for (asked=), or ask for less.",
-                asked=price.divergence / UNIT, left=0.0,
+                f"event, and has spent ({epsilon:.4g}, {delta:.3g}). Say what this event was made for (asked=), or ask for "
+                "less.", asked=price.divergence / UNIT, left=0.0,
             )  # fmt: skip
         return BudgetExceeded(
             f"The budget (epsilon {self.epsilon:g}, delta {self.delta:g}) has {self.left:.4g} of {self.limit / UNIT:.4g} "

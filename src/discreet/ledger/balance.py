@@ -12,7 +12,7 @@ from discreet.accounting.renyi import renyi
 from discreet.core import Pure
 from discreet.core.figures import down, up
 from discreet.errors import BudgetExceeded
-from discreet.ledger.amount import FAILURE_UNIT, FINER, MOST, NOTHING, Amount, Offer
+from discreet.ledger.amount import FAILURE_UNIT, FINER, MOST, NOTHING, Amount, Offer, basic_limits
 
 DEFAULT = "default"
 _MOST_EPSILON = 1e4
@@ -106,6 +106,14 @@ class Balance:
         either = asked.divergence <= rest.divergence or asked.epsilon <= rest.epsilon
         return either and asked.failure <= rest.failure
 
+    def holds_first(self, asked: Amount) -> bool:
+        """Whether this much, which is a pair, fits as the first charge of a source that has one account."""
+        whole = self.whole or self
+        limit = basic_limits(whole.limit, self.delta)
+        alone = self.untouched and self.account in (None, DEFAULT) and self.limit == whole.limit
+        allowed = self.failure > 0 or not asked.failure
+        return alone and allowed and asked.epsilon <= limit.epsilon and asked.failure <= limit.failure
+
     def no_room(self, price: Offer) -> BudgetExceeded:
         """The error for a charge that fits in no way: neither as it is nor as the pair that was asked for."""
         if price.own is None:
@@ -117,8 +125,8 @@ class Balance:
             return refusal
         epsilon, delta = price.asked
         if (self.whole or self).basic:
-            text = f"{self._name()} adds up (epsilon, delta) pairs; {self._pairs_left()} left of {self._of()} (delta {self.delta:g})"
-            text += f". This one asks epsilon {epsilon:g} at delta {delta:g}. Ask {self._owner()}"
+            text = f"{self._name()} adds up (epsilon, delta) pairs; {self._pairs_left()} left of {self._of()} "
+            text += f"(delta {self.delta:g}). This one asks epsilon {epsilon:g} at delta {delta:g}. Ask {self._owner()}"
         else:
             text = (
                 f"{refusal}. It was asked for as epsilon {epsilon:g} at delta {delta:g}; for pairs, {self._pairs_left()} left."

@@ -142,7 +142,7 @@ def take(book: Book, source: str, account: str, offer: Offer, key: str | None, c
     if offer.asked is not None and (units := asked_units(offer.asked, fit.amount)) is not None:
         row = (entry.number, source, account, *units, fit.amount.epsilon, fit.amount.failure)
         book.execute("INSERT INTO asked VALUES (?, ?, ?, ?, ?, ?, ?)", row)
-    return fit._replace(last=entry)
+    return Fit(entry, fit.amount)
 
 
 def find_room(book: Book, source: str, account: str, offer: Offer) -> Fit | None:
@@ -153,14 +153,19 @@ def find_room(book: Book, source: str, account: str, offer: Offer) -> Fit | None
     has several accounts, it stays as it is.
     """
     own, whole = balance(book, source, account), balance(book, source, None)
-    if any(whole.spent) or own.limit != whole.limit:
-        last = None if offer.pair is None else room(book, source, account, offer.pair)
-        return None if last is None or offer.pair is None else Fit(last, offer.pair)
-    usual, basic = _usual(whole), basic_limits(whole.limit, whole.delta)
-    for price, limit in ((offer.own, usual), (offer.first, basic)):
-        if price is not None and replace(whole, limit=limit).holds(price) and max(price) <= MOST:
+    ways: list[tuple[Amount | None, Amount | None]] = [(offer.own, None), (offer.pair, None)]
+    if not any(whole.spent) and account == DEFAULT and own.limit == whole.limit:
+        ways = [(offer.own, _usual(whole)), (offer.first, basic_limits(whole.limit, whole.delta))]
+    for price, limit in ways:
+        both = (own, whole) if limit is None else (replace(whole, limit=limit),)
+        if price is not None and all(each.holds(price) for each in both) and _counts(whole.spent, price):
             return Fit(head(book), price, None if limit == whole.limit else limit)
     return None
+
+
+def _counts(spent: Amount, more: Amount) -> bool:
+    """Whether the tables can count this much more."""
+    return all(before + each <= MOST for before, each in zip(spent, more, strict=True))
 
 
 def _usual(whole: Balance) -> Amount:

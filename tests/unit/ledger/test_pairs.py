@@ -83,8 +83,11 @@ def test_a_release_that_may_fail_with_all_of_delta(local: Ledger) -> None:
     """Half of delta is set aside for such events; as the first and only one it may take the rest as well."""
     with pytest.raises(BudgetExceeded):
         local.reserve("people", claim(Approximate(1.0, 1.1e-5)))
+    assert local.balance("people", "default").holds_first(Amount(10**15, 10**9, 10**13))
+    assert not local.balance("people", "default").holds_first(Amount(10**15, 10**9, 10**13 + 1))
     local.reserve("people", claim(Approximate(1.0, 1e-5)))
     assert local.spent("people") == 1.0
+    assert not local.balance("people", "default").holds_first(Amount(1, 1, 1))
     local.open("none", unit=record(), epsilon=1.0, delta=1e-5, failure=0.0)
     with pytest.raises(BudgetExceeded, match="failure probability"):
         local.reserve("none", claim(Approximate(1.0, 1e-5)))
@@ -139,6 +142,23 @@ def test_a_shared_source_stays_as_it_is(local: Ledger) -> None:
             local.reserve("people", claim(Poisson(0.1, Approximate(0.5, 1e-6))), asked=asked, account="ann")
     local.reserve("people", claim(Poisson(0.1, Approximate(0.5, 1e-6))), asked=(0.25, 1e-6), account="ann")
     assert local.spent("people") == 1.0
+    local.verify()
+
+
+def test_a_source_that_was_shared_after_all_was_cancelled_can_be_charged(local: Ledger) -> None:
+    local.reserve("people", claim(EXACT), asked=ASKED).cancel("withdrawn")
+    local.share("people", "ann", 0.5, by="owner")
+    local.reserve("people", claim(Pure(0.5)), account="ann")
+    local.reserve("people", claim(Gaussian(calibrate(Gaussian, 0.5, 5e-6))), asked=(0.5, 5e-6))
+    assert (local.spent("people"), local.balance("people").basic) == (1.0, True)
+    local.verify()
+
+
+def test_an_account_that_has_all_of_a_source_takes_no_more_than_its_limits(local: Ledger) -> None:
+    local.share("people", "ann", 1.0, by="owner")
+    with pytest.raises(BudgetExceeded):
+        local.reserve("people", claim(EXACT), asked=ASKED, account="ann")
+    local.reserve("people", claim(Pure(1.0)), account="ann")
     local.verify()
 
 
