@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -16,8 +17,9 @@ from hypothesis import strategies as st
 
 import strategies
 from discreet import Ledger, record
-from discreet.accounting import Filter
-from discreet.accounting.filter import UNBOUNDED
+from discreet.accounting import Filter, curve
+from discreet.accounting.filter import EPSILON_UNIT, UNBOUNDED, UNIT
+from discreet.accounting.renyi import epsilon_from_renyi
 from discreet.core import Approximate, Claim, Event, Game, Gaussian, Laplace, Poisson, Pure, Repeat
 from discreet.errors import BudgetExceeded, DiscreetError, InvalidValue
 from discreet.ledger import Amount, question_key
@@ -99,6 +101,74 @@ def test_the_ledger_is_the_filter(terms: tuple[float, float], chosen: list[Event
             assert found.epsilon_spent == min(terms[0], budget.spent_epsilon())
             assert 0 <= found.spent.failure * FINER - budget.failure_spent <= len(chosen) * FINER
         ledger.verify()
+
+
+shares = st.sampled_from([None, 0.05, 0.3, 0.5, 1.0])  # of delta, at which an event is asked for as the pair that it keeps
+
+
+def asked_for(event: Event, delta: float, share: float | None) -> tuple[float, float] | None:
+    return None if share is None else (math.nextafter(curve(event).epsilon(share * delta), math.inf), share * delta)
+
+
+@settings(max_examples=25)
+@given(budgets, st.lists(st.tuples(events | st.builds(Gaussian, st.floats(0.5, 8)), shares), max_size=8))
+def test_the_ledger_is_the_filter_for_pairs_too(terms: tuple[float, float], chosen: list[tuple[Event, float | None]]) -> None:
+    """The same events are charged, at the same prices; failures are rounded up to 1e-18, so they may be short sooner."""
+    budget = Filter(*terms, failure=terms[1] / 2)
+    with opened(epsilon=terms[0], delta=terms[1], failure=None) as ledger:
+        for event, share in chosen:
+            asked = asked_for(event, terms[1], share)
+            fits = budget.allows(event, asked=asked)
+            try:
+                ledger.reserve("people", claim(event), asked=asked)
+            except BudgetExceeded:
+                if fits:  # then only what was rounded up is in the way
+                    budget.failure_spent += 20 * FINER
+                    assert not budget.allows(event, asked=asked)
+                    break
+            else:
+                assert fits
+                budget.spend(event, asked=asked)
+            found = ledger.balance("people")
+            assert (found.spent.divergence, found.spent.epsilon) == (budget.spent, budget.epsilon_spent)
+            assert found.basic == budget.basic
+            assert found.epsilon_spent == pytest.approx(min(terms[0], budget.spent_epsilon()), rel=1e-12)
+        ledger.verify()
+
+
+class Before:
+    """The rule before pairs were counted, by itself: what it held must still be held, for no more."""
+
+    def __init__(self, terms: tuple[float, float]) -> None:
+        self.budget = Filter(*terms, failure=terms[1] / 2)
+
+    def spend(self, event: Event) -> bool:
+        price, budget = self.budget.price(event), self.budget
+        either = budget.spent + price.divergence <= budget.limit or budget.epsilon_spent + price.epsilon <= budget.epsilon_limit
+        if not either or budget.failure_spent + price.failure > budget.failure_limit:
+            return False
+        budget.spent += price.divergence
+        budget.epsilon_spent += price.epsilon
+        budget.failure_spent += price.failure
+        return True
+
+    def epsilon(self) -> float:
+        budget = self.budget
+        plain = budget.epsilon_spent / EPSILON_UNIT if budget.epsilon_spent < UNBOUNDED else math.inf
+        by_renyi = epsilon_from_renyi(budget.spent / UNIT, budget.order, budget.delta - budget.failure)
+        return min(plain, by_renyi) if budget.spent else 0.0
+
+
+@settings(max_examples=30)
+@given(budgets, st.lists(st.tuples(events | st.builds(Pure, st.floats(0.1, 1.5)), shares), max_size=14))
+def test_what_was_held_before_is_held_for_no_more(terms: tuple[float, float], chosen: list[tuple[Event, float | None]]) -> None:
+    before, budget = Before(terms), Filter(*terms, failure=terms[1] / 2)
+    for event, share in chosen:
+        if before.spend(event):
+            budget.spend(event, asked=asked_for(event, terms[1], share))
+            assert (budget.spent, budget.epsilon_spent) == (before.budget.spent, before.budget.epsilon_spent)
+            assert budget.failure_spent == before.budget.failure_spent
+            assert budget.spent_epsilon() <= before.epsilon()
 
 
 @settings(max_examples=40)

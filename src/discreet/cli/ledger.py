@@ -176,6 +176,7 @@ def renew(source: str, place: str, as_json: bool, **terms: Any) -> None:
         _tell(ledger, ledger.renew(source, **terms), as_json)
 
 
+LISTED = 10  # charges that `show` lists
 _HEADS = ("source", "budget", "spent", "left")
 
 
@@ -200,15 +201,29 @@ def _tell(ledger: Ledger, found: Balance, as_json: bool) -> None:
         write_json({**_facts(found), "accounts": [_facts(item) for item in accounts]})
         return
     rows = [("source", found.source), ("budget", _budget(found)), ("spent", _spent(found)), ("left", _left(found))]
+    if found.spent.divergence:
+        rows.insert(3, ("total", found.total_in_words()))
     rows += [(f"account {item.account}", f"spent {_spent(item)}; left {_left(item)}") for item in accounts if len(accounts) > 1]
-    table(rows)
+    table(rows + _charges(ledger, found.source))
+
+
+def _charges(ledger: Ledger, source: str) -> list[tuple[str, str]]:
+    """The last charges that stand, each in the terms in which it was asked for."""
+    from discreet.ledger.history import cost_in_words
+
+    recent = ledger.history(source)[-10 * LISTED :]
+    cancelled = {entry.about for entry in recent if entry.kind == "cancel"}
+    stand = [entry for entry in recent if entry.kind == "reserve" and entry.number not in cancelled]
+    return [(f"charge {entry.id}", cost_in_words(entry)) for entry in stand[-LISTED:]]
 
 
 def _facts(found: Balance) -> dict[str, Any]:
     return {
         "source": found.source, "account": found.account, "by_period": found.by_period,
         "budget": {"epsilon": found.epsilon, "delta": found.delta, "failure": found.failure, "order": found.order},
-        "spent": {"epsilon": found.epsilon_spent, "part": found.part_spent, "amount": found.spent.to_json()},
+        "spent": {
+            "epsilon": found.epsilon_spent, "part": found.part_spent, "amount": found.spent.to_json(), "ways": found.totals,
+        },
         "left": {"epsilon": found.epsilon_left, "part": 1 - found.part_spent, "amount": found.left.to_json()},
     }  # fmt: skip
 
@@ -239,6 +254,10 @@ def _short(entry: Entry) -> str:
     told = [f"account {body['account']}"] if body.get("account", "default") != "default" else []
     if "claims" in body:
         told.append(", ".join(str(claim["event"]["kind"]) for claim in body["claims"]))
+    if entry.kind == "reserve":
+        from discreet.ledger.history import cost_in_words
+
+        told.append(cost_in_words(entry))
     told += [str(body[name]) for name in ("outcome", "by", "reason") if name in body]
     if "epsilon" in body:
         told.append(f"epsilon {body['epsilon']:g} at delta {body['delta']:g}")

@@ -12,7 +12,7 @@ from discreet.accounting.renyi import renyi
 from discreet.core import Pure
 from discreet.core.figures import down, up
 from discreet.errors import BudgetExceeded
-from discreet.ledger.amount import FAILURE_UNIT, MOST, Amount
+from discreet.ledger.amount import FAILURE_UNIT, FINER, MOST, NOTHING, Amount, Offer, basic_limits
 
 DEFAULT = "default"
 _MOST_EPSILON = 1e4
@@ -22,8 +22,10 @@ _MOST_EPSILON = 1e4
 class Balance:
     """What a source, or one account of it, may spend and has spent, at the order fixed when the source was opened.
 
-    A charge fits while the sum of divergences or the sum of epsilons stays within its limit; one of the two may pass it.
-    What an account is charged must fit its source (`whole`) as well.
+    A charge fits while the sum of divergences or the sum of epsilons stays within its limit; one of the two may pass it. Where
+    the first charge took its part of all of delta (`basic`), only the epsilons count, and failures against the whole delta.
+    What an account is charged must fit its source (`whole`) as well. `pairs` is what the sums of epsilons and failures would
+    be less if every charge counted as the (epsilon, delta) that it was asked for.
     """
 
     source: str
@@ -36,6 +38,17 @@ class Balance:
     spent: Amount
     by_period: bool = False
     whole: Balance | None = None
+    pairs: tuple[int, int] = (0, 0)
+
+    @property
+    def basic(self) -> bool:
+        """Whether (epsilon, delta) pairs add up here, and nothing else."""
+        return not (self.limit.divergence or self.by_period)
+
+    @property
+    def untouched(self) -> bool:
+        """Whether the source was charged nothing so far, all that was cancelled apart."""
+        return not any((self.whole or self).spent)
 
     @property
     def left(self) -> Amount:
@@ -55,9 +68,26 @@ class Balance:
     @property
     def epsilon_spent(self) -> float:
         """The epsilon that all that was spent amounts to, at the budget's delta."""
-        made = Filter(self.epsilon, self.delta, failure=self.failure, order=self.order)
-        made.spent, made.epsilon_spent = self.spent.divergence, self.spent.epsilon
-        return min(self.epsilon, made.spent_epsilon())
+        return min([self.epsilon, *self.totals.values()] if self.totals else [0.0])
+
+    @property
+    def totals(self) -> dict[str, float]:
+        """The same by each way to add it up that holds at the budget's delta: `basic` composition, or `renyi` divergences."""
+        budget = Filter(self.epsilon, self.delta, failure=self.failure, order=self.order)
+        budget.basic = self.basic
+        budget.spent, budget.epsilon_spent, failed = self.spent
+        budget.failure_spent = failed * FINER
+        budget.pairs_spent = (self.spent.epsilon - self.pairs[0], (failed - self.pairs[1]) * FINER)
+        return budget.totals()
+
+    def total_in_words(self) -> str:
+        """How the total was reached, for people: by which sum, and what the other would say."""
+        ways = {"basic": "basic composition", "renyi": f"Rényi divergences of order {self.order:.4g}"}
+        by = sorted(self.totals.items(), key=lambda way: way[1])
+        if not by or self.by_period:
+            return ""
+        others = [f"{ways[name]} would give {up(epsilon)}" for name, epsilon in by[1:]]
+        return f"by {ways[by[0][0]]}{f' ({others[0]})' if others else ''}"
 
     @property
     def epsilon_left(self) -> float:
@@ -75,6 +105,39 @@ class Balance:
         rest = self.limit.minus(self.spent)
         either = asked.divergence <= rest.divergence or asked.epsilon <= rest.epsilon
         return either and asked.failure <= rest.failure
+
+    def holds_first(self, asked: Amount) -> bool:
+        """Whether this much, which is a pair, fits as the first charge of a source that has one account."""
+        whole = self.whole or self
+        limit = basic_limits(whole.limit, self.delta)
+        alone = self.untouched and self.account in (None, DEFAULT) and self.limit == whole.limit
+        allowed = self.failure > 0 or not asked.failure
+        return alone and allowed and asked.epsilon <= limit.epsilon and asked.failure <= limit.failure
+
+    def no_room(self, price: Offer) -> BudgetExceeded:
+        """The error for a charge that fits in no way: neither as it is nor as the pair that was asked for."""
+        if price.own is None:
+            refusal = price.refusal or self.refusal(NOTHING)
+            refusal.left = self.epsilon_left
+            return refusal
+        refusal = self.refusal(price.own)
+        if price.asked is None or price.own.epsilon < UNBOUNDED:
+            return refusal
+        epsilon, delta = price.asked
+        if (self.whole or self).basic:
+            text = f"{self._name()} adds up (epsilon, delta) pairs; {self._pairs_left()} left of {self._of()} "
+            text += f"(delta {self.delta:g}). This one asks epsilon {epsilon:g} at delta {delta:g}. Ask {self._owner()}"
+        else:
+            text = (
+                f"{refusal}. It was asked for as epsilon {epsilon:g} at delta {delta:g}; for pairs, {self._pairs_left()} left."
+            )
+        return BudgetExceeded(text, asked=epsilon, left=self.epsilon_left)
+
+    def _pairs_left(self) -> str:
+        """What is left for (epsilon, delta) pairs, here and in the source."""
+        both = [each.left for each in (self, self.whole) if each is not None]
+        epsilon, delta = min(each.epsilon for each in both), min(each.failure for each in both)
+        return f"epsilon {_shown(epsilon / EPSILON_UNIT)} at delta {down(delta / FAILURE_UNIT)} is"
 
     def refusal(self, asked: Amount) -> BudgetExceeded:
         """The error for a charge that does not fit, here or in the source; it depends on public numbers only.
@@ -99,6 +162,12 @@ class Balance:
         pure = asked.epsilon < UNBOUNDED
         left, fits = self._largest(pure=pure), payer._largest(pure=pure)
         has = f"{name} has about epsilon {_shown(left)} left of {self._of()} for one more question"
+        if not pure and self.basic:
+            return BudgetExceeded(
+                f"{name} adds up (epsilon, delta) pairs, since its first charge could take all of delta; {self._pairs_left()} "
+                f"left of {self._of()} (delta {self.delta:g}), and this question has no pure epsilon. Say what it was made for "
+                f"(asked=), or ask {self._owner()}", asked=asked.divergence / UNIT, left=fits,
+            )  # fmt: skip
         if not pure:
             want = _worth(self.order, asked.divergence) * (1 + 1e-9)
             return BudgetExceeded(
@@ -143,12 +212,14 @@ class Balance:
         """The budget, or the account's part of it."""
         if self.whole is None or not self._is_part():
             return f"{self.epsilon:g}"
-        return f"its {100 * self.limit.divergence / max(self.whole.limit.divergence, 1):.3g} % of {self.epsilon:g}"
+        part = max(_ratio(*both) for both in zip(self.limit, self.whole.limit, strict=True) if both[1])
+        return f"its {100 * part:.3g} % of {self.epsilon:g}"
 
     def __str__(self) -> str:
         if self.by_period:
             return f"{self.source}: epsilon {self.epsilon:g} (delta {self.delta:g}) for each of its periods"
-        return f"{self._name()}: epsilon {_shown(self.epsilon_left)} left of {self._of()} (delta {self.delta:g})"
+        left = f"{self._name()}: epsilon {_shown(self.epsilon_left)} left of {self._of()} (delta {self.delta:g})"
+        return f"{left}; (epsilon, delta) pairs add up to {up(self.epsilon_spent)}" if self.basic and any(self.spent) else left
 
 
 def part_of(spent: Amount, limit: Amount) -> float:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from json.encoder import encode_basestring_ascii as quoted
+from typing import Any, NamedTuple
 
+from discreet.accounting.filter import Filter
 from discreet.core.claim import Claim
 from discreet.core.game import Unit
 from discreet.errors import InvalidValue
-from discreet.ledger.amount import MOST, Amount
+from discreet.ledger.amount import MOST, Amount, Offer, asked_units, basic_limits, limits, terms_json
 from discreet.ledger.balance import DEFAULT, Balance
-from discreet.ledger.chain import Mark
+from discreet.ledger.chain import Mark, append, canonical, head
 from discreet.ledger.store import Book
 
-__all__ = ["DEFAULT", "allot", "as_claims", "balance", "check_claims", "room", "spend"]
+__all__ = ["DEFAULT", "allot", "as_claims", "balance", "check_claims", "find_room", "raised", "room", "spend", "take"]
 
 _KINDS = ("divergence", "epsilon", "failure")
 _SPEND = f"SET {', '.join(f'{kind}_spent = {kind}_spent + ?' for kind in _KINDS)}"
@@ -22,7 +24,8 @@ _SPEND_ACCOUNT = f"UPDATE account {_SPEND} WHERE source = ? AND name = ?"
 _ROOM = (
     "SELECT number, hash, a.divergence_limit - a.divergence_spent, a.epsilon_limit - a.epsilon_spent, "
     "a.failure_limit - a.failure_spent, s.divergence_limit - s.divergence_spent, s.epsilon_limit - s.epsilon_spent, "
-    "s.divergence_spent, s.epsilon_spent FROM head, account AS a, source AS s WHERE a.source = ? AND a.name = ? AND s.name = ?"
+    "s.divergence_spent, s.epsilon_spent, s.failure_spent FROM head, account AS a, source AS s "
+    "WHERE a.source = ? AND a.name = ? AND s.name = ?"
 )
 
 
@@ -54,14 +57,26 @@ def balance(book: Book, source: str, account: str | None) -> Balance:
     if row is None:
         raise InvalidValue(f"The ledger has no source {source!r}. Open it first: ledger.open({source!r}, unit=..., ...).")
     epsilon, delta, failure, order, by_period = row[:5]
+    pairs = _pairs(book, source, account)
     whole = Balance(
-        source, None, epsilon, delta, failure, order, Amount(*row[5:8]), Amount(*row[8:11]), bool(by_period)
+        source, None, epsilon, delta, failure, order, Amount(*row[5:8]), Amount(*row[8:11]), bool(by_period), pairs=pairs[0]
     )  # fmt: skip
     if account is None:
         return whole
     if row[11] is None:
         raise InvalidValue(f"{source} has no account {account!r}. Give it a share first: ledger.share(...).")
-    return replace(whole, account=account, limit=Amount(*row[11:14]), spent=Amount(*row[14:]), whole=whole)
+    limit, spent = Amount(*row[11:14]), Amount(*row[14:])
+    return replace(whole, account=account, limit=limit, spent=spent, whole=whole, pairs=pairs[1])
+
+
+def _pairs(book: Book, source: str, account: str | None) -> list[tuple[int, int]]:
+    """By how much epsilons and failures would be less with all charges as the pairs they were asked for: source, account."""
+    rows = book.execute(
+        "SELECT account, own_epsilon - epsilon, own_failure - delta FROM asked WHERE source = ? AND NOT EXISTS "
+        "(SELECT 1 FROM entry WHERE about = asked.entry AND kind = 'cancel')", (source,),
+    ).fetchall()  # fmt: skip
+    own = [row for row in rows if row[0] == account]
+    return [(sum(row[1] for row in part), sum(row[2] for row in part)) for part in (rows, own)]
 
 
 def spend(book: Book, source: str, account: str, amount: Amount, sign: int = 1) -> None:
@@ -79,11 +94,99 @@ def room(book: Book, source: str, account: str, amount: Amount) -> Mark | None:
     row = book.execute(_ROOM, (source, account, source)).fetchone()
     if row is None:
         return None
-    number, last, own_divergence, own_epsilon, own_failure, divergence, epsilon, divergence_spent, epsilon_spent = row
+    (
+        number,
+        last,
+        own_divergence,
+        own_epsilon,
+        own_failure,
+        divergence,
+        epsilon,
+        divergence_spent,
+        epsilon_spent,
+        failed_before,
+    ) = row
     asked, plain, failed = amount
+    if divergence + divergence_spent == epsilon_spent == failed_before == 0:  # all pairs were cancelled: see find_room
+        return None
     fits = (asked <= own_divergence or plain <= own_epsilon) and (asked <= divergence or plain <= epsilon)
     counts = asked <= MOST - divergence_spent and plain <= MOST - epsilon_spent
     return Mark(number, last) if fits and counts and failed <= own_failure else None
+
+
+class Fit(NamedTuple):
+    """A charge that fits: the last entry, what it costs, and the limits that the source gets with it, if others."""
+
+    last: Mark
+    amount: Amount
+    limit: Amount | None = None
+
+
+def take(book: Book, source: str, account: str, offer: Offer, key: str | None, claims: str) -> Fit | None:
+    """Take a charge and write its entry, which is then the last; None, and nothing, if it does not fit.
+
+    `claims` is canonical JSON, and the entry's body is put together as such.
+    """
+    last = None if offer.own is None else room(book, source, account, offer.own)
+    fit = find_room(book, source, account, offer) if last is None or offer.own is None else Fit(last, offer.own)
+    if fit is None:
+        return None
+    if fit.limit is not None:
+        _switch(book, source, fit.limit)
+    spend(book, source, account, fit.amount)
+    named = "null" if key is None else quoted(key)
+    body = f'{{"account":{quoted(account)},"amount":{fit.amount.text()},"claims":{claims},"key":{named}'
+    body += "" if fit.limit is None else f',"limit":{fit.limit.text()}'
+    body += "}" if offer.asked is None else f',"terms":{canonical(terms_json(offer.asked))}}}'
+    entry = append(book, "reserve", source, body, after=fit.last)
+    if offer.asked is not None and (units := asked_units(offer.asked, fit.amount)) is not None:
+        row = (entry.number, source, account, *units, fit.amount.epsilon, fit.amount.failure)
+        book.execute("INSERT INTO asked VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+    return Fit(entry, fit.amount)
+
+
+def find_room(book: Book, source: str, account: str, offer: Offer) -> Fit | None:
+    """How a charge fits that `room` does not hold as it is: as a pair, or as the first charge of a source.
+
+    The first charge, and nothing later, decides what a source adds up: at that moment no answer exists on which the choice
+    could depend. A source is at that moment while all that was ever charged to it was cancelled before it ran. While it
+    has several accounts, it stays as it is.
+    """
+    own, whole = balance(book, source, account), balance(book, source, None)
+    ways: list[tuple[Amount | None, Amount | None]] = [(offer.own, None), (offer.pair, None)]
+    if not any(whole.spent) and account == DEFAULT and own.limit == whole.limit:
+        ways = [(offer.own, _usual(whole)), (offer.first, basic_limits(whole.limit, whole.delta))]
+    for price, limit in ways:
+        both = (own, whole) if limit is None else (replace(whole, limit=limit),)
+        if price is not None and all(each.holds(price) for each in both) and _counts(whole.spent, price):
+            return Fit(head(book), price, None if limit == whole.limit else limit)
+    return None
+
+
+def _counts(spent: Amount, more: Amount) -> bool:
+    """Whether the tables can count this much more."""
+    return all(before + each <= MOST for before, each in zip(spent, more, strict=True))
+
+
+def _usual(whole: Balance) -> Amount:
+    """The limits of a source that does not add up pairs."""
+    if whole.limit.divergence:
+        return whole.limit
+    terms = Filter(whole.epsilon, whole.delta, failure=whole.failure, order=whole.order)
+    return limits(terms)._replace(epsilon=whole.limit.epsilon)
+
+
+def raised(old: Balance, terms: Filter) -> Amount:
+    """The limits of a source under new terms: a source that adds up pairs goes on to do so."""
+    limit = limits(terms)
+    return limit if old.limit.divergence else basic_limits(limit, terms.delta)
+
+
+def _switch(book: Book, source: str, limit: Amount) -> None:
+    """Give a source, and the account that has all of it, other limits."""
+    sums = ", ".join(f"{kind}_limit = ?" for kind in _KINDS)
+    book.execute(f"UPDATE source SET {sums} WHERE name = ?", (*limit, source))
+    book.execute(f"UPDATE account SET {sums} WHERE source = ? AND name = ?", (*limit, source, DEFAULT))
 
 
 def allot(book: Book, source: str, account: str, amount: Amount) -> None:

@@ -9,8 +9,10 @@ from discreet.core.figures import down, percent_down, percent_up, up
 from discreet.ledger.amount import NOTHING, Amount
 from discreet.ledger.balance import Balance, part_of
 from discreet.ledger.chain import Entry
+from discreet.ledger.history import cost_in_words
 
 RECENT = 500  # entries that a picture goes back
+LISTED = 5  # charges that stand below it
 _WIDTH, _HEIGHT, _LEFT, _TOP, _RIGHT, _BOTTOM = 520, 150, 52, 10, 12, 28
 _LINE = "#3b6fd4"
 
@@ -27,16 +29,27 @@ def ledger_card(name: str, sources: Sequence[tuple[Balance, Sequence[Entry]]]) -
 def _source(found: Balance, entries: Sequence[Entry]) -> str:
     told = sentence(found)
     picture = "" if found.by_period else burn_down(found, left_after(found, entries))
-    return f'<section><h4 style="margin:12px 0 2px">{escape(found.source)}</h4><p>{escape(told)}</p>{picture}</section>'
+    title = f'<h4 style="margin:12px 0 2px">{escape(found.source)}</h4>'
+    return f"<section>{title}<p>{escape(told)}</p>{picture}{_charges(entries)}</section>"
+
+
+def _charges(entries: Sequence[Entry]) -> str:
+    """The last charges, each in the terms in which it was asked for."""
+    cancelled = {entry.about for entry in entries if entry.kind == "cancel"}
+    last = [entry for entry in entries if entry.kind == "reserve" and entry.number not in cancelled][-LISTED:]
+    lines = "".join(f"<li>{escape(entry.id)}: {escape(cost_in_words(entry))}</li>" for entry in reversed(last))
+    return f'<ul style="margin:4px 0">{lines}</ul>' if lines else ""
 
 
 def sentence(found: Balance) -> str:
     """A balance in words."""
     if found.by_period:
         return f"ε = {found.epsilon:g} at δ = {found.delta:g} for each of its periods."
-    failed = f" Spent for events that may fail: {percent_up(found.failure_part)} of their part." if found.spent.failure else ""
+    part = "delta" if found.basic else "their part"
+    failed = f" Spent for events that may fail: {percent_up(found.failure_part)} of {part}." if found.spent.failure else ""
+    how = f" {found.total_in_words()}" if found.spent.divergence else ""
     return (
-        f"Budget ε = {found.epsilon:g} at δ = {found.delta:g}. Spent: ε = {up(found.epsilon_spent)}, "
+        f"Budget ε = {found.epsilon:g} at δ = {found.delta:g}. Spent: ε = {up(found.epsilon_spent)}{how}, "
         f"{percent_up(found.part_spent)} of the budget. Left: one more answer of ε = {down(found.epsilon_left)}, "
         f"or smaller ones ({percent_down(1 - found.part_spent)}).{failed}"
     )

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import overload
 
+from discreet.accounting.filter import EPSILON_UNIT, UNBOUNDED, UNIT
+from discreet.core.figures import up
 from discreet.ledger import chain
+from discreet.ledger.amount import FAILURE_UNIT, Amount
 from discreet.ledger.chain import Entry
 from discreet.ledger.store import Book, Store
 
@@ -71,3 +74,20 @@ class History(Sequence[Entry]):
 
     def __repr__(self) -> str:
         return f"History({len(self)} entries{f' of {self._source}' if self._source else ''})"
+
+
+def cost_in_words(entry: Entry) -> str:
+    """What a charge cost, in the terms in which it was asked for; empty for an entry that is no charge.
+
+    A charge that was not asked for as an (epsilon, delta) is told by its own pure epsilon, or else by its divergence.
+    """
+    if entry.kind != "reserve":
+        return ""
+    if "terms" in entry.body:
+        terms = entry.body["terms"]
+        return f"epsilon {terms['epsilon']:.6g} at delta {terms['delta']:g}"
+    amount = Amount.from_json(entry.body["amount"])
+    failure = f" at delta {up(amount.failure / FAILURE_UNIT)}" if amount.failure else ""
+    if amount.epsilon < UNBOUNDED:
+        return f"epsilon {up(amount.epsilon / EPSILON_UNIT)}{failure}"
+    return f"divergence {up(amount.divergence / UNIT)}{failure}"

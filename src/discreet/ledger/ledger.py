@@ -17,7 +17,7 @@ from discreet.core.document import parse_json
 from discreet.core.game import Game, Unit
 from discreet.errors import BudgetExceeded, DiscreetError, InvalidValue
 from discreet.ledger import budget, chain, replay
-from discreet.ledger.amount import NOTHING, Amount, cost, limits
+from discreet.ledger.amount import NOTHING, Amount, Offer, first, limits, offer, terms_json
 from discreet.ledger.balance import DEFAULT, Balance
 from discreet.ledger.card import RECENT, ledger_card
 from discreet.ledger.charge import Charge
@@ -33,7 +33,8 @@ class Ledger:
     A new ledger has no sources, so a mistyped name can spend nothing.
 
     Between charges a filter adds up: Rényi divergences of one fixed order (Feldman & Zrnic 2021, Theorem 4.3), or plain
-    epsilons, whichever has room. So every charge may be chosen after seeing earlier answers, by anyone, at any time.
+    epsilons, whichever has room. So every charge may be chosen after seeing earlier answers, by anyone, at any time. A first
+    charge that fits neither may take all of (epsilon, delta) as one pair; then only such pairs add up.
 
     >>> from pathlib import Path
     >>> from tempfile import mkdtemp
@@ -164,11 +165,19 @@ class Ledger:
         return self._store.write(work)
 
     def reserve(
-        self, source: str, claims: Claim | Sequence[Claim], *, account: str | None = None, key: str | None = None
+        self,
+        source: str,
+        claims: Claim | Sequence[Claim],
+        *,
+        account: str | None = None,
+        key: str | None = None,
+        asked: tuple[float, float] | None = None,
     ) -> Charge:
         """Take what the claims cost, all or nothing, durably, before any row is read; BudgetExceeded if it does not fit.
 
-        With a `key` (see `question_key`), an identical question that was settled with an answer is not charged again.
+        With a `key` (see `question_key`), an identical question that was settled with an answer is not charged again. `asked`
+        is the (epsilon, delta) that the claims were made for, which they must keep: in these terms the entry is shown,
+        and it may be charged as that pair where it does not fit otherwise.
         """
         check.word("source", source)
         known = budget.as_claims(claims)
@@ -176,7 +185,7 @@ class Ledger:
         if key is not None:
             check.word("key", key)
         try:
-            amount, taken, told = self._priced(source, known)
+            price, told = self._priced(source, known, asked)
         except DiscreetError as error:
             if source in self._terms:  # a source that is not there has nowhere to note it
                 self._refuse(source, account, key, known, str(error))
@@ -184,28 +193,33 @@ class Ledger:
                     error.left = self.left(source, account)
             raise
         mark = None if key is None else _key(key, told)
-        named = "null" if mark is None else quoted(mark)
-        made = self._store.write(
-            lambda book: self._take(book, source, account, amount, mark, f'{taken},"claims":{told},"key":{named}}}')
-        )
-        if isinstance(made, BudgetExceeded):
-            raise made
-        return made
+        charge = self._store.write(lambda book: self._take(book, source, account, price, mark, told))
+        if charge is None:  # it may be a first charge; what it takes of all of delta is worked out here, outside any lock
+            alone = first(self._filter(source), [claim.event for claim in known], price)
+            charge = self._store.write(lambda book: self._take(book, source, account, alone, mark, told, sure=True))
+        if isinstance(charge, BudgetExceeded):
+            raise charge
+        assert charge is not None  # with `sure` it is one or the other
+        return charge
 
     def _take(
-        self, book: Book, source: str, account: str, amount: Amount, key: str | None, rest: str
-    ) -> Charge | BudgetExceeded:
-        """The charge; or the refusal, which is written down before it is raised. `rest` is the body from the amount on."""
+        self, book: Book, source: str, account: str, price: Offer, key: str | None, claims: str, *, sure: bool = False
+    ) -> Charge | BudgetExceeded | None:
+        """The charge; or the refusal, which is written down before it is raised. None if it might fit as a first charge, whose
+        price is not worked out; with `sure` it is.
+        """
         if key is not None and (again := self._answered(book, source, key)) is not None:
             return again
-        last = budget.room(book, source, account, amount)
-        if last is not None:
-            budget.spend(book, source, account, amount)
-            made = chain.append(book, "reserve", source, f'{{"account":{quoted(account)},"amount":{rest}', after=last)
-            return Charge(self._store, made, source, account, amount, key)
-        refusal = budget.balance(book, source, account).refusal(amount)
-        reason = {"account": account, "reason": str(refusal)}
-        chain.append(book, "refuse", source, {**parse_json(f'{{"asked":{rest}'), **reason})
+        taken = budget.take(book, source, account, price, key, claims)
+        if taken is not None:
+            return Charge(self._store, taken.last, source, account, taken.amount, key)
+        found = budget.balance(book, source, account)
+        if not sure and found.untouched:
+            return None
+        refusal = found.no_room(price)
+        body = {"account": account, "asked": None if price.own is None else price.own.to_json(), "key": key}
+        reason = {"reason": str(refusal)} if price.asked is None else {"reason": str(refusal), "terms": terms_json(price.asked)}
+        chain.append(book, "refuse", source, {**body, "claims": parse_json(claims), **reason})
         return refusal
 
     def _answered(self, book: Book, source: str, key: str) -> Charge | None:
@@ -221,12 +235,17 @@ class Ledger:
         body = {"account": account, "key": mark, "claims": told, "asked": None, "reason": reason}
         self._store.write(lambda book: chain.append(book, "refuse", source, body))
 
-    def _price(self, source: str, claims: tuple[Claim, ...]) -> tuple[Amount, str, str]:
-        """What the claims cost, that amount as JSON, and the claims as JSON: none of it ever changes."""
+    def _price(self, source: str, claims: tuple[Claim, ...], asked: tuple[float, float] | None = None) -> tuple[Offer, str]:
+        """What the claims cost, and the claims as JSON: none of it ever changes."""
         unit, terms = self._known(source)
         budget.check_claims(claims, source, unit)
-        amount = cost(terms, (claim.event for claim in claims))
-        return amount, chain.canonical(amount.to_json()), chain.canonical([claim.to_json() for claim in claims])
+        price = offer(terms, [claim.event for claim in claims], asked)
+        return price, chain.canonical([claim.to_json() for claim in claims])
+
+    def _filter(self, source: str) -> Filter:
+        """A filter with the terms that the source has now."""
+        found = self.balance(source)
+        return Filter(found.epsilon, found.delta, failure=found.failure, order=found.order)
 
     def _known(self, source: str) -> tuple[Unit, Filter]:
         """The unit, and a filter of the source's order, which says what events cost: neither ever changes."""
@@ -254,7 +273,7 @@ class Ledger:
         def work(book: Book) -> Balance:
             old = _own(budget.balance(book, source, None))
             made = Filter(epsilon, delta, failure=_failure(old, delta) if failure is None else failure, order=old.order)
-            extra = limits(made).minus(old.limit)
+            extra = budget.raised(old, made).minus(old.limit)
             if made.epsilon >= old.epsilon:  # beyond 99 a filter adds up no plain epsilons; what may be added stays
                 extra = extra._replace(epsilon=max(extra.epsilon, 0))
             if min(extra) < 0 or not any(extra):

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from discreet.errors import LedgerError
-from discreet.ledger.amount import NOTHING, Amount
+from discreet.ledger.amount import NOTHING, Amount, asked_units, basic_limits
 from discreet.ledger.balance import DEFAULT
 from discreet.ledger.chain import Entry, canonical, changed, follow
 from discreet.ledger.store import Book
@@ -19,6 +19,7 @@ class Tables:
     terms: dict[str, list[Any]] = field(default_factory=dict)
     sums: dict[tuple[str, str | None], list[int]] = field(default_factory=dict)
     answers: dict[tuple[str, str], int] = field(default_factory=dict)
+    asked: dict[int, list[Any]] = field(default_factory=dict)
     reserved: dict[int, Entry] = field(default_factory=dict)
 
     def apply(self, entry: Entry) -> None:
@@ -64,8 +65,26 @@ class Tables:
 
     def _reserve(self, entry: Entry) -> None:
         self.reserved[entry.number] = entry
-        for account in (None, entry.body["account"]):
-            self._add(entry, account, 1, Amount.from_json(entry.body["amount"]))
+        account, amount = entry.body["account"], Amount.from_json(entry.body["amount"])
+        if "limit" in entry.body:
+            self._switch(entry, Amount.from_json(entry.body["limit"]))
+        for name in (None, account):
+            self._add(entry, name, 1, amount)
+        if "terms" in entry.body:
+            terms = (entry.body["terms"]["epsilon"], entry.body["terms"]["delta"])
+            if (units := asked_units(terms, amount)) is not None:
+                self.asked[entry.number] = [entry.source, account, *units, amount.epsilon, amount.failure]
+
+    def _switch(self, entry: Entry, limit: Amount) -> None:
+        """A first charge decides whether pairs add up: while nothing is spent, and one account has all of the source."""
+        rows = [self.sums[entry.source, name] for name in (None, DEFAULT)]
+        basic = basic_limits(Amount(*rows[0][::2]), self.terms[entry.source][3])
+        if any(rows[0][1::2]) or rows[0] != rows[1] or limit.epsilon != basic.epsilon or limit.failure > basic.failure:
+            raise ValueError
+        if not limit.divergence and limit != basic:
+            raise ValueError
+        for row in rows:
+            row[::2] = limit
 
     def _cancel(self, entry: Entry) -> None:
         began = self._ended(entry)
@@ -110,7 +129,13 @@ def verify(book: Book, noted: str | None) -> str:
     _same("sources", {row[0]: list(row[1:8]) for row in rows}, told.terms)
     _same("sums", sums, told.sums)
     _same("answers", {tuple(row[:2]): row[2] for row in book.execute("SELECT source, key, entry FROM answer")}, told.answers)
+    columns = "entry, source, account, epsilon, delta, own_epsilon, own_failure"
+    _same("terms", {str(row[0]): list(row[1:]) for row in book.execute(f"SELECT {columns} FROM asked")}, _named(told.asked))
     return last
+
+
+def _named(asked: dict[int, list[Any]]) -> dict[str, list[Any]]:
+    return {str(number): row for number, row in asked.items()}
 
 
 def _same(table: str, found: dict[Any, Any], told: dict[Any, Any]) -> None:

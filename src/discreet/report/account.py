@@ -115,10 +115,14 @@ def _account(ledger: Ledger, source: str, paid: dict[str, str]) -> Account:
 
 def _told(entry: Entry) -> str:
     """What an entry says, without a question's text: a report lists what was paid for, not what was asked."""
+    from discreet.ledger.history import cost_in_words
+
     body = entry.body
     told = [f"account {body['account']}"] if body.get("account", "default") != "default" else []
     if "claims" in body:
         told.append(words.listed(sorted({str(claim["event"]["kind"]).replace("_", " ") for claim in body["claims"]})))
+    if entry.kind == "reserve":
+        told.append(cost_in_words(entry))
     if "epsilon" in body:
         told.append(f"ε {body['epsilon']:g} at δ {body['delta']:g}")
     told += [words.short(body[name], 90) for name in ("by", "reason") if body.get(name)]

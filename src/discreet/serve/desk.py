@@ -88,7 +88,7 @@ class Desk:
         found = self.ledger.balance(source, account)
         asked = cost(Filter(found.epsilon, found.delta, failure=found.failure, order=found.order), [event])
         both = [each for each in (found, found.whole) if each is not None]
-        fits = all(each.holds(asked) for each in both)
+        fits = all(each.holds(asked) for each in both) or found.holds_first(asked)
         after = min(1 - _part(each, asked) for each in both)
         return Room(
             fits, None if fits else str(found.refusal(asked)), min(1 - each.part_spent for each in both), max(0.0, after)

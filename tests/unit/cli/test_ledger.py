@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from discreet import Ledger, record
-from discreet.accounting import Gaussian
+from discreet.accounting import Gaussian, calibrate
 from discreet.cli import app
 from discreet.core import Claim, Game, user
 
@@ -82,6 +82,23 @@ def test_show_tells_budget_spent_and_left(place: Path) -> None:
     assert [item["account"] for item in found["accounts"]] == ["ann", "default"]
     assert [item["source"] for item in data(place, "show")["sources"]] == ["people"]
     assert run(place, "show").stdout.startswith("source  budget")
+
+
+def test_show_tells_charges_as_they_were_asked_and_how_the_total_was_reached(place: Path) -> None:
+    run_of_three = Claim(game=CLAIM.game, event=Gaussian(calibrate(Gaussian, 3.0, 1e-6)))
+    with Ledger(place) as ledger:
+        ledger.open("study", unit=record(), epsilon=10.0, delta=1e-5)
+        entry = ledger.reserve("study", run_of_three, asked=(3.0, 1e-6)).id
+        ledger.reserve("study", CLAIM).cancel("withdrawn")
+    text = run(place, "show", "study").stdout
+    assert "epsilon 3 at delta 1e-05" in text
+    assert "by basic composition (Rényi divergences of order" in text
+    assert f"charge {entry}" in text
+    assert text.count("charge ") == 1  # what was cancelled is not listed
+    assert "epsilon 3 at delta 1e-06" in text
+    assert "gaussian; epsilon 3 at delta 1e-06" in run(place, "history", "study").stdout
+    ways = data(place, "show", "study")["spent"]["ways"]
+    assert ways["basic"] == 3.0 < ways["renyi"]
 
 
 def test_the_epsilon_that_is_left_fits_and_a_little_more_does_not(place: Path) -> None:

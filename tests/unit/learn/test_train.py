@@ -518,6 +518,28 @@ def test_a_budget_that_does_not_hold_the_plan(ledger):
     assert run.spent() == 0.0
 
 
+@pytest.mark.parametrize("way", [{}, {"sampling": "balls_in_bins"}, {"bands": 3}], ids=["poisson", "balls in bins", "banded"])
+def test_a_budget_holds_one_run_of_exactly_its_size(tmp_path, way):
+    """With half of its delta set aside, as budgets are opened; and nothing after it."""
+    with discreet.Ledger(tmp_path / "ledger.db") as ledger:
+        ledger.open("people", unit=discreet.record(), epsilon=1.0, delta=1e-5)
+        finish(begin(epsilon=1.0, delta=1e-5, rate=0.25, ledger=ledger, source="people", **way))
+        assert ledger.spent("people") == 1.0
+        assert ledger.left("people") == 0.0
+        with pytest.raises(BudgetExceeded, match="asks epsilon 1 at delta 1e-05"):
+            finish(begin(epsilon=1.0, delta=1e-5, rate=0.25, ledger=ledger, source="people", **way))
+        with pytest.raises(BudgetExceeded):
+            ledger.reserve("people", begin(noise_multiplier=1e3, delta=1e-5).plan.claim())
+        ledger.verify()
+
+
+def test_a_run_is_shown_as_it_was_asked(ledger):
+    finish(begin(epsilon=3.0, delta=1e-4, ledger=ledger, source="people"))
+    found = ledger.balance("people")
+    assert found.epsilon_spent == 3.0
+    assert "by basic composition" in found.total_in_words()
+
+
 def test_a_ledger_of_another_unit_refuses(ledger):
     run = begin(epsilon=1.0, unit=discreet.user("who", rows=2), owners=list(range(60)), ledger=ledger, source="people")
     with pytest.raises(DiscreetError, match=r"unit|user|record"):

@@ -38,6 +38,11 @@ class Plan:
     delta: float
     count_scale: float | None  # noise of the count of units that gives the divisor; None: the divisor is public
     grid: bool = False  # whether sums are whole numbers (see grid.py)
+    target: float | None = None  # the epsilon that the noise was calibrated to; None: the noise was given
+
+    def asked(self) -> tuple[float, float]:
+        """The (epsilon, delta) that the run was asked for: in these terms a ledger shows it."""
+        return (self.epsilon() if self.target is None else self.target), self.delta
 
     def event(self, steps: int | None = None) -> Event:
         """What ran when so many steps have been taken (all of them unless told)."""
@@ -98,7 +103,7 @@ def planned(
     def plan(noise: float) -> Plan:
         return Plan(
             unit=unit, sampler=sampler, steps=steps, noise_multiplier=noise, clip_norm=check.positive("clip_norm", clip_norm),
-            delta=delta, count_scale=scale, grid=grid,
+            delta=delta, count_scale=scale, grid=grid, target=epsilon,
         )  # fmt: skip
 
     if noise_multiplier is not None:

@@ -145,7 +145,7 @@ class Run:
         """In the first process alone, where there are several."""
         if self._ledger is not None:
             refuse_seeded()
-            self._charge = self._ledger.reserve(self._source, self.plan.claim(), account=self._account)
+            self._charge = self._ledger.reserve(self._source, self.plan.claim(), account=self._account, asked=self.plan.asked())
             self._entry = self._stack.enter_context(self._charge)
         source = open_source()
         key, divisor = source.take(32), self._divisor
