@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,7 @@ from discreet.core.game import Game
 from discreet.errors import InvalidDocument, InvalidValue
 
 DESIGNS = ("paired", "canary", "post_hoc")
+UNFAIR = 1e-9  # fair coins fall as unevenly as is refused no more often than this
 _JSON_TYPES: dict[str, set[type]] = {"score": {int, float}, "inside": {bool}, "run": {int}}
 
 
@@ -25,7 +27,8 @@ class Evidence:
     `score` is higher where the attack believes more that the target was inside; `inside` is the truth; `run` numbers
     the execution each score came from. `design` says how the worlds were drawn: `paired` (one target per run, inside by
     a fair coin), `canary` (many targets per run, each inside by its own fair coin), or `post_hoc` (members against a
-    hold-out of a finished release: it can warn, it cannot refute).
+    hold-out of a finished release: it can warn, it cannot refute). Truths that fair coins show less than once in 10^9 tries
+    are refused of the first two.
 
     >>> from discreet.core import Game, record
     >>> e = Evidence(game=Game(record(), {"answers"}), attack="threshold", score=[1.0, -1.0], inside=[True, False],
@@ -47,6 +50,8 @@ class Evidence:
         check.word("attack", attack)
         check.word("design", design, DESIGNS)
         scores, truth, runs = trials(score, inside, run)
+        if design != "post_hoc":
+            _check_coins(design, int(truth.sum()), len(truth))
         for name, value in (
             ("game", game), ("attack", attack), ("score", scores), ("inside", truth), ("run", runs), ("design", design),
         ):  # fmt: skip
@@ -127,6 +132,33 @@ class Evidence:
         from discreet.core.card import evidence_card
 
         return evidence_card(self)
+
+
+def _check_coins(design: str, members: int, count: int) -> None:
+    """Refuses what was not decided by fair coins: every bound takes guesses of "inside" to be right half of the time."""
+    if _as_uneven(members, count) <= UNFAIR:
+        raise InvalidValue(
+            f"{members} of {count} targets were inside, but the design {design!r} says that each was inside by its own fair coin, "
+            "which comes out as unevenly less than once in 10^9 tries. Include each target with probability 1/2, or say "
+            "design='post_hoc', which can warn but not refute."
+        )
+
+
+def _as_uneven(members: int, count: int) -> float:
+    """The probability that `count` fair coins fall at least as far from half: the exact two-sided binomial tail.
+
+    >>> round(_as_uneven(1, 10) * 1024, 6), _as_uneven(5, 10)
+    (22.0, 1.0)
+    """
+    least = min(members, count - members)
+    term, total = 1.0, 0.0  # the tail, as a multiple of its largest term
+    for k in range(least, -1, -1):
+        total += term
+        term *= k / (count - k + 1)
+        if term < 1e-17 * total:
+            break
+    largest = math.lgamma(count + 1) - math.lgamma(least + 1) - math.lgamma(count - least + 1) - count * math.log(2.0)
+    return min(1.0, 2.0 * total * math.exp(largest))
 
 
 def counted(evidence: Evidence) -> NDArray[np.int64]:
