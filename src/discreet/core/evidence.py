@@ -138,8 +138,8 @@ def _check_coins(design: str, members: int, count: int) -> None:
     """Refuses what was not decided by fair coins: every bound takes guesses of "inside" to be right half of the time."""
     if _as_uneven(members, count) <= UNFAIR:
         raise InvalidValue(
-            f"{members} of {count} targets were inside, but the design {design!r} says that each was inside by its own fair coin, "
-            "which comes out as unevenly less than once in 10^9 tries. Include each target with probability 1/2, or say "
+            f"{members} of {count} targets were inside, but the design {design!r} says that each was inside by its own fair "
+            "coin, which comes out as unevenly less than once in 10^9 tries. Include each target with probability 1/2, or say "
             "design='post_hoc', which can warn but not refute."
         )
 
