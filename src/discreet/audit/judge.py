@@ -64,13 +64,15 @@ def verdicts(
 def worth_testing(ceiling: Curve, targets: int, alpha: float, *, independent: bool) -> tuple[float, ...]:
     """The deltas at which guesses are counted when none is named: a function of the claim, the number of targets and how sure.
 
-    Delta 0, or the claim's own, or a tenth of a target where it has neither. Targets of one run may all be given away at once
-    with the probability of delta for each, so there it is no more than the chance of a false alarm, unless the claim's own
-    delta is larger. Independent runs also resolve large deltas, where curves of many small losses are easiest to refute.
+    Delta 0, or the claim's own, or a tenth of a target where that promises more. Targets of one run may all be given away at
+    once with the probability of delta for each, so there it is no more than the chance of a false alarm, unless the claim's
+    own delta is larger. Independent runs also resolve large deltas, where curves of many small losses are easiest to refute.
     """
     least = 0.0
     if math.isinf(ceiling.epsilon(0.0)):
-        least = max(own_delta(ceiling), (0.1 if independent else min(0.1, alpha)) / max(targets, 10))
+        own = own_delta(ceiling)
+        least = max(own, (0.1 if independent else min(0.1, alpha)) / max(targets, 10))
+        least = own if ceiling.epsilon(own) <= 1.05 * ceiling.epsilon(least) else least
     if not independent:
         return (least,)
     gain = [each for each in (0.01, 0.1) if each > least and ceiling.epsilon(each) < 0.8 * ceiling.epsilon(least)]
@@ -97,7 +99,7 @@ def _whole(ceiling: Curve, evidence: Evidence, confidence: float) -> Verdict:
         broken = joint_violation(ceiling, lines, score, inside, rest)
     else:
         # In the order of the runs; where no coin was tossed, members may come first, so there in an order that knows nothing.
-        order = shuffled(len(run))[0] if evidence.design == "post_hoc" else np.argsort(run, kind="stable")
+        order = shuffled(len(run))[0] if not evidence.randomised else np.argsort(run, kind="stable")
         broken = violation(lines, score[order], inside[order], rest)
     if broken is not None:
         return _judged(evidence, confidence, broken.delta, broken.epsilon, broken.floor)
@@ -148,7 +150,7 @@ def _judged(evidence: Evidence, confidence: float, delta: float, claimed: float,
         if floor - claimed < 1e-9:  # rounded, the two would read the wrong way round
             measured = f"{evidence.attack} shows that epsilon is larger at delta {delta:.2g}"
         reason = f"{measured}, above the claimed {up(claimed)}."
-        if evidence.design == "post_hoc":
+        if not evidence.randomised:
             outcome = "inconclusive"
             reason = f"{reason[:-1]}; but who was inside was not decided by coins, so this is a warning."
     return Verdict(outcome=outcome, reason=reason, confidence=confidence, delta=delta, ceiling=claimed, floor=floor)

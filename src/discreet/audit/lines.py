@@ -14,7 +14,7 @@ from discreet.audit.bounds.order import shuffled, surest_first
 from discreet.core import Curve
 
 # Deltas at which claims are stated and reported, and large ones, where many small losses are easiest to refute.
-STATED = (0.0, 1e-6, 1e-5, 1e-3, 0.01, 0.03, 0.1, 0.3)
+STATED = (0.0, 1e-9, 1e-6, 1e-5, 1e-3, 0.01, 0.03, 0.1, 0.3)
 _NEGLIGIBLE = 1e-12  # a delta that remains at any epsilon counts as the claim's own from here on
 _APART = 0.95  # lines whose epsilons differ by less than this factor test nearly the same thing
 _STEEPEST = 40.0  # no number of runs refutes a larger epsilon
@@ -82,12 +82,13 @@ def violation(
 
 
 def reachable(lines: NDArray[np.float64], count: int, alpha: float) -> int | None:
-    """The line that `count` independent runs refute most clearly when every guess is right; None if they refute none."""
+    """The first line that `count` independent runs refute when every guess is right; None if they refute none."""
     perfect = shuffled(count)[1]
     if not len(lines):
         return None
     capital = log_capital(perfect.astype(np.float64), perfect, lines[:, 0], lines[:, 1])
-    return int(np.argmax(capital)) if capital.max() >= math.log(len(lines) / alpha) else None
+    within = np.flatnonzero(capital >= math.log(len(lines) / alpha))
+    return int(within[0]) if len(within) else None
 
 
 def joint_violation(

@@ -28,7 +28,7 @@ class Evidence:
     the execution each score came from. `design` says how the worlds were drawn: `paired` (one target per run, inside by
     a fair coin), `canary` (many targets per run, each inside by its own fair coin), or `post_hoc` (members against a
     hold-out of a finished release: it can warn, it cannot refute). Truths that fair coins show less than once in 10^9 tries
-    are refused of the first two.
+    are refused of the first two; in a document that was written before they were, they count as `post_hoc`.
 
     >>> from discreet.core import Game, record
     >>> e = Evidence(game=Game(record(), {"answers"}), attack="threshold", score=[1.0, -1.0], inside=[True, False],
@@ -50,12 +50,21 @@ class Evidence:
         check.word("attack", attack)
         check.word("design", design, DESIGNS)
         scores, truth, runs = trials(score, inside, run)
-        if design != "post_hoc":
-            _check_coins(design, int(truth.sum()), len(truth))
+        if design != "post_hoc" and not _fair(truth):
+            raise InvalidValue(
+                f"{int(truth.sum())} of {len(truth)} targets were inside, but the design {design!r} says that each was inside "
+                "by its own fair coin, which comes out as unevenly less than once in 10^9 tries. Include each target with "
+                "probability 1/2, or say design='post_hoc', which can warn but not refute."
+            )
         for name, value in (
             ("game", game), ("attack", attack), ("score", scores), ("inside", truth), ("run", runs), ("design", design),
         ):  # fmt: skip
             object.__setattr__(self, name, value)
+
+    @property
+    def randomised(self) -> bool:
+        """Was each target inside by its own fair coin, as far as the design says and the truths allow?"""
+        return self.design != "post_hoc" and _fair(self.inside)
 
     def __len__(self) -> int:
         return len(self.score)
@@ -121,10 +130,13 @@ class Evidence:
                 wanted = {"score": "numbers", "inside": "true and false", "run": "whole numbers"}[name]
                 raise InvalidDocument(f"{name} of the evidence must hold {wanted} only.")
         try:
-            return cls(
+            check.word("design", parts["design"], DESIGNS)
+            evidence = cls(
                 game=game_from_json(parts["game"]), attack=parts["attack"], score=parts["score"],
-                inside=parts["inside"], run=parts["run"], design=parts["design"],
+                inside=parts["inside"], run=parts["run"], design="post_hoc",
             )  # fmt: skip
+            object.__setattr__(evidence, "design", parts["design"])  # uneven coins are read, and count as none
+            return evidence
         except InvalidValue as error:
             raise InvalidDocument(f"The evidence is not valid: {error}") from None
 
@@ -134,14 +146,9 @@ class Evidence:
         return evidence_card(self)
 
 
-def _check_coins(design: str, members: int, count: int) -> None:
-    """Refuses what was not decided by fair coins: every bound takes guesses of "inside" to be right half of the time."""
-    if _as_uneven(members, count) <= UNFAIR:
-        raise InvalidValue(
-            f"{members} of {count} targets were inside, but the design {design!r} says that each was inside by its own fair "
-            "coin, which comes out as unevenly less than once in 10^9 tries. Include each target with probability 1/2, or say "
-            "design='post_hoc', which can warn but not refute."
-        )
+def _fair(inside: NDArray[np.bool_]) -> bool:
+    """May this have been decided by fair coins? Every bound takes a blind guess of "inside" to be right half of the time."""
+    return _as_uneven(int(inside.sum()), len(inside)) > UNFAIR
 
 
 def _as_uneven(members: int, count: int) -> float:
@@ -168,7 +175,7 @@ def counted(evidence: Evidence) -> NDArray[np.int64]:
     """
     sides = [np.flatnonzero(evidence.inside == side) for side in (True, False)]
     least = min(map(len, sides))
-    if evidence.design != "post_hoc" or not least or len(sides[0]) == len(sides[1]):
+    if evidence.randomised or not least or len(sides[0]) == len(sides[1]):
         return np.arange(len(evidence))
     draw = np.random.default_rng(least)
     return np.sort(np.concatenate([draw.permutation(side)[:least] for side in sides])).astype(np.int64)
