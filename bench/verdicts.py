@@ -284,13 +284,15 @@ def _jobs(pool: ProcessPoolExecutor, runs: int, *, quick: bool) -> dict[str, Cal
     sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "stats"))
     from test_audit_twins import TWINS
 
-    counts, few = ((300,) if quick else (300, 3000)), max(4, runs // 20)
+    few = max(4, runs // 40)
+    larger = () if quick else ("pure 1", "approximate 1, 0.01", "gaussian 1", "subsampled 4 x 0.25, 1")
+    sizes = [*((name, 300) for name in TRUE), *((name, 2000) for name in larger)]
     laws = [("laplace", 0.0), ("gaussian", 1e-5), ("gaussian", 1e-3)]
     cells = [(law, e, d, n) for law, d in laws for e in (0.5, 1.0, 2.0, 4.0, 8.0) for n in (200, 1000, 5000, 20_000)]
     return {
-        "size": lambda: [pool.submit(size, name, count, runs) for name in TRUE for count in counts],
+        "size": lambda: [pool.submit(size, name, count, runs) for name, count in sizes],
         "power": lambda: [pool.submit(power, name, few) for name in (list(FALSE)[4:6] if quick else FALSE)],
-        "twins": lambda: [pool.submit(twins, each.__name__, n, few // 5 or 1) for each in TWINS for n in (160, 480)],
+        "twins": lambda: [pool.submit(twins, each.__name__, 480, few // 4) for each in TWINS],
         "rates": lambda: [pool.submit(rates, *cell, few) for cell in (cells[:2] if quick else cells)],
     }
 

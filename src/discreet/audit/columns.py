@@ -13,6 +13,9 @@ from numpy.typing import NDArray
 
 from discreet.audit.flatten import Flat, flatten
 
+MOST = 20_000  # columns of numbers over all runs
+_NAMES = 2000  # texts or kinds that are looked at one by one, the most frequent
+
 Column = tuple[NDArray[np.float64], NDArray[np.uint64]]
 
 
@@ -29,13 +32,21 @@ class Outputs:
     @cached_property
     def unseen(self) -> dict[str, str]:
         """Parts of any output that could not be looked at, and why."""
-        return {name: why for flat in self.flats for name, why in flat.unseen.items()}
+        parts = {name: why for flat in self.flats for name, why in flat.unseen.items()}
+        if sum(self.widths.values()) > MOST:
+            parts["output"] = f"more than {MOST} different numbers over all runs"
+        return parts
 
+    @cached_property
     def widths(self) -> dict[str, int]:
         """Each block of numbers that two or more outputs have, and its largest width."""
-        seen = Counter(name for flat in self.flats for name in flat.numbers)
-        often = [name for name, times in seen.items() if times > 1]
-        return {name: max(len(flat.numbers.get(name, ())) for flat in self.flats) for name in often}
+        seen: Counter[str] = Counter()
+        widest: dict[str, int] = {}
+        for flat in self.flats:
+            for name, numbers in flat.numbers.items():
+                seen[name] += 1
+                widest[name] = max(widest.get(name, 0), len(numbers))
+        return {name: width for name, width in widest.items() if seen[name] > 1}
 
     def block(self, name: str, width: int) -> Column:
         """The numbers of this name, a row for each output, and their bits; where there is none, NaN."""
@@ -59,15 +70,16 @@ class Outputs:
         return np.array([code(getattr(flat, part).get(name)) for flat in self.flats], dtype=np.int64)
 
     def names(self, part: str) -> list[str]:
-        """Names of texts or kinds that differ between outputs, each seen at least twice."""
+        """Names of texts or kinds that differ between outputs, each seen at least twice; the most frequent first."""
         seen: dict[str, Counter[str]] = {}
         for flat in self.flats:
             for name, value in getattr(flat, part).items():
                 seen.setdefault(name, Counter())[value] += 1
-        return [
-            name for name, values in seen.items()
+        often = [
+            (values.total(), name) for name, values in seen.items()
             if max(values.values()) > 1 and (len(values) > 1 or values.total() < len(self))
         ]  # fmt: skip
+        return [name for _, name in sorted(often, key=lambda each: -each[0])[:_NAMES]]
 
     @cached_property
     def whole(self) -> NDArray[np.int64]:

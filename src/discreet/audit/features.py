@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.audit.columns import Outputs
+from discreet.audit.columns import MOST, Outputs
 from discreet.audit.floats import Hints, lowest_bit, on_lattice, reachable
 
 Floats = NDArray[np.float64]
@@ -26,7 +26,6 @@ _LEVELS = np.concatenate([_TAIL, np.linspace(0.04, 0.96, 24), 1.0 - _TAIL[::-1]]
 _ADDED = 256  # numbers of an output that are looked at together
 _HINTED = 16  # numbers of an output that are tried against the hints
 _ATOMS = 512
-MOST = 20_000  # columns of numbers
 
 
 def features(outputs: Outputs, inside: NDArray[np.bool_], hints: Hints) -> Iterator[tuple[str, Feature]]:
@@ -47,7 +46,7 @@ def features(outputs: Outputs, inside: NDArray[np.bool_], hints: Hints) -> Itera
 def columns(outputs: Outputs) -> list[tuple[str, int, int]]:
     """Name, width and place of every column of numbers that is not the same throughout."""
     places = []
-    for name, width in outputs.widths().items():
+    for name, width in outputs.widths.items():
         values, bits = outputs.block(name, width)
         varies = (bits != bits[:1]).any(axis=0) | (np.isnan(values) != np.isnan(values[:1])).any(axis=0)
         places += [(name, width, int(place)) for place in np.flatnonzero(varies)]

@@ -127,7 +127,7 @@ class _Walk:
             self.put(f"{name}, real and imaginary", np.array([value.real, value.imag], dtype=np.float64))
         elif isinstance(value, Decimal):
             self.flat.texts[name] = str(value)
-            self.put(name, np.array([float(value)]))
+            self.put(name, np.array([math.nan if value.is_snan() else float(value)]))
         elif isinstance(value, Fraction):
             self.whole(f"{name}, numerator", value.numerator)
             self.whole(f"{name}, denominator", value.denominator)
