@@ -45,6 +45,7 @@ from discreet.core import Approximate, Claim, Curve, Event, Evidence, Game, Gaus
 
 GAME = Game(record(), {"answers"})
 ALPHA, SURE = 0.05, 0.999
+SIZES = (300,)  # runs of each audit of a true claim
 Draw = Callable[[np.random.Generator, np.ndarray], np.ndarray]
 
 
@@ -88,13 +89,10 @@ def uneven(share: float, epsilon: float) -> Draw:
 
 
 TRUE: dict[str, tuple[Event, Draw]] = {
-    "pure 0.5": (Pure(0.5), laplace(0.5)),
     "pure 1": (Pure(1.0), laplace(1.0)),
     "pure 4": (Pure(4.0), laplace(4.0)),
-    "approximate 1, 1e-3": (Approximate(1.0, 1e-3), leaks(1.0, 1e-3)),
     "approximate 1, 0.01": (Approximate(1.0, 0.01), leaks(1.0, 0.01)),
     "approximate 0.5, 0.1": (Approximate(0.5, 0.1), leaks(0.5, 0.1)),
-    "gaussian 0.5": (Gaussian(0.5), gaussian(0.5)),
     "gaussian 1": (Gaussian(1.0), gaussian(1.0)),
     "gaussian 2": (Gaussian(2.0), gaussian(2.0)),
     "subsampled 4 x 0.25, 1": (Repeat(Poisson(0.25, Gaussian(1.0)), 4), sampled(0.25, 1.0, 4)),
@@ -177,7 +175,7 @@ def power(name: str, runs: int) -> list[dict[str, Any]]:
     event, scores, sizes = FALSE[name]
     rows = []
     for count in sizes:
-        repeat = max(4, min(runs, runs * 20_000 // count))
+        repeat = max(3, min(runs, runs * 20_000 // count))
         draw = np.random.default_rng([2, list(FALSE).index(name), count])
         tally = np.zeros(2)
         for _ in range(repeat):
@@ -284,13 +282,11 @@ def _jobs(pool: ProcessPoolExecutor, runs: int, *, quick: bool) -> dict[str, Cal
     sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "stats"))
     from test_audit_twins import TWINS
 
-    few = max(4, runs // 40)
-    larger = () if quick else ("pure 1", "approximate 1, 0.01", "gaussian 1", "subsampled 4 x 0.25, 1")
-    sizes = [*((name, 300) for name in TRUE), *((name, 2000) for name in larger)]
+    few = max(4, runs // 50)
     laws = [("laplace", 0.0), ("gaussian", 1e-5), ("gaussian", 1e-3)]
     cells = [(law, e, d, n) for law, d in laws for e in (0.5, 1.0, 2.0, 4.0, 8.0) for n in (200, 1000, 5000, 20_000)]
     return {
-        "size": lambda: [pool.submit(size, name, count, runs) for name, count in sizes],
+        "size": lambda: [pool.submit(size, name, count, runs) for name in TRUE for count in SIZES],
         "power": lambda: [pool.submit(power, name, few) for name in (list(FALSE)[4:6] if quick else FALSE)],
         "twins": lambda: [pool.submit(twins, each.__name__, 480, few // 4) for each in TWINS],
         "rates": lambda: [pool.submit(rates, *cell, few) for cell in (cells[:2] if quick else cells)],

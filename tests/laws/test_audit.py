@@ -113,7 +113,7 @@ def test_any_nesting_is_taken_apart_whole_and_always_alike(output):
 @everyday
 @given(nested, nested)
 def test_what_differs_has_another_digest(one, other):
-    marks = Outputs([one, one, other]).whole
+    marks = Outputs.of([one, one, other]).whole
     assert marks[0] == marks[1]
     if repr(one) != repr(other) and "Decimal" not in repr((one, other)) and "nan" not in repr((one, other)):
         assert marks[0] != marks[2]

@@ -1,6 +1,6 @@
 """A verdict tests the claim where it is weakest, and more data never weaken it: a small version of bench/verdicts.py.
 
-Seeded, so it passes or fails for good. Of 150 audits of a claim that is attained exactly, a test that is wrong in 5 % would
+Seeded, so it passes or fails for good. Of 100 audits of a claim that is attained exactly, a test that is wrong in 5 % would
 exceed the count allowed with probability 1e-7; false claims below are missed under fresh seeds in fewer than one run in
 a thousand.
 """
@@ -18,7 +18,7 @@ from benches import bench
 from discreet.audit import verdict
 from discreet.core import Approximate, Claim, Pure
 
-RUNS = 150
+RUNS = 100
 ROOT = Path(__file__).parents[2]
 ALLOWED = int(binom.isf(1e-7, RUNS, 0.05))
 

@@ -73,6 +73,17 @@ def odd(unit, random):
     return numbers
 
 
+class Reused:
+    """The same array is filled again for every answer."""
+
+    def __init__(self):
+        self.array = np.zeros(2)
+
+    def __call__(self, unit, random):
+        self.array[:] = random.normal(), unit
+        return self.array
+
+
 def raises(unit, random):
     if unit and random.random() < 0.9:
         raise ValueError("no such row")
@@ -134,6 +145,7 @@ LEAKS = {
     else np.round(random.normal() * 2**30) / 2**30 + 4,
     "huge whole number": lambda unit, random: 2 * int(random.integers(1 << 60)) * 2**80 + unit,
     "second decimal": lambda unit, random: round(random.integers(1000) + random.integers(10) / 10 + unit / 100, 2),
+    "array used again": Reused(),
     "error": raises,
     "error's message": says_too_much,
     "pandas": pandas_table,

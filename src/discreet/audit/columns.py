@@ -20,11 +20,15 @@ Column = tuple[NDArray[np.float64], NDArray[np.uint64]]
 
 
 class Outputs:
-    """Outputs of some runs, taken apart once; blocks and columns are made when asked for and kept."""
+    """Outputs of some runs, taken apart; blocks and columns are made when asked for and kept."""
 
-    def __init__(self, outputs: Sequence[Any]) -> None:
-        self.flats: list[Flat] = [flatten(output) for output in outputs]
+    def __init__(self, flats: Sequence[Flat]) -> None:
+        self.flats = list(flats)
         self._blocks: dict[tuple[str, int], Column] = {}
+
+    @classmethod
+    def of(cls, outputs: Sequence[Any]) -> Outputs:
+        return cls([flatten(output) for output in outputs])
 
     def __len__(self) -> int:
         return len(self.flats)

@@ -12,7 +12,7 @@ import numpy as np
 from discreet.audit.bounds import epsilon_lower_bound
 from discreet.audit.columns import Outputs
 from discreet.audit.distinguish import learn_flat
-from discreet.audit.flatten import Raised
+from discreet.audit.flatten import Flat, Raised, flatten
 from discreet.audit.floats import Hints
 from discreet.audit.judge import verdict
 from discreet.audit.play import audit, scored
@@ -94,28 +94,26 @@ def distinguish(
 
     A run that raises an error has an output too: the error.
     """
-    outputs: list[Any] = []
+    flats: list[Flat] = []
     truths: list[bool] = []
+    errors: list[Exception] = []
     for run in range(runs):
         data, _, inside = checked(worlds.draw(run))
-        outputs.append(_answer(mechanism, data))
+        try:
+            output = mechanism.run(data)
+        except Exception as error:
+            output = Raised(error)
+            errors.append(error)
+        flats.append(flatten(output))  # at once: the mechanism may use the same object again
         truths.append(bool(inside[0]))
     half, truth = runs // 2, np.array(truths)
-    learned, judged = Outputs(outputs[:half]), Outputs(outputs[half:])
+    learned, judged = Outputs(flats[:half]), Outputs(flats[half:])
     witness = learn_flat(learned, truth[:half], view=game.view, delta=0.0, alpha=alpha, hints=hints)
     evidence = Evidence(
         game=game, attack=witness.name, score=witness.score_flat(judged), inside=truth[half:],
         run=np.arange(half, runs), design="paired",
     )  # fmt: skip
-    raised = all(type(output) is Raised for output in outputs)
-    return Trial(evidence, {**learned.unseen, **judged.unseen}, outputs[0].error if raised else None)
-
-
-def _answer(mechanism: Mechanism[Any, Any], data: Any) -> Any:
-    try:
-        return mechanism.run(data)
-    except Exception as error:
-        return Raised(error)
+    return Trial(evidence, {**learned.unseen, **judged.unseen}, errors[0] if len(errors) == runs else None)
 
 
 def check_attack(

@@ -38,7 +38,7 @@ class Witness:
 
     def score_all(self, outputs: Sequence[Any]) -> NDArray[np.float64]:
         """The score of each output, many at a time."""
-        return self.score_flat(Outputs(outputs))
+        return self.score_flat(Outputs.of(outputs))
 
     def score_flat(self, outputs: Outputs) -> NDArray[np.float64]:
         return _looked_up(self.ratios, self.feature(outputs))
@@ -60,7 +60,7 @@ def learn(
     check.small_fraction("delta", delta)
     if len(outputs) != len(truth) or len(truth) < 2:
         raise InvalidValue(f"learning needs one truth per output and at least 2 runs; got {len(outputs)} and {len(truth)}.")
-    return learn_flat(Outputs(outputs), truth, view=view, delta=delta, alpha=0.05, hints=Hints())
+    return learn_flat(Outputs.of(outputs), truth, view=view, delta=delta, alpha=0.05, hints=Hints())
 
 
 def learn_flat(

@@ -11,6 +11,7 @@ only grow as runs are added: more data never weaken a refutation. Proof: docs/th
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -74,9 +75,15 @@ def blocks(count: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
 
 def thresholds(score: Floats) -> tuple[Floats, Floats]:
     """Scores from which on, and up to which, a run may be bet on: ranks from either end, dense at the ends."""
-    ranks = np.unique(np.geomspace(1, len(score), _CANDIDATES).astype(np.int64)) - 1
-    ordered = np.sort(score)
-    return np.unique(ordered[::-1][ranks]), np.unique(ordered[ranks])
+    ranks, ordered = _ranks(len(score)), np.sort(score)
+    high, low = ordered[len(score) - 1 - ranks[::-1]], ordered[ranks]
+    return high[np.append(True, high[1:] != high[:-1])], low[np.append(True, low[1:] != low[:-1])]
+
+
+@lru_cache(maxsize=256)
+def _ranks(count: int) -> NDArray[np.int64]:
+    ranks: NDArray[np.int64] = np.unique(np.geomspace(1, count, _CANDIDATES).astype(np.int64)) - 1
+    return ranks
 
 
 def _bets(epsilon: Floats, delta: Floats, stake: Floats, *, sides: int) -> Bets:
