@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from discreet.audit.bounds.betting import best_possible
 from discreet.audit.bounds.order import one_target_each, shuffled
 from discreet.audit.lines import joint_violation, lines_of, own_delta, reachable, violation
-from discreet.core import Claim, Curve, Evidence, Release, Verdict, check
+from discreet.core import Claim, Curve, Event, Evidence, Release, Verdict, check
 from discreet.core.evidence import counted
 from discreet.core.figures import down, up
 from discreet.errors import InvalidValue
@@ -39,15 +40,21 @@ def verdict(claim: Claim, evidence: Evidence, *, confidence: float, delta: float
     check.open_fraction("confidence", confidence)
     if not evidence.game.within(claim.game):
         return _unmeasured(claim, evidence, confidence)
-    from discreet.accounting import curve
-
-    ceiling = curve(claim.event)
+    ceiling = _ceiling(claim.event)  # type: ignore[arg-type]  # events are frozen
     if delta is None:
         return _whole(ceiling, evidence, confidence)
     deltas = _deltas(delta)
     if all(math.isinf(ceiling.epsilon(each)) for each in deltas):
         return _without_ceiling(evidence, confidence, deltas[0])
     return _best(_at_deltas(ceiling, evidence, deltas, 1.0 - confidence, confidence))
+
+
+@lru_cache(maxsize=64)
+def _ceiling(event: Event) -> Curve:
+    """The curve of an event; kept, since a report judges much evidence against few claims."""
+    from discreet.accounting import curve
+
+    return curve(event)
 
 
 def verdicts(
