@@ -42,6 +42,7 @@ bench: $(VENV)/.dev $(WITH_PEERS) $(PEERS)/privacy-meter/.done
 	$(BIN)/python bench/peers_audit.py --opendp $(PEERS)/opendp/bin/python --diffprivlib $(PEERS)/diffprivlib/bin/python \
 	  --out $(RESULTS)/peers_audit.json
 	$(BIN)/python bench/calibration.py --out $(RESULTS)/calibration.json
+	$(BIN)/python bench/verdicts.py --out $(RESULTS)/verdicts.json
 	$(BIN)/python bench/ledger.py --out $(RESULTS)/ledger.json
 	$(BIN)/python bench/serve.py --out $(RESULTS)/serve.json
 	$(BIN)/python bench/sql.py --opendp $(PEERS)/opendp/bin/python --smartnoise $(PEERS)/smartnoise/bin/python \

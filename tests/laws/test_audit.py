@@ -7,7 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from discreet.audit import epsilon_lower_bound, rate_at, roc
+from discreet.audit import epsilon_lower_bound, rate_at, roc, verdict
+from discreet.audit.bounds.curve_bets import log_capital
+from discreet.audit.columns import Outputs
+from discreet.audit.flatten import flatten
+from discreet.core import Approximate, Claim, Evidence, Game, Gaussian, Pure, record
 
 finite = st.floats(-1e300, 1e300)
 few = st.sampled_from([0.0, 1.0, -1.0, 2.5])
@@ -60,3 +64,56 @@ def test_rates_stay_in_their_intervals(data, level):
     assert (np.diff(curve.false) >= 0).all()
     assert (np.diff(curve.true) >= 0).all()
     assert -1e-12 <= curve.area() <= 1.0 + 1e-12
+
+
+@everyday
+@given(trials(), st.integers(0, 120))
+def test_more_runs_never_lower_a_capital(data, count):
+    score, inside, _ = data
+    epsilon, delta = np.array([0.0, 0.5, 1.0]), np.array([0.2, 0.0, 1e-3])
+    some = log_capital(score[:count], inside[:count], epsilon, delta)
+    assert (some >= 0).all()
+    assert (log_capital(score, inside, epsilon, delta) >= some).all()
+
+
+@everyday
+@given(trials(), st.sampled_from([Pure(0.5), Approximate(0.5, 0.01), Gaussian(3.0)]))
+def test_a_verdict_says_what_its_numbers_say(data, event):
+    score, inside, run = data
+    game = Game(record(), {"answers"})
+    seen = Evidence(game=game, attack="any", score=score, inside=inside, run=run, design="post_hoc")
+    warned = verdict(Claim(game=game, event=event), seen, confidence=0.9)
+    assert warned.outcome in ("holds", "inconclusive")
+    assert ("warning" in warned.reason) == (warned.floor > warned.ceiling)
+
+
+leaves = (
+    st.none() | st.booleans() | st.integers() | st.floats() | st.complex_numbers() | st.text() | st.binary() | st.decimals()
+)
+keys = st.text(max_size=3) | st.integers() | st.tuples(st.integers(), st.text(max_size=2))
+nested = st.recursive(
+    leaves,
+    lambda inner: st.lists(inner) | st.dictionaries(keys, inner) | st.frozensets(keys) | st.tuples(inner, inner),
+    max_leaves=12,
+)
+
+
+@everyday
+@given(nested)
+def test_any_nesting_is_taken_apart_whole_and_always_alike(output):
+    flat = flatten(output)
+    assert not flat.unseen
+    assert flat.kinds == flatten(output).kinds
+    assert {name: bits.tolist() for name, bits in flat.bits.items()} == {
+        name: bits.tolist() for name, bits in flatten(output).bits.items()
+    }
+    assert set(flat.numbers) == set(flat.bits)
+
+
+@everyday
+@given(nested, nested)
+def test_what_differs_has_another_digest(one, other):
+    marks = Outputs.of([one, one, other]).whole
+    assert marks[0] == marks[1]
+    if repr(one) != repr(other) and "Decimal" not in repr((one, other)) and "nan" not in repr((one, other)):
+        assert marks[0] != marks[2]

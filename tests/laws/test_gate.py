@@ -20,9 +20,11 @@ def pieces(draw: st.DrawFn) -> Evidence:
     inside = draw(st.lists(st.booleans(), min_size=1, max_size=60))
     score = draw(st.lists(st.integers(-5, 5), min_size=len(inside), max_size=len(inside)))
     repeat = draw(st.sampled_from([1, 1, 30]))  # few targets decide nothing, so some are many
+    count = len(inside) * repeat
+    fair = (2 * sum(inside) * repeat - count) ** 2 <= 20 * count  # other truths are refused of fair coins
     return Evidence(
         game=GAME, attack=draw(st.sampled_from(["lira", "loss"])), score=score * repeat, inside=inside * repeat,
-        run=np.arange(len(inside) * repeat), design=draw(st.sampled_from(["canary", "post_hoc"])),
+        run=np.arange(count), design=draw(st.sampled_from(["canary", "post_hoc"] if fair else ["post_hoc"])),
     )  # fmt: skip
 
 

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from discreet.audit.bounds import epsilon_lower_bound
-from discreet.audit.distinguish import learn
+from discreet.audit.columns import Outputs
+from discreet.audit.distinguish import learn_flat
+from discreet.audit.flatten import Flat, Raised, flatten
+from discreet.audit.floats import Hints
 from discreet.audit.judge import verdict
 from discreet.audit.play import audit, scored
 from discreet.audit.worlds import Pair, checked
@@ -32,8 +37,9 @@ def check_mechanism(
 
     `neighbours` yields pairs (data with the unit, data without it); without it the mechanism's own `neighbours()` is
     used. Choose worst cases: a claim is only as tested as its pairs. A distinguisher learns on half of the `runs` and is
-    judged on the other half. A true claim is called false with probability at most 1 - confidence, all pairs and claims
-    together. `seed` makes the worlds repeatable, not the mechanism.
+    judged on the other half. It takes outputs apart, whatever they are nested in; an error that a run raises is its
+    output; a part that cannot be looked into makes the verdict inconclusive. A true claim is called false with
+    probability at most 1 - confidence, all pairs and claims together. `seed` makes the worlds repeatable, not the mechanism.
 
     >>> from discreet.core import record
     >>> from discreet.noise import LaplaceNoise
@@ -49,29 +55,65 @@ def check_mechanism(
     for number, (with_unit, without_unit) in enumerate(pairs):
         worlds = Pair(with_unit, without_unit, seed=None if seed is None else seed + number)
         for game in dict.fromkeys(claim.game for claim in claims):
-            evidence = distinguish(mechanism, worlds, game, runs=runs)
-            for claim in (claim for claim in claims if claim.game == game):
-                found.append((evidence, verdict(claim, evidence, confidence=share)))
+            mine = [claim for claim in claims if claim.game == game]
+            hints = Hints.of((with_unit, without_unit), [claim.event for claim in mine])
+            trial = distinguish(mechanism, worlds, game, runs=runs, alpha=1.0 - share, hints=hints)
+            for claim in mine:
+                judged = trial.judged(verdict(claim, trial.evidence, confidence=share))
+                found.append((trial.evidence, judged))
                 _refuse(mechanism, claim, found[-1], number, confidence)
+            if trial.error is not None:
+                raise trial.error
     if _claims(mechanism) != claims:
         raise InvalidValue(f"{_named(mechanism)}.claims() changed while it ran; a claim must not depend on the data.")
     return found
 
 
-def distinguish(mechanism: Mechanism[Any, Any], worlds: Worlds[Any], game: Game, *, runs: int) -> Evidence:
-    """Evidence from a distinguisher that learned on the first half of the runs and scores the second."""
-    outputs: list[Any] = []
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What the distinguisher scored, what of the outputs it could not look at, and the error if every run raised one."""
+
+    evidence: Evidence
+    unseen: dict[str, str]
+    error: Exception | None
+
+    def judged(self, verdict: Verdict) -> Verdict:
+        """A verdict never holds on what nobody looked at."""
+        if verdict.outcome != "holds" or not self.unseen:
+            return verdict
+        parts = [f"{name} ({why})" for name, why in islice(self.unseen.items(), 3)]
+        more = f" and {len(self.unseen) - 3} more parts" if len(self.unseen) > 3 else ""
+        reason = f"not all of the output could be looked at: {', '.join(parts)}{more}. In the rest, {verdict.reason}"
+        return replace(verdict, outcome="inconclusive", reason=reason)
+
+
+def distinguish(
+    mechanism: Mechanism[Any, Any], worlds: Worlds[Any], game: Game, *, runs: int, alpha: float, hints: Hints
+) -> Trial:  # fmt: skip
+    """Evidence from a distinguisher that learned on the first half of the runs and scores the second.
+
+    A run that raises an error has an output too: the error.
+    """
+    flats: list[Flat] = []
     truths: list[bool] = []
+    errors: list[Exception] = []
     for run in range(runs):
         data, _, inside = checked(worlds.draw(run))
-        outputs.append(mechanism.run(data))
+        try:
+            output = mechanism.run(data)
+        except Exception as error:
+            output = Raised(error)
+            errors.append(error)
+        flats.append(flatten(output))  # at once: the mechanism may use the same object again
         truths.append(bool(inside[0]))
-    half = runs // 2
-    witness = learn(outputs[:half], truths[:half], view=game.view)
-    return Evidence(
-        game=game, attack=witness.name, score=witness.score_all(outputs[half:]), inside=truths[half:],
+    half, truth = runs // 2, np.array(truths)
+    learned, judged = Outputs(flats[:half]), Outputs(flats[half:])
+    witness = learn_flat(learned, truth[:half], view=game.view, delta=0.0, alpha=alpha, hints=hints)
+    evidence = Evidence(
+        game=game, attack=witness.name, score=witness.score_flat(judged), inside=truth[half:],
         run=np.arange(half, runs), design="paired",
     )  # fmt: skip
+    return Trial(evidence, {**learned.unseen, **judged.unseen}, errors[0] if len(errors) == runs else None)
 
 
 def check_attack(

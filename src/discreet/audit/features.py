@@ -1,127 +1,166 @@
 """Cells that an output can fall into: what a distinguisher counts.
 
-Every feature is made from the outputs of some runs and then maps any output to a small whole number. Bins see shifts
-and scales, atoms see values that only one world can produce, granularity sees the floating-point grid that textbook
-noise leaves behind (Mironov 2012), and a projection sees directions that single numbers hide.
+Every feature is made from the outputs of some runs and then maps any output to a small whole number. Bins see shifts and
+scales; low bits and digits see what is hidden below the noise; kinds see types, keys and lengths that depend on the data;
+atoms see values that only one world produces; granularity sees the floating-point grid that textbook noise leaves behind
+(Mironov 2012); and a projection sees directions that single numbers hide.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet.audit.columns import MOST, Outputs
+from discreet.audit.floats import Hints, lowest_bit, on_lattice, reachable
+
+Floats = NDArray[np.float64]
 Cells = NDArray[np.int64]
-Feature = Callable[[Sequence[Any]], Cells]
+Feature = Callable[[Outputs], Cells]
+Read = Callable[[Floats, NDArray[np.uint64]], Cells]
 
 _TAIL = np.array([0.001, 0.002, 0.005, 0.01, 0.02])
 _LEVELS = np.concatenate([_TAIL, np.linspace(0.04, 0.96, 24), 1.0 - _TAIL[::-1]])
-_COLUMNS = 16  # numbers of a vector that get features of their own
-_ADDED = 256  # numbers of a vector that are looked at together
+_ADDED = 256  # numbers of an output that are looked at together
+_HINTED = 16  # numbers of an output that are tried against the hints
 _ATOMS = 512
-_COARSE = np.array([-np.inf, -1.0, -0.5, 0.0, 0.5, 1.0, np.inf])
 
 
-def features(outputs: Sequence[Any], inside: NDArray[np.bool_]) -> dict[str, Feature]:
-    """Features that fit these outputs; `inside` is used for the projection only."""
-    found: dict[str, Feature] = {"atoms": _atoms(outputs), "shape": _shape}
-    table = as_table(outputs)
-    if table is None:
-        return found
-    for column in range(min(table.shape[1], _COLUMNS)):
-        found[f"bins of number {column}"] = _bins(table, _column(column, table.shape[1]))
-        found[f"granularity of number {column}"] = _granularity(_column(column, table.shape[1]), crossed=False)
-        found[f"granularity by size of number {column}"] = _granularity(_column(column, table.shape[1]), crossed=True)
-    if table.shape[1] > 1 and inside.any() and not inside.all():
-        found["projection"] = _bins(table, _projection(table, inside))
-        found["all numbers together"] = _bins(table, _together(table, inside))
-        found["spread"] = _bins(table, lambda rows: np.nan_to_num(rows).std(axis=1))
-    return found
+def features(outputs: Outputs, inside: NDArray[np.bool_], hints: Hints) -> Iterator[tuple[str, Feature]]:
+    """Features that fit these outputs; `inside` is used for directions only."""
+    yield "atoms", _atoms(outputs.whole, lambda others: others.whole)
+    yield "structure", lambda others: others.structure
+    for part, label in (("kinds", "kind"), ("texts", "text")):
+        for name in outputs.names(part):
+            yield f"{label} of {name}", _coded(outputs, part, name)
+    places = columns(outputs)
+    for number, (name, width, place) in enumerate(places):
+        for label, read in _readings(*outputs.column(name, width, place), hints if number < _HINTED else Hints()):
+            yield f"{label} of {name}" + (f"[{place}]" if width > 1 else ""), _of_column(name, width, place, read)
+    if len(places) > 1 and inside.any() and not inside.all():
+        yield from _joint(outputs, inside, places[:_ADDED])
 
 
-def as_table(outputs: Sequence[Any]) -> NDArray[np.float64] | None:
-    """The outputs as rows of numbers, or None where they are not all numbers in the same shape."""
-    try:
-        array = np.asarray(outputs)
-    except ValueError:
-        return None
-    if array.dtype == object:
-        try:
-            array = array.astype(np.float64)
-        except (TypeError, ValueError, OverflowError):
-            return None
-    if array.dtype.kind not in "fiub" or not len(array):
-        return None
-    return array.reshape(len(array), -1).astype(np.float64)
+def columns(outputs: Outputs) -> list[tuple[str, int, int]]:
+    """Name, width and place of every column of numbers that is not the same throughout."""
+    places = []
+    for name, width in outputs.widths.items():
+        values, bits = outputs.block(name, width)
+        varies = (bits != bits[:1]).any(axis=0) | (np.isnan(values) != np.isnan(values[:1])).any(axis=0)
+        places += [(name, width, int(place)) for place in np.flatnonzero(varies)]
+    return places[:MOST]
 
 
-def _rows(outputs: Sequence[Any], width: int) -> NDArray[np.float64]:
-    """The outputs as rows of this width; an output of another shape is a row of NaN."""
-    table = as_table(outputs)
-    if table is not None and table.shape[1] == width:
-        return table
-    rows = np.full((len(outputs), width), np.nan)
-    for i, output in enumerate(outputs):
-        row = as_table([output])
-        if row is not None and row.shape[1] == width:
-            rows[i] = row[0]
-    return rows
+def _readings(values: Floats, bits: NDArray[np.uint64], hints: Hints) -> Iterator[tuple[str, Read]]:
+    """The ways to read one column of numbers."""
+    finite = values[np.isfinite(values)]
+    edges = np.unique(np.quantile(finite, _LEVELS)) if len(finite) else np.zeros(1)
+    yield "bins", lambda v, b: np.where(np.isnan(v), len(edges) + 1, np.searchsorted(edges, v, side="right"))
+    yield "values", _known(values)
+    yield "lowest bit", lambda v, b: (b & np.uint64(1)).astype(np.int64)
+    yield "low bits", lambda v, b: (b & np.uint64(7)).astype(np.int64)
+    yield "last digit", lambda v, b: _digit(v, 0)
+    yield "granularity", lambda v, b: lowest_bit(v, crossed=False)
+    if not (finite == np.rint(finite)).all():
+        yield "whole part's parity", lambda v, b: _digit(v, 0) % 2
+        for power in (1, 2, 3):
+            yield f"decimal {power}", lambda v, b, power=power: _digit(v, power)  # type: ignore[misc]
+        yield "granularity by size", lambda v, b: lowest_bit(v, crossed=True)
+        for centre in hints.centres:
+            yield f"granularity around {centre:g}", lambda v, b, c=centre: reachable(v, c)  # type: ignore[misc]
+            for scale in hints.scales:
+                yield (
+                    f"granularity of scale {scale:g} around {centre:g}",
+                    lambda v, b, c=centre, s=scale: on_lattice(v, c, s),  # type: ignore[misc]
+                )
 
 
-def _column(index: int, width: int) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
-    def read(rows: NDArray[np.float64]) -> NDArray[np.float64]:
-        return rows[:, index]
+def _of_column(name: str, width: int, place: int, read: Read) -> Feature:
+    return lambda outputs: np.asarray(read(*outputs.column(name, width, place)), dtype=np.int64)
 
-    read.__dict__["width"] = width
+
+def _coded(outputs: Outputs, part: str, name: str) -> Feature:
+    return _atoms(outputs.codes(part, name), lambda others: others.codes(part, name))
+
+
+def _digit(values: Floats, power: int) -> Cells:
+    """A digit of the decimal number, the last before the point at power 0; 10 where there is no number."""
+    with np.errstate(all="ignore"):
+        digit = np.floor(np.abs(values) * 10.0**power * (1.0 + 1e-15)) % 10
+    return np.where(np.isfinite(digit), digit, 10).astype(np.int64)
+
+
+def _known(values: Floats) -> Read:
+    """Each value seen at least twice is a cell; all others share one."""
+    often, counts = np.unique(values[~np.isnan(values)], return_counts=True)
+    order = np.argsort(-counts, kind="stable")[:_ATOMS]
+    kept = np.sort(often[order][counts[order] > 1])
+
+    def read(v: Floats, b: NDArray[np.uint64]) -> Cells:
+        if not len(kept):
+            return np.zeros(len(v), dtype=np.int64)
+        place = np.minimum(np.searchsorted(kept, v), len(kept) - 1)
+        return np.where(kept[place] == v, place + 1, 0).astype(np.int64)
+
     return read
 
 
-def _bins(table: NDArray[np.float64], read: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> Feature:
-    """Quantile bins of one number, finer in the tails; NaN is a bin of its own."""
-    width = table.shape[1]
-    numbers = read(table)
-    finite = numbers[np.isfinite(numbers)]
-    edges = np.unique(np.quantile(finite, _LEVELS)) if len(finite) else np.zeros(1)
+def _atoms(codes: Cells, read: Callable[[Outputs], Cells]) -> Feature:
+    """The same for texts, kinds and whole outputs."""
+    seen, counts = np.unique(codes, return_counts=True)
+    order = np.argsort(-counts, kind="stable")[:_ATOMS]
+    kept = np.sort(seen[order][counts[order] > 1])
 
-    def cells(outputs: Sequence[Any]) -> Cells:
-        values = read(_rows(outputs, width))
-        return np.where(np.isnan(values), len(edges) + 1, np.searchsorted(edges, values, side="right")).astype(np.int64)
-
-    return cells
-
-
-def _granularity(read: Any, *, crossed: bool) -> Feature:
-    """The place of the lowest set bit of a float: the power of two it is an odd multiple of."""
-
-    def cells(outputs: Sequence[Any]) -> Cells:
-        values = read(_rows(outputs, read.width))
-        finite = np.where(np.isfinite(values), values, 0.0)
-        mantissa, exponent = np.frexp(finite)
-        whole = np.ldexp(np.abs(mantissa), 53).astype(np.int64)
-        lowest = np.log2(np.maximum(whole & -whole, 1)).astype(np.int64)
-        place = np.where(finite == 0, 200, np.clip(exponent - 53 + lowest, -199, 199))
-        sizes = np.searchsorted(_COARSE, finite) if crossed else 0
-        return np.asarray((place + 200) * 8 + sizes, dtype=np.int64)
+    def cells(outputs: Outputs) -> Cells:
+        found = read(outputs)
+        if not len(kept):
+            return np.zeros(len(found), dtype=np.int64)
+        place = np.minimum(np.searchsorted(kept, found), len(kept) - 1)
+        return np.where(kept[place] == found, place + 1, 0).astype(np.int64)
 
     return cells
 
 
-def _projection(table: NDArray[np.float64], inside: NDArray[np.bool_]) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
-    """Fisher's linear discriminant, with a touch of ridge."""
-    clean = np.nan_to_num(table, posinf=0.0, neginf=0.0)
+def _joint(
+    outputs: Outputs, inside: NDArray[np.bool_], places: Sequence[tuple[str, int, int]]
+) -> Iterator[tuple[str, Feature]]:  # fmt: skip
+    """Features of many numbers at once."""
+
+    def table(others: Outputs) -> Floats:
+        return np.stack([others.column(*place)[0] for place in places], axis=1)
+
+    seen = table(outputs)
+    for label, read in (
+        ("projection", _projection(seen, inside)),
+        ("all numbers together", _together(seen, inside)),
+        ("spread", lambda rows: _bounded(rows).std(axis=1)),
+    ):
+        edges = np.unique(np.quantile(read(seen), _LEVELS))
+        yield label, lambda others, read=read, edges=edges: np.searchsorted(edges, read(table(others)), side="right")  # type: ignore[misc]
+
+
+def _projection(table: Floats, inside: NDArray[np.bool_]) -> Callable[[Floats], Floats]:
+    """Fisher's linear discriminant on standardised numbers, with a touch of ridge."""
+    bounded = _bounded(table)
+    middle, size = bounded.mean(axis=0), bounded.std(axis=0)
+    size = np.where(size > 0, size, 1.0)
+    clean = (bounded - middle) / size
+    means = np.where(inside[:, None], clean[inside].mean(axis=0), clean[~inside].mean(axis=0))
+    spread = (clean - means).T @ (clean - means) / len(clean)
     gap = clean[inside].mean(axis=0) - clean[~inside].mean(axis=0)
-    centred = np.where(inside[:, None], clean - clean[inside].mean(axis=0), clean - clean[~inside].mean(axis=0))
-    spread = centred.T @ centred / len(clean)
-    ridge = 1e-9 * (np.trace(spread) / len(spread) + 1e-300)
-    weights = np.linalg.lstsq(spread + ridge * np.eye(len(spread)), gap, rcond=None)[0]
-    return lambda rows: np.nan_to_num(rows, posinf=0.0, neginf=0.0) @ weights
+    weights = np.linalg.lstsq(spread + 1e-9 * np.eye(len(spread)), gap, rcond=None)[0]
+    return lambda rows: ((_bounded(rows) - middle) / size) @ weights
 
 
-def _together(table: NDArray[np.float64], inside: NDArray[np.bool_]) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
+def _bounded(rows: Floats) -> Floats:
+    return np.clip(np.nan_to_num(rows, posinf=0.0, neginf=0.0), -1e100, 1e100)
+
+
+def _together(table: Floats, inside: NDArray[np.bool_]) -> Callable[[Floats], Floats]:
     """The sum over the numbers of each one's own log-likelihood ratio: the best there is where their noise is independent."""
-    clean = np.nan_to_num(table[:, :_ADDED])
+    clean = np.nan_to_num(table)
     edges = [np.unique(np.quantile(column, np.linspace(0.06, 0.94, 15))) for column in clean.T]
     ratios = []
     for column, cuts in zip(clean.T, edges):
@@ -130,41 +169,9 @@ def _together(table: NDArray[np.float64], inside: NDArray[np.bool_]) -> Callable
         no = np.bincount(cells[~inside], minlength=len(cuts) + 1) + 2.0
         ratios.append(np.log(yes / yes.sum()) - np.log(no / no.sum()))
 
-    def read(rows: NDArray[np.float64]) -> NDArray[np.float64]:
-        columns = np.nan_to_num(rows[:, :_ADDED]).T
+    def read(rows: Floats) -> Floats:
+        columns = np.nan_to_num(rows).T
         terms = [ratio[np.searchsorted(cuts, column, side="right")] for column, cuts, ratio in zip(columns, edges, ratios)]
         return np.asarray(np.sum(terms, axis=0), dtype=np.float64)
 
     return read
-
-
-def _atoms(outputs: Sequence[Any]) -> Feature:
-    """Each value seen at least twice is a cell; all others share one."""
-    counts: dict[str, int] = {}
-    for output in outputs:
-        name = _name(output)
-        counts[name] = counts.get(name, 0) + 1
-    often = sorted((name for name, seen in counts.items() if seen > 1), key=lambda name: -counts[name])[:_ATOMS]
-    index = {name: i + 1 for i, name in enumerate(often)}
-    return lambda found: np.array([index.get(_name(output), 0) for output in found], dtype=np.int64)
-
-
-def _shape(outputs: Sequence[Any]) -> Cells:
-    """What kind of thing came out, and how long it is: an output set that depends on the data shows here."""
-    kinds = [hash_of(f"{type(output).__name__}:{len(output) if hasattr(output, '__len__') else -1}") for output in outputs]
-    return np.array(kinds, dtype=np.int64)
-
-
-def hash_of(text: str) -> int:
-    """A small whole number for a string, the same in every process."""
-    import zlib
-
-    return zlib.crc32(text.encode()) & 0xFFFFF
-
-
-def _name(output: Any) -> str:
-    if isinstance(output, np.ndarray):
-        return repr(output.tolist())
-    if isinstance(output, (dict, set, frozenset)):
-        return repr(sorted(output.items() if isinstance(output, dict) else output, key=repr))
-    return repr(output)

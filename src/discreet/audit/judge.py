@@ -4,24 +4,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
+import numpy as np
+
 from discreet.audit.bounds.betting import best_possible
-from discreet.audit.bounds.order import one_target_each
-from discreet.core import Claim, Curve, Evidence, Release, Verdict, check
+from discreet.audit.bounds.order import one_target_each, shuffled
+from discreet.audit.lines import joint_violation, lines_of, own_delta, reachable, violation
+from discreet.core import Claim, Curve, Event, Evidence, Release, Verdict, check
 from discreet.core.evidence import counted
 from discreet.core.figures import down, up
 from discreet.errors import InvalidValue
 
 SURE = 0.999  # how sure a refutation is where nobody says
+_COUNTED = 0.75  # of the error is for guesses counted at a few deltas, the rest for the curve's lines
 
 
 def verdict(claim: Claim, evidence: Evidence, *, confidence: float, delta: float | Sequence[float] | None = None) -> Verdict:
     """What the evidence says of the claim: holds, refuted, no ceiling, incomparable or inconclusive.
 
     `refuted` is wrong with probability at most 1 - confidence. A claim is a whole curve and false if it fails at any
-    delta: name one delta, or several, over which the error is then split evenly. By default those are chosen from the
-    claim and the number of targets, never from the scores. `holds` means that this attack did not break the claim.
+    delta. By default the whole curve is tested, at lines chosen from the claim, never from the scores, and the verdict
+    names the (epsilon, delta) at which it fails: docs/theory/audit-curve.md. Name one delta, or several, to test there
+    alone, the error split evenly over them. `holds` means that this attack did not break the claim.
 
     >>> import numpy as np
     >>> from discreet.core import Game, Pure, record
@@ -34,21 +40,21 @@ def verdict(claim: Claim, evidence: Evidence, *, confidence: float, delta: float
     check.open_fraction("confidence", confidence)
     if not evidence.game.within(claim.game):
         return _unmeasured(claim, evidence, confidence)
-    from discreet.accounting import curve
-
-    ceiling = curve(claim.event)
-    apart = one_target_each(evidence.run)
-    targets = len(counted(evidence))
-    deltas = _deltas(delta) if delta is not None else worth_testing(ceiling, targets, 1.0 - confidence, independent=apart)
+    ceiling = _ceiling(claim.event)  # type: ignore[arg-type]  # events are frozen
+    if delta is None:
+        return _whole(ceiling, evidence, confidence)
+    deltas = _deltas(delta)
     if all(math.isinf(ceiling.epsilon(each)) for each in deltas):
         return _without_ceiling(evidence, confidence, deltas[0])
-    share = 1.0 - (1.0 - confidence) / len(deltas)
-    tested = [_compared(ceiling, evidence, each, share, confidence, independent=apart) for each in deltas]
-    for outcome in ("refuted", "holds"):
-        found = [each for each in tested if each.outcome == outcome]
-        if found:
-            return max(found, key=lambda each: each.floor - each.ceiling) if outcome == "refuted" else found[0]
-    return tested[0]
+    return _best(_at_deltas(ceiling, evidence, deltas, 1.0 - confidence, confidence))
+
+
+@lru_cache(maxsize=64)
+def _ceiling(event: Event) -> Curve:
+    """The curve of an event; kept, since a report judges much evidence against few claims."""
+    from discreet.accounting import curve
+
+    return curve(event)
 
 
 def verdicts(
@@ -63,41 +69,98 @@ def verdicts(
 
 
 def worth_testing(ceiling: Curve, targets: int, alpha: float, *, independent: bool) -> tuple[float, ...]:
-    """The deltas at which a claim is tested when none is named: a function of the claim, the number of targets and how sure.
+    """The deltas at which guesses are counted when none is named: a function of the claim, the number of targets and how sure.
 
-    Delta 0, or a tenth of a target where the claim has no epsilon at 0. Targets of one run may all be given away at once with
-    the probability of delta for each, so there it is no more than the chance of a false alarm. Independent runs also resolve
-    large deltas, where curves of many small losses (Gaussian noise, long sequences) are easiest to refute.
+    Delta 0, or the claim's own, or a tenth of a target where that promises more. Targets of one run may all be given away at
+    once with the probability of delta for each, so there it is no more than the chance of a false alarm, unless the claim's
+    own delta is larger. Independent runs also resolve large deltas, where curves of many small losses are easiest to refute.
     """
-    least = 0.0 if math.isfinite(ceiling.epsilon(0.0)) else (0.1 if independent else min(0.1, alpha)) / max(targets, 10)
+    least = 0.0
+    if math.isinf(ceiling.epsilon(0.0)):
+        own = own_delta(ceiling)
+        least = max(own, (0.1 if independent else min(0.1, alpha)) / max(targets, 10))
+        least = own if ceiling.epsilon(own) <= 1.05 * ceiling.epsilon(least) else least
     if not independent:
         return (least,)
-    gain = [each for each in (0.01, 0.1) if ceiling.epsilon(each) < 0.8 * ceiling.epsilon(least)]
+    gain = [each for each in (0.01, 0.1) if each > least and ceiling.epsilon(each) < 0.8 * ceiling.epsilon(least)]
     return (least, *gain)
 
 
+def _whole(ceiling: Curve, evidence: Evidence, confidence: float) -> Verdict:
+    """The verdict on the whole curve: guesses counted at a few deltas, and every line of the claim at once.
+
+    The first are sharper where the claim is pure; the second see what the first do not, and never weaken as runs are added.
+    """
+    alpha = 1.0 - confidence
+    kept = counted(evidence)
+    score, inside, run = evidence.score[kept], evidence.inside[kept], evidence.run[kept]
+    apart = one_target_each(evidence.run)
+    deltas = worth_testing(ceiling, len(kept), alpha, independent=apart)
+    if all(math.isinf(ceiling.epsilon(each)) for each in deltas):
+        return _without_ceiling(evidence, confidence, deltas[0])
+    tested = _best(_at_deltas(ceiling, evidence, deltas, _COUNTED * alpha, confidence))
+    if tested.floor > tested.ceiling:
+        return tested
+    lines, rest = lines_of(ceiling), (1.0 - _COUNTED) * alpha
+    if not apart:
+        broken = joint_violation(ceiling, lines, score, inside, rest)
+    else:
+        # In the order of the runs; where no coin was tossed, members may come first, so there in an order that knows nothing.
+        order = shuffled(len(run))[0] if not evidence.randomised else np.argsort(run, kind="stable")
+        broken = violation(lines, score[order], inside[order], rest)
+    if broken is not None:
+        return _judged(evidence, confidence, broken.delta, broken.epsilon, broken.floor)
+    if tested.outcome == "inconclusive" and apart and (line := reachable(lines, len(kept), rest)) is not None:
+        claimed, delta = lines[line].tolist()
+        return _judged(evidence, confidence, delta, claimed, min(evidence.epsilon(delta, confidence), claimed))
+    return tested
+
+
+def _at_deltas(
+    ceiling: Curve, evidence: Evidence, deltas: Sequence[float], alpha: float, confidence: float
+) -> list[Verdict]:  # fmt: skip
+    """A verdict at each delta, the error split evenly over them."""
+    share = 1.0 - alpha / len(deltas)
+    targets = len(counted(evidence))
+    apart = one_target_each(evidence.run)
+    return [_compared(ceiling, evidence, each, share, confidence, targets=targets, independent=apart) for each in deltas]
+
+
+def _best(tested: list[Verdict]) -> Verdict:
+    """A refutation, the clearest; or else a warning, or a delta at which the claim could have been refuted and was not."""
+    broken = [each for each in tested if each.floor > each.ceiling]
+    if broken:
+        return max(broken, key=lambda each: each.floor - each.ceiling)
+    return next((each for each in tested if each.outcome == "holds"), tested[0])
+
+
 def _compared(
-    ceiling: Curve, evidence: Evidence, delta: float, confidence: float, asked: float, *, independent: bool
+    ceiling: Curve, evidence: Evidence, delta: float, confidence: float, asked: float, *, targets: int, independent: bool
 ) -> Verdict:
     """The verdict at one delta."""
     claimed = ceiling.epsilon(delta)
     floor = evidence.epsilon(delta, confidence)
-    targets = len(counted(evidence))
     reach = best_possible(targets, delta, 1.0 - confidence, independent=independent)
+    if floor > claimed or reach > claimed:
+        return _judged(evidence, asked, delta, claimed, floor)
+    reason = f"{targets} targets can show at most epsilon {down(reach)} at delta {delta:.2g}; the claim is {up(claimed)}."
+    return Verdict(outcome="inconclusive", reason=reason, confidence=asked, delta=delta, ceiling=claimed, floor=floor)
+
+
+def _judged(evidence: Evidence, confidence: float, delta: float, claimed: float, floor: float) -> Verdict:
+    """Refuted where the floor is above what is claimed, unless nobody tossed coins; holds otherwise."""
     measured = f"{evidence.attack} shows epsilon >= {down(floor)} at delta {delta:.2g}"
-    if floor > claimed and evidence.design == "post_hoc":
-        outcome = "inconclusive"
-        reason = (
-            f"{measured}, above the claimed {up(claimed)}; but who was inside was not decided by coins, so this is a warning."
-        )
-    elif floor > claimed:
-        outcome, reason = "refuted", f"{measured}, above the claimed {up(claimed)}."
-    elif reach <= claimed:
-        outcome = "inconclusive"
-        reason = f"{targets} targets can show at most epsilon {down(reach)} at delta {delta:.2g}; the claim is {up(claimed)}."
-    else:
+    if floor <= claimed:
         outcome, reason = "holds", f"{measured}, within the claimed {up(claimed)}."
-    return Verdict(outcome=outcome, reason=reason, confidence=asked, delta=delta, ceiling=claimed, floor=floor)
+    else:
+        outcome = "refuted"
+        if floor - claimed < 1e-9:  # rounded, the two would read the wrong way round
+            measured = f"{evidence.attack} shows that epsilon is larger at delta {delta:.2g}"
+        reason = f"{measured}, above the claimed {up(claimed)}."
+        if not evidence.randomised:
+            outcome = "inconclusive"
+            reason = f"{reason[:-1]}; but who was inside was not decided by coins, so this is a warning."
+    return Verdict(outcome=outcome, reason=reason, confidence=confidence, delta=delta, ceiling=claimed, floor=floor)
 
 
 def _unmeasured(claim: Claim, evidence: Evidence, confidence: float) -> Verdict:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,7 @@ from discreet.core.game import Game
 from discreet.errors import InvalidDocument, InvalidValue
 
 DESIGNS = ("paired", "canary", "post_hoc")
+UNFAIR = 1e-9  # fair coins fall as unevenly as is refused no more often than this
 _JSON_TYPES: dict[str, set[type]] = {"score": {int, float}, "inside": {bool}, "run": {int}}
 
 
@@ -25,7 +27,8 @@ class Evidence:
     `score` is higher where the attack believes more that the target was inside; `inside` is the truth; `run` numbers
     the execution each score came from. `design` says how the worlds were drawn: `paired` (one target per run, inside by
     a fair coin), `canary` (many targets per run, each inside by its own fair coin), or `post_hoc` (members against a
-    hold-out of a finished release: it can warn, it cannot refute).
+    hold-out of a finished release: it can warn, it cannot refute). Truths that fair coins show less than once in 10^9 tries
+    are refused of the first two; in a document that was written before they were, they count as `post_hoc`.
 
     >>> from discreet.core import Game, record
     >>> e = Evidence(game=Game(record(), {"answers"}), attack="threshold", score=[1.0, -1.0], inside=[True, False],
@@ -47,10 +50,21 @@ class Evidence:
         check.word("attack", attack)
         check.word("design", design, DESIGNS)
         scores, truth, runs = trials(score, inside, run)
+        if design != "post_hoc" and not _fair(truth):
+            raise InvalidValue(
+                f"{int(truth.sum())} of {len(truth)} targets were inside, but the design {design!r} says that each was inside "
+                "by its own fair coin, which comes out as unevenly less than once in 10^9 tries. Include each target with "
+                "probability 1/2, or say design='post_hoc', which can warn but not refute."
+            )
         for name, value in (
             ("game", game), ("attack", attack), ("score", scores), ("inside", truth), ("run", runs), ("design", design),
         ):  # fmt: skip
             object.__setattr__(self, name, value)
+
+    @property
+    def randomised(self) -> bool:
+        """Was each target inside by its own fair coin, as far as the design says and the truths allow?"""
+        return self.design != "post_hoc" and _fair(self.inside)
 
     def __len__(self) -> int:
         return len(self.score)
@@ -116,10 +130,13 @@ class Evidence:
                 wanted = {"score": "numbers", "inside": "true and false", "run": "whole numbers"}[name]
                 raise InvalidDocument(f"{name} of the evidence must hold {wanted} only.")
         try:
-            return cls(
+            check.word("design", parts["design"], DESIGNS)
+            evidence = cls(
                 game=game_from_json(parts["game"]), attack=parts["attack"], score=parts["score"],
-                inside=parts["inside"], run=parts["run"], design=parts["design"],
+                inside=parts["inside"], run=parts["run"], design="post_hoc",
             )  # fmt: skip
+            object.__setattr__(evidence, "design", parts["design"])  # uneven coins are read, and count as none
+            return evidence
         except InvalidValue as error:
             raise InvalidDocument(f"The evidence is not valid: {error}") from None
 
@@ -129,6 +146,28 @@ class Evidence:
         return evidence_card(self)
 
 
+def _fair(inside: NDArray[np.bool_]) -> bool:
+    """May this have been decided by fair coins? Every bound takes a blind guess of "inside" to be right half of the time."""
+    return _as_uneven(int(inside.sum()), len(inside)) > UNFAIR
+
+
+def _as_uneven(members: int, count: int) -> float:
+    """The probability that `count` fair coins fall at least as far from half: the exact two-sided binomial tail.
+
+    >>> round(_as_uneven(1, 10) * 1024, 6), _as_uneven(5, 10)
+    (22.0, 1.0)
+    """
+    least = min(members, count - members)
+    term, total = 1.0, 0.0  # the tail, as a multiple of its largest term
+    for k in range(least, -1, -1):
+        total += term
+        term *= k / (count - k + 1)
+        if term < 1e-17 * total:
+            break
+    largest = math.lgamma(count + 1) - math.lgamma(least + 1) - math.lgamma(count - least + 1) - count * math.log(2.0)
+    return min(1.0, 2.0 * total * math.exp(largest))
+
+
 def counted(evidence: Evidence) -> NDArray[np.int64]:
     """The targets that a floor on epsilon is taken from: all; or, where no coin was tossed, as many inside as outside.
 
@@ -136,7 +175,7 @@ def counted(evidence: Evidence) -> NDArray[np.int64]:
     """
     sides = [np.flatnonzero(evidence.inside == side) for side in (True, False)]
     least = min(map(len, sides))
-    if evidence.design != "post_hoc" or not least or len(sides[0]) == len(sides[1]):
+    if evidence.randomised or not least or len(sides[0]) == len(sides[1]):
         return np.arange(len(evidence))
     draw = np.random.default_rng(least)
     return np.sort(np.concatenate([draw.permutation(side)[:least] for side in sides])).astype(np.int64)

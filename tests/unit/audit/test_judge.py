@@ -40,3 +40,10 @@ def test_as_many_of_both_sides_all_count():
     inside = np.arange(1000) % 2 == 0
     told = verdict(Claim(game=GAME, event=Pure(9.0)), evidence(inside, inside, runs=False, design="post_hoc"), confidence=0.999)
     assert told.reason.startswith("1000 targets can show at most epsilon")
+
+
+def test_uneven_coins_of_an_older_document_warn_and_do_not_refute():
+    inside = np.arange(1000) < 900
+    document = {**evidence(inside, inside, runs=True, design="post_hoc").to_json(), "design": "paired"}
+    found = verdict(Claim(game=GAME, event=Pure(0.1)), Evidence.from_json(document), confidence=0.999)
+    assert (found.outcome, found.floor > found.ceiling) == ("inconclusive", True)

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from discreet.audit import Pair, Readout, canaries_needed, check_attack, check_mechanism, learn, rate_at, rates, roc
-from discreet.audit.features import as_table, features
+from discreet.audit.columns import Outputs
+from discreet.audit.features import features
+from discreet.audit.floats import Hints
 from discreet.core import Claim, Game, Pure, record
 from discreet.errors import ClaimRefuted, InvalidValue
 from discreet.noise import LaplaceNoise
@@ -106,10 +108,9 @@ def test_a_witness_meets_outputs_it_never_saw():
 
 def test_granularity_sees_the_float_grid():
     zero = np.random.default_rng(0).laplace(size=400)
-    found = features([*zero, *(1.0 + zero)], np.arange(800) < 400)
-    cells = found["granularity of number 0"]([*zero, *(1.0 + zero)])
+    outputs = Outputs.of([*zero, *(1.0 + zero)])
+    cells = dict(features(outputs, np.arange(800) < 400, Hints()))["granularity of output"](outputs)
     assert cells[:400].min() < cells[400:].min()
-    assert as_table(["a"]) is None
 
 
 def test_learning_needs_as_many_truths():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -78,3 +79,41 @@ def test_equality_is_of_values() -> None:
 def test_documents_are_read_strictly(column: str, value: Any) -> None:
     with pytest.raises(InvalidDocument, match=column):
         Evidence.from_json({**evidence().to_json(), column: value})
+
+
+def lopsided(members: int, count: int, design: str = "paired") -> Evidence:
+    return evidence(score=np.zeros(count), inside=np.arange(count) < members, run=np.arange(count), design=design)
+
+
+@pytest.mark.parametrize("design", ["paired", "canary"])
+@pytest.mark.parametrize(("members", "count"), [(900, 1000), (100, 1000), (58, 60), (0, 40), (100, 100), (504_000, 1_000_000)])
+def test_coins_that_were_not_fair_are_refused(design: str, members: int, count: int) -> None:
+    with pytest.raises(InvalidValue, match=f"{members} of {count} targets were inside, but the design '{design}'"):
+        lopsided(members, count, design)
+    assert not lopsided(members, count, "post_hoc").randomised
+
+
+@pytest.mark.parametrize(("members", "count"), [(1, 1), (0, 29), (560, 1000), (440, 1000), (502_900, 1_000_000)])
+def test_coins_that_may_have_been_fair_are_not(members: int, count: int) -> None:
+    """Fair coins come out like the first of these, and 0 of 29, in more than one of 10^9 tries."""
+    assert lopsided(members, count).randomised
+
+
+def test_the_tail_is_that_of_the_binomial() -> None:
+    from discreet.core.evidence import _as_uneven
+
+    for count in (1, 2, 7, 50):
+        weights = [math.comb(count, k) for k in range(count + 1)]
+        for members in range(count + 1):
+            tail = sum(weights[: min(members, count - members) + 1])
+            assert _as_uneven(members, count) == pytest.approx(min(1.0, 2 * tail / 2**count), rel=1e-9)
+
+
+def test_uneven_coins_of_an_older_document_count_as_none() -> None:
+    document = {**lopsided(900, 1000, "post_hoc").to_json(), "design": "paired"}
+    old = Evidence.from_json(document)
+    assert (old.design, old.randomised) == ("paired", False)
+    assert old.to_json() == document
+    assert old.epsilon(0.0) == 0.0
+    with pytest.raises(InvalidDocument, match="design must be one of"):
+        Evidence.from_json({**document, "design": "guessed"})

@@ -1,20 +1,25 @@
-"""Many runs with one target each: a threshold is chosen on half of them and both rates are bounded on the other half.
+"""Many runs with one target each: exact binomial bounds on how often guesses are right, at cuts fixed beforehand.
 
 (epsilon, delta)-DP says Pr[S | inside] <= e^epsilon Pr[S | outside] + delta for every event S, and likewise with the
-worlds exchanged. With S fixed beforehand, an exact interval on each rate (Clopper and Pearson 1934), each at half of
-the error, gives a lower bound on epsilon; this is the bound of Jagielski, Ullman and Oprea (2020).
+worlds exchanged. Jagielski, Ullman and Oprea (2020) bound both rates by exact intervals (Clopper and Pearson 1934), each
+at half of the error. With fair coins one interval does: among the runs in S at most e^epsilon / (1 + e^epsilon) were inside,
+but for what delta explains. The cuts are ranks of the pooled scores, so all runs are tested, the error split over the
+cuts: docs/theory/audit-clopper-pearson.md.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.audit.binomial import rate_ceiling, rate_floor
+from discreet.audit.binomial import rate_floor
+from discreet.audit.bounds.betting import forgiven, tail
 from discreet.audit.bounds.order import one_target_each, shuffled
+from discreet.audit.bounds.search import climb
 from discreet.errors import InvalidValue
 
 _CANDIDATES = 256  # thresholds tried on the first half
@@ -30,6 +35,11 @@ class Cut:
 
 Value = Callable[[NDArray[np.float64], NDArray[np.float64], int, int, float], NDArray[np.float64]]
 
+# Shares of the runs that are guessed: half of them from either end of the scores, or all from one end.
+_BOTH_ENDS = (1 / 32, 1 / 8, 1 / 4, 1 / 2, 1)
+_ONE_END = (1 / 64, 1 / 16, 1 / 4, 1 / 2)
+_EVERY_RUN = 0.25  # of the error is for the cut that guesses every run; the others share the rest evenly
+
 
 def clopper_pearson(
     score: NDArray[np.float64], inside: NDArray[np.bool_], run: NDArray[np.int64], delta: float, alpha: float
@@ -37,29 +47,57 @@ def clopper_pearson(
     """A lower bound on epsilon at `delta` from independent runs with one target each.
 
     >>> inside = np.arange(2000) % 2 == 0
-    >>> clopper_pearson(inside.astype(float), inside, np.arange(2000), 0.0, 0.05) > 4
+    >>> clopper_pearson(inside.astype(float), inside, np.arange(2000), 0.0, 0.05) > 5
     True
     """
+    _check_runs(run)
+    if inside.all() or not inside.any():
+        return 0.0  # nobody of the other world was seen
+    tests = cuts(score, inside)
+    if delta == 0:
+        rate = max(float(rate_floor(hits, size, part * alpha)) for size, hits, part, _ in tests)
+        return math.log(rate / (1.0 - rate)) if rate > 0.5 else 0.0
+    made, right, share, ends = (np.array(column) for column in zip(*tests))
 
-    def value(believed: NDArray[np.float64], mistaken: NDArray[np.float64], ones: int, others: int, level: float) -> (
-        NDArray[np.float64]
-    ):  # fmt: skip
-        low = rate_floor(believed, ones, level / 2.0) - delta
-        high = rate_ceiling(mistaken, others, level / 2.0)
-        return np.log(np.maximum(low, 1e-300) / high)
+    def refuted(epsilon: NDArray[np.float64]) -> NDArray[np.bool_]:
+        # One end of the scores can be given away with half the probability of both.
+        allowed = {number: forgiven(epsilon, len(score), delta * number / 2.0, alpha, independent=True) for number in (1, 2)}
+        spared = np.stack([allowed[number][0] for number in ends.tolist()])
+        level = np.stack([allowed[number][1] for number in ends.tolist()])
+        rare = tail(right[:, None] - spared, made[:, None], epsilon) <= share[:, None] * level
+        return np.asarray(rare.any(axis=0))
 
-    return max(0.0, on_the_other_half(score, inside, run, value, alpha))
+    return climb(refuted)
+
+
+def cuts(score: NDArray[np.float64], inside: NDArray[np.bool_]) -> list[tuple[int, int, float, int]]:
+    """For each cut: how many guesses, how many right, its share of the error, and how many ends of the scores it takes.
+
+    The highest scores are guessed to be inside and the lowest outside; ties are broken by a shuffle that knows nothing.
+
+    >>> cuts(np.arange(64.0), np.arange(64) >= 32)[4]
+    (64, 64, 0.25, 2)
+    """
+    count = len(score)
+    shuffle, _ = shuffled(count)
+    ranked = inside[shuffle][np.argsort(-score[shuffle], kind="stable")]
+    top, bottom = np.append(0, np.cumsum(ranked)), np.append(0, np.cumsum(~ranked[::-1]))
+    share = (1.0 - _EVERY_RUN) / (len(_BOTH_ENDS) - 1 + 2 * len(_ONE_END))
+    tests: list[tuple[int, int, float, int]] = []
+    for part in _BOTH_ENDS:
+        high, low = math.ceil(count * part / 2.0), min(math.ceil(count * part / 2.0), count // 2)
+        tests.append((high + low, int(top[high] + bottom[low]), _EVERY_RUN if part == 1 else share, 2))
+    for part in _ONE_END:
+        size = math.ceil(count * part)
+        tests += [(size, int(top[size]), share, 1), (size, int(bottom[size]), share, 1)]
+    return tests
 
 
 def on_the_other_half(
     score: NDArray[np.float64], inside: NDArray[np.bool_], run: NDArray[np.int64], value: Value, alpha: float
 ) -> float:
     """The value of the best cut, found on one half of the runs and measured on the other."""
-    if not one_target_each(run):
-        raise InvalidValue(
-            f"This bound needs independent runs with one target each; {len(np.unique(run))} runs hold {len(run)} targets. "
-            "Use method='betting', which allows many targets per run."
-        )
+    _check_runs(run)
     shuffle, _ = shuffled(len(score))
     learn, test = shuffle[::2], shuffle[1::2]
     if len(test) == 0:
@@ -87,3 +125,11 @@ def _measured(cut: Cut, score: NDArray[np.float64], inside: NDArray[np.bool_], v
         int(believed.sum()), int((~believed).sum()), alpha,
     )  # fmt: skip
     return float(found[0])
+
+
+def _check_runs(run: NDArray[np.int64]) -> None:
+    if not one_target_each(run):
+        raise InvalidValue(
+            f"This bound needs independent runs with one target each; {len(np.unique(run))} runs hold {len(run)} targets. "
+            "Use method='betting', which allows many targets per run."
+        )

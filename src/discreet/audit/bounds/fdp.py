@@ -8,7 +8,7 @@ probability alpha forces the total over r/m, it had less than alpha. The derivat
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import lru_cache
 
 import numpy as np
@@ -55,7 +55,7 @@ def curve_refuted(curve: Curve, score: ArrayLike, inside: ArrayLike, confidence:
         raise InvalidValue(f"curve must be a trade-off, such as discreet.accounting.curve(event); got {type(curve).__name__}.")
     scores, truth, _ = trials(score, inside, np.zeros(np.shape(score), dtype=np.int64))
     alpha = 1.0 - check.open_fraction("confidence", confidence)
-    deltas = np.array([curve.delta(float(epsilon)) for epsilon in _EPSILONS])
+    deltas = _kept_deltas(curve) if isinstance(curve, Hashable) else _deltas(curve)
     grow = np.exp(_EPSILONS)
 
     def inverse(power: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -64,6 +64,13 @@ def curve_refuted(curve: Curve, score: ArrayLike, inside: ArrayLike, confidence:
 
     tests = shares_of_guesses(surest_first(scores, truth))
     return any(bool(impossible(inverse, len(scores), made, right, alpha / len(tests), 1)[0]) for made, right in tests)
+
+
+def _deltas(curve: Curve) -> NDArray[np.float64]:
+    return np.array([curve.delta(float(epsilon)) for epsilon in _EPSILONS])
+
+
+_kept_deltas = lru_cache(maxsize=64)(_deltas)
 
 
 def impossible(inverse: Inverse, canaries: int, made: int, right: int, alpha: float, width: int) -> NDArray[np.bool_]:
