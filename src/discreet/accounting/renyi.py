@@ -7,11 +7,13 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
-from discreet.accounting import allocation, moments, shuffle
-from discreet.accounting.plan import grouped, pure_epsilon, tells_one_of_two
+from discreet.accounting import allocation, moments, replaced, shuffle
+from discreet.accounting.plan import grouped, plan, pure_epsilon, tells_one_of_two
 from discreet.core import check
 from discreet.core import event as events
 from discreet.errors import InvalidValue, UnsupportedEvent
@@ -68,6 +70,8 @@ def _single(event: events.Event, order: float) -> float:
             return max(float(moments.log_moment(event, np.array([at]))[0]) / (at - 1), moments.LEAST)
         case events.Poisson(rate, inner):
             return _poisson(rate, inner, order)
+        case events.PoissonReplace(rate, inner):
+            return _poisson_replace(rate, inner, order)
         case events.WithoutReplacement(rate, inner):
             return _mixture_bound(rate, inner, order)
         case events.RandomAllocation(inner, bins):
@@ -96,6 +100,29 @@ def _poisson(rate: float, inner: events.Event, order: float) -> float:
     if order >= moments.HIGHEST or not isinstance(inner, moments.Symmetric):
         return bound
     return max(min(moments.sampled_log_moment(rate, inner, order) / (order - 1), bound), moments.LEAST)
+
+
+@lru_cache(maxsize=4096)
+def _poisson_replace(rate: float, inner: events.Event, order: float) -> float:
+    """By the profile of the pair (see `replaced`); never above what convexity allows where both versions are in the sample."""
+    pair = plan(events.PoissonReplace(rate, inner))
+    if not pair.parts:
+        return 0.0 if pair.bounded else math.inf
+    bound = _mixture_bound(rate, events.Group(inner, 2), order)
+    profile, at = pair.parts[0][0], max(order, moments.NEAREST)
+    if rate == 1 or bound == math.inf or at >= replaced.HIGHEST:
+        return bound
+    if profile.most < math.inf:
+        log = replaced.bounded_log_moment(_replaced_table(rate, inner), at)
+    else:
+        sampled, log_delta = events.Poisson(rate, inner), replaced.log_profile(rate, inner, profile)
+        log = replaced.log_moment(rate, log_delta, at, lambda n: (n - 1) * _single(sampled, n))
+    return max(min(log / (at - 1), bound), moments.LEAST)
+
+
+@lru_cache(maxsize=64)
+def _replaced_table(rate: float, inner: events.Event) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    return replaced.table(plan(events.PoissonReplace(rate, inner)).parts[0][0])
 
 
 def _mixture_bound(rate: float, inner: events.Event, order: float) -> float:
