@@ -24,13 +24,14 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet.accounting import lattice
 from discreet.accounting import profile as profiles
 from discreet.accounting.profile import Delta, Profile
-from discreet.core import event as events
 
 Array = NDArray[np.float64]
 
 SLACK = 1e-12  # above the relative error of the terms
+RAREST = 1e-100  # lower rates count as this one: a world where the unit is sampled more rarely is a mixture with equal worlds
 FEW = 512  # so many epsilons are searched one by one; for more, the b between them is interpolated
 GOLDEN = (math.sqrt(5) - 1) / 2
 TURNS = 64  # of the golden-section search
@@ -53,7 +54,7 @@ def log_gaussian_replaced(rate: float, noise_multiplier: float, e: Array) -> Arr
     The best test is a threshold t, where b = e^{t mu^2 + mu^2/2} and a = e^{t mu^2 - mu^2/2} are the likelihood ratios of
     neighbours there; a = c + A/b is a quadratic equation in e^{t mu^2}.
     """
-    mu = 1 / noise_multiplier
+    rate, mu = max(rate, RAREST), 1 / noise_multiplier
     half = min(mu * mu / 2, 1e300)
     linear = _log_more(e, rate) + half  # log of c e^{mu^2/2}
     root = np.logaddexp(2 * linear, e + math.log(4)) / 2
@@ -67,9 +68,8 @@ def replaced(rate: float, inner: Profile) -> Profile:
         return profiles.symmetric(np.zeros_like, 0.0)
     if profiles.tells_all(inner):
         return profiles.unbounded()
-    sampled = profiles.poisson(rate, inner)
-    most = math.nextafter(sampled.most_forward + sampled.most_backward, math.inf) if inner.most < math.inf else math.inf
-
+    rate = max(rate, RAREST)
+    most = _largest(rate, inner.most_forward, inner.most_backward)
     forward, backward = _logarithm(inner.forward, inner.most_forward), _logarithm(inner.backward, inner.most_backward)
 
     def at(e: Array, log_b: Array) -> Array:
@@ -85,6 +85,16 @@ def replaced(rate: float, inner: Profile) -> Profile:
         return np.where(e < most, at(e, log_b), 0.0)
 
     return profiles.symmetric(delta, most)
+
+
+def _largest(rate: float, up: float, down: float) -> float:
+    """log(1 - q + q e^up) - log(1 - q + q e^-down), rounded up: the largest loss."""
+    if max(up, down) == math.inf:
+        return math.inf
+    if rate == 1:
+        return up + down
+    rise = math.log1p(rate * math.expm1(up)) if up < 600 else up + math.log(rate) + math.log1p(math.exp(-up) / rate)
+    return (rise - math.log1p(rate * math.expm1(-down))) * (1 + 1e-15) + 5e-324
 
 
 def _logarithm(delta: Delta, most: float) -> Delta:
@@ -118,8 +128,7 @@ def _log_more(e: Array, rate: float) -> Array:
 def _log_a(e: Array, log_b: Array, rate: float) -> Array:
     """log(c + A/b); near a = 1 it is the excess over 1 that is computed."""
     small = np.minimum(e, 30.0)
-    share = min((1 - rate) / rate, 1e300)  # a smaller c is a larger bound
-    excess = np.expm1(small) * share + np.expm1(np.minimum(small - log_b, 30.0))
+    excess = np.expm1(small) * ((1 - rate) / rate) + np.expm1(np.minimum(small - log_b, 30.0))
     with np.errstate(divide="ignore", invalid="ignore"):
         near = np.log1p(np.maximum(excess, -1.0))
         far = np.logaddexp(_log_more(e, rate), e - log_b)
@@ -170,7 +179,7 @@ def log_excess(log_delta: Delta, order: float, end: float) -> float:
     """log of a (a - 1) times the integral over 0 < x < end of (e^{(a-1)x} + e^{-ax}) delta(x), from above.
 
     Without end that is E[r^a] - 1 of any pair whose profile is at most `delta` in both directions (Sason & Verdu 2016, with
-    f = t^a). The profile of a pair is convex in e^x, so on each cell it lies below its chord. Cells are halved where that helps.
+    f = t^a). The profile of a pair is convex in e^x, so on each cell it lies below its chord. Cells are halved where it helps.
     """
     edges = _edges(end, 97, 65)
     height = log_delta(edges)
@@ -219,35 +228,48 @@ def _log_expm1(x: Array) -> Array:
         return x + np.log(-np.expm1(-x))
 
 
-def log_moment(rate: float, log_delta: Delta, order: float, sampled: Callable[[float], float]) -> float:
-    """log E[r^a] of a Poisson sample, one unit replaced, from above; `log_delta` is that of its profile.
+def gaussian_log_moment(rate: float, noise_multiplier: float, order: float, sampled: Callable[[float], float]) -> float:
+    """log E[r^a] of Gaussian noise on a Poisson sample, one unit replaced, from above.
 
-    `sampled(n)` is log E[x^n] for x = 1 - q + q M1/M0, the ratio when the unit is added. Beyond e^end the ratio of the two
-    mixtures is at most x / (1 - q), so what lies there is at most (1-q)^{1-a} E[x^a; x > (1-q) e^end], and Markov's
-    inequality bounds that by the moments of x of higher orders.
+    `sampled(n)` is log E[x^n] for x = 1 - q + q M1/M0, the ratio when the unit is added.
     """
-    least = _log_expm1(np.array([max(sampled(order), 1e-300)]))[0]
-    lost = math.log1p(-rate)
-    higher = [(more, sampled(order + more) + (1 - order - more) * lost) for more in _steps(order)]
-    end = min((log - least + 30.0) / more for more, log in higher)
-    tail = min(log - more * end for more, log in higher)
-    tail += math.log(2) + 1e-12 * abs(tail)  # twice: the weight e^{-ax} of the other direction is the smaller one
-    total = np.logaddexp(log_excess(log_delta, order, end), tail)
-    return float(np.logaddexp(0.0, total))
+    end, tail = _tail(rate, order, sampled, 0.0)
+    excess = log_excess(lambda e: log_gaussian_replaced(rate, noise_multiplier, e), order, end)
+    return float(np.logaddexp(0.0, np.logaddexp(excess, tail)))
 
 
 def table(profile: Profile) -> tuple[Array, Array]:
-    """Epsilons up to the largest loss, and log delta at each: all that bounded losses need, whatever the order."""
-    end = max(profile.most, 1e-280)
+    """Epsilons up to the largest loss, or to where delta is too small for a float; and log delta at each."""
+    end = max(profile.most if profile.most < math.inf else lattice.reach(profile, 1e-305)[1], 1e-280)
     edges = _edges(end, 2000, 2000)
     return edges, _logarithm(profile.forward, profile.most)(edges)
 
 
-def bounded_log_moment(table: tuple[Array, Array], order: float) -> float:
-    """log E[r^a] from above, for a pair with bounded losses and this table."""
+def log_moment(
+    rate: float, table: tuple[Array, Array], most: float, order: float, sampled: Callable[[float], float]
+) -> float:  # fmt: skip
+    """log E[r^a] of any event on a Poisson sample, one unit replaced, from above: by the table of its profile."""
     edges, height = table
+    tail = -math.inf
+    if most == math.inf:
+        end, tail = _tail(rate, order, sampled, float(edges[-1]))
+        edges, height = np.append(edges, end), np.append(height, height[-1])  # beyond the table delta is no larger
     total = float(np.logaddexp.reduce(_cells(edges[:-1], edges[1:], height[:-1], height[1:], order)))
-    return float(np.logaddexp(0.0, _rounded_up(total, order, float(edges[-1]))))
+    return float(np.logaddexp(0.0, np.logaddexp(_rounded_up(total, order, float(edges[-1])), tail)))
+
+
+def _tail(rate: float, order: float, sampled: Callable[[float], float], least_end: float) -> tuple[float, float]:
+    """Where losses may be cut off, and the logarithm of what the moment has beyond.
+
+    Beyond e^end the ratio of the two mixtures is at most x / (1 - q), so what lies there is at most
+    (1-q)^{1-a} E[x^a; x > (1-q) e^end], and Markov's inequality bounds that by the moments of x of higher orders.
+    """
+    least = float(_log_expm1(np.array([max(sampled(order), 1e-300)]))[0])
+    lost = math.log1p(-rate)
+    higher = [(more, sampled(order + more) + (1 - order - more) * lost) for more in _steps(order)]
+    end = max(min((log - least + 30.0) / more for more, log in higher), least_end)
+    tail = min(log - more * end for more, log in higher)
+    return end, tail + math.log(2) + 1e-12 * abs(tail)  # twice: the other direction has the smaller weight e^{-ax}
 
 
 def _edges(end: float, geometric: int, even: int) -> Array:
@@ -257,13 +279,6 @@ def _edges(end: float, geometric: int, even: int) -> Array:
 def _rounded_up(total: float, order: float, end: float) -> float:
     """log of a (a - 1) times the sum of cells whose logarithm is `total`, plus all rounding."""
     return total + math.log(order) + math.log(order - 1) + math.log(MARGIN) + 4e-16 * (order * end + abs(total) + 64)
-
-
-def log_profile(rate: float, inner: events.Event, profile: Profile) -> Delta:
-    """log delta of the event's profile: followed below the smallest float where noise is Gaussian, else cut off there."""
-    if isinstance(inner, events.Gaussian):
-        return lambda e: log_gaussian_replaced(rate, inner.noise_multiplier, e)
-    return _logarithm(profile.forward, profile.most)
 
 
 def _steps(order: float) -> list[float]:

@@ -81,10 +81,9 @@ def _replaced(event: Any) -> Event:
 
 def _misplaced(event: Any, relation: str) -> tuple[Event, str] | None:
     """The first event inside (or this one) that has no curve for the relation it is read for, and that relation."""
-    if isinstance(event, events.Group) and event.size > 1 and relation == "replace":
-        # out with one version, in with the other: two units of a group that is added or removed
-        if _misplaced(event.event, "add_remove") is None:
-            return None
+    paired = isinstance(event, events.Group) and event.size > 1 and relation == "replace"
+    if paired and _misplaced(event.event, "add_remove") is None:
+        return None  # out with one version, in with the other: two units that are removed and added
     inside = STATED[type(event)].get(relation)
     if inside is None:
         return event, relation
@@ -101,8 +100,8 @@ def _refusal(event: Event, asked: str, relation: str) -> str:
     stated = " or ".join(_SAID[each] for each in STATED[type(event)])
     where = "" if asked == relation else f" (the event around it reads it for units that are {_SAID[asked]})"
     return (
-        f"A claim about units that are {_SAID[relation]} cannot carry {name}, whose curve is for units that are {stated}{where}: "
-        f"its epsilon says nothing of this claim. {_way_out(event, asked)}"
+        f"A claim about units that are {_SAID[relation]} cannot carry {name}, whose curve is for units that are {stated}"
+        f"{where}: it bounds nothing here. {_way_out(event, asked)}"
     )
 
 
