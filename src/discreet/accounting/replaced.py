@@ -110,7 +110,7 @@ def _logarithm(delta: Delta, most: float) -> Delta:
 def _log_bound(e: Array, log_b: Array, rate: float, forward: Delta, backward: Delta) -> Array:
     """log of q (H_a(P||Q) + A/b H_b(Q||P)) with a = c + A/b, from the logarithms of H."""
     log_a = _log_a(e, log_b, rate)
-    first, under = forward(np.abs(log_a)), log_a < 0
+    first, under = forward(np.abs(log_a) * (1 - 4e-15)), log_a < 0  # rounded down: delta falls
     if under.any():  # parity: H_a(P||Q) = 1 - a + a H_{1/a}(Q||P)
         below = np.minimum(log_a, -1e-300)
         first = np.where(under, np.logaddexp(np.log(-np.expm1(below)), below + backward(-below)), first)
@@ -169,10 +169,10 @@ def _log_gaussian(mu: float, epsilon: Array) -> Array:
             slope = np.where(y < 1e4, slope * (1 + 1e-15 * (1 + y * y)), 1 / math.sqrt(math.pi) / y**2)
             return -y * y + np.log(slope) + math.log(mu) - math.log(2 * math.sqrt(2))
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-        far = -x * x / 2 + np.log(erfcx(x / math.sqrt(2)) - erfcx((x + mu) / math.sqrt(2))) - math.log(2)
+        mills, less = erfcx(x / math.sqrt(2)), erfcx((x + mu) / math.sqrt(2))
+        tail = -x * x / 2 + np.log(mills - less + 8e-16 * mills) - math.log(2)  # and what their rounding may hide
         near = np.log(profiles.gaussian_delta(mu, epsilon))
-    gone = np.where(np.isfinite(far), far, -np.inf)
-    return np.where(x > 0, gone, near)
+    return np.where(x > -4, tail, near)
 
 
 def log_excess(log_delta: Delta, order: float, end: float) -> float:
@@ -234,6 +234,8 @@ def gaussian_log_moment(rate: float, noise_multiplier: float, order: float, samp
     `sampled(n)` is log E[x^n] for x = 1 - q + q M1/M0, the ratio when the unit is added.
     """
     end, tail = _tail(rate, order, sampled, 0.0)
+    if end == math.inf:
+        return math.inf
     excess = log_excess(lambda e: log_gaussian_replaced(rate, noise_multiplier, e), order, end)
     return float(np.logaddexp(0.0, np.logaddexp(excess, tail)))
 
@@ -253,6 +255,8 @@ def log_moment(
     tail = -math.inf
     if most == math.inf:
         end, tail = _tail(rate, order, sampled, float(edges[-1]))
+        if end == math.inf:
+            return math.inf
         edges, height = np.append(edges, end), np.append(height, height[-1])  # beyond the table delta is no larger
     total = float(np.logaddexp.reduce(_cells(edges[:-1], edges[1:], height[:-1], height[1:], order)))
     return float(np.logaddexp(0.0, np.logaddexp(_rounded_up(total, order, float(edges[-1])), tail)))
@@ -268,7 +272,7 @@ def _tail(rate: float, order: float, sampled: Callable[[float], float], least_en
     lost = math.log1p(-rate)
     higher = [(more, sampled(order + more) + (1 - order - more) * lost) for more in _steps(order)]
     end = max(min((log - least + 30.0) / more for more, log in higher), least_end)
-    tail = min(log - more * end for more, log in higher)
+    tail = min(log - more * end for more, log in higher) if end < math.inf else math.inf
     return end, tail + math.log(2) + 1e-12 * abs(tail)  # twice: the other direction has the smaller weight e^{-ax}
 
 
