@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from discreet.core import (
     NoisyMax,
     NonPrivate,
     Poisson,
+    PoissonReplace,
     Pure,
     RandomAllocation,
     RandomizedResponse,
@@ -34,6 +36,7 @@ from discreet.core import (
     WithoutReplacement,
     Zero,
 )
+from discreet.core.adjacency import relations
 from discreet.core.check import LARGEST_WHOLE
 from discreet.core.event import KINDS
 from discreet.core.evidence import DESIGNS
@@ -65,6 +68,7 @@ def around(inner: st.SearchStrategy[Event]) -> st.SearchStrategy[Event]:
     """Events that hold other events."""
     return st.one_of(
         st.builds(Poisson, rate, inner),
+        st.builds(PoissonReplace, rate, inner),
         st.builds(WithoutReplacement, rate, inner),
         st.builds(RandomAllocation, inner, whole),
         st.builds(Shuffled, inner, whole),
@@ -76,12 +80,25 @@ def around(inner: st.SearchStrategy[Event]) -> st.SearchStrategy[Event]:
 
 leaves = st.one_of(*LEAVES.values())
 events: st.SearchStrategy[Event] = st.recursive(leaves, around, max_leaves=8)
-HOLDERS = {Poisson, WithoutReplacement, RandomAllocation, Shuffled, Repeat, Sequence, Group}
+HOLDERS = {Poisson, PoissonReplace, WithoutReplacement, RandomAllocation, Shuffled, Repeat, Sequence, Group}
 assert {*LEAVES, *HOLDERS} == set(KINDS.values()), "an event kind has no strategy"
 
 units = st.builds(Unit, text, relation=st.sampled_from(RELATIONS), rows=st.none() | whole, key=st.none() | text)
 games = st.builds(Game, units, st.sets(st.sampled_from(VIEWS), min_size=1))
-claims = st.builds(Claim, game=games, event=events, assumptions=st.lists(text, max_size=3).map(tuple))
+
+
+@st.composite
+def _claims(draw: st.DrawFn) -> Claim:
+    """A claim whose event is for its unit's relation; where there is no such relation, one about a leaf."""
+    event = draw(events)
+    if not relations(event):
+        event = draw(leaves)
+    game, relation = draw(games), draw(st.sampled_from(relations(event)))
+    unit = replace(game.unit, relation=relation)
+    return Claim(game=Game(unit, game.view), event=event, assumptions=tuple(draw(st.lists(text, max_size=3))))
+
+
+claims = _claims()
 
 
 @st.composite

@@ -310,6 +310,12 @@ def _pure(event: events.Event) -> int:
             if whole >= UNBOUNDED:  # a sample of what has no bound has none
                 return UNBOUNDED
             return math.ceil(math.log1p(rate * math.expm1(whole / EPSILON_UNIT)) * (1 + 1e-12) * EPSILON_UNIT)
+        case events.PoissonReplace(rate, inner):
+            whole = _pure(inner)
+            if whole >= UNBOUNDED or rate == 1:
+                return 2 * whole
+            up, down = (math.log1p(rate * math.expm1(way * whole / EPSILON_UNIT)) for way in (1, -1))
+            return math.ceil((up - down) * (1 + 1e-12) * EPSILON_UNIT)
         case events.Shuffled(inner) | events.RandomAllocation(inner):
             return _pure(inner)
     return UNBOUNDED

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from discreet.accounting import allocation, profile, shuffle
+from discreet.accounting import allocation, profile, replaced, shuffle
 from discreet.accounting.profile import Profile
 from discreet.core import event as events
 from discreet.errors import InvalidValue
@@ -41,7 +41,7 @@ def _holds_envelope(event: events.Event) -> bool:
             return True
         case events.Poisson(_, inner) | events.WithoutReplacement(_, inner) | events.Group(inner) | events.Repeat(inner):
             return _holds_envelope(inner)
-        case events.RandomAllocation(inner):
+        case events.RandomAllocation(inner) | events.PoissonReplace(_, inner):
             return _holds_envelope(inner)
         case events.Sequence(items):
             return any(_holds_envelope(item) for item in items)
@@ -67,6 +67,8 @@ def _collect(event: events.Event, times: int, size: int, counts: dict[events.Eve
             _collect(inner, times, size * n, counts)
         case events.Poisson(1.0, inner) | events.RandomAllocation(inner, 1):
             _collect(inner, times, size, counts)
+        case events.PoissonReplace(1.0, inner):
+            _collect(inner, times, 2 * size, counts)
         case _:
             seen = grouped(event, size)
             counts[seen] = counts.get(seen, 0) + times
@@ -109,6 +111,10 @@ def _single(event: events.Event) -> Profile:
     match event:
         case events.Poisson(rate, inner):
             return profile.poisson(rate, _whole(inner))
+        case events.PoissonReplace(rate, events.Gaussian(noise_multiplier)) if rate > 0:
+            return replaced.gaussian_replaced(rate, noise_multiplier)
+        case events.PoissonReplace(rate, inner):
+            return replaced.replaced(rate, _whole(inner))
         case events.WithoutReplacement(rate, inner):
             return profile.without_replacement(rate, _whole(inner))
         case events.RandomAllocation(events.Gaussian(noise_multiplier), bins):

@@ -7,11 +7,13 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
-from discreet.accounting import allocation, moments, shuffle
-from discreet.accounting.plan import grouped, pure_epsilon, tells_one_of_two
+from discreet.accounting import allocation, moments, replaced, shuffle
+from discreet.accounting.plan import grouped, plan, pure_epsilon, tells_one_of_two
 from discreet.core import check
 from discreet.core import event as events
 from discreet.errors import InvalidValue, UnsupportedEvent
@@ -68,6 +70,8 @@ def _single(event: events.Event, order: float) -> float:
             return max(float(moments.log_moment(event, np.array([at]))[0]) / (at - 1), moments.LEAST)
         case events.Poisson(rate, inner):
             return _poisson(rate, inner, order)
+        case events.PoissonReplace():
+            return _poisson_replace(event, order)
         case events.WithoutReplacement(rate, inner):
             return _mixture_bound(rate, inner, order)
         case events.RandomAllocation(inner, bins):
@@ -96,6 +100,33 @@ def _poisson(rate: float, inner: events.Event, order: float) -> float:
     if order >= moments.HIGHEST or not isinstance(inner, moments.Symmetric):
         return bound
     return max(min(moments.sampled_log_moment(rate, inner, order) / (order - 1), bound), moments.LEAST)
+
+
+@lru_cache(maxsize=4096)
+def _poisson_replace(event: events.PoissonReplace, order: float) -> float:
+    """By the profile of the pair (see `replaced`); never above what convexity allows where both versions are in the sample."""
+    pair, rate, inner = plan(event), event.rate, event.event
+    if not pair.parts:
+        return 0.0 if pair.bounded else math.inf
+    bound = _mixture_bound(rate, events.Group(inner, 2), order)
+    profile, at = pair.parts[0][0], max(order, moments.NEAREST)
+    if rate == 1 or bound == math.inf or at >= replaced.HIGHEST:
+        return bound
+    sampled = events.Poisson(rate, inner)
+
+    def added(n: float) -> float:
+        return (n - 1) * _single(sampled, n)
+
+    if isinstance(inner, events.Gaussian):
+        log = replaced.gaussian_log_moment(rate, inner.noise_multiplier, at, added)
+    else:
+        log = replaced.log_moment(rate, _replaced_table(event), profile.most, at, added)
+    return max(min(log / (at - 1), bound), moments.LEAST)
+
+
+@lru_cache(maxsize=64)
+def _replaced_table(event: events.PoissonReplace) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    return replaced.table(plan(event).parts[0][0])
 
 
 def _mixture_bound(rate: float, inner: events.Event, order: float) -> float:

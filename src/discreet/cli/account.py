@@ -76,12 +76,20 @@ def laplace(noise: float | None, epsilon: float | None, times: int, **rest: Any)
 @noise
 @click.option("--rate", type=float, required=True, metavar="Q", help="Probability that a step's Poisson sample takes a unit.")
 @click.option("--steps", type=int, required=True, metavar="T", help="Number of steps.")
+@click.option(
+    "--relation",
+    type=click.Choice(["add_remove", "replace", "zero_out"]),
+    default="add_remove",
+    show_default=True,
+    help="How the two worlds differ in one unit.",
+)
 @common
-def sgd(noise: float | None, epsilon: float | None, rate: float, steps: int, **rest: Any) -> None:
+def sgd(noise: float | None, epsilon: float | None, rate: float, steps: int, relation: str, **rest: Any) -> None:
     """Private gradient descent: T steps of Gaussian noise on Poisson samples. Not for shuffled batches."""
-    from discreet.accounting import Gaussian, Poisson, Repeat
+    from discreet.accounting import Gaussian, Poisson, PoissonReplace, Repeat
 
-    _account(lambda multiplier: Repeat(Poisson(rate, Gaussian(multiplier)), steps), noise, epsilon, **rest)
+    kind = PoissonReplace if relation == "replace" else Poisson
+    _account(lambda multiplier: Repeat(kind(rate, Gaussian(multiplier)), steps), noise, epsilon, **rest)
 
 
 @command.command("event")
@@ -130,8 +138,11 @@ def _tell(event: Event, *, deltas: tuple[float, ...], plot: str | None, as_json:
 
 
 def _facts(event: Event, curve: Curve, deltas: tuple[float, ...]) -> dict[str, Any]:
+    from discreet.core import relations
+
     return {
         "event": event.to_json(),
+        "relations": list(relations(event)),
         "epsilon": [{"delta": delta, "epsilon": curve.epsilon(delta)} for delta in deltas],
         "power": [{"false_positives": level, "true_positives": curve.power(level)} for level in _LEVELS],
         "posterior": [{"prior": prior, "except": _RARE, "posterior": curve.posterior(prior, _RARE)} for prior in _PRIORS],
@@ -142,7 +153,7 @@ def _print(event: Event, curve: Curve, facts: dict[str, Any]) -> None:
     from discreet.cli.sketch import sketch
     from discreet.core.figures import percent_up, rate, up
 
-    rows = [("what ran", _short(event))]
+    rows = [("what ran", _short(event)), *_units(event)]
     rows += [("epsilon", f"{up(item['epsilon'])} at delta {item['delta']:g}") for item in facts["epsilon"]]
     rows += [
         (
@@ -171,6 +182,17 @@ def _draw(event: Event, curve: Curve, path: str) -> None:
         raise InvalidValue(f"--plot writes SVG; got {path!r}. Name the file something.svg.")
     write_whole(path, tradeoff_plot([line], title=f"Trade-off of {event.kind}", description=told, paper="white"))
     talk(f"The curve is drawn in {path}")
+
+
+def _units(event: Event) -> list[tuple[str, str]]:
+    """For which units the numbers hold, where that is not a matter of the sensitivity alone."""
+    from discreet.core import relations
+
+    said = {"add_remove": "added or removed", "replace": "replaced", "zero_out": "blanked out"}
+    stated = relations(event)
+    if len(stated) == len(said):
+        return []
+    return [("unit", " or ".join(said[each] for each in stated) or "none: its parts are for different relations")]
 
 
 def _short(event: Event) -> str:

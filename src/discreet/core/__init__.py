@@ -1,5 +1,6 @@
 """Values: unit, game, event, curve, claim, evidence, release, verdict. Standard library and numpy only."""
 
+from discreet.core.adjacency import relations, replaced
 from discreet.core.claim import Claim
 from discreet.core.curve import Curve
 from discreet.core.event import (
@@ -14,6 +15,7 @@ from discreet.core.event import (
     NoisyMax,
     NonPrivate,
     Poisson,
+    PoissonReplace,
     Pure,
     RandomAllocation,
     RandomizedResponse,
@@ -51,6 +53,7 @@ __all__ = [
     "NoisyMax",
     "NonPrivate",
     "Poisson",
+    "PoissonReplace",
     "Pure",
     "RandomAllocation",
     "RandomizedResponse",
@@ -65,5 +68,7 @@ __all__ = [
     "Zero",
     "event_from_json",
     "record",
+    "relations",
+    "replaced",
     "user",
 ]

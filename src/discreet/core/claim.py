@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from discreet.core import check
+from discreet.core.adjacency import check_relation
 from discreet.core.document import members
 from discreet.core.event import Event, check_event, event_from_json
 from discreet.core.game import Game, Unit
@@ -14,7 +15,10 @@ from discreet.errors import InvalidDocument, InvalidValue
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """No adversary in `game` does better than `event` allows, provided the `assumptions` hold."""
+    """No adversary in `game` does better than `event` allows, provided the `assumptions` hold.
+
+    The event must state its curve for the relation of the game's unit (docs/theory/adjacency.md).
+    """
 
     game: Game
     event: Event
@@ -23,7 +27,7 @@ class Claim:
     def __post_init__(self) -> None:
         if not isinstance(self.game, Game):
             raise InvalidValue(f"game must be a Game, such as Game(record(), {{'answers'}}); got {type(self.game).__name__}.")
-        check_event("event", self.event)
+        check_relation(check_event("event", self.event), self.game.unit.relation)
         sentences = check.items("assumptions", self.assumptions, "a list of sentences, such as ('...',)")
         object.__setattr__(self, "assumptions", tuple(check.word("assumption", item) for item in sentences))
 

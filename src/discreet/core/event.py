@@ -188,10 +188,28 @@ class RandomizedResponse(_Value):
 class Poisson(_Value):
     """`event` on a sample that takes each unit on its own with probability `rate`; relation add/remove.
 
-    Empty samples count. A shuffled or fixed-size batch is not a Poisson sample.
+    Empty samples count. A shuffled or fixed-size batch is not a Poisson sample. For units that are replaced, write
+    PoissonReplace; a unit that is blanked out contributes nothing, which is the same pair as removing it.
     """
 
     kind: ClassVar[str] = "poisson"
+    rate: float
+    event: Event
+
+    def __post_init__(self) -> None:
+        self._set("rate", check.fraction("rate", self.rate))
+        check_event("event", self.event, inside=True)
+
+
+@dataclass(frozen=True, slots=True)
+class PoissonReplace(_Value):
+    """`event` on a sample that takes each unit on its own with probability `rate`; relation replace.
+
+    The inner event is the one that stands in Poisson: its sensitivity is that of one unit added to the sample or removed
+    from it. Two versions of a unit may lie twice as far apart, and the curve counts that.
+    """
+
+    kind: ClassVar[str] = "poisson_replace"
     rate: float
     event: Event
 
@@ -296,7 +314,7 @@ KINDS: dict[str, type[_Value]] = {
     cls.kind: cls
     for cls in (
         Zero, NonPrivate, Pure, Approximate, Gaussian, Laplace, DiscreteGaussian, DiscreteLaplace, Exponential, NoisyMax,
-        RandomizedResponse, Poisson, WithoutReplacement, RandomAllocation, Shuffled, Repeat, Sequence,
+        RandomizedResponse, Poisson, PoissonReplace, WithoutReplacement, RandomAllocation, Shuffled, Repeat, Sequence,
         Group,
     )
 }  # fmt: skip

@@ -7,6 +7,7 @@ from json.encoder import encode_basestring_ascii as quoted
 from typing import Any, NamedTuple
 
 from discreet.accounting.filter import Filter
+from discreet.core.adjacency import check_relation
 from discreet.core.claim import Claim
 from discreet.core.game import Unit
 from discreet.errors import InvalidValue
@@ -30,13 +31,14 @@ _ROOM = (
 
 
 def check_claims(claims: Any, source: str, unit: Unit) -> None:
-    """Claims that this source can pay for: about its own unit."""
+    """Claims that this source can pay for: about its own unit, by events whose curve is for that unit's relation."""
     for claim in claims:
         if claim.game.unit != unit:
             raise InvalidValue(
                 f"{source} has a budget for {unit}; this claim is about {claim.game.unit}. A loss for one unit says nothing "
                 "of another: make the claim for the source's unit, or charge a source that has the claim's."
             )
+        check_relation(claim.event, unit.relation)
 
 
 def as_claims(claims: Any) -> tuple[Claim, ...]:

@@ -113,6 +113,7 @@ _NAMES: dict[str, Callable[[Any], str]] = {
     "noisy_max": lambda e: f"the largest of noisy scores (ε {up(e.epsilon)})",
     "randomized_response": lambda e: f"randomised response among {e.categories:,} answers (ε {up(e.epsilon)})",
     "poisson": lambda e: f"on a Poisson sample at rate {e.rate:.4g}",
+    "poisson_replace": lambda e: f"on a Poisson sample at rate {e.rate:.4g}, one unit replaced",
     "without_replacement": lambda e: f"on a sample of fixed size, a share {e.rate:.4g} of all",
     "random_allocation": lambda e: f"in a pass of {e.bins:,} steps, each unit in one of them",
     "shuffled": lambda e: f"{e.users:,} reports, shuffled",
@@ -121,6 +122,7 @@ _NAMES: dict[str, Callable[[Any], str]] = {
 
 _SAMPLING = {
     "poisson": "Poisson sampling, where every unit is taken on its own by a coin and who was taken is not seen",
+    "poisson_replace": "Poisson sampling, where every unit is taken on its own by a coin and who was taken is not seen",
     "without_replacement": "samples of a fixed size, drawn without replacement, where who was drawn is not seen",
     "random_allocation": "that each unit takes part in one random step of every pass, and in which is not seen",
     "shuffled": "that reports are shuffled by someone who is trusted to forget their order",
@@ -132,7 +134,7 @@ def sampling(event: Event) -> str:
     found = sorted({kind for each in _walk(event) if (kind := each.kind) in _SAMPLING})
     if not found:
         return "no sampling: the bound holds with every unit taking part"
-    return "; ".join(_SAMPLING[kind] for kind in found)
+    return "; ".join(dict.fromkeys(_SAMPLING[kind] for kind in found))
 
 
 def _walk(event: Any) -> Iterable[Any]:

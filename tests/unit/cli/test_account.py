@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from discreet.accounting import Gaussian, Poisson, Repeat, curve
+from discreet.accounting import Gaussian, Poisson, PoissonReplace, Pure, Repeat, Shuffled, curve
 from discreet.cli import app
 from discreet.cli.sketch import sketch
 
@@ -35,6 +35,18 @@ def test_sgd_tells_what_the_curve_says() -> None:
     assert found["epsilon"] == [{"delta": delta, "epsilon": curve(event).epsilon(delta)} for delta in (1e-5, 1e-7)]
     assert [item["false_positives"] for item in found["power"]] == [0.001, 0.01]
     assert [item["prior"] for item in found["posterior"]] == [0.01, 0.1, 0.5]
+
+
+def test_the_relation_decides_the_event_and_is_told(tmp_path: Path) -> None:
+    args = ("sgd", "--noise", "1", "--rate", "0.01", "--steps", "1000", "--delta", "1e-5")
+    removed, replaced, blank = (data(*args, "--relation", each) for each in ("add_remove", "replace", "zero_out"))
+    assert replaced["event"] == Repeat(PoissonReplace(0.01, Gaussian(1.0)), 1000).to_json()
+    assert removed["event"] == blank["event"] == Repeat(Poisson(0.01, Gaussian(1.0)), 1000).to_json()
+    assert [round(each["epsilon"][0]["epsilon"], 2) for each in (removed, replaced)] == [1.83, 2.84]
+    assert (removed["relations"], replaced["relations"]) == (["add_remove", "zero_out"], ["replace"])
+    assert "unit      added or removed or blanked out\n" in run(*args).stdout
+    (tmp_path / "mixed.json").write_text(json.dumps(Poisson(0.1, Shuffled(Pure(1.0), 3)).to_json()))
+    assert "unit      none: its parts are for different relations" in run("event", str(tmp_path / "mixed.json")).stdout
 
 
 def test_the_text_says_the_same() -> None:

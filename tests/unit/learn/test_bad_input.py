@@ -112,7 +112,6 @@ REFUSED = {
     "a ledger's name": ({"ledger": "ledger.db"}, r"discreet\.Ledger"),
     "a source without a name": ({"source": ""}, "source"),
     "a unit's name": ({"unit": "record"}, r"discreet\.record\(\)"),
-    "another relation": ({"unit": discreet.record("replace")}, "added or removed"),
     "no rows": ({"data": (X[:0], Y[:0])}, "no row"),
     "no rows in a dataset": ({"data": TensorDataset(X[:0], Y[:0])}, "no row"),
     "lengths that differ": ({"data": (X, Y[:5])}, "as many rows each"),

@@ -18,7 +18,7 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 import discreet
-from discreet.core.event import DiscreteLaplace, Gaussian, Poisson, Repeat, Sequence
+from discreet.core.event import DiscreteLaplace, Gaussian, Group, Poisson, PoissonReplace, RandomAllocation, Repeat, Sequence
 from discreet.errors import BudgetExceeded, DiscreetError, InvalidDocument, InvalidValue
 from discreet.learn import Step, read, shrink, train
 from discreet.noise.source import seeded_for_tests
@@ -117,6 +117,28 @@ def test_the_noise_found_for_a_budget_keeps_it(epsilon, divisor):
 def test_the_event_is_what_runs():
     assert begin().plan.event() == Repeat(Poisson(0.3, Gaussian(1.0)), 12)
     assert begin(divisor=None).plan.event() == Sequence([DiscreteLaplace(50), Repeat(Poisson(0.3, Gaussian(1.0)), 12)])
+
+
+@pytest.mark.parametrize(
+    ("relation", "sampling", "event"),
+    [
+        ("replace", {}, Repeat(PoissonReplace(0.25, Gaussian(1.0)), 12)),
+        ("zero_out", {}, Repeat(Poisson(0.25, Gaussian(1.0)), 12)),
+        ("replace", {"bands": 2}, Repeat(PoissonReplace(0.5, Gaussian(1.0)), 6)),
+        ("replace", {"sampling": "balls_in_bins"}, Repeat(Group(RandomAllocation(Gaussian(1.0), 4), 2), 3)),
+        ("zero_out", {"sampling": "balls_in_bins"}, Repeat(RandomAllocation(Gaussian(1.0), 4), 3)),
+    ],
+)
+def test_the_unit_decides_which_event_is_claimed(relation, sampling, event):
+    run = begin(unit=discreet.record(relation), rate=0.25, **sampling)
+    finish(run)
+    assert run.release().claims[0].event == run.plan.event() == event
+
+
+def test_a_replaced_unit_takes_more_noise_for_the_same_budget():
+    removed, replaced = (begin(unit=discreet.record(each), epsilon=2.0).plan for each in ("add_remove", "replace"))
+    assert replaced.noise_multiplier > 1.2 * removed.noise_multiplier
+    assert 1.9 < replaced.epsilon() <= 2.0
 
 
 def test_a_dataset_and_its_tensors_train_alike(seeded):

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from discreet.accounting import calibrate, curve
 from discreet.core import Claim, Game, Unit, check
 from discreet.core import event as events
+from discreet.core.adjacency import replaced
 from discreet.core.event import Event
 from discreet.errors import InvalidValue
 
@@ -49,7 +50,8 @@ class Plan:
         steps = self.steps if steps is None else steps
         parts: list[Event] = [] if self.count_scale is None else [events.DiscreteLaplace(self.count_scale)]
         if steps:
-            parts.append(self.sampler.event(events.Gaussian(self.noise_multiplier), steps))
+            sampled = self.sampler.event(events.Gaussian(self.noise_multiplier), steps)
+            parts.append(replaced(sampled) if self.unit.relation == "replace" else sampled)
         return events.Zero() if not parts else parts[0] if len(parts) == 1 else events.Sequence(parts)
 
     def claim(self) -> Claim:
@@ -91,10 +93,6 @@ def planned(
         raise InvalidValue(
             f"rate {rate:g} x steps {steps} takes each unit {expected:g} times on average, which cannot be meant. "
             "rate is the share of all units in one batch (batch size / number of units), steps the number of batches."
-        )
-    if unit.relation != "add_remove":
-        raise InvalidValue(
-            f"Poisson batches are accounted for units that are added or removed; got the relation {unit.relation}."
         )
     scale = None
     if counted:
