@@ -202,7 +202,7 @@ class Ledger:
         if last is not None:
             budget.spend(book, source, account, amount)
             made = chain.append(book, "reserve", source, f'{{"account":{quoted(account)},"amount":{rest}', after=last)
-            return Charge(self._store, made, source, account, amount, key)
+            return Charge(self._store, made, amount)
         refusal = budget.balance(book, source, account).refusal(amount)
         reason = {"account": account, "reason": str(refusal)}
         chain.append(book, "refuse", source, {**parse_json(f'{{"asked":{rest}'), **reason})
@@ -308,9 +308,21 @@ class Ledger:
         """The id of the last entry, after checking every entry and every sum; LedgerError says which entry is at fault.
 
         Whoever can write the file can write a whole new chain. Note the returned id elsewhere, and give it here later as
-        `noted`: then a rewritten past is found as well.
+        `noted`: then a rewritten past is found as well. An older copy of the file is found where the note beside it tells.
+        `cannot_know` says what is left.
         """
-        return self._store.read(lambda book: replay.verify(book, noted))
+        last = self._store.read(lambda book: replay.verify(book, noted))
+        if (behind := self._store.behind()) is not None:
+            raise behind
+        return last
+
+    def cannot_know(self, noted: str | None = None) -> tuple[str, ...]:
+        """What `verify`, given the same, cannot find out; for people."""
+        if noted is None:
+            rewritten = "No entry that was noted elsewhere was given, so a ledger that was written anew would look the same."
+        else:
+            rewritten = f"What was written after entry {noted} may be missing or written anew."
+        return rewritten, self._store.blind()
 
     def close(self) -> None:
         """Close it; what was reserved stays spent."""

@@ -109,6 +109,9 @@ def verify(book: Book, noted: str | None) -> str:
     sums.update({(row[0], row[1]): list(row[2:]) for row in book.execute(f"SELECT source, name, {amounts} FROM account")})
     _same("sources", {row[0]: list(row[1:8]) for row in rows}, told.terms)
     _same("sums", sums, told.sums)
+    undone = book.execute("SELECT about FROM entry WHERE kind = 'cancel' AND about IN (SELECT entry FROM started)").fetchone()
+    if undone is not None:
+        raise changed(undone[0], "it was started, and cancelled all the same")
     _same("answers", {tuple(row[:2]): row[2] for row in book.execute("SELECT source, key, entry FROM answer")}, told.answers)
     return last
 

@@ -174,7 +174,7 @@ def test_the_database_itself_refuses(path: Path, statement: str) -> None:
 def test_a_later_version_is_refused_and_left_alone(path: Path) -> None:
     tamper(path, "PRAGMA user_version = 99")
     before = path.read_bytes()
-    with pytest.raises(LedgerError, match=r"written by a later discreet \(schema 99; this one knows up to 1\)"):
+    with pytest.raises(LedgerError, match=r"written by a later discreet \(schema 99; this one knows up to \d\)"):
         Ledger(path)
     assert path.read_bytes() == before
 
@@ -343,6 +343,6 @@ def test_a_ledger_of_an_older_version_is_brought_up_to_date(path: Path, monkeypa
     with Ledger(path) as ledger:
         ledger.verify()
     link = sqlite3.connect(path)
-    assert link.execute("PRAGMA user_version").fetchone() == (2,)
+    assert link.execute("PRAGMA user_version").fetchone() == (len(steps),)
     assert link.execute("SELECT count(*) FROM later").fetchone() == (0,)
     link.close()

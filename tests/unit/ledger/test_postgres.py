@@ -87,7 +87,7 @@ def test_a_change_by_its_owner_is_found(url: str, statement: str, told: str) -> 
 
 def test_a_later_version_is_refused_and_left_alone(url: str) -> None:
     ask(url, "UPDATE discreet.ledger_version SET version = 99")
-    with pytest.raises(LedgerError, match=r"written by a later discreet \(schema 99; this one knows up to 1\)"):
+    with pytest.raises(LedgerError, match=r"written by a later discreet \(schema 99; this one knows up to \d\)"):
         Ledger(url)
     assert ask(url, "SELECT number FROM discreet.head") == [(5,)]
 
@@ -100,7 +100,7 @@ def test_a_ledger_of_an_older_version_is_brought_up_to_date(url: str, monkeypatc
     for _ in range(2):
         with Ledger(url) as ledger:
             ledger.verify()
-    assert ask(url, "SELECT count(*), (SELECT version FROM discreet.ledger_version) FROM discreet.later") == [(1, 2)]
+    assert ask(url, "SELECT count(*), (SELECT version FROM discreet.ledger_version) FROM discreet.later") == [(1, len(steps))]
 
 
 def test_another_schema_of_that_name_is_refused_and_left_alone(postgres_url: str) -> None:
