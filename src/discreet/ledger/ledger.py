@@ -15,6 +15,7 @@ from discreet.core import check
 from discreet.core.claim import Claim, game_from_json, game_to_json
 from discreet.core.document import parse_json
 from discreet.core.game import Game, Unit
+from discreet.core.release import Release
 from discreet.errors import BudgetExceeded, DiscreetError, InvalidValue
 from discreet.ledger import budget, chain, names, replay
 from discreet.ledger.amount import NOTHING, Amount, cost, limits
@@ -22,6 +23,7 @@ from discreet.ledger.balance import DEFAULT, Balance
 from discreet.ledger.card import RECENT, ledger_card
 from discreet.ledger.charge import Charge
 from discreet.ledger.history import History
+from discreet.ledger.payment import Payment, payment
 from discreet.ledger.store import Book, open_store
 
 PERIOD = "@"  # between the name of a source and that of its period
@@ -309,6 +311,14 @@ class Ledger:
         """The entries as JSON lines; `hash` is the SHA-256 of the line without it."""
         for entry in self.history(source):
             yield chain.canonical(entry.to_json())
+
+    def payment(self, release: Release[Any]) -> Payment:
+        """The entry that a release names, and why it does not pay for the release, if it does not.
+
+        An entry pays for a release of its source with its claims, once it has started. It cannot tell two releases with the
+        same claims apart: the second may have been made from the first, or may have borrowed its entry.
+        """
+        return self._store.read(lambda book: payment(book, release))
 
     def verify(self, noted: str | None = None) -> str:
         """The id of the last entry, after checking every entry and every sum; LedgerError says which entry is at fault.
