@@ -16,6 +16,8 @@ from discreet.core import check
 from discreet.core.document import read_text
 from discreet.errors import InvalidValue
 
+__all__ = ["make_key", "named_key"]
+
 KIND = "ed25519:"
 _LARGEST = 1 << 14  # bytes of a file with a key
 

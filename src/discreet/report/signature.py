@@ -26,6 +26,8 @@ from discreet.report import keys
 if TYPE_CHECKING:
     from discreet.ledger import Ledger
 
+__all__ = ["Signed", "check_head", "check_release", "sign_head", "sign_release"]
+
 FORMAT, VERSION = "discreet-signature", 1
 ENDING = ".sig"
 MOST_FILES = 10_000
