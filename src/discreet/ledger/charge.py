@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Any
 
 from discreet.core import check
+from discreet.core.document import parse_json
 from discreet.errors import InvalidValue, LedgerError
 from discreet.ledger import chain
 from discreet.ledger.amount import NOTHING, Amount
@@ -14,7 +15,10 @@ from discreet.ledger.budget import spend
 from discreet.ledger.store import Book, Store
 
 REASONS = ("did_not_run", "withdrawn", "engine_unavailable")
-STATES = ("reserved", "started", "settled", "cancelled")
+_STATE = (
+    "SELECT (SELECT kind FROM entry WHERE about = ? AND kind IN ('settle', 'cancel')), "
+    "(SELECT entry FROM started WHERE entry = ?)"
+)  # fmt: skip
 
 
 class Charge:
@@ -102,9 +106,10 @@ class Charge:
         def give_back(book: Book) -> str:
             before = state(book, self._mark.number)
             if before == "reserved":
-                began = _reservation(book, self._mark)
-                chain.append(book, "cancel", began.source, {"reason": reason}, began.number)
-                spend(book, began.source, began.body["account"], Amount.from_json(began.body["amount"]), -1)
+                source, text = _reserved(book, self._mark)
+                taken = parse_json(text)
+                chain.append(book, "cancel", source, {"reason": reason}, self._mark.number)
+                spend(book, source, taken["account"], Amount.from_json(taken["amount"]), -1)
             return before
 
         before = "answered by an earlier entry" if self._repeated else self._store.write(give_back)
@@ -128,11 +133,11 @@ class Charge:
         def end(book: Book) -> str:
             before = state(book, self._mark.number)
             if before in ("reserved", "started"):
-                began = _reservation(book, self._mark)
-                settled = chain.append(book, "settle", began.source, body, began.number)
-                if began.body["key"] is not None and "answer" in body:
-                    given = (began.source, began.body["key"], settled.number)
-                    book.execute("INSERT INTO answer VALUES (?, ?, ?) ON CONFLICT DO NOTHING", given)
+                source, text = _reserved(book, self._mark)
+                settled = chain.append(book, "settle", source, body, self._mark.number)
+                key = parse_json(text)["key"] if "answer" in body else None
+                if key is not None:
+                    book.execute("INSERT INTO answer VALUES (?, ?, ?) ON CONFLICT DO NOTHING", (source, key, settled.number))
             return before
 
         before = self._store.write(end, durable=False)
@@ -160,10 +165,9 @@ class Charge:
 
 def state(book: Book, number: int) -> str:
     """The state of the reservation of this number."""
-    ended = book.execute("SELECT kind FROM entry WHERE about = ? AND kind IN ('settle', 'cancel')", (number,)).fetchone()
+    ended, started = book.execute(_STATE, (number, number)).fetchone()
     if ended is not None:
-        return "settled" if ended[0] == "settle" else "cancelled"
-    started = book.execute("SELECT 1 FROM started WHERE entry = ?", (number,)).fetchone()
+        return "settled" if ended == "settle" else "cancelled"
     return "reserved" if started is None else "started"
 
 
@@ -173,9 +177,10 @@ def mark_started(book: Book, mark: chain.Mark) -> None:
     book.started = mark
 
 
-def _reservation(book: Book, mark: chain.Mark) -> chain.Entry:
-    """The entry that took the budget, as the ledger has it."""
-    began = chain.entry(book, mark.number)
-    if began.kind != "reserve" or began.hash != mark.hash:
+def _reserved(book: Book, mark: chain.Mark) -> tuple[str, str]:
+    """Source and body of the entry that took the budget, as the ledger has them."""
+    statement = "SELECT source, body FROM entry WHERE number = ? AND hash = ? AND kind = 'reserve'"
+    row = book.execute(statement, (mark.number, mark.hash)).fetchone()
+    if row is None:
         raise chain.changed(mark.number, "it is not the reservation that this charge was given")
-    return began
+    return row[0], row[1]

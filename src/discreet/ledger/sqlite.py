@@ -72,6 +72,7 @@ class SqliteStore:
         self._link: sqlite3.Connection | None = None
         self._behind: LedgerError | None = None
         self._era = ""  # under which notes of syncs are believed
+        self._last: tuple[bytes, Note | None] = (b"", None)  # the note that was written last, and how it is read
         try:
             self._link = self._connect()
             self._behind = self.behind()
@@ -226,7 +227,9 @@ class SqliteStore:
             entries = max(entries, wrote.entry, self._committed(0) if wrote.entry else 0)
             starts = max(starts, wrote.start, self._committed(_STARTS_AT) if wrote.start else 0)
             _sync_data(self._file("wal"))
-            os.pwrite(file, Note(self._era, entries, starts, wrote.number, wrote.hash).to_bytes(), 0)
+            note = Note(self._era, entries, starts, wrote.number, wrote.hash)
+            self._last = (note.to_bytes(), note)
+            os.pwrite(file, self._last[0], 0)
         finally:
             fcntl.flock(file, fcntl.LOCK_UN)
 
@@ -237,7 +240,8 @@ class SqliteStore:
 
     def _synced(self, link: sqlite3.Connection, file: int) -> tuple[int, int]:
         """The last entry and start on the disk, as the note says; 0 where there is none."""
-        note = Note.from_bytes(os.pread(file, LONGEST, 0))
+        data = os.pread(file, LONGEST, 0)
+        note = self._last[1] if data == self._last[0] else Note.from_bytes(data)
         if note is None:
             self._era = os.urandom(8).hex()
             return 0, 0
