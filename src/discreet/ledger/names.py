@@ -1,12 +1,13 @@
 """Names of sources, accounts and periods: one name is one name, so that a look-alike is not a fresh budget.
 
-A new name has one spelling (Unicode's normal form NFKC), shows every character it holds, and uses one writing system. One that
-looks like a name the ledger has is refused. Names that a ledger holds already stay as they are.
+A new name has one spelling (Unicode's normal form NFKC), shows every character it holds, and writes each word in one script.
+One that looks like a name the ledger has is refused. Names that a ledger holds already stay as they are.
 
 The rules follow Unicode Technical Standard 39 (Unicode Security Mechanisms): the scripts are those recommended for
-identifiers, mixtures are those of its restriction level "highly restrictive", and letters that look alike are brought to one
-before names are compared. The standard's table of look-alikes is large; here what it covers beside these scripts is refused as
-a whole, so that a small table does for the rest.
+identifiers, mixtures within a word are those of its restriction level "highly restrictive", and letters that look alike are
+brought to one before names are compared. The standard's table of look-alikes is large, and mostly about letters and signs that
+are refused here as a whole. The table below has the common ones among the rest; it does not have every pair that a font may
+make alike.
 """
 
 from __future__ import annotations
@@ -55,13 +56,26 @@ def new_name(what: str, value: Any) -> str:
     if (normal := unicodedata.normalize("NFKC", name)) != name:
         advice = f"; its normal form is {_shown(normal)}" if normal.isprintable() and normal == normal.strip() else ""
         raise InvalidValue(f"{what} must be in Unicode's normal form NFKC; {_shown(name)} is not{advice}.")
-    scripts = {script for place in range(len(name)) if (script := _script(what, name, place)) is not None}
-    if len(scripts) > 1 and not any(scripts <= allowed for allowed in _TOGETHER):
-        told = " and ".join(script.capitalize() for script in sorted(scripts))
+    scripts = _scripts([_script(what, name, place) for place in range(len(name))], name)
+    if scripts is not None:
+        told = " and ".join(script.capitalize() for script in scripts)
         raise InvalidValue(
-            f"{what} must be written in one script, since letters of others look alike; {_shown(name)} has {told}."
+            f"{what} must write each word in one script, since letters of others look alike; {_shown(name)} has {told}."
         )
     return name
+
+
+def _scripts(found: list[str | None], name: str) -> list[str] | None:
+    """The scripts of the first word that mixes some which do not go together, None if no word does."""
+    word: set[str] = set()
+    for letter, script in zip(f"{name} ", [*found, None], strict=True):
+        if script is not None:
+            word.add(script)
+        elif not letter.isdigit():  # a sign or a blank ends the word
+            if len(word) > 1 and not any(word <= allowed for allowed in _TOGETHER):
+                return sorted(word)
+            word = set()
+    return None
 
 
 def unlike(what: str, name: str, taken: Iterable[str]) -> None:

@@ -21,7 +21,7 @@ SMALL = Claim(game=Game(record(), {"answers"}), event=Gaussian(50.0))
 FINE = [
     "people", "patients of 2026", "visits/2026-11", "données", "Straße", "пациенты", "ασθενείς", "患者データ", "환자", "顧客DB",
     "រោគី",
-    "रोगी", "مرضى", "חולים", "a.b_c-d+e", "Đường", "țară",
+    "रोगी", "مرضى", "חולים", "a.b_c-d+e", "Đường", "țară", "больница & Co", "данные COVID-19",
 ]  # fmt: skip
 WRONG = {
     "people ": "begin or end with a blank", " people": "begin or end with a blank", "people\n": "begin or end with a blank",
@@ -32,6 +32,7 @@ WRONG = {
     "peo\u00a0ple": "its normal form is 'peo ple'", "cafe\u0301": "its normal form is 'café'",
     "ﬁles": "its normal form is 'files'",
     "of  two": "second blank in a row", "peoрle": "has Cyrillic and Latin", "αlpha": "has Greek and Latin",
+    "ok peoрle": "has Cyrillic and Latin", "p1р": "has Cyrillic and Latin",
     "peo\u0336ple": "U+0336",
     "peo‐ple": "U+2010", "pe٠ple": "U+0660", "people→": "U+2192", "peoꓑle": "U+A4D1", "peᴏple": "U+1D0F", "𐌀": "U+10300",
     "x" * 201: "at most 200 characters",
@@ -40,6 +41,7 @@ TWINS = [
     ("people", "People"), ("people", "peop1e"), ("people", "peopIe"), ("OSCAR", "0SCAR"), ("cocoa", "сосоа"),
     ("modem", "modern"),
     ("HATE", "НАТЕ"), ("copy", "сору"), ("AB", "ΑΒ"), ("ţară", "țară"), ("ロ", "口"), ("Straße", "STRASSE"), ("ă", "ǎ"),
+    ("our Coca", "our Соса"),
 ]  # fmt: skip
 
 
