@@ -121,12 +121,15 @@ def _provable(path: Path) -> bool:
 
 def _proofs(release: Release[Any], path: Path, keys: tuple[str, ...]) -> Proofs:
     """The signature beside a release, and its entry in the ledger that DISCREET_LEDGER names, as `discreet gate` has them."""
-    from discreet.cli.releases import opened_ledger
+    from discreet.errors import InvalidValue
+    from discreet.ledger import Ledger
     from discreet.report.gate import proofs_of
 
     if not (place := os.environ.get("DISCREET_LEDGER")):
         return proofs_of(release, path, keys=keys)
-    with opened_ledger(place) as ledger:
+    if "://" not in place and not os.path.exists(place):
+        raise InvalidValue(f"DISCREET_LEDGER names {place}, and there is no ledger.")
+    with Ledger(place) as ledger:
         return proofs_of(release, path, ledger=ledger, keys=keys)
 
 
