@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import combinations, product
@@ -127,6 +128,19 @@ def test_threads_that_race_never_read_what_is_given_back(place: str) -> None:
             assert entered != cancelled
             assert charge.state == ("started" if entered else "cancelled")
         ledger.verify()
+
+
+def test_a_cancellation_that_has_to_wait_gives_nothing_back_for_rows_that_are_read_meanwhile(place: str) -> None:
+    """Somebody else writes while one thread cancels and another enters: whoever comes first, it is one of the two."""
+    with Ledger(place) as ledger, ThreadPoolExecutor(2) as pool:
+        for _ in range(5):
+            charge = ledger.reserve("people", CLAIM)
+            with ledger._store._lock:  # type: ignore[attr-defined]
+                cancelled = pool.submit(take, charge, "cancel")
+                time.sleep(0.002)  # it has looked at the charge by now, or will later: both must be fine
+                entered = pool.submit(take, charge, "enter")
+                time.sleep(0.002)
+            assert entered.result() != cancelled.result()
 
 
 def test_processes_that_race_never_read_what_is_given_back(place: str) -> None:
