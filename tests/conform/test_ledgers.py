@@ -17,7 +17,8 @@ from discreet import Ledger, record
 from discreet.accounting import Gaussian, Pure
 from discreet.core import Claim, Game
 from discreet.errors import BudgetExceeded, InvalidValue, LedgerError
-from discreet.ledger import Amount, sqlite
+from discreet.ledger import Amount, Charge, chain, sqlite
+from discreet.ledger.charge import mark_started
 
 CLAIM = Claim(game=Game(record(), {"answers"}), event=Gaussian(50.0))
 CROWD, EACH = 16, 200
@@ -189,15 +190,30 @@ def test_one_life_of_a_budget(engine: str, place: str) -> None:
         ]  # fmt: skip
 
 
+def cancel_behind_our_back(ledger: Ledger, charge: Charge) -> None:
+    """An entry that no charge would write: the database has the last word."""
+    ledger._store.write(
+        lambda book: chain.append(book, "cancel", "people", {"reason": "did_not_run"}, charge._mark.number)
+    )  # fmt: skip
+
+
 def test_a_reservation_ends_once_even_behind_our_back(engine: str, place: str) -> None:
     with Ledger(place) as ledger:
         charge = ledger.reserve("people", CLAIM)
         charge.settle()
-        charge._ended = charge._started = False
+        charge._settled = False
         spent = ledger.spent("people")
-        with pytest.raises(LedgerError, match="refused a change that would break it"):
+        with pytest.raises(InvalidValue, match="was settled, so nothing can be given back"):
             charge.cancel("did_not_run")
-        assert ledger.spent("people") == spent
+        running = ledger.reserve("people", CLAIM)
+        running.started()
+        for ended in (charge, running):
+            with pytest.raises(LedgerError, match="refused a change that would break it"):
+                cancel_behind_our_back(ledger, ended)
+        for another in (charge._mark, ledger.reserve("people", CLAIM)._mark._replace(number=1)):
+            with pytest.raises(LedgerError, match="refused a change that would break it"):
+                ledger._store.write(lambda book, mark=another: mark_started(book, mark))
+        assert ledger.spent("people") > spent
         ledger.verify()
 
 

@@ -9,6 +9,7 @@ import shlex
 import subprocess
 import sys
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,11 @@ import pytest
 import yaml
 from jsonschema import Draft7Validator
 
+from discreet import Ledger
 from discreet.cli import app
 from discreet.core import Claim, Evidence, Game, Laplace, Release, record
+from discreet.report.keys import make_key
+from discreet.report.signature import sign_release
 from schemas import published
 
 ROOT = Path(__file__).parents[2]
@@ -191,6 +195,25 @@ def test_a_policy_is_collected_as_tests(folder: Path) -> None:
     assert "3 failed, 3 passed" in failed
     assert "privacy.toml, line 3: TPR at 1 % FPR below 10 %, for attack.*" in failed
     assert "Traceback" not in failed
+
+
+def test_the_plugin_holds_a_release_against_its_ledger_and_its_signature(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Ledger(folder / "ledger.db") as ledger:
+        ledger.open("people", unit=record(), epsilon=3.0, delta=1e-6)
+        with ledger.reserve("people", made(0.0).claims) as entry:
+            paid = replace(made(0.0), entry=entry)
+    paid.save(folder / "holds/release.json")
+    monkeypatch.setenv("DISCREET_LEDGER", str(folder / "ledger.db"))
+    assert "4 passed" in pytest_run(folder, "--privacy-release", "holds")
+    replace(paid, source="visits").save(folder / "holds/release.json")
+    assert "paid for 'people'; the release is from 'visits'" in pytest_run(folder, "--privacy-release", "holds")
+    monkeypatch.delenv("DISCREET_LEDGER")
+    assert "3 passed" in pytest_run(folder, "--privacy-release", "holds")
+    make_key(folder / "our.key")
+    sign_release(folder / "holds", folder / "our.key")
+    assert "4 passed" in pytest_run(folder, "--privacy-release", "holds")
+    paid.save(folder / "holds/release.json")
+    assert "was changed after it was signed" in pytest_run(folder, "--privacy-release", "holds")
 
 
 def test_the_configuration_may_name_the_release(folder: Path) -> None:

@@ -21,6 +21,7 @@ COMMANDS = {
     "audit": "Claims against evidence; or a training recipe, audited in one run.",
     "demo": "A model that leaks, its private twin, SQL, one budget, one report.",
     "gate": "Do releases keep to a policy? For CI: exit codes, JUnit, SARIF.",
+    "keys": "Sign releases and ledgers, and see who signed them.",
     "ledger": "Budgets: open, show, share, raise, renew, verify.",
     "query": "Ask private SQL: an answer with error bars, charged to a budget.",
     "report": "Releases as one page to read and sign: HTML, PDF, Markdown, JSON.",

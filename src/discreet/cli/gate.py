@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,20 +11,28 @@ import click
 
 from discreet.cli import CHECK_FAILED, COMMANDS, FINE, REFUTED
 from discreet.cli.output import json_option, table, talk, write_json
+from discreet.cli.releases import opened_ledger
 
 if TYPE_CHECKING:
+    from discreet.ledger import Ledger
     from discreet.report.gate import Judged, Policy
+    from discreet.report.signature import Signed
 
 _CODES = {"holds": FINE, "inconclusive": FINE, "failed": CHECK_FAILED, "refuted": REFUTED}
 
 
 @click.command("gate", help=f"""{COMMANDS["gate"]}
 
-RELEASES are release.json files, or folders that hold one. Exit codes: 0 every rule holds, or too few targets to tell (said, and
+RELEASES are release.json files, or folders that hold one. With --ledger, the entry that a release names must be one that paid
+for its claims; a signature beside a release must fit. Exit codes: 0 every rule holds, or too few targets to tell (said, and
 with --strict 1), 1 a rule failed, 2 wrong use, 3 a claim was refuted by its evidence. Under GitHub Actions the summary and the
 lines at fault show up by themselves.""")  # fmt: skip
 @click.argument("releases", nargs=-1, required=True, type=click.Path(allow_dash=True))
 @click.option("--policy", default="privacy.toml", show_default=True, metavar="FILE", help="The rules, in TOML.")
+@click.option(
+    "--ledger", "place", envvar="DISCREET_LEDGER", metavar="PATH_OR_URL", help="The ledger that paid; DISCREET_LEDGER too."
+)
+@click.option("--head", metavar="FILE", help="A signature of the ledger's last entry, from discreet keys sign.")
 @click.option("--strict", is_flag=True, help="What is inconclusive has failed.")
 @click.option("--junit", metavar="FILE", help="Write JUnit XML.")
 @click.option("--sarif", metavar="FILE", help="Write SARIF 2.1.0.")
@@ -31,8 +40,8 @@ lines at fault show up by themselves.""")  # fmt: skip
 @json_option
 @click.pass_context
 def command(
-    ctx: click.Context, releases: tuple[str, ...], policy: str, strict: bool, junit: str | None, sarif: str | None,
-    summary: str | None, as_json: bool,
+    ctx: click.Context, releases: tuple[str, ...], policy: str, place: str | None, head: str | None, strict: bool,
+    junit: str | None, sarif: str | None, summary: str | None, as_json: bool,
 ) -> None:  # fmt: skip
     from discreet.report.gate import Policy, worst
     from discreet.report.gate.document import document
@@ -40,7 +49,10 @@ def command(
 
     rules = Policy.read(_here(policy))
     strict = strict or rules.strict
-    judged = [_judged(each, rules) for each in releases]
+    with ExitStack() as stack:
+        ledger = stack.enter_context(opened_ledger(place)) if place else None
+        signed = _head(ledger, head, rules)
+        judged = [_judged(each, rules, ledger, signed) for each in releases]
     findings = [finding for each in judged for finding in each.findings]
     outcome = worst(findings, strict=strict)
     if as_json:
@@ -61,13 +73,24 @@ def _here(path: str) -> str:
         return path
 
 
-def _judged(path: str, policy: Policy) -> Judged:
+def _head(ledger: Ledger | None, head: str | None, policy: Policy) -> Signed | None:
+    from discreet.report.signature import check_head
+
+    if head is None:
+        return None
+    if ledger is None:
+        raise click.UsageError("--head is about a ledger; name it with --ledger.")
+    return check_head(ledger, head, policy.keys)
+
+
+def _judged(path: str, policy: Policy, ledger: Ledger | None, head: Signed | None) -> Judged:
     from discreet.cli.releases import place_of, read_release
-    from discreet.report.gate import Judged
+    from discreet.report.gate import Judged, proofs_of
 
     release = read_release(path)
     file = "stdin" if path == "-" else _here(place_of(path))
-    return Judged(file=file, source=release.source, findings=policy.judge(release))
+    proofs = proofs_of(release, None if path == "-" else path, ledger=ledger, head=head, keys=policy.keys)
+    return Judged(file=file, source=release.source, findings=policy.judge(release, proofs))
 
 
 def _rows(judged: list[Judged]) -> list[tuple[str, ...]]:

@@ -112,10 +112,11 @@ def history(source: str | None, last: int, place: str, as_json: bool) -> None:
 @click.option("--noted", metavar="ID", help="The id of an entry that was noted earlier; it must still be there.")
 @common
 def verify(noted: str | None, place: str, as_json: bool) -> None:
-    """Follow every entry and add everything up again; exits with 1 and the entry at fault."""
+    """Follow every entry and add everything up again; exits with 1 and the entry at fault. What it cannot know is said."""
     with _opened(place) as ledger:
         try:
             last = ledger.verify(noted)
+            unknown = ledger.cannot_know(noted)
         except LedgerError as error:
             if as_json:
                 write_json({"verified": False, "entry": error.entry, "reason": str(error)})
@@ -123,9 +124,11 @@ def verify(noted: str | None, place: str, as_json: bool) -> None:
                 talk(f"Error: {error}")
             raise click.exceptions.Exit(CHECK_FAILED) from None
     if as_json:
-        write_json({"verified": True, "last": last})
+        write_json({"verified": True, "last": last, "cannot_know": list(unknown)})
     else:
         click.echo(f"verified; the last entry is {last or 'none'}")
+        for text in unknown:
+            talk(f"What this cannot know: {text}")
 
 
 @command.command("export")

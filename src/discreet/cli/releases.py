@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from discreet.errors import InvalidValue
+
 if TYPE_CHECKING:
     from discreet.core import Release
+    from discreet.ledger import Ledger
 
 
 def place_of(path: str) -> str:
@@ -21,3 +24,12 @@ def read_release(path: str) -> Release[Any]:
     from discreet.core import Release
 
     return Release.load(place_of(path))
+
+
+def opened_ledger(place: str) -> Ledger:
+    """A ledger that is there: one that is only looked at is not made."""
+    from discreet.ledger import Ledger
+
+    if "://" not in place and not os.path.exists(place):
+        raise InvalidValue(f"There is no ledger at {place}. Name another, or leave --ledger out.")
+    return Ledger(place)

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from discreet.cli import COMMANDS
 from discreet.cli.output import json_option, talk, write_json
+from discreet.cli.releases import opened_ledger
 from discreet.errors import InvalidValue
-
-if TYPE_CHECKING:
-    from discreet.ledger import Ledger
 
 
 @click.command("report", help=f"""{COMMANDS["report"]}
@@ -48,7 +46,7 @@ def command(
         raise InvalidValue(f"--card is about one model; {len(files)} releases were given.")
     given = [each for name in files for each in _opened(name)]
     with ExitStack() as stack:
-        ledger = stack.enter_context(_ledger(place)) if place else None
+        ledger = stack.enter_context(opened_ledger(place)) if place else None
         report = made(given, ledger=ledger, title=title, confidence=confidence)
     for path in output:
         talk(f"The report is in {forms.write_report(report, path, annex=annex)}")
@@ -88,14 +86,6 @@ def _is_release(path: Path) -> bool:
             return b'"discreet-release"' in file.read(200)
     except OSError:
         return False
-
-
-def _ledger(place: str) -> Ledger:
-    from discreet.ledger import Ledger
-
-    if "://" not in place and not Path(place).exists():
-        raise InvalidValue(f"There is no ledger at {place}. Name another, or leave --ledger out.")
-    return Ledger(place)
 
 
 def _beside(output: tuple[str, ...]) -> Path:

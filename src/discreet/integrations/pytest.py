@@ -9,6 +9,7 @@ until a release is named.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ import pytest
 
 if TYPE_CHECKING:
     from discreet.core import Release
+    from discreet.report.gate import Proofs
     from discreet.report.gate.rules import Rule
 
 __all__ = ["release", "releases"]
@@ -74,22 +76,23 @@ class _PolicyFile(pytest.File):
         strict = policy.strict or self.config.getoption("privacy_strict")
         named = _named(self.config)
         for path in named:
-            for rule in policy.rules:
+            for rule in (*([policy.genuine] if _provable(path) else []), *policy.rules):
                 name = rule.name if len(named) == 1 else f"{rule.name} [{path.parent.name}/{path.name}]"
-                yield _RuleItem.from_parent(self, name=name, rule=rule, release=path, strict=strict)
+                yield _RuleItem.from_parent(self, name=name, rule=rule, release=path, strict=strict, keys=policy.keys)
 
 
 class _RuleItem(pytest.Item):
     """One rule on one release."""
 
-    def __init__(self, *, rule: Rule, release: Path, strict: bool, **more: Any) -> None:
+    def __init__(self, *, rule: Rule, release: Path, strict: bool, keys: tuple[str, ...], **more: Any) -> None:
         super().__init__(**more)
-        self.rule, self.release, self.strict = rule, release, strict
+        self.rule, self.release, self.strict, self.keys = rule, release, strict, keys
 
     def runtest(self) -> None:
         from discreet.errors import RuleFailed
 
-        found = list(self.rule.judge(_load(self.config, self.release)))
+        release = _load(self.config, self.release)
+        found = list(self.rule.judge(release, _proofs(release, self.release, self.keys)))
         bad = [each for each in found if each.outcome in ("failed", "refuted") or (self.strict and each.outcome != "holds")]
         if bad:
             raise RuleFailed("\n".join(f"{each.where}: {each.outcome}: {each.message}" for each in bad))
@@ -108,6 +111,26 @@ class _RuleItem(pytest.Item):
 
     def reportinfo(self) -> tuple[Path, int, str]:
         return self.path, self.rule.line - 1, self.name
+
+
+def _provable(path: Path) -> bool:
+    """Whether there is anything beside the release to hold it against."""
+    document = path / "release.json" if path.is_dir() else path
+    return bool(os.environ.get("DISCREET_LEDGER")) or document.with_name(f"{document.name}.sig").is_file()
+
+
+def _proofs(release: Release[Any], path: Path, keys: tuple[str, ...]) -> Proofs:
+    """The signature beside a release, and its entry in the ledger that DISCREET_LEDGER names, as `discreet gate` has them."""
+    from discreet.errors import InvalidValue
+    from discreet.ledger import Ledger
+    from discreet.report.gate import proofs_of
+
+    if not (place := os.environ.get("DISCREET_LEDGER")):
+        return proofs_of(release, path, keys=keys)
+    if "://" not in place and not os.path.exists(place):
+        raise InvalidValue(f"DISCREET_LEDGER names {place}, and there is no ledger.")
+    with Ledger(place) as ledger:
+        return proofs_of(release, path, ledger=ledger, keys=keys)
 
 
 def _named(config: pytest.Config) -> list[Path]:

@@ -5,6 +5,7 @@ from discreet.ledger.balance import Balance
 from discreet.ledger.chain import Entry
 from discreet.ledger.charge import Charge
 from discreet.ledger.ledger import Ledger, question_key
+from discreet.ledger.payment import Payment
 
 __all__ = [
     "Amount",
@@ -12,5 +13,6 @@ __all__ = [
     "Charge",
     "Entry",
     "Ledger",
+    "Payment",
     "question_key",
 ]

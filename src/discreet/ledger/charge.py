@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Any
 
 from discreet.core import check
+from discreet.core.document import parse_json
 from discreet.errors import InvalidValue, LedgerError
 from discreet.ledger import chain
 from discreet.ledger.amount import NOTHING, Amount
@@ -14,14 +15,22 @@ from discreet.ledger.budget import spend
 from discreet.ledger.store import Book, Store
 
 REASONS = ("did_not_run", "withdrawn", "engine_unavailable")
+_STATE = (
+    "SELECT (SELECT kind FROM entry WHERE about = ? AND kind IN ('settle', 'cancel')), "
+    "(SELECT entry FROM started WHERE entry = ?)"
+)  # fmt: skip
 
 
 class Charge:
     """What `Ledger.reserve` returns. The budget is spent already; rows may be read inside `with`, which yields the entry's id.
 
-    Leaving the block settles the charge. An exception inside it gives nothing back, since whether it came may depend on the
-    data; neither does a crash. Only before the block is entered can the charge be cancelled, for one of a few reasons that
-    no row can influence.
+    Entering the block marks the charge as started, in the ledger, before the first row is read. Leaving it settles the charge.
+    An exception inside gives nothing back, since whether it came may depend on the data; neither does a crash. Only a charge
+    that never started can be cancelled, for one of a few reasons that no row can influence.
+
+    The state lies in the ledger alone: reserved, then started, then settled; or reserved, then cancelled. Each step is one
+    transaction that looks at the state first. So of two that race, one is refused, whatever threads, processes or copies of
+    this object they come from. What a cancellation gives back is what the reservation in the ledger says.
 
     >>> from pathlib import Path
     >>> from tempfile import mkdtemp
@@ -33,82 +42,145 @@ class Charge:
     >>> charge = ledger.reserve("people", Claim(game=Game(record(), {"answers"}), event=Gaussian(20.0)))
     >>> with charge as entry:
     ...     charge.settle(answer=412)      # rows are read here
+    >>> charge.state
+    'settled'
     """
 
-    def __init__(
-        self, store: Store, mark: chain.Mark, source: str, account: str, amount: Amount, key: str | None = None
-    ) -> None:
-        self._store = store
-        self._number = mark.number
-        self._source, self._account, self._key = source, account, key
-        self._started = self._ended = False
-        self.id = mark.id
-        self.amount = amount
-        self.repeated = False
+    def __init__(self, store: Store, mark: chain.Mark, amount: Amount) -> None:
+        self._store, self._mark, self._amount = store, mark, amount
+        self._settled = False  # by this object, so that leaving the block need not do it again
+        self._repeated = False
         self.answer: Any = None
 
     @classmethod
     def again(cls, store: Store, began: chain.Entry, settled: chain.Entry) -> Charge:
         """The charge of a question that was answered before: it takes nothing, and has its answer."""
-        mark = chain.Mark(began.number, began.hash)
-        made = cls(store, mark, began.source, began.body["account"], NOTHING, began.body["key"])
-        made.repeated = made._ended = True
-        made.answer = settled.body["answer"]
-        return made
+        repeated = cls(store, chain.Mark(began.number, began.hash), NOTHING)
+        repeated._repeated = repeated._settled = True
+        repeated.answer = settled.body["answer"]
+        return repeated
+
+    @property
+    def id(self) -> str:
+        """What a release names as its entry."""
+        return self._mark.id
+
+    @property
+    def amount(self) -> Amount:
+        """What was taken; to look at only, since the ledger goes by its own entry."""
+        return self._amount
+
+    @property
+    def repeated(self) -> bool:
+        """Whether the question was answered before: then `answer` is that answer, and nothing was taken."""
+        return self._repeated
+
+    @property
+    def state(self) -> str:
+        """What the ledger says now: reserved, started, settled or cancelled."""
+        return self._store.read(lambda book: state(book, self._mark.number))
 
     def started(self) -> None:
-        """Say that rows may be read from now on, so that nothing can be given back. Entering `with` says it too."""
-        self._started = True
+        """Mark that rows may be read from now on, so that nothing can be given back. Entering `with` does it too.
+
+        A charge pays for one run, so it starts once. When this returns, the mark has survived whatever happens next.
+        """
+        if self._repeated:
+            raise InvalidValue(f"Charge {self.id} was answered by an earlier entry; it paid for no new run. Use its answer.")
+
+        def start(book: Book) -> str:
+            before = state(book, self._mark.number)
+            if before == "reserved":
+                mark_started(book, self._mark)
+            return before
+
+        before = self._store.write(start)
+        if before != "reserved":
+            told = "was started already" if before == "started" else f"has ended already: it was {before}"
+            raise InvalidValue(f"Charge {self.id} {told}. A charge pays for one run; reserve again.")
 
     def cancel(self, reason: str) -> None:
         """Give the budget back, because nothing ran: one of did_not_run, withdrawn, engine_unavailable."""
         check.word("reason", reason, REASONS)
-        if self._started or self._ended:
-            state = "answered by an earlier entry" if self.repeated else "settled or cancelled" if self._ended else "started"
-            raise InvalidValue(f"Charge {self.id} was {state}, so nothing can be given back; only what never ran can.")
 
-        def give_back(book: Book) -> None:
-            chain.append(book, "cancel", self._source, {"reason": reason}, self._number)
-            spend(book, self._source, self._account, self.amount, -1)
+        def give_back(book: Book) -> str:
+            before = state(book, self._mark.number)
+            if before == "reserved":
+                source, text = _reserved(book, self._mark)
+                taken = parse_json(text)
+                chain.append(book, "cancel", source, {"reason": reason}, self._mark.number)
+                spend(book, source, taken["account"], Amount.from_json(taken["amount"]), -1)
+            return before
 
-        self._store.write(give_back)
-        self._ended = True
+        before = "answered by an earlier entry" if self._repeated else self._store.write(give_back)
+        if before != "reserved":
+            raise InvalidValue(f"Charge {self.id} was {before}, so nothing can be given back; only what never ran can.")
 
     def settle(self, answer: Any = None) -> None:
         """Record that it ran. An answer (JSON, already released) is kept for those who ask the same with the same key."""
-        self.started()
-        if self._ended:
-            raise InvalidValue(f"Charge {self.id} has ended already; a charge is settled once.")
-        self.answer = chain.kept(answer)
-        self._end({"outcome": "done"} if answer is None else {"outcome": "done", "answer": self.answer})
+        known = chain.kept(answer)
+        before = "settled" if self._repeated else self._end({"outcome": "done"} | ({} if answer is None else {"answer": known}))
+        if before in ("settled", "cancelled"):
+            raise InvalidValue(f"Charge {self.id} has ended already: it was {before}. A charge is settled once.")
+        self.answer = known
 
-    def _end(self, body: dict[str, Any]) -> None:
-        """Not durable by itself: if a power failure takes the settlement, the reservation still counts as spent."""
+    def _end(self, body: dict[str, Any]) -> str:
+        """The state before; reserved and started become settled.
 
-        def end(book: Book) -> None:
-            made = chain.append(book, "settle", self._source, body, self._number)
-            if self._key is not None and "answer" in body:
-                given = (self._source, self._key, made.number)
-                book.execute("INSERT INTO answer VALUES (?, ?, ?) ON CONFLICT DO NOTHING", given)
+        Not durable by itself: if a power failure takes the settlement, the reservation still counts as spent.
+        """
 
-        self._store.write(end, durable=False)
-        self._ended = True
+        def end(book: Book) -> str:
+            before = state(book, self._mark.number)
+            if before in ("reserved", "started"):
+                source, text = _reserved(book, self._mark)
+                settled = chain.append(book, "settle", source, body, self._mark.number)
+                key = parse_json(text)["key"] if "answer" in body else None
+                if key is not None:
+                    book.execute("INSERT INTO answer VALUES (?, ?, ?) ON CONFLICT DO NOTHING", (source, key, settled.number))
+            return before
+
+        before = self._store.write(end, durable=False)
+        self._settled = True
+        return before
 
     def __enter__(self) -> str:
-        self.started()
-        if self._ended and not self.repeated:
-            raise InvalidValue(f"Charge {self.id} has ended already; reserve again.")
+        if not self._repeated:
+            self.started()
         return self.id
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if self._ended:
+        """Settle what was not settled inside, by this object or another; what started was not cancelled."""
+        if self._settled:
             return
         if kind is None:
-            self.settle()
+            self._end({"outcome": "done"})
         else:
             with suppress(LedgerError):  # the error that is under way says more
                 self._end({"outcome": "failed"})
 
     def __repr__(self) -> str:
-        state = "repeated" if self.repeated else "ended" if self._ended else "started" if self._started else "reserved"
-        return f"Charge({self.id!r}, {state})"
+        return f"Charge({self.id!r}{', repeated' if self._repeated else ''})"
+
+
+def state(book: Book, number: int) -> str:
+    """The state of the reservation of this number."""
+    ended, started = book.execute(_STATE, (number, number)).fetchone()
+    if ended is not None:
+        return "settled" if ended == "settle" else "cancelled"
+    return "reserved" if started is None else "started"
+
+
+def mark_started(book: Book, mark: chain.Mark) -> None:
+    """Write that this reservation has started, for good; the database refuses it for one that has ended."""
+    book.execute("INSERT INTO started (entry) VALUES (?)", (mark.number,))
+    book.started = mark
+
+
+def _reserved(book: Book, mark: chain.Mark) -> tuple[str, str]:
+    """Source and body of the entry that took the budget, as the ledger has them."""
+    statement = "SELECT source, body FROM entry WHERE number = ? AND hash = ? AND kind = 'reserve'"
+    row = book.execute(statement, (mark.number, mark.hash)).fetchone()
+    if row is None:
+        raise chain.changed(mark.number, "it is not the reservation that this charge was given")
+    return row[0], row[1]

@@ -15,13 +15,15 @@ from discreet.core import check
 from discreet.core.claim import Claim, game_from_json, game_to_json
 from discreet.core.document import parse_json
 from discreet.core.game import Game, Unit
+from discreet.core.release import Release
 from discreet.errors import BudgetExceeded, DiscreetError, InvalidValue
-from discreet.ledger import budget, chain, replay
+from discreet.ledger import budget, chain, names, replay
 from discreet.ledger.amount import NOTHING, Amount, Offer, first, limits, offer, terms_json
 from discreet.ledger.balance import DEFAULT, Balance
 from discreet.ledger.card import RECENT, ledger_card
 from discreet.ledger.charge import Charge
 from discreet.ledger.history import History
+from discreet.ledger.payment import Payment, payment
 from discreet.ledger.store import Book, open_store
 
 PERIOD = "@"  # between the name of a source and that of its period
@@ -64,10 +66,11 @@ class Ledger:
     ) -> Balance:
         """Give a source its budget for one unit; the same again changes nothing, anything else is refused.
 
-        The source is the people, not the table: all tables about the same people are one source. `fingerprint` says which
-        data it is; no two sources have the same. `failure` is the part of delta set aside for events that may fail, such as the
-        release of group names; half of delta unless you say otherwise, and 0 leaves all of it to the other events. With
-        `by_period` the source has no budget itself: each of its periods gets this one, by `renew`.
+        The source is the people, not the table: all tables about the same people are one source. A new name is in normal form
+        and looks like no other (`names.py`). `fingerprint` says which data it is; no two sources have the same. `failure` is
+        the part of delta set aside for events that may fail, such as the release of group names; half of delta unless you say
+        otherwise, and 0 leaves all of it to the other events. With `by_period` the source has no budget itself: each of its
+        periods gets this one, by `renew`.
         """
         if PERIOD in check.word("source", source):
             raise InvalidValue(f"source must not hold {PERIOD}, which stands before a period; got {check.shown(source)}.")
@@ -85,6 +88,7 @@ class Ledger:
             if book.execute("SELECT 1 FROM source WHERE name = ?", (source,)).fetchone():
                 self._same_opening(book, source, body, failure is not None)
             else:
+                names.unlike("source", names.new_name("source", source), _sources(book))
                 self._insert_source(book, "open", source, body)
             return budget.balance(book, source, None)
 
@@ -107,6 +111,8 @@ class Ledger:
             if not budget.balance(book, source, None).by_period:
                 raise InvalidValue(f"{source} has one budget, whenever it is asked; only a source opened by_period is renewed.")
             if not book.execute("SELECT 1 FROM source WHERE name = ?", (name,)).fetchone():
+                names.new_name("period", period)
+                names.unlike("source", name, _sources(book))
                 terms = chain.first(book, source).body
                 own = {"fingerprint": fingerprint, "by_period": False, "of": source, "by": by, "reason": reason}
                 self._insert_source(book, "renew", name, {**terms, **own})
@@ -157,6 +163,9 @@ class Ledger:
             amount = Amount(*(int(Fraction(part) * limit) for limit in whole.limit))
             if min(rest.limit.minus(amount)) < 0 or not rest.holds(amount):
                 raise rest.cannot_share(part)
+            known = _accounts(book, source)
+            if account not in known:
+                names.unlike("account", names.new_name("account", account), known)
             budget.allot(book, source, DEFAULT, NOTHING.minus(amount))
             budget.allot(book, source, account, amount)
             chain.append(book, "share", source, {"account": account, "amount": amount.to_json(), "by": by})
@@ -212,7 +221,7 @@ class Ledger:
             return again
         taken = budget.take(book, source, account, price, key, claims)
         if taken is not None:
-            return Charge(self._store, taken.last, source, account, taken.amount, key)
+            return Charge(self._store, taken.last, taken.amount)
         found = budget.balance(book, source, account)
         if not sure and found.untouched:
             return None
@@ -307,12 +316,11 @@ class Ledger:
 
     def sources(self) -> list[str]:
         """The names of all sources; periods are such names, as source@period."""
-        return self._store.read(lambda book: [row[0] for row in book.execute("SELECT name FROM source ORDER BY name")])
+        return self._store.read(_sources)
 
     def accounts(self, source: str) -> list[str]:
         """The names of a source's accounts."""
-        statement = "SELECT name FROM account WHERE source = ? ORDER BY name"
-        return self._store.read(lambda book: [row[0] for row in book.execute(statement, (source,))])
+        return self._store.read(lambda book: _accounts(book, source))
 
     def history(self, source: str | None = None) -> Sequence[chain.Entry]:
         """Every entry in order, of one source or of all. It is read in pages, so a long history can be walked through."""
@@ -323,13 +331,33 @@ class Ledger:
         for entry in self.history(source):
             yield chain.canonical(entry.to_json())
 
+    def payment(self, release: Release[Any]) -> Payment:
+        """The entry that a release names, and why it does not pay for the release, if it does not.
+
+        An entry pays for a release of its source with its claims, once it has started. It cannot tell two releases with the
+        same claims apart: the second may have been made from the first, or may have borrowed its entry.
+        """
+        return self._store.read(lambda book: payment(book, release))
+
     def verify(self, noted: str | None = None) -> str:
         """The id of the last entry, after checking every entry and every sum; LedgerError says which entry is at fault.
 
         Whoever can write the file can write a whole new chain. Note the returned id elsewhere, and give it here later as
-        `noted`: then a rewritten past is found as well.
+        `noted`: then a rewritten past is found as well. An older copy of the file is found where the note beside it tells.
+        `cannot_know` says what is left.
         """
-        return self._store.read(lambda book: replay.verify(book, noted))
+        last = self._store.read(lambda book: replay.verify(book, noted))
+        if (behind := self._store.behind()) is not None:
+            raise behind
+        return last
+
+    def cannot_know(self, noted: str | None = None) -> tuple[str, ...]:
+        """What `verify`, given the same, cannot find out; for people."""
+        if noted is None:
+            rewritten = "No entry that was noted elsewhere was given, so a ledger that was written anew would look the same."
+        else:
+            rewritten = f"What was written after entry {noted} may be missing or written anew."
+        return rewritten, self._store.blind()
 
     def close(self) -> None:
         """Close it; what was reserved stays spent."""
@@ -372,6 +400,14 @@ def _own(found: Balance) -> Balance:
             f"a new one begins with ledger.renew({found.source!r}, period=..., by=..., reason=...)."
         )
     return found
+
+
+def _sources(book: Book) -> list[str]:
+    return [row[0] for row in book.execute("SELECT name FROM source ORDER BY name")]
+
+
+def _accounts(book: Book, source: str) -> list[str]:
+    return [row[0] for row in book.execute("SELECT name FROM account WHERE source = ? ORDER BY name", (source,))]
 
 
 def _failure(old: Balance, delta: float) -> float:

@@ -45,11 +45,12 @@ def _spelled(statement: str) -> str:
 class _Book:
     """A transaction; statements as every engine reads them, with ? for each value."""
 
-    __slots__ = ("_link", "head")
+    __slots__ = ("_link", "head", "started")
 
     def __init__(self, link: psycopg.Connection[Any]) -> None:
         self._link = link
         self.head: tuple[int, str] | None = None
+        self.started: tuple[int, str] | None = None
 
     def execute(self, statement: str, given: Sequence[Any] = (), /) -> Rows:
         return self._link.execute(_spelled(statement), given)
@@ -196,6 +197,13 @@ class PostgresStore:
             ) from None
         except self._driver.Error as error:
             raise LedgerError(f"{self.name} cannot be used: {_advice(error)}") from None
+
+    def behind(self) -> LedgerError | None:
+        """Nothing beside a database says how far it once was."""
+        return None
+
+    def blind(self) -> str:
+        return "A database that was restored from a backup would look the same."
 
     def close(self) -> None:
         """Close the connection; what was reserved stays spent."""

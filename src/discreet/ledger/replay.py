@@ -128,6 +128,9 @@ def verify(book: Book, noted: str | None) -> str:
     sums.update({(row[0], row[1]): list(row[2:]) for row in book.execute(f"SELECT source, name, {amounts} FROM account")})
     _same("sources", {row[0]: list(row[1:8]) for row in rows}, told.terms)
     _same("sums", sums, told.sums)
+    undone = book.execute("SELECT about FROM entry WHERE kind = 'cancel' AND about IN (SELECT entry FROM started)").fetchone()
+    if undone is not None:
+        raise changed(undone[0], "it was started, and cancelled all the same")
     _same("answers", {tuple(row[:2]): row[2] for row in book.execute("SELECT source, key, entry FROM answer")}, told.answers)
     columns = "entry, source, account, epsilon, delta, own_epsilon, own_failure"
     _same("terms", {str(row[0]): list(row[1:]) for row in book.execute(f"SELECT {columns} FROM asked")}, _named(told.asked))

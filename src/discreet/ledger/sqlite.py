@@ -5,8 +5,9 @@ system has such locks, commits are made durable in groups: a transaction is comm
 before the caller goes on, one process syncs the write-ahead log for everyone who has committed so far. Nobody returns
 before a sync that began after their commit has ended. Without such locks, SQLite syncs at every commit.
 
-Two small files stand beside the ledger. `-turn` is the lock of those who write; it notes the last entry committed. `-sync` is
-the lock of the one who syncs; it notes the last entry that is on the disk.
+Two small files stand beside the ledger. `-turn` is the lock of those who write; it notes the last entry and the last start that
+were committed. `-sync` is the lock of the one who syncs; it notes how far the ledger is on the disk (`notes.py`). A ledger that
+lacks what that note says is an older copy, or has lost the end of its log: it can be read, and takes no charge.
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from discreet.core import check
 from discreet.errors import LedgerError
+from discreet.ledger.notes import LONGEST, Note
 from discreet.ledger.store import Book, Rows, T, migrations
 
 try:
@@ -31,16 +34,27 @@ except ImportError:  # not a POSIX system: SQLite's own locks and syncs alone
 OURS = 0x64736372  # "dscr", SQLite's application_id
 PATIENCE = 60.0  # seconds that a writer waits for its turn where there are no file locks
 _sync_data = getattr(os, "fdatasync", os.fsync)
+_STARTS_AT = 64  # in the file -turn, after what is noted of entries
 
 
 class _Book:
     """A transaction on the one connection; the connection reads its own statements, so it is asked directly."""
 
-    __slots__ = ("execute", "head")
+    __slots__ = ("execute", "head", "started")
 
     def __init__(self, link: sqlite3.Connection) -> None:
         self.execute: Callable[..., Rows] = link.execute
         self.head: tuple[int, str] | None = None
+        self.started: tuple[int, str] | None = None
+
+
+class _Wrote(NamedTuple):
+    """What a transaction wrote: the last entry or start of its kind (0: none), and an entry to know this history by."""
+
+    entry: int
+    start: int
+    number: int
+    hash: str
 
 
 class SqliteStore:
@@ -56,9 +70,12 @@ class SqliteStore:
         self.name = str(self.path)
         self._files: dict[str, int] = {}
         self._link: sqlite3.Connection | None = None
-        self._era = b""  # under which notes of syncs are believed
+        self._behind: LedgerError | None = None
+        self._era = ""  # under which notes of syncs are believed
+        self._last: tuple[bytes, Note | None] = (b"", None)  # the note that was written last, and how it is read
         try:
             self._link = self._connect()
+            self._behind = self.behind()
         except (sqlite3.Error, OSError) as error:
             raise self._told(error) from None
 
@@ -139,9 +156,14 @@ class SqliteStore:
         """One transaction: all of it or nothing. If `durable`, what it wrote survives a power failure once this returns."""
         with self._lock:
             link = self._connection()
+            if self._behind is not None:
+                raise self._behind
             try:
                 if not self.grouped:
-                    return self._commit(link, work, -1)[0]
+                    made, wrote = self._commit(link, work, -1)
+                    if wrote is not None:
+                        self._note(wrote)
+                    return made
                 turn = self._file("turn")
                 fcntl.flock(turn, fcntl.LOCK_EX)
                 try:
@@ -149,26 +171,32 @@ class SqliteStore:
                 finally:
                     fcntl.flock(turn, fcntl.LOCK_UN)
                 if durable and wrote is not None:
-                    self._sync(link, *wrote)
+                    self._sync(link, wrote)
                 return made
             except (sqlite3.Error, OSError) as error:
                 raise self._told(error) from None
 
     @staticmethod
-    def _commit(link: sqlite3.Connection, work: Callable[[Book], T], turn: int) -> tuple[T, tuple[int, str] | None]:
-        """What the work gave, and the last entry it wrote, which is noted for the one who syncs."""
+    def _commit(link: sqlite3.Connection, work: Callable[[Book], T], turn: int) -> tuple[T, _Wrote | None]:
+        """What the work gave, and what it wrote, which is noted for the one who syncs."""
         book = _Book(link)
         link.execute("BEGIN IMMEDIATE")
         try:
             made = work(book)
+            start = 0 if book.started is None else int(link.execute("SELECT max(place) FROM started").fetchone()[0])
             link.execute("COMMIT")
         except BaseException:
             with suppress(sqlite3.Error):
                 link.execute("ROLLBACK")
             raise
-        if book.head is not None and turn >= 0:
-            os.pwrite(turn, b"%020d %020d" % (book.head[0], book.head[0]), 0)  # twice: it may be read half written
-        return made, book.head
+        last = book.head or book.started
+        if last is None:
+            return made, None
+        wrote = _Wrote(0 if book.head is None else book.head[0], start, *last)
+        for value, place in ((wrote.entry, 0), (start, _STARTS_AT)):
+            if value and turn >= 0:
+                os.pwrite(turn, b"%020d %020d" % (value, value), place)  # twice: it may be read half written
+        return made, wrote
 
     def read(self, work: Callable[[Book], T]) -> T:
         """One moment of the ledger, unmoved by those who write meanwhile."""
@@ -184,40 +212,80 @@ class SqliteStore:
             except (sqlite3.Error, OSError) as error:
                 raise self._told(error) from None
 
-    def _sync(self, link: sqlite3.Connection, number: int, mark: str) -> None:
-        """Return once entry `number` is on the disk: whoever gets the lock syncs for all who have committed by then."""
+    def _sync(self, link: sqlite3.Connection, wrote: _Wrote) -> None:
+        """Return once what was written is on the disk: whoever gets the lock syncs for all who have committed by then.
+
+        What -turn says of a kind is sure only after a write of that kind, since a crash may leave an old number there; so who
+        wrote an entry syncs for entries, and who wrote a start for both.
+        """
         file = self._file("sync")
         fcntl.flock(file, fcntl.LOCK_EX)
         try:
-            if self._synced(link, file) >= number:
+            entries, starts = self._synced(link, file)
+            if entries >= wrote.entry and starts >= wrote.start:
                 return
-            covered = max(number, self._committed())
+            entries = max(entries, wrote.entry, self._committed(0) if wrote.entry else 0)
+            starts = max(starts, wrote.start, self._committed(_STARTS_AT) if wrote.start else 0)
             _sync_data(self._file("wal"))
-            os.pwrite(file, b"%s %020d %020d %s" % (self._era, covered, number, mark.encode()), 0)
+            note = Note(self._era, entries, starts, wrote.number, wrote.hash)
+            self._last = (note.to_bytes(), note)
+            os.pwrite(file, self._last[0], 0)
         finally:
             fcntl.flock(file, fcntl.LOCK_UN)
 
-    def _committed(self) -> int:
-        """The last entry committed, as its writer noted; 0 where the note is just being written."""
-        first, _, second = os.pread(self._file("turn"), 41, 0).partition(b" ")
+    def _committed(self, place: int) -> int:
+        """The last entry or start committed, as its writer noted; 0 where the note is just being written."""
+        first, _, second = os.pread(self._file("turn"), 41, place).partition(b" ")
         return int(first) if first == second and first.isdigit() else 0
 
-    def _synced(self, link: sqlite3.Connection, file: int) -> int:
-        """The last entry on the disk, as the note says; 0 where the note may be of another history.
+    def _synced(self, link: sqlite3.Connection, file: int) -> tuple[int, int]:
+        """The last entry and start on the disk, as the note says; 0 where there is none."""
+        data = os.pread(file, LONGEST, 0)
+        note = self._last[1] if data == self._last[0] else Note.from_bytes(data)
+        if note is None:
+            self._era = os.urandom(8).hex()
+            return 0, 0
+        if note.era != self._era:
+            if not _holds(link, note):
+                raise self._older(note)
+            self._era = note.era
+        return note.entries, note.starts
 
-        A backup may have been put back since the note was written. So a note begins with a random name, its era, and ends with
-        the number and hash of some entry; who meets an era for the first time looks for that entry in the ledger.
-        """
-        note = os.pread(file, 200, 0).split()
-        if note and note[0] == self._era:
-            return int(note[1])
-        if len(note) == 4 and note[1].isdigit() and note[2].isdigit():
-            wanted = (int(note[2]), note[3].decode("ascii", "replace"))
-            if link.execute("SELECT 1 FROM entry WHERE number = ? AND hash = ?", wanted).fetchone():
-                self._era = note[0]
-                return int(note[1])
-        self._era = os.urandom(8).hex().encode()
-        return 0
+    def _note(self, wrote: _Wrote) -> None:
+        """Where every commit is synced by SQLite: a note for those who look for an older copy; a charge does without it."""
+        with suppress(OSError, AttributeError):
+            self._era = self._era or os.urandom(8).hex()
+            note = Note(self._era, wrote.entry or wrote.number, wrote.start, wrote.number, wrote.hash)
+            os.pwrite(self._file("sync"), note.to_bytes(), 0)
+
+    def noted(self) -> Note | None:
+        """The note beside the file, if there is one."""
+        try:
+            with open(f"{self.path}-sync", "rb") as file:
+                return Note.from_bytes(file.read(LONGEST))
+        except OSError:
+            return None
+
+    def behind(self) -> LedgerError | None:
+        """The error for a ledger that lacks what the note beside it says; the note is read first, since the ledger grows."""
+        note = self.noted()
+        if note is None or self.read(lambda book: _holds(book, note)):
+            return None
+        return self._older(note)
+
+    def blind(self) -> str:
+        if self.noted() is None:
+            return f"There is no note beside the file ({self.path.name}-sync): an older copy in its place would look the same."
+        return "The note beside the file agrees with it; an older copy put back together with its note would look the same."
+
+    def _older(self, note: Note) -> LedgerError:
+        last = max(note.entries, note.number)
+        return LedgerError(
+            f"{self.path} is older than the note beside it, which says that entry {last} was written: a backup was put in its "
+            "place, or its write-ahead log was cut, so charges are missing. It can be read, and takes no charge. Put the newer "
+            "file back, with its -wal. If that is lost, take what is missing as spent, and then remove "
+            f"{self.path.name}-sync to go on with this one.", entry=last,
+        )  # fmt: skip
 
     def _file(self, name: str) -> int:
         """A file beside the ledger, kept open: a failed sync is told to everyone who had the log open when it failed.
@@ -259,6 +327,14 @@ class SqliteStore:
         for file in self._files.values():
             os.close(file)
         self._files = {}
+
+
+def _holds(book: Book | sqlite3.Connection, note: Note) -> bool:
+    """Whether a ledger has all that the note says was on the disk."""
+    if not book.execute("SELECT 1 FROM entry WHERE number = ? AND hash = ?", (note.number, note.hash)).fetchone():
+        return False
+    last, start = book.execute("SELECT (SELECT number FROM head), (SELECT coalesce(max(place), 0) FROM started)").fetchone()
+    return bool(last >= note.entries and start >= note.starts)
 
 
 def _statements(text: str) -> Iterator[str]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from importlib import resources
 from typing import Any, Protocol, TypeVar
 
-from discreet.errors import InvalidValue
+from discreet.errors import InvalidValue, LedgerError
 
 T = TypeVar("T")
 _POSTGRES = ("postgresql://", "postgres://")
@@ -24,10 +24,12 @@ class Rows(Protocol):
 class Book(Protocol):
     """One transaction. Statements are SQL that every engine reads, with ? for each value.
 
-    `head` is the number and hash of the last entry, once this transaction has written one.
+    `head` is the number and hash of the last entry, once this transaction has written one; `started` those of the reservation
+    that it has marked as started.
     """
 
     head: tuple[int, str] | None
+    started: tuple[int, str] | None
 
     def execute(self, statement: str, given: Sequence[Any] = (), /) -> Rows: ...
 
@@ -47,6 +49,14 @@ class Store(Protocol):
 
     def read(self, work: Callable[[Book], T]) -> T:
         """One moment of the ledger, unmoved by those who write meanwhile."""
+        ...
+
+    def behind(self) -> LedgerError | None:
+        """The error for a ledger that lacks what was once written to it, where that can be told; None where nothing says so."""
+        ...
+
+    def blind(self) -> str:
+        """A sentence on what cannot be told of an older copy in this ledger's place."""
         ...
 
     def close(self) -> None: ...

@@ -109,8 +109,9 @@ def whole_numbers(data: Any) -> int | Ints:
     if isinstance(data, (int, np.integer)) and not isinstance(data, (bool, np.bool_)):
         return int(data)
     array = as_array(data)
-    if array.dtype == object and array.ndim and all(type(item) is int for item in array.flat):
-        array = np.clip(array, -FARTHEST, FARTHEST).astype(np.int64)
+    if array.dtype == object and array.ndim and all(_is_whole(item) for item in array.flat):
+        clipped = [min(max(int(item), -FARTHEST), FARTHEST) for item in array.flat]
+        array = np.array(clipped, dtype=np.int64).reshape(array.shape)
     if array.dtype.kind not in "iu":
         raise InvalidValue(
             f"data must be whole numbers; got {type(data).__name__} of {array.dtype}. "
@@ -119,6 +120,10 @@ def whole_numbers(data: Any) -> int | Ints:
     if array.dtype.kind == "u":
         array = np.minimum(array, np.asarray(min(FARTHEST, int(np.iinfo(array.dtype).max)), array.dtype))
     return np.clip(array.astype(np.int64), -FARTHEST, FARTHEST)
+
+
+def _is_whole(item: Any) -> bool:
+    return type(item) is int or isinstance(item, np.integer)
 
 
 def as_array(data: Any) -> NDArray[Any]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from decimal import Decimal
 from fractions import Fraction
 from numbers import Integral, Real
 from typing import Any
@@ -173,6 +174,22 @@ def real_numbers(values: Any) -> NDArray[Any]:
     if array.dtype.kind == "f" or (array.dtype.kind in "iu" and (np.abs(array.astype(np.float64)) < 2.0**53).all()):
         return array.astype(np.float64)  # exact
     return array
+
+
+def rows_of_numbers(values: Any) -> Any:
+    """Numbers, one per row, with NaN for a row that holds something else: what one row holds must not stop a release."""
+    array = as_array(values)
+    if array.dtype != object or array.ndim != 1:
+        return values
+    return [item if _number(item) else _counted(item) for item in array.tolist()]
+
+
+def _counted(item: Any) -> float:
+    """A truth value as 0 or 1, a decimal number as the nearest float, anything else as NaN."""
+    try:
+        return float(item) if isinstance(item, (bool, np.bool_, Decimal)) else math.nan
+    except ValueError:  # a NaN that signals
+        return math.nan
 
 
 def _number(item: Any) -> bool:

@@ -27,8 +27,14 @@ def randomized_response(value: Any, categories: int | Seq[Any], epsilon: Number)
     list of labels. Epsilon-DP when one answer is replaced, with no trusted collector. Every answer takes the same draws
     whatever the truth is.
 
+    **An answer that is no category counts as the first one**: an error would tell whoever sees it that somebody gave such an
+    answer. What counts as what depends on that person's answer alone, so the guarantee is the same
+    (docs/theory/noise-response.md). Where such answers are to be told apart, let the first category be "other".
+
     >>> randomized_response("yes", ["yes", "no"], epsilon=3) in ("yes", "no")
     True
+    >>> randomized_response("perhaps", ["other", "yes", "no"], epsilon=60)
+    'other'
     """
     labels = None if isinstance(categories, int) else _labels(categories)
     k = check.whole("categories", categories, least=2) if labels is None else len(labels)
@@ -46,6 +52,8 @@ def randomized_response(value: Any, categories: int | Seq[Any], epsilon: Number)
 @dataclass(frozen=True, slots=True)
 class RandomResponse:
     """Randomised response over k categories, one answer per row: an array of answers 0 ... k - 1 in, as many out.
+
+    An answer that is none of them counts as 0; see `randomized_response`.
 
     The unit's relation is "replace": it hides what someone answered, not that they answered. A unit of several rows
     pays once per row.
@@ -99,17 +107,44 @@ def _labels(categories: Any) -> list[Any]:
 
 
 def _index(value: Any, labels: list[Any]) -> int:
-    if not any(type(value) is type(label) and value == label for label in labels):
-        raise InvalidValue(f"value must be one of the {len(labels)} categories; it is none of them. Add a category 'other'.")
-    return labels.index(value)
+    """The place of a label, 0 for what is none of them; only several answers at once are refused."""
+    if isinstance(value, (list, tuple, np.ndarray)) and np.ndim(as_array(value)):
+        raise InvalidValue("With labels, value is one answer; for several at once, number the categories from 0.")
+    answer = value.item() if isinstance(value, (np.generic, np.ndarray)) else value
+    return next((place for place, label in enumerate(labels) if type(answer) is type(label) and answer == label), 0)
 
 
 def _indices(value: Any, k: int) -> NDArray[np.int64]:
-    array = as_array(value)
-    if array.dtype == object and array.ndim and all(type(item) is int and abs(item) < 1 << 62 for item in array.flat):
-        array = array.astype(np.int64)
+    """Whole numbers below k as they are, 0 for all else; what is refused depends on the type of the whole alone."""
     if k > 1 << 62:
         raise InvalidValue("categories must be at most 2^62; got more.")
-    if array.dtype.kind not in "iu" or (array.size and (int(array.min()) < 0 or int(array.max()) >= k)):
+    array = as_array(value) if isinstance(value, (list, tuple, np.ndarray, np.generic)) else _alone(value)
+    if array.dtype.kind not in "iufbO" or (array.ndim == 0 and isinstance(value, (list, tuple))):
         raise InvalidValue(f"value must be whole numbers from 0 to {k - 1}, or categories a list of labels.")
-    return array.astype(np.int64)
+    return categories_of(array, k)
+
+
+def _alone(value: Any) -> NDArray[Any]:
+    """One answer of whatever type, as an array of no dimensions."""
+    array = np.empty((), dtype=object)
+    array[()] = value
+    return array
+
+
+def categories_of(array: NDArray[Any], k: int) -> NDArray[np.int64]:
+    """Each entry as a category from 0 to k - 1: the whole number that it is, and 0 for whatever is no such number."""
+    if array.dtype == object:
+        places = [_category(item, k) for item in array.flat]
+        return np.array(places, dtype=np.int64).reshape(array.shape)
+    with np.errstate(invalid="ignore"):  # NaN is no category
+        fits = (
+            (array >= 0) & (array < k) & (array == np.floor(array)) if array.dtype.kind == "f" else (array >= 0) & (array < k)
+        )
+        return np.where(fits, array, np.zeros_like(array)).astype(np.int64)
+
+
+def _category(item: Any, k: int) -> int:
+    if isinstance(item, (np.generic, np.ndarray)):
+        item = item.item() if item.size == 1 else None
+    whole = isinstance(item, int) or (isinstance(item, float) and item.is_integer())
+    return int(item) if whole and 0 <= item < k else 0

@@ -12,7 +12,7 @@ from discreet.core import Claim, DiscreteGaussian, DiscreteLaplace, Event, Unit,
 from discreet.errors import InvalidValue
 from discreet.noise.additive import add, answers, fix
 from discreet.noise.digits import GaussianLaw, LaplaceLaw
-from discreet.noise.grid import Grid
+from discreet.noise.grid import Grid, rows_of_numbers
 from discreet.noise.samplers import Number, float_below, rational
 
 LARGEST = 1 << 40  # grid steps between zero and a bound
@@ -24,7 +24,8 @@ class BoundedSum:
 
     The rounded rows are whole numbers of steps and are added as such: the order of rows, their number and their size
     cannot move the sum by more than one row's contribution, as they do in floating point (Casacuberta et al. 2022). A
-    NaN counts as the number nearest to 0 within the bounds; it changes one row's contribution and nothing else.
+    NaN, and whatever else in a list is no number, counts as the number nearest to 0 within the bounds; it changes one row's
+    contribution and nothing else.
     `noise` is "laplace" (of this scale) or "gaussian" (of this standard deviation).
 
     >>> from discreet.core import record
@@ -86,7 +87,7 @@ class BoundedSum:
 
     def total(self, data: Any) -> int:
         """The sum before noise, in steps. It is private: for tests of sensitivity, never for release."""
-        steps = Grid(self.granularity).steps(data)
+        steps = Grid(self.granularity).steps(rows_of_numbers(data))
         if isinstance(steps, int) or steps.ndim != 1:
             raise InvalidValue("data must be a list of numbers, one per row.")
         clipped = np.clip(steps, *self._ends())

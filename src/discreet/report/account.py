@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from discreet.errors import InvalidValue
 from discreet.report import words
 from discreet.report.plots import Plot, burn_down
 
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
     from discreet.report.findings import Found
 
 SHOWN = 12  # entries of a source that are listed
-_ID = re.compile(r"(\d{1,18})-([0-9a-f]{16})")
 _KINDS = {
     "open": "budget opened", "share": "share given", "reserve": "charged", "settle": "answered", "cancel": "given back",
     "refuse": "refused", "raise": "budget raised", "renew": "period begun",
@@ -55,14 +53,34 @@ def accounts(found: Sequence[Found], ledger: Ledger | None) -> tuple[tuple[Accou
     sources: dict[str, None] = {}
     known = set(ledger.sources())
     for item in found:
-        entry = _entry(ledger, item.release.entry)
+        entry = ledger.payment(item.release).entry
         if entry is not None:
             paid[entry.id] = item.title
             sources[entry.source] = None
         elif item.release.source in known:
             sources[item.release.source] = None
         warnings += _warned(item, entry, known)
+    warnings += _shared(found)
     return tuple(_account(ledger, source, paid) for source in sources), tuple(warnings)
+
+
+def contradicted(found: Sequence[Found], ledger: Ledger | None) -> tuple[Found, ...]:
+    """The releases, each with what the ledger says against it."""
+    if ledger is None:
+        return tuple(found)
+    faults = [ledger.payment(item.release).fault for item in found]
+    return tuple(replace(item, fault=item.fault or fault) for item, fault in zip(found, faults, strict=True))
+
+
+def _shared(found: Sequence[Found]) -> list[str]:
+    """Releases that name one entry: fine where one was made from the other, and no ledger can tell."""
+    names = [item.release.entry for item in found if item.release.entry]
+    return [
+        f"Entry {words.short(name, 60)} is named by {count} of these releases. It paid for one answer: the others must have "
+        "been made from that answer alone, which no ledger can tell."
+        for name, count in Counter(names).items()
+        if count > 1
+    ]
 
 
 def _without(found: Sequence[Found]) -> list[str]:
@@ -82,18 +100,6 @@ def _warned(item: Found, entry: Entry | None, known: set[str]) -> list[str]:
     if item.release.entry:
         return [f"{item.title} names entry {words.short(item.release.entry, 60)}, and this ledger has no such entry."]
     return [f"No entry of the ledger paid for {item.title}: its loss is counted nowhere."]
-
-
-def _entry(ledger: Ledger, named: str | None) -> Entry | None:
-    """The entry a release names, if this ledger has just that one."""
-    match = _ID.fullmatch(named or "")
-    if match is None:
-        return None
-    try:
-        found = ledger.history()[int(match[1]) - 1]
-    except (IndexError, InvalidValue):
-        return None
-    return found if found.id == named else None
 
 
 def _account(ledger: Ledger, source: str, paid: dict[str, str]) -> Account:

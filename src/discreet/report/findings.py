@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +77,7 @@ class Found:
     ceilings: tuple[Ceiling, ...]
     floors: tuple[Floor, ...]
     not_tried: tuple[str, ...]
+    fault: str | None = None  # why the release is not what it says it is, by its ledger or its signature
     status: str = field(init=False)
     sentence: str = field(init=False)
 
@@ -131,8 +132,9 @@ def found_in(releases: Given | Iterable[Given], *, confidence: float = CONFIDENC
     if not given:
         raise InvalidValue("releases holds nothing; a report is about at least one release.")
     opened = [_opened(item) for item in given]
-    names = _titles([release for release, _ in opened])
-    return tuple(_found(release, name, digest, confidence) for (release, digest), name in zip(opened, names))
+    names = _titles([release for release, _, _ in opened])
+    found = [_found(release, name, digest, confidence) for (release, digest, _), name in zip(opened, names)]
+    return tuple(replace(item, fault=fault) for item, (_, _, fault) in zip(found, opened))
 
 
 def _several(releases: Any) -> Sequence[Given]:
@@ -140,16 +142,23 @@ def _several(releases: Any) -> Sequence[Given]:
     return check.items("releases", releases, wanted)
 
 
-def _opened(item: Given) -> tuple[Release[Any], str | None]:
+def _opened(item: Given) -> tuple[Release[Any], str | None, str | None]:
+    """The release, the hash of its file, and what its signature, if it has one, says against it."""
     if isinstance(item, Release):
-        return item, None
+        return item, None, None
     if not isinstance(item, (str, os.PathLike)):
         raise InvalidValue(f"releases must hold releases or the names of their files; got a {type(item).__name__}.")
     release: Release[Any] = Release.load(item)
     try:
-        return release, f"sha256:{hashlib.sha256(Path(item).read_bytes()).hexdigest()}"
+        return release, f"sha256:{hashlib.sha256(Path(item).read_bytes()).hexdigest()}", _unsigned(Path(item))
     except OSError:  # a pipe is read only once
-        return release, None
+        return release, None, None
+
+
+def _unsigned(path: Path) -> str | None:
+    from discreet.report.signature import ENDING, check_release
+
+    return check_release(path).fault if path.with_name(path.name + ENDING).is_file() else None
 
 
 def _titles(releases: Sequence[Release[Any]]) -> list[str]:

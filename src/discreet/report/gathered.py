@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from discreet.core import check
 from discreet.report import words
-from discreet.report.account import Account, accounts
+from discreet.report.account import Account, accounts, contradicted
 from discreet.report.findings import BELIEF_DELTA, CONFIDENCE, DELTAS, SURE, Ceiling, Floor, Found, Given, found_in
 from discreet.report.sentences import STATUSES, overall
 
@@ -49,7 +49,7 @@ def made(
     releases: Given | Iterable[Given], *, ledger: Ledger | None = None, title: str | None = None, confidence: float = CONFIDENCE
 ) -> Report:
     """Measure the releases and read the ledger."""
-    found = found_in(releases, confidence=confidence)
+    found = contradicted(found_in(releases, confidence=confidence), ledger)
     if title is not None:
         check.word("title", title)
     heading = title or (found[0].title if len(found) == 1 else f"Releases from {words.listed(_sources(found))}")

@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from discreet.core import Unit
     from discreet.report.findings import Ceiling, Floor, Found
 
-STATUSES = ("refuted", "warning", "no ceiling", "inconclusive", "untested", "unbroken", "holds")  # worst first
+STATUSES = ("contradicted", "refuted", "warning", "no ceiling", "inconclusive", "untested", "unbroken", "holds")  # worst first
 MARKS = {
+    "contradicted": "✕",
     "refuted": "✕",
     "warning": "!",
     "no ceiling": "∞",
@@ -26,6 +27,7 @@ MARKS = {
 }
 _PEOPLE = {"user", "person", "patient", "customer", "student", "client", "participant", "member", "employee"}
 _SAID = {  # of one release, and of several
+    "contradicted": ("is not what it says it is", "are not what they say they are"),
     "refuted": ("broke the promise made for it", "broke the promises made for them"),
     "warning": ("gives cause for a warning", "give cause for a warning"),
     "no ceiling": ("has no ceiling on what it gives away", "have no ceiling on what they give away"),
@@ -46,7 +48,14 @@ def label(status: str) -> str:
 
 
 def judged(found: Found) -> tuple[str, str]:
-    """The status of a release and its sentence."""
+    """The status of a release and its sentence; what contradicts the release comes before what it says of itself."""
+    if found.fault is not None:
+        told = f"Do not rely on this release: {words.short(found.fault, 300)}."
+        return "contradicted", f"{told} What it says of itself: {_told(found)[1]}"
+    return _told(found)
+
+
+def _told(found: Found) -> tuple[str, str]:
     status = _status(found)
     if status == "no ceiling":
         return status, _partly(found) if found.bounded else _unpromised(found)

@@ -39,8 +39,8 @@ def parts(release: Release[Any], ledger: Ledger | None) -> dict[str, Any]:
 
 
 def _that_knows(release: Release[Any], ledger: Ledger | None) -> Ledger | None:
-    """The ledger, if the release is of one of its sources."""
-    return ledger if ledger is not None and release.source in ledger.sources() else None
+    """The ledger, if the release is of one of its sources, or names an entry: then it must be an entry of this ledger."""
+    return ledger if ledger is not None and (release.entry or release.source in ledger.sources()) else None
 
 
 def document(release: Release[Any], ledger: Ledger | None) -> dict[str, Any]:
@@ -52,7 +52,7 @@ def export(
     releases: Sequence[Release[Any]], ledger: Ledger, kind: str, *, annex: bool = False, title: str | None = None
 ) -> bytes:
     """A report as a file: on one release, or on several side by side."""
-    known = _that_knows(releases[0], ledger)
+    known = next((ledger for release in releases if _that_knows(release, ledger)), None)
     if kind == "pdf":
         return report.pdf(releases, ledger=known, annex=annex, title=title)
     return (report.html if kind == "html" else report.markdown)(releases, ledger=known, annex=annex, title=title).encode()

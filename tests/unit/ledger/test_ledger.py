@@ -99,7 +99,7 @@ def test_what_never_ran_can_be_given_back_once(ledger: Ledger) -> None:
     charge.cancel("did_not_run")
     assert ledger.balance("people").spent == (0, 0, 0)
     assert ledger.balance("people", "default").spent == (0, 0, 0)
-    with pytest.raises(InvalidValue, match="settled or cancelled"):
+    with pytest.raises(InvalidValue, match="was cancelled, so nothing can be given back"):
         charge.cancel("did_not_run")
     with pytest.raises(InvalidValue, match="has ended already"), charge:
         pass

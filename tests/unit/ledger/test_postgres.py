@@ -251,7 +251,7 @@ def _charge(ledger: Ledger, made: list[str]) -> None:
 
 def test_text_that_it_cannot_hold_is_refused(url: str) -> None:
     with Ledger(url) as ledger, pytest.raises(LedgerError, match="cannot hold this text"):
-        ledger.open("a\0b", unit=record(), epsilon=1.0, delta=1e-6)
+        ledger.open("visits", unit=record(), epsilon=1.0, delta=1e-6, fingerprint="a\0b")
 
 
 @pytest.mark.parametrize(

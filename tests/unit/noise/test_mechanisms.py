@@ -247,23 +247,37 @@ def test_randomized_response_takes_labels_numbers_and_arrays():
 @pytest.mark.parametrize(
     ("value", "categories"),
     [
-        ("c", ["a", "b"]),
-        (3, 3),
-        (-1, 3),
-        (0.5, 3),
-        ("a", 3),
+        (["a", "b"], ["a", "b"]),
+        (np.array(["0", "1"]), 3),
+        (np.array([0j]), 3),
         (0, 1),
         (0, "ab"),
         (0, []),
         (0, [0]),
         (0, [0, 0]),
         (0, 2.5),
-        (True, [0, 1]),
     ],
 )
-def test_randomized_response_refuses_what_is_no_category(value, categories):
+def test_randomized_response_refuses_what_says_nothing_of_one_person(value, categories):
     with pytest.raises(InvalidValue):
         noise.randomized_response(value, categories, 1)
+
+
+@pytest.mark.parametrize(
+    ("value", "categories", "counts_as"),
+    [
+        ("c", ["a", "b"], "a"), (None, ["a", "b"], "a"), (True, [0, 1], 0), (1.0, [0, 1], 0), ({}, ["a", "b"], "a"),
+        (np.str_("b"), ["a", "b"], "b"), (3, 3, 0), (-1, 3, 0), (0.5, 3, 0), ("a", 3, 0), (None, 3, 0), (10**400, 3, 0),
+        (2.0, 3, 2), (True, 3, 1), (math.nan, 3, 0), (math.inf, 3, 0),
+        ([2, 3, -1, None, "x", 1.5, 2.0, math.nan, 10**400, [1], {}, True], 3, [2, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 1]),
+        (np.array([2.0, np.nan, 7.0, -np.inf, 1.0]), 3, [2, 0, 0, 0, 1]),
+        (np.array([2, 3, 2**64 - 1], np.uint64), 3, [2, 0, 0]),
+        (np.array([-(2**63), 2**63 - 1, 1]), 3, [0, 0, 1]), (np.array([True, False]), 3, [1, 0]),
+    ],
+)  # fmt: skip
+def test_an_answer_that_is_no_category_counts_as_the_first(value, categories, counts_as):
+    told = noise.randomized_response(value, categories, 200)  # the truth, but for once in 1e86
+    assert (told.tolist() if isinstance(counts_as, list) else told) == counts_as
 
 
 @pytest.mark.parametrize("unit", [record(), user("k", rows=None, relation="replace"), "record"])

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from discreet.core import Release, user
+from discreet.core import Claim, Game, Laplace, Release, user
 from discreet.errors import InvalidValue
 from discreet.serve import House
 from discreet.serve.settings import Source
-from webapp import COUNT, Served, model, serving
+from webapp import COUNT, UNIT, Served, model, serving
 
 QUESTION = {"source": "hospital", "sql": COUNT, "epsilon": "0.5"}
 
@@ -245,6 +246,28 @@ def test_the_policy_says_which_releases_pass(tmp_path: Path) -> None:
         assert set(found.values()) == {"failed"}
         policy.write_text("[[rule]]\non = 'nothing'\n")
         assert served.get("/policy.json", "olga").json()["fault"]
+
+
+def test_a_release_that_borrowed_its_entry_is_told_of_first(tmp_path: Path) -> None:
+    policy = tmp_path / "privacy.toml"
+    policy.write_text('[[rule]]\non = "release"\nrequire = ["claim"]\n')
+    with serving(tmp_path, policy=policy) as served:
+        claims = (Claim(game=Game(UNIT, {"answers"}), event=Laplace(5.0)),)
+        with served.house.ledger.reserve("hospital", claims, account="ann") as entry:
+            paid = replace(model("Paid", evidence=False), claims=claims, entry=entry)
+        served.house.shelf.save("paid", paid)
+        served.house.shelf.save("borrowed", replace(paid, source="visits"))
+        served.house.shelf.save("unknown", replace(paid, source="visits", entry="99-0123456789abcdef"))
+        found = {each["name"]: each for each in served.get("/policy.json", "olga").json()["releases"]}
+        assert {name: each["outcome"] for name, each in found.items()} == {
+            "model": "holds", "paid": "holds", "borrowed": "failed", "unknown": "failed"
+        }  # fmt: skip
+        assert found["borrowed"]["findings"][0]["rule"] == "as-it-says"
+        for name in ("borrowed", "unknown"):
+            assert served.get(f"/releases/{name}.json", "olga").json()["verdict"]["status"] == "contradicted"
+            assert "Do not rely on this release" in served.get(f"/releases/{name}", "olga").text
+            assert "Do not rely on this release" in served.get(f"/releases/{name}/export/html", "olga").text
+        assert "Do not rely" not in served.get("/releases/paid", "olga").text
 
 
 def test_a_table_beside_an_answer_is_shown_and_no_other(served: Served) -> None:

@@ -20,7 +20,8 @@ from discreet.noise.samplers import Number, float_above
 from discreet.noise.source import open_source
 from discreet.query.local.coins import below, budget, coins, decay, flipped, kept
 from discreet.query.local.intervals import Average, bernstein, beta, rate_interval
-from discreet.query.local.oracle import Ints, claimed, whole_reports
+from discreet.query.local.oracle import Ints, claimed, several, whole_reports
+from discreet.query.rows import numbers
 
 STEPS = 1 << 16  # of the grid
 FARTHEST = 1e100  # from 0, so that squares are floats
@@ -48,7 +49,10 @@ class Numbers:
         return claimed(Shuffled(self.event(), users))
 
     def encode(self, values: Any) -> NDArray[Any]:
-        """One report per person. Numbers outside the bounds count as the nearest bound, NaN as 0 or the bound nearest it."""
+        """One report per person. Numbers outside the bounds count as the nearest bound, NaN as 0 or the bound nearest it.
+
+        What is no number counts as NaN: a person whose value is missing reports like everybody.
+        """
         return self._encode(self.grid(values))
 
     def run(self, data: Any) -> NDArray[Any]:
@@ -57,13 +61,10 @@ class Numbers:
 
     def grid(self, values: Any) -> Ints:
         """The step of the grid each number is rounded to, from 0 to `steps`."""
-        try:
-            array = np.atleast_1d(np.asarray(values))
-            array = array.astype(np.float64) if array.dtype.kind in "iuf" else np.zeros((0, 0))
-        except (ValueError, TypeError, OverflowError):
-            array = np.zeros((0, 0))
-        if array.ndim != 1:
+        array = several(values)
+        if array.dtype.kind not in "iufbO" or array.ndim != 1:
             raise InvalidValue("values must be numbers, one per person.")
+        array = numbers(array)
         inside = np.clip(np.where(np.isnan(array), 0.0, array), self.lower, self.upper)
         share = inside / self.width - self.lower / self.width
         return np.clip(np.floor(share * self.steps + 0.5), 0, self.steps).astype(np.int64)

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from discreet.core import Claim, Event, Game, Pure, Shuffled, Unit, check
 from discreet.errors import InvalidValue
+from discreet.noise.additive import as_array
+from discreet.noise.response import categories_of
 from discreet.noise.samplers import float_above
 from discreet.query.local.intervals import Frequencies, frequencies
 
@@ -112,28 +114,38 @@ def public(categories: Any) -> int | tuple[Any, ...]:
 
 
 def indices(values: Any, categories: int | tuple[Any, ...]) -> Ints:
-    """The index of each person's category. A value outside the public list is an error on the client, and is not shown."""
+    """The index of each person's category. A value outside the public list counts as the first category.
+
+    Whether a report comes at all is seen by the collector, so nothing about one person's value may stop it. What a value counts
+    as depends on that value alone; what is refused, on the type of the whole.
+    """
     if isinstance(categories, int):
-        try:
-            array = np.atleast_1d(np.asarray(values))
-        except (ValueError, TypeError, OverflowError):
-            array = np.asarray([None])
-        if array.dtype.kind not in "iu" or array.ndim != 1 or (array.size and not _within(array, categories)):
+        array = several(values)
+        if array.dtype.kind not in "iufbO" or array.ndim != 1:
             raise InvalidValue(f"values must be whole numbers from 0 to {categories - 1}, one per person.")
-        return array.astype(np.int64, copy=False)
-    given = [values] if isinstance(values, (str, int, np.str_, np.integer, np.bool_)) else values
+        return categories_of(array, categories)
+    given = [values] if _is_one(values) else values
     given = given.tolist() if isinstance(given, np.ndarray) else check.items("values", given, "a category or a list of them")
-    places = {label: (i, type(label)) for i, label in enumerate(categories)}
+    places = {label: (place, type(label)) for place, label in enumerate(categories)}
+    return np.array([_place(value, places) for value in given], np.int64)
+
+
+def several(values: Any) -> NDArray[Any]:
+    """One person's value, whatever it is, or a list of them, as an array; what is neither has no dimensions."""
+    array = as_array([values] if _is_one(values) else values)
+    return array if array.dtype == object else np.atleast_1d(array)
+
+
+def _is_one(values: Any) -> bool:
+    return isinstance(values, (str, bytes)) or not hasattr(values, "__iter__")
+
+
+def _place(value: Any, places: dict[Any, tuple[int, type]]) -> int:
     try:
-        found = [places.get(value, (-1, None)) for value in given]
-    except TypeError:
-        found = [(-1, None)]
-    if not all(kind is not None and isinstance(value, kind) for value, (_, kind) in zip(given, found)):
-        raise InvalidValue(
-            f"values must be among the {len(categories)} public categories; some value is none of them. "
-            "Add a category such as 'other', the same for everybody."
-        )
-    return np.array([i for i, _ in found], np.int64)
+        place, kind = places[value]
+    except (KeyError, TypeError):  # no label, or nothing that can be one
+        return 0
+    return place if isinstance(value, kind) else 0
 
 
 def _within(array: NDArray[Any], bound: int) -> bool:

@@ -18,7 +18,7 @@ from discreet.core.evidence import DESIGNS
 from discreet.core.game import RELATIONS, VIEWS
 from discreet.errors import DiscreetError, InvalidValue
 
-ROOMS = ("claim", "evidence", "controls", "entry", "facts")
+ROOMS = ("claim", "evidence", "controls", "entry", "ledger", "signature", "facts")
 _SHAPE = re.compile(r"\s*(?P<part>[^=!]+?)\s*(?:(?P<sign>==|!=)\s*(?P<value>.+?)\s*)?", re.DOTALL)
 # What a claim or evidence can be asked for, and the values there are (none: any word)
 _ASKED: dict[str, dict[str, tuple[str, ...]]] = {
@@ -61,7 +61,10 @@ class Part:
             raise InvalidValue(f"{self.name} cannot be compared with a value; what can is {', '.join(able)}.")
         if values and self.value is not None and self.value not in values:
             raise InvalidValue(f"{self.name} is one of {', '.join(values)}{hint(self.value, values)}; got {self.value!r}.")
-        known = {"claim": tuple(_ASKED["claim"]), "controls": ("positive", "negative"), "entry": ()}
+        known: dict[str, tuple[str, ...]] = {
+            "claim": tuple(_ASKED["claim"]), "controls": ("positive", "negative"), "entry": (), "ledger": ("head",),
+            "signature": (),
+        }  # fmt: skip
         if self.room in known and self.asked is not None and self.asked not in known[self.room]:
             have = f"; it has {', '.join(known[self.room])}" if known[self.room] else ""
             raise InvalidValue(f"{self.room} has no {self.asked!r}{hint(self.asked, known[self.room])}{have}.")

@@ -16,11 +16,12 @@ from discreet.errors import InvalidDocument, InvalidValue
 from discreet.report.gate.finding import Finding, one_line
 from discreet.report.gate.lines import Path, lines_of
 from discreet.report.gate.parts import Part, hint
+from discreet.report.gate.proofs import GENUINE, NOTHING, Genuine, Proofs
 from discreet.report.gate.rules import Area, Ceiling, Floor, Rate, Require, Rule, Unrefuted
 
 LARGEST = 1 << 20  # bytes
 LONGEST = 100  # letters of a name
-TOP = ("rule", "refute", "strict")
+TOP = ("rule", "refute", "strict", "keys")
 WHERE = ("attack.*", "claim", "release")
 CHECKS = {"attack": ("tpr", "auc", "epsilon"), "claim": ("epsilon",), "release": ("require",)}
 KEYS = ("name", "on", "tpr", "auc", "epsilon", "require")
@@ -40,6 +41,8 @@ class Policy:
     rules: tuple[Rule, ...]
     name: str = "privacy.toml"
     strict: bool = False
+    keys: tuple[str, ...] = ()  # public keys whose signatures count
+    genuine: Genuine = GENUINE
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Policy:
@@ -56,9 +59,9 @@ class Policy:
             raise InvalidDocument(f"{name} is not valid TOML: {one_line(reason)}.") from None
         return _Reader(name, lines_of(text)).policy(document)
 
-    def judge(self, release: Release[Any]) -> tuple[Finding, ...]:
-        """What every rule finds in the release, in the order of the policy."""
-        return tuple(finding for rule in self.rules for finding in rule.judge(release))
+    def judge(self, release: Release[Any], proofs: Proofs = NOTHING) -> tuple[Finding, ...]:
+        """Whether the release is what it says it is, then what every rule finds in it, in the order of the policy."""
+        return tuple(finding for rule in (self.genuine, *self.rules) for finding in rule.judge(release, proofs))
 
 
 class _Reader:
@@ -107,8 +110,26 @@ class _Reader:
                 f'{self.name} has no [[rule]]: nothing would be checked. Write one, such as on = "attack.*" with '
                 "tpr = { at_fpr = 0.001, max = 0.01 }."
             )
+        keys = self.keys(document.get("keys", []), rules)
         line = self.line(("refute",))
-        return Policy((*rules, Unrefuted(name=self.unique("claims-hold"), line=line, confidence=sure)), self.name, strict)
+        unrefuted = Unrefuted(name=self.unique("claims-hold"), line=line, confidence=sure)
+        return Policy((*rules, unrefuted), self.name, strict, keys, Genuine(name=self.unique("as-it-says")))
+
+    def keys(self, value: Any, rules: list[Rule]) -> tuple[str, ...]:
+        """The public keys whose signatures count; where a signature is required, at least one."""
+        from discreet.report.keys import check_public
+
+        if not isinstance(value, list):
+            raise self.wrong(("keys",), f'keys must list public keys, such as ["ed25519:…"]; got {check.shown(value)}.')
+        for place, key in enumerate(value):
+            self.checked(("keys", place), check_public, "a key", key)
+        for rule in rules:
+            if not value and isinstance(rule, Require) and rule.part.name in ("signature", "ledger.head"):
+                raise InvalidDocument(
+                    f"{self.name}, line {rule.line}: {rule.part} is required, and keys does not say whose signature counts; "
+                    'anybody can make one. Write keys = ["ed25519:…"] at the top, as discreet keys show writes it.'
+                )
+        return tuple(value)
 
     def rule(self, path: Path, value: Any) -> Iterator[Rule]:
         found = self.table(path, value, KEYS, "a rule")

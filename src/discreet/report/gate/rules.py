@@ -16,6 +16,8 @@ from discreet.report.gate import measure
 from discreet.report.gate.finding import Finding
 from discreet.report.gate.measure import Interval
 from discreet.report.gate.parts import Part, hint
+from discreet.report.gate.proofs import NOTHING, Proofs
+from discreet.report.gate.proofs import PARTS as PROVEN
 
 _POST_HOC = " Who was inside was not decided by coins (post_hoc), so this is indicative."
 
@@ -29,7 +31,7 @@ class Rule(Protocol):
     @property
     def line(self) -> int: ...
 
-    def judge(self, release: Release[Any]) -> Iterator[Finding]: ...
+    def judge(self, release: Release[Any], proofs: Proofs = NOTHING) -> Iterator[Finding]: ...
 
     def __str__(self) -> str: ...
 
@@ -44,7 +46,7 @@ class OnAttacks:
     limit: float
     confidence: float
 
-    def judge(self, release: Release[Any]) -> Iterator[Finding]:
+    def judge(self, release: Release[Any], proofs: Proofs = NOTHING) -> Iterator[Finding]:
         found = [each for each in release.evidence if fnmatchcase(each.attack, self.attack)]
         for each in found:
             yield self.measure(each)
@@ -168,7 +170,7 @@ class Ceiling:
     relation: str | None = None
     view: frozenset[str] = frozenset()
 
-    def judge(self, release: Release[Any]) -> Iterator[Finding]:
+    def judge(self, release: Release[Any], proofs: Proofs = NOTHING) -> Iterator[Finding]:
         matching = [claim for claim in release.claims if self._about(claim)]
         for game in dict.fromkeys(Game(claim.game.unit, self.view or claim.game.view) for claim in matching):
             yield self._compared(game, min(proven(claim, self.delta) for claim in matching if game.within(claim.game)))
@@ -207,8 +209,8 @@ class Require:
     line: int
     part: Part
 
-    def judge(self, release: Release[Any]) -> Iterator[Finding]:
-        there, message = self.part.find(release)
+    def judge(self, release: Release[Any], proofs: Proofs = NOTHING) -> Iterator[Finding]:
+        there, message = proofs.find(self.part.name) if self.part.name in PROVEN else self.part.find(release)
         outcome = "holds" if there else "failed"
         yield Finding(rule=self.name, where=str(self.part), outcome=outcome, message=message, line=self.line)
 
@@ -224,7 +226,7 @@ class Unrefuted:
     line: int
     confidence: float = SURE
 
-    def judge(self, release: Release[Any]) -> Iterator[Finding]:
+    def judge(self, release: Release[Any], proofs: Proofs = NOTHING) -> Iterator[Finding]:
         found = [(claim, seen, self._verdict(claim, seen)) for claim in release.claims for seen in release.evidence]
         compared = [each for each in found if each[2].outcome in ("holds", "refuted", "inconclusive")]
         told = [each for each in compared if each[2].floor > each[2].ceiling]  # what is post_hoc warns, and does not refute

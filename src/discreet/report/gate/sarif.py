@@ -17,7 +17,8 @@ _LEVELS = {"inconclusive": "warning", "failed": "error", "refuted": "error"}
 
 def sarif(judged: Sequence[Judged], policy: Policy, *, strict: bool = False) -> dict[str, Any]:
     """The document. An alert is known again by its rule, the part of the release and the data set: not by lines or numbers."""
-    places = {rule.name: place for place, rule in enumerate(policy.rules)}
+    asked = (*policy.rules, policy.genuine)
+    places = {rule.name: place for place, rule in enumerate(asked)}
     results = [
         _result(each, finding, policy.name, places[finding.rule], strict)
         for each in judged
@@ -30,7 +31,7 @@ def sarif(judged: Sequence[Judged], policy: Policy, *, strict: bool = False) -> 
             "shortDescription": {"text": one_line(str(rule))},
             "defaultConfiguration": {"level": "error"},
         }
-        for rule in policy.rules
+        for rule in asked
     ]
     driver = {"name": "discreet gate", "version": __version__, "rules": rules}
     return {"$schema": SCHEMA, "version": "2.1.0", "runs": [{"tool": {"driver": driver}, "results": results}]}

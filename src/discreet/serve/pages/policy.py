@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from discreet.errors import DiscreetError
-from discreet.report.gate import Policy
+from discreet.report.gate import Policy, proofs_of
 from discreet.serve.doors import READERS, Door, Page, Reply, Visit
 
 WORST = ("refuted", "failed", "inconclusive", "holds")  # the first that occurs is the outcome of a release
@@ -31,17 +31,20 @@ def policy(visit: Visit) -> Reply:
 
 
 def _judged(visit: Visit, rules: Policy, file: Path, name: str) -> dict[str, Any]:
-    """What every rule finds; judged again only when the release or the policy changed."""
+    """What every rule finds; judged again only when the release, the policy or the ledger changed."""
 
     def judge() -> dict[str, Any]:
         try:
-            findings = [each.to_json() for each in rules.judge(visit.house.shelf.load(name))]
+            release = visit.house.shelf.load(name)
+            proofs = proofs_of(release, visit.house.shelf.path(name), ledger=visit.house.ledger, keys=rules.keys)
+            findings = [each.to_json() for each in rules.judge(release, proofs)]
         except DiscreetError as error:
             findings = [{"rule": "", "where": name, "outcome": "failed", "message": str(error), "needed": None}]
         outcome = next((word for word in WORST if any(it["outcome"] == word for it in findings)), "holds")
         return {"outcome": outcome, "findings": findings}
 
-    found: dict[str, Any] = visit.house.shelf.remember(name, ("policy", file.stat().st_mtime_ns), judge)
+    last = tuple(entry.id for entry in visit.house.ledger.history()[-1:])
+    found: dict[str, Any] = visit.house.shelf.remember(name, ("policy", file.stat().st_mtime_ns, *last), judge)
     return found
 
 

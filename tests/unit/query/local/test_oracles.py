@@ -16,6 +16,7 @@ from discreet.query import local
 from discreet.query.local.coins import ONE, below, coins, flipped, kept
 from discreet.query.local.hashing import PRIME, _walsh
 from discreet.query.local.intervals import bernstein, rate_interval
+from discreet.query.local.oracle import indices
 from unit.query.local.laws import grown, law, response, worst_ratio
 
 EPSILONS = [2.0**-20, 0.1, math.log(3), 1.0, 4.0, 20.0]
@@ -276,23 +277,30 @@ def test_the_mean_is_chosen_by_its_worst_variance():
 
 
 @pytest.mark.parametrize("make", FREQUENCY)
-@pytest.mark.parametrize("values", [[4], [-1], [0.5], ["x"], None, [[1]], [True], "a", 10**30])
-def test_a_value_outside_the_list_is_an_error_that_does_not_show_it(make, values):
+@pytest.mark.parametrize("values", [[[1]], np.array(["x"]), np.array([1j]), iter([1]), np.zeros((2, 2))])
+def test_what_is_no_list_of_values_is_refused(make, values):
     with pytest.raises(InvalidValue, match="from 0 to 3"):
         make(1.0, 4).encode(values)
 
 
-@pytest.mark.parametrize("values", ["secret", ["ant", "secret"], [1], [None], [["ant"]], [{}], 3, [True]])
-def test_labels_likewise(values):
-    with pytest.raises(InvalidValue) as error:
-        local.KaryResponse(1.0, ["ant", "bee"]).encode(values)
-    assert "secret" not in str(error.value)
-    assert "other" in str(error.value)
+@pytest.mark.parametrize("make", FREQUENCY)
+@pytest.mark.parametrize("value", [4, -1, 0.5, "x", None, 10**30, math.nan, 1j, b"x"])
+def test_a_value_outside_the_list_counts_as_the_first(make, value):
+    oracle = make(20.0, 4)
+    for values in (value, [value], [3, value]):
+        truth = indices(values, 4).tolist()
+        assert truth == ([3, 0] if values == [3, value] else [0])
+        assert len(oracle.encode(values)) == len(truth)
+
+
+@pytest.mark.parametrize("value", ["secret", 1, None, ["ant"], {}, 3, True, math.nan])
+def test_labels_likewise(value):
+    assert indices(["bee", value, "ant"], ("ant", "bee")).tolist() == [1, 0, 0]
+    assert len(local.KaryResponse(1.0, ["ant", "bee"]).encode(["bee", value])) == 2
 
 
 def test_one_and_true_are_different_labels():
-    with pytest.raises(InvalidValue):
-        local.KaryResponse(1.0, [False, True]).encode([1])
+    assert indices([1, True], (False, True)).tolist() == [0, 1]
     assert len(local.KaryResponse(1.0, [False, True]).encode(True)) == 1
 
 
@@ -338,6 +346,9 @@ def test_numbers_are_clipped_and_nan_counts_as_zero():
     grid = local.OneBitMean(1.0, -1.0, 3.0, steps=4).grid([-math.inf, -1, 0.0, math.nan, 2.4, 2.6, 3, 1e300])
     assert grid.tolist() == [0, 0, 1, 1, 3, 4, 4, 4]
     assert local.OneBitMean(1.0, 5.0, 7.0).grid(math.nan).tolist() == [0]
-    for bad in (["x"], [[1.0]], None, [1j]):
+    for missing in ("x", None, 1j, b"x", [2.0]):
+        assert local.OneBitMean(1.0, -1.0, 3.0, steps=4).grid([2.4, missing]).tolist() == [3, 1]
+        assert missing == [2.0] or local.OneBitMean(1.0, -1.0, 3.0, steps=4).grid(missing).tolist() == [1]
+    for bad in ([[1.0]], np.array(["x"]), np.array([1j]), np.zeros((2, 2))):
         with pytest.raises(InvalidValue, match="numbers, one per person"):
             local.PiecewiseMean(1.0, 0, 1).encode(bad)

@@ -1,0 +1,141 @@
+"""Names of sources, accounts and periods: one name is one name, so that a look-alike is not a fresh budget.
+
+A new name has one spelling (Unicode's normal form NFKC), shows every character it holds, and writes each word in one script.
+One that looks like a name the ledger has is refused. Names that a ledger holds already stay as they are.
+
+The rules follow Unicode Technical Standard 39 (Unicode Security Mechanisms): the scripts are those recommended for
+identifiers, mixtures within a word are those of its restriction level "highly restrictive", and letters that look alike are
+brought to one before names are compared. The standard's table of look-alikes is large, and mostly about letters and signs that
+are refused here as a whole. The table below has the common ones among the rest; it does not have every pair that a font may
+make alike.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable
+from typing import Any
+
+from discreet.core import check
+from discreet.errors import InvalidValue
+
+LONGEST = 200
+_SCRIPTS = (
+    "ARABIC", "ARMENIAN", "BENGALI", "BOPOMOFO", "CJK", "CYRILLIC", "DEVANAGARI", "ETHIOPIC", "GEORGIAN", "GREEK", "GUJARATI",
+    "GURMUKHI", "HANGUL", "HEBREW", "HIRAGANA", "KANNADA", "KATAKANA", "KHMER", "LAO", "LATIN", "MALAYALAM", "MYANMAR", "ORIYA",
+    "SINHALA", "TAMIL", "TELUGU", "THAANA", "THAI", "TIBETAN",
+)  # fmt: skip
+_TOGETHER = ({"CJK", "HIRAGANA", "KATAKANA", "LATIN"}, {"CJK", "HANGUL", "LATIN"}, {"CJK", "BOPOMOFO", "LATIN"})
+_LATIN = "ơƯưƠ" + "".join(map(chr, [*range(0xC0, 0x180), *range(0x1CD, 0x1DD), *range(0x218, 0x21C), *range(0x1E00, 0x1F00)]))
+_UNSEEN = frozenset("\u115f\u1160\u17b4\u17b5\u3164\uffa0")  # letters and marks that show nothing
+# What looks alike, each after the letter that stands for all of it. Accents are taken off before and put back after.
+_ALIKE = {
+    "A": "АΑ", "B": "ВΒ", "C": "СϹ", "E": "ЕΕ", "F": "Ϝ", "G": "Ԍ", "H": "НΗ", "J": "ЈͿ", "K": "КΚ", "L": "Լ", "M": "МΜ",
+    "N": "Ν", "O": "0ОΟՕ", "P": "РΡ", "Q": "Ԛ", "S": "ЅՏ", "T": "ТΤ", "U": "Ս", "V": "Ѵ", "W": "Ԝ", "X": "ХΧ",
+    "Y": "УΥҮ", "Z": "Ζ",
+    "a": "аα", "b": "Ьь", "c": "сϲ", "d": "ԁ", "e": "еҽ", "g": "ց", "h": "һհ", "i": "іιı", "j": "јϳյ", "k": "кκĸ",
+    "l": "I1|ІӀӏΙוןا", "n": "пոη", "o": "оοօჿסه", "p": "рρ", "q": "ԛզ", "r": "г", "rn": "mм", "s": "ѕ", "t": "тτ", "u": "սυ",
+    "v": "ѵν", "w": "ԝաш", "x": "хχ", "y": "уγүყ", "3": "ЗзӠҘ", "4": "Ч", "6": "б", "ß": "β", "Ð": "Đ", "Γ": "Г", "Π": "П",
+    "Φ": "Ф", "φ": "ф", "Λ": "Л", "ー": "一", "カ": "力", "ロ": "口", "エ": "工", "ニ": "二", "ハ": "八", "ト": "卜",
+    "タ": "夕", "ヘ": "へ", "リ": "り", "\u0306": "\u030c", "\u0327": "\u0326",
+}  # fmt: skip
+_STANDS_FOR = {ord(each): first for first, others in _ALIKE.items() for each in others}
+
+
+def new_name(what: str, value: Any) -> str:
+    """A name that may be given to a new source, account or period; `what` says which, for the error.
+
+    >>> new_name("source", "patients of 2026")
+    'patients of 2026'
+    """
+    name = check.word(what, value)
+    if len(name) > LONGEST:
+        raise InvalidValue(f"{what} must have at most {LONGEST} characters; got {len(name)}.")
+    if name != name.strip():
+        raise InvalidValue(f"{what} must not begin or end with a blank; got {_shown(name)}.")
+    if (normal := unicodedata.normalize("NFKC", name)) != name:
+        advice = f"; its normal form is {_shown(normal)}" if normal.isprintable() and normal == normal.strip() else ""
+        raise InvalidValue(f"{what} must be in Unicode's normal form NFKC; {_shown(name)} is not{advice}.")
+    scripts = _scripts([_script(what, name, place) for place in range(len(name))], name)
+    if scripts is not None:
+        told = " and ".join(script.capitalize() for script in scripts)
+        raise InvalidValue(
+            f"{what} must write each word in one script, since letters of others look alike; {_shown(name)} has {told}."
+        )
+    return name
+
+
+def _scripts(found: list[str | None], name: str) -> list[str] | None:
+    """The scripts of the first word that mixes some which do not go together, None if no word does."""
+    word: set[str] = set()
+    for letter, script in zip(f"{name} ", [*found, None], strict=True):
+        if script is not None:
+            word.add(script)
+        elif not letter.isdigit():  # a sign or a blank ends the word
+            if len(word) > 1 and not any(word <= allowed for allowed in _TOGETHER):
+                return sorted(word)
+            word = set()
+    return None
+
+
+def unlike(what: str, name: str, taken: Iterable[str]) -> None:
+    """Refuse a new name that looks like one that is taken, in other letters, or that differs from it in case alone."""
+    for other in taken:
+        if other != name and alike(name, other):
+            raise InvalidValue(
+                f"{what} {_shown(name)} looks like {_shown(other)}, which the ledger has; a look-alike would be a second "
+                "budget. Use that one, or a name that nobody takes for it."
+            )
+
+
+def alike(name: str, other: str) -> bool:
+    """Whether people may take one name for the other: the same but for case, or for letters that look alike.
+
+    >>> alike("people", "People"), alike("people", "peop1e"), alike("people", "visits")
+    (True, True, False)
+    """
+    return _folded(name) == _folded(other) or _seen(name) == _seen(other)
+
+
+def _folded(name: str) -> str:
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
+
+
+def _seen(name: str) -> str:
+    """What is seen of a name: nothing of what shows nothing, one blank for several, one letter for all that look like it."""
+    shown = (letter for letter in unicodedata.normalize("NFKD", name) if not _hidden(letter))
+    return " ".join("".join(shown).translate(_STANDS_FOR).split())
+
+
+def _script(what: str, name: str, place: int) -> str | None:
+    """The script of a character, None for what goes with all of them; InvalidValue for one that no new name may have."""
+    letter = name[place]
+    if " " < letter <= "~" or (letter == " " and name[place - 1] != " "):
+        return "LATIN" if letter.isalpha() else None
+    script = unicodedata.name(letter, "").replace("-", " ").partition(" ")[0]
+    kind = unicodedata.category(letter)
+    if letter == " ":
+        reason = "is a second blank in a row"
+    elif _hidden(letter) or kind[0] in "CZ":
+        reason = "is not seen"
+    elif script == "COMBINING":
+        reason = "is a mark that goes with any letter"
+    elif kind[0] not in "LM":
+        reason = "is a sign that looks like others; plain ASCII signs and digits are fine"
+    elif script not in _SCRIPTS or (script == "LATIN" and letter not in _LATIN):
+        reason = "is a letter that is rare, and looks like others"
+    else:
+        return script
+    raise InvalidValue(f"{what} must not hold the character U+{ord(letter):04X}, which {reason}; got {_shown(name)}.")
+
+
+def _hidden(letter: str) -> bool:
+    """Whether a character shows nothing: controls, marks of direction, joiners, selectors of variants, fillers."""
+    if letter in _UNSEEN or unicodedata.category(letter) in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"):
+        return True
+    return "\ufe00" <= letter <= "\ufe0f" or "\u180b" <= letter <= "\u180f" or letter >= "\U000e0100" or letter == "\u034f"
+
+
+def _shown(name: str) -> str:
+    """A name as an error shows it: what is not plain ASCII by its number too, since that is what it is about."""
+    return check.shown(name) if name.isascii() else f"{check.shown(name)} ({check.shown(ascii(name))})"

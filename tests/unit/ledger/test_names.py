@@ -1,0 +1,148 @@
+"""One name is one name: spellings, unseen characters and look-alikes are no fresh budget; old ledgers still open."""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+import unicodedata
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from discreet import Ledger, record
+from discreet.accounting import Gaussian
+from discreet.core import Claim, Game
+from discreet.errors import InvalidValue
+from discreet.ledger.names import _ALIKE, _STANDS_FOR, alike, new_name
+
+SMALL = Claim(game=Game(record(), {"answers"}), event=Gaussian(50.0))
+FINE = [
+    "people", "patients of 2026", "visits/2026-11", "données", "Straße", "пациенты", "ασθενείς", "患者データ", "환자", "顧客DB",
+    "រោគី",
+    "रोगी", "مرضى", "חולים", "a.b_c-d+e", "Đường", "țară", "больница & Co", "данные COVID-19",
+]  # fmt: skip
+WRONG = {
+    "people ": "begin or end with a blank", " people": "begin or end with a blank", "people\n": "begin or end with a blank",
+    "peo\nple": "U+000A, which is not seen", "peo\0ple": "U+0000", "peo\u200bple": "U+200B, which is not seen",
+    "peo\u2060ple": "U+2060", "peo\u00adple": "U+00AD", "\u202epeople": "U+202E", "peo\ufe0fple": "U+FE0F",
+    "peo\u034fple": "U+034F",
+    "peo\u115fple": "U+115F", "peo\U000e0041ple": "U+E0041", "ｐｅｏｐｌｅ": "its normal form is 'people'",
+    "peo\u00a0ple": "its normal form is 'peo ple'", "cafe\u0301": "its normal form is 'café'",
+    "ﬁles": "its normal form is 'files'",
+    "of  two": "second blank in a row", "peoрle": "has Cyrillic and Latin", "αlpha": "has Greek and Latin",
+    "ok peoрle": "has Cyrillic and Latin", "p1р": "has Cyrillic and Latin",
+    "peo\u0336ple": "U+0336",
+    "peo‐ple": "U+2010", "pe٠ple": "U+0660", "people→": "U+2192", "peoꓑle": "U+A4D1", "peᴏple": "U+1D0F", "𐌀": "U+10300",
+    "x" * 201: "at most 200 characters",
+}  # fmt: skip
+TWINS = [
+    ("people", "People"), ("people", "peop1e"), ("people", "peopIe"), ("OSCAR", "0SCAR"), ("cocoa", "сосоа"),
+    ("modem", "modern"),
+    ("HATE", "НАТЕ"), ("copy", "сору"), ("AB", "ΑΒ"), ("ţară", "țară"), ("ロ", "口"), ("Straße", "STRASSE"), ("ă", "ǎ"),
+    ("our Coca", "our Соса"),
+]  # fmt: skip
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    return Ledger(tmp_path / "ledger.db")
+
+
+def begin(ledger: Ledger, source: str, **terms: object) -> None:
+    ledger.open(source, unit=record(), epsilon=1.0, delta=1e-6, **terms)  # type: ignore[arg-type]
+
+
+def test_names_of_many_languages_are_fine(ledger: Ledger) -> None:
+    for name in FINE:
+        begin(ledger, name)
+        begin(ledger, name)  # the same again changes nothing
+        ledger.share(name, name, 0.1, by="owner")
+    assert len(ledger.sources()) == len(FINE)
+    ledger.verify()
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_spellings_and_unseen_characters_are_refused(ledger: Ledger, name: str) -> None:
+    begin(ledger, "people")
+    begin(ledger, "visits", by_period=True)
+    told = WRONG[name].replace("+", r"\+")
+    with pytest.raises(InvalidValue, match=f"source must.*{told}"):
+        begin(ledger, name)
+    with pytest.raises(InvalidValue, match=f"account must.*{told}"):
+        ledger.share("people", name, 0.1, by="owner")
+    with pytest.raises(InvalidValue, match=f"period must.*{told}"):
+        ledger.renew("visits", period=name, by="owner", reason="new")
+    assert ledger.sources() == ["people", "visits"]
+    assert ledger.accounts("people") == ["default"]
+
+
+@pytest.mark.parametrize(("one", "two"), [*TWINS, *((two, one) for one, two in TWINS)])
+def test_a_look_alike_is_no_fresh_budget(ledger: Ledger, one: str, two: str) -> None:
+    begin(ledger, one)
+    begin(ledger, "visits", by_period=True)
+    ledger.share(one, one, 0.1, by="owner")
+    ledger.renew("visits", period=one, by="owner", reason="new")
+    for again in (
+        lambda: begin(ledger, two),
+        lambda: ledger.share(one, two, 0.1, by="owner"),
+        lambda: ledger.renew("visits", period=two, by="owner", reason="new"),
+    ):
+        with pytest.raises(InvalidValue, match=r"looks like .*which the ledger has"):
+            again()
+    assert len(ledger.sources()) == 3
+    ledger.verify()
+
+
+def test_a_ledger_that_has_odd_names_still_opens(tmp_path: Path) -> None:
+    """Names from before this rule stay in use; what looks like them is refused all the same."""
+    path = tmp_path / "ledger.db"
+    with Ledger(path) as ledger:
+        begin(ledger, "people")
+        ledger.reserve("people", SMALL)
+    link = sqlite3.connect(path, isolation_level=None)
+    for name in ("entry_is_never_changed", "entry_follows_the_last", "entry_becomes_the_last", "entry_is_never_removed"):
+        link.execute(f"DROP TRIGGER {name}")
+    odd = "peo\u200bple "
+    link.execute("UPDATE source SET name = ?", (odd,))
+    link.execute("UPDATE account SET source = ?", (odd,))
+    link.execute("UPDATE entry SET source = ?", (odd,))
+    link.close()
+    with Ledger(path) as ledger:
+        begin(ledger, odd)
+        assert ledger.left(odd) > 0
+        assert ledger.balance(odd).spent.divergence > 0
+        with pytest.raises(InvalidValue, match=r"looks like 'peo\\u200bple '"):
+            begin(ledger, "people")
+
+
+def test_each_letter_stands_for_itself_or_for_one_that_does() -> None:
+    """So the letters that look alike are classes, and names that look alike a relation without gaps."""
+    for first in _ALIKE:
+        assert first.translate(_STANDS_FOR) == first
+    everything = [each for others in _ALIKE.values() for each in others]
+    assert len(everything) == len(set(everything)) == len(_STANDS_FOR)
+
+
+@given(st.text(st.characters(min_codepoint=1, max_codepoint=sys.maxunicode, exclude_categories=["Cs"]), min_size=1, max_size=6))
+def test_what_is_accepted_shows_all_it_holds_in_one_spelling(text: str) -> None:
+    try:
+        name = new_name("source", text)
+    except InvalidValue:
+        return
+    assert name == text == unicodedata.normalize("NFKC", text) == text.strip()
+    assert all(letter.isprintable() for letter in name)
+    assert alike(name, name)
+
+
+@given(
+    st.sampled_from(FINE),
+    st.sampled_from(["\u200b", "\u200d", "\u2060", "\ufeff", "\u00ad", "\u034f", "\ufe0e"]),
+    st.integers(0, 20),
+)
+def test_what_shows_nothing_makes_no_other_name(name: str, unseen: str, place: int) -> None:
+    longer = name[:place] + unseen + name[place:]
+    assert alike(name, longer)
+    with pytest.raises(InvalidValue):
+        new_name("source", longer)
