@@ -52,7 +52,7 @@ def composed_profile(parts: Plan) -> Profile:
     if any(profiles.tells_all(item) for item, _ in parts.parts):
         return profiles.unbounded()
     composed = Composition(parts.parts)
-    return profiles.pure(composed.most) if composed.tiny else composed.atoms()
+    return profiles.pure(composed.most) if composed.tiny else composed.profile()
 
 
 class _Bound(Protocol):

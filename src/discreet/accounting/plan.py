@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from discreet.accounting import allocation, profile, shuffle
 from discreet.accounting.profile import Profile
+from discreet.accounting.rounding import total_up
 from discreet.core import event as events
 from discreet.errors import InvalidValue
 
@@ -135,8 +136,7 @@ def pure_epsilon(event: events.Event) -> float:
     parts = plan(event)
     if not parts.bounded:
         return math.inf
-    total = math.fsum(n * item.most for item, n in parts.parts)
-    return total if len(parts.parts) < 2 else math.nextafter(total, math.inf)
+    return total_up((item.most, n) for item, n in parts.parts)
 
 
 def tells_one_of_two(event: events.Event) -> bool:
