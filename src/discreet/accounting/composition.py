@@ -26,8 +26,11 @@ SMOOTH = 3e-5  # the share of epsilon that smoothing may cost
 MANY = 10**9  # terms from which rounding shows on an even lattice
 FAINTEST = 1e-290  # the least delta to which a composed profile is followed
 TABLE, ANCHORS = 600, 15  # points of a composed profile on each side, and places where it is composed
+DIFFERENT = 100  # parts, all on one even lattice, beyond which grids of their own are quicker
 POINTS = 2000  # of the fitted grids of all parts together
 FEWEST = 60  # and of each
+WORK = 50_000_000  # points times frequencies of one composition
+ROUGHLY = 512  # frequencies while the place is still searched for
 STEEPEST = 300.0  # the largest tilt, over the spread of losses
 AMPLIFIED = 12.0  # log of how much larger than delta the terms of a series may be
 ALIAS = math.log(1e-7)  # log of the share of delta that the period of a series may add, at either end
@@ -168,7 +171,7 @@ class Composition:
     def _even(self, direction: int, slope: float, epsilon: float, delta: float) -> bool:
         """Whether an even lattice can be as fine as the tolerance asks."""
         spread = math.sqrt(max(self._look(self._tail(delta))[direction].tilted(0.0)[3], 0.0))
-        if spread < SMALL or self.terms > MANY:
+        if spread < SMALL or self.terms > MANY or len(self.parts) > DIFFERENT:
             return False
         step = self._step(slope, epsilon)
         return max(least + most for least, most in self._reach(self._tail(delta))) < step * lattice.LARGEST
@@ -202,15 +205,17 @@ class Composition:
 
     def _by_waves(self, direction: int, slope: float, guess: float, delta: float) -> float:
         """epsilon(delta) on grids fitted to each part."""
-        least = math.inf
-        for _ in range(8):
-            there = self._wave(direction, slope, guess, delta)
+        least, most = math.inf, ROUGHLY
+        for _ in range(10):
+            there = self._wave(direction, slope, guess, delta, most)
             here = there.epsilon(delta, guess, self.most)
-            least = min(least, here)
-            if here < math.inf and there.tilt * abs(here - guess) < 1:
+            worse, least = here > least, min(least, here)
+            near = here < math.inf and abs(here - guess) < min(1 / there.tilt, 0.5 * here + 1e-3 * there.spread)
+            if (most == MOST_WAVES and (near or worse)) or (near and there.count < ROUGHLY):
                 break
             guess = here if here < math.inf else 1.5 * guess + there.spread
             slope = self._where(direction, lambda k, t, m, s: -m, -guess, delta)[0]
+            most = MOST_WAVES if near else most
         return least
 
     def _by_windows(self, direction: int, guess: float, delta: float) -> tuple[float, bool]:
@@ -240,7 +245,7 @@ class Composition:
         pairs = self._discretised(self._step(slope, epsilon), self._tail(delta))
         return series([(p.backward if direction else p.forward, n) for p, n in pairs], tilt, width)
 
-    def _wave(self, direction: int, slope: float, epsilon: float, delta: float) -> Wave:
+    def _wave(self, direction: int, slope: float, epsilon: float, delta: float, most: int = MOST_WAVES) -> Wave:
         """A composition tilted towards `epsilon` by a Fourier series on grids fitted to each part."""
         tail = self._tail(delta)
         losses = self._look(tail)[direction]
@@ -252,9 +257,13 @@ class Composition:
         less = [t for t in (tilt / 2, 0.7 * tilt, 0.85 * tilt) if losses.log_moment(t) - t * epsilon < aim]
         width, tilt = min(self._period(direction, t, epsilon, delta) for t in (tilt, *less))
         square = max(self.square, 2 * SMOOTH * max(epsilon, math.sqrt(variance) / 10) / (1 + tilt))
-        square = max(square, 2 * FADED * (width / (2 * math.pi * MOST_WAVES)) ** 2)
+        least = (
+            2 * FADED * (width / (2 * math.pi)) ** 2
+        )  # of the smoothing, times the square of how many frequencies that takes
+        count = min(math.ceil(math.sqrt(least / square)), most)
+        square = max(square, least / count**2)
         rest = [(item, n, ends) for (item, n), ends in zip(self.parts, self._reach(tail)) if item.shift is None]
-        points = max(POINTS // max(len(rest), 1), FEWEST)
+        points = max(min(POINTS, WORK // count) // max(len(rest), 1), FEWEST)
         return wave([(fitted(item, direction, tilt, ends, points), n) for item, n, ends in rest], square, tilt, width)
 
     def _window(self, direction: int, epsilon: float, delta: float | None = None) -> Window:

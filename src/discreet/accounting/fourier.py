@@ -26,9 +26,9 @@ from discreet.accounting.profile import Array
 Complex = NDArray[np.complex128]
 UNIT = 2.0**-53
 FADED = 45.0  # frequencies of which less than e^-45 is left are bounded, not added
-MOST = 1 << 13  # frequencies; more smoothing keeps their number below this
+MOST = 1 << 16  # frequencies; more smoothing keeps their number below this
 MASS = 256.0  # units of relative error of one tilted mass: of the profile's slopes, of logarithms and exponentials
-PRECISE = 1e3  # terms from which the rounding of a plain sum would show
+PRECISE = 1e-8  # an allowance for the rounding of a plain sum from which it is worth while to sum with more care
 
 
 class Tilted:
@@ -65,13 +65,13 @@ class Tilted:
 
     def transform(self, frequency: Array) -> tuple[Complex, Array]:
         """log E[e^{i w (Y - mean)}] at each frequency, and a bound on its error."""
-        log = -self.square * frequency**2 / 2 + 0j
-        error = 8 * UNIT * np.abs(log.real) + 0.0
+        log = (-self.square * frequency**2 / 2).astype(np.complex128)
+        error: Array = 8 * UNIT * np.abs(log.real)
         end = len(frequency)  # none is left after the last that matters
         for (atoms, n), weight in zip(self.parts, self.weights):
             loss = atoms.loss - float(weight @ atoms.loss)
             value, off = _plain(weight, loss, frequency[:end])
-            if n > PRECISE:
+            if n * (2 * len(loss) + MASS) * UNIT > PRECISE:
                 near = np.flatnonzero(n * _log_size(value) > -2 * FADED)
                 value[near], off[near] = _careful(weight, loss, frequency[near])
             part = _log_size(value)
@@ -124,6 +124,7 @@ class Wave:
     sum: Complex  # the terms of the series at `centre`
     spill: float  # what rounding and the frequencies left out may add up to
     spread: float  # of the tilted losses
+    count: int  # of frequencies, with those left out
 
     def log_delta(self, epsilon: Array) -> Array:
         """log of delta - base."""
@@ -158,7 +159,7 @@ class Wave:
         for _ in range(200):
             gap = excess(at)
             low, high = (at, high) if gap > 0 else (low, at)
-            if high - low <= 1e-13 * high:
+            if high < math.inf and high - low <= 1e-13 * high:
                 break
             step = gap / self.tilt  # log delta falls at least as fast as the tilt, or nearly
             at = at + step + math.copysign(1e-9 * (high if high < math.inf else at), gap)
@@ -169,18 +170,17 @@ class Wave:
         return high
 
 
-def wave(parts: Sequence[tuple[Fitted, int]], square: float, tilt: float, period: float, most: int = MOST) -> Wave:
+def wave(parts: Sequence[tuple[Fitted, int]], square: float, tilt: float, period: float) -> Wave:
     """Compose under a tilt above 0, with a period that keeps what wraps around small; `square` > 0 is the smoothing."""
     tilted = Tilted(parts, square, tilt)
-    last = math.sqrt(2 * FADED / square)
-    count = min(math.ceil(last * period / (2 * math.pi)) + 1, most)
-    frequency = np.arange(count) * (2 * math.pi / period)
+    count = math.ceil(math.sqrt(2 * FADED / square) * period / (2 * math.pi)) + 1
+    frequency: Array = np.arange(count, dtype=np.float64) * (2 * math.pi / period)
     log, error = tilted.transform(frequency)
     weight = 1 / ((tilt + 1j * frequency) * (tilt + 1 + 1j * frequency)) / period
     weight[1:] *= 2
     live = log.real > -math.inf
     with np.errstate(under="ignore", over="ignore"):
-        terms = weight[live] * np.exp(log[live])
+        terms: Complex = weight[live] * np.exp(log[live])
         off = np.abs(weight[live]) * np.exp(np.minimum(log.real + error, 1.0)[live]) * -np.expm1(-error[live])
     rest = math.exp(-FADED) * float(np.abs(weight[~live]).sum())
     beyond = frequency[-1] + frequency[1] if count > 1 else 2 * math.pi / period
@@ -189,4 +189,4 @@ def wave(parts: Sequence[tuple[Fitted, int]], square: float, tilt: float, period
     phases = 64 * UNIT * float((np.abs(terms) * (1 + frequency[live] * period)).sum())
     spill = float(off.sum()) + rest + phases
     scale = tilted.log_moment - tilt * tilted.mean + tilted.error + 16 * UNIT * abs(tilt * tilted.mean)
-    return Wave(tilted.infinite, scale, tilt, tilted.mean, frequency[live], terms, spill, math.sqrt(tilted.variance))
+    return Wave(tilted.infinite, scale, tilt, tilted.mean, frequency[live], terms, spill, math.sqrt(tilted.variance), count)

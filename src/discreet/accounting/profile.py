@@ -190,7 +190,9 @@ def discrete_laplace(scale: float, sensitivity: int) -> Profile:
         return np.where(e < most, np.maximum(both, 0), 0) / (1 + t)
 
     spacing = UP / scale
-    kinks = np.arange(-sensitivity, sensitivity + 1, 2) * spacing if sensitivity < FEW else None
+    kinks: Array | None = None
+    if sensitivity < FEW:
+        kinks = np.arange(-sensitivity, sensitivity + 1, 2, dtype=np.float64) * spacing
     return symmetric(delta, most, spacing, kinks)
 
 
@@ -315,8 +317,7 @@ def group(size: int, inner: Profile) -> Profile:
         return inner
     forward = _widen(inner.forward, inner.most_forward, size)
     backward = forward if inner.symmetric else _widen(inner.backward, inner.most_backward, size)
-    most = (total_up([(side, size)]) for side in (inner.most_forward, inner.most_backward))
-    return Profile(forward, backward, *most)
+    return Profile(forward, backward, total_up([(inner.most_forward, size)]), total_up([(inner.most_backward, size)]))
 
 
 def _widen(delta: Delta, most: float, size: int) -> Delta:
@@ -345,7 +346,8 @@ def _chords(grid: Array, values: Array) -> Delta:
         at, width = np.minimum(e, grid[-1]) - grid[after - 1], grid[after] - grid[after - 1]
         with np.errstate(over="ignore", under="ignore"):
             share = np.where(width < 30, np.expm1(np.minimum(at, 30)) / np.expm1(np.minimum(width, 30)), np.exp(at - width))
-        return values[after - 1] + (values[after] - values[after - 1]) * np.clip(share, 0.0, 1.0)
+        between: Array = values[after - 1] + (values[after] - values[after - 1]) * np.clip(share, 0.0, 1.0)
+        return between
 
     return delta
 
