@@ -95,10 +95,10 @@ def _checked(make_event: Callable[[float], Event], log_noise: float, epsilon: fl
     """Raise the noise by hairs until the curve itself, as the caller will read it, keeps the budget."""
     noise = math.exp(log_noise)
     for _ in range(60):
-        bound = curve(make_event(noise))
-        if bound.epsilon(delta) <= epsilon:
+        over = curve(make_event(noise)).epsilon(delta) / epsilon - 1
+        if over <= 0:
             return noise
-        noise *= 1 + PRECISE / 2
+        noise *= 1 + min(max(PRECISE / 2, over), 0.01)
     raise UnsupportedEvent("The loss of make_event(noise) does not fall steadily with the noise; discreet cannot calibrate it.")
 
 

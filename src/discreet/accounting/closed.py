@@ -49,12 +49,13 @@ def gaussian_sigma(sensitivity: float, epsilon: float, delta: float) -> float:
     7.032
     """
     from discreet.accounting.profile import gaussian_delta
+    from discreet.accounting.rounding import quotient_up
 
     sensitivity, epsilon = check.positive("sensitivity", sensitivity), check.nonnegative("epsilon", epsilon)
     delta = check.open_fraction("delta", delta)
 
     def enough(sigma: float) -> bool:
-        return float(gaussian_delta(1 / sigma, np.array([epsilon]))[0]) <= delta
+        return float(gaussian_delta(quotient_up(1.0, sigma), np.array([epsilon]))[0]) <= delta
 
     high = 1.0
     while not enough(high):

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.accounting.lattice import Lattice
-from discreet.accounting.profile import Atoms
+from discreet.accounting.mesh import Fitted
 
 Array = NDArray[np.float64]
 LARGEST = 1 << 19  # points of the window: 4 MB an array
@@ -30,19 +30,22 @@ ROUNDING = 2.0**-53
 
 
 class Losses:
-    """Independent losses, each `n` times, and the moments of their sum."""
+    """Independent losses, each `n` times, a Gaussian mechanism of squared shift `square`, and the moments of their sum."""
 
-    def __init__(self, parts: Sequence[tuple[Lattice | Atoms, int]]) -> None:
+    def __init__(self, parts: Sequence[tuple[Lattice | Fitted, int]], square: float = 0.0) -> None:
+        self.square = square
         self.counts = [n for _, n in parts]
         self.infinite = -math.expm1(sum(n * math.log1p(-min(p.infinite, 1 - 1e-16)) for p, n in parts))
         self._loss = [p.loss for p, _ in parts]
+        self._fitted = [p if isinstance(p, Fitted) else None for p, _ in parts]
         with np.errstate(divide="ignore"):
             self._log = [np.log(p.mass) for p, _ in parts]
 
     def tilted(self, tilt: float) -> tuple[list[Array], float, float, float]:
         """The tilted distributions, and log-moment, mean and variance of the tilted sum."""
-        out, log_moment, mean, variance = [], 0.0, 0.0, 0.0
-        for n, loss, log in zip(self.counts, self._loss, self._log):
+        out: list[Array] = []
+        log_moment, mean, variance = self.square * tilt * (1 + tilt) / 2, self.square * (0.5 + tilt), self.square
+        for n, loss, log, fitted in zip(self.counts, self._loss, self._log, self._fitted):
             exponent = log + tilt * loss
             top = float(exponent.max())
             weight = np.exp(exponent - top)
@@ -50,19 +53,26 @@ class Losses:
             weight /= total
             centre = _dot(weight, loss)
             out.append(weight)
-            log_moment += n * (top + math.log(total))
+            log_moment += n * _log_total(fitted, tilt, top + math.log(total))
             mean += n * centre
             variance += n * _dot(weight, (loss - centre) ** 2)
         return out, log_moment, mean, variance
 
     def log_moment(self, tilt: float) -> float:
         """The log-moment alone."""
-        total = 0.0
-        for n, loss, log in zip(self.counts, self._loss, self._log):
+        total = self.square * tilt * (1 + tilt) / 2
+        for n, loss, log, fitted in zip(self.counts, self._loss, self._log, self._fitted):
             exponent = log + tilt * loss
             top = float(exponent.max())
-            total += n * (top + math.log(float(np.exp(exponent - top).sum())))
+            total += n * _log_total(fitted, tilt, top + math.log(float(np.exp(exponent - top).sum())))
         return total
+
+
+def _log_total(fitted: Fitted | None, tilt: float, log: float) -> float:
+    """The log-moment of one loss; where it is near 0 only what exceeds it is summed, so that many terms do not add up noise."""
+    if fitted is None or abs(log) > 0.5:
+        return log
+    return math.log1p(float((fitted.mass * np.expm1(tilt * fitted.loss)).sum()) + fitted.raised - fitted.infinite)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +88,7 @@ class Window:
     paid: Array  # the same with e^{-(tilt + 1)(y' - centre)}
     spill: float  # tilted mass that may be missing or misplaced
     whole: bool  # it reaches down to the least loss there is
+    spread: float  # of the tilted losses
 
     def log_delta(self, epsilon: Array) -> Array:
         """log of delta - base."""
@@ -156,7 +167,7 @@ def window(parts: Sequence[tuple[Lattice, int]], tilt: float) -> Window:
     above = _sums_from(mass * _decay(tilt, float(loss[0]), step, len(loss)))
     paid = _sums_from(mass * _decay(1 + tilt, float(loss[0]), step, len(loss)))
     scale = rounded_scale(log_moment - tilt * mean, losses)
-    return Window(losses.infinite, scale, tilt, mean, loss, above, paid, spill, whole=lowest <= bottom and not far)
+    return Window(losses.infinite, scale, tilt, mean, loss, above, paid, spill, lowest <= bottom and not far, spread)
 
 
 def rounded_scale(scale: float, losses: Losses) -> float:

@@ -10,13 +10,29 @@ import numpy as np
 from discreet.accounting import lattice
 from discreet.accounting import profile as profiles
 from discreet.accounting.compose import LARGEST, OUTSIDE, Losses, Tails, Window, rounding, window
+from discreet.accounting.fourier import FADED, Wave, wave
+from discreet.accounting.fourier import MOST as MOST_WAVES
 from discreet.accounting.lattice import Pair
+from discreet.accounting.mesh import fitted, look
 from discreet.accounting.profile import Array, Profile
+from discreet.accounting.rounding import total_up
 from discreet.accounting.series import Series, series
 
 TOLERANCE = 3e-5  # aimed-at relative excess of epsilon; the answer is an upper bound whatever this is
-TINY = 1e-9  # losses that add up to less than this are not worth composing: their sum is bound enough
-COARSE = 120  # atoms of the first look, on each side
+TINY = 1e-200  # losses that add up to less than this are not worth composing: their sum is bound enough
+SMALL = 1e-4  # a spread of losses below which e^loss - 1 is not taken as a difference
+LOOSE = 3e-4  # a relative excess of epsilon, or a share of delta that is allowance, that asks for another way
+SMOOTH = 3e-5  # the share of epsilon that smoothing may cost
+MANY = 10**9  # terms from which rounding shows on an even lattice
+FAINTEST = 1e-290  # the least delta to which a composed profile is followed
+TABLE, ANCHORS = 600, 15  # points of a composed profile on each side, and places where it is composed
+DIFFERENT = 100  # parts, all on one even lattice, beyond which grids of their own are quicker
+POINTS = 2000  # of the fitted grids of all parts together
+FEWEST = 60  # and of each
+WORK = 50_000_000  # points times frequencies of one composition
+ROUGHLY = 512  # frequencies while the place is still searched for
+STEEPEST = 300.0  # the largest tilt, over the spread of losses
+AMPLIFIED = 12.0  # log of how much larger than delta the terms of a series may be
 ALIAS = math.log(1e-7)  # log of the share of delta that the period of a series may add, at either end
 
 
@@ -26,8 +42,11 @@ class Composition:
     def __init__(self, parts: tuple[tuple[Profile, int], ...]) -> None:
         self.parts = parts
         self.terms = sum(n for _, n in parts)
-        self.most = math.fsum(n * item.most for item, n in parts) * (1 + 1e-15)
+        self.most = total_up((item.most, n) for item, n in parts)
+        spacings = {item.spacing for item, _ in parts}
+        self.spacing = spacings.pop() if len(spacings) == 1 else None
         self.tiny = self.most < TINY
+        self.square = math.fsum(n * item.shift * item.shift for item, n in parts if item.shift is not None) * (1 + 1e-15)
         self.symmetric = all(item.symmetric for item, _ in parts)
         self._pairs: dict[tuple[float, float], list[tuple[Pair, int]]] = {}
         self._windows: list[tuple[int, float, Window]] = []
@@ -64,53 +83,98 @@ class Composition:
 
     def near(self, level: float) -> tuple[Array, Array]:
         """Epsilons (and their deltas) among which the tightest bound at this level lies."""
+        last = np.array([min(self.most, 1e15)]), np.array([self._told()])
         if level in (0, 1) or self.tiny:
-            top = np.array([min(self.most, 1e15)])
-            return top, np.array([self._told() if level < 1 else 1.0])
-        centre = max(self._where(d, lambda k, t, m, s: k - (t + 1) * m, math.log(level), level)[1] for d in self._directions)
-        grid = np.array([max(centre, 0.0)])
-        for _ in range(4):
-            windows = [self._window(d, max(float(grid[len(grid) // 2]), 0.0)) for d in self._directions]
-            width = max(float(w.loss[-1] - w.loss[0]) for w in windows) / 6
-            middle = max(float(grid[len(grid) // 2]), 0.0)
-            grid = np.linspace(max(middle - width, 0.0), min(middle + width, self.most), 801)
-            delta = np.max([w.delta(grid) for w in windows], axis=0)
-            best = int(np.argmin(profiles.power_bound(grid, delta, level)))
-            if 40 < best < 760 or (best <= 40 and grid[0] == 0.0):
+            return last if level < 1 else (last[0], np.ones(1))
+        middle = max(self._where(d, lambda k, t, m, s: k - (t + 1) * m, math.log(level), level)[1] for d in self._directions)
+        middle, seen = max(middle, 0.0), [last]
+        for _ in range(6):
+            bounds, spread = self._bounds(min(middle, self.most))
+            grid = np.linspace(max(middle - 3 * spread, 0.0), min(middle + 3 * spread, self.most), 121)
+            for _ in range(2):
+                seen.append((grid, np.max([bound.delta(grid) for bound in bounds], axis=0)))
+                best = int(np.argmin(profiles.power_bound(*seen[-1], level)))
+                centre, gap = float(grid[best]), float(grid[1] - grid[0])
+                grid = np.linspace(max(centre - gap, 0.0), min(centre + gap, self.most), 61)
+            if abs(centre - middle) <= spread:
                 break
-            grid = grid[best : best + 1]
-        return grid, np.max([w.delta(grid) for w in windows], axis=0)
+            middle = centre
+        return np.concatenate([e for e, _ in seen]), np.concatenate([d for _, d in seen])
 
-    def atoms(self) -> Profile:
-        """The composed pair as atoms, for sampling around it."""
-        centre = self._where(0, lambda k, t, m, s: 0.0, 0.0, 1e-9)[1]
-        step = self._step(0.0, max(centre, 1e-3)) / 16  # what surrounds it will compose it again
-        pairs = self._discretised(step, 1e-14 / self.terms)
-        sides = []
-        for direction in (0, 1):
-            whole = window([(p.backward if direction else p.forward, n) for p, n in pairs], 0.0)
-            mass = np.maximum(-np.diff(whole.above), 0) * math.exp(min(whole.scale, 1e-3))  # no more than all of it
-            infinite = min(whole.base + whole.spill, 1.0)
-            mass[0] += max(1 - infinite - float(mass.sum()), 0.0)  # what lies below the window is moved up into it
-            sides.append(profiles.Atoms(whole.loss + whole.centre, mass, infinite))
-        return profiles.atoms(*sides)
+    def _bounds(self, epsilon: float) -> tuple[list[Wave], float]:
+        """A bound in each direction that is tight near `epsilon`, and the spread of the losses there."""
+        waves = []
+        for direction in self._directions:
+            slope, _, log_delta = self._where(direction, lambda k, t, m, s: -m, -epsilon, 1e-12)
+            waves.append(self._wave(direction, slope, epsilon, math.exp(min(max(log_delta, -690.0), 0.0))))
+        return waves, max(one.spread for one in waves)
+
+    def profile(self) -> Profile:
+        """The composed pair by its deltas on a grid, for sampling around it: chords in e^epsilon lie above."""
+        top = [min(self._solve(d, FAINTEST), self.most) for d in (0, 1)]
+        if max(top) == math.inf:
+            top = [min(self._solve(d, 1e-30), self.most) for d in (0, 1)]
+        if max(top) == math.inf:
+            return profiles.unbounded() if self._told() > 0.5 else profiles.approximate(1e15, self._told())
+        tables = [self._table(d, max(end, 1e-290)) for d, end in enumerate(top)]
+        start = max(float(values[0]) for _, values in tables)
+        for _, values in tables:
+            values[0] = start  # both directions have the same total variation
+        return profiles.from_table(tables[0], tables[1])
+
+    def _table(self, direction: int, top: float) -> tuple[Array, Array]:
+        spread = math.sqrt(max(self._look(self._tail(1e-12))[direction].tilted(0.0)[3], 0.0))
+        grid = np.concatenate([[0.0], np.geomspace(min(max(spread, 1e-290) * 1e-3, top / 2), top, TABLE)])
+        best = np.full(len(grid), 1.0)
+        anchors = [0, *range(TABLE // ANCHORS, TABLE + 1, TABLE // ANCHORS)]
+        for before, here, after in zip([0, *anchors], anchors, [*anchors[1:], TABLE]):
+            slope, _, log_delta = self._where(direction, lambda k, t, m, s: -m, -float(grid[here]), 1e-12)
+            made = self._wave(direction, slope, float(grid[here]), math.exp(min(max(log_delta, -690.0), 0.0)))
+            best[before : after + 1] = np.minimum(best[before : after + 1], made.delta(grid[before : after + 1]))
+        if top >= self.most:
+            best[-1] = self._told()
+        return grid, np.minimum.accumulate(best)
 
     # -- reading off -------------------------------------------------------------------------------------------------
 
     def _at(self, direction: int, epsilon: float) -> float:
         slope, _, log_delta = self._where(direction, lambda k, t, m, s: -m, -epsilon, 1e-12)
-        quick = self._series(direction, slope, epsilon, math.exp(log_delta)) if -690 < log_delta < 0 else None
-        if (
-            quick is not None
-            and quick.doubt(epsilon, found := quick.delta(epsilon)) + (quick.base - self._told()) / found < 1e-5
-        ):
-            return found
+        delta = math.exp(min(max(log_delta, -740.0), 0.0))
+        even = self._even(direction, slope, epsilon, delta)
+        quick = self._series(direction, slope, epsilon, delta) if even and -690 < log_delta < 0 else None
+        if quick is not None:
+            value = quick.delta(epsilon)
+            if quick.doubt(epsilon, value) + (quick.base - self._told()) / value < 1e-5:
+                return value
+        value, settled = self._by_window(direction, epsilon) if even else (1.0, False)
+        if settled:
+            return value
+        return min(value, float(self._wave(direction, slope, epsilon, delta).delta(np.array([epsilon]))[0]))
+
+    def _by_window(self, direction: int, epsilon: float) -> tuple[float, bool]:
+        """delta(epsilon) on an even lattice, and whether it is as near the truth as it should be."""
         there = self._window(direction, epsilon)
-        found = float(there.delta(np.array([epsilon]))[0])
-        if 0 < found < 1 and there.doubt(epsilon) + (there.base - self._told()) / found > 1e-4:
-            there = self._window(direction, epsilon, found)
-            found = min(found, float(there.delta(np.array([epsilon]))[0]))
-        return found
+        value = float(there.delta(np.array([epsilon]))[0])
+        if 0 < value < 1 and there.doubt(epsilon) + (there.base - self._told()) / value > 1e-4:
+            there = self._window(direction, epsilon, value)
+            value = min(value, float(there.delta(np.array([epsilon]))[0]))
+        return value, self._settled(there, epsilon, value)
+
+    def _settled(self, there: Window, epsilon: float, delta: float) -> bool:
+        """Whether what grid and allowances added is too little to matter."""
+        step = float(there.loss[1] - there.loss[0])
+        exact = self.spacing is not None and step < 1.01 * self.spacing
+        added = 0.0 if exact else self.terms * step * step * (1 + there.tilt) / 12
+        size = max(epsilon, there.spread / 10)
+        return added < LOOSE * size and there.doubt(epsilon) + (there.base - self._told()) / max(delta, 1e-300) < LOOSE
+
+    def _even(self, direction: int, slope: float, epsilon: float, delta: float) -> bool:
+        """Whether an even lattice can be as fine as the tolerance asks."""
+        spread = math.sqrt(max(self._look(self._tail(delta))[direction].tilted(0.0)[3], 0.0))
+        if spread < SMALL or self.terms > MANY or len(self.parts) > DIFFERENT:
+            return False
+        step = self._step(slope, epsilon)
+        return max(least + most for least, most in self._reach(self._tail(delta))) < step * lattice.LARGEST
 
     def _surely(self, epsilon: float, delta: float) -> bool:
         """Chernoff alone shows that the backward direction is below delta here, so it need not be composed.
@@ -130,11 +194,32 @@ class Composition:
         """epsilon(delta): guess by the saddle point, compose there, and again where the guess was off."""
         slope, guess, _ = self._where(direction, _log_delta, math.log(delta), delta)
         guess = max(guess, 0.0)
-        quick = self._series(direction, slope, guess, delta)
+        even = self._even(direction, slope, guess, delta)
+        quick = self._series(direction, slope, guess, delta) if even else None
         if quick is not None:
             found = quick.epsilon(delta, guess)
             if quick.tilt * abs(found - guess) < 3 and quick.doubt(found, delta) < 1e-5:
                 return found
+        found, settled = self._by_windows(direction, guess, delta) if even else (math.inf, False)
+        return found if settled else min(found, self._by_waves(direction, slope, guess, delta))
+
+    def _by_waves(self, direction: int, slope: float, guess: float, delta: float) -> float:
+        """epsilon(delta) on grids fitted to each part."""
+        least, most = math.inf, ROUGHLY
+        for _ in range(10):
+            there = self._wave(direction, slope, guess, delta, most)
+            here = there.epsilon(delta, guess, self.most)
+            worse, least = here > least, min(least, here)
+            near = here < math.inf and abs(here - guess) < min(1 / there.tilt, 0.5 * here + 1e-3 * there.spread)
+            if (most == MOST_WAVES and (near or worse)) or (near and there.count < ROUGHLY):
+                break
+            guess = here if here < math.inf else 1.5 * guess + there.spread
+            slope = self._where(direction, lambda k, t, m, s: -m, -guess, delta)[0]
+            most = MOST_WAVES if near else most
+        return least
+
+    def _by_windows(self, direction: int, guess: float, delta: float) -> tuple[float, bool]:
+        """epsilon(delta) on an even lattice, and whether it is as near the truth as it should be."""
         found = math.inf
         for _ in range(8):
             there = self._window(direction, guess, delta)
@@ -150,7 +235,7 @@ class Composition:
                 break
             else:
                 guess = max(found, 0.0)
-        return found
+        return found, found < math.inf and self._settled(there, found, delta)
 
     def _series(self, direction: int, slope: float, epsilon: float, delta: float) -> Series | None:
         """A composition tilted towards `epsilon` by few frequencies, where that can be had."""
@@ -159,6 +244,27 @@ class Composition:
         width, tilt = min(self._period(direction, tilt, epsilon, delta) for tilt in (slope, slope / 2))
         pairs = self._discretised(self._step(slope, epsilon), self._tail(delta))
         return series([(p.backward if direction else p.forward, n) for p, n in pairs], tilt, width)
+
+    def _wave(self, direction: int, slope: float, epsilon: float, delta: float, most: int = MOST_WAVES) -> Wave:
+        """A composition tilted towards `epsilon` by a Fourier series on grids fitted to each part."""
+        tail = self._tail(delta)
+        losses = self._look(tail)[direction]
+        whole = math.sqrt(max(losses.tilted(0.0)[3], 1e-290))
+        slope = min(slope, STEEPEST / whole)  # where losses end, no tilt centres them on what lies beyond
+        variance = max(losses.tilted(slope)[3], 1e-8 * whole * whole)
+        tilt = max(slope, 0.5 / math.sqrt(variance))
+        aim = math.log(delta) + AMPLIFIED  # less tilt may need a shorter period, but errors grow with e^{K(t) - t epsilon}
+        less = [t for t in (tilt / 2, 0.7 * tilt, 0.85 * tilt) if losses.log_moment(t) - t * epsilon < aim]
+        width, tilt = min(self._period(direction, t, epsilon, delta) for t in (tilt, *less))
+        square = max(self.square, 2 * SMOOTH * max(epsilon, math.sqrt(variance) / 10) / (1 + tilt))
+        least = (
+            2 * FADED * (width / (2 * math.pi)) ** 2
+        )  # of the smoothing, times the square of how many frequencies that takes
+        count = min(math.ceil(math.sqrt(least / square)), most)
+        square = max(square, least / count**2)
+        rest = [(item, n, ends) for (item, n), ends in zip(self.parts, self._reach(tail)) if item.shift is None]
+        points = max(min(POINTS, WORK // count) // max(len(rest), 1), FEWEST)
+        return wave([(fitted(item, direction, tilt, ends, points), n) for item, n, ends in rest], square, tilt, width)
 
     def _window(self, direction: int, epsilon: float, delta: float | None = None) -> Window:
         """A composition tilted towards `epsilon`, made now or found among those made before."""
@@ -186,7 +292,8 @@ class Composition:
         """The tilt t >= 0 at which measure(K, t, K', sqrt K'') falls to `target`; with it, the loss it centres on
         and the log of delta there, all from a coarse look for deltas near `delta`."""
         losses = self._look(self._tail(delta))[direction]
-        low, high = 0.0, 1.0
+        low, high = 0.0, 1 / math.sqrt(max(losses.tilted(0.0)[3], 1e-290))
+        highest = 1e12 * high
 
         def at(tilt: float) -> tuple[float, float, float]:
             _, log_moment, mean, variance = losses.tilted(tilt)
@@ -197,7 +304,7 @@ class Composition:
         if found[0] <= target:
             return low, found[1], found[2]
         below = whole = found[0] - target  # the excess at `low`; it falls as the tilt grows
-        while (excess := (found := at(high))[0] - target) > 0 and high < 1e12:
+        while (excess := (found := at(high))[0] - target) > 0 and high < highest:
             low, high, below = high, high * 8, excess
         if excess > 0:  # it never falls so far
             return high, found[1], found[2]
@@ -206,7 +313,7 @@ class Composition:
                 break
             share = below / (below - excess)
             share = min(max(share, 0.02), 0.98) if turn % 3 < 2 else 0.5  # a secant, now and then a half
-            middle = low ** (1 - share) * high**share if low > 1e-3 and high > 2 * low else low + share * (high - low)
+            middle = low ** (1 - share) * high**share if low > 0 and high > 2 * low else low + share * (high - low)
             here = at(middle)
             if here[0] > target:
                 low, below = middle, here[0] - target
@@ -248,21 +355,22 @@ class Composition:
     def _look(self, tail: float) -> list[Losses]:
         """The parts by a few atoms each, forward and backward: good enough to know where to look."""
         if tail not in self._looks:
-            looks = [(lattice.look(item, *ends, COARSE), n) for (item, n), ends in zip(self.parts, self._reach(tail))]
-            self._looks = {tail: [Losses([(look[d], n) for look, n in looks]) for d in (0, 1)]}
+            if len(self._looks) > 3:
+                self._looks.clear()
+            looks = [(look(item, *ends), n) for (item, n), ends in zip(self.parts, self._reach(tail)) if item.shift is None]
+            self._looks[tail] = [Losses([(sides[d], n) for sides, n in looks], self.square) for d in (0, 1)]
         return self._looks[tail]
 
     def _tail(self, delta: float) -> float:
         """How much of each mechanism may go to infinity when deltas like this one are asked for."""
-        return max(10.0 ** math.floor(math.log10(1e-6 * max(delta, 1e-280) / self.terms)), 1e-300)
+        return float(10.0 ** max(math.floor(math.log10(max(delta, 1e-306)) - math.log10(self.terms)) - 6, -318))
 
     def _step(self, tilt: float, epsilon: float) -> float:
         """A grid step whose pessimism, about terms x step^2 x (1 + tilt) / 12 in epsilon, is within the tolerance."""
-        spacings = {item.spacing for item, _ in self.parts}
-        if len(spacings) == 1 and (only := spacings.pop()) is not None:
-            return only
+        if self.spacing is not None:
+            return self.spacing
         _, _, _, variance = next(iter(self._looks.values()))[0].tilted(0.0)
-        size = max(epsilon, math.sqrt(max(variance, 0)) / 10, TINY)
+        size = max(epsilon, math.sqrt(max(variance, 0)) / 10, 1e-9)
         step = math.sqrt(12 * TOLERANCE * size / (self.terms * (1 + tilt)))
         return float(2.0 ** (math.floor(math.log2(step) * 4) / 4))  # few distinct steps, so that both directions share one
 
@@ -277,7 +385,9 @@ class Composition:
     def _reach(self, tail: float) -> list[tuple[float, float]]:
         """How far the losses of each part are followed, backward and forward."""
         if tail not in self._reaches:
-            self._reaches = {tail: [lattice.reach(item, tail) for item, _ in self.parts]}
+            if len(self._reaches) > 3:
+                self._reaches.clear()
+            self._reaches[tail] = [lattice.reach(item, tail) for item, _ in self.parts]
         return self._reaches[tail]
 
     def _told(self) -> float:

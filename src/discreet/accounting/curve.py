@@ -16,7 +16,7 @@ from discreet.core import check
 from discreet.core.event import Event
 from discreet.errors import InvalidValue
 
-MANY = 10**5  # terms from which Rényi composition is asked as well
+MANY = 10**12  # terms from which Rényi composition is asked as well: rounding begins to show
 EVERYWHERE = np.concatenate([[0.0], np.geomspace(1e-9, 1e15, 200)])
 EVENLY = np.linspace(0, 1, 17)
 CLOSE = np.concatenate([-(10.0 ** -np.arange(2, 16)), [0.0], 10.0 ** -np.arange(2, 16)])
@@ -43,7 +43,7 @@ def curve(event: Event) -> TradeOff:
         return TradeOff(event, _Single(parts.parts[0][0]))
     composed = Composition(parts.parts)
     if composed.terms >= MANY or parts.loose:
-        return TradeOff(event, _Least(event, composed))
+        return TradeOff(event, _Least(parts.counts, composed))
     return TradeOff(event, composed)
 
 
@@ -52,7 +52,7 @@ def composed_profile(parts: Plan) -> Profile:
     if any(profiles.tells_all(item) for item, _ in parts.parts):
         return profiles.unbounded()
     composed = Composition(parts.parts)
-    return profiles.pure(composed.most) if composed.tiny else composed.atoms()
+    return profiles.pure(composed.most) if composed.tiny else composed.profile()
 
 
 class _Bound(Protocol):
@@ -142,13 +142,13 @@ class _Least:
     """The lesser of two ceilings: a composition of distributions, and Rényi composition at every order.
 
     The first is nearly always the lower. Not so where a mechanism is known by an envelope only (`exponential`), which
-    composes a little worse than the mechanisms under it, or where a billion terms force a coarse grid.
+    composes a little worse than the mechanisms under it, or where the terms are so many that rounding shows.
     """
 
-    def __init__(self, event: Event, composed: Composition) -> None:
+    def __init__(self, parts: tuple[tuple[Event, int], ...], composed: Composition) -> None:
         self._composed = composed
         self._orders = np.array(ORDERS)
-        self._divergence = np.array([renyi(event, order) for order in ORDERS])
+        self._divergence = np.array([math.fsum(n * renyi(item, order) for item, n in parts) for order in ORDERS]) * (1 + 1e-14)
         self.most = composed.most
 
     def _renyi_delta(self, epsilon: Array) -> Array:

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.accounting.profile import Atoms, Delta, Profile
+from discreet.accounting.profile import LEAST, Delta, Profile
 
 Array = NDArray[np.float64]
 LARGEST = 1 << 19  # grid points of one mechanism: 4 MB an array
+SCALES = np.concatenate([np.geomspace(1e-60, 1e-12, 60)[:-1], np.geomspace(1e-12, 1e12, 97)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ def reach(profile: Profile, tail: float) -> tuple[float, float]:
 
 def _reach(delta: Delta, most: float, tail: float) -> float:
     """The least epsilon (up to a few percent) beyond which at most `tail` of the finite losses lie."""
-    grid = np.geomspace(1e-12, 1e12, 97)
+    grid = SCALES
     allowed = tail + float(delta(np.array([1e15]))[0])  # what remains there is infinite loss
     for _ in range(2):
         first = int(np.argmax(delta(grid) <= allowed))
@@ -70,15 +71,6 @@ def _multiples(step: float, count: int) -> Array:
     return np.arange(count + 1, dtype=np.float64) * step
 
 
-def look(profile: Profile, least: float, most: float, points: int) -> tuple[Atoms, Atoms]:
-    """A few atoms on a geometric grid, forward and backward: enough to know the moments, whatever the scale."""
-    ends = (max(least, 1e-290), max(most, 1e-290))
-    down, up = (np.concatenate([[0.0], np.geomspace(end * 1e-7, end, points)]) for end in ends)
-    forward, backward, *infinite = connect(profile, down, up)
-    loss = np.concatenate([-down[:0:-1], up])
-    return Atoms(loss, forward, infinite[0]), Atoms(-loss[::-1], backward, infinite[1])
-
-
 def connect(profile: Profile, down: Array, up: Array) -> tuple[Array, Array, float, float]:
     """Masses at losses (-down reversed, up) with the unit, at (-up reversed, down) without it, and what is infinite.
 
@@ -86,12 +78,22 @@ def connect(profile: Profile, down: Array, up: Array) -> tuple[Array, Array, flo
     P-mass at i is e^{x_i} (S_i - S_{i+1}). Below zero the same is done with the parity-transformed profile, whose values
     are small there, so that neither tail suffers cancellation.
     """
-    rises, falls = profile.forward(up), profile.backward(down)
-    forward = np.concatenate([_lower(falls, down)[::-1], [_middle(rises, up, falls, down)], _upper(rises, up)])
-    backward = np.concatenate([_lower(rises, up)[::-1], [_middle(falls, down, rises, up)], _upper(falls, down)])
+    forward, backward, *infinite = second_differences(profile, down, up)
     for mass in (forward, backward):  # rounding can leave a mass a hair below zero; more mass is never less loss
         np.maximum(mass, 0, out=mass)
-        mass[-1] = max(mass[-1], 1e-300)
+        mass[-1] = max(mass[-1], LEAST)
+    return forward, backward, infinite[0], infinite[1]
+
+
+def second_differences(profile: Profile, down: Array, up: Array) -> tuple[Array, Array, float, float]:
+    """The masses of `connect` before those that rounding left below zero are raised to it."""
+    rises, falls = profile.forward(up), profile.backward(down)
+    if up[-1] >= profile.most_forward:
+        rises[-1] = 0.0  # no loss is above the largest, whatever rounding says
+    if down[-1] >= profile.most_backward:
+        falls[-1] = 0.0
+    forward = np.concatenate([_lower(falls, down)[::-1], [_middle(rises, up, falls, down)], _upper(rises, up)])
+    backward = np.concatenate([_lower(rises, up)[::-1], [_middle(falls, down, rises, up)], _upper(falls, down)])
     return forward, backward, float(rises[-1]), float(falls[-1])
 
 

@@ -6,7 +6,9 @@ import math
 from dataclasses import dataclass
 
 from discreet.accounting import allocation, profile, replaced, shuffle
+from discreet.accounting.gather import DIFFERENT, gathered
 from discreet.accounting.profile import Profile
+from discreet.accounting.rounding import total_up
 from discreet.core import event as events
 from discreet.errors import InvalidValue
 
@@ -18,21 +20,28 @@ class Plan:
     parts: tuple[tuple[Profile, int], ...]
     bounded: bool = True
     loose: bool = False  # some part is known by an envelope that composes worse than what it covers
+    counts: tuple[tuple[events.Event, int], ...] = ()  # the events themselves
 
 
 def plan(event: events.Event) -> Plan:
-    """Flatten repeats, sequences and groups; count equal events together; merge Gaussians, which compose exactly."""
+    """Flatten repeats, sequences and groups; count equal events together; merge Gaussians, which compose exactly.
+
+    Very many different events are gathered to fewer that dominate them.
+    """
     counts: dict[events.Event, int] = {}
     _collect(event, 1, 1, counts)
     if events.NonPrivate() in counts:
         return Plan((), bounded=False)
     counts.pop(events.Zero(), None)
+    if len(counts) > DIFFERENT:
+        alone = {item: n for item, n in counts.items() if isinstance(item, events.Gaussian)}
+        counts = alone | gathered({item: n for item, n in counts.items() if item not in alone})
     normals = [(item, n) for item, n in counts.items() if isinstance(item, events.Gaussian)]
     parts = [(_single(item), n) for item, n in counts.items() if not isinstance(item, events.Gaussian)]
     if normals:
         parts.insert(0, (profile.gaussian(_merged(normals)), 1))
     loose = any(_holds_envelope(item) for item in counts)
-    return Plan(tuple((item, n) for item, n in parts if item.most > 0), loose=loose)
+    return Plan(tuple((item, n) for item, n in parts if item.most > 0), loose=loose, counts=tuple(counts.items()))
 
 
 def _holds_envelope(event: events.Event) -> bool:
@@ -69,6 +78,8 @@ def _collect(event: events.Event, times: int, size: int, counts: dict[events.Eve
             _collect(inner, times, size, counts)
         case events.PoissonReplace(1.0, inner):
             _collect(inner, times, 2 * size, counts)
+        case events.RandomAllocation(events.Poisson(rate, inner), bins):
+            _collect(events.Poisson(rate, events.RandomAllocation(inner, bins)), times, size, counts)
         case _:
             seen = grouped(event, size)
             counts[seen] = counts.get(seen, 0) + times
@@ -141,8 +152,7 @@ def pure_epsilon(event: events.Event) -> float:
     parts = plan(event)
     if not parts.bounded:
         return math.inf
-    total = math.fsum(n * item.most for item, n in parts.parts)
-    return total if len(parts.parts) < 2 else math.nextafter(total, math.inf)
+    return total_up((item.most, n) for item, n in parts.parts)
 
 
 def tells_one_of_two(event: events.Event) -> bool:

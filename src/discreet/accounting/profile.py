@@ -19,11 +19,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet.accounting.rounding import quotient_up, total_up
 from discreet.core import event as events
 from discreet.errors import UnsupportedEvent
 
 Array = NDArray[np.float64]
 Delta = Callable[[Array], Array]
+LEAST = 5e-324  # what is positive and too small for a float is rounded up to this
+FEW = 2000  # losses that are kept as they are
+UP = 1 + 2e-15  # above the rounding of a few logarithms and exponentials
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,8 @@ class Profile:
     most_forward: float
     most_backward: float
     spacing: float | None = None  # every finite loss is a multiple of this
+    kinks: Array | None = None  # every finite loss of P against Q, ascending, where there are few
+    shift: float | None = None  # the pair is N(0, 1) and N(shift, 1)
 
     def delta(self, epsilon: Array) -> Array:
         """The worse of the two directions."""
@@ -66,9 +72,9 @@ def power_bound(epsilon: Array, delta: Array, level: float) -> Array:
     return np.minimum(low, high)
 
 
-def symmetric(delta: Delta, most: float, spacing: float | None = None) -> Profile:
+def symmetric(delta: Delta, most: float, spacing: float | None = None, kinks: Array | None = None) -> Profile:
     """A profile that is the same in both directions."""
-    return Profile(delta, delta, most, most, spacing)
+    return Profile(delta, delta, most, most, spacing, kinks)
 
 
 def unbounded() -> Profile:
@@ -89,13 +95,15 @@ def pure(epsilon: float) -> Profile:
 def approximate(epsilon: float, delta: float) -> Profile:
     """The worst (epsilon, delta)-DP mechanism: with probability delta it tells all, else it is the worst epsilon-DP one."""
     inner = pure(epsilon).forward
-    return symmetric(lambda e: delta + (1 - delta) * inner(e), math.inf if delta else epsilon, spacing=epsilon or None)
+    most = math.inf if delta else epsilon
+    return symmetric(lambda e: delta + (1 - delta) * inner(e), most, epsilon or None, np.array([-epsilon, epsilon]))
 
 
 def randomized_response(epsilon: float, categories: int) -> Profile:
     """k-ary randomised response: losses are +epsilon, -epsilon, and 0 where neither truth was said."""
     norm = 1 + (categories - 1) * math.exp(-epsilon)
-    return symmetric(lambda e: -np.expm1(np.minimum(e - epsilon, 0)) / norm, epsilon, spacing=epsilon or None)
+    kinks = np.array([-epsilon, 0.0, epsilon])
+    return symmetric(lambda e: -np.expm1(np.minimum(e - epsilon, 0)) / norm, epsilon, epsilon or None, kinks)
 
 
 def exponential(epsilon: float) -> Profile:
@@ -118,38 +126,62 @@ def laplace(noise_multiplier: float) -> Profile:
     One coordinate that moves by the whole l1 sensitivity is the worst case of a vector: Laplace noise is log-concave,
     so moving in two steps along one axis meets the group bound with equality, which is the most two axes can reach.
     """
-    most = 1 / noise_multiplier
+    most = quotient_up(1.0, noise_multiplier)
     return symmetric(lambda e: -np.expm1(np.minimum(e - most, 0) / 2), most)
 
 
 def gaussian(noise_multiplier: float) -> Profile:
     """Balle & Wang 2018: Phi(mu/2 - x/mu) - e^x Phi(-mu/2 - x/mu) with mu = 1 / noise_multiplier."""
-    return symmetric(lambda e: gaussian_delta(1 / noise_multiplier, e), math.inf)
+    mu = quotient_up(1.0, noise_multiplier)
+
+    def delta(e: Array) -> Array:
+        return gaussian_delta(mu, e)
+
+    return Profile(delta, delta, math.inf, math.inf, shift=mu)
 
 
 def gaussian_delta(mu: float, epsilon: Array) -> Array:
-    """The profile of a shift by `mu` standard deviations, to nearly full relative precision in the tail.
+    """The profile of a shift by `mu` standard deviations, to nearly full relative precision in the tail, rounded up.
 
-    Both terms share the factor phi(a), so the difference is one of Mills ratios: phi(a) (R(a) - R(b)).
+    Both terms share the factor phi(a), so the difference is one of Mills ratios: phi(a) (R(a) - R(b)). Where the shift is
+    small the two agree in most of their digits; the difference is then the integral of -R' = 1 - u R(u) from a to b.
     """
     from scipy.special import erfcx, log_ndtr, ndtr
 
     if mu < 1e-140:
         return np.full_like(epsilon, 0.4 * mu)  # delta <= mu / sqrt(2 pi) everywhere
-    a = epsilon / mu - mu / 2
-    b = a + mu
+    with np.errstate(over="ignore"):
+        a = np.minimum(epsilon / mu - mu / 2, 1e150)
     tail = a > -4
     out = np.empty_like(epsilon)
-    x, y = a[tail], b[tail]
-    with np.errstate(under="ignore"):
-        out[tail] = np.exp(-x * x / 2) * (erfcx(x / math.sqrt(2)) - erfcx(y / math.sqrt(2))) / 2
-        out[~tail] = ndtr(-a[~tail]) - np.exp(epsilon[~tail] + log_ndtr(-b[~tail]))
+    x = a[tail]
+    with np.errstate(under="ignore", invalid="ignore"):
+        if mu < 0.1:
+            inner = mu * _falling(x, mu)
+        else:
+            inner = math.sqrt(math.pi / 2) * (erfcx(x / math.sqrt(2)) - erfcx((x + mu) / math.sqrt(2)))
+        # R(x) is about 1 / (1 + x) and good to a few units; what the difference leaves of it is about mu / (1 + x^2)
+        slack = 1 + 2.0**-52 * (12 + 3 * x * x if mu < 0.1 else 12 + x * x + 4 * (2 + np.abs(x)) / mu)
+        out[tail] = np.exp(-x * x / 2) / math.sqrt(2 * math.pi) * np.maximum(inner, 0.0) * np.minimum(slack, 2.0) + LEAST
+        out[~tail] = ndtr(-a[~tail]) * UP - np.exp(epsilon[~tail] + log_ndtr(-(a[~tail] + mu)))
     return np.clip(out, 0, 1)
+
+
+def _falling(a: Array, width: float) -> Array:
+    """The mean of 1 - u R(u) over [a, a + width], by Gauss-Legendre: exact to rounding for a width below 0.1."""
+    from scipy.special import erfcx
+
+    nodes, weights = np.polynomial.legendre.leggauss(2 if width < 3e-4 else 4)
+    total = np.zeros_like(a)
+    for node, weight in zip(nodes, weights):
+        u = a + width * (1 + node) / 2
+        total += weight / 2 * np.where(u < 1e4, 1 - u * math.sqrt(math.pi / 2) * erfcx(u / math.sqrt(2)), 0.0)
+    return total
 
 
 def discrete_laplace(scale: float, sensitivity: int) -> Profile:
     """Two-sided geometric noise moved by `sensitivity` whole steps; the best test is a threshold (log-concavity)."""
-    most = sensitivity / scale
+    most = quotient_up(sensitivity, scale)
     t = math.exp(-1 / scale)
 
     def delta(e: Array) -> Array:
@@ -157,7 +189,11 @@ def discrete_laplace(scale: float, sensitivity: int) -> Profile:
         both = -np.expm1(np.minimum(e - least / scale, 0)) - t * np.expm1(-(sensitivity - least) / scale)
         return np.where(e < most, np.maximum(both, 0), 0) / (1 + t)
 
-    return symmetric(delta, most, spacing=1 / scale)
+    spacing = UP / scale
+    kinks: Array | None = None
+    if sensitivity < FEW:
+        kinks = np.arange(-sensitivity, sensitivity + 1, 2, dtype=np.float64) * spacing
+    return symmetric(delta, most, spacing, kinks)
 
 
 def discrete_gaussian(sigma: float, sensitivity: int) -> Profile:
@@ -225,18 +261,17 @@ def poisson(rate: float, inner: Profile) -> Profile:
         out = np.zeros_like(e)
         live = e < least
         x = e[live]
-        if rate < 0.5:  # 1 - a(1-q), in the form that does not cancel
-            left = np.exp(x) * (rate + np.expm1(-x))
-        else:
-            left = 1 - (1 - rate) * np.exp(x)
-        left = np.maximum(left, 1e-300)
-        out[live] = left * inner.backward(np.maximum(x + np.log(rate / left), 0))
+        # 1 - a(1-q) = a q (1 + z) and the inner epsilon is -log(1 + z), in the form that does not cancel
+        z = np.expm1(-x) / rate
+        z = np.maximum(np.where(z < -0.5, z + 2.0**-51, z), -1 + 2.0**-52)
+        out[live] = np.exp(x) * rate * (1 + z) * inner.backward(np.maximum(-np.log1p(z), 0))
         return out
 
     # the largest losses: log(1 - q + q e^most) forward, -log(1 - q + q e^-most) backward
     most_forward = _outside(inner.most_forward, rate)
-    most_backward = -math.log1p(rate * math.expm1(-inner.most_backward)) if inner.most_backward < math.inf else least
-    return Profile(forward, backward, most_forward, most_backward)
+    most_backward = -math.log1p(rate * math.expm1(-inner.most_backward)) * UP if inner.most_backward < math.inf else least * UP
+    kinks = None if inner.kinks is None else _outsides(inner.kinks, rate)
+    return Profile(forward, backward, most_forward, most_backward, kinks=kinks)
 
 
 def without_replacement(rate: float, inner: Profile) -> Profile:
@@ -249,7 +284,10 @@ def without_replacement(rate: float, inner: Profile) -> Profile:
     def delta(e: Array) -> Array:
         return rate * inner.delta(_inside(e, rate))
 
-    return symmetric(delta, _outside(inner.most, rate))
+    if inner.kinks is None:
+        return symmetric(delta, _outside(inner.most, rate))
+    above = _outsides(np.unique(np.abs(inner.kinks)), rate)
+    return symmetric(delta, _outside(inner.most, rate), kinks=np.concatenate([-above[::-1], above]))
 
 
 def _inside(epsilon: Array, rate: float) -> Array:
@@ -259,10 +297,18 @@ def _inside(epsilon: Array, rate: float) -> Array:
 
 
 def _outside(epsilon: float, rate: float) -> float:
-    """log(1 + rate (e^epsilon - 1)): the loss of the sampled mechanism where the inner one has epsilon."""
+    """log(1 + rate (e^epsilon - 1)): the loss of the sampled mechanism where the inner one has epsilon. Rounded up."""
     if epsilon > 30:
-        return epsilon + math.log(rate + (1 - rate) * math.exp(-min(epsilon, 700)))
-    return math.log1p(rate * math.expm1(epsilon))
+        return (epsilon + math.log(rate + (1 - rate) * math.exp(-min(epsilon, 700)))) * UP
+    return math.log1p(rate * math.expm1(epsilon)) * UP
+
+
+def _outsides(losses: Array, rate: float) -> Array:
+    """The same for losses of either sign, each rounded away from 0."""
+    with np.errstate(over="ignore"):
+        near = np.log1p(rate * np.expm1(np.minimum(losses, 30.0)))
+    far = losses + np.log(rate + (1 - rate) * np.exp(-np.clip(losses, 30.0, 700.0)))
+    return np.where(losses > 30, far, near) * UP
 
 
 def group(size: int, inner: Profile) -> Profile:
@@ -271,7 +317,7 @@ def group(size: int, inner: Profile) -> Profile:
         return inner
     forward = _widen(inner.forward, inner.most_forward, size)
     backward = forward if inner.symmetric else _widen(inner.backward, inner.most_backward, size)
-    return Profile(forward, backward, size * inner.most_forward, size * inner.most_backward)
+    return Profile(forward, backward, total_up([(inner.most_forward, size)]), total_up([(inner.most_backward, size)]))
 
 
 def _widen(delta: Delta, most: float, size: int) -> Delta:
@@ -287,29 +333,21 @@ def _widen(delta: Delta, most: float, size: int) -> Delta:
     return lambda e: np.exp(np.minimum(direct(np.minimum(e, last) if most == math.inf else e), 0.0))
 
 
-def atoms(forward: Atoms, backward: Atoms) -> Profile:
-    """The profile of a pair known by its atoms, from either world."""
-    return Profile(_from_atoms(forward), _from_atoms(backward), _top(forward), _top(backward))
+def from_table(forward: tuple[Array, Array], backward: tuple[Array, Array]) -> Profile:
+    """The profile of a pair known by bounds on its deltas at epsilons from 0 up: chords in e^epsilon lie above."""
+    tops = [float(grid[-1]) if values[-1] == 0 else math.inf for grid, values in (forward, backward)]
+    kinks = np.concatenate([-backward[0][:0:-1], forward[0]])
+    return Profile(_chords(*forward), _chords(*backward), tops[0], tops[1], kinks=kinks)
 
 
-def _top(side: Atoms) -> float:
-    return math.inf if side.infinite or not len(side.loss) else max(float(side.loss[-1]), 0.0)
-
-
-def _from_atoms(side: Atoms) -> Delta:
-    """The hockey-stick at e^x, x >= 0: only losses above x count, so none below 0 is kept."""
-    loss, mass = side.loss[side.loss > 0], side.mass[side.loss > 0]
-    with np.errstate(under="ignore"):
-        other = mass * np.exp(-loss)
-    above = np.append(np.cumsum(mass[::-1])[::-1], 0.0)
-    paid = np.append(np.cumsum(other[::-1])[::-1], 0.0)
-
+def _chords(grid: Array, values: Array) -> Delta:
     def delta(e: Array) -> Array:
-        first = np.searchsorted(loss, e, side="right")
-        with np.errstate(under="ignore"):
-            rest = above[first] - np.exp(np.minimum(e, 700)) * paid[first]
-        found: Array = np.clip(side.infinite + rest, side.infinite, 1)
-        return found
+        after = np.clip(np.searchsorted(grid, e, side="right"), 1, len(grid) - 1)
+        at, width = np.minimum(e, grid[-1]) - grid[after - 1], grid[after] - grid[after - 1]
+        with np.errstate(over="ignore", under="ignore"):
+            share = np.where(width < 30, np.expm1(np.minimum(at, 30)) / np.expm1(np.minimum(width, 30)), np.exp(at - width))
+        between: Array = values[after - 1] + (values[after] - values[after - 1]) * np.clip(share, 0.0, 1.0)
+        return between
 
     return delta
 

@@ -145,7 +145,13 @@ def _mixture_bound(rate: float, inner: events.Event, order: float) -> float:
 
 
 def _allocated(inner: events.Event, bins: int, order: float) -> float:
-    """Amplified where a step is Gaussian; else no more than for a unit known to be in its step: D_a is quasi-convex."""
+    """Amplified where a step is Gaussian; else no more than for a unit known to be in its step: D_a is quasi-convex.
+
+    A unit that a chosen step takes with probability q is, with probability q, in a step chosen evenly: sampling comes first.
+    """
+    if isinstance(inner, events.Poisson):
+        first = _poisson(inner.rate, events.RandomAllocation(inner.event, bins), order)
+        return min(first, _renyi(inner, order, 1))
     alone = _renyi(inner, order, 1)
     if bins == 1 or not isinstance(inner, events.Gaussian):
         return alone

@@ -1,0 +1,192 @@
+"""Composition by a Fourier series over losses that lie anywhere: the path for very many steps and very uneven losses.
+
+Let w(y) = e^{-t(y - epsilon)} (1 - e^{epsilon - y})+ for a tilt t > 0. Wrapped around a period W it only grows, and what it
+grows to is a sum over the frequencies 2 pi k / W:
+
+    E[w(Y)] <= E[sum_m w(Y + m W)] = 1/W sum_k F(2 pi k / W) e^{-2 pi i k epsilon / W} / ((t + i w_k) (t + 1 + i w_k)),
+
+F the characteristic function of the tilted sum Y. No lattice is needed, so each mechanism has a grid fitted to it (`mesh`),
+and a Gaussian mechanism none at all. The sum ends because a Gaussian mechanism takes part: one more, so weak that it costs a
+10^-4 part of epsilon, where none is there. More composition is never less loss. docs/theory/accounting-composition.md has the
+bounds on what is left out and on rounding.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.accounting.mesh import Fitted
+from discreet.accounting.profile import Array
+
+Complex = NDArray[np.complex128]
+UNIT = 2.0**-53
+FADED = 45.0  # frequencies of which less than e^-45 is left are bounded, not added
+MOST = 1 << 16  # frequencies; more smoothing keeps their number below this
+MASS = 256.0  # units of relative error of one tilted mass: of the profile's slopes, of logarithms and exponentials
+PRECISE = 1e-8  # an allowance for the rounding of a plain sum from which it is worth while to sum with more care
+
+
+class Tilted:
+    """Independent losses, each `n` times, under a tilt, with a Gaussian mechanism of squared shift `square`."""
+
+    def __init__(self, parts: Sequence[tuple[Fitted, int]], square: float, tilt: float) -> None:
+        self.tilt, self.square, self.parts = tilt, square, parts
+        self.weights: list[Array] = []
+        self.log_moment = square * tilt * (1 + tilt) / 2
+        self.mean, self.variance = square * (0.5 + tilt), square
+        self.error = 8 * UNIT * abs(self.log_moment)
+        for atoms, n in parts:
+            self._add(atoms, n)
+        survive = math.fsum(n * math.log1p(-min(atoms.infinite, 1 - 1e-16)) for atoms, n in parts)
+        self.infinite = -math.expm1(survive) * (1 + 1e-14)
+
+    def _add(self, atoms: Fitted, n: int) -> None:
+        exponent = np.log(atoms.mass) + self.tilt * atoms.loss
+        top = float(exponent.max())
+        weight = np.exp(exponent - top)
+        whole = float(weight.sum())
+        weight /= whole
+        log, error = top + math.log(whole), MASS * UNIT * (1 + abs(top))
+        if abs(log) < 0.5:  # the masses add up to 1 less what is infinite: only what exceeds that is summed
+            grown = atoms.mass * np.expm1(self.tilt * atoms.loss)
+            log = math.log1p(float(grown.sum()) + atoms.raised - atoms.infinite)
+            error = MASS * UNIT * float(np.abs(grown).sum()) * 2
+        self.log_moment += n * log
+        self.error += n * error
+        centre = float(weight @ atoms.loss)
+        self.mean += n * centre
+        self.variance += n * float(weight @ (atoms.loss - centre) ** 2)
+        self.weights.append(weight)
+
+    def transform(self, frequency: Array) -> tuple[Complex, Array]:
+        """log E[e^{i w (Y - mean)}] at each frequency, and a bound on its error."""
+        log = (-self.square * frequency**2 / 2).astype(np.complex128)
+        error: Array = 8 * UNIT * np.abs(log.real)
+        end = len(frequency)  # none is left after the last that matters
+        for (atoms, n), weight in zip(self.parts, self.weights):
+            loss = atoms.loss - float(weight @ atoms.loss)
+            value, off = _plain(weight, loss, frequency[:end])
+            if n * (2 * len(loss) + MASS) * UNIT > PRECISE:
+                near = np.flatnonzero(n * _log_size(value) > -2 * FADED)
+                value[near], off[near] = _careful(weight, loss, frequency[near])
+            part = _log_size(value)
+            log[:end] += n * (np.minimum(part, 0.0) + 1j * np.angle(1 + value))
+            error[:end] += n * (np.log1p(off * np.exp(np.minimum(-part, 700.0))) + 4 * UNIT * np.abs(part))
+            live = np.flatnonzero(log.real[:end] + error[:end] > -FADED)
+            log[:end][log.real[:end] + error[:end] <= -FADED] = -math.inf
+            end = int(live[-1]) + 1 if len(live) else 1
+            log[end:] = -math.inf
+        return log, error
+
+
+def _log_size(value: Complex) -> Array:
+    """log |1 + value|."""
+    size: Array = np.log1p(np.maximum(2 * value.real + value.real**2 + value.imag**2, -1 + UNIT)) / 2
+    return size
+
+
+def _plain(weight: Array, loss: Array, frequency: Array) -> tuple[Complex, Array]:
+    """E[e^{i w y}] - 1 at even frequencies, as a product of two short tables; and how far off each may be."""
+    block = math.isqrt(len(frequency)) + 1
+    rows = -(-len(frequency) // block)
+    gap = float(frequency[1] - frequency[0]) if len(frequency) > 1 else 0.0
+    fine = np.exp(1j * np.multiply.outer(loss, gap * np.arange(block)))
+    coarse = np.exp(1j * np.multiply.outer(frequency[0] + gap * block * np.arange(rows), loss)) * weight
+    value = (coarse @ fine).ravel()[: len(frequency)] - 1
+    return value, UNIT * (2 * len(loss) + MASS + 16 * np.abs(frequency) * float(weight @ np.abs(loss)))
+
+
+def _careful(weight: Array, loss: Array, frequency: Array) -> tuple[Complex, Array]:
+    """The same, term by term, with an error in proportion to the mean of |w y|, which is small where the steps are many."""
+    value = np.empty(len(frequency), complex)
+    for start in range(0, len(frequency), 64):
+        angle = np.multiply.outer(frequency[start : start + 64], loss)
+        half = np.sin(angle / 2)
+        value[start : start + 64] = (-2 * half * half * weight).sum(axis=1) + 1j * (np.sin(angle) * weight).sum(axis=1)
+    size = np.minimum(2.0, np.abs(frequency) * float(weight @ np.abs(loss)))
+    return value, 2 * UNIT * MASS * size
+
+
+@dataclass(frozen=True, slots=True)
+class Wave:
+    """delta as a function of epsilon near the place a tilt was chosen for; every value is an upper bound."""
+
+    base: float  # mass at infinity
+    scale: float  # log of the factor the sum is to be multiplied by
+    tilt: float
+    centre: float  # losses are counted from here
+    frequency: Array
+    sum: Complex  # the terms of the series at `centre`
+    spill: float  # what rounding and the frequencies left out may add up to
+    spread: float  # of the tilted losses
+    count: int  # of frequencies, with those left out
+
+    def log_delta(self, epsilon: Array) -> Array:
+        """log of delta - base."""
+        x = np.atleast_1d(np.asarray(epsilon, float)) - self.centre
+        inner = np.array([float((self.sum * np.exp(-1j * self.frequency * at)).real.sum()) for at in x])
+        value: Array = self.scale - self.tilt * x + np.log(np.maximum(inner, 0.0) + self.spill)
+        return value
+
+    def delta(self, epsilon: Array) -> Array:
+        """delta at each epsilon, rounded up."""
+        with np.errstate(over="ignore", under="ignore"):
+            grown = np.exp(np.minimum(self.log_delta(epsilon), 0.0)) * (1 + 1e-13)
+        least: Array = np.minimum(self.base + np.maximum(grown, 5e-324), 1.0)
+        return least
+
+    def doubt(self, epsilon: float) -> float:
+        """The share of delta(epsilon) that is allowance for error."""
+        log = self.scale + math.log(self.spill) - self.tilt * (epsilon - self.centre)
+        return math.exp(min(log - float(self.log_delta(np.array([epsilon]))[0]), 0.0))
+
+    def epsilon(self, delta: float, near: float, far: float) -> float:
+        """The least epsilon from 0 to `far` with delta(epsilon) <= delta; infinity where there is none."""
+
+        def excess(epsilon: float) -> float:
+            value = float(np.logaddexp(self.log_delta(np.array([epsilon]))[0] + 1e-13, log_base))
+            return value - math.log(delta)
+
+        log_base = math.log(self.base) if self.base else -math.inf
+        if excess(0.0) <= 0:
+            return 0.0
+        low, high, at = 0.0, math.inf, max(near, 1e-300)
+        for _ in range(200):
+            gap = excess(at)
+            low, high = (at, high) if gap > 0 else (low, at)
+            if high < math.inf and high - low <= 1e-13 * high:
+                break
+            step = gap / self.tilt  # log delta falls at least as fast as the tilt, or nearly
+            at = at + step + math.copysign(1e-9 * (high if high < math.inf else at), gap)
+            if not low < at < high:
+                at = (low + high) / 2 if high < math.inf else 2 * low
+            if low > far:
+                return math.inf
+        return high
+
+
+def wave(parts: Sequence[tuple[Fitted, int]], square: float, tilt: float, period: float) -> Wave:
+    """Compose under a tilt above 0, with a period that keeps what wraps around small; `square` > 0 is the smoothing."""
+    tilted = Tilted(parts, square, tilt)
+    count = math.ceil(math.sqrt(2 * FADED / square) * period / (2 * math.pi)) + 1
+    frequency: Array = np.arange(count, dtype=np.float64) * (2 * math.pi / period)
+    log, error = tilted.transform(frequency)
+    weight = 1 / ((tilt + 1j * frequency) * (tilt + 1 + 1j * frequency)) / period
+    weight[1:] *= 2
+    live = log.real > -math.inf
+    with np.errstate(under="ignore", over="ignore"):
+        terms: Complex = weight[live] * np.exp(log[live])
+        off = np.abs(weight[live]) * np.exp(np.minimum(log.real + error, 1.0)[live]) * -np.expm1(-error[live])
+    rest = math.exp(-FADED) * float(np.abs(weight[~live]).sum())
+    beyond = frequency[-1] + frequency[1] if count > 1 else 2 * math.pi / period
+    # after the last one: at most e^{-square w^2 / 2} / w^2 each
+    rest += math.exp(-square * beyond**2 / 2) * 2 / period * (1 / beyond**2 + period / (2 * math.pi) / beyond)
+    phases = 64 * UNIT * float((np.abs(terms) * (1 + frequency[live] * period)).sum())
+    spill = float(off.sum()) + rest + phases
+    scale = tilted.log_moment - tilt * tilted.mean + tilted.error + 16 * UNIT * abs(tilt * tilted.mean)
+    return Wave(tilted.infinite, scale, tilt, tilted.mean, frequency[live], terms, spill, math.sqrt(tilted.variance), count)

@@ -1,0 +1,35 @@
+"""Losses rounded up: a bound that is a float is never below the number it stands for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from fractions import Fraction
+
+
+def float_up(value: Fraction) -> float:
+    """The least float that is not below `value`; infinity beyond the largest.
+
+    >>> float_up(Fraction(1, 3)) > Fraction(1, 3), float_up(Fraction(1, 4))
+    (True, 0.25)
+    """
+    try:
+        nearest = float(value)
+    except OverflowError:
+        return math.inf
+    return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)
+
+
+def quotient_up(numerator: float, denominator: float) -> float:
+    """numerator / denominator, both positive."""
+    return float_up(Fraction(numerator) / Fraction(denominator))
+
+
+def total_up(terms: Iterable[tuple[float, int]]) -> float:
+    """The sum of each number times how often it occurs; infinity where one is infinite."""
+    total = Fraction(0)
+    for value, times in terms:
+        if value == math.inf:
+            return math.inf
+        total += Fraction(value) * times
+    return float_up(total)
