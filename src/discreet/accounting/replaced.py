@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from discreet.accounting import lattice
 from discreet.accounting import profile as profiles
-from discreet.accounting.profile import Delta, Profile
+from discreet.accounting.profile import LEAST, Delta, Profile
 
 Array = NDArray[np.float64]
 
@@ -45,7 +45,7 @@ FINE = 1e-4  # a cell whose halving changes the sum by less than this share, ove
 
 def gaussian_replaced(rate: float, noise_multiplier: float) -> Profile:
     """Gaussian noise on a Poisson sample, one unit replaced."""
-    return profiles.symmetric(lambda e: np.exp(log_gaussian_replaced(rate, noise_multiplier, e)), math.inf)
+    return profiles.symmetric(lambda e: np.maximum(np.exp(log_gaussian_replaced(rate, noise_multiplier, e)), LEAST), math.inf)
 
 
 def log_gaussian_replaced(rate: float, noise_multiplier: float, e: Array) -> Array:
@@ -82,7 +82,7 @@ def replaced(rate: float, inner: Profile) -> Profile:
         else:  # the epsilons of a grid, in ascending order
             nodes = e[np.linspace(0, e.size - 1, FEW).astype(np.int64)]
             log_b = np.interp(e, nodes, _search(at, nodes, inner.most_backward))
-        return np.where(e < most, at(e, log_b), 0.0)
+        return np.where(e < most, np.maximum(at(e, log_b), LEAST), 0.0)
 
     return profiles.symmetric(delta, most)
 
@@ -94,7 +94,7 @@ def _largest(rate: float, up: float, down: float) -> float:
     if rate == 1:
         return up + down
     rise = math.log1p(rate * math.expm1(up)) if up < 600 else up + math.log(rate) + math.log1p(math.exp(-up) / rate)
-    return (rise - math.log1p(rate * math.expm1(-down))) * (1 + 1e-15) + 5e-324
+    return (rise - math.log1p(rate * math.expm1(-down))) * (1 + 1e-15) + LEAST
 
 
 def _logarithm(delta: Delta, most: float) -> Delta:
@@ -102,7 +102,7 @@ def _logarithm(delta: Delta, most: float) -> Delta:
 
     def log(x: Array) -> Array:
         with np.errstate(divide="ignore"):
-            return np.where(x >= most, -np.inf, np.log(np.maximum(delta(x), 5e-324)))
+            return np.where(x >= most, -np.inf, np.log(np.maximum(delta(x), LEAST)))
 
     return log
 
