@@ -108,7 +108,9 @@ shares = st.sampled_from([None, 0.05, 0.3, 0.5, 1.0])  # of delta, at which an e
 
 
 def asked_for(event: Event, delta: float, share: float | None) -> tuple[float, float] | None:
-    return None if share is None else (math.nextafter(curve(event).epsilon(share * delta), math.inf), share * delta)
+    """The pair that an event keeps at a share of delta; None where it keeps none, since it fails with more than that."""
+    epsilon = math.inf if share is None else curve(event).epsilon(share * delta)
+    return None if share is None or epsilon == math.inf else (math.nextafter(epsilon, math.inf), share * delta)
 
 
 @settings(max_examples=25)
