@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 
-from discreet.accounting import lattice
+from discreet.accounting import fourier, lattice
 from discreet.accounting import profile as profiles
-from discreet.accounting.compose import LARGEST, OUTSIDE, Losses, Tails, Window, rounding, window
-from discreet.accounting.fourier import FADED, Wave, wave
+from discreet.accounting.compose import LARGEST, OUTSIDE, Tails, Window, rounding, window
+from discreet.accounting.fourier import FADED, Wave
 from discreet.accounting.fourier import MOST as MOST_WAVES
 from discreet.accounting.lattice import Pair
-from discreet.accounting.mesh import fitted, look
-from discreet.accounting.profile import Array, Profile
-from discreet.accounting.rounding import total_up
+from discreet.accounting.mesh import fitted
+from discreet.accounting.profile import Profile
+from discreet.accounting.saddle import Saddle
+from discreet.accounting.saddle import log_delta as saddle_log_delta
 from discreet.accounting.series import Series, series
 
 TOLERANCE = 3e-5  # aimed-at relative excess of epsilon; the answer is an upper bound whatever this is
-TINY = 1e-200  # losses that add up to less than this are not worth composing: their sum is bound enough
 SMALL = 1e-4  # a spread of losses below which e^loss - 1 is not taken as a difference
 LOOSE = 3e-4  # a relative excess of epsilon, or a share of delta that is allowance, that asks for another way
 SMOOTH = 3e-5  # the share of epsilon that smoothing may cost
 MANY = 10**9  # terms from which rounding shows on an even lattice
-FAINTEST = 1e-290  # the least delta to which a composed profile is followed
-TABLE, ANCHORS = 600, 15  # points of a composed profile on each side, and places where it is composed
 DIFFERENT = 100  # parts, all on one even lattice, beyond which grids of their own are quicker
 POINTS = 2000  # of the fitted grids of all parts together
 FEWEST = 60  # and of each
@@ -36,126 +33,87 @@ AMPLIFIED = 12.0  # log of how much larger than delta the terms of a series may 
 ALIAS = math.log(1e-7)  # log of the share of delta that the period of a series may add, at either end
 
 
-class Composition:
+class Composition(Saddle):
     """The privacy loss of several mechanisms together, each `n` times."""
 
-    def __init__(self, parts: tuple[tuple[Profile, int], ...]) -> None:
-        self.parts = parts
-        self.terms = sum(n for _, n in parts)
-        self.most = total_up((item.most, n) for item, n in parts)
-        spacings = {item.spacing for item, _ in parts}
-        self.spacing = spacings.pop() if len(spacings) == 1 else None
-        self.tiny = self.most < TINY
-        self.square = math.fsum(n * item.shift * item.shift for item, n in parts if item.shift is not None) * (1 + 1e-15)
-        self.symmetric = all(item.symmetric for item, _ in parts)
+    def __init__(self, parts: tuple[tuple[Profile, int], ...], share: float = 1e-6) -> None:
+        super().__init__(parts, share)
         self._pairs: dict[tuple[float, float], list[tuple[Pair, int]]] = {}
         self._windows: list[tuple[int, float, Window]] = []
-        self._looks: dict[float, list[Losses]] = {}
-        self._reaches: dict[float, list[tuple[float, float]]] = {}
-
-    @property
-    def _directions(self) -> range:
-        return range(1 if self.symmetric else 2)
 
     def delta(self, epsilon: float) -> float:
         if epsilon >= self.most or self.tiny:
-            return max(self._told(), -math.expm1(min(epsilon - self.most, 0.0)))
+            return max(self.told(), -math.expm1(min(epsilon - self.most, 0.0)))
         found = self._at(0, epsilon)
         if not self.symmetric and not self._surely(epsilon, found):
             found = max(found, self._at(1, epsilon))
-        return min(found, self._told() - math.expm1(epsilon - self.most))  # no loss is above the largest
+        return min(found, self.told() - math.expm1(epsilon - self.most))  # no loss is above the largest
 
     def epsilon(self, delta: float) -> float:
         if self.tiny:
             return self.most
-        if delta <= self._told():
-            return self.most if delta == self._told() else math.inf
-        found = max(self._solve(0, delta), 0.0)
+        if delta <= self.told():
+            return self.most if delta == self.told() else math.inf
+        found = max(self.solve(0, delta), 0.0)
         if not self.symmetric and not self._surely(found, delta):
-            found = max(found, self._solve(1, delta))
+            found = max(found, self.solve(1, delta))
         return min(found, self.most)
 
     def rough_log_delta(self, epsilon: float) -> float:
         """log delta(epsilon) by the saddle point alone: no bound, but near, and quick."""
         if epsilon >= self.most or self.tiny:
-            return math.log(max(self._told(), 1e-300))
-        return max(self._where(d, lambda k, t, m, s: -m, -epsilon, 1e-12)[2] for d in self._directions)
+            return math.log(max(self.told(), 1e-300))
+        return max(self.place(d, epsilon)[1] for d in self.directions)
 
-    def near(self, level: float) -> tuple[Array, Array]:
-        """Epsilons (and their deltas) among which the tightest bound at this level lies."""
-        last = np.array([min(self.most, 1e15)]), np.array([self._told()])
-        if level in (0, 1) or self.tiny:
-            return last if level < 1 else (last[0], np.ones(1))
-        middle = max(self._where(d, lambda k, t, m, s: k - (t + 1) * m, math.log(level), level)[1] for d in self._directions)
-        middle, seen = max(middle, 0.0), [last]
-        for _ in range(6):
-            bounds, spread = self._bounds(min(middle, self.most))
-            grid = np.linspace(max(middle - 3 * spread, 0.0), min(middle + 3 * spread, self.most), 121)
-            for _ in range(2):
-                seen.append((grid, np.max([bound.delta(grid) for bound in bounds], axis=0)))
-                best = int(np.argmin(profiles.power_bound(*seen[-1], level)))
-                centre, gap = float(grid[best]), float(grid[1] - grid[0])
-                grid = np.linspace(max(centre - gap, 0.0), min(centre + gap, self.most), 61)
-            if abs(centre - middle) <= spread:
-                break
-            middle = centre
-        return np.concatenate([e for e, _ in seen]), np.concatenate([d for _, d in seen])
+    def near(self, level: float) -> list[profiles.Deltas]:
+        """For tests in either direction, epsilons and their deltas among which the tightest bound at this level lies."""
+        from discreet.accounting.power import near
 
-    def _bounds(self, epsilon: float) -> tuple[list[Wave], float]:
-        """A bound in each direction that is tight near `epsilon`, and the spread of the losses there."""
+        return near(self, level)
+
+    def bounds(self, epsilon: float, most: int = MOST_WAVES) -> tuple[list[Wave], float]:
+        """A bound in each of the two directions that is tight near `epsilon`, and the spread of the losses there."""
         waves = []
-        for direction in self._directions:
-            slope, _, log_delta = self._where(direction, lambda k, t, m, s: -m, -epsilon, 1e-12)
-            waves.append(self._wave(direction, slope, epsilon, math.exp(min(max(log_delta, -690.0), 0.0))))
-        return waves, max(one.spread for one in waves)
-
-    def profile(self) -> Profile:
-        """The composed pair by its deltas on a grid, for sampling around it: chords in e^epsilon lie above."""
-        top = [min(self._solve(d, FAINTEST), self.most) for d in (0, 1)]
-        if max(top) == math.inf:
-            top = [min(self._solve(d, 1e-30), self.most) for d in (0, 1)]
-        if max(top) == math.inf:
-            return profiles.unbounded() if self._told() > 0.5 else profiles.approximate(1e15, self._told())
-        tables = [self._table(d, max(end, 1e-290)) for d, end in enumerate(top)]
-        start = max(float(values[0]) for _, values in tables)
-        for _, values in tables:
-            values[0] = start  # both directions have the same total variation
-        return profiles.from_table(tables[0], tables[1])
-
-    def _table(self, direction: int, top: float) -> tuple[Array, Array]:
-        spread = math.sqrt(max(self._look(self._tail(1e-12))[direction].tilted(0.0)[3], 0.0))
-        grid = np.concatenate([[0.0], np.geomspace(min(max(spread, 1e-290) * 1e-3, top / 2), top, TABLE)])
-        best = np.full(len(grid), 1.0)
-        anchors = [0, *range(TABLE // ANCHORS, TABLE + 1, TABLE // ANCHORS)]
-        for before, here, after in zip([0, *anchors], anchors, [*anchors[1:], TABLE]):
-            slope, _, log_delta = self._where(direction, lambda k, t, m, s: -m, -float(grid[here]), 1e-12)
-            made = self._wave(direction, slope, float(grid[here]), math.exp(min(max(log_delta, -690.0), 0.0)))
-            best[before : after + 1] = np.minimum(best[before : after + 1], made.delta(grid[before : after + 1]))
-        if top >= self.most:
-            best[-1] = self._told()
-        return grid, np.minimum.accumulate(best)
+        for direction in self.directions:
+            slope, log_delta = self.place(direction, epsilon)
+            waves.append(self.wave(direction, slope, epsilon, math.exp(min(max(log_delta, -690.0), 0.0)), most))
+        return waves * (2 // len(waves)), max(one.spread for one in waves)
 
     # -- reading off -------------------------------------------------------------------------------------------------
 
     def _at(self, direction: int, epsilon: float) -> float:
-        slope, _, log_delta = self._where(direction, lambda k, t, m, s: -m, -epsilon, 1e-12)
+        slope, log_delta = self.place(direction, epsilon)
         delta = math.exp(min(max(log_delta, -740.0), 0.0))
         even = self._even(direction, slope, epsilon, delta)
         quick = self._series(direction, slope, epsilon, delta) if even and -690 < log_delta < 0 else None
         if quick is not None:
             value = quick.delta(epsilon)
-            if quick.doubt(epsilon, value) + (quick.base - self._told()) / value < 1e-5:
+            if quick.doubt(epsilon, value) + (quick.base - self.told()) / value < 1e-5:
                 return value
         value, settled = self._by_window(direction, epsilon) if even else (1.0, False)
         if settled:
             return value
-        return min(value, float(self._wave(direction, slope, epsilon, delta).delta(np.array([epsilon]))[0]))
+        there = self.wave(direction, slope, epsilon, delta)
+        value = min(value, float(there.delta(np.array([epsilon]))[0]))
+        lost = there.doubt(epsilon) + (there.base - self.told()) / max(value, 1e-320)
+        return value if lost < LOOSE else min(value, self._by_inverse(direction, epsilon, value))
+
+    def _by_inverse(self, direction: int, epsilon: float, value: float) -> float:
+        """delta(epsilon) by halves: any delta whose epsilon is no larger will do."""
+        low, high = -700.0, math.log(value)
+        for _ in range(16):
+            middle = (low + high) / 2
+            if self.solve(direction, math.exp(middle)) <= epsilon:
+                high = middle
+            else:
+                low = middle
+        return math.exp(high) * (1 + 1e-12)
 
     def _by_window(self, direction: int, epsilon: float) -> tuple[float, bool]:
         """delta(epsilon) on an even lattice, and whether it is as near the truth as it should be."""
         there = self._window(direction, epsilon)
         value = float(there.delta(np.array([epsilon]))[0])
-        if 0 < value < 1 and there.doubt(epsilon) + (there.base - self._told()) / value > 1e-4:
+        if 0 < value < 1 and there.doubt(epsilon) + (there.base - self.told()) / value > 1e-4:
             there = self._window(direction, epsilon, value)
             value = min(value, float(there.delta(np.array([epsilon]))[0]))
         return value, self._settled(there, epsilon, value)
@@ -166,15 +124,15 @@ class Composition:
         exact = self.spacing is not None and step < 1.01 * self.spacing
         added = 0.0 if exact else self.terms * step * step * (1 + there.tilt) / 12
         size = max(epsilon, there.spread / 10)
-        return added < LOOSE * size and there.doubt(epsilon) + (there.base - self._told()) / max(delta, 1e-300) < LOOSE
+        return added < LOOSE * size and there.doubt(epsilon) + (there.base - self.told()) / max(delta, 1e-300) < LOOSE
 
     def _even(self, direction: int, slope: float, epsilon: float, delta: float) -> bool:
         """Whether an even lattice can be as fine as the tolerance asks."""
-        spread = math.sqrt(max(self._look(self._tail(delta))[direction].tilted(0.0)[3], 0.0))
+        spread = math.sqrt(max(self.look(self.tail(delta))[direction].tilted(0.0)[3], 0.0))
         if spread < SMALL or self.terms > MANY or len(self.parts) > DIFFERENT:
             return False
         step = self._step(slope, epsilon)
-        return max(least + most for least, most in self._reach(self._tail(delta))) < step * lattice.LARGEST
+        return max(least + most for least, most in self.reach(self.tail(delta))) < step * lattice.LARGEST
 
     def _surely(self, epsilon: float, delta: float) -> bool:
         """Chernoff alone shows that the backward direction is below delta here, so it need not be composed.
@@ -183,16 +141,16 @@ class Composition:
         """
         if epsilon >= math.fsum(n * item.most_backward for item, n in self.parts) * (1 + 1e-15):
             return True  # no loss is so large
-        losses = self._look(self._tail(delta))[1]
-        tilt = self._where(1, lambda k, t, m, s: -m, -epsilon, delta)[0]
+        losses = self.look(self.tail(delta))[1]
+        tilt = self.where(1, lambda k, t, m, s: -m, -epsilon, delta)[0]
         if tilt == 0 or losses.infinite >= delta / 2:
             return False
         shape = tilt * math.log(tilt) - (1 + tilt) * math.log1p(tilt)
         return shape + losses.log_moment(tilt) - tilt * epsilon < math.log(delta - losses.infinite) - 1e-6
 
-    def _solve(self, direction: int, delta: float) -> float:
+    def solve(self, direction: int, delta: float) -> float:
         """epsilon(delta): guess by the saddle point, compose there, and again where the guess was off."""
-        slope, guess, _ = self._where(direction, _log_delta, math.log(delta), delta)
+        slope, guess, _ = self.where(direction, saddle_log_delta, math.log(delta), delta)
         guess = max(guess, 0.0)
         even = self._even(direction, slope, guess, delta)
         quick = self._series(direction, slope, guess, delta) if even else None
@@ -207,15 +165,17 @@ class Composition:
         """epsilon(delta) on grids fitted to each part."""
         least, most = math.inf, ROUGHLY
         for _ in range(10):
-            there = self._wave(direction, slope, guess, delta, most)
+            there = self.wave(direction, slope, guess, delta, most)
             here = there.epsilon(delta, guess, self.most)
             worse, least = here > least, min(least, here)
             near = here < math.inf and abs(here - guess) < min(1 / there.tilt, 0.5 * here + 1e-3 * there.spread)
             if (most == MOST_WAVES and (near or worse)) or (near and there.count < ROUGHLY):
                 break
             guess = here if here < math.inf else 1.5 * guess + there.spread
-            slope = self._where(direction, lambda k, t, m, s: -m, -guess, delta)[0]
+            slope = self.where(direction, lambda k, t, m, s: -m, -guess, delta)[0]
             most = MOST_WAVES if near else most
+        if self.share < 1e-3 and (least == math.inf or there.doubt(least) > LOOSE):  # large losses dominate: follow them less far
+            least = min(least, Composition(self.parts, 1e-2).solve(direction, delta))
         return least
 
     def _by_windows(self, direction: int, guess: float, delta: float) -> tuple[float, bool]:
@@ -242,13 +202,13 @@ class Composition:
         if slope <= 0:
             return None
         width, tilt = min(self._period(direction, tilt, epsilon, delta) for tilt in (slope, slope / 2))
-        pairs = self._discretised(self._step(slope, epsilon), self._tail(delta))
+        pairs = self._discretised(self._step(slope, epsilon), self.tail(delta))
         return series([(p.backward if direction else p.forward, n) for p, n in pairs], tilt, width)
 
-    def _wave(self, direction: int, slope: float, epsilon: float, delta: float, most: int = MOST_WAVES) -> Wave:
+    def wave(self, direction: int, slope: float, epsilon: float, delta: float, most: int = MOST_WAVES) -> Wave:
         """A composition tilted towards `epsilon` by a Fourier series on grids fitted to each part."""
-        tail = self._tail(delta)
-        losses = self._look(tail)[direction]
+        tail = self.tail(delta)
+        losses = self.look(tail)[direction]
         whole = math.sqrt(max(losses.tilted(0.0)[3], 1e-290))
         slope = min(slope, STEEPEST / whole)  # where losses end, no tilt centres them on what lies beyond
         variance = max(losses.tilted(slope)[3], 1e-8 * whole * whole)
@@ -262,23 +222,23 @@ class Composition:
         )  # of the smoothing, times the square of how many frequencies that takes
         count = min(math.ceil(math.sqrt(least / square)), most)
         square = max(square, least / count**2)
-        rest = [(item, n, ends) for (item, n), ends in zip(self.parts, self._reach(tail)) if item.shift is None]
+        rest = [(item, n, ends) for (item, n), ends in zip(self.parts, self.reach(tail)) if item.shift is None]
         points = max(min(POINTS, WORK // count) // max(len(rest), 1), FEWEST)
-        return wave([(fitted(item, direction, tilt, ends, points), n) for item, n, ends in rest], square, tilt, width)
+        return fourier.wave([(fitted(item, direction, tilt, ends, points), n) for item, n, ends in rest], square, tilt, width)
 
     def _window(self, direction: int, epsilon: float, delta: float | None = None) -> Window:
         """A composition tilted towards `epsilon`, made now or found among those made before."""
         for side, made_for, made in self._windows:
             if side == direction and made_for <= 3 * epsilon and made.loss[0] <= epsilon - made.centre <= made.loss[-1]:
-                lost = made.base - self._told()
+                lost = made.base - self.told()
                 if made.doubt(epsilon) < 1e-4 and lost <= 1e-5 * float(made.delta(np.array([epsilon]))[0]):
                     return made
-        slope, _, log_delta = self._where(direction, lambda k, t, m, s: -m, -epsilon, delta or 1e-12)
+        slope, log_delta = self.place(direction, epsilon, delta)
         aim = math.exp(min(max(log_delta, -690.0), 0.0)) if delta is None else delta
         step = self._step(slope, epsilon)
         tilt, width = self._tilt(direction, slope, epsilon, aim, step)
         step = max(step, 1.05 * width / LARGEST)  # a coarser grid costs less than a window too narrow
-        pairs = self._discretised(step, self._tail(aim))
+        pairs = self._discretised(step, self.tail(aim))
         made = window([(p.backward if direction else p.forward, n) for p, n in pairs], tilt)
         self._windows.append((direction, epsilon, made))
         del self._windows[:-3]
@@ -286,47 +246,12 @@ class Composition:
 
     # -- choosing ----------------------------------------------------------------------------------------------------
 
-    def _where(
-        self, direction: int, measure: Callable[[float, float, float, float], float], target: float, delta: float
-    ) -> tuple[float, float, float]:
-        """The tilt t >= 0 at which measure(K, t, K', sqrt K'') falls to `target`; with it, the loss it centres on
-        and the log of delta there, all from a coarse look for deltas near `delta`."""
-        losses = self._look(self._tail(delta))[direction]
-        low, high = 0.0, 1 / math.sqrt(max(losses.tilted(0.0)[3], 1e-290))
-        highest = 1e12 * high
-
-        def at(tilt: float) -> tuple[float, float, float]:
-            _, log_moment, mean, variance = losses.tilted(tilt)
-            spread = math.sqrt(max(variance, 1e-300))
-            return measure(log_moment, tilt, mean, spread), mean, _log_delta(log_moment, tilt, mean, spread)
-
-        found = at(low)
-        if found[0] <= target:
-            return low, found[1], found[2]
-        below = whole = found[0] - target  # the excess at `low`; it falls as the tilt grows
-        while (excess := (found := at(high))[0] - target) > 0 and high < highest:
-            low, high, below = high, high * 8, excess
-        if excess > 0:  # it never falls so far
-            return high, found[1], found[2]
-        for turn in range(40):
-            if high - low < 2e-3 * high or abs(excess) < 2e-4 * whole:
-                break
-            share = below / (below - excess)
-            share = min(max(share, 0.02), 0.98) if turn % 3 < 2 else 0.5  # a secant, now and then a half
-            middle = low ** (1 - share) * high**share if low > 0 and high > 2 * low else low + share * (high - low)
-            here = at(middle)
-            if here[0] > target:
-                low, below = middle, here[0] - target
-            else:
-                high, excess, found = middle, here[0] - target, here
-        return high, found[1], found[2]
-
     def _period(self, direction: int, tilt: float, epsilon: float, delta: float) -> tuple[float, float]:
         """The period w at which e^{-tw} delta(epsilon - w) and e^{tw} delta(epsilon + w) are small shares of delta; the tilt.
 
         The first is at most e^{-tw}, the second at most e^{K(t + s) - (t + s) epsilon - s w} for every s > 0.
         """
-        losses = self._look(self._tail(delta))[direction]
+        losses = self.look(self.tail(delta))[direction]
         aim = ALIAS + math.log(delta)
         spread = math.sqrt(max(losses.tilted(tilt)[3], 1e-300))
         shifts = [c / spread for c in (1.0, 3.0, 6.0)]
@@ -339,7 +264,7 @@ class Composition:
         Mostly that is the saddle point. Where single large losses dominate, tilting to it would drown the answer in
         far losses, and less is better.
         """
-        losses = self._look(self._tail(delta))[direction]
+        losses = self.look(self.tail(delta))[direction]
         best = (math.inf, math.inf, slope)
         for tilt in (slope, slope / 2, slope / 4, 0.0):
             _, log_moment, _, variance = losses.tilted(tilt)
@@ -352,19 +277,6 @@ class Composition:
             best = min(best, (max(doubt, 3e-5), width, tilt))
         return best[2], best[1] * step
 
-    def _look(self, tail: float) -> list[Losses]:
-        """The parts by a few atoms each, forward and backward: good enough to know where to look."""
-        if tail not in self._looks:
-            if len(self._looks) > 3:
-                self._looks.clear()
-            looks = [(look(item, *ends), n) for (item, n), ends in zip(self.parts, self._reach(tail)) if item.shift is None]
-            self._looks[tail] = [Losses([(sides[d], n) for sides, n in looks], self.square) for d in (0, 1)]
-        return self._looks[tail]
-
-    def _tail(self, delta: float) -> float:
-        """How much of each mechanism may go to infinity when deltas like this one are asked for."""
-        return float(10.0 ** max(math.floor(math.log10(max(delta, 1e-306)) - math.log10(self.terms)) - 6, -318))
-
     def _step(self, tilt: float, epsilon: float) -> float:
         """A grid step whose pessimism, about terms x step^2 x (1 + tilt) / 12 in epsilon, is within the tolerance."""
         if self.spacing is not None:
@@ -376,26 +288,8 @@ class Composition:
 
     def _discretised(self, step: float, tail: float) -> list[tuple[Pair, int]]:
         if (step, tail) not in self._pairs:
-            ranges = self._reach(tail)
+            ranges = self.reach(tail)
             wide = max(step, max(least + most for least, most in ranges) / lattice.LARGEST)
             pairs = [(lattice.discretise(item, wide, *ends), n) for (item, n), ends in zip(self.parts, ranges)]
             self._pairs = {(step, tail): pairs}
         return self._pairs[step, tail]
-
-    def _reach(self, tail: float) -> list[tuple[float, float]]:
-        """How far the losses of each part are followed, backward and forward."""
-        if tail not in self._reaches:
-            if len(self._reaches) > 3:
-                self._reaches.clear()
-            self._reaches[tail] = [lattice.reach(item, tail) for item, _ in self.parts]
-        return self._reaches[tail]
-
-    def _told(self) -> float:
-        """The probability that some mechanism tells all, whatever epsilon is."""
-        log = math.fsum(n * math.log1p(-min(float(item.delta(np.array([1e15]))[0]), 1 - 1e-16)) for item, n in self.parts)
-        return -math.expm1(log) * (1 + 1e-15)
-
-
-def _log_delta(log_moment: float, tilt: float, mean: float, spread: float) -> float:
-    """The saddle-point approximation of log delta at epsilon = mean."""
-    return log_moment - tilt * mean - math.log(1 + tilt * (1 + tilt) * spread * math.sqrt(2 * math.pi))

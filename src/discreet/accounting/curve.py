@@ -8,6 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from discreet.accounting import profile as profiles
+from discreet.accounting import table
 from discreet.accounting.composition import Composition
 from discreet.accounting.plan import Plan, plan
 from discreet.accounting.profile import Array, Profile
@@ -52,7 +53,7 @@ def composed_profile(parts: Plan) -> Profile:
     if any(profiles.tells_all(item) for item, _ in parts.parts):
         return profiles.unbounded()
     composed = Composition(parts.parts)
-    return profiles.pure(composed.most) if composed.tiny else composed.profile()
+    return profiles.pure(composed.most) if composed.tiny else table.composed(composed)
 
 
 class _Bound(Protocol):
@@ -61,7 +62,7 @@ class _Bound(Protocol):
     def epsilon(self, delta: float) -> float: ...
     def delta(self, epsilon: float) -> float: ...
     def rough_log_delta(self, epsilon: float) -> float: ...
-    def near(self, level: float) -> tuple[Array, Array]: ...
+    def near(self, level: float) -> list[profiles.Deltas]: ...
 
 
 class TradeOff:
@@ -101,8 +102,9 @@ class TradeOff:
         0.2718
         """
         level = check.fraction("level", level)
-        epsilon, delta = self._bound.near(level)
-        return float(min(max(profiles.power_bound(epsilon, delta, level).min(), level), 1.0))
+        sides = self._bound.near(level)
+        most = max(float(profiles.power_bound(*side, level).min()) for side in sides)
+        return min(max(most, level), 1.0)
 
     def posterior(self, prior: float, delta: float = 1e-6) -> float:
         """The most that someone who believed `prior` can believe afterwards, except with probability `delta`.
@@ -168,9 +170,12 @@ class _Least:
     def rough_log_delta(self, epsilon: float) -> float:
         return self._composed.rough_log_delta(epsilon)
 
-    def near(self, level: float) -> tuple[Array, Array]:
-        epsilon, delta = self._composed.near(level)
-        return epsilon, np.minimum(delta, self._renyi_delta(epsilon))
+    def near(self, level: float) -> list[profiles.Deltas]:
+        sides = []
+        for epsilon, *deltas in self._composed.near(level):
+            least = self._renyi_delta(epsilon)
+            sides.append((epsilon, np.minimum(deltas[0], least), np.minimum(deltas[1], least)))
+        return sides
 
 
 class _Single:
@@ -211,14 +216,19 @@ class _Single:
             found = self._profile.delta(grid)
         return high
 
-    def near(self, level: float) -> tuple[Array, Array]:
-        """Epsilons (and their deltas) among which the tightest bound at this level lies."""
+    def near(self, level: float) -> list[profiles.Deltas]:
+        """For tests in either direction, epsilons and their deltas among which the tightest bound at this level lies."""
+        one = self._profile
+        if one.symmetric:
+            return [self._near(level, one.forward, one.forward)]
+        return [self._near(level, one.forward, one.backward), self._near(level, one.backward, one.forward)]
+
+    def _near(self, level: float, forward: profiles.Delta, backward: profiles.Delta) -> profiles.Deltas:
         top = min(self.most, 1e15)
         grid = np.concatenate([[0.0], np.geomspace(1e-9, 1e6, 400), [top]])
         grid = np.unique(np.minimum(grid, top))
         for _ in range(3):
-            delta = self._profile.delta(grid)
-            best = int(np.argmin(profiles.power_bound(grid, delta, level)))
+            best = int(np.argmin(profiles.power_bound(grid, forward(grid), backward(grid), level)))
             fine = np.linspace(grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)], 200)
             grid = np.unique(np.append(fine, grid[best]))
-        return grid, self._profile.delta(grid)
+        return grid, forward(grid), backward(grid)

@@ -180,7 +180,7 @@ def wave(parts: Sequence[tuple[Fitted, int]], square: float, tilt: float, period
     weight[1:] *= 2
     live = log.real > -math.inf
     with np.errstate(under="ignore", over="ignore"):
-        terms: Complex = weight[live] * np.exp(log[live])
+        terms = (weight[live] * np.exp(log[live])).astype(np.complex128)
         off = np.abs(weight[live]) * np.exp(np.minimum(log.real + error, 1.0)[live]) * -np.expm1(-error[live])
     rest = math.exp(-FADED) * float(np.abs(weight[~live]).sum())
     beyond = frequency[-1] + frequency[1] if count > 1 else 2 * math.pi / period

@@ -26,6 +26,7 @@ from discreet.errors import UnsupportedEvent
 Array = NDArray[np.float64]
 Delta = Callable[[Array], Array]
 LEAST = 5e-324  # what is positive and too small for a float is rounded up to this
+Deltas = tuple[Array, Array, Array]  # epsilons, and the deltas there in one direction and in the other
 FEW = 2000  # losses that are kept as they are
 UP = 1 + 2e-15  # above the rounding of a few logarithms and exponentials
 
@@ -64,11 +65,15 @@ class Profile:
         return self.forward is self.backward
 
 
-def power_bound(epsilon: Array, delta: Array, level: float) -> Array:
-    """The most power at this level that (epsilon, delta)-DP allows, for each pair (Wasserman & Zhou 2010)."""
+def power_bound(epsilon: Array, forward: Array, backward: Array, level: float) -> Array:
+    """The most power at this level that deltas in the two directions allow, for each epsilon (Wasserman & Zhou 2010).
+
+    A test S of P against Q has P(S) <= delta + e^epsilon Q(S) by the forward delta, and by the backward one
+    1 - Q(S) <= delta + e^epsilon (1 - P(S)).
+    """
     with np.errstate(over="ignore", under="ignore"):
-        low = delta + (np.exp(np.minimum(epsilon, 800)) * level if level > 0 else 0.0)
-        high = 1 - np.exp(-epsilon) * (1 - delta - level)
+        low = forward + (np.exp(np.minimum(epsilon, 800)) * level if level > 0 else 0.0)
+        high = 1 - np.exp(-epsilon) * (1 - backward - level)
     return np.minimum(low, high)
 
 
