@@ -56,7 +56,7 @@ def columns(outputs: Outputs) -> list[tuple[str, int, int]]:
 def _readings(values: Floats, bits: NDArray[np.uint64], hints: Hints) -> Iterator[tuple[str, Read]]:
     """The ways to read one column of numbers."""
     finite = values[np.isfinite(values)]
-    edges = np.unique(np.quantile(finite, _LEVELS)) if len(finite) else np.zeros(1)
+    edges = _edges(finite, _LEVELS)
     yield "bins", lambda v, b: np.where(np.isnan(v), len(edges) + 1, np.searchsorted(edges, v, side="right"))
     yield "values", _known(values)
     yield "lowest bit", lambda v, b: (b & np.uint64(1)).astype(np.int64)
@@ -75,6 +75,11 @@ def _readings(values: Floats, bits: NDArray[np.uint64], hints: Hints) -> Iterato
                     f"granularity of scale {scale:g} around {centre:g}",
                     lambda v, b, c=centre, s=scale: on_lattice(v, c, s),  # type: ignore[misc]
                 )
+
+
+def _edges(values: Floats, levels: Floats) -> Floats:
+    """Quantiles, each once; none of them is made up between two values, which could overflow."""
+    return np.unique(np.quantile(values, levels, method="higher")) if len(values) else np.zeros(1)
 
 
 def _of_column(name: str, width: int, place: int, read: Read) -> Feature:
@@ -137,7 +142,7 @@ def _joint(
         ("all numbers together", _together(seen, inside)),
         ("spread", lambda rows: _bounded(rows).std(axis=1)),
     ):
-        edges = np.unique(np.quantile(read(seen), _LEVELS))
+        edges = _edges(read(seen), _LEVELS)
         yield label, lambda others, read=read, edges=edges: np.searchsorted(edges, read(table(others)), side="right")  # type: ignore[misc]
 
 
@@ -161,7 +166,7 @@ def _bounded(rows: Floats) -> Floats:
 def _together(table: Floats, inside: NDArray[np.bool_]) -> Callable[[Floats], Floats]:
     """The sum over the numbers of each one's own log-likelihood ratio: the best there is where their noise is independent."""
     clean = np.nan_to_num(table)
-    edges = [np.unique(np.quantile(column, np.linspace(0.06, 0.94, 15))) for column in clean.T]
+    edges = [_edges(column, np.linspace(0.06, 0.94, 15)) for column in clean.T]
     ratios = []
     for column, cuts in zip(clean.T, edges):
         cells = np.searchsorted(cuts, column, side="right")

@@ -41,7 +41,8 @@ class Hints:
         near: list[float] = []
         for each in data:
             for numbers in flatten(each).numbers.values():
-                near += [float(numbers.sum()), float(len(numbers)), *numbers[:_CENTRES].tolist()]
+                with np.errstate(all="ignore"):
+                    near += [float(numbers.sum()), float(len(numbers)), *numbers[:_CENTRES].tolist()]
         centres = tuple(sorted({each for each in near if np.isfinite(each)}, key=abs)[:_CENTRES])
         gaps = sorted({abs(a - b) for a in centres for b in centres if a != b} | {1.0})
         scales = dict.fromkeys(size * gap for event in events for size in _sizes(event) for gap in gaps)

@@ -86,9 +86,9 @@ def test_power_analysis_of_nonsense(bad, match):
     [
         [1, 2] * 50, [1.5, math.nan] * 50, ["a", "b"] * 50, [[1, 2], [3]] * 50, [None, 3.0] * 50, [{"a": 1.0}, {"b": 1}] * 50,
         [np.zeros((2, 2)), np.ones((2, 2))] * 50, [[], [1.0]] * 50, [True, False] * 50, [math.inf, -math.inf] * 50,
-        [{1, 2}, {2}] * 50, [10**400, 5] * 50,
+        [{1, 2}, {2}] * 50, [10**400, 5] * 50, [[1e308, -1e308, math.inf], [-1.7e308, 1.7e308, 0.0]] * 50,
     ],
-    ids=str.split("ints floats words ragged none dicts arrays lengths bools infinities sets huge"),
+    ids=str.split("ints floats words ragged none dicts arrays lengths bools infinities sets huge extremes"),
 )  # fmt: skip
 def test_any_output_can_be_told_apart(outputs):
     truth = np.arange(100) % 2 == 0
