@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -49,17 +49,22 @@ class Rows:
     def units(self) -> int:
         return self.count if self._members is None else len(self._members)
 
-    def mark(self) -> str | None:
-        """A fingerprint of the rows, where they are tensors, for checkpoints, which are as secret as the rows."""
-        if self._mark is None and self.tensors is not None:
+    def mark(self, read: bool = False) -> str | None:
+        """A fingerprint of the rows, for checkpoints, which are as secret as they; None for a Dataset unless it may be read."""
+        if self._mark is None and (self.tensors is not None or read):
             made = hashlib.blake2b(digest_size=16)
-            for tensor in self.tensors:
+            for tensor in self.tensors if self.tensors is not None else self._leaves():
                 made.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
-                made.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().data)
+                made.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
             if self._members is not None:
                 made.update(self._members.data)
             self._mark = made.hexdigest()
         return self._mark
+
+    def _leaves(self) -> Iterator[Tensor]:
+        for row in range(self.count):
+            for leaf in pytree.tree_leaves(self._rows(np.array([row]))):
+                yield torch.as_tensor(leaf)
 
     def _length(self) -> int:
         if self.tensors is not None:

@@ -14,11 +14,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from discreet.accounting import curve
 from discreet.core import Release
 from discreet.core.facts import made as made_with
 from discreet.errors import DiscreetError, InvalidValue
 from discreet.learn.sgd import checkpoint as checkpoints
 from discreet.learn.sgd import files
+from discreet.learn.sgd import resume as resume_from
 from discreet.learn.sgd.banded import Banded, Correlated
 from discreet.learn.sgd.clipping import Clipping, Flat
 from discreet.learn.sgd.distributed import joined, local
@@ -28,11 +30,13 @@ from discreet.learn.sgd.engine.heap import give_back, keep_what_is_freed
 from discreet.learn.sgd.engine.probe import checked, probe
 from discreet.learn.sgd.engine.training import shares
 from discreet.learn.sgd.grid import Grid, GridEngine, GridStream
+from discreet.learn.sgd.journal import Journal, beside
 from discreet.learn.sgd.plan import Plan
 from discreet.learn.sgd.progress import shown
 from discreet.learn.sgd.quantile import Quantile
 from discreet.learn.sgd.quantile import split as quantiles
 from discreet.learn.sgd.rows import OfBatch, Rows, call, split
+from discreet.learn.sgd.sampling import Poisson
 from discreet.learn.sgd.smooth import After
 from discreet.learn.sgd.stream import Stream
 from discreet.noise import discrete_laplace
@@ -60,7 +64,7 @@ class Run:
         self, model: nn.Module, optimizer: torch.optim.Optimizer, rows: Rows, loss: Loss, plan: Plan, clipping: Clipping, *,
         divisor: float | None, microbatch: int | None, ledger: Any, source: str, account: str | None,
         checkpoint: str | os.PathLike[str] | None, every: int, after: After | None = None, radius: float | None = None,
-        progress: bool = False,
+        progress: bool = False, scheduler: Any = None, resume: str = "exact", check_rows: bool = True,
     ) -> None:  # fmt: skip
         model, self._group = joined(model)
         self.model, self.optimizer, self.plan = model, optimizer, plan
@@ -74,7 +78,12 @@ class Run:
         self._stack = ExitStack()
         self._key: bytes | None = None
         self._repeatable = False
+        self._start, self._used, self._extra = 0, 0, 0  # of the key: see resume.py
+        self._scheduler, self._pays, self._check_rows = scheduler, resume == "pay", check_rows
         self._checkpoint, self._every = (None if checkpoint is None else Path(checkpoint)), every
+        self._journal = None if self._checkpoint is None else Journal(beside(self._checkpoint))
+        self._copies: list[Journal] = []  # of checkpoints written by hand
+        self._given_up: int | None = None  # how many steps a key has released that may not go on
         self._engine = self._group.engine(model, rows.rows)
         self._buffer = self._engine.buffer()
         self._device = self._buffer.device
@@ -97,7 +106,7 @@ class Run:
         if plan.grid:
             self._engine = self._on_grid(self._engine)
         if self._checkpoint is not None and self._group.first(self._checkpoint.exists):
-            checkpoints.load(self._checkpoint, self)
+            self._given_up = resume_from.loaded(self, checkpoints.load(self._checkpoint, self))
 
     def _try(self, engine: Engine) -> None:
         """See, on made-up rows, that the model treats every example on its own in the mode that it is in."""
@@ -128,6 +137,7 @@ class Run:
         return {
             "plan": self.plan.document(), "clipping": repr(vars(self._clipping)), "divisor": self._divisor,
             "number of units": self._rows.units, "microbatch": self._microbatch, "radius": self._radius, "every": self._every,
+            "checkpoint": self._checkpoint is not None, "resume": self._pays,
             "parameters": [(name, tuple(p.shape), p.requires_grad) for name, p in self.model.named_parameters()],
             "optimizer": [{name: repr(it) for name, it in g.items() if name != "params"} for g in self.optimizer.param_groups],
         }  # fmt: skip
@@ -137,6 +147,9 @@ class Run:
     def _begin(self) -> None:
         """Pay, then draw the key. Nothing private has been read before this, and what was paid is never given back."""
         if self._key is not None:
+            if self._given_up is not None:
+                spent, self._given_up = self._given_up, None
+                resume_from.renew(self, spent)
             return
         self._key, self._repeatable, self._divisor, self._entry = self._group.first(self._pay)
         self._save()
@@ -167,8 +180,8 @@ class Run:
                     continue
                 with self._engine.recording(_length(batch)):
                     self._add(self._losses(batch), weight)
-            self._update()
-            yield Step(self.number, self.plan.steps)
+            if self._update():
+                yield Step(self.number, self.plan.steps)
 
     def __len__(self) -> int:
         return self.plan.steps
@@ -250,8 +263,21 @@ class Run:
             return GridStream(self._key, self._engine)
         if not hasattr(self, "_noise"):
             plain = Stream(self._key, self._device)
-            self._noise = Correlated(self.plan.sampler, plain) if isinstance(self.plan.sampler, Banded) else plain
+            banded = isinstance(self.plan.sampler, Banded)
+            self._noise = Correlated(self.plan.sampler, plain, self._start) if banded else plain  # type: ignore[arg-type]
         return self._noise
+
+    def _forget_noise(self) -> None:
+        """There is another key."""
+        if hasattr(self, "_noise"):
+            del self._noise
+
+    def _remembers(self) -> bool:
+        """Whether a unit's part in a step depends on its part in others, so that units must keep their numbers."""
+        return not isinstance(self.plan.sampler, Poisson)
+
+    def _rows_mark(self) -> str | None:
+        return self._rows.mark(read=self._remembers())
 
     def _losses(self, batch: Any) -> Tensor:
         if isinstance(self._loss, OfBatch):
@@ -264,9 +290,15 @@ class Run:
         clipping = Flat(self._clipping.norm) if self._made_up else self._clipping  # nobody counts made-up rows
         self._engine.add(losses if weight is None else losses * weight, clipping, self._buffer, 1.0 / self._divisor)
 
-    def _update(self) -> None:
+    def _update(self) -> bool:
+        """Take the step, if its noisy sum may be seen; else it is to be taken again under a fresh key, which is paid for."""
         self._turn = None
         self._group.reduce(self._buffer)
+        if not resume_from.admitted(self):
+            if not self._pays:
+                resume_from.refuse(self, "this step was released before and now comes out otherwise")
+            resume_from.renew(self, resume_from.released(self))
+            return False
         for parameter, view in self._engine.views(self._buffer).items():
             if parameter.requires_grad:  # one that was fixed meanwhile would be moved by noise alone
                 parameter.grad = view if view.dtype == parameter.dtype else view.to(parameter.dtype)
@@ -285,8 +317,11 @@ class Run:
             give_back()
         if self.number % LOOK == 0 or self.number == self.plan.steps:
             self._look()
+        if self._scheduler is not None:
+            self._scheduler.step()
         if self._checkpoint is not None and (self.number % self._every == 0 or self.number == self.plan.steps):
             self._save()
+        return True
 
     def _as_tried(self) -> None:
         """The model is the one that was tried: nothing thawed, and what was in eval mode and is not now is tried again."""
@@ -321,7 +356,10 @@ class Run:
 
     def spent(self) -> float:
         """Epsilon at the plan's delta for the steps taken so far; the whole plan was paid for before the first."""
-        return self.plan.epsilon(self.number) if self._key is not None else 0.0
+        if self._key is None:
+            return 0.0
+        rounds = self._used + self.plan.sampler.rounds(self._start, self.number)
+        return float(curve(self.plan.of_rounds(rounds)).epsilon(self.plan.delta))
 
     def release(self, path: str | os.PathLike[str] | None = None) -> Release[nn.Module]:
         """The model with its claim, written to a folder where one is given: model.safetensors and release.json.
@@ -336,8 +374,8 @@ class Run:
         self._stack.close()
         title = f"{type(self.model).__name__}, trained privately"
         made = Release(
-            value=self.model, source=self._source, claims=(self.plan.claim(),), entry=self._entry,
-            facts={"title": title, "made": made_with(), "spending": self.plan.spending()},
+            value=self.model, source=self._source, claims=(self.plan.claim(self._extra),), entry=self._entry,
+            facts={"title": title, "made": made_with(), "spending": self.plan.spending(self._extra)},
         )  # fmt: skip
         written = [made]
         if path is not None:
@@ -348,11 +386,30 @@ class Run:
     def save(self, path: str | os.PathLike[str]) -> Path:
         """A checkpoint to go on from. It holds the key of the noise: keep it as safe as the data, delete it afterwards."""
         self._begin()
+        if self._checkpoint is not None and Path(path).absolute() == self._checkpoint.absolute():
+            self._save()
+            return self._checkpoint
+        if self._group.rank == 0 and all(copy.path != beside(Path(path)) for copy in self._copies):
+            self._copies.append(Journal(beside(Path(path))))
+            self._kept(self._copies[-1])
         return checkpoints.save(Path(path), self)
 
     def _save(self) -> None:
         if self._checkpoint is not None:
+            assert self._journal is not None
+            if self._group.rank == 0:
+                self._kept(self._journal)
             checkpoints.save(self._checkpoint, self)
+        if self._group.rank == 0:
+            for copy in self._copies:
+                self._kept(copy)
+
+    def _kept(self, journal: Journal) -> None:
+        """Every released step from here on gets a line in this file; those released before have theirs."""
+        assert self._key is not None
+        if self._journal is not None and journal is not self._journal:
+            journal.take_over(self._journal)
+        journal.begin(self._key)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise InvalidValue(
