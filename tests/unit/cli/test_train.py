@@ -153,7 +153,7 @@ def test_what_cannot_be_predicted_with(config: Path) -> None:
 def test_a_run_that_fails_after_the_charge_says_so(config: Path) -> None:
     """An error after the charge tells of it on the command line too."""
     text = CONFIG + '[ledger]\nplace = "budgets.db"\nsource = "people"\n'
-    config.write_text(text.replace("learning_rate = 2.0", "learning_rate = 1e38"))
+    config.write_text(text.replace("learning_rate = 2.0\nmomentum = 0.9", "learning_rate = 3e38\nmomentum = 0.99"))
     with Ledger(config.parent / "budgets.db") as ledger:
         ledger.open("people", unit=record(), epsilon=8.0, delta=1e-4)
     result = call(config)

@@ -168,7 +168,10 @@ class Rows:
     def first(self) -> Any:
         """The first row, for its shapes and types."""
         try:
-            return self._rows(np.zeros(1, np.int64))
+            batch = self._rows(np.zeros(1, np.int64))
+            if self.loading.collate is not None:
+                loader.signature(batch, 1)
+            return batch
         except TypeError as error:
             if "default_collate" not in str(error):
                 raise
