@@ -228,6 +228,26 @@ def stopped(path: str, at: int, **given: Any) -> int:
     return run.number
 
 
+def interrupted(at: int, **given: Any) -> int:
+    """A run that ends after some steps, as if it had been killed."""
+    run, _ = begun(**given)
+    for step in run:
+        if step.number == at:
+            break
+    return run.number
+
+
+def resumed(**given: Any) -> Any:
+    """How far a run came that was continued, and the rounds paid for beside its plan; or why it could not be."""
+    try:
+        run, _ = begun(**given)
+        for _ in run:
+            pass
+    except discreet.errors.DiscreetError as error:
+        return str(error)
+    return run.number, run._extra
+
+
 def refused(**given: Any) -> tuple[str, str]:
     """What goes wrong where the second process was asked for something else."""
     other = given.pop("other", {})

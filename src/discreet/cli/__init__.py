@@ -23,6 +23,7 @@ COMMANDS = {
     "gate": "Do releases keep to a policy? For CI: exit codes, JUnit, SARIF.",
     "keys": "Sign releases and ledgers, and see who signed them.",
     "ledger": "Budgets: open, show, share, raise, renew, verify.",
+    "predict": "Classes of new rows, by a model that train wrote.",
     "query": "Ask private SQL: an answer with error bars, charged to a budget.",
     "report": "Releases as one page to read and sign: HTML, PDF, Markdown, JSON.",
     "serve": "The web app: budgets, releases, a console, attacks, for a team.",
@@ -62,12 +63,13 @@ class Commands(click.Group):
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
         except DiscreetError as error:
-            raise _Told(str(error), WRONG_USE, ctx.params["debug"]) from error
+            raise _Told(" ".join([str(error), *getattr(error, "__notes__", ())]), WRONG_USE, ctx.params["debug"]) from error
         except OSError as error:
             raise _Told(f"The system refused: {error.strerror or error}.", CHECK_FAILED, ctx.params["debug"]) from error
         except Exception as error:
             told = f"This is a fault in discreet ({type(error).__name__}: {str(error)[:300]})."
-            raise _Told(f"{told} Report it with what discreet --debug shows.", _OUR_FAULT, ctx.params["debug"]) from error
+            told = " ".join([told, "Report it with what discreet --debug shows.", *getattr(error, "__notes__", ())])
+            raise _Told(told, _OUR_FAULT, ctx.params["debug"]) from error
 
 
 class _Told(click.ClickException):

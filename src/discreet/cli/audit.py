@@ -85,6 +85,7 @@ def _recipe(
     device: str, as_json: bool, controlled: bool,
 ) -> int:  # fmt: skip
     """One training run with canaries, and what it shows."""
+    from discreet.attack.membership.frames import framed
     from discreet.cli.canaries import audited, controls, planted
     from discreet.cli.facts import produced
     from discreet.cli.models import classes_of, read_recipe, read_rows, usable
@@ -92,9 +93,13 @@ def _recipe(
 
     check.small_fraction("delta", delta)
     claims = Release.load(claim).claims if claim else (Claim(game=Game(record(), {"scores"}), event=NonPrivate()),)
-    X, y, *_ = read_rows(*data)
-    rows = planted(X, classes_of(y), canaries)
+    X, y, *_ = read_rows(*data, fitted=())
     recipe = read_recipe(file)
+    if recipe.kind == "torch":
+        X, y, *_ = read_rows(*data)  # which refuses text
+    _, its, [(X, y)] = framed(None, recipe, (X, y))
+    recipe = its or recipe
+    rows = planted(X, classes_of(y), canaries)
     talk(f"Training once with {canaries} mislabelled rows, {int(rows.inside[rows.canaries].sum())} of them inside.")
     evidence, accuracy = audited(recipe, rows, device=usable(device))
     if controlled:

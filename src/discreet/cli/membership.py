@@ -59,8 +59,9 @@ def model_command(
     """How much the model in WEIGHTS gives away about the rows it was trained on.
 
     WEIGHTS is a .safetensors file or a state dict, for the module the recipe builds; an .onnx file; or, with --trust-pickle, a
-    scikit-learn model. Shadows are models like it, trained by the recipe on random halves of the rows. The same attacks also
-    run on a leaky twin, where they must find something, and on a model that saw none of the rows, where they must not.
+    scikit-learn model, or a pipeline that was fitted on a data frame, whose columns may hold text and categories. Shadows are
+    models like it, trained by the recipe on random halves of the rows. The same attacks also run on a leaky twin, where they
+    must find something, and on a model that saw none of the rows, where they must not.
     Interrupted (Ctrl-C), the same command goes on after the last finished group of shadows.
     """
     from discreet.attack.membership.play import ATTACKS
@@ -74,7 +75,9 @@ def model_command(
     carried = _carried(claim)
     recipe = read_recipe(recipe_file) if recipe_file else None
     target = read_model(weights, recipe, trust_pickle=trust_pickle, device=usable(device))
-    inside, outside, others, groups = _rows((members, nonmembers, population), target_column, group_by, target)
+    takes_frames = hasattr(target, "feature_names_in_") and (recipe is None or recipe.kind != "torch")
+    pairs, groups = _rows((members, nonmembers, population), target_column, group_by, target, takes_frames)
+    target, recipe, (inside, outside, others) = _framed(target, recipe, pairs)
     target = _asked_only(target)
     folder = _ready(Path(out))
     kept = folder / "shadows" / _fingerprint(recipe_file, (*inside, *outside, *(others or ())), shadows, seed)
@@ -146,7 +149,21 @@ def _cleared(kept: Path) -> None:
         kept.parent.rmdir()
 
 
-def _rows(files: tuple[str, str, str | None], column: str, group_by: str | None, model: Any) -> tuple[Any, Any, Any, Any]:
+def _framed(target: Any, recipe: Recipe | None, pairs: list[Any]) -> tuple[Any, Recipe | None, list[Any]]:
+    """Where any rows have text or empty cells: all rows as objects, and a model and a recipe that are given them as frames."""
+    from discreet.attack.membership.frames import framed, is_frame
+
+    names = list(getattr(target, "feature_names_in_", ()))
+    if any(pair is not None and is_frame(pair[0]) for pair in pairs):
+        from pandas import DataFrame  # type: ignore[import-untyped, unused-ignore]
+
+        pairs = [pair if pair is None or is_frame(pair[0]) else (DataFrame(pair[0], columns=names), pair[1]) for pair in pairs]
+    return framed(target, recipe, *pairs)
+
+
+def _rows(
+    files: tuple[str, str, str | None], column: str, group_by: str | None, model: Any, frames: bool
+) -> tuple[list[Any], Any]:  # fmt: skip
     """Members, non-members and other rows, their columns in one order; and the groups of the first two, by name."""
     import numpy as np
 
@@ -163,7 +180,7 @@ def _rows(files: tuple[str, str, str | None], column: str, group_by: str | None,
         if file is None:
             pairs.append(None)
             continue
-        X, y, names, more = read_rows(file, column, by, needed=what != "population")
+        X, y, names, more = read_rows(file, column, by, needed=what != "population", fitted=wanted if frames else None)
         wanted = names if wanted is None and what == "members" else wanted
         pairs.append((in_order(names, X, wanted, what, whose), numbered(y, model, what)))
         labels.append(np.asarray(y))
@@ -171,7 +188,7 @@ def _rows(files: tuple[str, str, str | None], column: str, group_by: str | None,
     groups = {"class": np.array([str(each) for each in np.concatenate(labels[:2]).tolist()])}
     for name in by:
         groups[name] = grouping(name, np.concatenate([columns[0][name], columns[1][name]]))
-    return pairs[0], pairs[1], pairs[2], groups
+    return pairs, groups
 
 
 def _named(attacks: str | None, recipe: Recipe | None, population: str | None) -> Any:
@@ -194,7 +211,8 @@ def _fingerprint(recipe: str | None, arrays: tuple[Any, ...], shadows: int, seed
     for file in _sources(recipe) if recipe else ():
         digest.update(file.read_bytes())
     for part in arrays:
-        digest.update(f"{part.shape} {part.dtype}".encode() + np.ascontiguousarray(part).tobytes())
+        content = repr(part.tolist()).encode() if part.dtype.kind == "O" else np.ascontiguousarray(part).tobytes()
+        digest.update(f"{part.shape} {part.dtype}".encode() + content)
     return digest.hexdigest()[:16]
 
 

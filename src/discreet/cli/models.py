@@ -46,11 +46,12 @@ def read_recipe(path: str) -> Recipe:
 
 
 def read_rows(
-    path: str, target: str, by: Sequence[str] = (), *, needed: bool = True
+    path: str, target: str, by: Sequence[str] = (), *, needed: bool = True, fitted: Sequence[str] | None = None
 ) -> tuple[Any, Any, list[str] | None, dict[str, Any]]:  # fmt: skip
     """Inputs, labels and the names of the columns, from parquet, CSV, or an .npz with X and y (which names no columns).
 
-    Last come the columns named in `by`, as they are, and where they are `needed`; those with text are then not inputs.
+    Last come the columns named in `by`, as they are, and where they are `needed`; those with text are then not inputs. With
+    `fitted`, the names that a model asks for (none: all there are), inputs are a data frame where they are not all numbers.
     """
     import numpy as np
 
@@ -68,8 +69,10 @@ def read_rows(
     if lacking and needed:
         raise InvalidValue(f"{path!r} has no column {lacking[0]!r} to group by; it has {', '.join(list(table)[:20])}.")
     given = [name for name in table if name != target and not INDEX.fullmatch(name)]
-    names = [name for name in given if name not in by or numeric(table[name])]
+    names = [name for name in given if name not in by or numeric(table[name]) or name in (fitted or ())]
     texts = [name for name in names if not numeric(table[name])]
+    if texts and fitted is not None:
+        return _frame(table, names), table[target], names, {name: table[name] for name in by if name in table}
     if texts or not names:
         what = _no_numbers(path, texts[0], table[texts[0]]) if texts else f"{path!r} has no column but the labels."
         raise InvalidValue(f"A model is asked about numbers; {what}")
@@ -81,6 +84,14 @@ def read_rows(
     )
 
 
+def _frame(table: dict[str, Any], names: list[str]) -> Any:
+    try:
+        import pandas  # type: ignore[import-untyped, unused-ignore]
+    except ImportError:
+        raise MissingExtra("pandas", "sklearn", "A table with text or categories") from None
+    return pandas.DataFrame({name: table[name] for name in names})
+
+
 def _no_numbers(path: str, name: str, values: Any) -> str:
     """Why a column is none of numbers: cells are empty, or it holds text."""
     cells = values.tolist()
@@ -89,8 +100,8 @@ def _no_numbers(path: str, name: str, values: Any) -> str:
         [float(each) for each in cells if each is not None]
     except (TypeError, ValueError):
         return (
-            f"column {name!r} of {path!r} holds text. Give it as numbers (of a pipeline, after its encoder), "
-            "or name it in --group-by: then the model is not given it."
+            f"column {name!r} of {path!r} holds text. Give it as numbers, a scikit-learn pipeline that was fitted on columns "
+            "by name and takes text, or name it in --group-by: then the model is not given it."
         )
     return (
         f"column {name!r} of {path!r} has {empty} empty cells. Fill them in as the model's own preparation does, or leave "
@@ -130,7 +141,7 @@ def in_order(names: list[str] | None, X: Any, wanted: list[str] | None, what: st
     if lacking or extra:
         told = [f"lack {each!r}" for each in lacking[:1]] + [f"have {each!r}, which {whose}" for each in extra[:1]]
         raise InvalidValue(f"The {what} {' and '.join(told)} ({len(lacking)} columns lacking, {len(extra)} too many).")
-    return X[:, [names.index(each) for each in wanted]]
+    return X[wanted] if hasattr(X, "columns") else X[:, [names.index(each) for each in wanted]]
 
 
 def numbered(y: Any, model: Any, what: str) -> Any:

@@ -22,7 +22,7 @@ SECTIONS = {
     "unit": ("key", "rows"),
     "model": ("hidden",),
     "train": ("epsilon", "noise_multiplier", "delta", "rate", "steps", "clip_norm", "learning_rate", "momentum", "divisor",
-              "clipping", "microbatch"),
+              "clipping", "microbatch", "resume"),
     "ledger": ("place", "source", "account"),
     "output": ("folder", "checkpoint"),
 }  # fmt: skip
@@ -32,7 +32,9 @@ NEEDED = {"data": ("file", "target", "classes", "columns"), "train": ("delta", "
 
 @click.command("train", help=COMMANDS["train"])
 @click.argument("config", metavar="CONFIG.toml")
-@click.option("--test", metavar="FILE", help="A public table to tell the accuracy on. Nothing covers what is told about it.")
+@click.option(
+    "--test", metavar="FILE", help="A public table to tell accuracy, F1 and AUC on. Nothing covers what is told of it."
+)
 @click.option("--dry-run", is_flag=True, help="Tell noise and claim; read and spend nothing.")
 @json_option
 def command(config: str, test: str | None, dry_run: bool, as_json: bool) -> None:
@@ -44,15 +46,13 @@ def command(config: str, test: str | None, dry_run: bool, as_json: bool) -> None
     if dry_run:
         _plan(told, as_json)
         return
-    run = start(told, known, folder)
-    for _ in run:
-        pass
-    release = run.release(folder / told["output"]["folder"])
-    (folder / told["output"]["folder"] / "config.toml").write_text(Path(config).read_text())
+    run = start(told, known, folder).fit()
+    quality = {} if test is None else _quality(run, known, test)
+    release = run.release(folder / told["output"]["folder"], quality=quality or None)
+    (folder / told["output"]["folder"] / table.CONFIG).write_text(Path(config).read_text())
     found = {"release": str(folder / told["output"]["folder"]), "epsilon": run.spent(), "delta": run.plan.delta,
              "noise_multiplier": run.plan.noise_multiplier, "entry": release.entry}  # fmt: skip
-    if test is not None:
-        found["test_accuracy"] = _accuracy(run, known, test)
+    found |= {name.lower().replace(" ", "_"): value for name, value in quality.items()}
     _tell(found, as_json)
 
 
@@ -139,15 +139,13 @@ def _plan(told: dict[str, Any], as_json: bool) -> None:
     )
 
 
-def _accuracy(run: Run, known: Encoding, path: str) -> float:
-    import torch
-
+def _quality(run: Run, known: Encoding, path: str) -> dict[str, float]:
+    """What is measured on a public table, for the report too."""
     from discreet.cli.files import read_table
+    from discreet.learn import evaluate
 
     inputs, target, _ = known.read(read_table(path))
-    run.model.eval()
-    with torch.no_grad():
-        return float((run.model(inputs).argmax(1) == target).float().mean())
+    return {f"test {name}": value for name, value in evaluate(run.model, (inputs, target)).items()}
 
 
 def _tell(found: dict[str, Any], as_json: bool) -> None:

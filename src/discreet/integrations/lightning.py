@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, default_collate
+from torch.utils.data import DataLoader
 
 from discreet.errors import InvalidValue
 from discreet.learn.sgd.rows import OfBatch
@@ -29,10 +29,11 @@ HALF = ("16", "16-mixed", "16-true")  # these scale the loss, and with it the gr
 def fit(trainer: Any, module: Any, data: Any, *, val_dataloaders: Any = None, **plan: Any) -> Run:
     """Fit a LightningModule privately and return the run, for `.spent()` and `.release(path)`.
 
-    `data` is what `discreet.learn.train` takes (a Dataset or tensors), or a LightningDataModule, of whose training loader only
-    the dataset is used; `plan` is the rest of what it takes: unit, epsilon, delta, rate, steps, clip_norm, … `training_step`
-    must return one loss for each example of its batch (or a dict with them as "loss"), as with `reduction="none"`. What it
-    logs is left out, since no noise covers it; log in `validation_step`, on data that is not private.
+    `data` is what `discreet.learn.train` takes (a Dataset, tensors or a DataLoader), or a LightningDataModule, whose training
+    loader says how rows are read, not in which order; `plan` is the rest of what it takes: unit, epsilon, delta, rate, steps,
+    clip_norm, … `training_step` must return one loss for each example of its batch (or a dict with them as "loss"), as with
+    `reduction="none"`. What it logs is left out, since no noise covers it; log in `validation_step`, on data that is not
+    private.
     """
     _check(trainer, module)
     rows, validation = _rows(data)
@@ -72,8 +73,6 @@ class _Steps:
                 self._begin()
             if next(self._left, None) is None:  # a resumed run has taken some of the steps already
                 self._trainer.should_stop = True
-                return
-        self._schedule()
 
     def _begin(self) -> None:
         """When the module is on its device and has its optimizer."""
@@ -81,7 +80,8 @@ class _Steps:
         if isinstance(wrapped, list):
             raise InvalidValue(f"configure_optimizers gave {len(wrapped)} optimizers; a private run has one.")
         self._epochs()
-        self._run = train(self._module, wrapped.optimizer, self._rows, OfBatch(self._losses), **self._plan)
+        schedule = _Schedule(self._trainer.lr_scheduler_configs) if self._trainer.lr_scheduler_configs else None
+        self._run = train(self._module, wrapped.optimizer, self._rows, OfBatch(self._losses), scheduler=schedule, **self._plan)
         self._run.optimizer = wrapped  # so that Lightning counts the steps
         self._left = iter(self._run)
 
@@ -99,16 +99,31 @@ class _Steps:
                     '{"scheduler": …, "interval": "step"}, and none that reduces on a plateau.'
                 )
 
-    def _schedule(self) -> None:
-        assert self._run is not None
-        for config in self._trainer.lr_scheduler_configs:
-            if self._run.number % config.frequency == 0:
-                config.scheduler.step()
-
     def run(self) -> Run:
         if self._run is None:
             raise InvalidValue("The trainer stopped before its first step, so there is no run; nothing was spent.")
         return self._run
+
+
+class _Schedule:
+    """The schedulers of a module as one that the run steps and saves."""
+
+    def __init__(self, configs: Any) -> None:
+        self._configs, self._count = configs, 0
+
+    def step(self) -> None:
+        self._count += 1
+        for config in self._configs:
+            if self._count % config.frequency == 0:
+                config.scheduler.step()
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"count": self._count, "schedulers": [config.scheduler.state_dict() for config in self._configs]}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._count = state["count"]
+        for config, its in zip(self._configs, state["schedulers"], strict=True):
+            config.scheduler.load_state_dict(its)
 
 
 def _unlogged(*args: Any, **kwargs: Any) -> None:
@@ -125,6 +140,11 @@ def _check(trainer: Any, module: Any) -> None:
             raise InvalidValue(f"{name} must be Lightning's (with a method {wanted}); got {type(part).__name__}.")
     if not module.automatic_optimization:
         raise InvalidValue("The module steps its own optimizer (automatic_optimization=False); let the private run step it.")
+    if trainer.accumulate_grad_batches != 1:
+        raise InvalidValue(
+            f"accumulate_grad_batches={trainer.accumulate_grad_batches}: a private step has a batch of its own, as large as "
+            "rate says, and one noise. Leave it out; microbatch=64 computes at most 64 units at a time, whatever the batch."
+        )
     if str(trainer.precision) in HALF:
         raise InvalidValue(f"precision={trainer.precision!r} scales the loss; use 'bf16-mixed' or '32-true'.")
 
@@ -136,13 +156,13 @@ def _rows(data: Any) -> tuple[Any, Any]:
     data.prepare_data()
     data.setup("fit")
     loader = data.train_dataloader()
-    if not isinstance(loader, DataLoader) or loader.collate_fn is not default_collate:
+    if not isinstance(loader, DataLoader):
         raise InvalidValue(
-            "The data module's training loader must be a DataLoader without a collate_fn: only its dataset is used, since a "
-            "private run draws its batches itself. Give the dataset instead."
+            f"The data module's training loader must be a DataLoader, which says how rows are read; got "
+            f"{type(loader).__name__}. Give the dataset instead."
         )
     from_base = getattr(type(data).val_dataloader, "__module__", "").split(".")[0] in ("lightning", "pytorch_lightning")
-    return loader.dataset, None if from_base else data.val_dataloader()
+    return loader, None if from_base else data.val_dataloader()
 
 
 @contextmanager

@@ -39,7 +39,8 @@ class PrivateTrainer(Trainer):  # type: ignore[misc]
     """A `transformers.Trainer` with a `plan`: what `discreet.learn.train` takes, as a dict.
 
     Steps come from `max_steps`; `per_device_train_batch_size` says how many units are computed at once, and changes speed and
-    memory only. `loss(outputs, labels)` gives one number per row where the model is not one of the usual kinds.
+    memory only. `loss(outputs, labels)` gives one number per row where the model is not one of the usual kinds; a
+    `compute_loss_func`, and a `compute_loss` of a subclass, are used too, and must do the same.
 
         plan = {"unit": discreet.record(), "epsilon": 3.0, "delta": 1e-6, "rate": 0.01, "clip_norm": 1.0}
         trainer = PrivateTrainer(model=model, args=TrainingArguments("out", max_steps=500), train_dataset=rows, plan=plan)
@@ -74,8 +75,6 @@ class PrivateTrainer(Trainer):  # type: ignore[misc]
         self.create_optimizer_and_scheduler(num_training_steps=steps)
         run = self._run = self._begun(steps)
         done = run.number
-        for _ in range(done):  # a run that goes on has scheduled these before
-            self.lr_scheduler.step()
         self._loop(run)
         seconds = time.monotonic() - began
         metrics = {
@@ -101,7 +100,7 @@ class PrivateTrainer(Trainer):  # type: ignore[misc]
         args = self.args
         wrong = {
             "gradient_accumulation_steps": args.gradient_accumulation_steps != 1, "fp16": args.fp16,
-            "gradient_checkpointing": args.gradient_checkpointing, "torch_compile": args.torch_compile,
+            "torch_compile": args.torch_compile,
             "load_best_model_at_end": args.load_best_model_at_end, "auto_find_batch_size": args.auto_find_batch_size,
             "deepspeed": bool(args.deepspeed), "fsdp": bool(args.fsdp), "several GPUs in one process": args.n_gpu > 1,
             "label_smoothing_factor": args.label_smoothing_factor != 0 and self._loss is None,
@@ -127,18 +126,55 @@ class PrivateTrainer(Trainer):  # type: ignore[misc]
         plan = {"microbatch": self.args.per_device_train_batch_size, **self._plan, "steps": steps}
         if self.train_dataset is None:
             raise InvalidValue("PrivateTrainer needs a train_dataset.")
-        loss = self._loss or usual_loss(self.model)
-
-        def losses(batch: dict[str, Any]) -> Tensor:
-            inputs = dict(batch)
-            labels = inputs.pop("labels", None)
-            with self.accelerator.autocast():
-                outputs = self.model(**inputs)
-            return loss(outputs, labels)
-
+        how = {"use_reentrant": False, **(self.args.gradient_checkpointing_kwargs or {})}
+        if self.args.gradient_checkpointing:
+            self.model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=how)
         self.model.train()
         rows = _Rows(self.train_dataset, self.data_collator, _accepted(self.model) if self.args.remove_unused_columns else None)
-        return train(self.model, self.optimizer, rows, OfBatch(losses), **plan)
+        try:
+            return train(self.model, self.optimizer, rows, OfBatch(self._losses()), scheduler=self.lr_scheduler, **plan)
+        except InvalidValue as error:
+            if self.args.gradient_checkpointing and how["use_reentrant"]:  # layers run twice, the first time unseen
+                error.add_note('discreet: try gradient_checkpointing_kwargs={"use_reentrant": False}, which more models take.')
+            raise
+
+    def _losses(self) -> Callable[[dict[str, Any]], Tensor]:
+        """One number per row, by whichever loss was given: here, to the Trainer, by a subclass, or the usual one."""
+        own = type(self).compute_loss is not Trainer.compute_loss
+        func = getattr(self, "compute_loss_func", None)
+        if sum((self._loss is not None, func is not None, own)) > 1:
+            raise InvalidValue("Give one loss: loss=, compute_loss_func= or a compute_loss of a subclass; got more than one.")
+        if own:
+            return self._asked(lambda batch: self.compute_loss(self.model, dict(batch)), "compute_loss")
+        if func is not None:
+            return self._asked(lambda batch: func(*self._called(batch)), "compute_loss_func")
+        loss = self._loss or usual_loss(self.model)
+        return lambda batch: loss(*self._called(batch))
+
+    def _called(self, batch: dict[str, Any]) -> tuple[Any, Any]:
+        """What the model makes of a batch, and the labels. A decoder is fed with the labels of its own row, moved by one."""
+        inputs = dict(batch)
+        labels = inputs.pop("labels", None)
+        decoder = getattr(_inner(self.model), "prepare_decoder_input_ids_from_labels", None)
+        if decoder is not None and labels is not None and not {"decoder_input_ids", "decoder_inputs_embeds"} & set(inputs):
+            inputs["decoder_input_ids"] = decoder(labels=labels)
+        with self.accelerator.autocast():
+            return self.model(**inputs), labels
+
+    def _asked(self, loss: Callable[[dict[str, Any]], Any], name: str) -> Callable[[dict[str, Any]], Tensor]:
+        """A loss that was written for another Trainer, if it gives one number per row."""
+
+        def losses(batch: dict[str, Any]) -> Tensor:
+            found = loss(batch)
+            if not isinstance(found, Tensor) or found.ndim != 1:
+                what = "a single number" if isinstance(found, Tensor) and found.ndim == 0 else "something else"
+                raise InvalidValue(
+                    f"{name} must give one number per row, since rows are clipped one by one; it gives {what}. Leave the mean "
+                    "over the batch out (reduction='none', then the mean over the tokens of each row)."
+                )
+            return found
+
+        return losses
 
     # ---- the loop ----------------------------------------------------------------------------------------------------
 
@@ -152,7 +188,6 @@ class PrivateTrainer(Trainer):  # type: ignore[misc]
         self.control = handler.on_epoch_begin(self.args, state, self.control)
         self.control = handler.on_step_begin(self.args, state, self.control)
         for step in run:
-            self.lr_scheduler.step()
             state.global_step, state.epoch = step.number, step.number / step.steps
             self.control = handler.on_step_end(self.args, state, self.control)
             self._look(run)
@@ -225,7 +260,7 @@ def usual_loss(model: nn.Module) -> Callable[[Any, Any], Tensor]:
     name = type(inner).__name__
     if name.endswith(("ForCausalLM", "LMHeadModel")):
         return lambda outputs, labels: token_mean(outputs.logits[:, :-1], labels[:, 1:])
-    if name.endswith(("ForMaskedLM", "ForTokenClassification")):
+    if name.endswith(("ForMaskedLM", "ForTokenClassification", "ForConditionalGeneration")):
         return lambda outputs, labels: token_mean(outputs.logits, labels)
     if name.endswith("Classification"):
         return _classes(inner.config)

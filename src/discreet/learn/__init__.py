@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from discreet.learn.sgd.canary import Aligned, Training, replay_run
+    from discreet.learn.sgd.evaluation import evaluate
     from discreet.learn.sgd.files import read
     from discreet.learn.sgd.plant import Planted, plant
     from discreet.learn.sgd.projected import projected
@@ -17,14 +18,16 @@ if TYPE_CHECKING:
     from discreet.learn.sgd.train import train
 
 __all__ = [
-    "Aligned", "Average", "Planted", "Run", "Step", "Training", "encode", "plant", "projected", "read", "replay_run", "shrink",
+    "Aligned", "Average", "Planted", "Run", "Step", "Training", "encode", "evaluate", "plant",
+    "projected", "read", "replay_run", "shrink",
     "train",
 ]  # fmt: skip
 
 _HOME = {
     "Aligned": "sgd.canary", "Training": "sgd.canary", "replay_run": "sgd.canary",
     "Planted": "sgd.plant", "plant": "sgd.plant",
-    "Average": "sgd.smooth", "Run": "sgd.run", "Step": "sgd.run", "encode": "sgd.smooth", "projected": "sgd.projected",
+    "Average": "sgd.smooth", "Run": "sgd.run", "Step": "sgd.run", "encode": "sgd.smooth",
+    "evaluate": "sgd.evaluation", "projected": "sgd.projected",
     "read": "sgd.files", "shrink": "sgd.smooth", "train": "sgd.train",
 }  # fmt: skip
 

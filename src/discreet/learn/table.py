@@ -6,9 +6,12 @@ no spread and no list of values is ever taken from the data: each would be a rel
 
 from __future__ import annotations
 
+import os
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,11 +19,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from discreet.core import check
+from discreet.core import Release, check
 from discreet.core.columns import Column, columns, missing
-from discreet.errors import InvalidValue
+from discreet.errors import InvalidDocument, InvalidValue
 
-__all__ = ["Encoding", "network"]
+__all__ = ["Encoding", "TableClassifier", "load", "network"]
+
+CONFIG = "config.toml"  # what `discreet train` was asked for, beside the model
 
 
 @dataclass(frozen=True)
@@ -61,15 +66,62 @@ class Encoding:
 
     def read(self, table: Any) -> tuple[Tensor, Tensor, NDArray[np.int64]]:
         """Inputs, classes, and which rows they are: those whose target is none of the classes are left out, each by itself."""
-        found = columns(table, [*self.columns, self.target])
-        parts = [_scaled(found[name], known) if _range(known) else _one_hot(found[name], known)
-                 for name, known in self.columns.items()]  # fmt: skip
-        label = _places(found[self.target], self.classes)
+        label = _places(columns(table, [self.target])[self.target], self.classes)
         kept = np.flatnonzero(label >= 0)
         if not kept.size:
             raise InvalidValue(f"No row has a {self.target} among the classes {check.shown(list(self.classes))}.")
-        inputs = np.concatenate(parts, axis=1)[kept].astype(np.float32)
-        return torch.from_numpy(inputs), torch.from_numpy(label[kept]), kept
+        return self.inputs(table)[torch.from_numpy(kept)], torch.from_numpy(label[kept]), kept
+
+    def inputs(self, table: Any) -> Tensor:
+        """What a network is given for the rows of a table, which need not have the target."""
+        found = columns(table, list(self.columns))
+        parts = [_scaled(found[name], known) if _range(known) else _one_hot(found[name], known)
+                 for name, known in self.columns.items()]  # fmt: skip
+        return torch.from_numpy(np.concatenate(parts, axis=1).astype(np.float32))
+
+
+class TableClassifier:
+    """A network with the encoding of its table: what `discreet train` wrote, ready to predict."""
+
+    def __init__(self, encoding: Encoding, release: Release[nn.Module]) -> None:
+        self.encoding, self.release = encoding, release
+
+    @property
+    def classes(self) -> list[Any]:
+        return list(self.encoding.classes)
+
+    def predict_proba(self, table: Any) -> NDArray[np.float64]:
+        """The probability of each class for each row, [rows, classes], in the order of `classes`."""
+        model = self.release.value.eval()
+        with torch.no_grad():
+            shares: NDArray[np.float64] = model(self.encoding.inputs(table)).double().softmax(1).numpy()
+        return shares
+
+    def predict(self, table: Any) -> list[Any]:
+        """The likeliest class of each row. This is post-processing: it costs nothing, however often it is asked."""
+        return [self.classes[place] for place in self.predict_proba(table).argmax(1)]
+
+
+def load(folder: str | os.PathLike[str]) -> TableClassifier:
+    """The classifier in a folder that `discreet train` wrote.
+
+    load("from-a-table").predict({"age": [31, 78], "sex": ["f", "m"]})
+    """
+    from discreet.learn.sgd.files import read
+
+    place = Path(folder)
+    try:
+        settings = tomllib.loads((place / CONFIG).read_text())
+        data = settings["data"]
+        encoding = Encoding(columns=data["columns"], target=data["target"], classes=data["classes"])
+    except FileNotFoundError:
+        raise InvalidValue(
+            f"{place} has no {CONFIG}: it is no model that discreet train wrote. Others are read by discreet.learn.read."
+        ) from None
+    except (tomllib.TOMLDecodeError, KeyError, TypeError, UnicodeDecodeError):
+        raise InvalidDocument(f"{place / CONFIG} does not say columns, target and classes of a table, or is damaged.") from None
+    model = network(encoding.width, settings.get("model", {}).get("hidden", []), len(encoding.classes))
+    return TableClassifier(encoding, read(place, model))
 
 
 def network(width: int, hidden: Sequence[int], classes: int) -> nn.Sequential:

@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 from discreet import Ledger, record
 from discreet.cli import app
 from discreet.core import Release
+from discreet.learn import table
 
 CONFIG = """
 [data]
@@ -106,3 +107,58 @@ def test_a_wrong_file_is_told_and_nothing_is_written(config: Path, old: str, new
     assert result.exit_code == 2, result.output
     assert told in " ".join(result.stderr.split())
     assert not (config.parent / "model").exists()
+
+
+def test_quality_and_predictions_from_the_folder(config: Path) -> None:
+    found = json.loads(call(config, "--test", config.parent / "people.csv", "--json").stdout)
+    assert all(0.9 < found[name] <= 1 for name in ("test_accuracy", "test_balanced_accuracy", "test_f1", "test_auc"))
+    folder = config.parent / "model"
+    quality = Release.load(folder / "release.json").facts["quality"]
+    assert quality["test AUC"] == found["test_auc"]
+    (config.parent / "new.csv").write_text("sex,age,name\nf,3,ann\nm,97,bob\nx,,cy\n")
+    told = CliRunner().invoke(app, ["predict", str(folder), str(config.parent / "new.csv"), "--probabilities"])
+    assert told.exit_code == 0, told.output
+    names, *rows = [line.split(",") for line in told.stdout.splitlines()]
+    assert names == ["ill", "probability of no", "probability of yes"]
+    assert [row[0] for row in rows[:2]] == ["no", "yes"]
+    assert all(abs(float(row[1]) + float(row[2]) - 1) < 1e-5 for row in rows)
+    classifier = table.load(folder)
+    known = {"age": [3, 97, None], "sex": ["f", "m", "x"]}
+    assert classifier.predict(known) == [row[0] for row in rows]
+    assert np.allclose(classifier.predict_proba(known)[:, 1], [float(row[2]) for row in rows], atol=1e-5)
+    as_json = CliRunner().invoke(app, ["predict", str(folder), str(config.parent / "new.csv"), "--json"])
+    assert json.loads(as_json.stdout)["ill"] == classifier.predict(known)
+    written = config.parent / "out.csv"
+    CliRunner().invoke(app, ["predict", str(folder), str(config.parent / "new.csv"), "--output", str(written)])
+    assert written.read_text().splitlines() == ["ill", *classifier.predict(known)]
+
+
+def test_what_cannot_be_predicted_with(config: Path) -> None:
+    def told(*args: object) -> str:
+        result = CliRunner().invoke(app, ["predict", *map(str, args)])
+        assert result.exit_code == 2
+        return " ".join(result.output.split())
+
+    call(config)
+    folder, rows = config.parent / "model", config.parent / "people.csv"
+    assert "no config.toml" in told(config.parent, rows)
+    (config.parent / "other.csv").write_text("age\n3\n")
+    assert "sex" in told(folder, config.parent / "other.csv")
+    (folder / "config.toml").write_text(CONFIG.replace("hidden = [8]", "hidden = [9]"))
+    assert "does not fit" in told(folder, rows)
+    (folder / "config.toml").write_text("[data]\n")
+    assert "damaged" in told(folder, rows)
+
+
+def test_a_run_that_fails_after_the_charge_says_so(config: Path) -> None:
+    """An error after the charge tells of it on the command line too."""
+    text = CONFIG + '[ledger]\nplace = "budgets.db"\nsource = "people"\n'
+    config.write_text(text.replace("learning_rate = 2.0\nmomentum = 0.9", "learning_rate = 3e38\nmomentum = 0.99"))
+    with Ledger(config.parent / "budgets.db") as ledger:
+        ledger.open("people", unit=record(), epsilon=8.0, delta=1e-4)
+    result = call(config)
+    assert result.exit_code == 2
+    said = " ".join(result.output.split())
+    assert "no longer finite" in said
+    assert "of people was charged" in said
+    assert "stays spent" in said

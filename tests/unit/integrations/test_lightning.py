@@ -188,3 +188,8 @@ def test_refuses(tmp_path):
         fit(trainer(tmp_path), Classifier(), Data(collate_fn=list), **PLAN)
     with pytest.raises(InvalidValue, match="trainer must be"):
         fit(None, Classifier(), rows(), **PLAN)
+
+
+def test_accumulated_batches_are_refused_with_what_to_use(tmp_path):
+    with pytest.raises(InvalidValue, match=r"accumulate_grad_batches=4: a private step .* microbatch=64"):
+        fit(trainer(tmp_path, accumulate_grad_batches=4), Classifier(), rows(), **PLAN)

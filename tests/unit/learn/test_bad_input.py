@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
+from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset, WeightedRandomSampler
 
 import discreet
 from discreet.errors import DiscreetError, InvalidValue
@@ -119,7 +119,15 @@ REFUSED = {
     "rows without a target": ({"data": Rows(lambda i: X[i])}, r"\(input, target\)"),
     "rows of words": ({"data": Rows(lambda i: ("word", Y[i]))}, "numbers and tensors"),
     "a dictionary": ({"data": {"x": X}}, "got dict"),
-    "a loader": ({"data": DataLoader(TensorDataset(X, Y), batch_size=4)}, "got DataLoader"),
+    "a loader with a sampler": (
+        {"data": DataLoader(TensorDataset(X, Y), batch_size=4, sampler=WeightedRandomSampler([1.0] * 20, 20))},
+        "sampler of its own",
+    ),
+    "a loader with batches of its own": (
+        {"data": DataLoader(TensorDataset(X, Y), batch_sampler=[[0, 1], [2, 3]])}, "sampler of its own",
+    ),
+    "a loader of a stream": ({"data": DataLoader(Stream())}, "is a stream"),
+    "records with owners": ({"owners": [0] * 20}, "all but one would be left out"),
     "a stream": ({"data": Stream()}, "A stream of rows cannot be sampled"),
     "no length": ({"data": NoLength()}, "has no length"),
     "nobody's rows": ({"unit": discreet.user("who", rows=2)}, "owners does not say whose row"),
@@ -283,12 +291,16 @@ def test_a_dataset_that_changes_its_length(ledger):
     assert ledger.spent("people") > 0
 
 
-def test_rows_that_cannot_be_read_keep_the_charge(ledger):
-    """The fault is found in private rows, so nothing is given back."""
+def test_rows_that_cannot_be_read_are_not_charged_unless_nobody_looks(ledger):
+    """Without a look the fault is found in private rows, so nothing is given back."""
     for data in (Rows(lambda i: (X[i], Y[i]), 40), Rows(lambda i: (torch.zeros(3 + i // 10), Y[i]))):
         before = ledger.spent("people")
-        with pytest.raises((IndexError, RuntimeError)):
+        with pytest.raises(InvalidValue, match="Nothing was charged"):
             go(data=data, rate=1.0, ledger=ledger, source="people")
+        assert ledger.spent("people") == before
+        with pytest.raises((IndexError, RuntimeError)) as caught:
+            go(data=data, rate=1.0, ledger=ledger, source="people", check_rows=False)
+        assert "stays spent" in caught.value.__notes__[-1]
         assert ledger.spent("people") > before
     ledger.verify()
 

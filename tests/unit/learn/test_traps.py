@@ -153,10 +153,18 @@ def test_a_loss_that_is_not_a_number_takes_part_as_nothing():
 # Batches
 
 
-def test_a_shuffled_loader_cannot_be_claimed():
-    loader = DataLoader(TensorDataset(*rows((0, 1.0), (1, 1.0))), batch_size=1, shuffle=True)
-    with pytest.raises(InvalidValue, match="got DataLoader"):
-        start(loader)
+def test_the_order_of_a_shuffled_loader_is_not_used():
+    """Its batches are not those that are accounted for: the run draws its own, whatever the loader would have given."""
+    data = TensorDataset(*rows((0, 1.0), (1, 1.0)))
+    drawn = []
+    for source in (data, DataLoader(data, batch_size=1, shuffle=True), DataLoader(data, batch_size=2, drop_last=True)):
+        with seeded_for_tests(b"a loader"):
+            run = start(source, rate=0.5, steps=8)
+            assert run.plan.event() == Repeat(Poisson(0.5, Gaussian(1.0)), 8)
+            drawn.append(updates(run))
+    assert all((drawn[0] == other).all() for other in drawn[1:])
+    with pytest.raises(InvalidValue, match="sampler of its own"):
+        start(DataLoader(data, sampler=torch.utils.data.RandomSampler(data, replacement=True)))
     with pytest.raises(InvalidValue, match="sampling must be one of poisson, balls_in_bins"):
         start(rows((0, 1.0)), sampling="shuffle")
 

@@ -16,6 +16,7 @@
     controls.py  a leaky twin, and a model that saw none of the rows
     learned.py   small networks for attacks that learn, many at once
     given.py     what an attack is given, checked
+    frames.py    data frames: a pipeline is given its columns by name
     ask.py       what a target says
     posterior.py the default attack: a prior of levels inside and outside, learned from all rows
     play.py      all of it on one target

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from discreet.attack.membership import ask, given, label, ratios, signals
 from discreet.attack.membership.controls import Controls, controlled
+from discreet.attack.membership.frames import framed
 from discreet.attack.membership.posterior import student
 from discreet.attack.membership.quantile import quantile
 from discreet.attack.membership.recipe import Recipe
@@ -192,7 +193,8 @@ def membership(
     """What each attack says of rows that were in the training set of `target` and rows that were not.
 
     `members` and `nonmembers` are pairs (inputs, labels); labels are whole numbers from 0, or the classes that a scikit-learn
-    target names. `recipe` says how models like the target are trained; without one
+    target names. Inputs may be data frames, text and categories among their columns, for a pipeline that takes such.
+    `recipe` says how models like the target are trained; without one
     only attacks that need no shadows run. `attacks` may be "all". Shadows are trained on random halves of the rows in question,
     or, where the attacker has only other rows, of `population` (a pair too): then attacks that need models trained on the rows
     themselves are left out. With `controls` the same attacks also run on a leaky twin and on a model that saw none of the rows:
@@ -207,6 +209,7 @@ def membership(
     if recipe is not None and not isinstance(recipe, Recipe):
         more = "; of a defence give its .recipe" if hasattr(recipe, "recipe") else ""
         raise InvalidValue(f"recipe must be a Recipe; got {type(recipe).__name__}{more}.")
+    target, recipe, (members, nonmembers, population) = framed(target, recipe, members, nonmembers, population)
     (X_in, y_in), (X_out, y_out) = given.pair("members", members, target), given.pair("nonmembers", nonmembers, target)
     population = None if population is None else given.pair("population", population, target)
     given.apart(X_in, y_in, X_out, y_out)

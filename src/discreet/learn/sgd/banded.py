@@ -76,25 +76,35 @@ class Banded:
 
     def event(self, noise: events.Event, steps: int) -> events.Event:
         """What `steps` such steps are; relation add/remove. Holds for Gaussian noise only, and for no other sampling."""
+        return self.repeated(noise, self.rounds(0, check.whole("steps", steps, most=self.steps)))
+
+    def rounds(self, start: int, stop: int) -> int:
+        """The blocks of one unit in steps `start` to `stop`, whose groups and noise are of a key of their own."""
+        return -(-max(stop - start, 0) // self.bands)
+
+    def repeated(self, noise: events.Event, rounds: int) -> events.Event:
+        """What so many blocks are, whatever the keys they were drawn with."""
         if self.bands > 1 and not isinstance(noise, events.Gaussian):
             raise InvalidValue(f"Correlated noise is accounted for Gaussian noise only; got {type(noise).__name__}.")
-        times = -(-check.whole("steps", steps, most=self.steps) // self.bands)
-        return events.Repeat(events.Poisson(self._share, noise), times)
+        return events.Repeat(events.Poisson(self._share, noise), check.whole("rounds", rounds))
 
     # ---- noise -------------------------------------------------------------------------------------------------------
 
-    def fill(self, stream: Stream, out: Tensor, *, step: int, offset: int = 0, scale: float = 1.0) -> Tensor:
+    def fill(
+        self, stream: Stream, out: Tensor, *, step: int, offset: int = 0, scale: float = 1.0, start: int = 0
+    ) -> Tensor:  # fmt: skip
         """`out[i] = scale * (number offset + i of this step's row of C^-1 z)`, in place; z is what `stream` holds.
 
         Keeps the last `bands` - 1 rows of every part of the weights that was asked for. Asked for a step out of turn, as
-        after a restart, it makes all steps before it again.
+        after a restart, it makes all steps before it again. Where the key of the stream serves steps from `start` on only, C
+        is what the whole matrix has below and right of there: it has as many diagonals and no longer columns.
         """
         step = check.whole("step", step, least=0, most=self.steps - 1)
         if self.bands == 1:
             return stream.fill(out, step=step, offset=offset, scale=scale)
         past = self._pasts.get((offset, out.numel()))
         if past is None or not past.fits(stream, out) or past.step > step:
-            past = self._pasts[offset, out.numel()] = _Past(stream, out, offset, self.bands - 1)
+            past = self._pasts[offset, out.numel()] = _Past(stream, out, offset, self.bands - 1, start)
         while past.step < step:
             past.advance(self.matrix, out)
         return out.copy_(past.row(step)).mul_(scale)
@@ -131,18 +141,18 @@ class Banded:
 class Correlated:
     """The noise of a run: what `stream` holds, seen through the matrix of `banded`; filled like a stream."""
 
-    def __init__(self, banded: Banded, stream: Stream) -> None:
-        self._banded, self._stream = banded, stream
+    def __init__(self, banded: Banded, stream: Stream, start: int = 0) -> None:
+        self._banded, self._stream, self._start = banded, stream, start
 
     def fill(self, out: Tensor, *, step: int, offset: int = 0, scale: float = 1.0) -> Tensor:
-        return self._banded.fill(self._stream, out, step=step, offset=offset, scale=scale)
+        return self._banded.fill(self._stream, out, step=step, offset=offset, scale=scale, start=self._start)
 
 
 class _Past:
     """The last rows of C^-1 z for one part of the weights."""
 
-    def __init__(self, stream: Stream, out: Tensor, offset: int, kept: int) -> None:
-        self.step = -1  # the last row that was made
+    def __init__(self, stream: Stream, out: Tensor, offset: int, kept: int, start: int = 0) -> None:
+        self.start, self.step = start, start - 1  # the first row of the key, and the last row that was made
         self._stream, self._offset = stream, offset
         self._rows = [out.new_zeros(out.numel()) for _ in range(kept)]
 
@@ -156,7 +166,7 @@ class _Past:
         """The next row: (z - the part of C's row that stands on earlier rows) / C's diagonal. `room` is written over."""
         step = self.step + 1
         self._stream.fill(room, step=step, offset=self._offset)
-        for back in range(1, min(len(self._rows), step) + 1):
+        for back in range(1, min(len(self._rows), step - self.start) + 1):
             room.sub_(self.row(step - back), alpha=float(matrix[step, back]))
         self.row(step).copy_(room).div_(float(matrix[step, 0]))
         self.step = step

@@ -1,7 +1,7 @@
 """Checkpoints: everything a killed run needs to go on as if nothing had happened.
 
-They hold the key of the sampler and of the noise, so that steps taken again draw the same batches and the same noise and
-tell nothing new. A checkpoint is as secret as the data.
+They hold the key of the sampler and of the noise, so that steps taken again draw the same batches and the same noise; the
+journal beside them (journal.py) sees to it that their sums are the same too. A checkpoint is as secret as the data.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from discreet.errors import InvalidDocument
 if TYPE_CHECKING:
     from discreet.learn.sgd.run import Run
 
-FORMAT = "discreet-run-2"
+FORMAT = "discreet-run-3"
 PARTS = {
     "plan", "number", "key", "repeatable", "divisor", "norm", "clipping", "algorithm", "source", "units", "rows", "entry",
-    "model", "optimizer", "torch", "cuda", "terms",
+    "model", "optimizer", "scheduler", "torch", "cuda", "terms", "start", "used", "extra",
 }  # fmt: skip
 
 
@@ -38,11 +38,15 @@ def save(path: Path, run: Run) -> Path:
         "algorithm": algorithm(run.optimizer),
         "source": run._source,
         "units": run._rows.units,
-        "rows": run._rows.mark(),
+        "rows": run._rows_mark(),
         "entry": run._entry,
+        "start": run._start,
+        "used": run._used,
+        "extra": run._extra,
         "terms": _terms(run),
         "model": run._group.whole(run.model.state_dict()),
         "optimizer": run._group.whole(run.optimizer.state_dict()),
+        "scheduler": None if run._scheduler is None else run._scheduler.state_dict(),
         "torch": torch.get_rng_state(),
         "cuda": torch.cuda.get_rng_state(run._device) if run._device.type == "cuda" else None,
     }
@@ -62,8 +66,12 @@ def _write(path: Path, document: dict[str, Any]) -> None:
         scratch.unlink(missing_ok=True)
 
 
-def load(path: Path, run: Run) -> None:
-    """Go on from a checkpoint; refuse one of another plan, since its steps were paid for under other terms."""
+def load(path: Path, run: Run) -> bool:
+    """Go on from a checkpoint; refuse one of another plan, since its steps were paid for under other terms.
+
+    Returns whether its rows are known to be those of the run. Other rows, or another loss, are refused too unless the run
+    pays for steps that come out otherwise.
+    """
     document = run._group.first(lambda: _read(path))
     if not isinstance(document, dict) or document.get("format") != FORMAT or not set(document) >= PARTS:
         raise InvalidDocument(f"{path} is not a checkpoint of this version of discreet ({FORMAT}).")
@@ -73,23 +81,29 @@ def load(path: Path, run: Run) -> None:
             "not match. Ask for the same plan again, or start over with another checkpoint file."
         )
     _same_terms(path, document, run)
-    if document["units"] != run._rows.units or document["rows"] != run._rows.mark():
+    known = document["units"] == run._rows.units and document["rows"] == run._rows_mark()
+    if not known and not run._pays:
         what = "other rows" if document["units"] == run._rows.units else "another number of units"
         raise InvalidDocument(
-            f"{path} was made with {what}; a run goes on with the data it began with, since the noise of steps that "
-            "are taken again is the same. Start over with another checkpoint file, and pay for it."
+            f"{path} was made with {what}; a run goes on with the data it began with, since the noise of steps that are taken "
+            'again is the same. Start over with another checkpoint file, and pay for it, or ask for resume="pay": steps that '
+            "come out otherwise then get fresh noise and are paid for again."
         )
     try:
         run.model.load_state_dict(run._group.placed(document["model"], run.model.state_dict()))
         run.optimizer.load_state_dict(_placed(document["optimizer"], run))
+        if run._scheduler is not None and document["scheduler"] is not None:
+            run._scheduler.load_state_dict(document["scheduler"])
     except (RuntimeError, ValueError, KeyError) as error:
         raise InvalidDocument(f"{path} does not fit this model or optimizer: {error}") from None
     run.number, run._key, run._divisor = document["number"], document["key"], document["divisor"]
     run._clipping.norm = document["norm"]
     run._repeatable, run._entry = document["repeatable"], document["entry"]
+    run._start, run._used, run._extra = document["start"], document["used"], document["extra"]
     torch.set_rng_state(document["torch"])
     if document["cuda"] is not None and run._device.type == "cuda":
         torch.cuda.set_rng_state(document["cuda"], run._device)
+    return known and document["rows"] is not None
 
 
 def algorithm(optimizer: torch.optim.Optimizer) -> str:
@@ -102,7 +116,7 @@ def _terms(run: Run) -> dict[str, Any]:
     """What else the gradients of a step are made of, as far as it has a name: with the same noise they must be the same."""
     return {
         "copies": run._rows.copies, "augment": _name(run._rows.augment), "loss": _name(run._loss), "radius": run._radius,
-        "after": _name(run._after),
+        "after": _name(run._after), "scheduler": _name(run._scheduler),
     }  # fmt: skip
 
 
@@ -112,10 +126,12 @@ def _name(given: Any) -> str | None:
 
 def _same_terms(path: Path, document: dict[str, Any], run: Run) -> None:
     """Steps that are taken again must be the same steps, and those that were not paid for must not seem so."""
-    if other := [name for name, it in _terms(run).items() if document["terms"].get(name) != it]:
+    other = [name for name, it in _terms(run).items() if document["terms"].get(name) != it]
+    if other and not run._pays:
         raise InvalidDocument(
             f"{path} is of a run with another {', another '.join(other)}. Steps that are taken again have the same noise, so "
-            "two versions of one would show what it hides. Go on as the run began, or start over with another checkpoint file."
+            "two versions of one would show what it hides. Go on as the run began, start over with another checkpoint file, or "
+            'ask for resume="pay": steps that come out otherwise then get fresh noise and are paid for again.'
         )
     if document["algorithm"] != algorithm(run.optimizer):
         raise InvalidDocument(f"{path} was made with {document['algorithm']}, not {algorithm(run.optimizer)}. Use the same.")

@@ -69,6 +69,10 @@ class Alone:
         """The sum of what each process has counted."""
         return number
 
+    def gathered(self, value: T) -> list[T]:
+        """What each process has, in their order."""
+        return [value]
+
     def every(self, good: bool) -> bool:
         """Whether something is so of all weights, as each process knows of those it holds."""
         return good
@@ -143,6 +147,11 @@ class Together(Alone):
         parts: list[Any] = [None] * self.world
         dist.all_gather_object(parts, number, group=self.group)
         return float(sum(parts))
+
+    def gathered(self, value: T) -> list[T]:
+        parts: list[Any] = [None] * self.world
+        dist.all_gather_object(parts, value, group=self.group)
+        return parts
 
 
 class WrappedEngine(Engine):

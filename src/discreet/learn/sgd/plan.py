@@ -25,6 +25,8 @@ class Sampler(Protocol):
     def rate(self) -> float: ...
     def draw(self, key: bytes, step: int, units: int) -> Any: ...
     def event(self, noise: Event, steps: int) -> Event: ...
+    def rounds(self, start: int, stop: int) -> int: ...
+    def repeated(self, noise: Event, rounds: int) -> Event: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,24 +49,35 @@ class Plan:
 
     def event(self, steps: int | None = None) -> Event:
         """What ran when so many steps have been taken (all of them unless told)."""
-        steps = self.steps if steps is None else steps
+        return self.of_rounds(self.sampler.rounds(0, self.steps if steps is None else steps))
+
+    def of_rounds(self, rounds: int) -> Event:
+        """What ran when so many rounds of the sampler have been taken; steps taken again with fresh noise are among them."""
         parts: list[Event] = [] if self.count_scale is None else [events.DiscreteLaplace(self.count_scale)]
-        if steps:
-            sampled = self.sampler.event(events.Gaussian(self.noise_multiplier), steps)
-            parts.append(replaced(sampled) if self.unit.relation == "replace" else sampled)
+        if rounds:
+            parts.append(self.again(rounds))
         return events.Zero() if not parts else parts[0] if len(parts) == 1 else events.Sequence(parts)
 
-    def claim(self) -> Claim:
+    def again(self, rounds: int) -> Event:
+        """So many rounds by themselves: what has to be paid beside the plan where steps are taken again."""
+        sampled = self.sampler.repeated(events.Gaussian(self.noise_multiplier), rounds)
+        return replaced(sampled) if self.unit.relation == "replace" else sampled
+
+    def claim(self, extra: int = 0) -> Claim:
+        """The claim of the whole plan, and of `extra` rounds that were taken again."""
         first = _ON_GRID if self.grid else _IN_FLOATS
-        return Claim(game=Game(self.unit, {"transcript"}), event=self.event(), assumptions=(first, *ASSUMPTIONS))
+        told = (first, *ASSUMPTIONS, *((INTERRUPTED,) if extra else ()))
+        event = self.of_rounds(self.sampler.rounds(0, self.steps) + extra) if extra else self.event()
+        return Claim(game=Game(self.unit, {"transcript"}), event=event, assumptions=told)
 
     def epsilon(self, steps: int | None = None) -> float:
         return float(curve(self.event(steps)).epsilon(self.delta))
 
-    def spending(self, points: int = 16) -> list[list[float]]:
+    def spending(self, extra: int = 0, points: int = 16) -> list[list[float]]:
         """Epsilon against steps, for a report: pairs of a number of steps and what it costs."""
         steps = sorted({max(1, self.steps * k // points) for k in range(1, points + 1)})
-        return [[0, 0.0], *([step, self.epsilon(step)] for step in steps)]
+        last = [[self.steps + extra, float(curve(self.claim(extra).event).epsilon(self.delta))]] if extra else []
+        return [[0, 0.0], *([step, self.epsilon(step)] for step in steps), *last]
 
     def document(self) -> dict[str, Any]:
         """What a checkpoint must agree with to be continued."""
@@ -77,6 +90,7 @@ ASSUMPTIONS = (
     "Batches, losses, gradients before noise, and the key of the run were shown to nobody.",
     "Hyper-parameters, architecture and preprocessing do not depend on this data, or their choice was paid for separately.",
 )
+INTERRUPTED = "When the run was interrupted, which made it repeat steps with fresh noise, did not depend on private values."
 
 
 def planned(

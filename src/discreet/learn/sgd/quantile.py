@@ -74,6 +74,10 @@ class Quantile(Flat):
         """Half the units that were not clipped, less half of those that were, since the last update; private."""
         return float(self._count)
 
+    def restart(self) -> None:
+        """Count anew: the step at hand was not taken."""
+        self._count = 0.0
+
     def update(self, noise: float, *, batch: float, counted: float) -> None:
         """Move the norm; `noise` is one normal number times its public noise, `batch` the public expected number of units."""
         share = (counted + check.real("noise", noise)) / check.positive("batch", batch) + 0.5

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from torch.utils.data import Dataset, default_collate
 
 from discreet.core import Unit, check
 from discreet.errors import InvalidValue
+from discreet.learn.sgd import loading as loader
 from discreet.learn.sgd.engine.probe import probe_augment
 
 Augment = Callable[[Any], Any]
@@ -23,7 +24,8 @@ class Rows:
     """Rows of a torch Dataset or of tensors, by unit. A unit with fewer rows than most is filled up with rows of weight 0."""
 
     def __init__(self, data: Any, unit: Unit, owners: Any = None, augment: Augment | None = None, copies: int = 1) -> None:
-        self.data = data
+        self.data, self.loading = loader.of(data)
+        data = self.data
         self.augment, self.copies = augment, check.whole("copies", copies)
         if copies > 1 and augment is None:
             raise InvalidValue(f"copies={copies} uses every row {copies} times, each changed by augment; got no augment.")
@@ -38,6 +40,11 @@ class Rows:
                 "Say how many count at most: discreet.user('key', rows=8)."
             )
         self.rows = unit.rows * self.copies
+        if owners is not None and unit.key is None:
+            raise InvalidValue(
+                f"owners says whose row each row is, but the unit is one {unit.name}: of an owner's rows all but one would be "
+                "left out. Protect owners, discreet.user('key', rows=8), or leave owners out and protect each row."
+            )
         if owners is None and (unit.rows != 1 or unit.key is not None):
             raise InvalidValue(
                 f"The unit is one {unit.name} with up to {unit.rows} rows, but owners does not say whose row is whose. "
@@ -49,17 +56,22 @@ class Rows:
     def units(self) -> int:
         return self.count if self._members is None else len(self._members)
 
-    def mark(self) -> str | None:
-        """A fingerprint of the rows, where they are tensors, for checkpoints, which are as secret as the rows."""
-        if self._mark is None and self.tensors is not None:
+    def mark(self, read: bool = False) -> str | None:
+        """A fingerprint of the rows, for checkpoints, which are as secret as they; None for a Dataset unless it may be read."""
+        if self._mark is None and (self.tensors is not None or read):
             made = hashlib.blake2b(digest_size=16)
-            for tensor in self.tensors:
+            for tensor in self.tensors if self.tensors is not None else self._leaves():
                 made.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
-                made.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().data)
+                made.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
             if self._members is not None:
                 made.update(self._members.data)
             self._mark = made.hexdigest()
         return self._mark
+
+    def _leaves(self) -> Iterator[Tensor]:
+        for row in range(self.count):
+            for leaf in pytree.tree_leaves(self._rows(np.array([row]))):
+                yield torch.as_tensor(leaf)
 
     def _length(self) -> int:
         if self.tensors is not None:
@@ -82,15 +94,42 @@ class Rows:
                 "data has another number of rows than when the run began. A run learns from one data set: copy it first, then "
                 "train on the copy."
             )
-        weight = None
-        if self._members is not None:
-            members = self._members[chosen]
-            weight = torch.as_tensor(members >= 0, dtype=torch.float32, device=device).flatten()
-            chosen = np.where(members < 0, members[:, :1], members).ravel()
-        batch = self._rows(chosen, own)
+        members, weight = self.members(chosen)
+        batch = self._rows(members.ravel(), own)
         if self.tensors is None or any(leaf.device != device for leaf in self.tensors):
-            batch = pytree.tree_map(lambda leaf: leaf.to(device, non_blocking=True), batch)
-        return self._changed(batch, weight)
+            batch = _placed(batch, device)
+        return self._changed(batch, None if weight is None else weight.flatten().to(device))
+
+    def members(self, chosen: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], Tensor | None]:
+        """The rows of these units, [units, rows], and which of them count; None: all."""
+        if self._members is None:
+            return chosen[:, None], None
+        members = self._members[chosen]
+        return np.where(members < 0, members[:, :1], members), torch.as_tensor(members >= 0, dtype=torch.float32)
+
+    @property
+    def loaded(self) -> bool:
+        """Whether rows come by `feed`, from other processes or by a collate function."""
+        return self.tensors is None and (self.loading.ahead or self.loading.collate is not None)
+
+    def feed(self, pieces: Iterator[tuple[int, np.ndarray[Any, Any]]]) -> loader.Feed:
+        """Pieces (a seed, and units) in the order in which `fed` will be asked for them."""
+        return loader.Feed(self.data, self.loading, ((seed, self.members(chosen)[0]) for seed, chosen in pieces))
+
+    def fed(self, feed: loader.Feed, chosen: np.ndarray[Any, Any], device: torch.device) -> Iterator[tuple[Any, Tensor | None]]:
+        """The next piece of the feed, which is of these units: its batches and weights, as `take` gives them."""
+        weight = self.members(chosen)[1]
+        for places, batch in feed.next():
+            own = None if weight is None else weight[torch.from_numpy(places)].flatten().to(device)
+            yield self._changed(_placed(batch, device), own)
+
+    def some(self, numbers: np.ndarray[Any, Any], device: torch.device) -> Iterator[Any]:
+        """These rows, each by itself, in batches of one shape; augmented, as in training."""
+        if self.loading.collate is None:
+            yield self._changed(_placed(self._rows(numbers), device), None)[0]
+        else:
+            for _, batch in loader.Reader(self.data, self.loading.collate)[0, numbers[:, None]]:
+                yield self._changed(_placed(batch, device), None)[0]
 
     def _changed(self, batch: Any, weight: Tensor | None) -> tuple[Any, Tensor | None]:
         """Every row as often as there are copies, all counting as one row together, each changed on its own."""
@@ -112,7 +151,7 @@ class Rows:
 
     def _rows(self, chosen: np.ndarray[Any, Any], own: bool = True) -> Any:
         if self.tensors is None:
-            return default_collate([self.data[int(i)] for i in chosen])
+            return (self.loading.collate or default_collate)(loader.rows(self.data, chosen))
         if not own and self._members is None and len(chosen) == self.count:  # units are drawn at most once, ascending
             return pytree.tree_unflatten(self.tensors, self._shape)
         index = torch.from_numpy(np.ascontiguousarray(chosen)).to(self.tensors[0].device)
@@ -124,8 +163,15 @@ class Rows:
 
     def like(self, examples: int, device: torch.device, generator: torch.Generator) -> Any:
         """Rows of made-up values with the shape and type of real ones: nothing private is in them."""
+        return made_up(self.first(), examples, device, generator)
+
+    def first(self) -> Any:
+        """The first row, for its shapes and types."""
         try:
-            first = self._rows(np.zeros(1, np.int64))
+            batch = self._rows(np.zeros(1, np.int64))
+            if self.loading.collate is not None:
+                loader.signature(batch, 1)
+            return batch
         except TypeError as error:
             if "default_collate" not in str(error):
                 raise
@@ -134,15 +180,29 @@ class Rows:
                 f"{str(error).rpartition('found ')[2].strip('<>').removeprefix('class ')}. Make tensors of it first."
             ) from None
 
-        def made(leaf: Any) -> Tensor:
-            if not isinstance(leaf, Tensor):
-                raise InvalidValue(f"Rows of data must be numbers and tensors; a part of them is {type(leaf).__name__}.")
-            shape = (examples, *leaf.shape[1:])
-            if leaf.is_floating_point() or leaf.is_complex():
-                return torch.randn(shape, generator=generator, dtype=leaf.dtype).to(device)
-            return torch.randint(0, 2, shape, generator=generator).to(leaf.dtype).to(device)
 
-        return pytree.tree_map(made, first)
+def made_up(first: Any, examples: int, device: torch.device, generator: torch.Generator) -> Any:
+    """So many rows of made-up values that are like those of a batch."""
+
+    def made(leaf: Any) -> Tensor:
+        if not isinstance(leaf, Tensor):
+            raise InvalidValue(f"Rows of data must be numbers and tensors; a part of them is {type(leaf).__name__}.")
+        shape = (examples, *leaf.shape[1:])
+        if leaf.is_floating_point() or leaf.is_complex():
+            return torch.randn(shape, generator=generator, dtype=leaf.dtype).to(device)
+        return torch.randint(0, 2, shape, generator=generator).to(leaf.dtype).to(device)
+
+    return pytree.tree_map(made, first)
+
+
+def shapes(batch: Any) -> Any:
+    """What is alike in rows that may be computed together: structure, types, and shapes but for the number of rows."""
+    leaves, structure = pytree.tree_flatten(batch)
+    return str(structure), tuple((leaf.dtype, tuple(leaf.shape[1:])) for leaf in leaves if isinstance(leaf, Tensor))
+
+
+def _placed(batch: Any, device: torch.device) -> Any:
+    return pytree.tree_map(lambda leaf: leaf.to(device, non_blocking=True), batch)
 
 
 def _tensors(data: Any) -> tuple[tuple[Tensor, ...] | None, Any]:

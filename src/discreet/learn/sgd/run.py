@@ -5,8 +5,8 @@ from __future__ import annotations
 import hmac
 import math
 import os
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,11 +14,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from discreet.accounting import curve
 from discreet.core import Release
 from discreet.core.facts import made as made_with
 from discreet.errors import DiscreetError, InvalidValue
 from discreet.learn.sgd import checkpoint as checkpoints
-from discreet.learn.sgd import files
+from discreet.learn.sgd import files, rowcheck
+from discreet.learn.sgd import resume as resume_from
 from discreet.learn.sgd.banded import Banded, Correlated
 from discreet.learn.sgd.clipping import Clipping, Flat
 from discreet.learn.sgd.distributed import joined, local
@@ -26,13 +28,17 @@ from discreet.learn.sgd.engine import Engine
 from discreet.learn.sgd.engine.graphed import Graphed
 from discreet.learn.sgd.engine.heap import give_back, keep_what_is_freed
 from discreet.learn.sgd.engine.probe import checked, probe
+from discreet.learn.sgd.engine.tape import Layout
 from discreet.learn.sgd.engine.training import shares
 from discreet.learn.sgd.grid import Grid, GridEngine, GridStream
+from discreet.learn.sgd.journal import Journal, beside
+from discreet.learn.sgd.loading import seed
 from discreet.learn.sgd.plan import Plan
 from discreet.learn.sgd.progress import shown
 from discreet.learn.sgd.quantile import Quantile
 from discreet.learn.sgd.quantile import split as quantiles
-from discreet.learn.sgd.rows import OfBatch, Rows, call, split
+from discreet.learn.sgd.rows import OfBatch, Rows, call, made_up, shapes, split
+from discreet.learn.sgd.sampling import Poisson
 from discreet.learn.sgd.smooth import After
 from discreet.learn.sgd.stream import Stream
 from discreet.noise import discrete_laplace
@@ -60,7 +66,7 @@ class Run:
         self, model: nn.Module, optimizer: torch.optim.Optimizer, rows: Rows, loss: Loss, plan: Plan, clipping: Clipping, *,
         divisor: float | None, microbatch: int | None, ledger: Any, source: str, account: str | None,
         checkpoint: str | os.PathLike[str] | None, every: int, after: After | None = None, radius: float | None = None,
-        progress: bool = False,
+        progress: bool = False, scheduler: Any = None, resume: str = "exact", check_rows: bool = True,
     ) -> None:  # fmt: skip
         model, self._group = joined(model)
         self.model, self.optimizer, self.plan = model, optimizer, plan
@@ -74,7 +80,13 @@ class Run:
         self._stack = ExitStack()
         self._key: bytes | None = None
         self._repeatable = False
+        self._start, self._used, self._extra = 0, 0, 0  # of the key: see resume.py
+        self._scheduler, self._pays, self._check_rows = scheduler, resume == "pay", check_rows
         self._checkpoint, self._every = (None if checkpoint is None else Path(checkpoint)), every
+        self._journal = None if self._checkpoint is None else Journal(beside(self._checkpoint))
+        self._feeds: tuple[bytes | None, int, Any] = (None, 0, None)  # rows read ahead: the key and the step they are for
+        self._copies: list[Journal] = []  # of checkpoints written by hand
+        self._given_up: int | None = None  # how many steps a key has released that may not go on
         self._engine = self._group.engine(model, rows.rows)
         self._buffer = self._engine.buffer()
         self._device = self._buffer.device
@@ -84,11 +96,17 @@ class Run:
         self._unsettled = 2  # steps in which ways to the same numbers are still compared
         self._made_up = False  # whether the rows at hand only keep this process in step with others
         fixed = not isinstance(clipping, Quantile) and not plan.grid and type(self._engine) is Engine
+        fixed = fixed and rows.loading.collate is None
         self._graphed = Graphed(self._engine, self._losses, clipping) if self._device.type == "cuda" and fixed else None
+        self._layouts: dict[Any, Layout] = {}  # by the shapes of a row, where a collate function makes different ones
         _same_parameters(model, optimizer, self._engine.parameters)
         self._group.agree(self._facts())
         if after is not None and self._group.split:
             raise InvalidValue("after sees whole gradients, which a model under fully_shard never has. Leave it out.")
+        if self._group.split and rows.loading.collate is not None:
+            raise InvalidValue(
+                "A collate_fn under fully_shard: processes would call the model differently often. Leave it out."
+            )
         self._group.level(model)
         self._ours = {id(p) for p in self._engine.parameters}
         self._fixed = [p for p in model.parameters() if not p.requires_grad]
@@ -97,16 +115,17 @@ class Run:
         if plan.grid:
             self._engine = self._on_grid(self._engine)
         if self._checkpoint is not None and self._group.first(self._checkpoint.exists):
-            checkpoints.load(self._checkpoint, self)
+            self._given_up = resume_from.loaded(self, checkpoints.load(self._checkpoint, self))
 
-    def _try(self, engine: Engine) -> None:
+    def _try(self, engine: Engine, like: Any = None) -> None:
         """See, on made-up rows, that the model treats every example on its own in the mode that it is in."""
         generator = torch.Generator().manual_seed(0)
+        first = self._rows.first() if like is None else like  # a row that cannot be read is the data's fault, not the model's
+        self._layouts[shapes(first)] = engine.tape.layout
 
         def make(examples: int) -> Any:
-            return self._rows.like(examples, self._device, generator)
+            return made_up(first, examples, self._device, generator)
 
-        self._rows.like(1, self._device, torch.Generator())  # a row that cannot be read is the data's fault, not the model's
         try:
             self._gentle = probe(engine, self._losses, make)
             shares(engine, self._losses, make)
@@ -116,6 +135,15 @@ class Run:
             error.add_note(_TRIED)
             raise
         self._tried, self._asleep = engine, [module for module in self.model.modules() if not module.training]
+
+    def _shaped(self, batch: Any) -> None:
+        """Rows of unequal length: what the engine knows of a model is about one shape, so each shape is tried by itself."""
+        if self._rows.loading.collate is None:
+            return
+        layout = self._layouts.get(shapes(batch))
+        self._tried.tape.layout = Layout() if layout is None else layout
+        if layout is None:
+            self._try(self._tried, batch)
 
     def _on_grid(self, engine: Engine) -> GridEngine:
         if self._group.world > 1:
@@ -128,6 +156,7 @@ class Run:
         return {
             "plan": self.plan.document(), "clipping": repr(vars(self._clipping)), "divisor": self._divisor,
             "number of units": self._rows.units, "microbatch": self._microbatch, "radius": self._radius, "every": self._every,
+            "checkpoint": self._checkpoint is not None, "resume": self._pays,
             "parameters": [(name, tuple(p.shape), p.requires_grad) for name, p in self.model.named_parameters()],
             "optimizer": [{name: repr(it) for name, it in g.items() if name != "params"} for g in self.optimizer.param_groups],
         }  # fmt: skip
@@ -135,9 +164,14 @@ class Run:
     # ---- before the first draw ---------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        """Pay, then draw the key. Nothing private has been read before this, and what was paid is never given back."""
+        """See that the rows can be used, pay, then draw the key. What was paid is never given back."""
         if self._key is not None:
+            if self._given_up is not None:
+                spent, self._given_up = self._given_up, None
+                resume_from.renew(self, spent)
             return
+        if self._check_rows:
+            rowcheck.check(self)
         self._key, self._repeatable, self._divisor, self._entry = self._group.first(self._pay)
         self._save()
 
@@ -162,13 +196,44 @@ class Run:
 
     def _steps(self) -> Iterator[Step]:
         while self.number < self.plan.steps:
-            for batch, weight in self._pieces(own=not self._gentle):
-                if self._graphed is not None and self._graphed.add(batch, weight, self._buffer, 1.0 / self._public_divisor()):
-                    continue
-                with self._engine.recording(_length(batch)):
-                    self._add(self._losses(batch), weight)
-            self._update()
-            yield Step(self.number, self.plan.steps)
+            with self._charged():
+                for batch, weight in self._pieces(own=not self._gentle):
+                    if self._graphed is not None and self._graphed.add(
+                        batch, weight, self._buffer, 1.0 / self._public_divisor()
+                    ):
+                        continue
+                    with self._engine.recording(_length(batch)):
+                        self._add(self._losses(batch), weight)
+                taken = self._update()
+            if taken:
+                yield Step(self.number, self.plan.steps)
+
+    @contextmanager
+    def _charged(self) -> Iterator[None]:
+        """What fails from now on has been paid for, and says so."""
+        try:
+            yield
+        except Exception as error:
+            if self._key is not None:
+                paid = "The whole plan" if self._entry is None else f"Entry {self._entry} of {self._source}"
+                error.add_note(
+                    f"discreet: {paid} was charged before the first batch and stays spent, since why this failed may depend on "
+                    "the data. Mend the cause and iterate this run again, or go on from its checkpoint, at no further charge."
+                )
+            raise
+
+    def fit(self, *callbacks: Callable[[Step], Any]) -> Run:
+        """Take the steps that are left. After each of them every callback is called with it; one that returns False ends it.
+
+            run.fit(lambda step: print(step.number, run.spent()))
+
+        A callback sees what a loop would: the number of the step, and the model. Stopping early gives nothing back.
+        """
+        for step in self:
+            answers = [callback(step) for callback in callbacks]
+            if any(answer is False for answer in answers):
+                break
+        return self
 
     def __len__(self) -> int:
         return self.plan.steps
@@ -180,13 +245,14 @@ class Run:
         several rows, some rows of a batch only fill up; `step` gives them no weight. Of several processes each gets its part.
         """
         while self.number < self.plan.steps:
-            for batch, weight in self._pieces():
-                self._pending = [weight, self._turn]
-                with self._engine.recording(_length(batch)):
-                    yield batch
-                    if self._pending is not None:
-                        raise InvalidValue("A batch was taken without run.step(losses); call it once for every batch.")
-            self._update()
+            with self._charged():
+                for batch, weight in self._pieces():
+                    self._pending = [weight, self._turn]
+                    with self._engine.recording(_length(batch)):
+                        yield batch
+                        if self._pending is not None:
+                            raise InvalidValue("A batch was taken without run.step(losses); call it once for every batch.")
+                self._update()
 
     def step(self, losses: Tensor) -> None:
         """The losses of the rows of the batch that `batches` gave last, one for each."""
@@ -202,13 +268,45 @@ class Run:
         assert self._divisor is not None
         self._as_tried()
         turn = self._turn = object()
-        chosen = self.plan.sampler.draw(self._key, self.number, self._rows.units)
         self._group.noise(self._stream(), self._buffer, step=self.number, scale=self._scale())
-        for piece in self._group.pieces(chosen, self._microbatch):
-            self._made_up = not len(piece)
-            yield self._rows.take(piece, self._device, own) if len(piece) else self._rows.blank(self._device)
+        for batch, weight in self._batches(own):
+            yield batch, weight
             if self._turn is not turn:  # its sums would be added to another's noise, some of them twice
                 raise InvalidValue("Another loop over this run began meanwhile; only one may be under way at a time.")
+
+    def _batches(self, own: bool) -> Iterator[tuple[Any, Tensor | None]]:
+        """The rows of this step as they are computed, with their weights."""
+        feed = self._fed() if self._rows.loaded else None
+        for piece in self._drawn(self.number):
+            self._made_up = not len(piece)
+            if not len(piece):
+                yield self._rows.blank(self._device)
+            elif feed is None:
+                yield self._rows.take(piece, self._device, own)
+            else:
+                for batch, weight in self._rows.fed(feed, piece, self._device):
+                    self._shaped(batch)
+                    yield batch, weight
+        self._feeds = (self._key, self.number + 1, feed)
+
+    def _drawn(self, step: int) -> Iterator[Any]:
+        """The units of a step that this process computes, in pieces."""
+        assert self._key is not None
+        chosen = self.plan.sampler.draw(self._key, step, self._rows.units)
+        return self._group.pieces(chosen, self._microbatch)
+
+    def _fed(self) -> Any:
+        """The rows from this step on, read ahead by other processes where there are any; begun anew where it is out of step."""
+        key = self._key
+        assert key is not None
+        known, number, feed = self._feeds
+        self._feeds = (None, 0, None)
+        if feed is not None and (known, number) == (key, self.number):
+            return feed
+        return self._rows.feed(
+            (seed(key, step, place), piece)
+            for step in range(self.number, self.plan.steps) for place, piece in enumerate(self._drawn(step)) if len(piece)
+        )  # fmt: skip
 
     def _public_divisor(self) -> float:
         assert self._divisor is not None
@@ -250,8 +348,21 @@ class Run:
             return GridStream(self._key, self._engine)
         if not hasattr(self, "_noise"):
             plain = Stream(self._key, self._device)
-            self._noise = Correlated(self.plan.sampler, plain) if isinstance(self.plan.sampler, Banded) else plain
+            banded = isinstance(self.plan.sampler, Banded)
+            self._noise = Correlated(self.plan.sampler, plain, self._start) if banded else plain  # type: ignore[arg-type]
         return self._noise
+
+    def _forget_noise(self) -> None:
+        """There is another key."""
+        if hasattr(self, "_noise"):
+            del self._noise
+
+    def _remembers(self) -> bool:
+        """Whether a unit's part in a step depends on its part in others, so that units must keep their numbers."""
+        return not isinstance(self.plan.sampler, Poisson)
+
+    def _rows_mark(self) -> str | None:
+        return self._rows.mark(read=self._remembers())
 
     def _losses(self, batch: Any) -> Tensor:
         if isinstance(self._loss, OfBatch):
@@ -264,9 +375,15 @@ class Run:
         clipping = Flat(self._clipping.norm) if self._made_up else self._clipping  # nobody counts made-up rows
         self._engine.add(losses if weight is None else losses * weight, clipping, self._buffer, 1.0 / self._divisor)
 
-    def _update(self) -> None:
+    def _update(self) -> bool:
+        """Take the step, if its noisy sum may be seen; else it is to be taken again under a fresh key, which is paid for."""
         self._turn = None
         self._group.reduce(self._buffer)
+        if not resume_from.admitted(self):
+            if not self._pays:
+                resume_from.refuse(self, "this step was released before and now comes out otherwise")
+            resume_from.renew(self, resume_from.released(self))
+            return False
         for parameter, view in self._engine.views(self._buffer).items():
             if parameter.requires_grad:  # one that was fixed meanwhile would be moved by noise alone
                 parameter.grad = view if view.dtype == parameter.dtype else view.to(parameter.dtype)
@@ -285,8 +402,11 @@ class Run:
             give_back()
         if self.number % LOOK == 0 or self.number == self.plan.steps:
             self._look()
+        if self._scheduler is not None:
+            self._scheduler.step()
         if self._checkpoint is not None and (self.number % self._every == 0 or self.number == self.plan.steps):
             self._save()
+        return True
 
     def _as_tried(self) -> None:
         """The model is the one that was tried: nothing thawed, and what was in eval mode and is not now is tried again."""
@@ -321,12 +441,19 @@ class Run:
 
     def spent(self) -> float:
         """Epsilon at the plan's delta for the steps taken so far; the whole plan was paid for before the first."""
-        return self.plan.epsilon(self.number) if self._key is not None else 0.0
+        if self._key is None:
+            return 0.0
+        rounds = self._used + self.plan.sampler.rounds(self._start, self.number)
+        return float(curve(self.plan.of_rounds(rounds)).epsilon(self.plan.delta))
 
-    def release(self, path: str | os.PathLike[str] | None = None) -> Release[nn.Module]:
+    def release(
+        self, path: str | os.PathLike[str] | None = None, *, quality: Mapping[str, float] | None = None
+    ) -> Release[nn.Module]:  # fmt: skip
         """The model with its claim, written to a folder where one is given: model.safetensors and release.json.
 
         The claim is that of the whole plan, also where the run stopped early: when it stopped may have depended on the data.
+        `quality` is for the report: how useful the model is, as `discreet.learn.evaluate` measures it on data that are not
+        private. Nothing covers what is told about these.
         """
         if self._key is None:
             raise InvalidValue("Nothing has been trained yet: iterate the run first (for step in run: …).")
@@ -336,8 +463,9 @@ class Run:
         self._stack.close()
         title = f"{type(self.model).__name__}, trained privately"
         made = Release(
-            value=self.model, source=self._source, claims=(self.plan.claim(),), entry=self._entry,
-            facts={"title": title, "made": made_with(), "spending": self.plan.spending()},
+            value=self.model, source=self._source, claims=(self.plan.claim(self._extra),), entry=self._entry,
+            facts={"title": title, "made": made_with(), "spending": self.plan.spending(self._extra),
+                   **({} if quality is None else {"quality": dict(quality)})},
         )  # fmt: skip
         written = [made]
         if path is not None:
@@ -348,11 +476,30 @@ class Run:
     def save(self, path: str | os.PathLike[str]) -> Path:
         """A checkpoint to go on from. It holds the key of the noise: keep it as safe as the data, delete it afterwards."""
         self._begin()
+        if self._checkpoint is not None and Path(path).absolute() == self._checkpoint.absolute():
+            self._save()
+            return self._checkpoint
+        if self._group.rank == 0 and all(copy.path != beside(Path(path)) for copy in self._copies):
+            self._copies.append(Journal(beside(Path(path))))
+            self._kept(self._copies[-1])
         return checkpoints.save(Path(path), self)
 
     def _save(self) -> None:
         if self._checkpoint is not None:
+            assert self._journal is not None
+            if self._group.rank == 0:
+                self._kept(self._journal)
             checkpoints.save(self._checkpoint, self)
+        if self._group.rank == 0:
+            for copy in self._copies:
+                self._kept(copy)
+
+    def _kept(self, journal: Journal) -> None:
+        """Every released step from here on gets a line in this file; those released before have theirs."""
+        assert self._key is not None
+        if self._journal is not None and journal is not self._journal:
+            journal.take_over(self._journal)
+        journal.begin(self._key)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise InvalidValue(

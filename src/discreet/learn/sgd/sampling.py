@@ -51,7 +51,15 @@ class Poisson:
 
     def event(self, noise: events.Event, steps: int) -> events.Event:
         """What `steps` such steps are, each releasing its sum with `noise`; relation add/remove."""
-        return events.Repeat(events.Poisson(self.rate, noise), check.whole("steps", steps))
+        return self.repeated(noise, self.rounds(0, check.whole("steps", steps)))
+
+    def rounds(self, start: int, stop: int) -> int:
+        """How many times the event of a round steps `start` to `stop`, under a key of their own, make."""
+        return max(stop - start, 0)
+
+    def repeated(self, noise: events.Event, rounds: int) -> events.Event:
+        """What so many rounds are, whatever the keys they were drawn with."""
+        return events.Repeat(events.Poisson(self.rate, noise), check.whole("rounds", rounds))
 
     def __repr__(self) -> str:
         return f"Poisson(rate={self.rate:g})"
@@ -94,8 +102,15 @@ class BallsInBins:
 
     def event(self, noise: events.Event, steps: int) -> events.Event:
         """What `steps` such steps are, each releasing its sum with `noise`; a pass that is broken off counts as a whole one."""
-        passes = -(-check.whole("steps", steps) // self.bins)
-        return events.Repeat(events.RandomAllocation(noise, self.bins), passes)
+        return self.repeated(noise, self.rounds(0, check.whole("steps", steps)))
+
+    def rounds(self, start: int, stop: int) -> int:
+        """The passes of which steps `start` to `stop` show something: a key of their own allots each of these passes anew."""
+        return (stop - 1) // self.bins - start // self.bins + 1 if stop > start else 0
+
+    def repeated(self, noise: events.Event, rounds: int) -> events.Event:
+        """What so many passes are, whatever the keys they were drawn with."""
+        return events.Repeat(events.RandomAllocation(noise, self.bins), check.whole("rounds", rounds))
 
     def __repr__(self) -> str:
         return f"BallsInBins(bins={self.bins})"

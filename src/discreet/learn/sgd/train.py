@@ -29,7 +29,7 @@ def train(
     augment: Augment | None = None, copies: int = 1,
     after: After | None = None, radius: float | None = None, microbatch: int | None = None, ledger: Any = None,
     source: str = "data", account: str | None = None, checkpoint: str | os.PathLike[str] | None = None, every: int = 100,
-    grid: bool = False, progress: bool = False,
+    grid: bool = False, progress: bool = False, scheduler: Any = None, resume: str = "exact", check_rows: bool = True,
 ) -> Run:  # fmt: skip
     """A run that trains `model` privately when iterated.
 
@@ -44,7 +44,9 @@ def train(
     `owners` says whose row each row is, where a unit owns several. `augment(inputs)` changes inputs at random, example by
     example; each row is used `copies` times and counts once. `after` may change the noisy gradient (see `shrink`), `radius`
     keeps the weights in a ball: post-processing, like anything done between steps. `microbatch` bounds the units computed at
-    once and changes speed and memory only. A run with a `checkpoint` writes it `every` so many steps and goes on from it.
+    once and changes speed and memory only. A run with a `checkpoint` writes it `every` so many steps and goes on from it; steps
+    that are then taken again come out the same, or the run stops, unless `resume="pay"`: they get fresh noise and are paid for.
+    A `scheduler` is stepped after every step and is in the checkpoint.
     With `grid` sums are whole numbers and noise is exact: a claim that survives floating point, at a backward for each unit.
 
     >>> import discreet
@@ -87,8 +89,23 @@ def train(
         microbatch=1 if grid else None if microbatch is None else check.whole("microbatch", microbatch),
         ledger=ledger, source=check.word("source", source), account=account, checkpoint=checkpoint,
         every=check.whole("every", every), after=after, radius=None if radius is None else check.positive("radius", radius),
-        progress=progress,
+        progress=progress, scheduler=_steps_alone(scheduler), resume=check.word("resume", resume, ("exact", "pay")),
+        check_rows=check_rows,
     )  # fmt: skip
+
+
+def _steps_alone(scheduler: Any) -> Any:
+    """A scheduler that the run can step, save and load: one that counts steps."""
+    lacking = [name for name in ("step", "state_dict", "load_state_dict") if not callable(getattr(scheduler, name, None))]
+    if scheduler is not None and lacking:
+        raise InvalidValue(
+            f"scheduler must have {', '.join(lacking)}, as torch.optim.lr_scheduler's do; got {type(scheduler).__name__}."
+        )
+    if isinstance(scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau):
+        raise InvalidValue(
+            "ReduceLROnPlateau waits for a training loss, which a private run does not tell. Use another scheduler."
+        )
+    return scheduler
 
 
 def _takes_dense_gradients(optimizer: torch.optim.Optimizer) -> None:

@@ -8,15 +8,18 @@ under vmap: `copied`. Which of the two is right is tried out on made-up examples
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
 from discreet.errors import InvalidValue
@@ -117,7 +120,7 @@ def copied(module: nn.Module, tape: Tape) -> Callable[..., Any]:
             return tensors if several else [leaf.squeeze(0) for leaf in tensors]
 
         each = vmap(one, in_dims=(0, *axes), randomness="different")
-        with _no_fast_path(), _no_warnings(), sdpa_kernel(SDPBackend.MATH) if _on_cpu(copies) else nullcontext():
+        with _no_fast_path(), _no_warnings(), _Padding(), sdpa_kernel(SDPBackend.MATH) if _on_cpu(copies) else nullcontext():
             try:
                 found = each(copies, *leaves)
             except RuntimeError:
@@ -142,6 +145,21 @@ def _why(module: nn.Module, error: Exception) -> str:
         "Write its forward with other operations, none of which changes a tensor in place or chooses by value; if it renews "
         "buffers in every forward, as spectral_norm does, put it into eval mode; or fix its parameters (requires_grad_(False))."
     )
+
+
+class _Padding(TorchFunctionMode):
+    """Under vmap the tables of all examples are one, and F.embedding takes padding_idx for a row of that: it is done here."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is not F.embedding:
+            return func(*args, **(kwargs or {}))
+        given = inspect.signature(F.embedding).bind(*args, **(kwargs or {}))
+        chosen, table, padding = given.arguments["input"], given.arguments["weight"], given.arguments.get("padding_idx")
+        given.arguments["padding_idx"] = None
+        found = F.embedding(*given.args, **given.kwargs)
+        if padding is None:
+            return found
+        return torch.where((chosen == padding % table.shape[0])[..., None], found.detach(), found)
 
 
 @contextmanager

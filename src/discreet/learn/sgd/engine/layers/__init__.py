@@ -42,4 +42,7 @@ def find(module: nn.Module) -> tuple[Forward | None, bool]:
         return None, True
     if forward in WHOLE:
         return WHOLE[forward], True
-    return KNOWN.get(forward) or named.LAYERS.get((forward.__module__, forward.__qualname__)), False
+    known = KNOWN.get(forward) or named.LAYERS.get((forward.__module__, forward.__qualname__))
+    if known is None and isinstance(module, nn.Embedding) and [name for name, _ in module.named_parameters()] == ["weight"]:
+        known = embedding.inherited
+    return known, False

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree as pytree
 
 from discreet.errors import InvalidValue
 from discreet.learn.sgd.engine.fallback import copied
@@ -137,6 +140,56 @@ def embedding(module: nn.Module, tape: Tape) -> Callable[..., Tensor]:
     assert isinstance(module, nn.Embedding)
     _by_itself(module)
     return lambda chosen: use(tape, module.weight, tape.batched(module, chosen), module.padding_idx)
+
+
+def inherited(module: nn.Module, tape: Tape) -> Callable[..., Any]:
+    """A subclass of nn.Embedding with a forward of its own, such as one that scales what it reads (Bart, Gemma).
+
+    Its forward runs as it is written, and every read of its table is recorded. One that uses its table otherwise, which is seen
+    on made-up rows, runs example by example.
+    """
+    assert isinstance(module, nn.Embedding)
+    _by_itself(module)
+    plain = type(module).forward
+
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        if module in tape.layout.lost:
+            return copied(module, tape)(*args, **kwargs)
+        with _Reads(module, tape):
+            return plain(module, *args, **kwargs)
+
+    return forward
+
+
+class _Reads(TorchFunctionMode):
+    """Puts a recorded read in the place of `F.embedding(indices, module.weight)`."""
+
+    def __init__(self, module: nn.Embedding, tape: Tape) -> None:
+        super().__init__()
+        self._module, self._tape, self._table = module, tape, module.weight
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func is F.embedding:
+            chosen, table, padding = inspect.signature(F.embedding).bind(*args, **kwargs).args[:3]
+            if table is self._table:
+                return use(self._tape, table, self._tape.batched(self._module, chosen), padding)
+        if not any(leaf is self._table for leaf in pytree.tree_leaves((args, kwargs))):
+            return func(*args, **kwargs)
+        args, kwargs = pytree.tree_map(lambda leaf: leaf.detach() if leaf is self._table else leaf, (args, kwargs))
+        found = func(*args, **kwargs)
+        if func is not Tensor.detach and any(isinstance(leaf, Tensor) for leaf in pytree.tree_leaves(found)):
+            self._otherwise()
+        return found
+
+    def _otherwise(self) -> None:
+        """Something is computed from the table itself: its shape and type may be looked at, and nothing else."""
+        self._tape.layout.lost.add(self._module)
+        if not self._tape.layout.learning:
+            raise InvalidValue(
+                f"{type(self._module).__name__} computes something from its table that it did not on made-up rows, so no "
+                "unit's share of its gradient is known. Let it read its table in one way only: super().forward(indices)."
+            )
 
 
 def bag(module: nn.Module, tape: Tape) -> Callable[..., Tensor]:

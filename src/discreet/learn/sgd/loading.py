@@ -1,0 +1,158 @@
+"""Rows by a DataLoader's workers and collate function, in the order that the run draws.
+
+Of a `torch.utils.data.DataLoader` a run takes what says how rows are read: the data set, collate_fn, workers, prefetching,
+pinned memory. What says which rows come when (batch size, shuffling, dropping the last batch) is the run's own: it draws units
+at random, as its claim has it. The draws of later steps are known beforehand, so workers read ahead of them.
+
+A collate function is given the rows of one unit and no others. What it makes of them, padding included, is then a function of
+that unit alone; units whose tensors came out equal in shape are computed together.
+"""
+
+from __future__ import annotations
+
+import hmac
+import random
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils import _pytree as pytree
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    Dataset,
+    IterableDataset,
+    RandomSampler,
+    SequentialSampler,
+    default_collate,
+    get_worker_info,
+)
+
+from discreet.errors import InvalidValue
+
+Ints = NDArray[np.int64]
+Part = tuple[Ints, Any]  # places of units in a piece, and their rows as one batch
+OPTIONS = ("num_workers", "prefetch_factor", "pin_memory", "worker_init_fn", "multiprocessing_context", "timeout")
+
+
+@dataclass(frozen=True)
+class Loading:
+    """How rows are read."""
+
+    collate: Callable[[list[Any]], Any] | None = None  # None: rows are stacked
+    options: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def ahead(self) -> bool:
+        """Whether other processes read."""
+        return bool(self.options.get("num_workers"))
+
+
+def of(data: Any) -> tuple[Any, Loading]:
+    """The data set inside a DataLoader and how it is read; anything else as it is."""
+    if not isinstance(data, DataLoader):
+        return data, Loading()
+    if isinstance(data.dataset, IterableDataset):
+        raise InvalidValue(
+            f"{type(data.dataset).__name__} is a stream: units are drawn from all of the data by number, so a data set needs "
+            "__len__ and __getitem__."
+        )
+    plain = type(data.sampler) in (SequentialSampler, RandomSampler) and not getattr(data.sampler, "replacement", False)
+    if not plain or type(data.batch_sampler) not in (BatchSampler, type(None)):
+        own = data.sampler if type(data.batch_sampler) in (BatchSampler, type(None)) else data.batch_sampler
+        raise InvalidValue(
+            f"The DataLoader has a sampler of its own ({type(own).__name__}). A private run draws its batches itself, as its "
+            "claim has it, so no other order of rows can be kept. Leave sampler and batch_sampler out."
+        )
+    whole = data.batch_size is None or data.collate_fn is default_collate
+    return data.dataset, Loading(None if whole else data.collate_fn, {name: getattr(data, name) for name in OPTIONS})
+
+
+class Reader(Dataset[list[Part]]):
+    """Reads pieces, in whichever process: the rows of some units, by the seed of what the data set draws at random."""
+
+    def __init__(self, data: Any, collate: Callable[[list[Any]], Any] | None) -> None:
+        self.data, self.collate = data, collate
+
+    def __getitem__(self, piece: tuple[int, Ints]) -> list[Part]:
+        """The rows [units, rows of a unit] in as few batches as their shapes allow."""
+        seed, members = piece
+        if get_worker_info() is not None:  # whichever worker reads it, and after a restart too
+            torch.manual_seed(seed)
+            random.seed(seed)
+            np.random.seed(seed % 2**32)
+        if self.collate is None:
+            return [(np.arange(len(members)), default_collate(rows(self.data, members.ravel())))]
+        alike: dict[Any, list[tuple[int, Any]]] = {}
+        for place, own in enumerate(members):
+            batch = self.collate(rows(self.data, own))
+            alike.setdefault(signature(batch, len(own)), []).append((place, batch))
+        return [_joined(group) for group in alike.values()]
+
+
+def rows(data: Any, chosen: Iterable[Any]) -> list[Any]:
+    """These rows, read together where the data set can."""
+    numbers = [int(row) for row in chosen]
+    many = getattr(data, "__getitems__", None)
+    return list(many(numbers)) if many is not None else [data[row] for row in numbers]
+
+
+def signature(batch: Any, count: int) -> Any:
+    """How a unit's rows came out: structure, types and shapes, which must be those of `count` rows."""
+    leaves, structure = pytree.tree_flatten(batch)
+    wrong = [leaf for leaf in leaves if not isinstance(leaf, Tensor) or leaf.ndim == 0 or leaf.shape[0] != count]
+    if wrong or not leaves:
+        raise InvalidValue(
+            "collate_fn is given the rows of one unit and must give tensors whose first axis has one entry for each of them; "
+            f"got {'nothing' if not leaves else type(wrong[0]).__name__ if not isinstance(wrong[0], Tensor) else 'others'}."
+        )
+    return str(structure), tuple((leaf.dtype, tuple(leaf.shape)) for leaf in leaves)
+
+
+def _joined(group: list[tuple[int, Any]]) -> Part:
+    """Units that came out alike, one behind the other."""
+    structure = pytree.tree_structure(group[0][1])
+    columns = zip(*(pytree.tree_leaves(batch) for _, batch in group), strict=True)
+    return np.array([place for place, _ in group]), pytree.tree_unflatten([torch.cat(leaves) for leaves in columns], structure)
+
+
+class Feed:
+    """The pieces of a run in their order, from the step it was made for on; other processes read ahead where there are any."""
+
+    def __init__(self, data: Any, loading: Loading, pieces: Iterator[tuple[int, Ints]]) -> None:
+        reader = Reader(data, loading.collate)
+        if loading.ahead:  # a generator of its own: torch's is the model's, and is in checkpoints
+            given = {name: value for name, value in loading.options.items() if value is not None}
+            generator = torch.Generator().manual_seed(0)
+            self._parts: Iterator[Any] = iter(
+                DataLoader(reader, sampler=_Once(pieces), batch_size=None, collate_fn=_as_is, generator=generator, **given)
+            )
+        else:
+            self._parts = (reader[piece] for piece in pieces)
+
+    def next(self) -> list[Part]:
+        parts: list[Part] = next(self._parts)
+        return parts
+
+
+class _Once:
+    """An iterator where torch expects a sampler."""
+
+    def __init__(self, pieces: Iterator[tuple[int, Ints]]) -> None:
+        self._pieces = pieces
+
+    def __iter__(self) -> Iterator[tuple[int, Ints]]:
+        return self._pieces
+
+
+def _as_is(parts: Any) -> Any:
+    return parts
+
+
+def seed(key: bytes, step: int, number: int) -> int:
+    """For what a data set draws at random when it reads piece `number` of a step: the same when the step is repeated."""
+    return int.from_bytes(hmac.digest(key, b"discreet: rows %d %d" % (step, number), "sha256")[:7], "big")

@@ -1,0 +1,239 @@
+"""Before anything is charged: can the run read its rows, and do model and loss take what is in them?
+
+A run that fails on row 70,000 has spent its budget, so the rows are looked at first. The look is the owner's own: it is taken
+on the owner's machine, releases nothing, and its only outcome is whether the run begins. Which row is at fault is for the
+owner's log (`logging.getLogger("discreet.learn")`) and in no message.
+
+Every row is read once, and must have the structure, shapes and types of the first. Whether whole numbers (labels, tokens,
+categories) are in range is asked of model and loss themselves, on as few rows as hold every value that occurs.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.data import DataLoader, Dataset, default_collate
+
+from discreet.errors import DiscreetError, InvalidValue
+from discreet.learn.sgd.engine.compiled import eagerly
+from discreet.learn.sgd.loading import Loading, rows, signature
+
+if TYPE_CHECKING:
+    from discreet.learn.sgd.run import Run
+
+log = logging.getLogger("discreet.learn")
+
+MANY = 1 << 16  # values of one part of a row that are all looked at; of more, the least and the greatest
+CHUNK, BATCH = 256, 32  # rows read, and rows computed, at a time
+Values = dict[int, dict[int, int]]  # by part of a row: value to a row that holds it
+
+
+def check(run: Run) -> None:
+    """Refuse data on which the run could not end."""
+    seen: Values = {}
+    if run._rows.tensors is not None:
+        _columns(run._rows.tensors, seen)
+    else:
+        for number in _read(run._rows.data, run._rows.loading, seen):
+            _shape(run, number)
+    chosen = sorted({row for holders in seen.values() for row in holders.values()})
+    if chosen:
+        _compute(run, chosen)
+
+
+def _shape(run: Run, number: int) -> None:
+    """Try the model on made-up rows of this row's shape."""
+    try:
+        for batch in run._rows.some(np.array([number]), run._device):
+            run._shaped(batch)
+        return
+    except (DiscreetError, torch.OutOfMemoryError):
+        raise
+    except Exception as error:
+        why = f"{type(error).__name__}: {error}"
+    _fail("Model and loss fail on made-up rows of the shape that a row of data has", number, why)
+
+
+def _columns(tensors: Sequence[Tensor], seen: Values) -> None:
+    for part, tensor in enumerate(tensors):
+        if _whole(tensor):
+            for start in range(0, len(tensor), MANY):
+                block = tensor[start : start + MANY]
+                _note(
+                    seen.setdefault(part, {}), block.cpu().numpy().reshape(len(block), -1), np.arange(start, start + len(block))
+                )
+
+
+def _whole(leaf: Any) -> bool:
+    return isinstance(leaf, Tensor) and not leaf.is_floating_point() and not leaf.is_complex() and leaf.dtype != torch.bool
+
+
+def _note(holders: dict[int, int], values: NDArray[Any], numbers: NDArray[np.int64]) -> None:
+    """Remember a row for every value; beyond MANY of them for the least and the greatest."""
+    if not values.size:
+        return
+    distinct, first = np.unique(values.ravel(), return_index=True)
+    holding = numbers[first // values.shape[1]]
+    if len(holders) + len(distinct) > MANY:
+        pairs = {**dict(zip(distinct.tolist(), holding.tolist())), **holders}
+        ends = (min(pairs), max(pairs))
+        holders.clear()
+        holders.update({value: pairs[value] for value in ends})
+        return
+    for value, row in zip(distinct.tolist(), holding.tolist()):
+        holders.setdefault(value, row)
+
+
+# ---- reading -------------------------------------------------------------------------------------------------------------
+
+
+class _Look(Dataset[Any]):
+    """What is worth knowing of some rows, in whichever process they are read."""
+
+    def __init__(self, data: Any, collate: Callable[[list[Any]], Any] | None) -> None:
+        self._data, self._collate = data, collate
+
+    def __getitem__(self, numbers: NDArray[np.int64]) -> tuple[list[Any], Values, tuple[str, int, str] | None]:
+        """Signatures, each with the first row that has it; whole numbers; and the first row that cannot be read."""
+        kinds: dict[Any, int] = {}
+        seen: Values = {}
+        for number in numbers.tolist():
+            try:
+                row = rows(self._data, [number])
+                batch = default_collate(row) if self._collate is None else self._collate(row)
+                kinds.setdefault(signature(batch, 1), number)
+            except Exception as error:
+                ours = f": {error}".rstrip(".") if isinstance(error, DiscreetError) else ""  # ours show no private value
+                return (
+                    list(kinds.items()),
+                    seen,
+                    (f"A row of data cannot be read{ours}", number, f"{type(error).__name__}: {error}"),
+                )
+            for part, leaf in enumerate(pytree.tree_leaves(batch)):
+                if _whole(leaf):
+                    _note(seen.setdefault(part, {}), leaf.cpu().numpy().reshape(1, -1), np.array([number]))
+        return list(kinds.items()), seen, None
+
+
+def _read(data: Any, loading: Loading, seen: Values) -> list[int]:
+    """Every row once. Returns one row of each kind."""
+    kinds: dict[Any, int] = {}
+    for found, values, broken in _looks(data, loading):
+        for kind, number in found:
+            kinds.setdefault(kind, number)
+        if broken is not None:
+            _fail(*broken)
+        for part, holders in values.items():
+            known = seen.setdefault(part, {})
+            for value, number in holders.items():
+                known.setdefault(value, number)
+            _note(known, np.empty((0, 1)), np.empty(0, np.int64))
+        if loading.collate is None and len(kinds) > 1:
+            _fail(
+                "Rows of data differ in shape, type or structure; give rows of one length, or a DataLoader with a collate_fn, "
+                "which is given the rows of one unit at a time",
+                list(kinds.values())[1], "unlike the first row",
+            )  # fmt: skip
+    return list(kinds.values())
+
+
+def _looks(data: Any, loading: Loading) -> Iterator[Any]:
+    look = _Look(data, loading.collate)
+    chunks = [np.arange(start, min(start + CHUNK, len(data))) for start in range(0, len(data), CHUNK)]
+    if not loading.ahead:
+        return (look[chunk] for chunk in chunks)
+    given = {name: value for name, value in loading.options.items() if value is not None and name != "pin_memory"}
+    alone = torch.Generator().manual_seed(0)
+    return iter(DataLoader(look, sampler=chunks, batch_size=None, collate_fn=_as_is, generator=alone, **given))
+
+
+def _as_is(found: Any) -> Any:
+    return found
+
+
+def _fail(what: str, number: int | None, why: str) -> NoReturn:
+    if number is not None:
+        log.error("row %d of the data: %s", number, why)
+    where = "Its number is in the log of discreet.learn. " if number is not None else ""
+    raise InvalidValue(f"{what}. {where}Nothing was charged: mend or leave out the row, and begin again.") from None
+
+
+# ---- computing -----------------------------------------------------------------------------------------------------------
+
+
+def _compute(run: Run, chosen: list[int]) -> None:
+    """Model and loss on these rows, without gradients; what they keep in buffers is put back."""
+    buffers = {name: buffer.clone() for name, buffer in run.model.named_buffers()}
+    devices = [run._device] if run._device.type == "cuda" else []
+    try:
+        with torch.random.fork_rng(devices=devices), torch.no_grad(), eagerly(), _InRange():
+            for start in range(0, len(chosen), BATCH):
+                _try(run, chosen[start : start + BATCH])
+    finally:
+        for name, buffer in run.model.named_buffers():
+            buffer.copy_(buffers[name])
+
+
+def _try(run: Run, numbers: list[int]) -> None:
+    try:
+        for batch in run._rows.some(np.array(numbers), run._device):
+            run._losses(batch)
+        return
+    except torch.OutOfMemoryError:
+        raise
+    except Exception as error:
+        kind, why = type(error).__name__, str(error)
+    if len(numbers) > 1:
+        for number in numbers:
+            _try(run, [number])
+    _fail(
+        f"Model and loss fail on a row of data ({kind}), as they do where a label is none of the classes or a token is not in "
+        "the vocabulary",
+        numbers[0] if len(numbers) == 1 else None, f"{kind}: {why}",
+    )  # fmt: skip
+
+
+def _between(index: Tensor, size: int, least: int = 0, ignored: int | None = None) -> None:
+    outside = (index < least) | (index >= size)
+    if ignored is not None:
+        outside &= index != ignored
+    if bool(outside.any()):
+        raise IndexError(f"an index is outside {least} to {size - 1}")
+
+
+def _nll(output: Tensor, target: Tensor, weight: Any, reduction: int, ignored: int) -> None:
+    _between(target, output.shape[1 if output.ndim > 1 else 0], ignored=ignored)
+
+
+def _table(weight: Tensor, index: Tensor, *rest: Any, **named: Any) -> None:
+    _between(index, weight.shape[0])
+
+
+def _along(tensor: Tensor, axis: int, index: Tensor, *rest: Any, **named: Any) -> None:
+    if tensor.ndim:
+        _between(index, tensor.shape[axis])
+
+
+aten = torch.ops.aten
+INDEXED: dict[Any, Callable[..., None]] = {
+    aten.embedding: _table, aten._embedding_bag: _table, aten._embedding_bag_forward_only: _table,
+    aten.nll_loss_forward: _nll, aten.nll_loss2d_forward: _nll,
+    aten.gather: _along, aten.index_select: _along, aten.scatter: _along, aten.scatter_: _along,
+}  # fmt: skip
+
+
+class _InRange(TorchDispatchMode):
+    """Looks at indices before they are used: on a GPU one that is out of range ends every later use of the device."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if (look := INDEXED.get(func.overloadpacket)) is not None:
+            look(*args, **(kwargs or {}))
+        return func(*args, **(kwargs or {}))
