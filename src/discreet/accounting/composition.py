@@ -176,7 +176,7 @@ class Composition(Saddle):
             most = MOST_WAVES if near else most
         if self.share < 1e-3 and (
             least == math.inf or there.doubt(least) > LOOSE
-        ):  # large losses dominate: follow them less far
+        ):  # large losses dominate: go less far
             least = min(least, Composition(self.parts, 1e-2).solve(direction, delta))
         return least
 
