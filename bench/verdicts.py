@@ -288,7 +288,7 @@ def _jobs(pool: ProcessPoolExecutor, runs: int, *, quick: bool) -> dict[str, Cal
     return {
         "size": lambda: [pool.submit(size, name, count, runs) for name in TRUE for count in SIZES],
         "power": lambda: [pool.submit(power, name, few) for name in (list(FALSE)[4:6] if quick else FALSE)],
-        "twins": lambda: [pool.submit(twins, each.__name__, 480, few // 4) for each in TWINS],
+        "twins": lambda: [pool.submit(twins, each.__name__, 960, few // 4) for each in TWINS],
         "rates": lambda: [pool.submit(rates, *cell, few) for cell in (cells[:2] if quick else cells)],
     }
 

@@ -7,6 +7,9 @@ a thousand.
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 from scipy.stats import binom
@@ -16,6 +19,7 @@ from discreet.audit import verdict
 from discreet.core import Approximate, Claim, Pure
 
 RUNS = 100
+ROOT = Path(__file__).parents[2]
 ALLOWED = int(binom.isf(1e-7, RUNS, 0.05))
 
 
@@ -83,3 +87,45 @@ def test_what_is_refuted_stays_refuted_as_runs_are_added(seed):
     score = bench("verdicts").leaks(1.0, 0.02)(draw, inside)
     capitals = [log_capital(score[:n], inside[:n], lines[:, 0], lines[:, 1]) for n in range(100, 8001, 395)]
     assert (np.diff(capitals, axis=0) >= 0).all()
+
+
+PAGE = (ROOT / "docs/theory/audit-curve.md").read_text()
+
+
+def results():
+    return json.loads((ROOT / "bench/results/verdicts.json").read_text())
+
+
+def test_the_committed_sizes_are_within_their_limits():
+    rows = results()["size"]
+    assert {row["claim"].split()[0] for row in rows} == {"pure", "approximate", "gaussian", "subsampled"}
+    assert all(row["runs"] >= 2000 and row["rate"] <= row["limit"] for row in rows)
+
+
+def test_the_committed_power_grows_with_the_runs():
+    rows = results()["power"]
+    for name in {row["claim"] for row in rows}:
+        mine = [row["whole"] for row in rows if row["claim"] == name]
+        assert mine == sorted(mine), name
+        assert mine[-1] == 1.0, name
+
+
+def test_the_page_shows_what_was_measured():
+    """docs/theory/audit-curve.md."""
+    found = results()
+    assert f"at most {100 * max(row['rate'] for row in found['size']):.1f} % are refuted" in PAGE
+    power = {(row["claim"], row["targets"]): (row["whole"], row["one_delta"]) for row in found["power"]}
+    for count in (10**4, 10**5, 10**6):
+        assert power["leak 0.009 under 1, 1e-6", count][0] == power["leak 0.009 under 1, 1e-3", count][0] == 1.0
+        assert power["leak 0.009 under 1, 1e-3", count][1] == 0.0
+        assert power["leak 10 x delta under 1, 1e-3", count][0] == 1.0
+        assert power["leak 10 x delta under 1, 1e-4", count][0] == float(count >= 10**5)
+    assert [power["leak 0.009 under 1, 1e-6", count][1] for count in (10**4, 10**6)] == [1.0, 0.0]
+    assert all(row["whole"] >= row["one_delta"] for row in found["twins"])
+    [half] = [row for row in found["twins"] if row["twin"] == "HalfTheGaussianNoise"]
+    assert (half["whole"], half["one_delta"]) == (0.8, 0.0)
+
+
+def test_the_committed_clopper_pearson_is_the_tightest():
+    for row in results()["rates"]:
+        assert row["clopper_pearson"] >= max(row["bonferroni_10"], row["bonferroni_50"], row["half"]) - 1e-12, row

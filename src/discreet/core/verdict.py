@@ -17,7 +17,8 @@ OUTCOMES = ("holds", "refuted", "no ceiling", "incomparable", "inconclusive")
 class Verdict:
     """What the evidence says of the claim, at a confidence.
 
-    `ceiling` is the claimed epsilon and `floor` the measured lower bound, both at `delta`; `reason` is one sentence.
+    `ceiling` is the claimed epsilon and `floor` the measured lower bound, both at `delta`: that at which the claim was
+    refuted, or one at which perfect guesses would have refuted it. `reason` is one sentence.
     """
 
     outcome: str
