@@ -8,11 +8,13 @@ the rounds that the plan does not hold are charged before anything is drawn. doc
 from __future__ import annotations
 
 import hmac
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from discreet.accounting import curve
 from discreet.core import Claim
 from discreet.errors import InvalidDocument
+from discreet.learn.sgd import checkpoint as checkpoints
 from discreet.learn.sgd import journal as journals
 from discreet.learn.sgd.quantile import Quantile
 from discreet.noise.source import open_source
@@ -108,3 +110,27 @@ def renew(run: Run, spent: int) -> None:
     if isinstance(run._clipping, Quantile):
         run._clipping.restart()
     run._save()
+
+
+def saved(run: Run, path: Path) -> Path:
+    """A checkpoint by hand: every step released after it gets its line beside it, too."""
+    if run._checkpoint is not None and path.absolute() == run._checkpoint.absolute():
+        run._save()
+        return path
+    if run._group.rank == 0 and all(copy.path != journals.beside(path) for copy in run._copies):
+        run._copies.append(journals.Journal(journals.beside(path)))
+    keep(run)
+    return checkpoints.save(path, run)
+
+
+def keep(run: Run) -> None:
+    """From here on every journal has a line for each step released under the key; those released before have theirs."""
+    if run._group.rank != 0:
+        return
+    assert run._key is not None
+    own = [] if run._journal is None else [run._journal]
+    for journal in (*own, *run._copies):
+        for other in own:
+            if other is not journal:
+                journal.take_over(other)
+        journal.begin(run._key)

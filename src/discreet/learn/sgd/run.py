@@ -22,8 +22,10 @@ from discreet.learn.sgd import checkpoint as checkpoints
 from discreet.learn.sgd import files, rowcheck
 from discreet.learn.sgd import resume as resume_from
 from discreet.learn.sgd.banded import Banded, Correlated
+from discreet.learn.sgd.checks import TRIED, length, same_parameters
 from discreet.learn.sgd.clipping import Clipping, Flat
 from discreet.learn.sgd.distributed import joined, local
+from discreet.learn.sgd.draws import batches
 from discreet.learn.sgd.engine import Engine
 from discreet.learn.sgd.engine.graphed import Graphed
 from discreet.learn.sgd.engine.heap import give_back, keep_what_is_freed
@@ -32,7 +34,6 @@ from discreet.learn.sgd.engine.tape import Layout
 from discreet.learn.sgd.engine.training import shares
 from discreet.learn.sgd.grid import Grid, GridEngine, GridStream
 from discreet.learn.sgd.journal import Journal, beside
-from discreet.learn.sgd.loading import seed
 from discreet.learn.sgd.plan import Plan
 from discreet.learn.sgd.progress import shown
 from discreet.learn.sgd.quantile import Quantile
@@ -84,7 +85,7 @@ class Run:
         self._scheduler, self._pays, self._check_rows = scheduler, resume == "pay", check_rows
         self._checkpoint, self._every = (None if checkpoint is None else Path(checkpoint)), every
         self._journal = None if self._checkpoint is None else Journal(beside(self._checkpoint))
-        self._feeds: tuple[bytes | None, int, Any] = (None, 0, None)  # rows read ahead: the key and the step they are for
+        self._feed: tuple[bytes | None, int, Any] = (None, 0, None)  # rows read ahead: the key and the step they are for
         self._copies: list[Journal] = []  # of checkpoints written by hand
         self._given_up: int | None = None  # how many steps a key has released that may not go on
         self._engine = self._group.engine(model, rows.rows)
@@ -99,7 +100,7 @@ class Run:
         fixed = fixed and rows.loading.collate is None
         self._graphed = Graphed(self._engine, self._losses, clipping) if self._device.type == "cuda" and fixed else None
         self._layouts: dict[Any, Layout] = {}  # by the shapes of a row, where a collate function makes different ones
-        _same_parameters(model, optimizer, self._engine.parameters)
+        same_parameters(model, optimizer, self._engine.parameters)
         self._group.agree(self._facts())
         if after is not None and self._group.split:
             raise InvalidValue("after sees whole gradients, which a model under fully_shard never has. Leave it out.")
@@ -132,7 +133,7 @@ class Run:
         except DiscreetError:
             raise
         except Exception as error:
-            error.add_note(_TRIED)
+            error.add_note(TRIED)
             raise
         self._tried, self._asleep = engine, [module for module in self.model.modules() if not module.training]
 
@@ -202,7 +203,7 @@ class Run:
                         batch, weight, self._buffer, 1.0 / self._public_divisor()
                     ):
                         continue
-                    with self._engine.recording(_length(batch)):
+                    with self._engine.recording(length(batch)):
                         self._add(self._losses(batch), weight)
                 taken = self._update()
             if taken:
@@ -248,7 +249,7 @@ class Run:
             with self._charged():
                 for batch, weight in self._pieces():
                     self._pending = [weight, self._turn]
-                    with self._engine.recording(_length(batch)):
+                    with self._engine.recording(length(batch)):
                         yield batch
                         if self._pending is not None:
                             raise InvalidValue("A batch was taken without run.step(losses); call it once for every batch.")
@@ -269,44 +270,10 @@ class Run:
         self._as_tried()
         turn = self._turn = object()
         self._group.noise(self._stream(), self._buffer, step=self.number, scale=self._scale())
-        for batch, weight in self._batches(own):
+        for batch, weight in batches(self, own):
             yield batch, weight
             if self._turn is not turn:  # its sums would be added to another's noise, some of them twice
                 raise InvalidValue("Another loop over this run began meanwhile; only one may be under way at a time.")
-
-    def _batches(self, own: bool) -> Iterator[tuple[Any, Tensor | None]]:
-        """The rows of this step as they are computed, with their weights."""
-        feed = self._fed() if self._rows.loaded else None
-        for piece in self._drawn(self.number):
-            self._made_up = not len(piece)
-            if not len(piece):
-                yield self._rows.blank(self._device)
-            elif feed is None:
-                yield self._rows.take(piece, self._device, own)
-            else:
-                for batch, weight in self._rows.fed(feed, piece, self._device):
-                    self._shaped(batch)
-                    yield batch, weight
-        self._feeds = (self._key, self.number + 1, feed)
-
-    def _drawn(self, step: int) -> Iterator[Any]:
-        """The units of a step that this process computes, in pieces."""
-        assert self._key is not None
-        chosen = self.plan.sampler.draw(self._key, step, self._rows.units)
-        return self._group.pieces(chosen, self._microbatch)
-
-    def _fed(self) -> Any:
-        """The rows from this step on, read ahead by other processes where there are any; begun anew where it is out of step."""
-        key = self._key
-        assert key is not None
-        known, number, feed = self._feeds
-        self._feeds = (None, 0, None)
-        if feed is not None and (known, number) == (key, self.number):
-            return feed
-        return self._rows.feed(
-            (seed(key, step, place), piece)
-            for step in range(self.number, self.plan.steps) for place, piece in enumerate(self._drawn(step)) if len(piece)
-        )  # fmt: skip
 
     def _public_divisor(self) -> float:
         assert self._divisor is not None
@@ -366,9 +333,9 @@ class Run:
 
     def _losses(self, batch: Any) -> Tensor:
         if isinstance(self._loss, OfBatch):
-            return checked(self._loss.losses(batch), _length(batch))
+            return checked(self._loss.losses(batch), length(batch))
         inputs, target = split(batch)
-        return checked(self._loss(call(self.model, inputs), target), _length(batch))
+        return checked(self._loss(call(self.model, inputs), target), length(batch))
 
     def _add(self, losses: Tensor, weight: Tensor | None) -> None:
         assert self._divisor is not None
@@ -476,30 +443,12 @@ class Run:
     def save(self, path: str | os.PathLike[str]) -> Path:
         """A checkpoint to go on from. It holds the key of the noise: keep it as safe as the data, delete it afterwards."""
         self._begin()
-        if self._checkpoint is not None and Path(path).absolute() == self._checkpoint.absolute():
-            self._save()
-            return self._checkpoint
-        if self._group.rank == 0 and all(copy.path != beside(Path(path)) for copy in self._copies):
-            self._copies.append(Journal(beside(Path(path))))
-            self._kept(self._copies[-1])
-        return checkpoints.save(Path(path), self)
+        return resume_from.saved(self, Path(path))
 
     def _save(self) -> None:
+        resume_from.keep(self)
         if self._checkpoint is not None:
-            assert self._journal is not None
-            if self._group.rank == 0:
-                self._kept(self._journal)
             checkpoints.save(self._checkpoint, self)
-        if self._group.rank == 0:
-            for copy in self._copies:
-                self._kept(copy)
-
-    def _kept(self, journal: Journal) -> None:
-        """Every released step from here on gets a line in this file; those released before have theirs."""
-        assert self._key is not None
-        if self._journal is not None and journal is not self._journal:
-            journal.take_over(self._journal)
-        journal.begin(self._key)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise InvalidValue(
@@ -510,43 +459,4 @@ class Run:
     def __repr__(self) -> str:
         return (
             f"Run({type(self.model).__name__}: {self.number} of {self.plan.steps} steps, {self._rows.rows} rows a unit at most)"
-        )
-
-
-_TRIED = (
-    "discreet: this was raised on made-up rows, with the shapes and types of yours, on which model and loss are tried before "
-    "anything is charged: floating-point numbers are normal or between 0 and 1, whole numbers are 0 and 1, gradients may be "
-    "off, and a batch may have a single example, as batches drawn at random may (so write squeeze(1), not squeeze()). Model "
-    "and loss must take such rows. Of a row, the last part is the target and the others are what the model is called with."
-)
-
-
-def _length(batch: Any) -> int:
-    if isinstance(batch, tuple) and isinstance(batch[0], Tensor):
-        return int(batch[0].shape[0])
-    from torch.utils import _pytree as pytree
-
-    return int(next(leaf.shape[0] for leaf in pytree.tree_leaves(batch) if isinstance(leaf, Tensor)))
-
-
-def _same_parameters(model: nn.Module, optimizer: torch.optim.Optimizer, trained: list[nn.Parameter]) -> None:
-    held = {id(p) for group in optimizer.param_groups for p in group["params"]}
-    foreign = held - {id(p) for p in model.parameters()}
-    if foreign:
-        raise InvalidValue(
-            f"The optimizer holds {len(foreign)} parameters that are not the model's; they would never get a gradient. "
-            "Make it from this model: torch.optim.SGD(model.parameters(), …)."
-        )
-    stale = [name for name, p in model.named_parameters() if not p.requires_grad and p.grad is not None and id(p) in held]
-    if stale:
-        raise InvalidValue(
-            f"{', '.join(stale[:5])}: not trained, but with a gradient from before, which the optimizer would apply in every "
-            "step, without noise. Call optimizer.zero_grad() first."
-        )
-    left = [name for name, p in model.named_parameters() if p.requires_grad and id(p) not in held]
-    if left:
-        raise InvalidValue(
-            f"{', '.join(left[:5])}: trainable, but not in the optimizer. Freeze it "
-            "(requires_grad_(False)) or give it to the optimizer: "
-            "an unused gradient would take its part of the clip norm."
         )

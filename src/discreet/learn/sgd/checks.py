@@ -1,0 +1,47 @@
+"""What a run asks of a model, an optimizer and a batch before it believes them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils import _pytree as pytree
+
+from discreet.errors import InvalidValue
+
+TRIED = (
+    "discreet: this was raised on made-up rows, with the shapes and types of yours, on which model and loss are tried before "
+    "anything is charged: floating-point numbers are normal or between 0 and 1, whole numbers are 0 and 1, gradients may be "
+    "off, and a batch may have a single example, as batches drawn at random may (so write squeeze(1), not squeeze()). Model "
+    "and loss must take such rows. Of a row, the last part is the target and the others are what the model is called with."
+)
+
+
+def length(batch: Any) -> int:
+    if isinstance(batch, tuple) and isinstance(batch[0], Tensor):
+        return int(batch[0].shape[0])
+    return int(next(leaf.shape[0] for leaf in pytree.tree_leaves(batch) if isinstance(leaf, Tensor)))
+
+
+def same_parameters(model: nn.Module, optimizer: torch.optim.Optimizer, trained: list[nn.Parameter]) -> None:
+    held = {id(p) for group in optimizer.param_groups for p in group["params"]}
+    foreign = held - {id(p) for p in model.parameters()}
+    if foreign:
+        raise InvalidValue(
+            f"The optimizer holds {len(foreign)} parameters that are not the model's; they would never get a gradient. "
+            "Make it from this model: torch.optim.SGD(model.parameters(), …)."
+        )
+    stale = [name for name, p in model.named_parameters() if not p.requires_grad and p.grad is not None and id(p) in held]
+    if stale:
+        raise InvalidValue(
+            f"{', '.join(stale[:5])}: not trained, but with a gradient from before, which the optimizer would apply in every "
+            "step, without noise. Call optimizer.zero_grad() first."
+        )
+    left = [name for name, p in model.named_parameters() if p.requires_grad and id(p) not in held]
+    if left:
+        raise InvalidValue(
+            f"{', '.join(left[:5])}: trainable, but not in the optimizer. Freeze it "
+            "(requires_grad_(False)) or give it to the optimizer: "
+            "an unused gradient would take its part of the clip norm."
+        )
