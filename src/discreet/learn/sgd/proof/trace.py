@@ -1,0 +1,314 @@
+"""The trace of one step, forward and backward, on tensors without values whose batch size is a symbol.
+
+Every operation that torch runs is seen below autograd, so hooks, custom functions and the loss are in it like everything else.
+"""
+
+from __future__ import annotations
+
+import builtins
+import hashlib
+import traceback
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.fx.experimental.sym_node import SymNode
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
+from torch.nn.utils.stateless import _reparametrize_module
+from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from discreet.learn.sgd.proof import nets, numbers, shapes
+from discreet.learn.sgd.proof.call import RULES, Call, base_name, bound, namespace
+from discreet.learn.sgd.proof.values import (
+    NUMBERS, PUBLIC, ROWS, SUM, Layout, NotProven, Value, known, mark, merged, public, rows, summed, symbolic,
+)  # fmt: skip
+
+SIZE = 37  # of the batch that is traced; its size is a symbol, so no number is used but where something asks for it
+ASKED = {"_local_scalar_dense", "item", "is_nonzero", "equal", "allclose", "nonzero", "masked_select", "unique_consecutive", "_unique2"}
+FILLS = {"copy_", "fill_", "zero_", "normal_", "uniform_", "bernoulli_", "random_", "exponential_", "log_normal_", "geometric_", "cauchy_"}
+HARMLESS = {"sym_size", "sym_stride", "sym_numel", "sym_storage_offset", "is_contiguous", "is_strides_like_format", "size", "stride", "numel",
+            "is_non_overlapping_and_dense", "device", "layout", "dim", "storage_offset", "dtype", "_assert_async", "_assert_tensor_metadata",
+            "is_same_size", "_assert_scalar", "result_type", "can_cast", "is_complex", "is_floating_point", "record_stream", "_has_compatible_shallow_copy_type"}  # fmt: skip
+
+
+class Watcher(TorchDispatchMode):
+    """Runs every operation and applies its rule; the first that has none, or whose rule fails, is the reason."""
+
+    def __init__(self, env: ShapeEnv) -> None:
+        super().__init__()
+        self.reason: str | None = None
+        self.inside = 0  # depth of operations under way: what they ask about sizes is torch's own choice of kernels
+        self.count = 0
+        self.hash = hashlib.sha256()
+        self._env = env
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        name = base_name(func)
+        if namespace(func) == "prim" or name in HARMLESS:
+            return func(*args, **kwargs)
+        try:
+            return self._step(func, name, args, kwargs)
+        except NotProven as error:
+            raise self.fail(f"{error} ({name})") from None
+        except Exception as error:
+            self.fail(f"torch cannot trace {name} without values ({type(error).__name__})")
+            raise
+
+    def fail(self, reason: str) -> NotProven:
+        if self.reason is None:
+            self.reason = reason + _line()
+        return NotProven(self.reason)
+
+    def _step(self, func: Any, name: str, args: Any, kwargs: dict[str, Any]) -> Any:
+        if name in ASKED:
+            raise NotProven("a value is looked at, so that what is computed may depend on it")
+        if namespace(func) not in ("aten", "prims"):
+            raise NotProven(f"no rule is known for operations of {namespace(func)}")
+        decomposed = self._decomposed(func, name, args, kwargs)
+        if decomposed is not None:
+            with self:
+                return decomposed(*args, **kwargs)
+        self.count += 1
+        self.inside += 1
+        try:
+            out = func(*args, **kwargs)
+        finally:
+            self.inside -= 1
+        call = Call(func, args, kwargs, out)
+        self._note(call)
+        values = self._values(func, call)
+        if func._schema.is_mutable:
+            self._write(func, call, values)
+        else:
+            self._mark(func, call, values)
+        return out
+
+    def _decomposed(self, func: Any, name: str, args: Any, kwargs: Any) -> Callable[..., Any] | None:
+        plain = name[:-1] if name.endswith("_") and not name.endswith("__") else name
+        if plain in RULES or numbers.entrywise(func, plain) or func._schema.is_mutable:
+            return None
+        tensors = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+        if all(known(t).kind == PUBLIC for t in tensors):
+            return None
+        return decompositions().get(func)
+
+    def _note(self, call: Call) -> None:
+        plain = [it for it in pytree.tree_leaves(call.given) if isinstance(it, (bool, int, float, str))]
+        self.hash.update(f"{call.func}{plain}{[tuple(map(str, t.shape)) for t in call.outs]}".encode())
+
+    def _values(self, func: Any, call: Call) -> list[Value]:
+        plain = call.name[:-1] if call.name.endswith("_") and not call.name.endswith("__") else call.name
+        self._no_blank(func, call, plain)
+        found = self._rule(func, plain, call)
+        return list(found) if isinstance(found, (list, tuple)) else [found] * max(1, len(call.outs))
+
+    def _no_blank(self, func: Any, call: Call, plain: str) -> None:
+        """Memory that was never written may hold what another example left there."""
+        if _views(func) or plain in shapes.SAME | shapes.DRAWN | shapes.BLANK:
+            return
+        for place, value in enumerate(call.values):
+            if value.cell.blank and not (call.name in FILLS and place == 0):
+                raise NotProven("memory is read that was never written")
+
+    def _rule(self, func: Any, name: str, call: Call) -> Any:
+        sizes = any(symbolic(leaf) for leaf in pytree.tree_leaves(call.given))
+        if call.kinds <= {PUBLIC} and not sizes and name not in shapes.BLANK:
+            return [public() for _ in call.outs]
+        call.name = name
+        if name in RULES:
+            return RULES[name](call)
+        if numbers.entrywise(func, name):
+            return numbers.by_entry(call)
+        raise NotProven("an operation without a rule")
+
+    def _mark(self, func: Any, call: Call, values: list[Value]) -> None:
+        base = known(call.tensors[0]).cell if _views(func) and call.tensors else None
+        for tensor, value in zip(call.outs, values, strict=True):
+            if base is not None:
+                base.views = True
+                value = Value(base, value.layout)
+            if not any(tensor is it for it in call.tensors):
+                mark(tensor, value)
+
+    def _write(self, func: Any, call: Call, values: list[Value]) -> None:
+        """An operation in place: all views of the memory must stay what they were."""
+        written = [it.name for it in func._schema.arguments if it.alias_info is not None and it.alias_info.is_write]
+        if written != ["self"] or func._schema.name.endswith(".out") or func._overloadname == "out":
+            raise NotProven("something is changed in place")
+        target, value = call["self"], values[0]
+        cell, layout = known(target).cell, known(target).layout
+        if cell.captured:
+            raise NotProven("a parameter, a buffer or a constant is changed in place")
+        if cell.blank:
+            if cell.views:
+                raise NotProven("memory is read that was never written")
+            cell.blank = False
+        if value.kind == ROWS and cell.kind == ROWS and layout is not None and value.layout is not None:
+            if layout.free and not value.layout.free and cell.views:
+                raise NotProven("rows are written into a part of something else")
+            mark(target, Value(cell, merged([layout, value.layout])))
+        elif value.kind == SUM and cell.kind in (PUBLIC, SUM) and layout is None:
+            cell.kind = SUM
+        elif not (value.kind == PUBLIC and cell.kind in (PUBLIC, SUM)):
+            raise NotProven("rows of examples are written where all examples share the place")
+
+
+def _views(func: Any) -> bool:
+    return not func._schema.is_mutable and any(it.alias_info is not None for it in func._schema.returns)
+
+
+class Peeking(TorchFunctionMode):
+    """What leaves torch is not seen by the rules: no value of a tensor may be read that way."""
+
+    WAYS = frozenset({
+        "numpy", "tolist", "item", "data_ptr", "__array__", "__dlpack__", "storage", "untyped_storage", "__bool__", "__int__",
+        "__float__", "__index__", "__contains__", "share_memory_", "_typed_storage", "__reduce_ex__", "__deepcopy__",
+    })  # fmt: skip
+
+    def __init__(self, watcher: Watcher) -> None:
+        super().__init__()
+        self._watcher = watcher
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = getattr(func, "__name__", "")
+        if name in self.WAYS and any(isinstance(it, FakeTensor) for it in args):
+            self._watcher.fail(f"a value is looked at, so that what is computed may depend on it ({name})")
+        return func(*args, **(kwargs or {}))
+
+
+def _line() -> str:
+    """Where in the code that is not torch's or ours."""
+    ours = ("/torch/", "/discreet/learn/", "<", "/contextlib.py")
+    for frame in reversed(traceback.extract_stack()):
+        if not any(part in frame.filename for part in ours):
+            return f", at {frame.filename.rpartition('/')[2]}:{frame.lineno}: {frame.line}" if frame.line else ""
+    return ""
+
+
+_table: dict[Any, Callable[..., Any]] = {}
+
+
+def decompositions() -> Mapping[Any, Callable[..., Any]]:
+    """What torch says an operation is made of; loaded when one without a rule comes up."""
+    if not _table:
+        from torch._decomp import core_aten_decompositions
+
+        _table.update(core_aten_decompositions())
+    return _table
+
+
+# ---- asking for the size ---------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _guarded(watcher: Watcher, env: ShapeEnv) -> Iterator[None]:
+    """A branch on the batch size outside of torch's operations is a reason; len(x) gives the symbol as x.shape[0] does."""
+    plain = {name: getattr(SymNode, name) for name in ("guard_bool", "guard_int", "guard_float")}
+    length = builtins.len
+
+    def watched(name: str) -> Callable[..., Any]:
+        def ask(node: Any, file: str, line: int) -> Any:
+            before = (length(env.guards), length(env.replacements))
+            found = plain[name](node, file, line)
+            after = (length(env.guards), length(env.replacements))
+            if after != before and not watcher.inside and not file:
+                watcher.fail("what is computed depends on the size of the batch")
+            return found
+
+        return ask
+
+    def symbolic_len(it: Any, /) -> Any:
+        return it.shape[0] if isinstance(it, FakeTensor) and it.ndim else length(it)
+
+    try:
+        for name in plain:
+            setattr(SymNode, name, watched(name))
+        builtins.len = symbolic_len  # type: ignore[assignment]
+        yield
+    finally:
+        builtins.len = length
+        for name, function in plain.items():
+            setattr(SymNode, name, function)
+
+
+# ---- one trace -------------------------------------------------------------------------------------------------------
+
+
+def traced(model: nn.Module, losses: Callable[[Any], Tensor], batch: Any) -> Watcher:
+    """Trace `losses` of rows like those of `batch` and the gradients of what is trained; NotProven where a rule fails."""
+    env = ShapeEnv(duck_shape=True)
+    fake = FakeTensorMode(shape_env=env, allow_non_fake_inputs=True)
+    watcher = Watcher(env)
+    with warnings.catch_warnings(), ExitStack() as stack:
+        warnings.simplefilter("ignore")
+        inputs = pytree.tree_map(lambda leaf: _fake_rows(fake, leaf), batch)
+        held = {name: _fake_constant(fake, it) for name, it in _state(model).items()}
+        stack.enter_context(torch.random.fork_rng(devices=[]))
+        stack.enter_context(torch.autograd.set_multithreading_enabled(False))
+        stack.enter_context(torch.backends.mkldnn.flags(enabled=False))
+        stack.enter_context(_reparametrize_module(model, held, tie_weights=True))
+        stack.enter_context(_guarded(watcher, env))
+        stack.enter_context(fake)
+        stack.enter_context(watcher)
+        stack.enter_context(Peeking(watcher))
+        stack.enter_context(torch.enable_grad())
+        try:
+            _joint(model, losses, inputs, held, watcher)
+        except NotProven as error:
+            watcher.fail(str(error))
+        except Exception as error:
+            watcher.fail(f"the model cannot be traced without values: {type(error).__name__}: {_short(error)}")
+    if watcher.reason is None and env.replacements:
+        watcher.reason = "what is computed depends on the size of the batch"
+    if watcher.reason is not None:
+        raise NotProven(watcher.reason)
+    return watcher
+
+
+def _joint(model: nn.Module, losses: Callable[[Any], Tensor], inputs: Any, held: dict[str, Tensor], watcher: Watcher) -> None:
+    trained = [it for it in held.values() if it.requires_grad]
+    found = losses(inputs)
+    now = _state(model)
+    changed = [name for name, it in held.items() if now.get(name) is not it] + [name for name in now if name not in held]
+    if changed:
+        raise NotProven(f"a forward puts something else in the place of {changed[0]}")
+    value = known(found)
+    if value.kind != ROWS or value.layout is None or value.layout.times != 1 or found.ndim != 1:
+        raise NotProven("the losses are not one number for each example")
+    seeds = torch.ones_like(found)
+    gradients = torch.autograd.grad(found, trained, seeds, allow_unused=True)
+    for name, gradient in zip((name for name, it in held.items() if it.requires_grad), gradients):
+        if gradient is not None and known(gradient).kind not in (SUM, PUBLIC):
+            raise NotProven(f"the gradient of {name} is not a sum over the examples")
+
+
+def _state(model: nn.Module) -> dict[str, Tensor]:
+    return {**dict(model.named_parameters()), **dict(model.named_buffers())}
+
+
+def _fake_rows(fake: FakeTensorMode, leaf: Tensor) -> Tensor:
+    whole = leaf[:1].expand(SIZE, *leaf.shape[1:]).contiguous()
+    sizes = [DimDynamic.DUCK, *[DimDynamic.STATIC] * (leaf.ndim - 1)]
+    made = fake.from_tensor(whole, symbolic_context=StatelessSymbolicContext(dynamic_sizes=sizes))
+    mark(made, rows(Layout(0, 1, 1)))
+    return made
+
+
+def _fake_constant(fake: FakeTensorMode, it: Tensor) -> Tensor:
+    made = fake.from_tensor(it, static_shapes=True)
+    mark(made, public(captured=True))
+    return made
+
+
+def _short(error: Exception) -> str:
+    return (str(error).strip() or "no message").splitlines()[0][:200]
+
+
+__all__ = ["NUMBERS", "NotProven", "Watcher", "nets", "summed", "traced"]
