@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from discreet.accounting import calibrate, curve
@@ -38,6 +38,7 @@ class Plan:
     delta: float
     count_scale: float | None  # noise of the count of units that gives the divisor; None: the divisor is public
     grid: bool = False  # whether sums are whole numbers (see grid.py)
+    trusted: tuple[str, ...] = ()  # what the way to the gradients leaves to trust (see path.py)
 
     def event(self, steps: int | None = None) -> Event:
         """What ran when so many steps have been taken (all of them unless told)."""
@@ -49,7 +50,7 @@ class Plan:
 
     def claim(self) -> Claim:
         first = _ON_GRID if self.grid else _IN_FLOATS
-        return Claim(game=Game(self.unit, {"transcript"}), event=self.event(), assumptions=(first, *ASSUMPTIONS))
+        return Claim(game=Game(self.unit, {"transcript"}), event=self.event(), assumptions=(first, *ASSUMPTIONS, *self.trusted))
 
     def epsilon(self, steps: int | None = None) -> float:
         return float(curve(self.event(steps)).epsilon(self.delta))
@@ -61,7 +62,7 @@ class Plan:
 
     def document(self) -> dict[str, Any]:
         """What a checkpoint must agree with to be continued."""
-        return {"claim": self.claim().to_json(), "clip_norm": self.clip_norm, "steps": self.steps}
+        return {"claim": replace(self, trusted=()).claim().to_json(), "clip_norm": self.clip_norm, "steps": self.steps}
 
 
 _IN_FLOATS = "Noise and sums are floating-point numbers; the bound is that of real ones."

@@ -7,12 +7,13 @@ import math
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils import _pytree as pytree
 
 from discreet.core import Release
 from discreet.core.facts import made as made_with
@@ -28,8 +29,13 @@ from discreet.learn.sgd.engine.heap import give_back, keep_what_is_freed
 from discreet.learn.sgd.engine.probe import checked, probe
 from discreet.learn.sgd.engine.training import shares
 from discreet.learn.sgd.grid import Grid, GridEngine, GridStream
+from discreet.learn.sgd.isolated import Isolated
+from discreet.learn.sgd.kept import Kept
+from discreet.learn.sgd.path import Path as Way
+from discreet.learn.sgd.path import code_of, several
 from discreet.learn.sgd.plan import Plan
 from discreet.learn.sgd.progress import shown
+from discreet.learn.sgd.proof.python import put_back
 from discreet.learn.sgd.quantile import Quantile
 from discreet.learn.sgd.quantile import split as quantiles
 from discreet.learn.sgd.rows import OfBatch, Rows, call, split
@@ -60,7 +66,7 @@ class Run:
         self, model: nn.Module, optimizer: torch.optim.Optimizer, rows: Rows, loss: Loss, plan: Plan, clipping: Clipping, *,
         divisor: float | None, microbatch: int | None, ledger: Any, source: str, account: str | None,
         checkpoint: str | os.PathLike[str] | None, every: int, after: After | None = None, radius: float | None = None,
-        progress: bool = False,
+        progress: bool = False, path: str | None = None,
     ) -> None:  # fmt: skip
         model, self._group = joined(model)
         self.model, self.optimizer, self.plan = model, optimizer, plan
@@ -92,12 +98,19 @@ class Run:
         self._group.level(model)
         self._ours = {id(p) for p in self._engine.parameters}
         self._fixed = [p for p in model.parameters() if not p.requires_grad]
-        self._try(self._engine)
-        rows.probe_augment(self._device, torch.Generator().manual_seed(0))
+        self._paths = Way(model, self._raw, code_of(loss), "isolated" if plan.grid else path)
+        self._isolated = Isolated(self._engine, self._raw, code_of(loss))
+        with put_back(model, code_of(loss)):  # a trial leaves the model as it was
+            self._try(self._engine)
+            rows.probe_augment(self._device, torch.Generator().manual_seed(0))
+            self._choose()
+        self.plan = replace(plan, trusted=self._paths.trusted())
+        self._kept = Kept(model, self._engine.parameters)
         if plan.grid:
             self._engine = self._on_grid(self._engine)
         if self._checkpoint is not None and self._group.first(self._checkpoint.exists):
             checkpoints.load(self._checkpoint, self)
+            self._kept = Kept(model, self._engine.parameters)
 
     def _try(self, engine: Engine) -> None:
         """See, on made-up rows, that the model treats every example on its own in the mode that it is in."""
@@ -117,11 +130,27 @@ class Run:
             raise
         self._tried, self._asleep = engine, [module for module in self.model.modules() if not module.training]
 
+    def _choose(self) -> None:
+        """Prove what can be proven of rows like these, before anything is charged; see that the other path works otherwise."""
+        made = self._rows.like(2 * self._rows.rows, self._device, torch.Generator().manual_seed(0))
+        if self._paths.fast(made):
+            return
+        if self._group.split:
+            raise InvalidValue(f"A model under fully_shard is computed at once, but {self._paths.sentence()}")
+        self._isolated.try_on(made)
+
+    def _fast(self, batch: Any) -> bool:
+        """Whether this batch may be computed at once; a loop that another one interrupts is refused later anyway."""
+        return self.path == "fast" if self._engine.armed else self._paths.fast(batch)
+
     def _on_grid(self, engine: Engine) -> GridEngine:
+        self._isolated.way = "one by one"
         if self._group.world > 1:
             raise InvalidValue("grid=True works in one process only. Leave it out, or train in one process.")
         multiplier, norm = self.plan.noise_multiplier, self.plan.clip_norm
-        return GridEngine(engine, Grid(clip_norm=norm, noise_multiplier=multiplier, size=engine.size))
+        made = GridEngine(engine, Grid(clip_norm=norm, noise_multiplier=multiplier, size=engine.size))
+        self._isolated.engine = made
+        return made
 
     def _facts(self) -> dict[str, Any]:
         """What all processes of one run must agree about."""
@@ -163,6 +192,10 @@ class Run:
     def _steps(self) -> Iterator[Step]:
         while self.number < self.plan.steps:
             for batch, weight in self._pieces(own=not self._gentle):
+                if not self._fast(batch):
+                    self._isolated.add(batch, weight, self._counting(), self._buffer, 1.0 / self._public_divisor())
+                    continue
+                batch, weight = several(batch, weight)
                 if self._graphed is not None and self._graphed.add(batch, weight, self._buffer, 1.0 / self._public_divisor()):
                     continue
                 with self._engine.recording(_length(batch)):
@@ -180,13 +213,25 @@ class Run:
         several rows, some rows of a batch only fill up; `step` gives them no weight. Of several processes each gets its part.
         """
         while self.number < self.plan.steps:
-            for batch, weight in self._pieces():
+            for batch, weight in self._units():
                 self._pending = [weight, self._turn]
                 with self._engine.recording(_length(batch)):
                     yield batch
                     if self._pending is not None:
                         raise InvalidValue("A batch was taken without run.step(losses); call it once for every batch.")
             self._update()
+
+    def _units(self) -> Iterator[tuple[Any, Tensor | None]]:
+        """Batches for a loop that is not ours: whole ones on the fast path, one unit at a time otherwise."""
+        size = self._rows.rows
+        for batch, weight in self._pieces():
+            if self._fast(batch):
+                yield several(batch, weight)
+                continue
+            for start in range(0, _length(batch), size):
+                part = slice(start, start + size)
+                with self._isolated.checked():
+                    yield pytree.tree_map(lambda leaf, part=part: leaf[part], batch), None if weight is None else weight[part]
 
     def step(self, losses: Tensor) -> None:
         """The losses of the rows of the batch that `batches` gave last, one for each."""
@@ -254,15 +299,21 @@ class Run:
         return self._noise
 
     def _losses(self, batch: Any) -> Tensor:
+        return checked(self._raw(batch), _length(batch))
+
+    def _raw(self, batch: Any) -> Tensor:
+        """What model and loss make of a batch, with nothing asked about it yet."""
         if isinstance(self._loss, OfBatch):
-            return checked(self._loss.losses(batch), _length(batch))
+            return self._loss.losses(batch)
         inputs, target = split(batch)
-        return checked(self._loss(call(self.model, inputs), target), _length(batch))
+        return self._loss(call(self.model, inputs), target)
 
     def _add(self, losses: Tensor, weight: Tensor | None) -> None:
         assert self._divisor is not None
-        clipping = Flat(self._clipping.norm) if self._made_up else self._clipping  # nobody counts made-up rows
-        self._engine.add(losses if weight is None else losses * weight, clipping, self._buffer, 1.0 / self._divisor)
+        self._engine.add(losses if weight is None else losses * weight, self._counting(), self._buffer, 1.0 / self._divisor)
+
+    def _counting(self) -> Clipping:
+        return Flat(self._clipping.norm) if self._made_up else self._clipping  # nobody counts made-up rows
 
     def _update(self) -> None:
         self._turn = None
@@ -319,6 +370,16 @@ class Run:
 
     # ---- what may be told --------------------------------------------------------------------------------------------
 
+    @property
+    def path(self) -> str:
+        """How gradients are computed: "fast" (all examples at once, proven independent) or "isolated" (each unit alone)."""
+        return self._paths.name
+
+    @property
+    def why(self) -> str:
+        """Why it is this path: what was proven, or the operation that stands in the way of a proof."""
+        return self._paths.why
+
     def spent(self) -> float:
         """Epsilon at the plan's delta for the steps taken so far; the whole plan was paid for before the first."""
         return self.plan.epsilon(self.number) if self._key is not None else 0.0
@@ -333,11 +394,14 @@ class Run:
         if self._repeatable:
             raise InvalidValue("This run drew its noise from a seeded source, which anyone can repeat. It cannot be released.")
         self._look()
+        self._kept.check(self.model)
         self._stack.close()
         title = f"{type(self.model).__name__}, trained privately"
         made = Release(
             value=self.model, source=self._source, claims=(self.plan.claim(),), entry=self._entry,
-            facts={"title": title, "made": made_with(), "spending": self.plan.spending()},
+            facts={
+                "title": title, "made": made_with(), "spending": self.plan.spending(), "isolation": self._paths.facts(self._isolated),
+            },
         )  # fmt: skip
         written = [made]
         if path is not None:
@@ -348,10 +412,12 @@ class Run:
     def save(self, path: str | os.PathLike[str]) -> Path:
         """A checkpoint to go on from. It holds the key of the noise: keep it as safe as the data, delete it afterwards."""
         self._begin()
+        self._kept.check(self.model)
         return checkpoints.save(Path(path), self)
 
     def _save(self) -> None:
         if self._checkpoint is not None:
+            self._kept.check(self.model)
             checkpoints.save(self._checkpoint, self)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
@@ -377,8 +443,6 @@ _TRIED = (
 def _length(batch: Any) -> int:
     if isinstance(batch, tuple) and isinstance(batch[0], Tensor):
         return int(batch[0].shape[0])
-    from torch.utils import _pytree as pytree
-
     return int(next(leaf.shape[0] for leaf in pytree.tree_leaves(batch) if isinstance(leaf, Tensor)))
 
 

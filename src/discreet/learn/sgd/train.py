@@ -29,7 +29,7 @@ def train(
     augment: Augment | None = None, copies: int = 1,
     after: After | None = None, radius: float | None = None, microbatch: int | None = None, ledger: Any = None,
     source: str = "data", account: str | None = None, checkpoint: str | os.PathLike[str] | None = None, every: int = 100,
-    grid: bool = False, progress: bool = False,
+    grid: bool = False, progress: bool = False, path: str | None = None,
 ) -> Run:  # fmt: skip
     """A run that trains `model` privately when iterated.
 
@@ -45,6 +45,8 @@ def train(
     example; each row is used `copies` times and counts once. `after` may change the noisy gradient (see `shrink`), `radius`
     keeps the weights in a ball: post-processing, like anything done between steps. `microbatch` bounds the units computed at
     once and changes speed and memory only. A run with a `checkpoint` writes it `every` so many steps and goes on from it.
+    All examples are computed at once where it is proven that they leave each other alone, each unit by itself otherwise; `path`
+    demands one of the two ("fast", which is refused without a proof, or "isolated"), and `run.path` tells which it is.
     With `grid` sums are whole numbers and noise is exact: a claim that survives floating point, at a backward for each unit.
 
     >>> import discreet
@@ -87,7 +89,7 @@ def train(
         microbatch=1 if grid else None if microbatch is None else check.whole("microbatch", microbatch),
         ledger=ledger, source=check.word("source", source), account=account, checkpoint=checkpoint,
         every=check.whole("every", every), after=after, radius=None if radius is None else check.positive("radius", radius),
-        progress=progress,
+        progress=progress, path=path,
     )  # fmt: skip
 
 

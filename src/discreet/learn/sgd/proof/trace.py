@@ -51,7 +51,7 @@ class Watcher(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         name = base_name(func)
-        if namespace(func) == "prim" or name in HARMLESS:
+        if namespace(func) in ("prim", "profiler") or name in HARMLESS:
             return func(*args, **kwargs)
         try:
             return self._step(func, name, args, kwargs)
@@ -245,11 +245,13 @@ def traced(model: nn.Module, losses: Callable[[Any], Tensor], batch: Any) -> Wat
     """Trace `losses` of rows like those of `batch` and the gradients of what is trained; NotProven where a rule fails."""
     env = ShapeEnv(duck_shape=True)
     fake = FakeTensorMode(shape_env=env, allow_non_fake_inputs=True)
+    fake.cache_enabled = False  # entries are of this trace alone, and cost more than they save
     watcher = Watcher(env)
     with warnings.catch_warnings(), ExitStack() as stack:
         warnings.simplefilter("ignore")
         inputs = pytree.tree_map(lambda leaf: _fake_rows(fake, leaf), batch)
-        held = {name: _fake_constant(fake, it) for name, it in _state(model).items()}
+        held = {name: _fake_constant(fake, _whole(it)) for name, it in _state(model).items()}
+        stack.enter_context(_unsplit(model))
         stack.enter_context(torch.random.fork_rng(devices=[]))
         stack.enter_context(torch.autograd.set_multithreading_enabled(False))
         stack.enter_context(torch.backends.mkldnn.flags(enabled=False))
@@ -305,6 +307,30 @@ def _fake_constant(fake: FakeTensorMode, it: Tensor) -> Tensor:
     made = fake.from_tensor(it, static_shapes=True)
     mark(made, public(captured=True))
     return made
+
+
+def _whole(it: Tensor) -> Tensor:
+    """A parameter that lies in parts on several processes, as a layer sees it."""
+    if not hasattr(it, "device_mesh"):
+        return it
+    return nn.Parameter(torch.empty(it.shape, dtype=it.dtype, device=it.device), it.requires_grad)
+
+
+@contextmanager
+def _unsplit(model: nn.Module) -> Iterator[None]:
+    """Without the hooks by which fully_shard gathers weights: here they are whole already."""
+    kept = [(hooks, dict(hooks)) for module in model.modules() for hooks in (module._forward_pre_hooks, module._forward_hooks)]
+    for hooks, before in kept:
+        for number, hook in before.items():
+            if type(getattr(hook, "__self__", None)).__name__ == "FSDPState":
+                del hooks[number]
+    try:
+        yield
+    finally:
+        for hooks, before in kept:
+            if len(hooks) != len(before):
+                hooks.clear()
+                hooks.update(before)
 
 
 def _short(error: Exception) -> str:
