@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.sym_node import SymNode
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
@@ -23,7 +24,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from discreet.learn.sgd.proof import nets, numbers, shapes
+from discreet.learn.sgd.proof import nets, numbers, recurrent, shapes
 from discreet.learn.sgd.proof.call import RULES, Call, base_name, bound, namespace
 from discreet.learn.sgd.proof.values import (
     NUMBERS, PUBLIC, ROWS, SUM, Layout, NotProven, Value, known, mark, merged, public, rows, summed, symbolic,
@@ -143,6 +144,9 @@ class Watcher(TorchDispatchMode):
         if written != ["self"] or func._schema.name.endswith(".out") or func._overloadname == "out":
             raise NotProven("something is changed in place")
         target, value = call["self"], values[0]
+        if func._schema.name in ("aten::transpose_", "aten::t_"):  # no entry is written
+            mark(target, Value(known(target).cell, value.layout))
+            return
         cell, layout = known(target).cell, known(target).layout
         if cell.captured:
             raise NotProven("a parameter, a buffer or a constant is changed in place")
@@ -180,6 +184,12 @@ class Peeking(TorchFunctionMode):
         name = getattr(func, "__name__", "")
         if name in self.WAYS and any(isinstance(it, FakeTensor) for it in args):
             self._watcher.fail(f"a value is looked at, so that what is computed may depend on it ({name})")
+        if name in recurrent.LAYERS and args and isinstance(args[0], FakeTensor):
+            try:
+                self._watcher.hash.update(f"{name}{args[3:]}".encode())
+                return recurrent.recurrent(name, args)
+            except NotProven as error:
+                raise self._watcher.fail(str(error)) from None
         return func(*args, **(kwargs or {}))
 
 
@@ -257,6 +267,7 @@ def traced(model: nn.Module, losses: Callable[[Any], Tensor], batch: Any) -> Wat
         stack.enter_context(torch.backends.mkldnn.flags(enabled=False))
         stack.enter_context(_reparametrize_module(model, held, tie_weights=True))
         stack.enter_context(_guarded(watcher, env))
+        stack.enter_context(enable_python_dispatcher())  # operations that ask for sizes in terms of others
         stack.enter_context(fake)
         stack.enter_context(watcher)
         stack.enter_context(Peeking(watcher))
