@@ -14,6 +14,7 @@ import discreet
 from discreet.errors import InvalidValue
 from discreet.learn import train
 from discreet.learn.sgd.clipping import Flat
+from discreet.learn.sgd.engine import Engine
 
 torch.set_num_threads(1)
 
