@@ -38,8 +38,11 @@ class Verdict:
 class Path:
     """What was proven so far, and whether it still holds of what runs now."""
 
-    def __init__(self, model: nn.Module, losses: Callable[[Any], Tensor], code: Iterable[Any], asked: str | None) -> None:
-        self._model, self._losses, self._code = model, losses, list(code)
+    def __init__(
+        self, model: nn.Module, losses: Callable[[Any], Tensor], code: Iterable[Any], asked: str | None,
+        *, backward: bool = True,
+    ) -> None:  # fmt: skip
+        self._model, self._losses, self._code, self._backward = model, losses, list(code), backward
         self.asked = None if asked is None else check.word("path", asked, PATHS)
         self._proofs: list[tuple[Hashable, Watch, Verdict]] = []
         self._last: tuple[Hashable, Watch, Verdict] | None = None
@@ -70,7 +73,7 @@ class Path:
 
     def _prove(self, form: Hashable, batch: Any) -> tuple[Watch, Verdict]:
         watch = Watch(self._model, self._code)
-        key = (form, tuple(map(_hashable, watch.key)), watch.whole)
+        key = (form, self._backward, tuple(map(_hashable, watch.key)), watch.whole)
         if key not in _known:
             if len(_known) >= MOST:
                 _known.pop(next(iter(_known)))
@@ -80,7 +83,7 @@ class Path:
     def _traced(self, watch: Watch, batch: Any) -> Verdict:
         with put_back(self._model, self._code), eagerly():
             try:
-                seen = traced(self._model, self._losses, batch)
+                seen = traced(self._model, self._losses, batch, self._backward)
             except NotProven as error:
                 return Verdict(False, str(error))
             changed = watch.changed()
@@ -96,6 +99,8 @@ class Path:
         self.verdicts.append(verdict)
         if verdict.proven or self.asked == "fast":
             log.info("private training: fast path (%s)", verdict.why)
+        elif not self._backward:
+            log.warning("private training: augment is called for every unit by itself, which is slower, since %s", verdict.why)
         else:
             log.warning("private training: every unit is computed by itself, which is slower, since %s", _sentence(verdict))
 
@@ -145,6 +150,24 @@ OUTSIDE = (
 def code_of(loss: Any) -> list[Any]:
     """What else than the model's code runs in a step."""
     return [loss.losses if isinstance(loss, OfBatch) else loss]
+
+
+class Apart:
+    """An augmentation by which no unit reaches another: proven to treat every row by itself, or called unit by unit."""
+
+    def __init__(self, augment: Callable[[Any], Any], rows: int) -> None:
+        self._augment, self._rows = augment, rows
+        self._path = Path(nn.Module(), augment, [augment], None, backward=False)
+
+    def __call__(self, inputs: Any) -> Any:
+        if self._path.fast(inputs):
+            return self._augment(inputs)
+        leaves, parts = pytree.tree_leaves(inputs), []
+        for start in range(0, leaves[0].shape[0], self._rows):
+            with put_back(nn.Module(), [self._augment]):
+                own = pytree.tree_map(lambda leaf, at=start: leaf[at : at + self._rows].clone(), inputs)
+                parts.append(self._augment(own))
+        return pytree.tree_map(lambda *units: torch.cat(units), *parts)
 
 
 def several(batch: Any, weight: Tensor | None) -> tuple[Any, Tensor | None]:

@@ -32,7 +32,7 @@ from discreet.learn.sgd.grid import Grid, GridEngine, GridStream
 from discreet.learn.sgd.isolated import Isolated
 from discreet.learn.sgd.kept import Kept
 from discreet.learn.sgd.path import Path as Way
-from discreet.learn.sgd.path import code_of, several
+from discreet.learn.sgd.path import Apart, code_of, several
 from discreet.learn.sgd.plan import Plan
 from discreet.learn.sgd.progress import shown
 from discreet.learn.sgd.proof.python import put_back
@@ -132,6 +132,8 @@ class Run:
 
     def _choose(self) -> None:
         """Prove what can be proven of rows like these, before anything is charged; see that the other path works otherwise."""
+        if self._rows.augment is not None:
+            self._rows.apart = Apart(self._rows.augment, self._rows.rows)
         made = self._rows.like(2 * self._rows.rows, self._device, torch.Generator().manual_seed(0))
         if self._paths.fast(made):
             return

@@ -35,7 +35,7 @@ ASKED = {"_local_scalar_dense", "item", "is_nonzero", "equal", "allclose", "nonz
 FILLS = {"copy_", "fill_", "zero_", "normal_", "uniform_", "bernoulli_", "random_", "exponential_", "log_normal_", "geometric_", "cauchy_"}
 HARMLESS = {"sym_size", "sym_stride", "sym_numel", "sym_storage_offset", "is_contiguous", "is_strides_like_format", "size", "stride", "numel",
             "is_non_overlapping_and_dense", "device", "layout", "dim", "storage_offset", "dtype", "_assert_async", "_assert_tensor_metadata",
-            "is_same_size", "_assert_scalar", "result_type", "can_cast", "is_complex", "is_floating_point", "record_stream", "_has_compatible_shallow_copy_type"}  # fmt: skip
+            "is_same_size", "_fused_sdp_choice", "_assert_scalar", "result_type", "can_cast", "is_complex", "is_floating_point", "record_stream", "_has_compatible_shallow_copy_type"}  # fmt: skip
 
 
 class Watcher(TorchDispatchMode):
@@ -251,8 +251,11 @@ def _guarded(watcher: Watcher, env: ShapeEnv) -> Iterator[None]:
 # ---- one trace -------------------------------------------------------------------------------------------------------
 
 
-def traced(model: nn.Module, losses: Callable[[Any], Tensor], batch: Any) -> Watcher:
-    """Trace `losses` of rows like those of `batch` and the gradients of what is trained; NotProven where a rule fails."""
+def traced(model: nn.Module, losses: Callable[[Any], Any], batch: Any, backward: bool = True) -> Watcher:
+    """Trace `losses` of rows like those of `batch` and the gradients of what is trained; NotProven where a rule fails.
+
+    Without `backward`, any function that gives rows for rows.
+    """
     env = ShapeEnv(duck_shape=True)
     fake = FakeTensorMode(shape_env=env, allow_non_fake_inputs=True)
     fake.cache_enabled = False  # entries are of this trace alone, and cost more than they save
@@ -273,7 +276,7 @@ def traced(model: nn.Module, losses: Callable[[Any], Tensor], batch: Any) -> Wat
         stack.enter_context(Peeking(watcher))
         stack.enter_context(torch.enable_grad())
         try:
-            _joint(model, losses, inputs, held, watcher)
+            _joint(model, losses, inputs, held) if backward else _mapped(losses, inputs)
         except NotProven as error:
             watcher.fail(str(error))
         except Exception as error:
@@ -285,7 +288,14 @@ def traced(model: nn.Module, losses: Callable[[Any], Tensor], batch: Any) -> Wat
     return watcher
 
 
-def _joint(model: nn.Module, losses: Callable[[Any], Tensor], inputs: Any, held: dict[str, Tensor], watcher: Watcher) -> None:
+def _mapped(function: Callable[[Any], Any], inputs: Any) -> None:
+    for leaf in pytree.tree_leaves(function(inputs)):
+        value = known(leaf) if isinstance(leaf, Tensor) else public()
+        if value.kind != ROWS or value.layout is None or value.layout.dim or value.layout.times != 1 or value.cell.blank:
+            raise NotProven("what comes out is not one row for each example")
+
+
+def _joint(model: nn.Module, losses: Callable[[Any], Tensor], inputs: Any, held: dict[str, Tensor]) -> None:
     trained = [it for it in held.values() if it.requires_grad]
     found = losses(inputs)
     now = _state(model)
