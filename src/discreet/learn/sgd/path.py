@@ -33,6 +33,7 @@ class Verdict:
     why: str
     graph: str = ""  # hash of the operations that were checked
     operations: int = 0
+    computed: frozenset[str] = frozenset()  # attributes that a forward computes from parameters, as weight_norm does
 
 
 class Path:
@@ -78,6 +79,7 @@ class Path:
             if len(_known) >= MOST:
                 _known.pop(next(iter(_known)))
             _known[key] = (self._traced(watch, batch), watch.opaque)
+        watch.computed = _known[key][0].computed
         return watch, _known[key][0]
 
     def _traced(self, watch: Watch, batch: Any) -> Verdict:
@@ -86,10 +88,11 @@ class Path:
                 seen = traced(self._model, self._losses, batch, self._backward)
             except NotProven as error:
                 return Verdict(False, str(error))
+            watch.computed = watch.replaced(_public)
             changed = watch.changed()
         if changed is not None:
             return Verdict(False, f"a call of model or loss changes {changed}, and may do something else the next time")
-        return Verdict(True, f"{seen.count} operations keep every example's numbers apart", seen.hash.hexdigest(), seen.count)
+        return Verdict(True, f"{seen.count} operations keep every example's numbers apart", seen.hash.hexdigest(), seen.count, watch.computed)
 
     def _tell(self, verdict: Verdict) -> None:
         if self.first is None:
@@ -185,6 +188,12 @@ def _sentence(verdict: Verdict) -> str:
         "model and loss treat every example by operations along other axes than that of the batch, choose nothing by value or "
         "batch size, and keep nothing between calls."
     )
+
+
+def _public(tensor: Tensor) -> bool:
+    """Whether a tensor of a trace is a function of parameters and constants."""
+    value = getattr(tensor, "_discreet_value", None)
+    return value is not None and value.kind == "public" and not value.cell.blank
 
 
 def _form(batch: Any) -> Hashable:

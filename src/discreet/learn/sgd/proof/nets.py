@@ -77,6 +77,8 @@ def group_norm_back(call: Call) -> list[Value]:
 @rule("native_batch_norm", "_native_batch_norm_legit", "_native_batch_norm_legit_no_training", "cudnn_batch_norm", "miopen_batch_norm",
       "_batch_norm_no_update", "_batch_norm_with_update", "batch_norm", "_batch_norm_impl_index")  # fmt: skip
 def batch_norm(call: Call) -> list[Value]:
+    if call.layout("input") is not None and call.layout("input").dim == 1 and call["running_mean"] is None:  # type: ignore[union-attr]
+        return _of_channels(call)  # InstanceNorm: the examples are channels, and statistics are taken of each
     trains = call.name not in ("_native_batch_norm_legit_no_training", "_batch_norm_no_update") and call["training"] is not False
     if trains or call["running_mean"] is None:
         raise NotProven("batch norm in training mode takes statistics over the batch")
@@ -85,8 +87,21 @@ def batch_norm(call: Call) -> list[Value]:
     return [rows(layout) if batch_axes(t.shape) else public() for t in call.outs]
 
 
+def _of_channels(call: Call, *names: str) -> list[Value]:
+    layout = _all_rows(call, "input", *names)
+    for name in ("weight", "bias", "save_mean", "save_invstd", "save_var"):
+        value = call.of(name)
+        if value is not None and value.kind != PUBLIC:
+            merged([layout.at(0), call.rows_of(name)])
+    if any(batch_axes(t.shape) not in ([1] if t.ndim > 1 else [0], []) for t in call.outs):
+        raise NotProven("batch norm with examples along another axis")
+    return [rows(layout if t.ndim > 1 else layout.at(0)) if batch_axes(t.shape) else public() for t in call.outs]
+
+
 @rule("native_batch_norm_backward", "batch_norm_backward", "cudnn_batch_norm_backward")
 def batch_norm_back(call: Call) -> list[Value]:
+    if call.layout("input") is not None and call.layout("input").dim == 1 and call["running_mean"] is None:  # type: ignore[union-attr]
+        return _of_channels(call, "grad_out")
     if call.given.get("train", call.given.get("update", True)) is not False:
         raise NotProven("batch norm in training mode takes statistics over the batch")
     call.publics("weight", "running_mean", "running_var", "save_mean", "save_invstd", "save_var")
@@ -123,6 +138,19 @@ def embedding_back(call: Call) -> Value:
     if index.kind == ROWS:
         merged([gradient.layout, index.layout])  # type: ignore[list-item]
     return summed()
+
+
+@rule("_sparse_coo_tensor_with_dims_and_tensors")
+def sparse(call: Call) -> Value:
+    """The gradient of a table as a list of places and what is added there."""
+    places, added = call.of("indices"), call.of("values")
+    assert places is not None
+    assert added is not None
+    if places.kind == added.kind == ROWS and places.layout is not None and added.layout is not None:
+        merged([places.layout.at(0), added.layout.at(0)])
+        if (places.layout.dim, added.layout.dim) == (1, 0):
+            return summed()
+    raise NotProven("a sparse tensor")
 
 
 # ---- images ----------------------------------------------------------------------------------------------------------

@@ -10,9 +10,10 @@ from __future__ import annotations
 import functools
 import inspect
 import itertools
+import sys
 import types
-from collections import deque
-from collections.abc import Iterable, Iterator
+from collections import Counter, OrderedDict, defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from operator import is_
 from typing import Any
@@ -22,8 +23,9 @@ import torch
 from torch import Tensor, nn
 
 PLAIN = (int, float, complex, bool, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
-FOREIGN = ("torch", "discreet", "lightning", "pytorch_lightning", "accelerate", "numpy", "datasets", "builtins", "functools")
-TRAINERS = ("transformers.trainer", "transformers.integrations", "transformers.tokenization")
+FOREIGN = ("torch", "discreet", "builtins")
+MAPPINGS = (dict, OrderedDict, defaultdict, Counter)  # no others: what looking at them does is not known
+SEQUENCES = (list, set, deque, tuple, frozenset)
 MOST = 50_000  # things that are watched
 
 
@@ -38,6 +40,7 @@ class Watch:
         self._cells: list[tuple[Any, Any]] = []
         self._arrays: list[tuple[Any, Any]] = []
         self._told: list[tuple[Any, str]] = []
+        self.computed: frozenset[str] = frozenset()  # attributes that every call computes anew from parameters
         self.key: list[Any] = []  # the same for two models whose code does the same with rows of the same shape
         self.opaque: list[Any] = []  # what is in the key by its address
         self._places: dict[int, int] = {}
@@ -60,7 +63,7 @@ class Watch:
             return "tensor", tuple(it.shape), it.dtype, it.device, it.requires_grad, it.is_contiguous()
         if isinstance(it, types.FunctionType):
             return "code", it.__code__
-        if isinstance(it, (dict, list, set, deque, tuple, frozenset, nn.Module, types.MethodType, functools.partial, np.ndarray)):
+        if isinstance(it, (*MAPPINGS, *SEQUENCES, nn.Module, types.MethodType, functools.partial, np.ndarray)):
             return type(it), self._places.setdefault(id(it), len(self._places))
         self.opaque.append(it)
         return "at", id(it)
@@ -87,7 +90,7 @@ class Watch:
 
     def _mapping(self, mapping: dict[Any, Any]) -> None:
         self._seen.add(id(mapping))
-        self._dicts.append((mapping, dict(mapping)))
+        self._dicts.append((mapping, dict(mapping.items())))
         self.key.append(("dict", self._token(mapping), *((self._token(name), self._token(it)) for name, it in mapping.items())))
         self._todo.extend(it for it in mapping.values() if not isinstance(it, PLAIN))
 
@@ -97,9 +100,9 @@ class Watch:
         self._seen.add(id(it))
         if isinstance(it, nn.Module):
             self._module(it)
-        elif isinstance(it, dict):
+        elif type(it) in MAPPINGS:
             self._mapping(it)
-        elif isinstance(it, (list, set, deque, tuple, frozenset)):
+        elif type(it) in SEQUENCES or (isinstance(it, tuple) and type(it).__iter__ is tuple.__iter__):
             self._sequence(it)
         elif isinstance(it, Tensor):
             if type(it) in (Tensor, nn.Parameter):
@@ -165,7 +168,7 @@ class Watch:
         """The name of something that is not what it was; tensors and arrays are compared where `deep`."""
         for mapping, before in self._dicts:
             if len(mapping) != len(before) or not all(map(is_, mapping.values(), before.values())) or mapping.keys() != before.keys():
-                name = next(iter(_other(mapping, before)), None)
+                name = next((name for name in _other(mapping, before) if not self._expected(name, mapping, before)), None)
                 if name is not None:
                     return str(name)
         for sequence, kept in self._lists:
@@ -181,6 +184,17 @@ class Watch:
             if repr(it) != said:
                 return said
         return next((_named(it) for it, kept in self._arrays if not _equal(it, kept)), None) if deep else None
+
+    def _expected(self, name: Any, mapping: dict[Any, Any], before: dict[Any, Any]) -> bool:
+        return name in self.computed and isinstance(mapping.get(name), Tensor) and isinstance(before.get(name), Tensor)
+
+    def replaced(self, harmless: Callable[[Tensor], bool]) -> frozenset[str]:
+        """Attributes that hold another tensor than before, of which `harmless` says that it tells nothing."""
+        return frozenset(
+            name for mapping, before in self._dicts for name in _other(mapping, before)
+            if isinstance(name, str) and isinstance(before.get(name), Tensor) and isinstance(mapping.get(name), Tensor)
+            and harmless(mapping[name])
+        )  # fmt: skip
 
     def restore(self) -> None:
         """Put everything back, whatever a call left there."""
@@ -242,9 +256,14 @@ def _globals(code: types.CodeType) -> set[str]:
     return set(code.co_names).union(*inner)
 
 
+@functools.lru_cache(maxsize=10_000)
 def _foreign(module: str | None) -> bool:
-    name = module or ""
-    return name.partition(".")[0] in FOREIGN or name.startswith(TRAINERS)
+    """Code of installed packages: what they keep for themselves is not looked at."""
+    name = (module or "").partition(".")[0]
+    if name in FOREIGN or name in sys.stdlib_module_names:
+        return name != "__main__"
+    file = getattr(sys.modules.get(name), "__file__", None) or ""
+    return "site-packages" in file or "dist-packages" in file
 
 
 def _same(one: Any, other: Any) -> bool:

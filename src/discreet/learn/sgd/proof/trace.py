@@ -27,7 +27,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from discreet.learn.sgd.proof import nets, numbers, recurrent, shapes
 from discreet.learn.sgd.proof.call import RULES, Call, base_name, bound, namespace
 from discreet.learn.sgd.proof.values import (
-    NUMBERS, PUBLIC, ROWS, SUM, Layout, NotProven, Value, known, mark, merged, public, rows, summed, symbolic,
+    MIXED, PUBLIC, ROWS, SUM, Cell, Layout, NotProven, Value, known, mark, merged, mixed, public, rows, summed, symbolic,
 )  # fmt: skip
 
 SIZE = 37  # of the batch that is traced; its size is a symbol, so no number is used but where something asks for it
@@ -105,10 +105,18 @@ class Watcher(TorchDispatchMode):
         self.hash.update(f"{call.func}{plain}{[tuple(map(str, t.shape)) for t in call.outs]}".encode())
 
     def _values(self, func: Any, call: Call) -> list[Value]:
+        """By the rule; what no rule allows is mixed, and so is everything that is computed from it."""
         plain = call.name[:-1] if call.name.endswith("_") and not call.name.endswith("__") else call.name
-        self._no_blank(func, call, plain)
-        found = self._rule(func, plain, call)
-        return list(found) if isinstance(found, (list, tuple)) else [found] * max(1, len(call.outs))
+        many = max(1, len(call.outs))
+        before = next((it for it in call.values if it.kind == MIXED), None)
+        if before is not None and plain not in shapes.SAME | shapes.DRAWN | shapes.BLANK:
+            return [mixed(before.cell.why)] * many
+        try:
+            self._no_blank(func, call, plain)
+            found = self._rule(func, plain, call)
+        except NotProven as error:
+            return [mixed(f"{error} ({plain}){_line()}")] * many
+        return list(found) if isinstance(found, (list, tuple)) else [found] * many
 
     def _no_blank(self, func: Any, call: Call, plain: str) -> None:
         """Memory that was never written may hold what another example left there."""
@@ -125,6 +133,9 @@ class Watcher(TorchDispatchMode):
         call.name = name
         if name in RULES:
             return RULES[name](call)
+        if name.endswith("_backward") and call.kinds <= {SUM, PUBLIC} and [it.kind for it in call.values].count(SUM) == 1:
+            if call.values[0].kind == SUM and not sizes:  # a backward is linear in the gradient that it is given
+                return [summed() for _ in call.outs]
         if numbers.entrywise(func, name):
             return numbers.by_entry(call)
         raise NotProven("an operation without a rule")
@@ -134,7 +145,11 @@ class Watcher(TorchDispatchMode):
         for tensor, value in zip(call.outs, values, strict=True):
             if base is not None:
                 base.views = True
-                value = Value(base, value.layout)
+                if value.kind != base.kind:  # seen in another way, so that neither may be written any more
+                    base.captured = True
+                    value = Value(Cell(value.kind, captured=True, why=value.cell.why), value.layout)
+                else:
+                    value = Value(base, value.layout)
             if not any(tensor is it for it in call.tensors):
                 mark(tensor, value)
 
@@ -154,7 +169,9 @@ class Watcher(TorchDispatchMode):
             if cell.views:
                 raise NotProven("memory is read that was never written")
             cell.blank = False
-        if value.kind == ROWS and cell.kind == ROWS and layout is not None and value.layout is not None:
+        if value.kind == MIXED or cell.kind == MIXED:
+            cell.kind, cell.why = MIXED, cell.why or value.cell.why
+        elif value.kind == ROWS and cell.kind == ROWS and layout is not None and value.layout is not None:
             if layout.free and not value.layout.free and cell.views:
                 raise NotProven("rows are written into a part of something else")
             mark(target, Value(cell, merged([layout, value.layout])))
@@ -184,12 +201,15 @@ class Peeking(TorchFunctionMode):
         name = getattr(func, "__name__", "")
         if name in self.WAYS and any(isinstance(it, FakeTensor) for it in args):
             self._watcher.fail(f"a value is looked at, so that what is computed may depend on it ({name})")
-        if name in recurrent.LAYERS and args and isinstance(args[0], FakeTensor):
+        whole = recurrent.WHOLE.get(name)
+        if whole is not None and args and isinstance(args[0], FakeTensor):
             try:
-                self._watcher.hash.update(f"{name}{args[3:]}".encode())
-                return recurrent.recurrent(name, args)
+                found = whole(name, args, kwargs or {})
             except NotProven as error:
                 raise self._watcher.fail(str(error)) from None
+            if found is not None:
+                self._watcher.hash.update(name.encode())
+                return found
         return func(*args, **(kwargs or {}))
 
 
@@ -211,7 +231,18 @@ def decompositions() -> Mapping[Any, Callable[..., Any]]:
         from torch._decomp import core_aten_decompositions
 
         _table.update(core_aten_decompositions())
+        _table[torch.ops.aten._trilinear.default] = _trilinear
     return _table
+
+
+def _trilinear(one: Tensor, two: Tensor, three: Tensor, *axes: Any) -> Tensor:
+    """Products of three tensors, each with axes put in, added up along some: nn.Bilinear."""
+    factors = []
+    for tensor, dims in zip((one, two, three), axes):
+        for dim in sorted(dims):
+            tensor = tensor.unsqueeze(dim)
+        factors.append(tensor)
+    return (factors[0] * factors[1] * factors[2]).sum(axes[3])
 
 
 # ---- asking for the size ---------------------------------------------------------------------------------------------
@@ -291,6 +322,8 @@ def traced(model: nn.Module, losses: Callable[[Any], Any], batch: Any, backward:
 def _mapped(function: Callable[[Any], Any], inputs: Any) -> None:
     for leaf in pytree.tree_leaves(function(inputs)):
         value = known(leaf) if isinstance(leaf, Tensor) else public()
+        if value.kind == MIXED:
+            raise NotProven(value.cell.why)
         if value.kind != ROWS or value.layout is None or value.layout.dim or value.layout.times != 1 or value.cell.blank:
             raise NotProven("what comes out is not one row for each example")
 
@@ -303,13 +336,15 @@ def _joint(model: nn.Module, losses: Callable[[Any], Tensor], inputs: Any, held:
     if changed:
         raise NotProven(f"a forward puts something else in the place of {changed[0]}")
     value = known(found)
+    if value.kind == MIXED:
+        raise NotProven(value.cell.why)
     if value.kind != ROWS or value.layout is None or value.layout.times != 1 or found.ndim != 1:
         raise NotProven("the losses are not one number for each example")
     seeds = torch.ones_like(found)
     gradients = torch.autograd.grad(found, trained, seeds, allow_unused=True)
     for name, gradient in zip((name for name, it in held.items() if it.requires_grad), gradients):
         if gradient is not None and known(gradient).kind not in (SUM, PUBLIC):
-            raise NotProven(f"the gradient of {name} is not a sum over the examples")
+            raise NotProven(known(gradient).cell.why or f"the gradient of {name} is not a sum over the examples")
 
 
 def _state(model: nn.Module) -> dict[str, Tensor]:
@@ -358,4 +393,4 @@ def _short(error: Exception) -> str:
     return (str(error).strip() or "no message").splitlines()[0][:200]
 
 
-__all__ = ["NUMBERS", "NotProven", "Watcher", "nets", "summed", "traced"]
+__all__ = ["NotProven", "Watcher", "nets", "traced"]

@@ -5,7 +5,8 @@ Every tensor of a traced step is one of
 - public: a function of parameters, constants and draws that do not depend on the data;
 - rows: along one axis the entries of example b are a function of example b (and of public things) alone;
 - a sum over the examples of such rows, which may only go on, through linear operations, into the gradient of a parameter;
-- numbers: the place of an example in its batch, which may only be used to pick that example's own entries.
+- numbers: the place of an example in its batch, which may only be used to pick that example's own entries;
+- mixed: anything else. It may be computed (a mean that is logged, say), but neither losses nor gradients may come from it.
 
 An axis of examples may also hold other positions: its index is (o · B + b) · inner + i for example b of B.
 """
@@ -22,7 +23,7 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._sympy.symbol import SymT, symbol_is_type
 
-PUBLIC, ROWS, SUM, NUMBERS = "public", "rows", "sum", "numbers"
+PUBLIC, ROWS, SUM, NUMBERS, MIXED = "public", "rows", "sum", "numbers", "mixed"
 
 
 class NotProven(Exception):
@@ -49,10 +50,10 @@ class Layout:
 class Cell:
     """One piece of memory, seen by all its views: what it holds, whether it may be written, whether it was ever written."""
 
-    __slots__ = ("blank", "captured", "kind", "views")
+    __slots__ = ("blank", "captured", "kind", "views", "why")
 
-    def __init__(self, kind: str, captured: bool = False, blank: bool = False) -> None:
-        self.kind, self.captured, self.blank, self.views = kind, captured, blank, False
+    def __init__(self, kind: str, captured: bool = False, blank: bool = False, why: str = "") -> None:
+        self.kind, self.captured, self.blank, self.views, self.why = kind, captured, blank, False, why
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,10 @@ def rows(layout: Layout) -> Value:
 
 def summed() -> Value:
     return Value(Cell(SUM))
+
+
+def mixed(why: str) -> Value:
+    return Value(Cell(MIXED, why=why))
 
 
 def mark(tensor: Tensor, value: Value) -> None:
