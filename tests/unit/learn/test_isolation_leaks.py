@@ -170,6 +170,12 @@ class InParameter(Net):
         return super().forward(x)
 
 
+class OtherData(Net):
+    def forward(self, x):
+        self.first.weight.data = self.first.weight.data + far(x) * 0.5
+        return super().forward(x)
+
+
 class InFrozen(Net):
     def forward(self, x):
         with torch.no_grad():
@@ -262,7 +268,7 @@ class Places(Net):
 
 MODELS = [
     Mean, StopGradient, TensorHook, ModuleHook, CustomFunction, VmapRule, BranchOnValue, HiddenBranch, ThroughNumpy, BranchOnSize,
-    AloneOrNot, Later, Routed, InParameter, InFrozen, InBuffer, NewBuffer, Attribute, InList, WarmUp, WarmUpGlobal, WarmUpClass,
+    AloneOrNot, Later, Routed, InParameter, OtherData, InFrozen, InBuffer, NewBuffer, Attribute, InList, WarmUp, WarmUpGlobal, WarmUpClass,
     WarmUpWeights, Renormed, Blank, Places,
 ]  # fmt: skip
 

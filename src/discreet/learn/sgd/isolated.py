@@ -28,7 +28,7 @@ from discreet.learn.sgd.engine.tape import Record
 from discreet.learn.sgd.proof.python import Watch
 
 ROOM = 1 << 26  # numbers of gradients that are written out at once
-OWN = ("aten", "prims", "prim", "torchvision", "rngprims", "quantized", "_c10d_functional", "c10d", "inductor", "fsdp")
+OWN = ("aten", "prims", "prim", "torchvision", "rngprims", "quantized", "_c10d_functional", "c10d", "inductor", "fsdp", "flex_lib", "mkldnn", "onednn")
 
 Losses = Callable[[Any], Tensor]
 

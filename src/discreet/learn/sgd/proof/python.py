@@ -142,8 +142,7 @@ class Watch:
     def _function(self, function: types.FunctionType) -> None:
         if _foreign(function.__module__ or ""):
             return
-        if function.__dict__:
-            self._mapping(function.__dict__)
+        self._mapping(function.__dict__)
         defaults = (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())
         self.key.append(("function", function.__code__, *map(self._token, defaults)))
         self._todo.extend(function.__defaults__ or ())

@@ -201,6 +201,8 @@ class Peeking(TorchFunctionMode):
         name = getattr(func, "__name__", "")
         if name in self.WAYS and any(isinstance(it, FakeTensor) for it in args):
             self._watcher.fail(f"a value is looked at, so that what is computed may depend on it ({name})")
+        if name == "__set__" and getattr(getattr(func, "__self__", None), "__name__", "") == "data":
+            self._watcher.fail("a tensor is given other data in place of its own")
         whole = recurrent.WHOLE.get(name)
         if whole is not None and args and isinstance(args[0], FakeTensor):
             try:
