@@ -423,7 +423,9 @@ def test_a_custom_rule_for_vmap_is_not_used():
 
 def test_reasons_name_the_line():
     model = net()
-    with pytest.raises(NotProven, match=r"a statistic is taken over the batch \(mean\), at test_isolation\.py:\d+: .*mean\(0\)"):
+    with pytest.raises(
+        NotProven, match=r"a statistic is taken over the batch \(mean\), at test_isolation\.py:\d+: .*mean\(0\)"
+    ):
         traced(model, lambda batch: EACH(model(batch[0] - batch[0].mean(0)), batch[1]), (X, Y))
     assert Path(model, lambda batch: EACH(model(batch[0]), batch[1]), [], None).fast((X, Y))
     assert Flat(1.0).norm == 1.0

@@ -28,7 +28,11 @@ from discreet.learn.sgd.engine.tape import Record
 from discreet.learn.sgd.proof.python import Watch
 
 ROOM = 1 << 26  # numbers of gradients that are written out at once
-OWN = ("aten", "prims", "prim", "torchvision", "rngprims", "quantized", "_c10d_functional", "c10d", "inductor", "fsdp", "flex_lib", "mkldnn", "onednn")
+OWN = (
+    "aten", "prims", "prim", "torchvision", "rngprims", "quantized", "_c10d_functional", "c10d", "inductor", "fsdp", "flex_lib",
+    "mkldnn", "onednn",
+)  # fmt: skip
+UNWRAPPING = {"_functorch", "get_unwrapped", "_unwrap_batched", "_remove_batch_dim", "unwrap_if_dead", "_unwrap_for_grad"}
 
 Losses = Callable[[Any], Tensor]
 
@@ -51,8 +55,10 @@ class Isolated:
         self.engine, self._losses = engine, losses
         self._code = list(code)
         self._names = {name: p for name, p in engine.model.named_parameters() if p.requires_grad}
-        self.way = "vmap" if not vmap_rules() else "one by one"
-        self.why = "" if self.way == "vmap" else f"operations with rules for vmap of their own are loaded: {vmap_rules()[0]}"
+        rules, peeking = vmap_rules(), sorted(Watch(engine.model, self._code).named & UNWRAPPING)
+        self.why = f"operations with rules for vmap of their own are loaded: {rules[0]}" if rules else ""
+        self.why = f"its code looks behind vmap: {peeking[0]}" if peeking else self.why
+        self.way = "one by one" if self.why else "vmap"
 
     def try_on(self, batch: Any) -> None:
         """Find out on made-up rows whether the model can be vectorised."""
@@ -201,4 +207,3 @@ def _no_custom_rules() -> Iterator[None]:
 def _cuda(engine: Engine) -> list[torch.device]:
     device = engine.parameters[0].device
     return [device] if device.type == "cuda" else []
-

@@ -92,7 +92,13 @@ class Path:
             changed = watch.changed()
         if changed is not None:
             return Verdict(False, f"a call of model or loss changes {changed}, and may do something else the next time")
-        return Verdict(True, f"{seen.count} operations keep every example's numbers apart", seen.hash.hexdigest(), seen.count, watch.computed)
+        return Verdict(
+            True,
+            f"{seen.count} operations keep every example's numbers apart",
+            seen.hash.hexdigest(),
+            seen.count,
+            watch.computed,
+        )
 
     def _tell(self, verdict: Verdict) -> None:
         if self.first is None:
@@ -118,8 +124,9 @@ class Path:
         assert self._last is not None
         return _sentence(self._last[2])
 
-    def trusted(self) -> tuple[str, ...]:
-        return (PROVEN if self.name == "fast" else ALONE, OUTSIDE)
+    def trusted(self, own_loop: bool = False) -> tuple[str, ...]:
+        """What the claim has to assume."""
+        return (PROVEN if self.name == "fast" else ALONE, OUTSIDE, *((LOOP,) if own_loop else ()))
 
     def facts(self, isolated: Isolated) -> dict[str, Any]:
         """For the release: which path, and what was proven with which torch."""
@@ -145,9 +152,12 @@ PROVEN = (
 )
 ALONE = "Torch computes a unit's gradient from the rows it is given alone, under torch.func.vmap or one unit after another."
 OUTSIDE = (
-    "The code of model and loss does the same in every step: it keeps nothing outside the model, the loss and the variables it "
-    "names (no files, no clocks, no memory behind torch's back)."
+    "The code of model and loss does the same in every step, traced or run: it keeps nothing outside the model, the loss and "
+    "the variables it names (no files, no clocks, no memory behind torch's back)."
 )
+
+
+LOOP = "The losses given to run.step were computed as model and loss of the run compute them: each from its own row alone."
 
 
 def code_of(loss: Any) -> list[Any]:
@@ -203,7 +213,12 @@ def _form(batch: Any) -> Hashable:
     kinds = {"cpu", *(leaf.device.type for leaf in leaves)}
     cast = tuple((kind, torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in sorted(kinds))
     sdp = torch.backends.cuda
-    ways = (sdp.flash_sdp_enabled(), sdp.mem_efficient_sdp_enabled(), sdp.math_sdp_enabled(), torch.backends.mha.get_fastpath_enabled())
+    ways = (
+        sdp.flash_sdp_enabled(),
+        sdp.mem_efficient_sdp_enabled(),
+        sdp.math_sdp_enabled(),
+        torch.backends.mha.get_fastpath_enabled(),
+    )
     return tree, shapes, cast, ways, torch.get_default_dtype(), torch.__version__
 
 

@@ -214,6 +214,8 @@ class Run:
         An empty batch is a step too, but there is nothing to compute, so it is taken without being shown. Where units own
         several rows, some rows of a batch only fill up; `step` gives them no weight. Of several processes each gets its part.
         """
+        if self._key is None:
+            self.plan = replace(self.plan, trusted=self._paths.trusted(own_loop=True))
         while self.number < self.plan.steps:
             for batch, weight in self._units():
                 self._pending = [weight, self._turn]

@@ -19,7 +19,15 @@ def _all_rows(call: Call, *names: str) -> Layout:
     return call.rows_of(*names)
 
 
-@rule("convolution", "_convolution", "mkldnn_convolution", "cudnn_convolution", "convolution_overrideable", "thnn_conv2d", "_slow_conv2d_forward")
+@rule(
+    "convolution",
+    "_convolution",
+    "mkldnn_convolution",
+    "cudnn_convolution",
+    "convolution_overrideable",
+    "thnn_conv2d",
+    "_slow_conv2d_forward",
+)
 def convolved(call: Call) -> Value:
     call.no_sizes()
     call.publics("weight", "bias")
@@ -79,7 +87,9 @@ def group_norm_back(call: Call) -> list[Value]:
 def batch_norm(call: Call) -> list[Value]:
     if call.layout("input") is not None and call.layout("input").dim == 1 and call["running_mean"] is None:  # type: ignore[union-attr]
         return _of_channels(call)  # InstanceNorm: the examples are channels, and statistics are taken of each
-    trains = call.name not in ("_native_batch_norm_legit_no_training", "_batch_norm_no_update") and call["training"] is not False
+    trains = (
+        call.name not in ("_native_batch_norm_legit_no_training", "_batch_norm_no_update") and call["training"] is not False
+    )
     if trains or call["running_mean"] is None:
         raise NotProven("batch norm in training mode takes statistics over the batch")
     call.publics("weight", "bias", "running_mean", "running_var")
@@ -263,4 +273,3 @@ def cells(call: Call) -> list[Value]:
     call.no_sums()
     layout = _first(merged(layouts))
     return [rows(layout) if batch_axes(t.shape) else summed() for t in call.outs]
-

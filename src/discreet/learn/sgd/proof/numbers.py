@@ -6,7 +6,21 @@ from typing import Any
 
 import torch
 
-from discreet.learn.sgd.proof.call import NUMBERS, PUBLIC, ROWS, RULES, SUM, Call, Layout, NotProven, Rule, Value, dims_of, positive, rule
+from discreet.learn.sgd.proof.call import (
+    NUMBERS,
+    PUBLIC,
+    ROWS,
+    RULES,
+    SUM,
+    Call,
+    Layout,
+    NotProven,
+    Rule,
+    Value,
+    dims_of,
+    positive,
+    rule,
+)
 from discreet.learn.sgd.proof.values import Cell, batch_axes, free, merged, public, rows, summed
 
 # Entry by entry, where torch does not say so itself by a tag.
@@ -38,7 +52,10 @@ def by_entry(call: Call) -> Any:
         _linear(call)
         return [summed() for _ in out]
     if NUMBERS in call.kinds:
-        if call.name not in ("_to_copy", "clone", "to") or not call["self"].dtype.is_floating_point == out[0].dtype.is_floating_point:
+        if (
+            call.name not in ("_to_copy", "clone", "to")
+            or not call["self"].dtype.is_floating_point == out[0].dtype.is_floating_point
+        ):
             raise NotProven("the place of an example in its batch is used as a number")
         return Value(Cell(NUMBERS), call.layout("self"))
     axes = max(t.ndim for t in out)
@@ -174,7 +191,9 @@ def plus(call: Call, name: str, found: Value) -> Value:
 @rule("mm", "bmm", "mv", "dot", "addmm", "baddbmm", "addmv", "addbmm", "_addmm_activation")
 def products(call: Call) -> Value:
     call.no_sizes()
-    names = [name for name in ("mat1", "mat2", "batch1", "batch2", "mat", "vec", "vec2", "tensor", "self") if call[name] is not None]
+    names = [
+        name for name in ("mat1", "mat2", "batch1", "batch2", "mat", "vec", "vec2", "tensor", "self") if call[name] is not None
+    ]
     add = call.name.startswith(("add", "badd", "_addmm"))
     if add:
         names.remove("self")
@@ -239,4 +258,3 @@ def complex_view(call: Call) -> Value:
     value = call.of("self")
     assert value is not None
     return Value(Cell(value.kind), value.layout)
-

@@ -41,6 +41,7 @@ class Watch:
         self._arrays: list[tuple[Any, Any]] = []
         self._told: list[tuple[Any, str]] = []
         self.computed: frozenset[str] = frozenset()  # attributes that every call computes anew from parameters
+        self.named: set[str] = set()  # all names that the code uses
         self.key: list[Any] = []  # the same for two models whose code does the same with rows of the same shape
         self.opaque: list[Any] = []  # what is in the key by its address
         self._places: dict[int, int] = {}
@@ -128,7 +129,9 @@ class Watch:
         elif isinstance(it, property):
             self._todo.extend((it.fget, it.fset))
         elif isinstance(it, functools.partial):
-            self.key.append(("partial", self._token(it.func), *map(self._token, it.args), *map(self._token, it.keywords.values())))
+            self.key.append(
+                ("partial", self._token(it.func), *map(self._token, it.args), *map(self._token, it.keywords.values()))
+            )
             self._todo.extend((it.func, *it.args, *it.keywords.values()))
         elif isinstance(it, types.FunctionType):
             self._function(it)
@@ -155,7 +158,9 @@ class Watch:
             self._cells.append((cell, kept))
             self.key.append(("cell", self._token(kept)))
             self._todo.append(kept)
-        for name in _globals(function.__code__):
+        names = _globals(function.__code__)
+        self.named |= names
+        for name in names:
             if name in function.__globals__ and not isinstance(function.__globals__[name], types.ModuleType):
                 self._names.append((function.__globals__, name, function.__globals__[name]))
                 self.key.append(("name", name, self._token(function.__globals__[name])))
@@ -166,7 +171,11 @@ class Watch:
     def changed(self, deep: bool = True) -> str | None:
         """The name of something that is not what it was; tensors and arrays are compared where `deep`."""
         for mapping, before in self._dicts:
-            if len(mapping) != len(before) or not all(map(is_, mapping.values(), before.values())) or mapping.keys() != before.keys():
+            if (
+                len(mapping) != len(before)
+                or not all(map(is_, mapping.values(), before.values()))
+                or mapping.keys() != before.keys()
+            ):
                 name = next((name for name in _other(mapping, before) if not self._expected(name, mapping, before)), None)
                 if name is not None:
                     return str(name)
@@ -266,7 +275,9 @@ def _foreign(module: str | None) -> bool:
 
 
 def _same(one: Any, other: Any) -> bool:
-    return one is other or (isinstance(one, PLAIN) and type(one) is type(other) and (one == other or (one != one and other != other)))
+    return one is other or (
+        isinstance(one, PLAIN) and type(one) is type(other) and (one == other or (one != one and other != other))
+    )
 
 
 def _other(mapping: dict[Any, Any], before: dict[Any, Any]) -> Iterator[Any]:
@@ -278,10 +289,11 @@ def _other(mapping: dict[Any, Any], before: dict[Any, Any]) -> Iterator[Any]:
 def _equal(it: Any, kept: Any) -> bool:
     if isinstance(it, Tensor):
         same = it.shape == kept.shape and it.dtype == kept.dtype
-        return same and bool(torch.equal(it.detach().contiguous().view(-1).view(torch.uint8), kept.contiguous().view(-1).view(torch.uint8)))
+        return same and bool(
+            torch.equal(it.detach().contiguous().view(-1).view(torch.uint8), kept.contiguous().view(-1).view(torch.uint8))
+        )
     return it.shape == kept.shape and it.tobytes() == kept.tobytes()
 
 
 def _named(it: Any) -> str:
     return f"a {type(it).__name__} of shape {tuple(it.shape)}"
-

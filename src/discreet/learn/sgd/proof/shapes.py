@@ -8,7 +8,19 @@ import torch
 from torch import Tensor
 
 from discreet.learn.sgd.proof.call import NUMBERS, PUBLIC, ROWS, SUM, Call, Layout, NotProven, Value, positive, rule
-from discreet.learn.sgd.proof.values import Cell, batch_axes, free, known, merged, multiple, public, reshaped, rows, summed, symbolic
+from discreet.learn.sgd.proof.values import (
+    Cell,
+    batch_axes,
+    free,
+    known,
+    merged,
+    multiple,
+    public,
+    reshaped,
+    rows,
+    summed,
+    symbolic,
+)
 
 _BOOL = (torch.bool, torch.uint8)
 PART = "some examples of the batch are left out, chosen by their place or put in another order"
@@ -115,7 +127,16 @@ def unbound(call: Call) -> list[Value]:
     return [_moved(call, layout and layout.at(layout.dim - (dim < layout.dim)), out) for out in call.outs]
 
 
-@rule("split", "split_with_sizes", "split_copy", "split_with_sizes_copy", "unsafe_split", "unsafe_split_with_sizes", "chunk", "unsafe_chunk")
+@rule(
+    "split",
+    "split_with_sizes",
+    "split_copy",
+    "split_with_sizes_copy",
+    "unsafe_split",
+    "unsafe_split_with_sizes",
+    "chunk",
+    "unsafe_chunk",
+)
 def splitted(call: Call) -> list[Value]:
     layout, dim, start, made = call.layout("self"), positive(call["dim"] or 0, call["self"].ndim), 0, []
     for out in call.outs:
@@ -341,7 +362,9 @@ def _own_entries(call: Call, indices: list[Any], layout: Layout) -> Layout:
     for it in indices:
         if it is not None and it is not indices[layout.dim]:
             value = known(it)
-            if value.kind == ROWS and (value.layout is None or it.ndim - 1 - value.layout.dim != right or value.layout.times != 1):
+            if value.kind == ROWS and (
+                value.layout is None or it.ndim - 1 - value.layout.dim != right or value.layout.times != 1
+            ):
                 raise NotProven(PART)
             if value.kind not in (ROWS, PUBLIC):
                 raise NotProven(PART)
@@ -411,7 +434,17 @@ def _added_up(call: Call, indices: list[Any], used: list[int], axes: int, first:
     return summed()
 
 
-@rule("gather", "scatter", "scatter_add", "scatter_reduce", "index_select", "index_add", "index_copy", "index_fill", "take_along_dim")
+@rule(
+    "gather",
+    "scatter",
+    "scatter_add",
+    "scatter_reduce",
+    "index_select",
+    "index_add",
+    "index_copy",
+    "index_fill",
+    "take_along_dim",
+)
 def along(call: Call) -> Value:
     """Entries picked or written along one axis, which is not that of the examples, by an index of the example's own."""
     call.no_sizes()

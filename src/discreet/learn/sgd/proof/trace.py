@@ -31,8 +31,30 @@ from discreet.learn.sgd.proof.values import (
 )  # fmt: skip
 
 SIZE = 37  # of the batch that is traced; its size is a symbol, so no number is used but where something asks for it
-ASKED = {"_local_scalar_dense", "item", "is_nonzero", "equal", "allclose", "nonzero", "masked_select", "unique_consecutive", "_unique2"}
-FILLS = {"copy_", "fill_", "zero_", "normal_", "uniform_", "bernoulli_", "random_", "exponential_", "log_normal_", "geometric_", "cauchy_"}
+ASKED = {
+    "_local_scalar_dense",
+    "item",
+    "is_nonzero",
+    "equal",
+    "allclose",
+    "nonzero",
+    "masked_select",
+    "unique_consecutive",
+    "_unique2",
+}
+FILLS = {
+    "copy_",
+    "fill_",
+    "zero_",
+    "normal_",
+    "uniform_",
+    "bernoulli_",
+    "random_",
+    "exponential_",
+    "log_normal_",
+    "geometric_",
+    "cauchy_",
+}
 HARMLESS = {"sym_size", "sym_stride", "sym_numel", "sym_storage_offset", "is_contiguous", "is_strides_like_format", "size", "stride", "numel",
             "is_non_overlapping_and_dense", "device", "layout", "dim", "storage_offset", "dtype", "_assert_async", "_assert_tensor_metadata",
             "is_same_size", "_fused_sdp_choice", "_assert_scalar", "result_type", "can_cast", "is_complex", "is_floating_point", "record_stream", "_has_compatible_shallow_copy_type"}  # fmt: skip
