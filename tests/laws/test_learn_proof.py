@@ -1,7 +1,7 @@
 """The proof is sound: whatever is proven of a function of rows holds of its numbers, over generated chains of operations.
 
-Two rows of a batch are changed and a third is left out; where the proof says that rows are independent, the losses of the
-others and each row's own gradient must be, bit for bit up to rounding, what they were. Rules that claimed too much would fail here.
+Two rows of a batch are changed, or left out; where the proof says that rows are independent, the losses of the others and each
+row's own gradient must be, up to rounding, what they were. A rule that claims too much fails here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which path a run takes, what it says of it, that both come to the same sums, and that nothing untrained is released changed."""
+"""Which path a run takes and what it says of it; that both come to the same sums, and that nothing else is released changed."""
 
 from __future__ import annotations
 
@@ -203,8 +203,7 @@ def test_the_isolated_sum_is_that_of_the_units_one_by_one(kind, clipping):
     assert apart.way == ("one by one" if kind is Choosing else "vmap"), apart.why
     for x, y in zip(X, Y):
         gradients = torch.autograd.grad(EACH(model(x[None]), y[None]).sum(), engine.parameters)
-        layers = [torch.cat([g.flatten() for g in pair]) for pair in itertools.batched(gradients, 2)] if hasattr(
-            itertools, "batched") else [torch.cat([gradients[i].flatten(), gradients[i + 1].flatten()]) for i in (0, 2)]  # fmt: skip
+        layers = [torch.cat([gradients[i].flatten(), gradients[i + 1].flatten()]) for i in (0, 2)]
         groups = layers if clipping == "per_layer" else [torch.cat(layers)]
         squares = torch.stack([g.square().sum()[None] for g in groups])
         wanted += 0.5 * torch.cat([g * factor for g, factor in zip(groups, clip.factors(squares))])
@@ -371,10 +370,15 @@ def test_what_code_keeps_is_seen_and_put_back(where):
 def test_gradients_and_attributes_are_put_back_after_an_error():
     model = net()
     model.note = "before"
-    with pytest.raises(ZeroDivisionError), put_back(model, []):
-        model.note = "after"
-        model[0].weight.grad = torch.ones(5, 6)
-        raise ZeroDivisionError
+
+    def spoil():
+        with put_back(model, []):
+            model.note = "after"
+            model[0].weight.grad = torch.ones(5, 6)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        spoil()
     assert model.note == "before"
     assert model[0].weight.grad is None
 

@@ -276,9 +276,9 @@ class Places(Net):
 
 
 MODELS = [
-    Mean, StopGradient, TensorHook, ModuleHook, CustomFunction, VmapRule, BehindVmap, BranchOnValue, HiddenBranch, ThroughNumpy, BranchOnSize,
-    AloneOrNot, Later, Routed, InParameter, OtherData, InFrozen, InBuffer, NewBuffer, Attribute, InList, WarmUp, WarmUpGlobal, WarmUpClass,
-    WarmUpWeights, Renormed, Blank, Places,
+    Mean, StopGradient, TensorHook, ModuleHook, CustomFunction, VmapRule, BehindVmap, BranchOnValue, HiddenBranch, ThroughNumpy,
+    BranchOnSize, AloneOrNot, Later, Routed, InParameter, OtherData, InFrozen, InBuffer, NewBuffer, Attribute, InList, WarmUp,
+    WarmUpGlobal, WarmUpClass, WarmUpWeights, Renormed, Blank, Places,
 ]  # fmt: skip
 
 

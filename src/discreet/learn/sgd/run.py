@@ -31,8 +31,8 @@ from discreet.learn.sgd.engine.training import shares
 from discreet.learn.sgd.grid import Grid, GridEngine, GridStream
 from discreet.learn.sgd.isolated import Isolated
 from discreet.learn.sgd.kept import Kept
-from discreet.learn.sgd.path import Path as Way
 from discreet.learn.sgd.path import Apart, code_of, several
+from discreet.learn.sgd.path import Path as Way
 from discreet.learn.sgd.plan import Plan
 from discreet.learn.sgd.progress import shown
 from discreet.learn.sgd.proof.python import put_back
@@ -404,7 +404,8 @@ class Run:
         made = Release(
             value=self.model, source=self._source, claims=(self.plan.claim(),), entry=self._entry,
             facts={
-                "title": title, "made": made_with(), "spending": self.plan.spending(), "isolation": self._paths.facts(self._isolated),
+                "title": title, "made": made_with(), "spending": self.plan.spending(),
+                "isolation": self._paths.facts(self._isolated),
             },
         )  # fmt: skip
         written = [made]

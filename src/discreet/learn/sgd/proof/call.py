@@ -10,7 +10,17 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from discreet.learn.sgd.proof.values import (
-    NUMBERS, PUBLIC, ROWS, SUM, Cell, Layout, NotProven, Value, known, merged, symbolic,
+    NUMBERS,
+    PUBLIC,
+    ROWS,
+    SUM,
+    Cell,
+    Layout,
+    NotProven,
+    Value,
+    known,
+    merged,
+    symbolic,
 )  # fmt: skip
 
 Rule = Callable[["Call"], Any]  # gives a Value for every tensor that comes out, in order; one for all where there is one
@@ -68,7 +78,10 @@ class Call:
                 raise NotProven(f"{name} is not the same for all examples")
 
 
-SHAPES = {"size", "sizes", "input_sizes", "self_size", "shape", "split_sizes", "N", "dtype", "layout", "device", "pin_memory", "memory_format", "stride"}  # fmt: skip
+SHAPES = {
+    "size", "sizes", "input_sizes", "self_size", "shape", "split_sizes", "N", "dtype", "layout", "device", "pin_memory",
+    "memory_format", "stride",
+}  # fmt: skip
 
 
 def base_name(func: Any) -> str:

@@ -20,14 +20,9 @@ def _all_rows(call: Call, *names: str) -> Layout:
 
 
 @rule(
-    "convolution",
-    "_convolution",
-    "mkldnn_convolution",
-    "cudnn_convolution",
-    "convolution_overrideable",
-    "thnn_conv2d",
+    "convolution", "_convolution", "mkldnn_convolution", "cudnn_convolution", "convolution_overrideable", "thnn_conv2d",
     "_slow_conv2d_forward",
-)
+)  # fmt: skip
 def convolved(call: Call) -> Value:
     call.no_sizes()
     call.publics("weight", "bias")
@@ -82,11 +77,13 @@ def group_norm_back(call: Call) -> list[Value]:
     return [rows(layout) if batch_axes(t.shape) else summed() for t in call.outs]
 
 
-@rule("native_batch_norm", "_native_batch_norm_legit", "_native_batch_norm_legit_no_training", "cudnn_batch_norm", "miopen_batch_norm",
-      "_batch_norm_no_update", "_batch_norm_with_update", "batch_norm", "_batch_norm_impl_index")  # fmt: skip
+@rule(
+    "native_batch_norm", "_native_batch_norm_legit", "_native_batch_norm_legit_no_training", "cudnn_batch_norm",
+    "miopen_batch_norm", "_batch_norm_no_update", "_batch_norm_with_update", "batch_norm", "_batch_norm_impl_index",
+)  # fmt: skip
 def batch_norm(call: Call) -> list[Value]:
-    if call.layout("input") is not None and call.layout("input").dim == 1 and call["running_mean"] is None:  # type: ignore[union-attr]
-        return _of_channels(call)  # InstanceNorm: the examples are channels, and statistics are taken of each
+    if _as_channels(call):
+        return _of_channels(call)
     trains = (
         call.name not in ("_native_batch_norm_legit_no_training", "_batch_norm_no_update") and call["training"] is not False
     )
@@ -95,6 +92,12 @@ def batch_norm(call: Call) -> list[Value]:
     call.publics("weight", "bias", "running_mean", "running_var")
     layout = _first(_all_rows(call, "input"))
     return [rows(layout) if batch_axes(t.shape) else public() for t in call.outs]
+
+
+def _as_channels(call: Call) -> bool:
+    """InstanceNorm gives the examples as channels, and statistics are taken of each."""
+    layout = call.layout("input")
+    return layout is not None and layout.dim == 1 and call["running_mean"] is None
 
 
 def _of_channels(call: Call, *names: str) -> list[Value]:
@@ -110,7 +113,7 @@ def _of_channels(call: Call, *names: str) -> list[Value]:
 
 @rule("native_batch_norm_backward", "batch_norm_backward", "cudnn_batch_norm_backward")
 def batch_norm_back(call: Call) -> list[Value]:
-    if call.layout("input") is not None and call.layout("input").dim == 1 and call["running_mean"] is None:  # type: ignore[union-attr]
+    if _as_channels(call):
         return _of_channels(call, "grad_out")
     if call.given.get("train", call.given.get("update", True)) is not False:
         raise NotProven("batch norm in training mode takes statistics over the batch")
@@ -166,20 +169,21 @@ def sparse(call: Call) -> Value:
 # ---- images ----------------------------------------------------------------------------------------------------------
 
 IMAGES = (
-    "max_pool2d_with_indices", "max_pool2d_with_indices_backward", "max_pool3d_with_indices", "max_pool3d_with_indices_backward",
-    "avg_pool1d", "avg_pool2d", "avg_pool2d_backward", "avg_pool3d", "avg_pool3d_backward", "adaptive_avg_pool1d",
-    "_adaptive_avg_pool2d", "_adaptive_avg_pool2d_backward", "_adaptive_avg_pool3d", "_adaptive_avg_pool3d_backward",
-    "adaptive_max_pool2d", "adaptive_max_pool2d_backward", "adaptive_max_pool3d", "adaptive_max_pool3d_backward",
-    "reflection_pad1d", "reflection_pad2d", "reflection_pad3d", "reflection_pad1d_backward", "reflection_pad2d_backward",
-    "reflection_pad3d_backward", "replication_pad1d", "replication_pad2d", "replication_pad3d", "replication_pad1d_backward",
-    "replication_pad2d_backward", "replication_pad3d_backward", "upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d",
+    "max_pool2d_with_indices", "max_pool2d_with_indices_backward", "max_pool3d_with_indices",
+    "max_pool3d_with_indices_backward", "avg_pool1d", "avg_pool2d", "avg_pool2d_backward", "avg_pool3d",
+    "avg_pool3d_backward", "adaptive_avg_pool1d", "_adaptive_avg_pool2d", "_adaptive_avg_pool2d_backward",
+    "_adaptive_avg_pool3d", "_adaptive_avg_pool3d_backward", "adaptive_max_pool2d", "adaptive_max_pool2d_backward",
+    "adaptive_max_pool3d", "adaptive_max_pool3d_backward", "reflection_pad1d", "reflection_pad2d", "reflection_pad3d",
+    "reflection_pad1d_backward", "reflection_pad2d_backward", "reflection_pad3d_backward", "replication_pad1d",
+    "replication_pad2d", "replication_pad3d", "replication_pad1d_backward", "replication_pad2d_backward",
+    "replication_pad3d_backward", "upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d",
     "upsample_nearest1d_backward", "upsample_nearest2d_backward", "upsample_nearest3d_backward", "upsample_bilinear2d",
     "upsample_bilinear2d_backward", "upsample_bicubic2d", "upsample_bicubic2d_backward", "upsample_linear1d",
     "upsample_linear1d_backward", "upsample_trilinear3d", "upsample_trilinear3d_backward", "_upsample_bilinear2d_aa",
-    "_upsample_nearest_exact1d", "_upsample_nearest_exact2d", "_upsample_nearest_exact3d", "_upsample_nearest_exact2d_backward",
-    "im2col", "col2im", "pixel_shuffle", "pixel_unshuffle", "channel_shuffle", "native_channel_shuffle", "grid_sampler_2d",
-    "grid_sampler_3d", "grid_sampler_2d_backward", "grid_sampler_3d_backward", "max_unpool2d", "max_unpool3d", "affine_grid_generator",
-    "fractional_max_pool2d", "fractional_max_pool2d_backward"
+    "_upsample_nearest_exact1d", "_upsample_nearest_exact2d", "_upsample_nearest_exact3d",
+    "_upsample_nearest_exact2d_backward", "im2col", "col2im", "pixel_shuffle", "pixel_unshuffle", "channel_shuffle",
+    "native_channel_shuffle", "grid_sampler_2d", "grid_sampler_3d", "grid_sampler_2d_backward", "grid_sampler_3d_backward",
+    "max_unpool2d", "max_unpool3d", "affine_grid_generator", "fractional_max_pool2d", "fractional_max_pool2d_backward",
 )  # fmt: skip
 
 
@@ -215,14 +219,19 @@ def nll_back(call: Call) -> Value:
     return rows(_first(_all_rows(call, "grad_output", "self", "target")))
 
 
-@rule("mse_loss", "mse_loss_backward", "smooth_l1_loss", "smooth_l1_loss_backward", "huber_loss", "huber_loss_backward", "binary_cross_entropy",
-      "binary_cross_entropy_backward", "binary_cross_entropy_with_logits", "soft_margin_loss", "soft_margin_loss_backward")  # fmt: skip
+@rule(
+    "mse_loss", "mse_loss_backward", "smooth_l1_loss", "smooth_l1_loss_backward", "huber_loss", "huber_loss_backward",
+    "binary_cross_entropy", "binary_cross_entropy_backward", "binary_cross_entropy_with_logits", "soft_margin_loss",
+    "soft_margin_loss_backward",
+)  # fmt: skip
 def entry_losses(call: Call) -> Any:
     _not_reduced(call)
     return by_entry(call)
 
 
-@rule("multi_margin_loss", "multi_margin_loss_backward", "multilabel_margin_loss_forward", "multilabel_margin_loss_backward")
+@rule(
+    "multi_margin_loss", "multi_margin_loss_backward", "multilabel_margin_loss_forward", "multilabel_margin_loss_backward",
+)  # fmt: skip
 def class_losses(call: Call) -> list[Value]:
     _not_reduced(call)
     call.publics("weight")
@@ -239,11 +248,14 @@ def _not_reduced(call: Call) -> None:
 # ---- attention and recurrent cells -----------------------------------------------------------------------------------
 
 
-@rule("_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_flash_attention", "_scaled_dot_product_efficient_attention",
-      "_scaled_dot_product_cudnn_attention", "_scaled_dot_product_attention_math", "_scaled_dot_product_flash_attention_for_cpu_backward",
-      "_scaled_dot_product_flash_attention_backward", "_scaled_dot_product_efficient_attention_backward",
-      "_scaled_dot_product_cudnn_attention_backward", "_scaled_dot_product_attention_math_for_mps",
-      "_scaled_dot_product_fused_attention_overrideable", "_scaled_dot_product_fused_attention_overrideable_backward")  # fmt: skip
+@rule(
+    "_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_flash_attention",
+    "_scaled_dot_product_efficient_attention", "_scaled_dot_product_cudnn_attention", "_scaled_dot_product_attention_math",
+    "_scaled_dot_product_flash_attention_for_cpu_backward", "_scaled_dot_product_flash_attention_backward",
+    "_scaled_dot_product_efficient_attention_backward", "_scaled_dot_product_cudnn_attention_backward",
+    "_scaled_dot_product_attention_math_for_mps", "_scaled_dot_product_fused_attention_overrideable",
+    "_scaled_dot_product_fused_attention_overrideable_backward",
+)  # fmt: skip
 def attention(call: Call) -> list[Value]:
     """Queries, keys and values meet within one entry of the first two axes."""
     call.no_sums()
@@ -267,7 +279,9 @@ def attention(call: Call) -> list[Value]:
     return made
 
 
-@rule("_thnn_fused_lstm_cell", "_thnn_fused_gru_cell", "_thnn_fused_lstm_cell_backward_impl", "_thnn_fused_gru_cell_backward")
+@rule(
+    "_thnn_fused_lstm_cell", "_thnn_fused_gru_cell", "_thnn_fused_lstm_cell_backward_impl", "_thnn_fused_gru_cell_backward",
+)  # fmt: skip
 def cells(call: Call) -> list[Value]:
     layouts = [it.layout for t, it in zip(call.tensors, call.values) if it.layout is not None]
     call.no_sums()

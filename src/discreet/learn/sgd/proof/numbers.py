@@ -26,16 +26,19 @@ from discreet.learn.sgd.proof.values import Cell, batch_axes, free, merged, publ
 # Entry by entry, where torch does not say so itself by a tag.
 ENTRYWISE = {
     "_to_copy", "to", "where", "masked_fill", "native_dropout", "native_dropout_backward", "bernoulli", "copy", "fill",
-    "threshold_backward", "gelu", "gelu_backward", "silu_backward", "elu_backward", "leaky_relu_backward", "hardtanh_backward",
-    "hardswish_backward", "hardsigmoid_backward", "mish_backward", "softplus_backward", "softshrink_backward", "celu",
-    "logit_backward", "log_sigmoid_backward", "log_sigmoid_forward", "sigmoid_backward", "tanh_backward", "zero", "normal",
-    "uniform", "exponential", "random", "log_normal", "geometric", "cauchy", "rrelu_with_noise", "rrelu_with_noise_backward",
-    "nan_to_num", "fake_quantize_per_tensor_affine", "_softplus", "isnan", "isinf", "isfinite", "masked_scale", "_conj",
-    "glu_jvp", "real", "imag", "conj", "polar", "complex", "_neg_view", "resolve_conj", "resolve_neg", "addcmul", "addcdiv",
-    "lerp", "clamp", "rsub", "elu", "_prelu_kernel",
+    "threshold_backward", "gelu", "gelu_backward", "silu_backward", "elu_backward", "leaky_relu_backward",
+    "hardtanh_backward", "hardswish_backward", "hardsigmoid_backward", "mish_backward", "softplus_backward",
+    "softshrink_backward", "celu", "logit_backward", "log_sigmoid_backward", "log_sigmoid_forward", "sigmoid_backward",
+    "tanh_backward", "zero", "normal", "uniform", "exponential", "random", "log_normal", "geometric", "cauchy",
+    "rrelu_with_noise", "rrelu_with_noise_backward", "nan_to_num", "fake_quantize_per_tensor_affine", "_softplus", "isnan",
+    "isinf", "isfinite", "masked_scale", "_conj", "glu_jvp", "real", "imag", "conj", "polar", "complex", "_neg_view",
+    "resolve_conj", "resolve_neg", "addcmul", "addcdiv", "lerp", "clamp", "rsub", "elu", "_prelu_kernel",
 }  # fmt: skip
 DRAWS = {"bernoulli", "normal", "uniform", "exponential", "random", "log_normal", "geometric", "cauchy", "native_dropout"}
-LINEAR = {"add", "sub", "rsub", "neg", "_to_copy", "to", "clone", "copy", "zero", "fill", "positive", "where", "masked_fill", "real", "conj", "_conj"}  # fmt: skip
+LINEAR = {
+    "add", "sub", "rsub", "neg", "_to_copy", "to", "clone", "copy", "zero", "fill", "positive", "where", "masked_fill",
+    "real", "conj", "_conj",
+}  # fmt: skip
 
 
 def entrywise(func: Any, name: str) -> bool:
@@ -108,9 +111,11 @@ def totalled(call: Call) -> Value:
     return rows(_without(value.layout, dims, bool(call["keepdim"])))
 
 
-@rule("mean", "amax", "amin", "var", "std", "var_mean", "std_mean", "prod", "any", "all", "logsumexp", "linalg_vector_norm", "norm", "argmax",
-      "argmin", "max", "min", "median", "nanmedian", "mode", "aminmax", "count_nonzero", "kthvalue", "nanmean", "quantile", "nanquantile",
-      "_linalg_vector_norm", "cummax_helper")  # fmt: skip
+@rule(
+    "mean", "amax", "amin", "var", "std", "var_mean", "std_mean", "prod", "any", "all", "logsumexp", "linalg_vector_norm",
+    "norm", "argmax", "argmin", "max", "min", "median", "nanmedian", "mode", "aminmax", "count_nonzero", "kthvalue",
+    "nanmean", "quantile", "nanquantile", "_linalg_vector_norm", "cummax_helper",
+)  # fmt: skip
 def over(call: Call) -> Any:
     """What is taken over axes is one example's own where the axis of examples is not among them."""
     if "other" in call.given:  # the larger of two, entry by entry
@@ -126,8 +131,11 @@ def over(call: Call) -> Any:
     return [rows(_without(layout, dims, bool(call["keepdim"]))) for _ in call.outs]
 
 
-@rule("_softmax", "_log_softmax", "softmax", "log_softmax", "cumsum", "cumprod", "logcumsumexp", "cummax", "cummin", "sort", "argsort", "topk",
-      "_softmax_backward_data", "_log_softmax_backward_data", "renorm", "_safe_softmax", "_masked_softmax", "glu", "glu_backward", "diff")  # fmt: skip
+@rule(
+    "_softmax", "_log_softmax", "softmax", "log_softmax", "cumsum", "cumprod", "logcumsumexp", "cummax", "cummin", "sort",
+    "argsort", "topk", "_softmax_backward_data", "_log_softmax_backward_data", "renorm", "_safe_softmax", "_masked_softmax",
+    "glu", "glu_backward", "diff",
+)  # fmt: skip
 def beside(call: Call) -> Any:
     """Entries meet along one axis, which must not be that of the examples; axes stay where they are."""
     call.no_sums()
@@ -239,8 +247,12 @@ def last_axes(count: int, *names: str) -> Rule:
     return its
 
 
-last_axes(2, "linalg_inv_ex", "linalg_cholesky_ex", "linalg_solve_triangular", "_linalg_solve_ex", "_linalg_det", "_linalg_slogdet",
-          "linalg_qr", "_linalg_svd", "_linalg_eigh", "linalg_matrix_exp", "tril", "triu", "cholesky_solve", "linalg_lu", "linalg_cross")  # fmt: skip
+last_axes(
+    2,
+    "linalg_inv_ex", "linalg_cholesky_ex", "linalg_solve_triangular", "_linalg_solve_ex", "_linalg_det", "_linalg_slogdet",
+    "linalg_qr", "_linalg_svd", "_linalg_eigh", "linalg_matrix_exp", "tril", "triu", "cholesky_solve", "linalg_lu",
+    "linalg_cross",
+)  # fmt: skip
 
 
 @rule("_fft_r2c", "_fft_c2r", "_fft_c2c")

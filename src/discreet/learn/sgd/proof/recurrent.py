@@ -85,11 +85,12 @@ class _Bag(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> Any:
         table, weights = ctx.saved_tensors
         merged([ctx.layout, _same([gradient], 0)])
-        made = [torch.empty_like(table), None if weights is None else torch.empty_like(weights)]
-        mark(made[0], summed())
-        if made[1] is not None:
-            mark(made[1], rows(ctx.layout))
-        return None, *made
+        of_table, of_weights = torch.empty_like(table), None
+        mark(of_table, summed())
+        if weights is not None:
+            of_weights = torch.empty_like(weights)
+            mark(of_weights, rows(ctx.layout))
+        return None, of_table, of_weights
 
 
 def _same(tensors: Sequence[Tensor], axis: int) -> Layout:
