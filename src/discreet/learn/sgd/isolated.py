@@ -54,6 +54,7 @@ class Isolated:
     def __init__(self, engine: Engine, losses: Losses, code: Iterable[Any]) -> None:
         self.engine, self._losses = engine, losses
         self._code = list(code)
+        self._watch: Watch | None = None
         self._names = {name: p for name, p in engine.model.named_parameters() if p.requires_grad}
         rules, peeking = vmap_rules(), sorted(Watch(engine.model, self._code).named & UNWRAPPING)
         self.why = f"operations with rules for vmap of their own are loaded: {rules[0]}" if rules else ""
@@ -70,13 +71,17 @@ class Isolated:
         examples = pytree.tree_leaves(batch)[0].shape[0]
         units, rows = examples // self.engine.rows, self.engine.rows
         most = max(1, ROOM // max(self.engine.size, 1)) if self.way == "vmap" else 1
-        for start in range(0, units, most):
-            part = slice(start * rows, min(start + most, units) * rows)
-            piece = pytree.tree_map(lambda leaf, part=part: leaf[part], batch)
-            its = self.gradients(piece, None if weight is None else weight[part])
-            self.engine.tape.examples = part.stop - part.start
-            with torch.no_grad(), torch.autocast(into.device.type, enabled=False):
-                self.engine._add([Own(group) for group in self._by_module(its)], clipping, into, scale)
+        self._watch = Watch(self.engine.model, self._code)  # what is put back is the same for all units
+        try:
+            for start in range(0, units, most):
+                part = slice(start * rows, min(start + most, units) * rows)
+                piece = pytree.tree_map(lambda leaf, part=part: leaf[part], batch)
+                its = self.gradients(piece, None if weight is None else weight[part])
+                self.engine.tape.examples = part.stop - part.start
+                with torch.no_grad(), torch.autocast(into.device.type, enabled=False):
+                    self.engine._add([Own(group) for group in self._by_module(its)], clipping, into, scale)
+        finally:
+            self._watch = None
 
     def _by_module(self, gradients: dict[str, Tensor]) -> list[dict[Tensor, Tensor]]:
         groups: dict[str, dict[Tensor, Tensor]] = {}
@@ -163,7 +168,7 @@ class Isolated:
     @contextmanager
     def _unseen(self) -> Iterator[None]:
         """What the code leaves in Python is put back, and torch takes the ways that vmap can follow."""
-        watch = Watch(self.engine.model, self._code)
+        watch = self._watch or Watch(self.engine.model, self._code)
         cpu = self.engine.parameters[0].device.type == "cpu" and self.way == "vmap"
         with ExitStack() as stack:
             stack.callback(watch.restore)

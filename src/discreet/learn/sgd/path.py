@@ -47,7 +47,6 @@ class Path:
         self.asked = None if asked is None else check.word("path", asked, PATHS)
         self._proofs: list[tuple[Hashable, Watch, Verdict]] = []
         self._last: tuple[Hashable, Watch, Verdict] | None = None
-        self.first: Verdict | None = None
         self.verdicts: list[Verdict] = []
 
     def fast(self, batch: Any) -> bool:
@@ -90,6 +89,8 @@ class Path:
                 return Verdict(False, str(error))
             watch.computed = watch.replaced(_public)
             changed = watch.changed()
+        if not watch.whole:
+            return Verdict(False, "its code can reach more than can be watched (a long list of tensors, say)")
         if changed is not None:
             return Verdict(False, f"a call of model or loss changes {changed}, and may do something else the next time")
         return Verdict(
@@ -101,8 +102,6 @@ class Path:
         )
 
     def _tell(self, verdict: Verdict) -> None:
-        if self.first is None:
-            self.first = verdict
         if verdict in self.verdicts:
             return
         self.verdicts.append(verdict)

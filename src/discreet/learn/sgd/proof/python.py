@@ -27,6 +27,9 @@ FOREIGN = ("torch", "discreet", "builtins")
 MAPPINGS = (dict, OrderedDict, defaultdict, Counter)  # no others: what looking at them does is not known
 SEQUENCES = (list, set, deque, tuple, frozenset)
 MOST = 50_000  # things that are watched
+LARGE = (
+    1 << 20
+)  # numbers of a tensor or an array of which a copy is kept; of larger tensors it is known whether torch wrote them
 
 
 class Watch:
@@ -106,10 +109,10 @@ class Watch:
         elif type(it) in SEQUENCES or (isinstance(it, tuple) and type(it).__iter__ is tuple.__iter__):
             self._sequence(it)
         elif isinstance(it, Tensor):
-            if type(it) in (Tensor, nn.Parameter):
-                self._arrays.append((it, it.detach().clone()))
+            if type(it) in (Tensor, nn.Parameter) and it.device.type != "meta":
+                self._arrays.append((it, it.detach().clone() if it.numel() <= LARGE else it._version))
         elif isinstance(it, np.ndarray):
-            self._arrays.append((it, it.copy()))
+            self._arrays.append((it, it.copy() if it.size <= LARGE else None))
         elif isinstance(it, type):
             self._class(it)
         else:
@@ -222,7 +225,7 @@ class Watch:
                 cell.cell_contents = kept
         with torch.no_grad():
             for it, kept in self._arrays:
-                if not _equal(it, kept):
+                if not _equal(it, kept) and not isinstance(kept, int):
                     it.copy_(kept) if isinstance(it, Tensor) else np.copyto(it, kept)
 
 
@@ -269,7 +272,7 @@ def _foreign(module: str | None) -> bool:
     """Code of installed packages: what they keep for themselves is not looked at."""
     name = (module or "").partition(".")[0]
     if name in FOREIGN or name in sys.stdlib_module_names:
-        return name != "__main__"
+        return True
     file = getattr(sys.modules.get(name), "__file__", None) or ""
     return "site-packages" in file or "dist-packages" in file
 
@@ -287,6 +290,8 @@ def _other(mapping: dict[Any, Any], before: dict[Any, Any]) -> Iterator[Any]:
 
 
 def _equal(it: Any, kept: Any) -> bool:
+    if kept is None or isinstance(kept, int):
+        return kept is None or kept == it._version
     if isinstance(it, Tensor):
         same = it.shape == kept.shape and it.dtype == kept.dtype
         return same and bool(
