@@ -11,6 +11,7 @@ from torch import nn
 
 import discreet
 from discreet.errors import InvalidValue
+from discreet.learn.sgd.canary import watch
 from discreet.learn.sgd.clipping import CLIPPINGS, Flat
 from discreet.learn.sgd.engine import Engine
 from discreet.learn.sgd.isolated import Isolated
@@ -227,6 +228,43 @@ def test_a_loop_of_ones_own_is_given_one_unit_at_a_time():
         sizes.append(len(x))
         run.step(EACH(run.model(x), y))
     assert sizes == [1] * 11
+
+
+class Steep(nn.Module):
+    """Its output has the length of its own gradient in it, of which the engine knows no unit's share."""
+
+    def __init__(self):
+        super().__init__()
+        self.net = net()
+
+    @torch.enable_grad()
+    def forward(self, x):
+        x = x.detach().requires_grad_()
+        out = self.net(x)
+        return out + torch.autograd.grad(out.sum(), x, create_graph=True)[0].norm(dim=1, keepdim=True)
+
+
+def test_what_the_engine_cannot_compute_is_computed_unit_by_unit_where_that_is_asked_for():
+    with pytest.raises(InvalidValue, match=r'create_graph=True.*path="isolated"'):
+        begun(Steep())
+    run = begun(Steep(), path="isolated")
+    assert updates(run).shape == (1, 53)
+    for x, y in (run := begun(Steep(), path="isolated")).batches():
+        run.step(EACH(run.model(x), y))
+    assert run.number == 1
+
+
+@pytest.mark.parametrize("path", ["fast", "isolated"])
+def test_a_loop_of_ones_own_comes_to_the_same_sums(path):
+    seen = []
+    for own in (True, False):
+        with seeded_for_tests(b"own"):
+            run = begun(net(), path=path)
+            watch(run, lambda number, update: seen.append(update.clone()))
+            for batch in run.batches() if own else run:
+                if own:
+                    run.step(EACH(run.model(batch[0]), batch[1]))
+    assert torch.allclose(*seen, atol=1e-5)
 
 
 def test_dropout_and_draws_differ_between_units():

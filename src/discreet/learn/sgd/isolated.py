@@ -24,7 +24,7 @@ from discreet.learn.sgd.engine import Engine
 from discreet.learn.sgd.engine.compiled import eagerly
 from discreet.learn.sgd.engine.fallback import _no_fast_path, _no_warnings
 from discreet.learn.sgd.engine.probe import checked
-from discreet.learn.sgd.engine.tape import Record
+from discreet.learn.sgd.engine.tape import Record, Tape
 from discreet.learn.sgd.proof.python import Watch
 
 ROOM = 1 << 26  # numbers of gradients that are written out at once
@@ -46,6 +46,24 @@ class Own(Record):
 
     def instantiate(self) -> dict[Tensor, Tensor]:
         return self._known
+
+
+class Alone(Engine):
+    """For losses that somebody else computes, of one unit at a time: an ordinary backward."""
+
+    @contextmanager
+    def recording(self, examples: int) -> Iterator[Tape]:
+        self.tape.clear()
+        self.tape.examples = examples
+        with eagerly():
+            yield self.tape
+
+    def add(self, losses: Tensor, clipping: Clipping, into: Tensor, scale: float = 1.0) -> None:
+        made = torch.autograd.grad(losses.sum(), self.parameters, allow_unused=True)
+        each = [torch.zeros_like(p) if g is None else g.to_dense() for g, p in zip(made, self.parameters)]
+        gradients = {p: g.detach().float()[None] for p, g in zip(self.parameters, each)}
+        with torch.no_grad(), torch.autocast(into.device.type, enabled=False):
+            self._add([Own({p: g}) for p, g in gradients.items()], clipping, into, scale)
 
 
 class Isolated:

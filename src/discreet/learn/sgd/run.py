@@ -29,7 +29,7 @@ from discreet.learn.sgd.engine.heap import give_back, keep_what_is_freed
 from discreet.learn.sgd.engine.probe import checked, probe
 from discreet.learn.sgd.engine.training import shares
 from discreet.learn.sgd.grid import Grid, GridEngine, GridStream
-from discreet.learn.sgd.isolated import Isolated
+from discreet.learn.sgd.isolated import Alone, Isolated
 from discreet.learn.sgd.kept import Kept
 from discreet.learn.sgd.path import Apart, code_of, several
 from discreet.learn.sgd.path import Path as Way
@@ -87,6 +87,7 @@ class Run:
         keep_what_is_freed(model)
         self._pending: list[Any] | None = None
         self._turn: object = None  # of the loop whose noise is in the buffer
+        self._now = self._engine  # what computes the batch that a loop of the user's own was given
         self._unsettled = 2  # steps in which ways to the same numbers are still compared
         self._made_up = False  # whether the rows at hand only keep this process in step with others
         fixed = not isinstance(clipping, Quantile) and not plan.grid and type(self._engine) is Engine
@@ -121,8 +122,10 @@ class Run:
 
         self._rows.like(1, self._device, torch.Generator())  # a row that cannot be read is the data's fault, not the model's
         try:
-            self._gentle = probe(engine, self._losses, make)
-            shares(engine, self._losses, make)
+            alone = self._paths.asked == "isolated"
+            self._gentle = probe(engine, self._losses, make, alone=alone)
+            if not alone:
+                shares(engine, self._losses, make)
         except DiscreetError:
             raise
         except Exception as error:
@@ -219,7 +222,7 @@ class Run:
         while self.number < self.plan.steps:
             for batch, weight in self._units():
                 self._pending = [weight, self._turn]
-                with self._engine.recording(_length(batch)):
+                with self._now.recording(_length(batch)):
                     yield batch
                     if self._pending is not None:
                         raise InvalidValue("A batch was taken without run.step(losses); call it once for every batch.")
@@ -230,8 +233,10 @@ class Run:
         size = self._rows.rows
         for batch, weight in self._pieces():
             if self._fast(batch):
+                self._now = self._engine
                 yield several(batch, weight)
                 continue
+            self._now = self._engine if self.plan.grid else Alone(self.model, self._rows.rows)
             for start in range(0, _length(batch), size):
                 part = slice(start, start + size)
                 with self._isolated.checked():
@@ -242,7 +247,7 @@ class Run:
         if self._pending is None or self._pending[1] is not self._turn:
             raise InvalidValue("run.step(losses) belongs inside `for batch in run.batches()`, once for every batch.")
         weight, self._pending = self._pending[0], None
-        self._add(checked(losses, self._engine.tape.examples), weight)
+        self._add(checked(losses, self._now.tape.examples), weight, self._now)
 
     def _pieces(self, own: bool = True) -> Iterator[tuple[Any, Tensor | None]]:
         """The noise of this step, then its batch in pieces of at most `microbatch` units."""
@@ -312,9 +317,10 @@ class Run:
         inputs, target = split(batch)
         return self._loss(call(self.model, inputs), target)
 
-    def _add(self, losses: Tensor, weight: Tensor | None) -> None:
+    def _add(self, losses: Tensor, weight: Tensor | None, engine: Engine | None = None) -> None:
         assert self._divisor is not None
-        self._engine.add(losses if weight is None else losses * weight, self._counting(), self._buffer, 1.0 / self._divisor)
+        given = losses if weight is None else losses * weight
+        (engine or self._engine).add(given, self._counting(), self._buffer, 1.0 / self._divisor)
 
     def _counting(self) -> Clipping:
         return Flat(self._clipping.norm) if self._made_up else self._clipping  # nobody counts made-up rows
