@@ -7,6 +7,7 @@ row's own gradient must be, up to rounding, what they were. A rule that claims t
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import nn
@@ -40,6 +41,38 @@ def _moves():
         st.just(("reshape", lambda h: h.reshape(-1, 2))),
         st.just(("reshape3", lambda h: h.reshape(-1, 2, 2))),
         st.just(("unflatten", lambda h: h.unflatten(0, (-1, 2)))),
+        axis.map(lambda a: (f"gather{a}", lambda h: h.gather(a % h.ndim, h.argsort(a % h.ndim)))),
+        axis.map(lambda a: (f"scatter{a}", lambda h: h.scatter_add(a % h.ndim, h.argsort(a % h.ndim), h))),
+        axis.map(lambda a: (f"unfold{a}", lambda h: h.unfold(a % h.ndim, 2, 1).flatten(-2))),
+        axis.map(lambda a: (f"most{a}", lambda h: h - h.amax(a % h.ndim, keepdim=True))),
+        axis.map(lambda a: (f"top{a}", lambda h: h.topk(2, a % h.ndim)[0])),
+        axis.map(lambda a: (f"deviation{a}", lambda h: h / (1 + h.std(a % h.ndim, keepdim=True)))),
+        axis.map(lambda a: (f"difference{a}", lambda h: h.diff(dim=a % h.ndim))),
+        axis.map(lambda a: (f"narrow{a}", lambda h: h.narrow(a % h.ndim, 0, 2))),
+        axis.map(lambda a: (f"split{a}", lambda h: torch.cat(h.split(2, a % h.ndim)[::-1], a % h.ndim))),
+        axis.map(lambda a: (f"fourier{a}", lambda h: torch.fft.rfft(h, dim=a % h.ndim).abs())),
+        axis.map(lambda a: (f"unbound{a}", lambda h: sum(h.unbind(a % h.ndim)))),
+        st.just(("conv", lambda h: F.conv1d(h, torch.ones(2, h.shape[1], 2)))),
+        st.just(("convolved by itself", lambda h: F.conv1d(h, h[:, :, :2]))),
+        st.just(("pooled", lambda h: F.avg_pool1d(h, 2, 1) + F.max_pool1d(h, 2, 1))),
+        st.just(("adaptive", lambda h: F.adaptive_avg_pool1d(h, 2))),
+        st.just(("group_norm", lambda h: F.group_norm(h, 1))),
+        st.just(("instance_norm", lambda h: F.instance_norm(h))),
+        st.just(("batch_norm", lambda h: F.batch_norm(h, None, None, training=True))),
+        st.just(("fixed norm", lambda h: F.batch_norm(h, torch.zeros(h.shape[1]), torch.ones(h.shape[1])))),
+        st.just(("attention", lambda h: F.scaled_dot_product_attention(*[h.unsqueeze(1)] * 3).squeeze(1))),
+        st.just(("heads", lambda h: F.scaled_dot_product_attention(*[h.unsqueeze(0)] * 3).squeeze(0))),
+        st.just(("padded", lambda h: F.pad(h, (1, 0, 0, 1)))),
+        st.just(("outer", lambda h: h[..., None] * h[..., None, :])),
+        st.just(("einsum", lambda h: torch.einsum("bij,bkj->bik", h, h))),
+        st.just(("across", lambda h: torch.einsum("bij,kij->bk", h, h))),
+        st.just(("distances", lambda h: torch.cdist(h, h))),
+        st.just(("table", lambda h: F.embedding((h > 0).long(), torch.ones(2, 3)) * h[..., None])),
+        st.just(("masked", lambda h: h.masked_fill(h > 1, 0.0))),
+        st.just(("put", lambda h: torch.zeros(2, 1).index_put(((h > 0).long().flatten(),), h.reshape(-1, 1), True).sum() + h)),
+        axis.map(lambda a: (f"renorm{a}", lambda h: h.renorm(2, a % h.ndim, 0.5))),
+        st.just(("total", lambda h: h / (1 + h.detach().abs().sum()))),
+        st.just(("tril", lambda h: h.tril())),
         st.just(("tanh", torch.tanh)),
         st.just(("detached", lambda h: h * h.detach().sigmoid())),
         st.just(("gram", lambda h: h @ h.mT if h.ndim > 1 else h)),
@@ -70,7 +103,7 @@ def each(model, x):
 
 
 @given(st.lists(_moves(), min_size=1, max_size=5))
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 def test_what_is_proven_holds_of_the_numbers(moves):
     model, x = Chain(moves), torch.randn(6, T, D, generator=torch.Generator().manual_seed(1))
     try:

@@ -79,7 +79,7 @@ class Call:
 
 
 SHAPES = {
-    "size", "sizes", "input_sizes", "self_size", "shape", "split_sizes", "N", "dtype", "layout", "device", "pin_memory",
+    "size", "sizes", "input_sizes", "input_size", "output_size", "self_size", "shape", "split_sizes", "N", "dtype", "layout", "device", "pin_memory",
     "memory_format", "stride",
 }  # fmt: skip
 

@@ -133,7 +133,7 @@ def over(call: Call) -> Any:
 
 @rule(
     "_softmax", "_log_softmax", "softmax", "log_softmax", "cumsum", "cumprod", "logcumsumexp", "cummax", "cummin", "sort",
-    "argsort", "topk", "_softmax_backward_data", "_log_softmax_backward_data", "renorm", "_safe_softmax", "_masked_softmax",
+    "argsort", "topk", "_softmax_backward_data", "_log_softmax_backward_data", "_safe_softmax", "_masked_softmax",
     "glu", "glu_backward", "diff",
 )  # fmt: skip
 def beside(call: Call) -> Any:

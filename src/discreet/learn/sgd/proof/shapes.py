@@ -245,8 +245,8 @@ def repeated(call: Call) -> Value:
             return Value(Cell(value.kind))
         if value.kind != PUBLIC:
             raise NotProven("a sum over the batch is given back to its examples")
-        (axis,) = batch_axes(out.shape)  # tiles: example after example of the same
-        return rows(Layout(axis, multiple(times[axis]), multiple(out.shape[axis]) // multiple(times[axis])))
+        (axis,) = batch_axes(out.shape)  # tiles, all the same: as many of them for every example
+        return rows(Layout(axis, 1, multiple(out.shape[axis])))
     place = layout.dim + more
     if any(symbolic(it) for it in times) or value.kind != ROWS:
         raise NotProven("every example is laid beside every other")
