@@ -58,9 +58,9 @@ class Call:
         if SUM in self.kinds:
             raise NotProven("a sum over the batch is used as more than a gradient")
 
-    def no_sizes(self) -> None:
-        """No number that the operation computes with knows the size of the batch."""
-        leaves = pytree.tree_leaves({k: v for k, v in self.given.items() if k not in SHAPES})
+    def no_sizes(self, *shapes: str) -> None:
+        """No number that the operation computes with knows the size of the batch; those that are shapes may."""
+        leaves = pytree.tree_leaves({k: v for k, v in self.given.items() if k not in SHAPES and k not in shapes})
         if any(symbolic(leaf) for leaf in leaves):
             raise NotProven("the size of the batch is used as a number")
 
@@ -79,8 +79,8 @@ class Call:
 
 
 SHAPES = {
-    "size", "sizes", "input_sizes", "input_size", "output_size", "self_size", "shape", "split_sizes", "N", "dtype", "layout", "device", "pin_memory",
-    "memory_format", "stride",
+    "size", "sizes", "input_sizes", "input_size", "output_size", "self_size", "shape", "split_sizes", "dtype", "layout", "device",
+    "pin_memory", "memory_format",
 }  # fmt: skip
 
 

@@ -285,7 +285,7 @@ BLANK = {"empty", "empty_strided", "new_empty", "new_empty_strided", "empty_like
 @rule(*SAME, *DRAWN, *BLANK)
 def made(call: Call) -> Value:
     """All entries alike, or drawn alike: true of any split of them into examples. Blank memory may hold anything."""
-    call.no_sizes()
+    call.no_sizes("stride")
     out = call.outs[0]
     layout = free(out.shape)
     like = call.of("self")

@@ -76,7 +76,7 @@ class Watcher(TorchDispatchMode):
 
     def fail(self, reason: str) -> NotProven:
         if self.reason is None:
-            self.reason = reason + _line()
+            self.reason = reason if ", at " in reason else reason + _line()
         return NotProven(self.reason)
 
     def _step(self, func: Any, name: str, args: Any, kwargs: dict[str, Any]) -> Any:
