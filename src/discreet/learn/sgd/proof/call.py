@@ -79,8 +79,8 @@ class Call:
 
 
 SHAPES = {
-    "size", "sizes", "input_sizes", "input_size", "output_size", "self_size", "shape", "split_sizes", "dtype", "layout", "device",
-    "pin_memory", "memory_format",
+    "size", "sizes", "input_sizes", "input_size", "output_size", "self_size", "shape", "split_sizes", "dtype", "layout",
+    "device", "pin_memory", "memory_format",
 }  # fmt: skip
 
 
