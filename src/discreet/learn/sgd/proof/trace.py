@@ -6,6 +6,7 @@ Every operation that torch runs is seen below autograd, so hooks, custom functio
 from __future__ import annotations
 
 import builtins
+import logging
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -59,6 +60,20 @@ def _guarded(watcher: Watcher, env: ShapeEnv) -> Iterator[None]:
             setattr(SymNode, name, function)
 
 
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """What torch logs of an operation that it cannot trace is told as the reason."""
+    talkers = [logging.getLogger(name) for name in ("torch._subclasses.fake_tensor", "torch.fx.experimental.symbolic_shapes")]
+    before = [talker.disabled for talker in talkers]
+    try:
+        for talker in talkers:
+            talker.disabled = True
+        yield
+    finally:
+        for talker, disabled in zip(talkers, before):
+            talker.disabled = disabled
+
+
 # ---- one trace -------------------------------------------------------------------------------------------------------
 
 
@@ -76,6 +91,7 @@ def traced(model: nn.Module, losses: Callable[[Any], Any], batch: Any, backward:
         inputs = pytree.tree_map(lambda leaf: _fake_rows(fake, leaf), batch)
         held = {name: _fake_constant(fake, _whole(it)) for name, it in _state(model).items()}
         stack.enter_context(_unsplit(model))
+        stack.enter_context(_quiet())
         stack.enter_context(torch.random.fork_rng(devices=[]))
         stack.enter_context(torch.autograd.set_multithreading_enabled(False))
         stack.enter_context(torch.backends.mkldnn.flags(enabled=False))
