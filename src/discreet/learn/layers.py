@@ -112,7 +112,8 @@ class _Shifted(torch.autograd.Function):
 def _kernels(x: Tensor) -> Any:
     """The kernels where there are some: on a GPU that has Triton, and where nothing else follows what operations are run."""
     followed = torch.compiler.is_compiling() or torch.jit._trace.is_tracing() or torch._C._are_functorch_transforms_active()
-    return _triton() if x.is_cuda and x.numel() and x.dtype in TYPES and not followed else None
+    followed = followed or torch._C._len_torch_dispatch_stack() > 0  # a trace without values, say
+    return _triton() if not followed and x.is_cuda and x.numel() and x.dtype in TYPES else None
 
 
 @cache

@@ -14,6 +14,7 @@ import discreet
 from discreet.errors import InvalidValue
 from discreet.learn import train
 from discreet.learn.sgd.clipping import Flat
+from discreet.learn.sgd.engine import Engine
 
 torch.set_num_threads(1)
 
@@ -310,15 +311,21 @@ def test_a_table_is_told_how_to_become_tensors():
 
 
 @pytest.mark.parametrize("rows", [1, 4])
-def test_a_layer_that_is_given_part_of_a_batch_is_refused_though_nothing_made_up_went_there(rows):
-    """Eight of sixteen rows of four users can be shared out among four, but to the wrong ones."""
+def test_a_layer_that_is_given_part_of_a_batch_is_computed_unit_by_unit_though_nothing_made_up_went_there(rows):
+    """Eight of sixteen rows of four users can be shared out among four, but to the wrong ones: the engine refuses to."""
     torch.manual_seed(6)
-    x = torch.randn(16, 6).clamp(-1, 1)
+    x, y = torch.randn(16, 6).clamp(-1, 1), torch.arange(16) % 3
     x[::2, 0] = 6.0
     users = {"unit": discreet.user("who", rows=rows), "owners": np.arange(16) // rows}
-    run = begun(Routed(), (x, torch.arange(16) % 3), rate=1.0, **users)
-    with pytest.raises(InvalidValue, match="given part of the examples"):
-        next(iter(run))
+    run = begun(Routed(), (x, y), rate=1.0, **users)
+    assert run.path == "isolated"
+    assert "goes.any()" in run.why
+    assert len(list(run)) == run.plan.steps
+    engine = Engine(Routed(), rows)
+    with pytest.raises(InvalidValue, match="given part of the examples"), engine.recording(16):
+        engine.add(EACH(engine.model(x), y), Flat(1.0), engine.buffer())
+    with pytest.raises(InvalidValue, match=r"path='fast' was asked for.*goes\.any\(\)"):
+        begun(Routed(), (x, y), rate=1.0, path="fast", **users)
 
 
 class Training(nn.Module):

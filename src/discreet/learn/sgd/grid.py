@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hmac
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
 
@@ -28,7 +28,7 @@ from discreet.core.event import Gaussian
 from discreet.errors import InvalidValue
 from discreet.learn.sgd.clipping import Clipping
 from discreet.learn.sgd.engine import Engine
-from discreet.learn.sgd.engine.tape import Tape
+from discreet.learn.sgd.engine.tape import Record, Tape
 from discreet.noise.digits import GaussianLaw
 from discreet.noise.samplers import draw
 from discreet.noise.source import Source
@@ -148,7 +148,15 @@ class GridEngine(Engine):
         """Add one unit's gradient to the whole numbers, and show them in `into`, times `scale`."""
         if losses.numel() != self.rows:
             raise InvalidValue(f"On the grid a batch is one unit of {self.rows} rows; got {losses.numel()} losses.")
-        self.total += self.grid.rounded(self.gradient(losses.sum()))
+        self._put(self.gradient(losses.sum()), into, scale)
+
+    def _add(self, records: Sequence[Record], clipping: Clipping, into: Tensor, scale: float) -> None:
+        """The same of one unit's gradient that is written out."""
+        known = {p: g for record in records for p, g in record.instantiate().items()}
+        self._put(torch.cat([known[p].flatten() for p in self.parameters]), into, scale)
+
+    def _put(self, gradient: Tensor, into: Tensor, scale: float) -> None:
+        self.total += self.grid.rounded(gradient)
         into.copy_(self.grid.values(self.total, 1 / scale))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from discreet.accounting import calibrate, curve
@@ -42,6 +42,7 @@ class Plan:
     count_scale: float | None  # noise of the count of units that gives the divisor; None: the divisor is public
     grid: bool = False  # whether sums are whole numbers (see grid.py)
     target: float | None = None  # the epsilon that the noise was calibrated to; None: the noise was given
+    trusted: tuple[str, ...] = ()  # what the way to the gradients leaves to trust (see path.py)
 
     def asked(self) -> tuple[float, float]:
         """The (epsilon, delta) that the run was asked for: in these terms a ledger shows it."""
@@ -66,7 +67,7 @@ class Plan:
     def claim(self, extra: int = 0) -> Claim:
         """The claim of the whole plan, and of `extra` rounds that were taken again."""
         first = _ON_GRID if self.grid else _IN_FLOATS
-        told = (first, *ASSUMPTIONS, *((INTERRUPTED,) if extra else ()))
+        told = (first, *ASSUMPTIONS, *self.trusted, *((INTERRUPTED,) if extra else ()))
         event = self.of_rounds(self.sampler.rounds(0, self.steps) + extra) if extra else self.event()
         return Claim(game=Game(self.unit, {"transcript"}), event=event, assumptions=told)
 
@@ -81,7 +82,7 @@ class Plan:
 
     def document(self) -> dict[str, Any]:
         """What a checkpoint must agree with to be continued."""
-        return {"claim": self.claim().to_json(), "clip_norm": self.clip_norm, "steps": self.steps}
+        return {"claim": replace(self, trusted=()).claim().to_json(), "clip_norm": self.clip_norm, "steps": self.steps}
 
 
 _IN_FLOATS = "Noise and sums are floating-point numbers; the bound is that of real ones."

@@ -27,6 +27,7 @@ class Rows:
         self.data, self.loading = loader.of(data)
         data = self.data
         self.augment, self.copies = augment, check.whole("copies", copies)
+        self.apart: Augment | None = None  # the same, by which no unit reaches another (see path.py)
         if copies > 1 and augment is None:
             raise InvalidValue(f"copies={copies} uses every row {copies} times, each changed by augment; got no augment.")
         self.tensors, self._shape = _tensors(data)
@@ -137,7 +138,7 @@ class Rows:
             return batch, weight
         batch = pytree.tree_map(lambda leaf: leaf.repeat_interleave(self.copies, 0), batch)
         inputs, target = split(batch)
-        inputs = self.augment(inputs)
+        inputs = (self.apart or self.augment)(inputs)
         like = pytree.tree_leaves(target)[0]
         every = torch.ones(like.shape[0] // self.copies, device=like.device) if weight is None else weight
         again = (inputs, target) if len(batch) == 2 else (*inputs, target)

@@ -7,12 +7,13 @@ import math
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils import _pytree as pytree
 
 from discreet.accounting import curve
 from discreet.core import Release
@@ -33,9 +34,14 @@ from discreet.learn.sgd.engine.probe import checked, probe
 from discreet.learn.sgd.engine.tape import Layout
 from discreet.learn.sgd.engine.training import shares
 from discreet.learn.sgd.grid import Grid, GridEngine, GridStream
+from discreet.learn.sgd.isolated import Alone, Isolated
 from discreet.learn.sgd.journal import Journal, beside
+from discreet.learn.sgd.kept import Kept
+from discreet.learn.sgd.path import Apart, code_of, several
+from discreet.learn.sgd.path import Path as Way
 from discreet.learn.sgd.plan import Plan
 from discreet.learn.sgd.progress import shown
+from discreet.learn.sgd.proof.python import put_back
 from discreet.learn.sgd.quantile import Quantile
 from discreet.learn.sgd.quantile import split as quantiles
 from discreet.learn.sgd.rows import OfBatch, Rows, call, made_up, shapes, split
@@ -67,7 +73,7 @@ class Run:
         self, model: nn.Module, optimizer: torch.optim.Optimizer, rows: Rows, loss: Loss, plan: Plan, clipping: Clipping, *,
         divisor: float | None, microbatch: int | None, ledger: Any, source: str, account: str | None,
         checkpoint: str | os.PathLike[str] | None, every: int, after: After | None = None, radius: float | None = None,
-        progress: bool = False, scheduler: Any = None, resume: str = "exact", check_rows: bool = True,
+        progress: bool = False, scheduler: Any = None, resume: str = "exact", check_rows: bool = True, path: str | None = None,
     ) -> None:  # fmt: skip
         model, self._group = joined(model)
         self.model, self.optimizer, self.plan = model, optimizer, plan
@@ -94,6 +100,7 @@ class Run:
         keep_what_is_freed(model)
         self._pending: list[Any] | None = None
         self._turn: object = None  # of the loop whose noise is in the buffer
+        self._now = self._engine  # what computes the batch that a loop of the user's own was given
         self._unsettled = 2  # steps in which ways to the same numbers are still compared
         self._made_up = False  # whether the rows at hand only keep this process in step with others
         fixed = not isinstance(clipping, Quantile) and not plan.grid and type(self._engine) is Engine
@@ -111,12 +118,19 @@ class Run:
         self._group.level(model)
         self._ours = {id(p) for p in self._engine.parameters}
         self._fixed = [p for p in model.parameters() if not p.requires_grad]
-        self._try(self._engine)
-        rows.probe_augment(self._device, torch.Generator().manual_seed(0))
+        self._paths = Way(model, self._raw, code_of(loss), "isolated" if plan.grid else path)
+        self._isolated = Isolated(self._engine, self._raw, code_of(loss))
+        with put_back(model, code_of(loss)):  # a trial leaves the model as it was
+            self._try(self._engine)
+            rows.probe_augment(self._device, torch.Generator().manual_seed(0))
+            self._choose()
+        self.plan = replace(plan, trusted=self._paths.trusted())
+        self._kept = Kept(model, self._engine.parameters)
         if plan.grid:
             self._engine = self._on_grid(self._engine)
         if self._checkpoint is not None and self._group.first(self._checkpoint.exists):
             self._given_up = resume_from.loaded(self, checkpoints.load(self._checkpoint, self))
+            self._kept = Kept(model, self._engine.parameters)
 
     def _try(self, engine: Engine, like: Any = None) -> None:
         """See, on made-up rows, that the model treats every example on its own in the mode that it is in."""
@@ -128,8 +142,10 @@ class Run:
             return made_up(first, examples, self._device, generator)
 
         try:
-            self._gentle = probe(engine, self._losses, make)
-            shares(engine, self._losses, make)
+            alone = self._paths.asked == "isolated"
+            self._gentle = probe(engine, self._losses, make, alone=alone)
+            if not alone:
+                shares(engine, self._losses, make)
         except DiscreetError:
             raise
         except Exception as error:
@@ -144,13 +160,32 @@ class Run:
         layout = self._layouts.get(shapes(batch))
         self._tried.tape.layout = Layout() if layout is None else layout
         if layout is None:
-            self._try(self._tried, batch)
+            with put_back(self.model, code_of(self._loss)):
+                self._try(self._tried, batch)
+
+    def _choose(self) -> None:
+        """Prove what can be proven of rows like these, before anything is charged; see that the other path works otherwise."""
+        if self._rows.augment is not None:
+            self._rows.apart = Apart(self._rows.augment, self._rows.rows)
+        made = self._rows.like(2 * self._rows.rows, self._device, torch.Generator().manual_seed(0))
+        if self._paths.fast(made):
+            return
+        if self._group.split:
+            raise InvalidValue(f"A model under fully_shard is computed at once, but {self._paths.sentence()}")
+        self._isolated.try_on(made)
+
+    def _fast(self, batch: Any) -> bool:
+        """Whether this batch may be computed at once; a loop that another one interrupts is refused later anyway."""
+        return self.path == "fast" if self._engine.armed else self._paths.fast(batch)
 
     def _on_grid(self, engine: Engine) -> GridEngine:
+        self._isolated.way = "one by one"
         if self._group.world > 1:
             raise InvalidValue("grid=True works in one process only. Leave it out, or train in one process.")
         multiplier, norm = self.plan.noise_multiplier, self.plan.clip_norm
-        return GridEngine(engine, Grid(clip_norm=norm, noise_multiplier=multiplier, size=engine.size))
+        made = GridEngine(engine, Grid(clip_norm=norm, noise_multiplier=multiplier, size=engine.size))
+        self._isolated.engine = made
+        return made
 
     def _facts(self) -> dict[str, Any]:
         """What all processes of one run must agree about."""
@@ -172,7 +207,8 @@ class Run:
                 resume_from.renew(self, spent)
             return
         if self._check_rows:
-            rowcheck.check(self)
+            with put_back(self.model, code_of(self._loss)):  # what the check leaves behind would be of private rows
+                rowcheck.check(self)
         self._key, self._repeatable, self._divisor, self._entry = self._group.first(self._pay)
         self._save()
 
@@ -199,15 +235,21 @@ class Run:
         while self.number < self.plan.steps:
             with self._charged():
                 for batch, weight in self._pieces(own=not self._gentle):
-                    if self._graphed is not None and self._graphed.add(
-                        batch, weight, self._buffer, 1.0 / self._public_divisor()
-                    ):
-                        continue
-                    with self._engine.recording(length(batch)):
-                        self._add(self._losses(batch), weight)
+                    self._piece(batch, weight)
                 taken = self._update()
             if taken:
                 yield Step(self.number, self.plan.steps)
+
+    def _piece(self, batch: Any, weight: Tensor | None) -> None:
+        """Add the clipped sum of a part of a batch, on the path that is proven for it."""
+        if not self._fast(batch):
+            self._isolated.add(batch, weight, self._counting(), self._buffer, 1.0 / self._public_divisor())
+            return
+        batch, weight = several(batch, weight)
+        if self._graphed is not None and self._graphed.add(batch, weight, self._buffer, 1.0 / self._public_divisor()):
+            return
+        with self._engine.recording(length(batch)):
+            self._add(self._losses(batch), weight)
 
     @contextmanager
     def _charged(self) -> Iterator[None]:
@@ -245,22 +287,38 @@ class Run:
         An empty batch is a step too, but there is nothing to compute, so it is taken without being shown. Where units own
         several rows, some rows of a batch only fill up; `step` gives them no weight. Of several processes each gets its part.
         """
+        if self._key is None:
+            self.plan = replace(self.plan, trusted=self._paths.trusted(own_loop=True))
         while self.number < self.plan.steps:
             with self._charged():
-                for batch, weight in self._pieces():
+                for batch, weight in self._units():
                     self._pending = [weight, self._turn]
-                    with self._engine.recording(length(batch)):
+                    with self._now.recording(length(batch)):
                         yield batch
                         if self._pending is not None:
                             raise InvalidValue("A batch was taken without run.step(losses); call it once for every batch.")
                 self._update()
+
+    def _units(self) -> Iterator[tuple[Any, Tensor | None]]:
+        """Batches for a loop that is not ours: whole ones on the fast path, one unit at a time otherwise."""
+        size = self._rows.rows
+        for batch, weight in self._pieces():
+            if self._fast(batch):
+                self._now = self._engine
+                yield several(batch, weight)
+                continue
+            self._now = self._engine if self.plan.grid else Alone(self.model, self._rows.rows)
+            for start in range(0, length(batch), size):
+                part = slice(start, start + size)
+                with self._isolated.checked():
+                    yield pytree.tree_map(lambda leaf, part=part: leaf[part], batch), None if weight is None else weight[part]
 
     def step(self, losses: Tensor) -> None:
         """The losses of the rows of the batch that `batches` gave last, one for each."""
         if self._pending is None or self._pending[1] is not self._turn:
             raise InvalidValue("run.step(losses) belongs inside `for batch in run.batches()`, once for every batch.")
         weight, self._pending = self._pending[0], None
-        self._add(checked(losses, self._engine.tape.examples), weight)
+        self._add(checked(losses, self._now.tape.examples), weight, self._now)
 
     def _pieces(self, own: bool = True) -> Iterator[tuple[Any, Tensor | None]]:
         """The noise of this step, then its batch in pieces of at most `microbatch` units."""
@@ -332,15 +390,22 @@ class Run:
         return self._rows.mark(read=self._remembers())
 
     def _losses(self, batch: Any) -> Tensor:
-        if isinstance(self._loss, OfBatch):
-            return checked(self._loss.losses(batch), length(batch))
-        inputs, target = split(batch)
-        return checked(self._loss(call(self.model, inputs), target), length(batch))
+        return checked(self._raw(batch), length(batch))
 
-    def _add(self, losses: Tensor, weight: Tensor | None) -> None:
+    def _raw(self, batch: Any) -> Tensor:
+        """What model and loss make of a batch, with nothing asked about it yet."""
+        if isinstance(self._loss, OfBatch):
+            return self._loss.losses(batch)
+        inputs, target = split(batch)
+        return self._loss(call(self.model, inputs), target)
+
+    def _add(self, losses: Tensor, weight: Tensor | None, engine: Engine | None = None) -> None:
         assert self._divisor is not None
-        clipping = Flat(self._clipping.norm) if self._made_up else self._clipping  # nobody counts made-up rows
-        self._engine.add(losses if weight is None else losses * weight, clipping, self._buffer, 1.0 / self._divisor)
+        given = losses if weight is None else losses * weight
+        (engine or self._engine).add(given, self._counting(), self._buffer, 1.0 / self._divisor)
+
+    def _counting(self) -> Clipping:
+        return Flat(self._clipping.norm) if self._made_up else self._clipping  # nobody counts made-up rows
 
     def _update(self) -> bool:
         """Take the step, if its noisy sum may be seen; else it is to be taken again under a fresh key, which is paid for."""
@@ -406,6 +471,16 @@ class Run:
 
     # ---- what may be told --------------------------------------------------------------------------------------------
 
+    @property
+    def path(self) -> str:
+        """How gradients are computed: "fast" (all examples at once, proven independent) or "isolated" (each unit alone)."""
+        return self._paths.name
+
+    @property
+    def why(self) -> str:
+        """Why it is this path: what was proven, or the operation that stands in the way of a proof."""
+        return self._paths.why
+
     def spent(self) -> float:
         """Epsilon at the plan's delta for the steps taken so far; the whole plan was paid for before the first."""
         if self._key is None:
@@ -427,12 +502,16 @@ class Run:
         if self._repeatable:
             raise InvalidValue("This run drew its noise from a seeded source, which anyone can repeat. It cannot be released.")
         self._look()
+        self._kept.check(self.model)
         self._stack.close()
         title = f"{type(self.model).__name__}, trained privately"
         made = Release(
             value=self.model, source=self._source, claims=(self.plan.claim(self._extra),), entry=self._entry,
-            facts={"title": title, "made": made_with(), "spending": self.plan.spending(self._extra),
-                   **({} if quality is None else {"quality": dict(quality)})},
+            facts={
+                "title": title, "made": made_with(), "spending": self.plan.spending(self._extra),
+                "isolation": self._paths.facts(self._isolated),
+                **({} if quality is None else {"quality": dict(quality)}),
+            },
         )  # fmt: skip
         written = [made]
         if path is not None:
@@ -443,11 +522,13 @@ class Run:
     def save(self, path: str | os.PathLike[str]) -> Path:
         """A checkpoint to go on from. It holds the key of the noise: keep it as safe as the data, delete it afterwards."""
         self._begin()
+        self._kept.check(self.model)
         return resume_from.saved(self, Path(path))
 
     def _save(self) -> None:
         resume_from.keep(self)
         if self._checkpoint is not None:
+            self._kept.check(self.model)
             checkpoints.save(self._checkpoint, self)
 
     def __reduce_ex__(self, protocol: Any) -> Any:

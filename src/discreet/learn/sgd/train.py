@@ -30,6 +30,7 @@ def train(
     after: After | None = None, radius: float | None = None, microbatch: int | None = None, ledger: Any = None,
     source: str = "data", account: str | None = None, checkpoint: str | os.PathLike[str] | None = None, every: int = 100,
     grid: bool = False, progress: bool = False, scheduler: Any = None, resume: str = "exact", check_rows: bool = True,
+    path: str | None = None,
 ) -> Run:  # fmt: skip
     """A run that trains `model` privately when iterated.
 
@@ -47,6 +48,9 @@ def train(
     once and changes speed and memory only. A run with a `checkpoint` writes it `every` so many steps and goes on from it; steps
     that are then taken again come out the same, or the run stops, unless `resume="pay"`: they get fresh noise and are paid for.
     A `scheduler` is stepped after every step and is in the checkpoint.
+
+    All examples are computed at once where it is proven that they leave each other alone, each unit by itself otherwise; `path`
+    demands one of the two ("fast", which is refused without a proof, or "isolated"), and `run.path` tells which it is.
     With `grid` sums are whole numbers and noise is exact: a claim that survives floating point, at a backward for each unit.
 
     >>> import discreet
@@ -90,7 +94,7 @@ def train(
         ledger=ledger, source=check.word("source", source), account=account, checkpoint=checkpoint,
         every=check.whole("every", every), after=after, radius=None if radius is None else check.positive("radius", radius),
         progress=progress, scheduler=_steps_alone(scheduler), resume=check.word("resume", resume, ("exact", "pay")),
-        check_rows=check_rows,
+        check_rows=check_rows, path=path,
     )  # fmt: skip
 
 

@@ -9,17 +9,25 @@ model is as compiled as it was.
 from __future__ import annotations
 
 import sys
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import nn
 
 
-def eagerly() -> AbstractContextManager[object]:
+@contextmanager
+def eagerly() -> Iterator[None]:
     """While this is open, compiled modules run as they were written."""
     if "torch._dynamo" not in sys.modules:  # nothing was ever compiled; loading it takes seconds
-        return nullcontext()
-    return torch.compiler.set_stance("force_eager")
+        yield
+        return
+    stance = torch.compiler.set_stance("force_eager")
+    try:
+        yield
+    finally:
+        if not sys.is_finalizing():  # a loop that was left open ends with the interpreter
+            stance.__exit__(None, None, None)
 
 
 def as_written(model: nn.Module) -> nn.Module:

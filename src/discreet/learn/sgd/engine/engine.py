@@ -50,6 +50,7 @@ class Engine:
         self._enclosed: set[nn.Module] = set()  # run example by example, with all that is inside
         self._modules = self._armed({})
         self.size = sum(p.numel() for p in self.parameters)
+        self.armed = False  # while a step is recorded
         self.processes = 1  # that add into one sum
         self.good: Tensor | None = None  # where to say whether all units were finite, while a step is recorded
         self._views: tuple[Tensor, dict[Tensor, Tensor]] | None = None
@@ -98,12 +99,14 @@ class Engine:
         self.tape.clear()
         self.tape.examples = examples
         before = {module: module.__dict__.get("forward") for module, _ in self._modules}
+        outer, self.armed = self.armed, True
         try:
             for module, make in self._modules:
                 module.__dict__["forward"] = _recorded(make(module, self.tape), before[module], module)
             with eagerly():
                 yield self.tape
         finally:
+            self.armed = outer
             for module, forward in before.items():
                 if forward is None:
                     module.__dict__.pop("forward", None)

@@ -20,21 +20,27 @@ from discreet.learn.sgd.engine.agreement import CROWD, MORE, Losses, Make, agree
 from discreet.learn.sgd.engine.compiled import eagerly
 from discreet.learn.sgd.engine.engine import Engine
 
+OTHERWISE = 'Or ask for path="isolated", which computes every unit by itself, more slowly, and needs none of this.'
 FEW = 2  # units in the smaller of two sizes of batch
 
 
-def probe(engine: Engine, losses: Losses, make: Make) -> bool:
+def probe(engine: Engine, losses: Losses, make: Make, *, alone: bool = False) -> bool:
     """Refuse a model whose examples interact, and learn which layers are given something all examples share.
 
-    Returns whether model and loss leave the rows they are given as they were.
+    Returns whether model and loss leave the rows they are given as they were. Where every unit is computed `alone`, the engine
+    has nothing to learn of the model.
     """
     _no_batch_norm(engine.model)
     buffers = {name: b.clone() for name, b in engine.model.named_buffers()}
     with torch.random.fork_rng(devices=_cuda(engine)), awake(engine), eagerly():
         make = sensible(engine, losses, make)
         gentle = _alone(engine, losses, make)
-        learn(engine, losses, make)
-        _settle(engine, losses, make)
+        if not alone:
+            try:
+                learn(engine, losses, make)
+                _settle(engine, losses, make)
+            except InvalidValue as error:
+                raise InvalidValue(f"{error} {OTHERWISE}") from error
     changed = [name for name, b in engine.model.named_buffers() if not _equal(b, buffers[name])]
     for name, b in engine.model.named_buffers():
         b.copy_(buffers[name])

@@ -1,0 +1,232 @@
+"""Gradients of units each from its own rows alone: what another unit does cannot reach them, whatever the model does.
+
+Under vmap one run of the model's code stands for all units, and every operation treats them apart; code that chooses by value
+fails there. Such a model, and one whose code brings rules for vmap of its own, is run for one unit after another. Parameters
+and buffers are copies: what a forward does to them is seen by nobody else, and is forgotten. So is what it leaves in Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.func import grad, vmap
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.utils.stateless import _reparametrize_module
+from torch.utils import _pytree as pytree
+
+from discreet.errors import InvalidValue
+from discreet.learn.sgd.clipping import Clipping
+from discreet.learn.sgd.engine import Engine
+from discreet.learn.sgd.engine.compiled import eagerly
+from discreet.learn.sgd.engine.fallback import _no_fast_path, _no_warnings
+from discreet.learn.sgd.engine.probe import checked
+from discreet.learn.sgd.engine.tape import Record, Tape
+from discreet.learn.sgd.proof.python import Watch
+
+ROOM = 1 << 26  # numbers of gradients that are written out at once
+OWN = (
+    "aten", "prims", "prim", "torchvision", "rngprims", "quantized", "_c10d_functional", "c10d", "inductor", "fsdp", "flex_lib",
+    "mkldnn", "onednn",
+)  # fmt: skip
+UNWRAPPING = {"_functorch", "get_unwrapped", "_unwrap_batched", "_remove_batch_dim", "unwrap_if_dead", "_unwrap_for_grad"}
+
+Losses = Callable[[Any], Tensor]
+
+
+class Own(Record):
+    """The gradients of the parameters of one module, written out, [units, …]."""
+
+    def __init__(self, gradients: dict[Tensor, Tensor]) -> None:
+        self._known = gradients
+        self.parameters = list(gradients)
+
+    def instantiate(self) -> dict[Tensor, Tensor]:
+        return self._known
+
+
+class Alone(Engine):
+    """For losses that somebody else computes, of one unit at a time: an ordinary backward."""
+
+    @contextmanager
+    def recording(self, examples: int) -> Iterator[Tape]:
+        self.tape.clear()
+        self.tape.examples = examples
+        with eagerly():
+            yield self.tape
+
+    def add(self, losses: Tensor, clipping: Clipping, into: Tensor, scale: float = 1.0) -> None:
+        made = torch.autograd.grad(losses.sum(), self.parameters, allow_unused=True)
+        each = [torch.zeros_like(p) if g is None else g.to_dense() for g, p in zip(made, self.parameters)]
+        gradients = {p: g.detach().float()[None] for p, g in zip(self.parameters, each)}
+        with torch.no_grad(), torch.autocast(into.device.type, enabled=False):
+            self._add([Own({p: g}) for p, g in gradients.items()], clipping, into, scale)
+
+
+class Isolated:
+    """Clipped sums for an engine's parameters, unit by unit."""
+
+    def __init__(self, engine: Engine, losses: Losses, code: Iterable[Any]) -> None:
+        self.engine, self._losses = engine, losses
+        self._code = list(code)
+        self._watch: Watch | None = None
+        self._names = {name: p for name, p in engine.model.named_parameters() if p.requires_grad}
+        rules, peeking = vmap_rules(), sorted(Watch(engine.model, self._code).named & UNWRAPPING)
+        self.why = f"operations with rules for vmap of their own are loaded: {rules[0]}" if rules else ""
+        self.why = f"its code looks behind vmap: {peeking[0]}" if peeking else self.why
+        self.way = "one by one" if self.why else "vmap"
+
+    def try_on(self, batch: Any) -> None:
+        """Find out on made-up rows whether the model can be vectorised."""
+        with torch.random.fork_rng(devices=_cuda(self.engine)):
+            self.gradients(batch, None)
+
+    def add(self, batch: Any, weight: Tensor | None, clipping: Clipping, into: Tensor, scale: float) -> None:
+        """Add the clipped gradients of all units of a batch, each times `scale`."""
+        examples = pytree.tree_leaves(batch)[0].shape[0]
+        units, rows = examples // self.engine.rows, self.engine.rows
+        most = max(1, ROOM // max(self.engine.size, 1)) if self.way == "vmap" else 1
+        self._watch = Watch(self.engine.model, self._code)  # what is put back is the same for all units
+        try:
+            for start in range(0, units, most):
+                part = slice(start * rows, min(start + most, units) * rows)
+                piece = pytree.tree_map(lambda leaf, part=part: leaf[part], batch)
+                its = self.gradients(piece, None if weight is None else weight[part])
+                self.engine.tape.examples = part.stop - part.start
+                with torch.no_grad(), torch.autocast(into.device.type, enabled=False):
+                    self.engine._add([Own(group) for group in self._by_module(its)], clipping, into, scale)
+        finally:
+            self._watch = None
+
+    def _by_module(self, gradients: dict[str, Tensor]) -> list[dict[Tensor, Tensor]]:
+        groups: dict[str, dict[Tensor, Tensor]] = {}
+        for name, gradient in gradients.items():
+            groups.setdefault(name.rpartition(".")[0], {})[self._names[name]] = gradient
+        return list(groups.values())
+
+    @contextmanager
+    def checked(self) -> Iterator[None]:
+        """While somebody else computes one unit's losses: nothing that others would see may be changed."""
+        before, watch = {**self._copies(), **self._copies(trained=False)}, Watch(self.engine.model, self._code)
+        yield
+        if not self._intact(before):
+            raise InvalidValue(
+                "A parameter or a buffer of the model was changed while the losses of a unit were computed, so the next unit "
+                "would see something of it. Change nothing in place in a forward."
+            )
+        watch.restore()
+
+    # ---- gradients ---------------------------------------------------------------------------------------------------
+
+    def gradients(self, batch: Any, weight: Tensor | None) -> dict[str, Tensor]:
+        """By name, [units, …], float32."""
+        rows = self.engine.rows
+        leaf = pytree.tree_leaves(batch)[0]
+        weight = torch.ones(leaf.shape[0], device=leaf.device) if weight is None else weight
+        each = pytree.tree_map(lambda it: it.unflatten(0, (-1, rows)), (batch, weight))
+        if self.way == "vmap":
+            made = self._together(*each)
+            if made is not None:
+                return made
+            self.way = "one by one"
+        units = weight.shape[0] // rows
+        one = [self._alone(*pytree.tree_map(lambda it, i=i: it[i].clone(), each)) for i in range(units)]
+        return {name: torch.stack([its[name] for its in one]) for name in self._names}
+
+    def _together(self, batch: Any, weight: Tensor) -> dict[str, Tensor] | None:
+        """All units under vmap; None where that does not work, or where the copies of the state were changed."""
+        held, fixed = self._copies(), self._copies(trained=False)
+
+        def loss(parameters: dict[str, Tensor], rows: Any, its: Tensor) -> Tensor:
+            return self._loss({**parameters, **fixed}, rows, its)
+
+        try:
+            with self._unseen(), _no_custom_rules():
+                made = vmap(grad(loss), in_dims=(None, 0, 0), randomness="different")(held, batch, weight)
+        except Exception as error:  # whatever a stranger's code makes of vmap
+            self.why = f"it cannot be vectorised: {type(error).__name__}: {(str(error).strip() or '-').splitlines()[0][:120]}"
+            return None
+        if not self._intact({**held, **fixed}):
+            self.why = "a forward changes parameters or buffers in place"
+            return None
+        return {name: its.detach().float() for name, its in made.items()}
+
+    def _alone(self, batch: Any, weight: Tensor) -> dict[str, Tensor]:
+        """One unit, with copies of everything that a forward might change."""
+        held = {name: it.requires_grad_() for name, it in self._copies().items()}
+        with self._unseen(), torch.enable_grad():
+            loss = self._loss({**held, **self._copies(trained=False)}, batch, weight)
+            if not loss.requires_grad:
+                return {name: torch.zeros_like(it, dtype=torch.float32) for name, it in held.items()}
+            made = torch.autograd.grad(loss, list(held.values()), allow_unused=True)
+        return {
+            name: torch.zeros_like(it, dtype=torch.float32) if g is None else g.detach().to_dense().float()
+            for (name, it), g in zip(held.items(), made)
+        }
+
+    def _loss(self, state: dict[str, Tensor], rows: Any, weight: Tensor) -> Tensor:
+        with _reparametrize_module(self.engine.model, state, tie_weights=True):
+            found = checked(self._losses(rows), self.engine.rows)
+        return (found * weight).sum()
+
+    def _copies(self, trained: bool = True) -> dict[str, Tensor]:
+        if trained:
+            return {name: p.detach().clone() for name, p in self._names.items()}
+        model = self.engine.model
+        others = [(name, p) for name, p in model.named_parameters() if not p.requires_grad] + list(model.named_buffers())
+        return {name: it.detach().clone() for name, it in others}
+
+    def _intact(self, copies: dict[str, Tensor]) -> bool:
+        own = {**dict(self.engine.model.named_parameters()), **dict(self.engine.model.named_buffers())}
+        return all(_same_bits(copies[name], own[name]) for name in copies)
+
+    @contextmanager
+    def _unseen(self) -> Iterator[None]:
+        """What the code leaves in Python is put back, and torch takes the ways that vmap can follow."""
+        watch = self._watch or Watch(self.engine.model, self._code)
+        cpu = self.engine.parameters[0].device.type == "cpu" and self.way == "vmap"
+        with ExitStack() as stack:
+            stack.callback(watch.restore)
+            for context in (eagerly(), _no_fast_path(), _no_warnings(), sdpa_kernel(SDPBackend.MATH) if cpu else nullcontext()):
+                stack.enter_context(context)
+            yield
+
+
+def _same_bits(one: Tensor, other: Tensor) -> bool:
+    one, other = one.detach().contiguous().view(-1), other.detach().contiguous().view(-1)
+    return bool(torch.equal(one.view(torch.uint8), other.view(torch.uint8))) if one.numel() else True
+
+
+def vmap_rules() -> list[str]:
+    """Operations that are not torch's and say themselves what they are under vmap: such a rule sees all units."""
+    named = torch._C._dispatch_get_registrations_for_dispatch_key("FuncTorchBatched")
+    return sorted(name for name in named if name.partition("::")[0] not in OWN)
+
+
+@contextmanager
+def _no_custom_rules() -> Iterator[None]:
+    """A custom autograd function with a vmap of its own would be given all units at once: it is not run so."""
+    from torch._C._functorch import TransformType
+    from torch._functorch.autograd_function import custom_function_call
+
+    table = custom_function_call.functorch_table
+    plain = table[TransformType.Vmap]
+
+    def checked_rule(interpreter: Any, function: Any, *operands: Any, **more: Any) -> Any:
+        if getattr(function, "vmap", None) is not torch.autograd.Function.vmap and not function.generate_vmap_rule:
+            raise InvalidValue(f"{function.__name__} has a rule for vmap of its own, which sees all units at once.")
+        return plain(interpreter, function, *operands, **more)
+
+    table[TransformType.Vmap] = checked_rule
+    try:
+        yield
+    finally:
+        table[TransformType.Vmap] = plain
+
+
+def _cuda(engine: Engine) -> list[torch.device]:
+    device = engine.parameters[0].device
+    return [device] if device.type == "cuda" else []

@@ -1,0 +1,76 @@
+"""Everything that a model would save and that is not trained must be, bit for bit, what it was before a private row was read.
+
+Noise covers the trained parameters alone. A buffer, a frozen parameter or an extra state that a forward changed holds something
+of the rows without noise.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+from collections.abc import Iterable
+from typing import Any
+
+from torch import Tensor, nn
+
+from discreet.errors import InvalidValue
+from discreet.learn.sgd.distributed import local
+
+
+class Kept:
+    """Digests of what a model saves beside its trained parameters.
+
+    >>> import torch
+    >>> model = nn.BatchNorm1d(2, affine=False)
+    >>> kept = Kept(model, [])
+    >>> kept.check(model)
+    >>> model.running_mean += 1.0
+    >>> kept.changed(model)
+    ['running_mean']
+    """
+
+    def __init__(self, model: nn.Module, trained: Iterable[Tensor]) -> None:
+        self._trained = list(trained)
+        self._before = self._digests(model)
+
+    def _digests(self, model: nn.Module) -> dict[str, str]:
+        """By name in what the model saves; buffers that it does not save are there too, since its predictions use them."""
+        places = {place(p) for p in self._trained}
+        own = {f"(unsaved) {name}": b for name, b in model.named_buffers()}
+        return {name: _digest(it, places) for name, it in (*model.state_dict().items(), *own.items())}
+
+    def changed(self, model: nn.Module) -> list[str]:
+        now = self._digests(model)
+        names = [name for name in {**self._before, **now} if now.get(name) != self._before.get(name)]
+        saved = [name for name in names if not name.startswith("(unsaved)")]
+        return saved + [name for name in names if name.startswith("(unsaved)") and name.removeprefix("(unsaved) ") not in saved]
+
+    def check(self, model: nn.Module) -> None:
+        names = self.changed(model)
+        if names:
+            raise InvalidValue(
+                f"{', '.join(names[:5])}: changed since the run began, though not trained. What is there may come from private "
+                "rows, and no noise covers it, so nothing is written. Let the forward change no buffer and no frozen parameter "
+                "(module.eval() for running statistics), put back what you changed yourself, or begin another run."
+            )
+
+
+def place(tensor: Tensor) -> tuple[int, int]:
+    here = local(tensor)
+    return here.data_ptr(), here.numel()
+
+
+def _digest(it: Any, trained: set[tuple[int, int]]) -> str:
+    if isinstance(it, Tensor):
+        if place(it) in trained and it.numel():
+            return "trained"
+        import torch
+
+        here = local(it).detach().cpu().contiguous()
+        made = hashlib.blake2b(f"{here.dtype}{tuple(here.shape)}".encode(), digest_size=16)
+        made.update(here.flatten().view(torch.uint8).numpy().data if here.numel() else b"")
+        return made.hexdigest()
+    try:
+        return hashlib.blake2b(pickle.dumps(it), digest_size=16).hexdigest()
+    except Exception:  # what cannot be pickled cannot be saved either; its text is what can be compared
+        return repr(it)

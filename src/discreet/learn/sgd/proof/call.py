@@ -1,0 +1,130 @@
+"""One operation of a trace, as the rules see it, and the table they are entered in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+from discreet.learn.sgd.proof.values import (
+    NUMBERS,
+    PUBLIC,
+    ROWS,
+    SUM,
+    Cell,
+    Layout,
+    NotProven,
+    Value,
+    known,
+    merged,
+    symbolic,
+)  # fmt: skip
+
+Rule = Callable[["Call"], Any]  # gives a Value for every tensor that comes out, in order; one for all where there is one
+RULES: dict[str, Rule] = {}
+
+
+class Call:
+    """An operation with its arguments by name, what came out of it, and what is known of what went in."""
+
+    def __init__(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], out: Any) -> None:
+        self.func, self.out = func, out
+        self.name = base_name(func)
+        self.given = bound(func, args, kwargs)
+        self.tensors = [leaf for leaf in pytree.tree_leaves(self.given) if isinstance(leaf, Tensor)]
+        self.values = [known(t) for t in self.tensors]
+        self.kinds = {value.kind for value in self.values}
+
+    def __getitem__(self, name: str) -> Any:
+        return self.given.get(name)
+
+    def of(self, name: str) -> Value | None:
+        """What is known of a tensor argument; None where it was not given."""
+        it = self.given.get(name)
+        return known(it) if isinstance(it, Tensor) else None
+
+    def layout(self, name: str) -> Layout | None:
+        value = self.of(name)
+        return value.layout if value is not None and value.kind in (ROWS, NUMBERS) else None
+
+    @property
+    def outs(self) -> list[Tensor]:
+        return [leaf for leaf in pytree.tree_leaves(self.out) if isinstance(leaf, Tensor)]
+
+    def no_sums(self) -> None:
+        if SUM in self.kinds:
+            raise NotProven("a sum over the batch is used as more than a gradient")
+
+    def no_sizes(self, *shapes: str) -> None:
+        """No number that the operation computes with knows the size of the batch; those that are shapes may."""
+        leaves = pytree.tree_leaves({k: v for k, v in self.given.items() if k not in SHAPES and k not in shapes})
+        if any(symbolic(leaf) for leaf in leaves):
+            raise NotProven("the size of the batch is used as a number")
+
+    def rows_of(self, *names: str) -> Layout:
+        """The one layout of these arguments, all of which must be rows."""
+        layouts = [self.layout(name) for name in names if self[name] is not None]
+        if not layouts or None in layouts or not all(self.of(n).kind == ROWS for n in names if self[n] is not None):  # type: ignore[union-attr]
+            raise NotProven("some of what meets here is rows of examples and some is not")
+        return merged([it for it in layouts if it is not None])
+
+    def publics(self, *names: str) -> None:
+        for name in names:
+            value = self.of(name)
+            if value is not None and value.kind != PUBLIC:
+                raise NotProven(f"{name} is not the same for all examples")
+
+
+SHAPES = {
+    "size", "sizes", "input_sizes", "input_size", "output_size", "self_size", "shape", "split_sizes", "dtype", "layout",
+    "device", "pin_memory", "memory_format",
+}  # fmt: skip
+
+
+def base_name(func: Any) -> str:
+    return str(func._schema.name).partition("::")[2]
+
+
+def namespace(func: Any) -> str:
+    return str(getattr(func, "namespace", ""))
+
+
+def bound(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
+    schema = func._schema.arguments
+    given = {it.name: it.default_value if it.has_default_value() else None for it in schema}
+    given.update(zip((it.name for it in schema), args))
+    given.update(kwargs)
+    return given
+
+
+def rule(*names: str) -> Callable[[Rule], Rule]:
+    def enter(function: Rule) -> Rule:
+        for name in names:
+            RULES[name] = function
+        return function
+
+    return enter
+
+
+def one_like(call: Call, layout: Layout | None, kind: str = ROWS) -> Value:
+    return Value(Cell(kind), layout)
+
+
+def positive(dim: int, axes: int) -> int:
+    return dim + axes if dim < 0 else dim
+
+
+def dims_of(dim: Any, axes: int) -> list[int]:
+    """The axes that are meant; all of them where none is named."""
+    if dim is None or (isinstance(dim, (list, tuple)) and not dim):
+        return list(range(axes))
+    return [positive(int(it), axes) for it in (dim if isinstance(dim, (list, tuple)) else [dim])]
+
+
+__all__ = [
+    "NUMBERS", "PUBLIC", "ROWS", "RULES", "SUM", "Call", "Cell", "Layout", "NotProven", "Value", "base_name", "bound",
+    "dims_of", "namespace", "one_like", "positive", "rule", "torch",
+]  # fmt: skip

@@ -1,0 +1,177 @@
+"""Rules for entries that are picked or written by an index."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from discreet.learn.sgd.proof.call import NUMBERS, PUBLIC, ROWS, SUM, Call, Layout, NotProven, Value, positive, rule
+from discreet.learn.sgd.proof.shapes import PART
+from discreet.learn.sgd.proof.values import Cell, known, merged, rows, summed
+
+_BOOL = (torch.bool, torch.uint8)
+
+
+def _placed(call: Call, indices: list[Any]) -> tuple[int, int, list[int]]:
+    """Of an index by tensors: where its axes go, how many they are, which axes of `self` are used."""
+    used = [place for place, it in enumerate(indices) if it is not None]
+    axes = max(indices[place].ndim for place in used)
+    together = used == list(range(used[0], used[0] + len(used)))
+    return (used[0] if together else 0), axes, used
+
+
+@rule("index", "_unsafe_index")
+def indexed(call: Call) -> Value:
+    value, indices = call.of("self"), list(call["indices"])
+    assert value is not None
+    first, axes, used = _placed(call, indices)
+    its = [known(indices[place]) for place in used]
+    _not_by_size(indices[place] for place in used)
+    if value.kind in (PUBLIC, SUM) and all(it.kind == PUBLIC for it in its):
+        return Value(Cell(value.kind))
+    if value.kind == PUBLIC:
+        if any(it.kind not in (PUBLIC, ROWS) for it in its):
+            raise NotProven("the place of an example in its batch is used as a number")
+        wide = [(it.layout, indices[place].ndim) for it, place in zip(its, used) if it.layout is not None]
+        where = merged([it.at(it.dim + axes - ndim) for it, ndim in wide])
+        return rows(where.at(where.dim + first))
+    layout = value.layout
+    if value.kind != ROWS or layout is None:
+        raise NotProven("a sum over the batch is used as more than a gradient")
+    if layout.dim in used:
+        return rows(_own_entries(call, indices, layout).at(first + axes - 1 - _from_right(indices, layout)))
+    if any(it.kind != PUBLIC for it in its):
+        raise NotProven("an index that differs between examples picks the same entries of all of them")
+    moved = layout.dim - sum(place < layout.dim for place in used)
+    return rows(layout.at(moved + axes if (moved >= first) else moved))
+
+
+def _from_right(indices: list[Any], layout: Layout) -> int:
+    number = indices[layout.dim]
+    where = known(number).layout
+    assert where is not None
+    return int(number.ndim - 1 - where.dim)
+
+
+def _own_entries(call: Call, indices: list[Any], layout: Layout) -> Layout:
+    """x[arange(B), i]: each example's own entries."""
+    number = known(indices[layout.dim])
+    if number.kind != NUMBERS or layout.times != 1:
+        raise NotProven(PART)
+    right = _from_right(indices, layout)
+    for it in indices:
+        if it is not None and it is not indices[layout.dim]:
+            value = known(it)
+            if value.kind == ROWS and (
+                value.layout is None or it.ndim - 1 - value.layout.dim != right or value.layout.times != 1
+            ):
+                raise NotProven(PART)
+            if value.kind not in (ROWS, PUBLIC):
+                raise NotProven(PART)
+    return Layout(0, 1, 1)
+
+
+def _not_by_size(tensors: Any) -> None:
+    if any(t.dtype in _BOOL for t in tensors):
+        raise NotProven("entries are chosen by a mask, so that how many there are depends on values")
+
+
+@rule("index_put", "_unsafe_index_put", "_index_put_impl")
+def put(call: Call) -> Value:
+    value, indices, given = call.of("self"), list(call["indices"]), call.of("values")
+    assert value is not None
+    assert given is not None
+    first, axes, used = _placed(call, indices)
+    its = [known(indices[place]) for place in used]
+    layout = value.layout
+    if any(indices[place].dtype in _BOOL for place in used):
+        return _masked(call, value, its[0], indices, given)
+    if layout is not None and layout.dim in used:
+        if value.kind != ROWS or given.kind not in (PUBLIC, ROWS):
+            raise NotProven(PART)
+        spot = _own_entries(call, indices, layout).at(first + axes - 1 - _from_right(indices, layout))
+        if given.kind == ROWS:
+            wide = call["values"].ndim
+            full = call["self"].ndim - len(used) + axes
+            merged([spot, given.layout.at(given.layout.dim + full - wide)])  # type: ignore[union-attr]
+        return rows(layout)
+    if layout is None:
+        if all(it.kind == PUBLIC for it in its) and given.kind in (PUBLIC, SUM):
+            return Value(Cell(SUM if SUM in (given.kind, value.kind) else PUBLIC))
+        if not call["accumulate"] or value.kind not in (PUBLIC, SUM) or NUMBERS in call.kinds:
+            raise NotProven("an example writes where another does")
+        return _added_up(call, indices, used, axes, first)
+    if value.kind != ROWS or any(it.kind != PUBLIC for it in its) or given.kind not in (PUBLIC, ROWS):
+        raise NotProven(PART)
+    moved = layout.dim - sum(place < layout.dim for place in used)
+    spot = layout.at(moved + axes if moved >= first else moved)
+    if given.kind == ROWS:
+        full = call["self"].ndim - len(used) + axes
+        merged([spot, given.layout.at(given.layout.dim + full - call["values"].ndim)])  # type: ignore[union-attr]
+    return rows(layout)
+
+
+def _masked(call: Call, value: Value, mask: Value, indices: list[Any], given: Value) -> Value:
+    """x[mask] = number: every entry by its own mask."""
+    alone = len(indices) == 1 and call["values"].numel() == 1 and given.kind == PUBLIC
+    if not alone or value.kind != ROWS or value.layout is None or mask.kind != ROWS or mask.layout is None:
+        raise NotProven("entries are chosen by a mask, so that how many there are depends on values")
+    return rows(merged([value.layout, mask.layout]))
+
+
+def _added_up(call: Call, indices: list[Any], used: list[int], axes: int, first: int) -> Value:
+    """Every example adds its own rows at its own places: a sum over the examples."""
+    layouts = []
+    for place in used:
+        its = known(indices[place])
+        if its.kind == ROWS:
+            layouts.append(its.layout.at(its.layout.dim + axes - indices[place].ndim + first))  # type: ignore[union-attr]
+    given = call.of("values")
+    if given is not None and given.kind == ROWS:
+        full = call["self"].ndim - len(used) + axes
+        layouts.append(given.layout.at(given.layout.dim + full - call["values"].ndim))  # type: ignore[union-attr]
+    merged(layouts)
+    return summed()
+
+
+@rule(
+    "gather", "scatter", "scatter_add", "scatter_reduce", "index_select", "index_add", "index_copy", "index_fill",
+    "take_along_dim",
+)  # fmt: skip
+def along(call: Call) -> Value:
+    """Entries picked or written along one axis, which is not that of the examples, by an index of the example's own."""
+    call.no_sizes()
+    dim = positive(call["dim"], max(call["self"].ndim, 1))
+    value, index = call.of("self"), call.of("index")
+    assert value is not None
+    assert index is not None
+    if call.name in ("index_select", "index_add", "index_copy", "index_fill"):
+        return _by_list(call, value, index, dim)
+    layouts = [it.layout for it in call.values if it.kind == ROWS and it.layout is not None]
+    if SUM in call.kinds or NUMBERS in call.kinds or not layouts:
+        raise NotProven("a sum over the batch is used as more than a gradient")
+    layout = merged(layouts)
+    if layout.dim == dim:
+        raise NotProven("entries are picked along the axis of examples")
+    if value.kind != ROWS:
+        raise NotProven("some of what meets here is rows of examples and some is not")
+    return rows(layout)
+
+
+def _by_list(call: Call, value: Value, index: Value, dim: int) -> Value:
+    source = call.of("source")
+    if value.kind == PUBLIC and index.kind == ROWS and call.name == "index_select":
+        return rows(index.layout.at(dim))  # type: ignore[union-attr]
+    if value.kind in (PUBLIC, SUM) and call.name == "index_add" and source is not None and source.kind == ROWS:
+        if index.kind == ROWS:
+            merged([index.layout.at(dim), source.layout])  # type: ignore[union-attr,list-item]
+            return summed()
+        raise NotProven("an example writes where another does")
+    if index.kind != PUBLIC or value.layout is None or value.kind != ROWS or value.layout.dim == dim:
+        raise NotProven("entries are picked along the axis of examples")
+    if source is not None and source.kind == ROWS:
+        merged([value.layout, source.layout])  # type: ignore[list-item]
+    elif source is not None and source.kind != PUBLIC:
+        raise NotProven("a sum over the batch is used as more than a gradient")
+    return rows(value.layout)

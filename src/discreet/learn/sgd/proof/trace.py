@@ -1,0 +1,189 @@
+"""The trace of one step, forward and backward, on tensors without values whose batch size is a symbol.
+
+Every operation that torch runs is seen below autograd, so hooks, custom functions and the loss are in it like everything else.
+"""
+
+from __future__ import annotations
+
+import builtins
+import logging
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch._dispatch.python import enable_python_dispatcher
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.fx.experimental.sym_node import SymNode
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
+from torch.nn.utils.stateless import _reparametrize_module
+from torch.utils import _pytree as pytree
+
+from discreet.learn.sgd.proof.values import MIXED, PUBLIC, ROWS, SUM, Layout, NotProven, known, mark, public, rows
+from discreet.learn.sgd.proof.watcher import Peeking, Watcher
+
+SIZE = 37  # of the batch that is traced; its size is a symbol, so no number is used but where something asks for it
+
+# ---- asking for the size ---------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _guarded(watcher: Watcher, env: ShapeEnv) -> Iterator[None]:
+    """A branch on the batch size outside of torch's operations is a reason; len(x) gives the symbol as x.shape[0] does."""
+    plain = {name: getattr(SymNode, name) for name in ("guard_bool", "guard_int", "guard_float")}
+    length = builtins.len
+
+    def watched(name: str) -> Callable[..., Any]:
+        def ask(node: Any, file: str, line: int) -> Any:
+            before = (length(env.guards), length(env.replacements))
+            found = plain[name](node, file, line)
+            after = (length(env.guards), length(env.replacements))
+            if after != before and not watcher.inside and not file:
+                watcher.fail("what is computed depends on the size of the batch")
+            return found
+
+        return ask
+
+    def symbolic_len(it: Any, /) -> Any:
+        return it.shape[0] if isinstance(it, FakeTensor) and it.ndim else length(it)
+
+    try:
+        for name in plain:
+            setattr(SymNode, name, watched(name))
+        builtins.len = symbolic_len
+        yield
+    finally:
+        builtins.len = length
+        for name, function in plain.items():
+            setattr(SymNode, name, function)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """What torch logs of an operation that it cannot trace is told as the reason."""
+    talkers = [logging.getLogger(name) for name in ("torch._subclasses.fake_tensor", "torch.fx.experimental.symbolic_shapes")]
+    before = [talker.disabled for talker in talkers]
+    try:
+        for talker in talkers:
+            talker.disabled = True
+        yield
+    finally:
+        for talker, disabled in zip(talkers, before):
+            talker.disabled = disabled
+
+
+# ---- one trace -------------------------------------------------------------------------------------------------------
+
+
+def traced(model: nn.Module, losses: Callable[[Any], Any], batch: Any, backward: bool = True) -> Watcher:
+    """Trace `losses` of rows like those of `batch` and the gradients of what is trained; NotProven where a rule fails.
+
+    Without `backward`, any function that gives rows for rows.
+    """
+    env = ShapeEnv(duck_shape=True)
+    fake = FakeTensorMode(shape_env=env, allow_non_fake_inputs=True)
+    fake.cache_enabled = False  # entries are of this trace alone, and cost more than they save
+    watcher = Watcher()
+    with warnings.catch_warnings(), ExitStack() as stack:
+        warnings.simplefilter("ignore")
+        inputs = pytree.tree_map(lambda leaf: _fake_rows(fake, leaf), batch)
+        held = {name: _fake_constant(fake, _whole(it)) for name, it in _state(model).items()}
+        stack.enter_context(_unsplit(model))
+        stack.enter_context(_quiet())
+        stack.enter_context(torch.random.fork_rng(devices=[]))
+        stack.enter_context(torch.autograd.set_multithreading_enabled(False))
+        stack.enter_context(torch.backends.mkldnn.flags(enabled=False))
+        stack.enter_context(_reparametrize_module(model, held, tie_weights=True))
+        stack.enter_context(_guarded(watcher, env))
+        stack.enter_context(enable_python_dispatcher())  # operations that ask for sizes in terms of others
+        stack.enter_context(fake)
+        stack.enter_context(watcher)
+        stack.enter_context(Peeking(watcher))
+        stack.enter_context(torch.enable_grad())
+        try:
+            _joint(model, losses, inputs, held) if backward else _mapped(losses, inputs)
+        except NotProven as error:
+            watcher.fail(str(error))
+        except Exception as error:
+            watcher.fail(f"the model cannot be traced without values: {type(error).__name__}: {_short(error)}")
+    if watcher.reason is None and env.replacements:
+        watcher.reason = "what is computed depends on the size of the batch"
+    if watcher.reason is not None:
+        raise NotProven(watcher.reason)
+    return watcher
+
+
+def _mapped(function: Callable[[Any], Any], inputs: Any) -> None:
+    for leaf in pytree.tree_leaves(function(inputs)):
+        value = known(leaf) if isinstance(leaf, Tensor) else public()
+        if value.kind == MIXED:
+            raise NotProven(value.cell.why)
+        if value.kind != ROWS or value.layout is None or value.layout.dim or value.layout.times != 1 or value.cell.blank:
+            raise NotProven("what comes out is not one row for each example")
+
+
+def _joint(model: nn.Module, losses: Callable[[Any], Tensor], inputs: Any, held: dict[str, Tensor]) -> None:
+    trained = [it for it in held.values() if it.requires_grad]
+    found = losses(inputs)
+    now = _state(model)
+    changed = [name for name, it in held.items() if now.get(name) is not it] + [name for name in now if name not in held]
+    if changed:
+        raise NotProven(f"a forward puts something else in the place of {changed[0]}")
+    value = known(found)
+    if value.kind == MIXED:
+        raise NotProven(value.cell.why)
+    if value.kind != ROWS or value.layout is None or value.layout.times != 1 or found.ndim != 1:
+        raise NotProven("the losses are not one number for each example")
+    seeds = torch.ones_like(found)
+    gradients = torch.autograd.grad(found, trained, seeds, allow_unused=True)
+    for name, gradient in zip((name for name, it in held.items() if it.requires_grad), gradients):
+        if gradient is not None and known(gradient).kind not in (SUM, PUBLIC):
+            raise NotProven(known(gradient).cell.why or f"the gradient of {name} is not a sum over the examples")
+
+
+def _state(model: nn.Module) -> dict[str, Tensor]:
+    return {**dict(model.named_parameters()), **dict(model.named_buffers())}
+
+
+def _fake_rows(fake: FakeTensorMode, leaf: Tensor) -> Tensor:
+    whole = leaf[:1].expand(SIZE, *leaf.shape[1:]).contiguous()
+    sizes = [DimDynamic.DUCK, *[DimDynamic.STATIC] * (leaf.ndim - 1)]
+    made = fake.from_tensor(whole, symbolic_context=StatelessSymbolicContext(dynamic_sizes=sizes))
+    mark(made, rows(Layout(0, 1, 1)))
+    return made
+
+
+def _fake_constant(fake: FakeTensorMode, it: Tensor) -> Tensor:
+    made = fake.from_tensor(it, static_shapes=True)
+    mark(made, public(captured=True))
+    return made
+
+
+def _whole(it: Tensor) -> Tensor:
+    """A parameter that lies in parts on several processes, as a layer sees it."""
+    if not hasattr(it, "device_mesh"):
+        return it
+    return nn.Parameter(torch.empty(it.shape, dtype=it.dtype, device=it.device), it.requires_grad)
+
+
+@contextmanager
+def _unsplit(model: nn.Module) -> Iterator[None]:
+    """Without the hooks by which fully_shard gathers weights: here they are whole already."""
+    kept = [(hooks, dict(hooks)) for module in model.modules() for hooks in (module._forward_pre_hooks, module._forward_hooks)]
+    for hooks, before in kept:
+        for number, hook in before.items():
+            if type(getattr(hook, "__self__", None)).__name__ == "FSDPState":
+                del hooks[number]
+    try:
+        yield
+    finally:
+        for hooks, before in kept:
+            if len(hooks) != len(before):
+                hooks.clear()
+                hooks.update(before)
+
+
+def _short(error: Exception) -> str:
+    return (str(error).strip() or "no message").splitlines()[0][:200]
