@@ -174,7 +174,9 @@ class Composition(Saddle):
             guess = here if here < math.inf else 1.5 * guess + there.spread
             slope = self.where(direction, lambda k, t, m, s: -m, -guess, delta)[0]
             most = MOST_WAVES if near else most
-        if self.share < 1e-3 and (least == math.inf or there.doubt(least) > LOOSE):  # large losses dominate: follow them less far
+        if self.share < 1e-3 and (
+            least == math.inf or there.doubt(least) > LOOSE
+        ):  # large losses dominate: follow them less far
             least = min(least, Composition(self.parts, 1e-2).solve(direction, delta))
         return least
 
@@ -217,11 +219,10 @@ class Composition(Saddle):
         less = [t for t in (tilt / 2, 0.7 * tilt, 0.85 * tilt) if losses.log_moment(t) - t * epsilon < aim]
         width, tilt = min(self._period(direction, t, epsilon, delta) for t in (tilt, *less))
         square = max(self.square, 2 * SMOOTH * max(epsilon, math.sqrt(variance) / 10) / (1 + tilt))
-        least = (
-            2 * FADED * (width / (2 * math.pi)) ** 2
-        )  # of the smoothing, times the square of how many frequencies that takes
-        count = min(math.ceil(math.sqrt(least / square)), most)
-        square = max(square, least / count**2)
+        width = min(width, 1e140)
+        least = 2 * FADED * (width / (2 * math.pi)) ** 2  # smoothing times the square of how many frequencies it takes
+        count = math.ceil(math.sqrt(least / square)) if least < square * most**2 else most
+        square = max(square, least / count**2, 1e-290)
         rest = [(item, n, ends) for (item, n), ends in zip(self.parts, self.reach(tail)) if item.shift is None]
         points = max(min(POINTS, WORK // count) // max(len(rest), 1), FEWEST)
         return fourier.wave([(fitted(item, direction, tilt, ends, points), n) for item, n, ends in rest], square, tilt, width)
