@@ -59,7 +59,7 @@ class Contour:
     def __init__(self, sigma: float, rate: float, times: int, backward: bool, delta: float) -> None:
         self.sigma, self.rate, self.times, self.backward = sigma, rate, times, backward
         # what lies beyond has a probability far below delta, but may rule a moment; without it the truth is not overstated
-        self.last = math.sqrt(2 * (math.log(times / delta) + 25)) + 1 / sigma
+        self.last = math.sqrt(2 * (math.log(times) - math.log(delta) + 25)) + 1 / sigma
 
     def nodes(self, power: float) -> tuple[np.ndarray, np.ndarray]:
         """Losses and log-masses where nobody is in the sample, on a trapezoid grid that follows r^power."""
