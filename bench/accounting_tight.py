@@ -56,15 +56,16 @@ def one_gaussian(mu: float, delta: float) -> float:
 class Contour:
     """E[(1 - e^{epsilon - Y})+] of sampled Gaussians as an integral along Re s = t."""
 
-    def __init__(self, sigma: float, rate: float, times: int, backward: bool) -> None:
+    def __init__(self, sigma: float, rate: float, times: int, backward: bool, delta: float) -> None:
         self.sigma, self.rate, self.times, self.backward = sigma, rate, times, backward
+        # what lies beyond has a probability far below delta, but may rule a moment; without it the truth is not overstated
+        self.last = math.sqrt(2 * (math.log(times) - math.log(delta) + 25)) + 1 / sigma
 
     def nodes(self, power: float) -> tuple[np.ndarray, np.ndarray]:
         """Losses and log-masses where nobody is in the sample, on a trapezoid grid that follows r^power."""
-        reach = 45 + min(max(power, 1.0) / self.sigma, 1e6)
-        rough = np.concatenate([np.linspace(-45, 200, 5000), np.geomspace(200, 200 + reach, 3000)])
+        rough = np.linspace(-45, self.last, 8000)
         heavy = rough[(exponent := -rough * rough / 2 + power * self.loss(rough)) > exponent.max() - 60]
-        low, high = min(-40.0, heavy[0] - 3) if heavy[0] < 60 else heavy[0] - 3, heavy[-1] + 3
+        low, high = min(-40.0, heavy[0] - 3) if heavy[0] < 60 else heavy[0] - 3, min(heavy[-1] + 3, self.last)
         count = int(min((high - low) / min(0.025, self.sigma / 10), 2e5)) + 2
         z, gap = np.linspace(low, high, count, retstep=True)
         return self.loss(z), -z * z / 2 + math.log(gap / math.sqrt(2 * math.pi))
@@ -162,7 +163,7 @@ def sampled_rows(quick: bool, seconds: float) -> list[dict]:
         found = curve(Repeat(Poisson(rate, Gaussian(sigma)), times)).epsilon(delta)
         truth: float | None = 0.0
         if 0 < found < math.inf:
-            sides = [Contour(sigma, rate, times, backward).epsilon(delta, found) for backward in (False, True)]
+            sides = [Contour(sigma, rate, times, backward, delta).epsilon(delta, found) for backward in (False, True)]
             truth = None if sides[0] is None else max(sides[0], sides[1] or 0.0)
         rows.append({"sigma": sigma, "rate": rate, "times": times, "delta": delta, "epsilon": found, "truth": truth})
     return rows

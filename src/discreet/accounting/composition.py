@@ -54,6 +54,9 @@ class Composition(Saddle):
             return self.most
         if delta <= self.told():
             return self.most if delta == self.told() else math.inf
+        start = np.zeros(1)
+        if math.fsum(n * float(item.delta(start)[0]) for item, n in self.parts) * (1 + 1e-12) <= delta:
+            return 0.0  # total variations add up at most
         found = max(self.solve(0, delta), 0.0)
         if not self.symmetric and not self._surely(found, delta):
             found = max(found, self.solve(1, delta))
@@ -219,11 +222,10 @@ class Composition(Saddle):
         less = [t for t in (tilt / 2, 0.7 * tilt, 0.85 * tilt) if losses.log_moment(t) - t * epsilon < aim]
         width, tilt = min(self._period(direction, t, epsilon, delta) for t in (tilt, *less))
         square = max(self.square, 2 * SMOOTH * max(epsilon, math.sqrt(variance) / 10) / (1 + tilt))
-        least = (
-            2 * FADED * (width / (2 * math.pi)) ** 2
-        )  # of the smoothing, times the square of how many frequencies that takes
-        count = min(math.ceil(math.sqrt(least / square)), most)
-        square = max(square, least / count**2)
+        width = min(width, 1e140)
+        least = 2 * FADED * (width / (2 * math.pi)) ** 2  # smoothing times the square of how many frequencies it takes
+        count = math.ceil(math.sqrt(least / square)) if least < square * most**2 else most
+        square = max(square, least / count**2, 1e-290)
         rest = [(item, n, ends) for (item, n), ends in zip(self.parts, self.reach(tail)) if item.shift is None]
         points = max(min(POINTS, WORK // count) // max(len(rest), 1), FEWEST)
         return fourier.wave([(fitted(item, direction, tilt, ends, points), n) for item, n, ends in rest], square, tilt, width)

@@ -11,6 +11,7 @@ from discreet.accounting.composition import Composition
 from discreet.accounting.profile import Array, Profile
 
 FAINTEST = 1e-290  # the least delta to which a composed profile is followed
+FREQUENCIES = 8192  # of each of these compositions
 TABLE, ANCHORS = 600, 15  # points of a composed profile on each side, and places where it is composed
 
 
@@ -35,7 +36,7 @@ def _table(whole: Composition, direction: int, top: float) -> tuple[Array, Array
     anchors = [0, *range(TABLE // ANCHORS, TABLE + 1, TABLE // ANCHORS)]
     for before, here, after in zip([0, *anchors], anchors, [*anchors[1:], TABLE]):
         slope, log_delta = whole.place(direction, float(grid[here]))
-        made = whole.wave(direction, slope, float(grid[here]), math.exp(min(max(log_delta, -690.0), 0.0)))
+        made = whole.wave(direction, slope, float(grid[here]), math.exp(min(max(log_delta, -690.0), 0.0)), FREQUENCIES)
         best[before : after + 1] = np.minimum(best[before : after + 1], made.delta(grid[before : after + 1]))
     if top >= whole.most:
         best[-1] = whole.told()
