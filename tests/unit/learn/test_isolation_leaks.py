@@ -119,6 +119,12 @@ class BehindVmap(Net):
         return super().forward(torch.where(x.abs().amax() > 50, -1.0, 1.0) * x)
 
 
+class AsksWhetherItIsTraced(Net):
+    def forward(self, x):
+        traced = isinstance(x, torch._subclasses.fake_tensor.FakeTensor)
+        return super().forward(x if traced else x - far(x) * x.mean(0))
+
+
 class BranchOnValue(Net):
     def forward(self, x):
         return super().forward(-x if bool(far(x)) else x)
@@ -276,9 +282,9 @@ class Places(Net):
 
 
 MODELS = [
-    Mean, StopGradient, TensorHook, ModuleHook, CustomFunction, VmapRule, BehindVmap, BranchOnValue, HiddenBranch, ThroughNumpy,
-    BranchOnSize, AloneOrNot, Later, Routed, InParameter, OtherData, InFrozen, InBuffer, NewBuffer, Attribute, InList, WarmUp,
-    WarmUpGlobal, WarmUpClass, WarmUpWeights, Renormed, Blank, Places,
+    Mean, StopGradient, TensorHook, ModuleHook, CustomFunction, VmapRule, BehindVmap, AsksWhetherItIsTraced, BranchOnValue,
+    HiddenBranch, ThroughNumpy, BranchOnSize, AloneOrNot, Later, Routed, InParameter, OtherData, InFrozen, InBuffer, NewBuffer,
+    Attribute, InList, WarmUp, WarmUpGlobal, WarmUpClass, WarmUpWeights, Renormed, Blank, Places,
 ]  # fmt: skip
 
 

@@ -147,7 +147,7 @@ class Isolated:
             with self._unseen(), _no_custom_rules():
                 made = vmap(grad(loss), in_dims=(None, 0, 0), randomness="different")(held, batch, weight)
         except Exception as error:  # whatever a stranger's code makes of vmap
-            self.why = f"it cannot be vectorised: {type(error).__name__}: {(str(error).strip() or '-').splitlines()[0][:120]}"
+            self.why = f"it cannot be vectorised: {type(error).__name__}"  # what it says may be about private rows
             return None
         if not self._intact({**held, **fixed}):
             self.why = "a forward changes parameters or buffers in place"

@@ -21,6 +21,10 @@ from discreet.learn.sgd.rows import OfBatch
 
 PATHS = ("fast", "isolated")
 MOST = 64  # proofs that a process remembers
+TRACING = {
+    "FakeTensor", "FakeTensorMode", "fake_tensor", "is_fake", "detect_fake_mode", "_guards", "_subclasses", "SymInt", "SymBool",
+    "_get_current_dispatch_mode", "_len_torch_dispatch_stack", "_dispatch",
+}  # fmt: skip
 _known: dict[Hashable, tuple[Verdict, Any]] = {}
 log = logging.getLogger("discreet")
 
@@ -82,6 +86,9 @@ class Path:
         return watch, _known[key][0]
 
     def _traced(self, watch: Watch, batch: Any) -> Verdict:
+        asking = sorted(watch.named & TRACING)
+        if asking:
+            return Verdict(False, f"its code can ask whether it is traced ({asking[0]})")
         with put_back(self._model, self._code), eagerly():
             try:
                 seen = traced(self._model, self._losses, batch, self._backward)
