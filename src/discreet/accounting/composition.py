@@ -177,9 +177,7 @@ class Composition(Saddle):
             guess = here if here < math.inf else 1.5 * guess + there.spread
             slope = self.where(direction, lambda k, t, m, s: -m, -guess, delta)[0]
             most = MOST_WAVES if near else most
-        if self.share < 1e-3 and (
-            least == math.inf or there.doubt(least) > LOOSE
-        ):  # large losses dominate: go less far
+        if self.share < 1e-3 and (least == math.inf or there.doubt(least) > LOOSE):  # large losses dominate: go less far
             least = min(least, Composition(self.parts, 1e-2).solve(direction, delta))
         return least
 

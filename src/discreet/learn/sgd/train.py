@@ -47,7 +47,9 @@ def train(
     keeps the weights in a ball: post-processing, like anything done between steps. `microbatch` bounds the units computed at
     once and changes speed and memory only. A run with a `checkpoint` writes it `every` so many steps and goes on from it; steps
     that are then taken again come out the same, or the run stops, unless `resume="pay"`: they get fresh noise and are paid for.
-    A `scheduler` is stepped after every step and is in the checkpoint.
+    A `scheduler` is stepped after every step and is in the checkpoint. `data` is a Dataset, columns as tensors, or a
+    DataLoader, which says how rows are read and not in which order. Rows are looked at before anything is charged, unless
+    `check_rows` is False: a run that could not end does not begin.
 
     All examples are computed at once where it is proven that they leave each other alone, each unit by itself otherwise; `path`
     demands one of the two ("fast", which is refused without a proof, or "isolated"), and `run.path` tells which it is.
