@@ -108,6 +108,8 @@ class Contour:
             t = 0.0
         t = max(t, 0.5 / spread)
         log_moment, mean, variance, weight, y = self.tilted(t)
+        if not variance > 0:
+            return None
         keep = weight > 1e-24
         weight, y, gap = weight[keep], y[keep], min(0.1 / math.sqrt(variance), t / 8)
         turn, log = [], []

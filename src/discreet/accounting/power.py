@@ -50,7 +50,8 @@ def _scan(whole: Composition, level: float) -> list[profiles.Deltas]:
     like = [whole.where(d, lambda k, t, m, s: k - (t + 1) * m, math.log(level), level)[1] for d in whole.directions]
     spread = math.sqrt(max(losses.tilted(0.0)[3] for losses in whole.look(whole.tail(1e-12))))
     far = min(max(max(like) + 3 * spread, 30 * spread), whole.most)
-    places = np.unique(np.clip([*np.geomspace(min(spread / 10, far / 2), far, SCANNED), *like], 0.0, far))
+    first = max(min(spread / 10, far / 2), 1e-290)
+    places = np.unique(np.clip([*np.geomspace(first, max(far, 1e-289), SCANNED), *like], 0.0, far))
     seen = []
     for before, here, after in zip([0.0, *places], places, [*places[1:], far]):
         grid = np.linspace((before + here) / 2, (here + after) / 2, 17)
