@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 import torch
@@ -356,3 +358,12 @@ def test_a_checkpoint_where_there_is_no_folder(ledger, tmp_path):
     with pytest.raises(DiscreetError, match="cannot be read as a checkpoint"):
         go(checkpoint=tmp_path / "junk", ledger=ledger, source="people")
     assert ledger.spent("people") == 0
+
+
+@pytest.mark.parametrize(("share", "kind", "refused"), [("85", "cuda", True), ("100", "cuda", False), ("85", "cpu", False)])
+def test_a_share_of_a_gpu_is_refused(monkeypatch, share, kind, refused):
+    from discreet.learn.sgd.checks import whole_gpu
+
+    monkeypatch.setenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", share)
+    with pytest.raises(InvalidValue, match="limited share") if refused else nullcontext():
+        whole_gpu(torch.device(kind))

@@ -23,7 +23,7 @@ from discreet.learn.sgd import checkpoint as checkpoints
 from discreet.learn.sgd import files, rowcheck
 from discreet.learn.sgd import resume as resume_from
 from discreet.learn.sgd.banded import Banded, Correlated
-from discreet.learn.sgd.checks import TRIED, length, same_parameters
+from discreet.learn.sgd.checks import TRIED, length, same_parameters, whole_gpu
 from discreet.learn.sgd.clipping import Clipping, Flat
 from discreet.learn.sgd.distributed import joined, local
 from discreet.learn.sgd.draws import batches
@@ -97,6 +97,7 @@ class Run:
         self._engine = self._group.engine(model, rows.rows)
         self._buffer = self._engine.buffer()
         self._device = self._buffer.device
+        whole_gpu(self._device)
         keep_what_is_freed(model)
         self._pending: list[Any] | None = None
         self._turn: object = None  # of the loop whose noise is in the buffer
