@@ -50,7 +50,7 @@ class Columns:
                 f"{f'some lack {lacking[0]!r}' if lacking else 'some have others'}."
             )
         frame = frame[list(self.names)]
-        if all(kind.kind in "biuf" for kind in self.kinds):
+        if all(isinstance(kind, np.dtype) and kind.kind in "biuf" for kind in self.kinds):
             numbers: Array = frame.to_numpy(np.float64)
             if np.isfinite(numbers).all():
                 return numbers
@@ -80,7 +80,7 @@ def _kind(kinds: list[Any]) -> Any:
         return pandas.CategoricalDtype(values, ordered=kinds[0].ordered and all(kind == kinds[0] for kind in kinds))
     if all(isinstance(kind, np.dtype) and kind.kind in "biuf" for kind in kinds):
         return np.result_type(*kinds)
-    return np.dtype(object)
+    return kinds[0] if all(kind == kinds[0] for kind in kinds) else np.dtype(object)
 
 
 class ByName:
