@@ -47,6 +47,7 @@ class Composition(Saddle):
         found = self._at(0, epsilon)
         if not self.symmetric and not self._surely(epsilon, found):
             found = max(found, self._at(1, epsilon))
+        found = max(found, profiles.LEAST)  # too small for a float is not 0
         return min(found, self.told() - math.expm1(epsilon - self.most))  # no loss is above the largest
 
     def epsilon(self, delta: float) -> float:
@@ -99,7 +100,9 @@ class Composition(Saddle):
         there = self.wave(direction, slope, epsilon, delta)
         value = min(value, float(there.delta(np.array([epsilon]))[0]))
         lost = there.doubt(epsilon) + (there.base - self.told()) / max(value, 1e-320)
-        return value if lost < LOOSE else min(value, self._by_inverse(direction, epsilon, value))
+        if lost < LOOSE or value <= profiles.LEAST:
+            return value
+        return min(value, self._by_inverse(direction, epsilon, value))
 
     def _by_inverse(self, direction: int, epsilon: float, value: float) -> float:
         """delta(epsilon) by halves: any delta whose epsilon is no larger will do."""

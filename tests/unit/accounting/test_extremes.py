@@ -1,6 +1,6 @@
 """Curves where steps are very many, losses tiny or uneven, deltas near the smallest float: against exact values.
 
-All inputs are fixed or seeded: false-alarm rate 0. The truth comes from closed forms in high precision and from binomial
+All inputs are fixed or seeded. The truth comes from closed forms in high precision and from binomial
 sums, which share nothing with the transforms they test.
 """
 

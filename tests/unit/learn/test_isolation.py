@@ -163,7 +163,7 @@ def test_a_batch_of_one_is_not_computed_alone():
     model = Looking()
     run = start((X[:1], Y[:1]), model=model, loss=EACH)
     model.net.register_forward_hook(lambda module, given, out: None)
-    run._paths.fast = lambda batch: True
+    run._paths.fast, run._check_rows = lambda batch: True, False
     plain, run._losses = run._losses, lambda batch: seen.append(batch[0].shape[0]) or plain(batch)
     list(run)
     assert seen == [2]
@@ -348,7 +348,7 @@ def test_what_is_not_trained_is_released_as_it_was_or_not_at_all(what, tmp_path)
     for write in (lambda: run.release(tmp_path / "model"), lambda: run.save(tmp_path / "other"), lambda: next(steps)):
         with pytest.raises(InvalidValue, match=f"{what}: changed since the run began"):
             write()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["run"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "run.steps"]
 
 
 def test_what_is_not_trained_is_released_where_it_was_put_back(tmp_path):
