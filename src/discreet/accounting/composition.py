@@ -44,6 +44,7 @@ class Composition(Saddle):
     def delta(self, epsilon: float) -> float:
         if epsilon >= self.most or self.tiny:
             return max(self.told(), -math.expm1(min(epsilon - self.most, 0.0)))
+        epsilon = min(epsilon, 1e15)  # delta falls
         found = self._at(0, epsilon)
         if not self.symmetric and not self._surely(epsilon, found):
             found = max(found, self._at(1, epsilon))
@@ -74,6 +75,12 @@ class Composition(Saddle):
         from discreet.accounting.power import near
 
         return near(self, level)
+
+    def everywhere(self) -> list[profiles.Deltas]:
+        """Epsilons and their deltas over all scales, for tests in either direction."""
+        from discreet.accounting.power import everywhere
+
+        return everywhere(self)
 
     def bounds(self, epsilon: float, most: int = MOST_WAVES) -> tuple[list[Wave], float]:
         """A bound in each of the two directions that is tight near `epsilon`, and the spread of the losses there."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
@@ -36,6 +37,8 @@ def curve(event: Event) -> TradeOff:
         parts = plan(event)
     except RecursionError:
         raise InvalidValue("event is nested too deeply; flatten it with Sequence and Repeat.") from None
+    except OverflowError:  # so many, or so large, that no float holds them
+        return TradeOff(event, _Single(profiles.unbounded()))
     if not parts.bounded or any(profiles.tells_all(item) for item, _ in parts.parts):
         return TradeOff(event, _Single(profiles.unbounded()))
     if not parts.parts:
@@ -63,6 +66,7 @@ class _Bound(Protocol):
     def delta(self, epsilon: float) -> float: ...
     def rough_log_delta(self, epsilon: float) -> float: ...
     def near(self, level: float) -> list[profiles.Deltas]: ...
+    def everywhere(self) -> list[profiles.Deltas]: ...
 
 
 class TradeOff:
@@ -71,6 +75,7 @@ class TradeOff:
     def __init__(self, event: Event, bound: _Bound) -> None:
         self.event = event
         self._bound = bound
+        self._lines: list[profiles.Deltas] | None = None
 
     def epsilon(self, delta: float) -> float:
         """The least epsilon for which (epsilon, delta)-DP is proven; infinity where none is.
@@ -80,12 +85,14 @@ class TradeOff:
         0.5
         """
         delta = check.small_fraction("delta", delta)
-        return self._bound.epsilon(delta)
+        least = self._bound.epsilon(delta)
+        return math.inf if math.isnan(least) else least
 
     def delta(self, epsilon: float) -> float:
         """The least delta for which (epsilon, delta)-DP is proven."""
         epsilon = _ceiling("epsilon", epsilon)
-        return self._bound.delta(epsilon)
+        least = self._bound.delta(epsilon)
+        return 1.0 if math.isnan(least) else least
 
     def rough_log_delta(self, epsilon: float) -> float:
         """About log delta(epsilon), quickly: where a search should begin. Not a bound."""
@@ -105,6 +112,20 @@ class TradeOff:
         sides = self._bound.near(level)
         most = max(float(profiles.power_bound(*side, level).min()) for side in sides)
         return min(max(most, level), 1.0)
+
+    def powers(self, levels: Sequence[float]) -> list[float]:
+        """`power` at many levels, for a drawing: from one look at the whole curve, so a hair above it here and there.
+
+        >>> from discreet.accounting import Pure
+        >>> [round(each, 4) for each in curve(Pure(1.0)).powers([0.1, 0.5])]
+        [0.2718, 0.8161]
+        """
+        if self._lines is None:
+            self._lines = self._bound.everywhere()
+        if not self._lines:
+            return [self.power(level) for level in levels]
+        known = [max(float(profiles.power_bound(*side, level).min()) for side in self._lines) for level in levels]
+        return [min(max(most, level), 1.0) for most, level in zip(known, levels, strict=True)]
 
     def posterior(self, prior: float, delta: float = 1e-6) -> float:
         """The most that someone who believed `prior` can believe afterwards, except with probability `delta`.
@@ -171,8 +192,14 @@ class _Least:
         return self._composed.rough_log_delta(epsilon)
 
     def near(self, level: float) -> list[profiles.Deltas]:
+        return self._lesser(self._composed.near(level))
+
+    def everywhere(self) -> list[profiles.Deltas]:
+        return self._lesser(self._composed.everywhere())
+
+    def _lesser(self, given: list[profiles.Deltas]) -> list[profiles.Deltas]:
         sides = []
-        for epsilon, *deltas in self._composed.near(level):
+        for epsilon, *deltas in given:
             least = self._renyi_delta(epsilon)
             sides.append((epsilon, np.minimum(deltas[0], least), np.minimum(deltas[1], least)))
         return sides
@@ -214,7 +241,10 @@ class _Single:
             share = (math.log(found[first - 1]) - math.log(delta)) / fall if 0 < fall < math.inf else 0.5
             grid = np.sort(np.clip(low + (high - low) * np.append(share + CLOSE, EVENLY), low, high))
             found = self._profile.delta(grid)
-        return high
+        return min(high * (1 + 8e-15), self.most)  # deltas are good to some units in the last place
+
+    def everywhere(self) -> list[profiles.Deltas]:
+        return []  # one mechanism is quick at every level
 
     def near(self, level: float) -> list[profiles.Deltas]:
         """For tests in either direction, epsilons and their deltas among which the tightest bound at this level lies."""

@@ -103,9 +103,9 @@ def _grouped(event: events.Event, size: int) -> events.Event:
         case events.Zero() | events.NonPrivate():
             return event
         case events.Gaussian(noise_multiplier):
-            return events.Gaussian(noise_multiplier / size)
+            return events.Gaussian(max(noise_multiplier / size, 5e-324))
         case events.Laplace(noise_multiplier):
-            return events.Laplace(noise_multiplier / size)
+            return events.Laplace(max(noise_multiplier / size, 5e-324))
         case events.DiscreteGaussian(sigma, sensitivity):
             return events.DiscreteGaussian(sigma, sensitivity * size)
         case events.DiscreteLaplace(scale, sensitivity):

@@ -13,6 +13,7 @@ import numpy as np
 from discreet.accounting import profile as profiles
 from discreet.accounting.composition import ROUGHLY, Composition
 
+DRAWN = 20  # places for a drawing
 SCANNED = 8  # places looked at before the best is searched for
 
 
@@ -24,6 +25,15 @@ def near(whole: Composition, level: float) -> list[profiles.Deltas]:
         return [last]
     seen = [last, *_scan(whole, level)]
     return [_closer(whole, seen, level, swap) for swap in ((False,) if whole.symmetric else (False, True))]
+
+
+def everywhere(whole: Composition) -> list[profiles.Deltas]:
+    """Epsilons and their deltas over all scales, for tests in either direction: for a drawing of all levels at once."""
+    told = np.array([whole.told()])
+    last = np.array([min(whole.most, 1e15)]), told, told
+    seen = [last] if whole.tiny else [last, *_scan(whole, 1e-7, DRAWN)]
+    forward = _joined(seen)
+    return [forward] if whole.symmetric else [forward, (forward[0], forward[2], forward[1])]
 
 
 def _closer(whole: Composition, seen: list[profiles.Deltas], level: float, swap: bool) -> profiles.Deltas:
@@ -45,13 +55,13 @@ def _closer(whole: Composition, seen: list[profiles.Deltas], level: float, swap:
     return _joined(seen)
 
 
-def _scan(whole: Composition, level: float) -> list[profiles.Deltas]:
+def _scan(whole: Composition, level: float, count: int = SCANNED) -> list[profiles.Deltas]:
     """Epsilons and deltas over all scales, roughly: where the tightest bound may lie."""
     like = [whole.where(d, lambda k, t, m, s: k - (t + 1) * m, math.log(level), level)[1] for d in whole.directions]
     spread = math.sqrt(max(losses.tilted(0.0)[3] for losses in whole.look(whole.tail(1e-12))))
     far = min(max(max(like) + 3 * spread, 30 * spread), whole.most)
     first = max(min(spread / 10, far / 2), 1e-290)
-    places = np.unique(np.clip([*np.geomspace(first, max(far, 1e-289), SCANNED), *like], 0.0, far))
+    places = np.unique(np.clip([*np.geomspace(first, max(far, 1e-289), count), *like], 0.0, far))
     seen = []
     for before, here, after in zip([0.0, *places], places, [*places[1:], far]):
         grid = np.linspace((before + here) / 2, (here + after) / 2, 17)

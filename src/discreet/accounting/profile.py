@@ -25,6 +25,7 @@ from discreet.errors import UnsupportedEvent
 
 Array = NDArray[np.float64]
 Delta = Callable[[Array], Array]
+FARTHEST = 1e100  # standard deviations beyond which a Gaussian hides nothing
 LEAST = 5e-324  # what is positive and too small for a float is rounded up to this
 Deltas = tuple[Array, Array, Array]  # epsilons, and the deltas there in one direction and in the other
 FEW = 2000  # losses that are kept as they are
@@ -53,8 +54,9 @@ class Profile:
     shift: float | None = None  # the pair is N(0, 1) and N(shift, 1)
 
     def delta(self, epsilon: Array) -> Array:
-        """The worse of the two directions."""
-        return np.maximum(self.forward(epsilon), self.backward(epsilon))
+        """The worse of the two directions; what is not a number bounds nothing."""
+        worse = np.maximum(self.forward(epsilon), self.backward(epsilon))
+        return np.where(np.isnan(worse), 1.0, worse)
 
     @property
     def most(self) -> float:
@@ -138,6 +140,8 @@ def laplace(noise_multiplier: float) -> Profile:
 def gaussian(noise_multiplier: float) -> Profile:
     """Balle & Wang 2018: Phi(mu/2 - x/mu) - e^x Phi(-mu/2 - x/mu) with mu = 1 / noise_multiplier."""
     mu = quotient_up(1.0, noise_multiplier)
+    if not mu < FARTHEST:
+        return unbounded()
 
     def delta(e: Array) -> Array:
         return gaussian_delta(mu, e)
@@ -210,7 +214,7 @@ def discrete_gaussian(sigma: float, sensitivity: int) -> Profile:
         with_unit, without = tail(least - sensitivity), tail(least)
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
             difference = with_unit - np.where(without > 0, np.exp(e + np.log(np.maximum(without, 1e-320))), 0)
-        slack = 4e-15 * with_unit  # the two tails are each good to a few units in the last place
+        slack = (4e-15 + 3e-16 * np.abs(e)) * with_unit  # tails and exponential are each good to some units in the last place
         return np.clip(difference + slack, 0, 1)
 
     return symmetric(delta, math.inf)

@@ -35,7 +35,10 @@ def renyi(event: events.Event, order: float) -> float:
     order = check.real("order", order)
     if order <= 1:
         raise InvalidValue(f"order must be above 1; got {order:g}.")
-    return _renyi(event, order, 1) * (1 + 1e-14)
+    try:
+        return _renyi(event, order, 1) * (1 + 1e-14)
+    except OverflowError:  # so many, or so large, that no float holds them
+        return math.inf
 
 
 def _renyi(event: events.Event, order: float, size: int) -> float:
@@ -97,7 +100,7 @@ def _poisson(rate: float, inner: events.Event, order: float) -> float:
     if rate == 1:
         return _renyi(inner, order, 1)
     bound = _mixture_bound(rate, inner, order)
-    if order >= moments.HIGHEST or not isinstance(inner, moments.Symmetric):
+    if bound == math.inf or order >= moments.HIGHEST or not isinstance(inner, moments.Symmetric):
         return bound
     return max(min(moments.sampled_log_moment(rate, inner, order) / (order - 1), bound), moments.LEAST)
 
@@ -153,7 +156,7 @@ def _allocated(inner: events.Event, bins: int, order: float) -> float:
         first = _poisson(inner.rate, events.RandomAllocation(inner.event, bins), order)
         return min(first, _renyi(inner, order, 1))
     alone = _renyi(inner, order, 1)
-    if bins == 1 or not isinstance(inner, events.Gaussian):
+    if bins == 1 or alone == math.inf or not isinstance(inner, events.Gaussian):
         return alone
     return allocation.allocated_renyi(inner.noise_multiplier, bins, order, alone)
 
@@ -182,7 +185,10 @@ def concentrated(event: events.Event) -> float:
     >>> concentrated(Repeat(Gaussian(10.0), 100))
     0.5
     """
-    return _concentrated(event, 1)
+    try:
+        return _concentrated(event, 1)
+    except OverflowError:
+        return math.inf
 
 
 def _concentrated(event: events.Event, size: int) -> float:

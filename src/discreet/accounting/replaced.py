@@ -45,6 +45,8 @@ FINE = 1e-4  # a cell whose halving changes the sum by less than this share, ove
 
 def gaussian_replaced(rate: float, noise_multiplier: float) -> Profile:
     """Gaussian noise on a Poisson sample, one unit replaced."""
+    if noise_multiplier < 1 / profiles.FARTHEST:
+        return profiles.unbounded()
     return profiles.symmetric(lambda e: np.maximum(np.exp(log_gaussian_replaced(rate, noise_multiplier, e)), LEAST), math.inf)
 
 

@@ -64,9 +64,12 @@ def release_card(release: Release[Any]) -> str:
     return _card(title, facts, svg.tradeoff_plot(lines, title=title, description=told) if lines else "")
 
 
-def ceiling_line(curve: Curve, label: str) -> svg.Line:
+def ceiling_line(curve: Curve, label: str, levels: list[float] | None = None) -> svg.Line:
     """The most any test can reach, at every false-positive rate."""
-    return svg.Line(label=label, role="ceiling", points=[(level, curve.power(level)) for level in svg.levels()])
+    levels = svg.levels() if levels is None else levels
+    many = getattr(curve, "powers", None)
+    powers = many(levels) if many is not None else [curve.power(level) for level in levels]
+    return svg.Line(label=label, role="ceiling", points=list(zip(levels, powers, strict=True)))
 
 
 def attack_line(evidence: Evidence, label: str, role: str = "floor") -> svg.Line:

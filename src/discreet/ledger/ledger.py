@@ -99,6 +99,7 @@ class Ledger:
 
         Only for a source that was opened `by_period`. A period has one budget: renewing it again changes nothing.
         """
+        check.word("source", source)
         check.word("by", by)
         check.word("reason", reason)
         if PERIOD in check.word("period", period):
@@ -193,6 +194,7 @@ class Ledger:
         account = DEFAULT if account is None else check.word("account", account)
         if key is not None:
             check.word("key", key)
+        asked = None if asked is None else _pair(asked)
         try:
             price, told = self._priced(source, known, asked)
         except DiscreetError as error:
@@ -390,6 +392,14 @@ def question_key(document: Any) -> str:
 def _key(key: str, claims: str) -> str:
     """The hash of a question and its claims: other claims make another question."""
     return chain.hash_of(f'{{"question":{{"claims":{claims},"key":{quoted(key)}}}}}')
+
+
+def _pair(asked: Any) -> tuple[float, float]:
+    try:
+        epsilon, delta = asked
+        return float(epsilon), float(delta)
+    except (TypeError, ValueError):
+        raise InvalidValue(f"asked must be a pair (epsilon, delta); got {check.shown(asked)}.") from None
 
 
 def _own(found: Balance) -> Balance:

@@ -120,8 +120,8 @@ def band(evidence: Evidence, alpha: float = 0.05) -> list[tuple[float, float, fl
 
 def tradeoff(curve: Curve, *, title: str = "The claim as a trade-off between two errors") -> Plot:
     """The same claim on plain axes: how often an attack must miss members, at least, for how often it accuses others."""
-    levels = np.linspace(0, 1, 101)
-    points = [(float(level), 1 - curve.power(float(level))) for level in levels]
+    levels = np.linspace(0, 1, 101).tolist()
+    points = [(level, 1 - power) for level, power in ceiling_line(curve, title, levels).points]
     chart = Chart((0, 1), (0, 1), height=300)
     inside = (
         chart.axes(across="accuses wrongly (false positives)", up="misses (1 - true positives)")

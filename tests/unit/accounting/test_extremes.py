@@ -33,9 +33,11 @@ from discreet.accounting import (
 )
 from discreet.accounting import profile as profiles
 from discreet.accounting.composition import Composition
+from discreet.accounting.filter import Filter
 from discreet.accounting.fourier import wave
 from discreet.accounting.mesh import fitted
 from discreet.accounting.rounding import float_up, quotient_up, total_up
+from discreet.core import event as events
 
 
 def gaussian_delta(mu: mp.mpf, epsilon: mp.mpf) -> mp.mpf:
@@ -226,3 +228,42 @@ def test_largest_losses_are_rounded_up() -> None:
             assert truth <= curve(Poisson(rate, Pure(value))).epsilon(0) <= truth * (1 + mp.mpf(10) ** -13)
     assert float_up(Fraction(10) ** 400) == math.inf
     assert total_up([(math.inf, 2), (1.0, 3)]) == math.inf
+
+
+NONE = events.Gaussian(1e-310)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        NONE, events.Group(events.Gaussian(1e-300), 10**9), events.Poisson(0.5, NONE), events.PoissonReplace(0.5, NONE),
+        events.Sequence([NONE, events.Pure(1.0)]), events.RandomAllocation(NONE, 4), events.WithoutReplacement(0.5, NONE),
+        events.Shuffled(NONE, 10), events.Poisson(0.5, events.Repeat(events.Gaussian(1e-250), 2**50)),
+    ],
+)  # fmt: skip
+def test_noise_that_hides_nothing_costs_everything(event):
+    """1 / noise is infinite in floats; what is not a number must never read as a small loss."""
+    seen = curve(event)
+    assert seen.epsilon(1e-6) == math.inf
+    assert seen.delta(1.0) >= 0.5
+    assert seen.power(0.05) >= 0.5
+    assert not Filter(1.0, 1e-6).allows(event)
+
+
+def test_more_steps_than_floats_can_count_cost_everything():
+    event = events.Gaussian(1.0)
+    for _ in range(20):
+        event = events.Repeat(event, 2**53 - 1)
+    assert curve(event).epsilon(1e-6) == renyi(event, 8.0) == math.inf
+
+
+def test_a_drawing_of_all_levels_is_a_hair_above_the_power_at_each():
+    seen = curve(events.Sequence([events.DiscreteLaplace(50.0), events.Repeat(events.Poisson(0.1, events.Gaussian(1.2)), 30)]))
+    levels = [1e-6, 1e-4, 0.003, 0.05, 0.4, 0.9]
+    for level, drawn in zip(levels, seen.powers(levels), strict=True):
+        assert seen.power(level) * (1 - 1e-9) <= drawn <= seen.power(level) * 1.02
+
+
+def test_largest_losses_are_not_undercut_at_tiny_deltas():
+    for event in (events.DiscreteLaplace(43.29342432580821), events.Poisson(0.64, events.Pure(3.3e-4))):
+        assert curve(event).epsilon(1e-99) == curve(event).epsilon(0.0)

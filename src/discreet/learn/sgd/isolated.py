@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.func import grad, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.utils.stateless import _reparametrize_module
@@ -20,6 +20,7 @@ from torch.utils import _pytree as pytree
 
 from discreet.errors import InvalidValue
 from discreet.learn.sgd.clipping import Clipping
+from discreet.learn.sgd.distributed import local
 from discreet.learn.sgd.engine import Engine
 from discreet.learn.sgd.engine.compiled import eagerly
 from discreet.learn.sgd.engine.fallback import _no_fast_path, _no_warnings
@@ -66,6 +67,34 @@ class Alone(Engine):
             self._add([Own({p: g}) for p, g in gradients.items()], clipping, into, scale)
 
 
+class Unchanged:
+    """Parameters and buffers themselves must be, bit for bit, what they were: another name for one of them may be in the code.
+
+    What was changed is put back, and refused where it would hold something of private rows, which no noise covers.
+    """
+
+    def __init__(self, model: nn.Module, *, refuse: bool = True) -> None:
+        self._refuse = refuse
+        own = [*model.named_parameters(), *model.named_buffers()]
+        self._own = [(name, local(it).detach()) for name, it in own]
+        self._before = [it.clone() for _, it in self._own]
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        pairs = zip(self._own, self._before, strict=True)
+        changed = [(name, it, before) for (name, it), before in pairs if not _same_bits(it, before)]
+        for _, it, before in changed:
+            it.data.copy_(before)
+        if changed and kind is None and self._refuse:
+            raise InvalidValue(
+                f"{', '.join(name for name, _, _ in changed[:5])}: changed in place while rows were computed (by max_norm, "
+                "say, or by writing to .data), so something of the rows would be released without noise. Change nothing "
+                "in place in model and loss."
+            )
+
+
 class Isolated:
     """Clipped sums for an engine's parameters, unit by unit."""
 
@@ -90,7 +119,7 @@ class Isolated:
         units, rows = examples // self.engine.rows, self.engine.rows
         most = max(1, ROOM // max(self.engine.size, 1)) if self.way == "vmap" else 1
         self._watch = Watch(self.engine.model, self._code)  # what is put back is the same for all units
-        try:
+        with Unchanged(self.engine.model), self._watching():
             for start in range(0, units, most):
                 part = slice(start * rows, min(start + most, units) * rows)
                 piece = pytree.tree_map(lambda leaf, part=part: leaf[part], batch)
@@ -98,6 +127,11 @@ class Isolated:
                 self.engine.tape.examples = part.stop - part.start
                 with torch.no_grad(), torch.autocast(into.device.type, enabled=False):
                     self.engine._add([Own(group) for group in self._by_module(its)], clipping, into, scale)
+
+    @contextmanager
+    def _watching(self) -> Iterator[None]:
+        try:
+            yield
         finally:
             self._watch = None
 
@@ -161,10 +195,10 @@ class Isolated:
             loss = self._loss({**held, **self._copies(trained=False)}, batch, weight)
             if not loss.requires_grad:
                 return {name: torch.zeros_like(it, dtype=torch.float32) for name, it in held.items()}
-            made = torch.autograd.grad(loss, list(held.values()), allow_unused=True)
+            loss.backward()  # not autograd.grad: reentrant checkpoints ask for this
         return {
-            name: torch.zeros_like(it, dtype=torch.float32) if g is None else g.detach().to_dense().float()
-            for (name, it), g in zip(held.items(), made)
+            name: torch.zeros_like(it, dtype=torch.float32) if it.grad is None else it.grad.detach().to_dense().float()
+            for name, it in held.items()
         }
 
     def _loss(self, state: dict[str, Tensor], rows: Any, weight: Tensor) -> Tensor:

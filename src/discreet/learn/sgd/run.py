@@ -6,7 +6,7 @@ import hmac
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ from discreet.learn.sgd.engine.probe import checked, probe
 from discreet.learn.sgd.engine.tape import Layout
 from discreet.learn.sgd.engine.training import shares
 from discreet.learn.sgd.grid import Grid, GridEngine, GridStream
-from discreet.learn.sgd.isolated import Alone, Isolated
+from discreet.learn.sgd.isolated import Alone, Isolated, Unchanged
 from discreet.learn.sgd.journal import Journal, beside
 from discreet.learn.sgd.kept import Kept
 from discreet.learn.sgd.path import Apart, code_of, several
@@ -100,6 +100,7 @@ class Run:
         whole_gpu(self._device)
         keep_what_is_freed(model)
         self._pending: list[Any] | None = None
+        self._shown, self._process = -1, os.getpid()  # the last step whose noisy sum was seen, and by whom
         self._turn: object = None  # of the loop whose noise is in the buffer
         self._now = self._engine  # what computes the batch that a loop of the user's own was given
         self._unsettled = 2  # steps in which ways to the same numbers are still compared
@@ -121,7 +122,7 @@ class Run:
         self._fixed = [p for p in model.parameters() if not p.requires_grad]
         self._paths = Way(model, self._raw, code_of(loss), "isolated" if plan.grid else path)
         self._isolated = Isolated(self._engine, self._raw, code_of(loss))
-        with put_back(model, code_of(loss)):  # a trial leaves the model as it was
+        with Unchanged(model, refuse=False), put_back(model, code_of(loss)):  # a trial leaves the model as it was
             self._try(self._engine)
             rows.probe_augment(self._device, torch.Generator().manual_seed(0))
             self._choose()
@@ -208,10 +209,14 @@ class Run:
                 resume_from.renew(self, spent)
             return
         if self._check_rows:
-            with put_back(self.model, code_of(self._loss)):  # what the check leaves behind would be of private rows
-                rowcheck.check(self)
+            self._look_at_rows()
         self._key, self._repeatable, self._divisor, self._entry = self._group.first(self._pay)
         self._save()
+
+    def _look_at_rows(self) -> None:
+        """See that model and loss take the rows. What that leaves behind is of private rows: it is put back or refused."""
+        with Unchanged(self.model), nullcontext() if self._group.split else put_back(self.model, code_of(self._loss)):
+            rowcheck.check(self)
 
     def _pay(self) -> tuple[bytes, bool, float, str | None]:
         """In the first process alone, where there are several."""
@@ -235,8 +240,9 @@ class Run:
     def _steps(self) -> Iterator[Step]:
         while self.number < self.plan.steps:
             with self._charged():
-                for batch, weight in self._pieces(own=not self._gentle):
-                    self._piece(batch, weight)
+                with self._drawing():
+                    for batch, weight in self._pieces(own=not self._gentle):
+                        self._piece(batch, weight)
                 taken = self._update()
             if taken:
                 yield Step(self.number, self.plan.steps)
@@ -292,12 +298,13 @@ class Run:
             self.plan = replace(self.plan, trusted=self._paths.trusted(own_loop=True))
         while self.number < self.plan.steps:
             with self._charged():
-                for batch, weight in self._units():
-                    self._pending = [weight, self._turn]
-                    with self._now.recording(length(batch)):
-                        yield batch
-                        if self._pending is not None:
-                            raise InvalidValue("A batch was taken without run.step(losses); call it once for every batch.")
+                with self._drawing():
+                    for batch, weight in self._units():
+                        self._pending = [weight, self._turn]
+                        with self._now.recording(length(batch)):
+                            yield batch
+                            if self._pending is not None:
+                                raise InvalidValue("A batch was taken without run.step(losses); call it once for every batch.")
                 self._update()
 
     def _units(self) -> Iterator[tuple[Any, Tensor | None]]:
@@ -327,12 +334,40 @@ class Run:
         assert self._key is not None
         assert self._divisor is not None
         self._as_tried()
+        self._only_once()
         turn = self._turn = object()
         self._group.noise(self._stream(), self._buffer, step=self.number, scale=self._scale())
         for batch, weight in batches(self, own):
             yield batch, weight
             if self._turn is not turn:  # its sums would be added to another's noise, some of them twice
                 raise InvalidValue("Another loop over this run began meanwhile; only one may be under way at a time.")
+
+    def _only_once(self) -> None:
+        """No noise serves two sums: the journal beside a checkpoint compares them; without one, no step is taken twice."""
+        if os.getpid() != self._process:
+            raise InvalidValue(
+                "This process was forked from the one that began the run, and both would add the same noise to sums of their "
+                "own. Begin a run in each process, or iterate this one where it began."
+            )
+        if self._journal is None and self.number <= self._shown:
+            raise InvalidValue(
+                f"Step {self.number + 1} failed after its noisy sum had been computed; taken again, it would put the same "
+                "noise on another sum. Train again, or give runs a checkpoint, beside which such sums are compared."
+            )
+
+    @contextmanager
+    def _drawing(self) -> Iterator[None]:
+        """What model, loss and augmentation draw in this step comes from the run's key.
+
+        With a seed that somebody knows, the numbers that a unit gets tell its place in the batch, and so who is before it.
+        """
+        self._begin()
+        assert self._key is not None
+        step = hmac.digest(self._key, b"discreet: draws of model and loss" + self.number.to_bytes(8, "big"), "sha256")
+        devices = [self._device] if self._device.type == "cuda" else []
+        with torch.random.fork_rng(devices=devices):
+            torch.manual_seed(int.from_bytes(step[:8], "big") >> 1)
+            yield
 
     def _public_divisor(self) -> float:
         assert self._divisor is not None
@@ -417,6 +452,7 @@ class Run:
                 resume_from.refuse(self, "this step was released before and now comes out otherwise")
             resume_from.renew(self, resume_from.released(self))
             return False
+        self._shown = self.number
         for parameter, view in self._engine.views(self._buffer).items():
             if parameter.requires_grad:  # one that was fixed meanwhile would be moved by noise alone
                 parameter.grad = view if view.dtype == parameter.dtype else view.to(parameter.dtype)

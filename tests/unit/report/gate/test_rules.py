@@ -265,6 +265,7 @@ def nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(event: Any) -> Any:
         raise UnsupportedEvent("no privacy profile for this event.")
 
+    judge._ceiling.cache_clear()
     monkeypatch.setattr("discreet.accounting.curve", refuse)
 
 
