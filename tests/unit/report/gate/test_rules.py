@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from discreet.attack.membership import ATTACKS
+from discreet.audit import judge
 from discreet.core import Claim, Evidence, Game, Gaussian, Laplace, NonPrivate, Release, Sequence, Unit, record, user
 from discreet.errors import InvalidValue, RuleFailed, UnsupportedEvent
 from discreet.report.gate import Finding, Policy, worst
