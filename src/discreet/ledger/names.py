@@ -35,9 +35,10 @@ _ALIKE = {
     "Y": "УΥҮ", "Z": "Ζ",
     "a": "аα", "b": "Ьь", "c": "сϲ", "d": "ԁ", "e": "еҽ", "g": "ց", "h": "һհ", "i": "іιı", "j": "јϳյ", "k": "кκĸ",
     "l": "I1|ІӀӏΙוןا", "n": "пոη", "o": "оοօჿסه", "p": "рρ", "q": "ԛզ", "r": "г", "rn": "mм", "s": "ѕ", "t": "тτ", "u": "սυ",
-    "v": "ѵν", "w": "ԝաш", "x": "хχ", "y": "уγүყ", "3": "ЗзӠҘ", "4": "Ч", "6": "б", "ß": "β", "Ð": "Đ", "Γ": "Г", "Π": "П",
+    "v": "ѵν", "vv": "wԝաш", "x": "хχ", "y": "уγүყ", "3": "ЗзӠҘ", "4": "Ч", "6": "б", "ß": "β", "Ð": "Đ", "Γ": "Г", "Π": "П",
     "Φ": "Ф", "φ": "ф", "Λ": "Л", "ー": "一", "カ": "力", "ロ": "口", "エ": "工", "ニ": "二", "ハ": "八", "ト": "卜",
     "タ": "夕", "ヘ": "へ", "リ": "り", "\u0306": "\u030c", "\u0327": "\u0326",
+    "'": "`‘’‛ʼʹ′", "''": '"“”',
 }  # fmt: skip
 _STANDS_FOR = {ord(each): first for first, others in _ALIKE.items() for each in others}
 
@@ -94,17 +95,26 @@ def alike(name: str, other: str) -> bool:
     >>> alike("people", "People"), alike("people", "peop1e"), alike("people", "visits")
     (True, True, False)
     """
-    return _folded(name) == _folded(other) or _seen(name) == _seen(other)
+    return not _skeletons(name).isdisjoint(_skeletons(other))
+
+
+def _skeletons(name: str) -> set[str]:
+    """What is left of a name once case and look-alikes are taken off: by its small letters, and as it is written.
+
+    Both are needed: the capital I is an i by its case and looks like an l. Letters are folded again after the table, so that
+    0 and O and o are one.
+    """
+    shown = "".join(letter for letter in unicodedata.normalize("NFKD", name) if not _hidden(letter))
+    return {_seen(_seen(start)) for start in (_folded(shown), shown)}
 
 
 def _folded(name: str) -> str:
-    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
+    return unicodedata.normalize("NFKD", unicodedata.normalize("NFKC", name).casefold())
 
 
 def _seen(name: str) -> str:
-    """What is seen of a name: nothing of what shows nothing, one blank for several, one letter for all that look like it."""
-    shown = (letter for letter in unicodedata.normalize("NFKD", name) if not _hidden(letter))
-    return " ".join("".join(shown).translate(_STANDS_FOR).split())
+    """One letter for all that look like it, a small one, and one blank for several."""
+    return " ".join(_folded(name.translate(_STANDS_FOR)).split())
 
 
 def _script(what: str, name: str, place: int) -> str | None:

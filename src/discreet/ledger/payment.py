@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from discreet.core import check
 from discreet.core.claim import Claim
-from discreet.core.event import NonPrivate
 from discreet.core.release import Release
 from discreet.errors import DiscreetError
 from discreet.ledger import chain
@@ -32,7 +32,7 @@ class Payment:
 
     @property
     def sound(self) -> bool:
-        """Whether an entry was named, and paid for just this."""
+        """Whether an entry was named, and paid for just these claims: no fewer, and none that promises nothing."""
         return self.entry is not None and self.fault is None
 
 
@@ -71,7 +71,7 @@ def _fault(release: Release[Any], entry: chain.Entry, now: str) -> str | None:
     account = release.facts.get("account")
     if account is not None and account != entry.body["account"]:
         return f"entry {entry.id}, which it names, was paid by the account {_short(entry.body['account'])}, and not by its own"
-    if _ceilings(release.claims) and _ceilings(release.claims) != _ceilings(_paid(entry)):
+    if not release.claims or _counted(release.claims) != _counted(_paid(entry)):
         return f"its claims are not those that entry {entry.id}, which it names, paid for"
     return None
 
@@ -84,9 +84,9 @@ def _paid(entry: chain.Entry) -> list[Claim]:
         return []
 
 
-def _ceilings(claims: Any) -> Counter[str]:
-    """The claims that promise something, in any order; a release that promises nothing understates nothing."""
-    return Counter(chain.canonical(claim.to_json()) for claim in claims if not isinstance(claim.event, NonPrivate))
+def _counted(claims: Iterable[Claim]) -> Counter[str]:
+    """Claims in any order, those that promise nothing among them: no entry pays for what has no bound."""
+    return Counter(chain.canonical(claim.to_json()) for claim in claims)
 
 
 def _short(name: Any) -> str:

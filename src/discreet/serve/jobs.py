@@ -192,11 +192,15 @@ class Jobs:
             shutil.rmtree(folder, ignore_errors=True)
 
     def _name(self, file: Path, job: Job) -> None:
-        """What was found is about the release, not about the file that its rows came from."""
+        """What was found is about the release, not about the file that its rows came from.
+
+        It names the entry of that release where it has the same claims: the entry paid for those, and for nothing else.
+        """
         about: Release[Any] = self._shelf.load(job.target.release)
         found: Release[Any] = Release.load(file)
         title = f"{about.facts.get('title') or job.target.release}, attacked"
-        replace(found, source=about.source, entry=about.entry, facts={**found.facts, "title": title}).save(file)
+        entry = about.entry if found.claims == about.claims else None
+        replace(found, source=about.source, entry=entry, facts={**found.facts, "title": title}).save(file)
 
     def _follow(self, job: Job, arguments: list[str]) -> int:
         """Run the command line, reading its progress; its exit code."""

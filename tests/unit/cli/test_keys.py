@@ -85,6 +85,8 @@ def test_the_gate_exits_with_1_on_what_the_ledger_contradicts(place: Path) -> No
     found = run(*gate, edited, "--sarif", place / "out.sarif")
     assert found.exit_code == 1
     assert found.stdout.splitlines()[0].split()[:3] == ["failed", "as-it-says", "entry"]
+    raw = run(*gate, replace(release, value=[1, 2, 3], claims=()).save(place / "raw.json"))
+    assert (raw.exit_code, raw.stdout.splitlines()[0].split()[:3]) == (1, ["failed", "as-it-says", "entry"])
     assert (
         "its claims are not those" in json.loads((place / "out.sarif").read_text())["runs"][0]["results"][0]["message"]["text"]
     )

@@ -42,6 +42,8 @@ TWINS = [
     ("modem", "modern"),
     ("HATE", "НАТЕ"), ("copy", "сору"), ("AB", "ΑΒ"), ("ţară", "țară"), ("ロ", "口"), ("Straße", "STRASSE"), ("ă", "ǎ"),
     ("our Coca", "our Соса"),
+    ("people", "PeopIe"), ("people", "PEOP1E"), ("people", "PEOPIE"), ("cohort", "c0hort"), ("cohort", "C0HORT"),
+    ("view", "vievv"), ("VIEW", "vievv"), ("o'brien", "o`brien"), ("modern", "MODEM"), ("a\"b", "a''b"),
 ]  # fmt: skip
 
 
@@ -93,6 +95,11 @@ def test_a_look_alike_is_no_fresh_budget(ledger: Ledger, one: str, two: str) -> 
             again()
     assert len(ledger.sources()) == 3
     ledger.verify()
+
+
+def test_words_that_differ_to_the_eye_are_two_names() -> None:
+    for one, two in (("tail", "tall"), ("view", "vies"), ("people", "peoples"), ("cohort 1", "cohort 2"), ("a-b", "a_b")):
+        assert not alike(one, two)
 
 
 def test_a_ledger_that_has_odd_names_still_opens(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from discreet import Ledger, record, report
-from discreet.accounting import Gaussian
+from discreet.accounting import Gaussian, NonPrivate
 from discreet.core import Claim, Game, Release
 from discreet.errors import InvalidDocument
 from discreet.report.gate import Policy, Proofs, proofs_of, worst
@@ -19,6 +19,7 @@ from discreet.report.signature import check_head, sign_head, sign_release
 CLAIM = Claim(game=Game(record(), {"answers"}), event=Gaussian(50.0))
 PLAIN = '[[rule]]\non = "release"\nrequire = ["claim"]\n'
 EDITED = Claim(game=CLAIM.game, event=Gaussian(500.0))
+NOTHING = Claim(game=CLAIM.game, event=NonPrivate())
 
 
 @pytest.fixture
@@ -83,6 +84,19 @@ def test_a_policy_can_require_a_ledger(ledger: Ledger, release: Release[Any]) ->
     assert [found[name][0].outcome for name in outcomes] == ["holds", "failed", "failed"]
     assert "no ledger was given" in found["no ledger"][0].message
     assert "no ledger entry paid for it" in found["no entry"][0].message
+
+
+@pytest.mark.parametrize("claims", [(), (NOTHING,), (CLAIM, NOTHING)], ids=["none", "nothing", "beside"])
+def test_an_entry_pays_for_no_release_that_promises_nothing(
+    ledger: Ledger, release: Release[Any], claims: tuple[Claim, ...]
+) -> None:
+    policy = Policy.from_toml('[[rule]]\non = "release"\nrequire = ["ledger"]\n')
+    raw = replace(release, value=[1, 2, 3], claims=claims)
+    findings = policy.judge(raw, proofs_of(raw, None, ledger=ledger))
+    assert (findings[0].rule, findings[0].outcome) == ("as-it-says", "failed")
+    assert [each.outcome for each in findings if each.where == "ledger"] == ["failed"]
+    assert "its claims are not those" in findings[0].message
+    assert report.document(raw, ledger=ledger)["verdict"]["status"] == "contradicted"
 
 
 def test_a_policy_can_require_signatures(ledger: Ledger, release: Release[Any], key: tuple[Path, str], tmp_path: Path) -> None:
