@@ -103,22 +103,31 @@ class Isolated:
         self._code = list(code)
         self._watch: Watch | None = None
         self._names = {name: p for name, p in engine.model.named_parameters() if p.requires_grad}
-        rules, peeking = vmap_rules(), sorted(Watch(engine.model, self._code).named & UNWRAPPING)
-        self.why = f"operations with rules for vmap of their own are loaded: {rules[0]}" if rules else ""
-        self.why = f"its code looks behind vmap: {peeking[0]}" if peeking else self.why
-        self.way = "one by one" if self.why else "vmap"
+        self.why, self.way = "", "vmap"
+        self._see(Watch(engine.model, self._code))
+        self.tried = self.way  # what is published: the way at the beginning
+
+    def _see(self, watch: Watch) -> Watch:
+        """Whether vmap may be used, asked before every step, since rules can be registered at any time."""
+        rules, peeking = vmap_rules(), sorted(watch.named & UNWRAPPING)
+        if rules or peeking:
+            self.why = f"operations with rules for vmap of their own are loaded: {rules[0]}" if rules else ""
+            self.why = f"its code looks behind vmap: {peeking[0]}" if peeking else self.why
+            self.way = "one by one"
+        return watch
 
     def try_on(self, batch: Any) -> None:
         """Find out on made-up rows whether the model can be vectorised."""
         with torch.random.fork_rng(devices=_cuda(self.engine)):
             self.gradients(batch, None)
+        self.tried = self.way
 
     def add(self, batch: Any, weight: Tensor | None, clipping: Clipping, into: Tensor, scale: float) -> None:
         """Add the clipped gradients of all units of a batch, each times `scale`."""
         examples = pytree.tree_leaves(batch)[0].shape[0]
         units, rows = examples // self.engine.rows, self.engine.rows
+        self._watch = self._see(Watch(self.engine.model, self._code))  # what is put back is the same for all units
         most = max(1, ROOM // max(self.engine.size, 1)) if self.way == "vmap" else 1
-        self._watch = Watch(self.engine.model, self._code)  # what is put back is the same for all units
         with Unchanged(self.engine.model), self._watching():
             for start in range(0, units, most):
                 part = slice(start * rows, min(start + most, units) * rows)

@@ -95,10 +95,9 @@ class Reader(Dataset[list[Part]]):
 
 
 def rows(data: Any, chosen: Iterable[Any]) -> list[Any]:
-    """These rows, read together where the data set can."""
-    numbers = [int(row) for row in chosen]
+    """These rows, each asked for by itself: what reads several at once would see which others are in the batch."""
     many = getattr(data, "__getitems__", None)
-    return list(many(numbers)) if many is not None else [data[row] for row in numbers]
+    return [data[int(row)] if many is None else list(many([int(row)]))[0] for row in chosen]
 
 
 def signature(batch: Any, count: int) -> Any:

@@ -59,8 +59,9 @@ class Path:
             return False
         verdict = self.verdict(batch)
         if not verdict.proven and self.asked == "fast":
-            raise InvalidValue(f"path='fast' was asked for, but {_sentence(verdict)}")
-        return verdict.proven
+            first = verdict == self.verdicts[0]  # what is said later might tell the shape of a private row
+            raise InvalidValue(f"path='fast' was asked for, but {_sentence(verdict) if first else LATER}")
+        return verdict.proven and self.verdicts[0].proven  # the claim assumes what the first verdict leaves to trust
 
     def verdict(self, batch: Any) -> Verdict:
         form = _form(batch)
@@ -112,7 +113,9 @@ class Path:
         if verdict in self.verdicts:
             return
         self.verdicts.append(verdict)
-        if verdict.proven or self.asked == "fast":
+        if len(self.verdicts) > 1:  # at a step: a reason might tell the shape of a private row
+            log.info("private training: rows of another shape, or a model that was changed, were looked at again")
+        elif verdict.proven or self.asked == "fast":
             log.info("private training: fast path (%s)", verdict.why)
         elif not self._backward:
             log.warning("private training: augment is called for every unit by itself, which is slower, since %s", verdict.why)
@@ -124,7 +127,13 @@ class Path:
     @property
     def name(self) -> str:
         last = None if self._last is None else self._last[2]
-        return "fast" if self.asked != "isolated" and last is not None and last.proven else "isolated"
+        proven = last is not None and last.proven and self.verdicts[0].proven
+        return "fast" if self.asked != "isolated" and proven else "isolated"
+
+    @property
+    def first(self) -> str:
+        """The path at the beginning. All that is published is about the first shape: later ones may be those of private rows."""
+        return "fast" if self.asked != "isolated" and self.verdicts and self.verdicts[0].proven else "isolated"
 
     def sentence(self) -> str:
         assert self._last is not None
@@ -132,19 +141,19 @@ class Path:
 
     def trusted(self, own_loop: bool = False) -> tuple[str, ...]:
         """What the claim has to assume."""
-        return (PROVEN if self.name == "fast" else ALONE, OUTSIDE, *((LOOP,) if own_loop else ()))
+        how = (PROVEN, ALONE) if self.first == "fast" else (ALONE,)
+        return (*how, OUTSIDE, READING, *((LOOP,) if own_loop else ()))
 
     def facts(self, isolated: Isolated) -> dict[str, Any]:
-        """For the release: which path, and what was proven with which torch."""
-        proven = [it for it in self.verdicts if it.proven]
-        unproven = [it.why for it in self.verdicts if not it.proven]
-        told: dict[str, Any] = {"path": self.name, "torch": torch.__version__}
-        if proven:
-            told |= {"graphs": [it.graph for it in proven], "operations": [it.operations for it in proven]}
-        if self.name != "fast":
-            told |= {"way": isolated.way}
-        if unproven:
-            told |= {"not_proven": unproven}
+        """For the release: which path, and what was proven with which torch, of rows of the first shape."""
+        told: dict[str, Any] = {"path": self.first, "torch": torch.__version__}
+        first = self.verdicts[0] if self.verdicts else None
+        if first is not None and first.proven:
+            told |= {"graphs": [first.graph], "operations": [first.operations]}
+        if self.first != "fast":
+            told |= {"way": isolated.tried}
+        if first is not None and not first.proven:
+            told |= {"not_proven": [first.why]}
         return told
 
     @property
@@ -156,7 +165,12 @@ PROVEN = (
     "Torch's operations, and the layers that compute them for a batch, keep the examples apart as their rules say; these rules "
     "were checked for every operation of model and loss, forward and backward."
 )
-ALONE = "Torch computes a unit's gradient from the rows it is given alone, under torch.func.vmap or one unit after another."
+ALONE = (
+    "Where that is not shown, torch computes a unit's gradient from the rows it is given alone, under torch.func.vmap or one "
+    "unit after another."
+)
+READING = "A row of the data is read the same whichever other rows are read: the data set keeps nothing between them."
+LATER = "that is not proven of rows of another shape, or of a model that was changed since the run began."
 OUTSIDE = (
     "The code of model and loss does the same in every step, traced or run: it keeps nothing outside the model, the loss and "
     "the variables it names (no files, no clocks, no memory behind torch's back)."

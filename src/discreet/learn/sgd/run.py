@@ -181,7 +181,7 @@ class Run:
         return self.path == "fast" if self._engine.armed else self._paths.fast(batch)
 
     def _on_grid(self, engine: Engine) -> GridEngine:
-        self._isolated.way = "one by one"
+        self._isolated.way = self._isolated.tried = "one by one"
         if self._group.world > 1:
             raise InvalidValue("grid=True works in one process only. Leave it out, or train in one process.")
         multiplier, norm = self.plan.noise_multiplier, self.plan.clip_norm
