@@ -46,8 +46,9 @@ def command(config: str, test: str | None, dry_run: bool, as_json: bool) -> None
     if dry_run:
         _plan(told, as_json)
         return
+    public = None if test is None else _public(known, test)  # read first: what is wrong with it must not cost a budget
     run = start(told, known, folder).fit()
-    quality = {} if test is None else _quality(run, known, test)
+    quality = {} if public is None else _quality(run, public)
     release = run.release(folder / told["output"]["folder"], quality=quality or None)
     (folder / told["output"]["folder"] / table.CONFIG).write_text(Path(config).read_text())
     found = {"release": str(folder / told["output"]["folder"]), "epsilon": run.spent(), "delta": run.plan.delta,
@@ -139,13 +140,19 @@ def _plan(told: dict[str, Any], as_json: bool) -> None:
     )
 
 
-def _quality(run: Run, known: Encoding, path: str) -> dict[str, float]:
-    """What is measured on a public table, for the report too."""
+def _public(known: Encoding, path: str) -> tuple[Any, Any]:
+    """Inputs and targets of a public table."""
     from discreet.cli.files import read_table
-    from discreet.learn import evaluate
 
     inputs, target, _ = known.read(read_table(path))
-    return {f"test {name}": value for name, value in evaluate(run.model, (inputs, target)).items()}
+    return inputs, target
+
+
+def _quality(run: Run, public: tuple[Any, Any]) -> dict[str, float]:
+    """What is measured on a public table, for the report too."""
+    from discreet.learn import evaluate
+
+    return {f"test {name}": value for name, value in evaluate(run.model, public).items()}
 
 
 def _tell(found: dict[str, Any], as_json: bool) -> None:
