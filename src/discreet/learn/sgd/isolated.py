@@ -160,7 +160,8 @@ class Isolated:
                 "A parameter or a buffer of the model was changed while the losses of a unit were computed, so the next unit "
                 "would see something of it. Change nothing in place in a forward."
             )
-        watch.restore()
+        watch.restore(fresh=True)
+        refuse(watch)
 
     # ---- gradients ---------------------------------------------------------------------------------------------------
 
@@ -232,10 +233,21 @@ class Isolated:
         watch = self._watch or Watch(self.engine.model, self._code)
         cpu = self.engine.parameters[0].device.type == "cpu" and self.way == "vmap"
         with ExitStack() as stack:
-            stack.callback(watch.restore)
+            refuse(watch)
+            stack.callback(refuse, watch)  # called last
+            stack.callback(watch.restore, fresh=True)
             for context in (eagerly(), _no_fast_path(), _no_warnings(), sdpa_kernel(SDPBackend.MATH) if cpu else nullcontext()):
                 stack.enter_context(context)
             yield
+
+
+def refuse(watch: Watch) -> None:
+    """Where units follow each other, nothing may be left that cannot be put back."""
+    if watch.lost:
+        raise InvalidValue(
+            f"The code of model, loss or augment reaches something that cannot be looked into ({watch.lost}), in which one unit "
+            "could leave something for another. Keep such things (generators, locks, files, objects of extensions) out of it."
+        )
 
 
 def _same_bits(one: Tensor, other: Tensor) -> bool:

@@ -97,7 +97,7 @@ class Reader(Dataset[list[Part]]):
 def rows(data: Any, chosen: Iterable[Any]) -> list[Any]:
     """These rows, each asked for by itself: what reads several at once would see which others are in the batch."""
     many = getattr(data, "__getitems__", None)
-    return [data[int(row)] if many is None else list(many([int(row)]))[0] for row in chosen]
+    return [data[int(row)] if many is None else next(iter(many([int(row)]))) for row in chosen]
 
 
 def signature(batch: Any, count: int) -> Any:

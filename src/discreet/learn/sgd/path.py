@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import random
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
@@ -14,9 +16,9 @@ from torch.utils import _pytree as pytree
 from discreet.core import check
 from discreet.errors import InvalidValue
 from discreet.learn.sgd.engine.compiled import eagerly
-from discreet.learn.sgd.isolated import Isolated
+from discreet.learn.sgd.isolated import Isolated, refuse
 from discreet.learn.sgd.proof import NotProven, traced
-from discreet.learn.sgd.proof.python import Watch, put_back
+from discreet.learn.sgd.proof.python import Watch, modes, put_back
 from discreet.learn.sgd.rows import OfBatch
 
 PATHS = ("fast", "isolated")
@@ -37,7 +39,7 @@ class Verdict:
     why: str
     graph: str = ""  # hash of the operations that were checked
     operations: int = 0
-    computed: frozenset[str] = frozenset()  # attributes that a forward computes from parameters, as weight_norm does
+    computed: frozenset[tuple[int, str]] = frozenset()  # what a forward computes from parameters, as weight_norm does
 
 
 class Path:
@@ -65,10 +67,10 @@ class Path:
 
     def verdict(self, batch: Any) -> Verdict:
         form = _form(batch)
-        if self._last is not None and self._last[0] == form and self._last[1].changed(deep=False) is None:
+        if self._last is not None and self._last[0] == form and self._last[1].changed() is None:
             return self._last[2]
         for proof in self._proofs:
-            if proof[0] == form and proof[1].changed(deep=False) is None:
+            if proof[0] == form and proof[1].changed() is None:
                 self._last = proof
                 return proof[2]
         self._last = (form, *self._prove(form, batch))
@@ -77,28 +79,35 @@ class Path:
         return self._last[2]
 
     def _prove(self, form: Hashable, batch: Any) -> tuple[Watch, Verdict]:
-        watch = Watch(self._model, self._code)
+        watch = Watch(self._model, self._code, copies=False)
         key = (form, self._backward, tuple(map(_hashable, watch.key)), watch.whole)
         if key not in _known:
             if len(_known) >= MOST:
                 _known.pop(next(iter(_known)))
-            _known[key] = (self._traced(watch, batch), watch.opaque)
-        watch.computed = _known[key][0].computed
+            _known[key] = (self._traced(watch, batch), watch.held)
+        watch.computed = watch.at(_known[key][0].computed)
         return watch, _known[key][0]
 
     def _traced(self, watch: Watch, batch: Any) -> Verdict:
         asking = sorted(watch.named & TRACING)
         if asking:
             return Verdict(False, f"its code can ask whether it is traced ({asking[0]})")
+        if not watch.whole:
+            unseen = watch.hidden or watch.unproven or "a long list of tensors, say"
+            return Verdict(False, f"its code can reach what cannot be watched ({unseen})")
+        if torch._C._len_torch_dispatch_stack():
+            return Verdict(False, "a dispatch mode is active, which may change every operation")
+        marked = Marked(self._model, self._losses)
         with put_back(self._model, self._code), eagerly():
+            drawn = random.getstate(), repr(np.random.get_state())
             try:
-                seen = traced(self._model, self._losses, batch, self._backward)
+                seen = traced(self._model, marked, batch, self._backward)
             except NotProven as error:
                 return Verdict(False, str(error))
             watch.computed = watch.replaced(_public)
-            changed = watch.changed()
-        if not watch.whole:
-            return Verdict(False, "its code can reach more than can be watched (a long list of tensors, say)")
+            changed = watch.changed() or marked.changed()
+            if drawn != (random.getstate(), repr(np.random.get_state())):
+                changed = "the state of a generator of random numbers that is not torch's"
         if changed is not None:
             return Verdict(False, f"a call of model or loss changes {changed}, and may do something else the next time")
         return Verdict(
@@ -106,7 +115,7 @@ class Path:
             f"{seen.count} operations keep every example's numbers apart",
             seen.hash.hexdigest(),
             seen.count,
-            watch.computed,
+            watch.places(watch.computed),
         )
 
     def _tell(self, verdict: Verdict) -> None:
@@ -132,7 +141,7 @@ class Path:
 
     @property
     def first(self) -> str:
-        """The path at the beginning. All that is published is about the first shape: later ones may be those of private rows."""
+        """The path at the beginning. What is published is about it alone: later shapes may be private."""
         return "fast" if self.asked != "isolated" and self.verdicts and self.verdicts[0].proven else "isolated"
 
     def sentence(self) -> str:
@@ -197,9 +206,10 @@ class Apart:
             return self._augment(inputs)
         leaves, parts = pytree.tree_leaves(inputs), []
         for start in range(0, leaves[0].shape[0], self._rows):
-            with put_back(nn.Module(), [self._augment]):
+            with put_back(nn.Module(), [self._augment], fresh=True) as watch:
                 own = pytree.tree_map(lambda leaf, at=start: leaf[at : at + self._rows].clone(), inputs)
                 parts.append(self._augment(own))
+            refuse(watch)
         return pytree.tree_map(lambda *units: torch.cat(units), *parts)
 
 
@@ -218,6 +228,35 @@ def _sentence(verdict: Verdict) -> str:
         "model and loss treat every example by operations along other axes than that of the batch, choose nothing by value or "
         "batch size, and keep nothing between calls."
     )
+
+
+class Marked:
+    """The losses, for a trace: what stands for a parameter there has its attributes, and may not be given others."""
+
+    def __init__(self, model: nn.Module, losses: Callable[[Any], Any]) -> None:
+        self._model, self._losses = model, losses
+        self._real = {name: dict(vars(it)) for name, it in _state(model)}
+        self._traced: list[tuple[Tensor, dict[str, Any]]] = []
+
+    def __call__(self, batch: Any) -> Any:
+        for name, it in _state(self._model):
+            for attribute, content in self._real.get(name, {}).items():
+                setattr(it, attribute, content)
+            self._traced.append((it, dict(vars(it))))
+        return self._losses(batch)
+
+    def changed(self) -> str | None:
+        """An attribute of a parameter that is not what it was."""
+        for it, before in self._traced:
+            now = vars(it)
+            for name in now.keys() | before.keys():
+                if not name.startswith("_discreet") and now.get(name, self) is not before.get(name, self):
+                    return f"an attribute of a parameter ({name})"
+        return None
+
+
+def _state(model: nn.Module) -> list[tuple[str, Tensor]]:
+    return [*model.named_parameters(), *model.named_buffers()]
 
 
 def _public(tensor: Tensor) -> bool:
@@ -239,7 +278,7 @@ def _form(batch: Any) -> Hashable:
         sdp.math_sdp_enabled(),
         torch.backends.mha.get_fastpath_enabled(),
     )
-    return tree, shapes, cast, ways, torch.get_default_dtype(), torch.__version__
+    return tree, shapes, cast, ways, tuple(map(id, modes())), torch.get_default_dtype(), torch.__version__
 
 
 def _hashable(it: Any) -> Hashable:

@@ -1,17 +1,20 @@
 """What the code of model and loss keeps in Python: attributes, hooks, closures, defaults, globals that it names.
 
 A trace holds for the code that was traced. Code that goes another way later must have kept something from one call to the
-next; what it can keep in the usual places is watched here: nothing there may change while a step is computed, and what is
-changed between steps asks for another proof.
+next; what it can keep is watched here: nothing there may change while a step is computed, and what is changed between steps
+asks for another proof. What cannot be looked into might keep anything, so that where it is reached there is no proof.
 """
 
 from __future__ import annotations
 
 import functools
-import inspect
+import hashlib
 import itertools
+import logging
+import random
 import sys
 import types
+import weakref
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -21,284 +24,488 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.overrides import _get_current_function_mode_stack
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
-PLAIN = (int, float, complex, bool, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
-FOREIGN = ("torch", "discreet", "builtins")
-MAPPINGS = (dict, OrderedDict, defaultdict, Counter)  # no others: what looking at them does is not known
-SEQUENCES = (list, set, deque, tuple, frozenset)
+from discreet.learn.sgd.proof.objects import (
+    MAPPINGS,
+    SEQUENCES,
+    base_of,
+    foreign,
+    machinery,
+    of_package,
+    plain,
+    slots_of,
+    transparent,
+)
+
 MOST = 50_000  # things that are watched
-LARGE = (
-    1 << 20
-)  # numbers of a tensor or an array of which a copy is kept; of larger tensors it is known whether torch wrote them
+LARGE = 1 << 20  # numbers of an array of which a digest is kept rather than a copy, unless it must be put back
+EMPTY = {dict, OrderedDict, defaultdict, Counter}  # of which it is known what their truth value is
+LOGGER = frozenset(vars(logging.Logger("")))
+DRAWING = (torch.Generator, random.Random, np.random.Generator, np.random.RandomState)
+ABSENT = object()
 
 
 class Watch:
     """The state at one moment. It holds what it saw, so that nothing new can take the address of something old."""
 
-    def __init__(self, model: nn.Module, code: Iterable[Any]) -> None:
+    def __init__(self, model: nn.Module, code: Iterable[Any], copies: bool = True) -> None:
         self._seen: set[int] = set()
-        self._dicts: list[tuple[dict[Any, Any], dict[Any, Any]]] = []
-        self._lists: list[tuple[Any, list[Any]]] = []
+        self._empty: list[dict[Any, Any]] = []
+        self._dicts: list[tuple[dict[Any, Any], dict[Any, Any], Any]] = []
+        self._lists: list[tuple[Any, list[Any], Any]] = []
+        self._kinds: set[type] = set()
+        self._classes: list[tuple[type, dict[str, Any]]] = []
         self._names: list[tuple[dict[str, Any], str, Any]] = []
+        self._absent: dict[int, tuple[dict[str, Any], set[str]]] = {}
+        self._slots: list[tuple[Any, Any, Any]] = []
+        self._functions: list[tuple[types.FunctionType, Any, Any, Any]] = []
         self._cells: list[tuple[Any, Any]] = []
         self._arrays: list[tuple[Any, Any]] = []
         self._told: list[tuple[Any, str]] = []
-        self.computed: frozenset[str] = frozenset()  # attributes that every call computes anew from parameters
+        self._caches: list[Any] = []
+        self._draws: list[Any] = []
+        self._modules: list[types.ModuleType] = []
+        self._copies = copies
+        self.computed: frozenset[tuple[int, str]] = frozenset()  # attributes that every call computes anew from parameters
         self.named: set[str] = set()  # all names that the code uses
         self.key: list[Any] = []  # the same for two models whose code does the same with rows of the same shape
-        self.opaque: list[Any] = []  # what is in the key by its address
+        self.held: list[Any] = []  # what is in the key by its address
+        self.hidden = ""  # something that cannot be looked into and might keep anything
+        self.unproven = ""  # something that can be put back but not compared
         self._places: dict[int, int] = {}
-        self._seen |= {id(t) for t in (*model.parameters(), *model.buffers())}
         self._todo: deque[Any] = deque(code)
-        for module in model.modules():
-            self._module(module)
-        self._todo.extend(_everywhere())
-        while self._todo and len(self._seen) < MOST:
-            self._visit(self._todo.popleft())
-        self.whole = not self._todo
+        self._look(model)
+        self.whole = not (self._todo or self.hidden or self.unproven)
 
     # ---- looking around ----------------------------------------------------------------------------------------------
 
+    def _look(self, model: nn.Module) -> None:
+        state = (*model.parameters(), *model.buffers())
+        self._seen |= {id(t) for t in state}
+        for tensor in state:
+            self._attributes(tensor)
+        for module in model.modules():
+            self._visit(module)
+        self._todo.extend(_everywhere())
+        while len(self._seen) < MOST:
+            while self._todo and len(self._seen) < MOST:
+                self._visit(self._todo.popleft())
+            if self._todo or not self._in_modules():
+                break
+
     def _token(self, it: Any) -> Any:
         """What the key says of one thing."""
-        if isinstance(it, PLAIN):
+        if plain(it):
             return type(it), it
         if isinstance(it, Tensor):
-            return "tensor", tuple(it.shape), it.dtype, it.device, it.requires_grad, it.is_contiguous()
+            return type(it), tuple(it.shape), it.dtype, it.device, it.requires_grad, it.layout, self._place(it)
         if isinstance(it, types.FunctionType):
-            return "code", it.__code__
+            return "code", it.__code__, self._place(it)
         if isinstance(it, (*MAPPINGS, *SEQUENCES, nn.Module, types.MethodType, functools.partial, np.ndarray)):
-            return type(it), self._places.setdefault(id(it), len(self._places))
-        self.opaque.append(it)
+            return type(it), self._place(it)
+        self.held.append(it)
         return "at", id(it)
 
-    def _module(self, module: nn.Module) -> None:
-        self._seen.add(id(module))
-        self.key.append((type(module), self._token(module)))
-        self._mapping(vars(module))
-        for kind in type(module).__mro__:
-            self._class(kind)
-
-    def _class(self, kind: type) -> None:
-        if id(kind) in self._seen or _foreign(kind.__module__):
-            return
-        self._seen.add(id(kind))
-        for name, it in vars(kind).items():
-            if isinstance(it, (types.FunctionType, staticmethod, classmethod, property, functools.cached_property)):
-                self._names.append((_Class(kind), name, it))  # type: ignore[arg-type]
-                self._todo.append(it)
-            elif not name.startswith("__") and not isinstance(it, type) and not inspect.isroutine(it):
-                self._names.append((_Class(kind), name, it))  # type: ignore[arg-type]
-                self.key.append(("name", name, self._token(it)))
-                self._todo.append(it)
-
-    def _mapping(self, mapping: dict[Any, Any]) -> None:
-        self._seen.add(id(mapping))
-        self._dicts.append((mapping, dict(mapping.items())))
-        self.key.append(("dict", self._token(mapping), *((self._token(name), self._token(it)) for name, it in mapping.items())))
-        self._todo.extend(it for it in mapping.values() if not isinstance(it, PLAIN))
+    def _place(self, it: Any) -> int:
+        return self._places.setdefault(id(it), len(self._places))
 
     def _visit(self, it: Any) -> None:
-        if isinstance(it, PLAIN) or id(it) in self._seen or isinstance(it, types.ModuleType):
+        if plain(it) or id(it) in self._seen:
             return
         self._seen.add(id(it))
-        if isinstance(it, nn.Module):
-            self._module(it)
-        elif type(it) in MAPPINGS:
-            self._mapping(it)
-        elif type(it) in SEQUENCES or (isinstance(it, tuple) and type(it).__iter__ is tuple.__iter__):
-            self._sequence(it)
-        elif isinstance(it, Tensor):
-            if type(it) in (Tensor, nn.Parameter) and it.device.type != "meta":
-                self._arrays.append((it, it.detach().clone() if it.numel() <= LARGE else it._version))
-        elif isinstance(it, np.ndarray):
-            self._arrays.append((it, it.copy() if it.size <= LARGE else None))
+        if isinstance(it, types.ModuleType):
+            if not foreign(it.__name__):
+                self._modules.append(it)
         elif isinstance(it, type):
             self._class(it)
-        else:
-            self._callable_or_object(it)
-
-    def _sequence(self, it: Any) -> None:
-        if isinstance(it, (list, set, deque)):
-            self._lists.append((it, list(it)))
-        self.key.append((self._token(it), *map(self._token, it)))
-        self._todo.extend(part for part in it if not isinstance(part, PLAIN))
-
-    def _callable_or_object(self, it: Any) -> None:
-        if isinstance(it, (staticmethod, classmethod, types.MethodType)):
-            self.key.append(("method", self._token(it.__func__), self._token(getattr(it, "__self__", None))))
-            self._todo.append(it.__func__)
-            self._todo.append(getattr(it, "__self__", None))
-        elif isinstance(it, property):
-            self._todo.extend((it.fget, it.fset))
-        elif isinstance(it, functools.partial):
-            self.key.append(
-                ("partial", self._token(it.func), *map(self._token, it.args), *map(self._token, it.keywords.values()))
-            )
-            self._todo.extend((it.func, *it.args, *it.keywords.values()))
         elif isinstance(it, types.FunctionType):
             self._function(it)
-        elif isinstance(it, itertools.count):
+        elif not (machinery(type(it).__module__) or self._callable(it) or self._special(it)):
+            self._object(it)
+
+    def _object(self, it: Any) -> None:
+        """Anything by its parts: what its base holds, its slots, its attributes, its class."""
+        kind = type(it)
+        base = base_of(kind)
+        if not transparent(kind):
+            self.hidden = self.hidden or ("" if of_package(it) else kind.__name__)
+            return
+        if isinstance(it, dict):
+            self._mapping(it)
+            self._todo.append(getattr(it, "default_factory", None))
+        elif base in SEQUENCES:
+            self._sequence(it, base)
+        elif base in (bytearray, np.ndarray, torch._C.TensorBase):
+            self._array(it)
+        elif base is not object:
+            self.key.append((kind, base(it)))
+        for slot in slots_of(kind):
+            content = _slot(it, slot)
+            self._slots.append((it, slot, content))
+            self.key.append(("slot", slot.__name__, self._token(content)))
+            self._todo.append(content)
+        self._attributes(it)
+        self._class(kind)
+
+    def _attributes(self, it: Any) -> None:
+        own = getattr(it, "__dict__", None)
+        if type(own) is dict and id(own) not in self._seen:
+            self.key.append(("of", self._token(it)))
+            self._mapping(own, LOGGER if isinstance(it, logging.Logger) else frozenset())
+
+    def _class(self, kind: type) -> None:
+        for part in kind.__mro__:
+            if part not in self._kinds and not foreign(part.__module__):
+                self._kinds.add(part)
+                own = dict(vars(part))
+                self._classes.append((part, own))
+                self.key.append(("class", *((name, self._token(it)) for name, it in own.items())))
+                self._todo.extend(it for name, it in own.items() if name != "_abc_impl")
+                self._todo.append(type(part))
+
+    def _mapping(self, mapping: dict[Any, Any], known: frozenset[str] = frozenset()) -> None:
+        """A dictionary; of what is `known` to be there only whether it is exchanged."""
+        self._seen.add(id(mapping))
+        base = OrderedDict if isinstance(mapping, OrderedDict) else dict
+        kept = dict(base.items(mapping))
+        if not kept and type(mapping) in EMPTY:
+            self._empty.append(mapping)
+        else:
+            self._dicts.append((mapping, kept, base))
+        self.key.append(("dict", self._token(mapping), *((self._token(name), self._token(it)) for name, it in kept.items())))
+        self._todo.extend(it for pair in kept.items() if pair[0] not in known for it in pair if not plain(it))
+
+    def _sequence(self, it: Any, base: Any) -> None:
+        parts = list(base.__iter__(it))
+        if base in (list, set, deque):
+            self._lists.append((it, parts, base))
+        self.key.append((self._token(it), *map(self._token, parts)))
+        self._todo.extend(part for part in parts if not plain(part))
+
+    def _array(self, it: Any) -> None:
+        if isinstance(it, Tensor) and (
+            type(it) not in (Tensor, nn.Parameter) or it.layout is not torch.strided or it.is_quantized
+        ):
+            self.hidden = self.hidden or type(it).__name__
+        elif isinstance(it, np.ndarray) and it.dtype.hasobject:
+            self._todo.extend(it.ravel().tolist())
+            self.unproven = "an array of objects"
+        elif not (isinstance(it, Tensor) and it.device.type == "meta"):
+            kept = _content(it, self._copies)
+            self._arrays.append((it, kept))
+            self.key.append(("array", self._token(it), hashlib.blake2b(_bytes(it), digest_size=16).digest()))
+
+    def _callable(self, it: Any) -> bool:
+        """Things that call others."""
+        if isinstance(it, (staticmethod, classmethod, types.MethodType)):
+            self.key.append(("method", self._token(it.__func__), self._token(getattr(it, "__self__", None))))
+            self._todo.extend((it.__func__, getattr(it, "__self__", None)))
+        elif isinstance(it, property):
+            self._todo.extend((it.fget, it.fset, it.fdel))
+        elif type(it) is functools.partial:
+            self.key.append(("partial", *map(self._token, (it.func, *it.args, *it.keywords))))
+            self._todo.extend((it.func, *it.args, it.keywords, vars(it)))
+        elif isinstance(it, (types.BuiltinMethodType, types.MethodWrapperType)):
+            self.key.append(("method", it.__name__, self._token(it.__self__)))
+            self._todo.append(it.__self__)
+        elif isinstance(it, functools._lru_cache_wrapper):
+            if not of_package(it):
+                self._caches.append(it)
+                self.unproven = "what functools.lru_cache keeps"
+                self._todo.extend((it.__wrapped__, vars(it)))
+        else:
+            return False
+        return True
+
+    def _special(self, it: Any) -> bool:
+        """Types of C that are known."""
+        if isinstance(it, itertools.count):
             self.key.append(repr(it))
             self._told.append((it, repr(it)))
-        elif not _foreign(type(it).__module__) and hasattr(it, "__dict__"):
-            self._mapping(vars(it))
-            self._class(type(it))
+        elif isinstance(it, DRAWING):
+            self._draws.append(it)
+            self.unproven = "a generator of random numbers of its own"
+            self._attributes(it)
+        elif type(it) is slice:
+            self._todo.extend((it.start, it.stop, it.step))
+        elif isinstance(it, types.MappingProxyType):
+            self._mapping(dict(it))
+        elif isinstance(it, weakref.ref):
+            self._todo.append(it())
+        elif isinstance(it, types.CellType):
+            self._cell(it)
+        else:
+            return type(it) is object
+        return True
 
     def _function(self, function: types.FunctionType) -> None:
-        if _foreign(function.__module__ or ""):
+        if machinery(function.__module__):
+            return
+        for cell in function.__closure__ or ():
+            self._cell(cell)
+        if foreign(function.__module__ or ""):
             return
         self._mapping(function.__dict__)
-        defaults = (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())
-        self.key.append(("function", function.__code__, *map(self._token, defaults)))
-        self._todo.extend(function.__defaults__ or ())
-        self._todo.extend((function.__kwdefaults__ or {}).values())
-        for cell in function.__closure__ or ():
-            try:
-                kept = cell.cell_contents
-            except ValueError:  # not filled yet
-                continue
-            self._cells.append((cell, kept))
-            self.key.append(("cell", self._token(kept)))
-            self._todo.append(kept)
+        defaults, named = function.__defaults__, function.__kwdefaults__
+        self._functions.append((function, function.__code__, defaults, named))
+        self.key.append(("function", function.__code__, *map(self._token, defaults or ()), self._token(named)))
+        self._todo.extend((*(defaults or ()), named))
+        space = function.__globals__
         names = _globals(function.__code__)
         self.named |= names
-        for name in names:
-            if name in function.__globals__ and not isinstance(function.__globals__[name], types.ModuleType):
-                self._names.append((function.__globals__, name, function.__globals__[name]))
-                self.key.append(("name", name, self._token(function.__globals__[name])))
-                self._todo.append(function.__globals__[name])
+        self._absent.setdefault(id(space), (space, set()))[1].update(name for name in names if name not in space)
+        self._named(space, names)
+
+    def _cell(self, cell: Any) -> None:
+        try:
+            kept = cell.cell_contents
+        except ValueError:  # not filled yet
+            kept = ABSENT
+        self._cells.append((cell, kept))
+        self.key.append(("cell", self._token(kept)))
+        self._todo.append(kept)
+
+    def _named(self, space: dict[str, Any], names: Iterable[str]) -> None:
+        for name in sorted(names):
+            if name in space:
+                self._names.append((space, name, space[name]))
+                self.key.append(("name", name, self._token(space[name])))
+                self._todo.append(space[name])
+
+    def _in_modules(self) -> bool:
+        """Follow what the code names in modules that are no installed package's, as far as there is something new."""
+        for name in sorted(self.named):
+            if isinstance(sys.modules.get(name), types.ModuleType):
+                self._visit(sys.modules[name])
+        known = {(id(space), name) for space, name, _ in self._names}
+        for module in self._modules:
+            self._named(vars(module), [name for name in self.named if (id(vars(module)), name) not in known])
+        return bool(self._todo)
 
     # ---- comparing ---------------------------------------------------------------------------------------------------
 
-    def changed(self, deep: bool = True) -> str | None:
-        """The name of something that is not what it was; tensors and arrays are compared where `deep`."""
-        for mapping, before in self._dicts:
+    def changed(self) -> str | None:
+        """The name of something that is not what it was."""
+        if any(self._empty):
+            name = next((str(name) for mapping in self._empty for name in mapping), "a dictionary")
+            return name
+        for mapping, before, base in self._dicts:
             if (
-                len(mapping) != len(before)
-                or not all(map(is_, mapping.values(), before.values()))
-                or mapping.keys() != before.keys()
+                len(before) != base.__len__(mapping)
+                or not all(map(is_, base.values(mapping), before.values()))
+                or base.keys(mapping) != before.keys()
             ):
                 name = next((name for name in _other(mapping, before) if not self._expected(name, mapping, before)), None)
                 if name is not None:
                     return str(name)
-        for sequence, kept in self._lists:
-            if len(sequence) != len(kept) or not all(map(is_, sequence, kept)):
+        for sequence, kept, base in self._lists:
+            if base.__len__(sequence) != len(kept) or not all(map(is_, base.__iter__(sequence), kept)):
                 return "an element of a list or set"
+        for kind, own in self._classes:
+            now = vars(kind)
+            if len(now) != len(own) or not all(map(is_, now.values(), own.values())):
+                name = next((name for name in _other(now, own)), None)
+                if name is not None:
+                    return str(name)
+        return self._code_changed() or self._content_changed()
+
+    def _code_changed(self) -> str | None:
         for space, name, kept in self._names:
-            if not _same(space.get(name), kept):
+            if not _same(space.get(name, ABSENT), kept):
                 return name
+        for space, names in self._absent.values():
+            if any(map(space.__contains__, names)):
+                return next(name for name in names if name in space)
+        for function, code, defaults, named in self._functions:
+            if function.__code__ is not code or function.__defaults__ is not defaults or function.__kwdefaults__ is not named:
+                return f"the code or the defaults of {function.__name__}"
         for cell, kept in self._cells:
-            if not _same(cell.cell_contents, kept):
+            if not _same(_inside(cell), kept):
                 return "a variable that a function keeps"
+        return None
+
+    def _content_changed(self) -> str | None:
+        for it, slot, kept in self._slots:
+            if not _same(_slot(it, slot), kept):
+                return str(slot.__name__)
         for it, said in self._told:
             if repr(it) != said:
                 return said
-        return next((_named(it) for it, kept in self._arrays if not _equal(it, kept)), None) if deep else None
+        return next((f"a {type(it).__name__}" for it, kept in self._arrays if not _equal(it, kept)), None)
 
     def _expected(self, name: Any, mapping: dict[Any, Any], before: dict[Any, Any]) -> bool:
-        return name in self.computed and isinstance(mapping.get(name), Tensor) and isinstance(before.get(name), Tensor)
+        known = (id(mapping), name) in self.computed
+        return known and isinstance(mapping.get(name), Tensor) and isinstance(before.get(name), Tensor)
 
-    def replaced(self, harmless: Callable[[Tensor], bool]) -> frozenset[str]:
-        """Attributes that hold another tensor than before, of which `harmless` says that it tells nothing."""
+    def replaced(self, harmless: Callable[[Tensor], bool]) -> frozenset[tuple[int, str]]:
+        """Attributes (of which mapping, and the name) that hold another tensor, of which `harmless` says that it tells nothing."""
         return frozenset(
-            name for mapping, before in self._dicts for name in _other(mapping, before)
+            (id(mapping), name) for mapping, before, _ in self._dicts for name in _other(mapping, before)
             if isinstance(name, str) and isinstance(before.get(name), Tensor) and isinstance(mapping.get(name), Tensor)
             and harmless(mapping[name])
         )  # fmt: skip
 
-    def restore(self) -> None:
-        """Put everything back, whatever a call left there."""
-        for mapping, before in self._dicts:
-            if mapping.keys() != before.keys() or not all(map(is_, mapping.values(), before.values())):
-                mapping.clear()
-                mapping.update(before)
-        for sequence, kept in self._lists:
-            if len(sequence) != len(kept) or not all(map(is_, sequence, kept)):
-                sequence.clear()
-                (sequence.update if isinstance(sequence, set) else sequence.extend)(kept)
-        for space, name, kept in self._names:
-            if space.get(name) is not kept:
-                space[name] = kept
-        for cell, kept in self._cells:
-            if cell.cell_contents is not kept:
-                cell.cell_contents = kept
+    def places(self, computed: Iterable[tuple[int, str]]) -> frozenset[tuple[int, str]]:
+        """The same attributes by the place of their mapping in the key, which two models with one key have in common."""
+        return frozenset((self._places[mapping], name) for mapping, name in computed)
+
+    def at(self, places: Iterable[tuple[int, str]]) -> frozenset[tuple[int, str]]:
+        where = {place: mapping for mapping, place in self._places.items()}
+        return frozenset((where[place], name) for place, name in places)
+
+    # ---- putting back ------------------------------------------------------------------------------------------------
+
+    def restore(self, fresh: bool = False) -> None:
+        """Put everything back, whatever a call left there; generators of its own draw anew where `fresh`."""
+        for mapping in self._empty:
+            mapping.clear()
+        for mapping, before, base in self._dicts:
+            if base.keys(mapping) != before.keys() or not all(map(is_, base.values(mapping), before.values())):
+                base.clear(mapping)
+                base.update(mapping, before)
+        for sequence, kept, base in self._lists:
+            if base.__len__(sequence) != len(kept) or not all(map(is_, base.__iter__(sequence), kept)):
+                base.clear(sequence)
+                (base.update if base is set else base.extend)(sequence, kept)
+        for kind, own in self._classes:
+            for name in list(_other(vars(kind), own)):
+                setattr(kind, name, own[name]) if name in own else delattr(kind, name)
+        self._restore_code()
+        for it, slot, kept in self._slots:
+            if _slot(it, slot) is not kept:
+                slot.__delete__(it) if kept is ABSENT else slot.__set__(it, kept)
         with torch.no_grad():
             for it, kept in self._arrays:
-                if not _equal(it, kept) and not isinstance(kept, int):
-                    it.copy_(kept) if isinstance(it, Tensor) else np.copyto(it, kept)
+                if not isinstance(kept, str) and not _equal(it, kept):
+                    _write(it, kept)
+        for cache in self._caches:
+            cache.cache_clear()
+        for generator in self._draws if fresh else ():
+            _reseed(generator, int(torch.randint(2**31, ())))
 
+    def _restore_code(self) -> None:
+        for space, name, kept in self._names:
+            if space.get(name, ABSENT) is not kept:
+                space[name] = kept
+        for space, names in self._absent.values():
+            for name in names & space.keys():
+                del space[name]
+        for function, code, defaults, named in self._functions:
+            function.__code__, function.__defaults__, function.__kwdefaults__ = code, defaults, named
+        for cell, kept in self._cells:
+            if _inside(cell) is not kept:
+                cell.cell_contents = kept
+                if kept is ABSENT:
+                    del cell.cell_contents
 
-class _Class:
-    """The attributes of a class, which are set through the class."""
-
-    def __init__(self, kind: type) -> None:
-        self._kind = kind
-
-    def get(self, name: str) -> Any:
-        return vars(self._kind).get(name)
-
-    def __setitem__(self, name: str, it: Any) -> None:
-        setattr(self._kind, name, it)
+    @property
+    def lost(self) -> str:
+        """Something that cannot be put back: it is hidden, or was counted on."""
+        return self.hidden or next((said for it, said in self._told if repr(it) != said), "")
 
 
 @contextmanager
-def put_back(model: nn.Module, code: Iterable[Any]) -> Iterator[Watch]:
+def put_back(model: nn.Module, code: Iterable[Any], fresh: bool = False) -> Iterator[Watch]:
     """Whatever is done inside leaves Python's side of the model as it was, and its modes and gradients with it."""
     watch = Watch(model, code)
     gradients = [(p, p.grad) for p in model.parameters()]
     try:
         yield watch
     finally:
-        watch.restore()
+        watch.restore(fresh)
         for p, gradient in gradients:
             p.grad = gradient
 
 
+def modes() -> list[Any]:
+    """What torch asks about every operation: contexts that somebody entered."""
+    return [*_get_current_function_mode_stack(), *_get_current_dispatch_mode_stack()]
+
+
 def _everywhere() -> list[Any]:
-    """Hooks that torch calls for all modules."""
+    """Hooks that torch calls for all modules, and active modes."""
     from torch.nn.modules import module
 
-    return [it for name, it in vars(module).items() if name.startswith("_global_") and isinstance(it, dict)]
+    return [*modes(), *(it for name, it in vars(module).items() if name.startswith("_global_") and isinstance(it, dict))]
 
 
 def _globals(code: types.CodeType) -> set[str]:
+    """Names of variables and attributes, and strings that may be such names."""
     inner = [_globals(it) for it in code.co_consts if isinstance(it, types.CodeType)]
-    return set(code.co_names).union(*inner)
+    strings = [it for it in code.co_consts if isinstance(it, str) and it.isidentifier()]
+    return {*code.co_names, *strings}.union(*inner)
 
 
-@functools.lru_cache(maxsize=10_000)
-def _foreign(module: str | None) -> bool:
-    """Code of installed packages: what they keep for themselves is not looked at."""
-    name = (module or "").partition(".")[0]
-    if name in FOREIGN or name in sys.stdlib_module_names:
-        return True
-    file = getattr(sys.modules.get(name), "__file__", None) or ""
-    return "site-packages" in file or "dist-packages" in file
+# ---- one thing -------------------------------------------------------------------------------------------------------
+
+
+def _inside(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return ABSENT
+
+
+def _slot(it: Any, slot: Any) -> Any:
+    try:
+        return slot.__get__(it, type(it))
+    except AttributeError:
+        return ABSENT
 
 
 def _same(one: Any, other: Any) -> bool:
-    return one is other or (
-        isinstance(one, PLAIN) and type(one) is type(other) and (one == other or (one != one and other != other))
-    )
+    return one is other or (plain(one) and type(one) is type(other) and (one == other or (one != one and other != other)))
 
 
-def _other(mapping: dict[Any, Any], before: dict[Any, Any]) -> Iterator[Any]:
+def _other(mapping: Any, before: dict[Any, Any]) -> Iterator[Any]:
     for name in [*mapping, *before]:
         if name not in mapping or name not in before or not _same(mapping[name], before[name]):
             yield name
 
 
-def _equal(it: Any, kept: Any) -> bool:
-    if kept is None or isinstance(kept, int):
-        return kept is None or kept == it._version
+def _bytes(it: Any) -> bytes:
     if isinstance(it, Tensor):
-        same = it.shape == kept.shape and it.dtype == kept.dtype
-        return same and bool(
-            torch.equal(it.detach().contiguous().view(-1).view(torch.uint8), kept.contiguous().view(-1).view(torch.uint8))
-        )
-    return it.shape == kept.shape and it.tobytes() == kept.tobytes()
+        return it.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes() if it.numel() else b""
+    return bytes(it) if isinstance(it, bytearray) else it.tobytes()
 
 
-def _named(it: Any) -> str:
-    return f"a {type(it).__name__} of shape {tuple(it.shape)}"
+def _content(it: Any, copies: bool) -> Any:
+    """A copy, or a digest of what is large."""
+    size = len(it) if isinstance(it, bytearray) else it.numel() if isinstance(it, Tensor) else it.size
+    if size > LARGE and not copies:
+        return hashlib.blake2b(_bytes(it), digest_size=16).hexdigest()
+    return bytes(it) if isinstance(it, bytearray) else it.detach().clone() if isinstance(it, Tensor) else it.copy()
+
+
+def _equal(it: Any, kept: Any) -> bool:
+    if isinstance(kept, str):
+        return hashlib.blake2b(_bytes(it), digest_size=16).hexdigest() == kept
+    if isinstance(it, bytearray):
+        return it == kept
+    if it.shape != kept.shape or it.dtype != kept.dtype:
+        return False
+    if not isinstance(it, Tensor):
+        return bool(it.tobytes() == kept.tobytes())
+    if it.device.type != "cpu" and it.device == kept.device and not it.is_complex():
+        return bool(torch.equal(it.detach(), kept)) or _bytes(it) == _bytes(kept)
+    return _bytes(it) == _bytes(kept)
+
+
+def _write(it: Any, kept: Any) -> None:
+    if isinstance(it, bytearray):
+        it[:] = kept
+    elif isinstance(it, Tensor):
+        it.detach().set_(kept.clone()) if it.shape != kept.shape else it.detach().copy_(kept)
+    else:
+        np.copyto(it, kept)
+
+
+def _reseed(generator: Any, seed: int) -> None:
+    if isinstance(generator, torch.Generator):
+        generator.manual_seed(seed)
+    elif isinstance(generator, np.random.Generator):
+        generator.bit_generator.state = type(generator.bit_generator)(seed).state
+    else:
+        generator.seed(seed)
