@@ -162,3 +162,14 @@ def test_a_run_that_fails_after_the_charge_says_so(config: Path) -> None:
     assert "no longer finite" in said
     assert "of people was charged" in said
     assert "stays spent" in said
+
+
+@pytest.mark.parametrize("table_text", [None, "age,sex\n3,f\n", "age,sex,ill\n3,f,maybe\n"])
+def test_a_bad_test_table_costs_nothing(config: Path, table_text: str | None) -> None:
+    config.write_text(CONFIG + '[ledger]\nplace = "budgets.db"\nsource = "people"\n')
+    if table_text is not None:
+        (config.parent / "public.csv").write_text(table_text)
+    with Ledger(config.parent / "budgets.db") as ledger:
+        ledger.open("people", unit=record(), epsilon=8.0, delta=1e-4)
+        assert call(config, "--test", config.parent / "public.csv").exit_code == 2
+        assert [entry.kind for entry in ledger.history("people")] == ["open"]
