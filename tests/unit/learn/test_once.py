@@ -128,3 +128,20 @@ def test_a_seed_of_the_user_does_not_decide_what_a_model_draws(path):
         assert torch.equal(torch.get_rng_state(), state)
         sums.append(optimizer.seen[0])
     assert float((sums[0] - sums[1]).norm()) > 0.1
+
+
+class Reads(nn.Module):
+    def __init__(self, layer):
+        super().__init__()
+        self.layer, self.head = layer(4, 8, batch_first=True), nn.Linear(8, 3)
+
+    def forward(self, x):
+        return self.head(self.layer(x)[0][:, -1])
+
+
+@pytest.mark.parametrize("layer", [nn.LSTM, nn.GRU, nn.RNN])
+def test_recurrent_networks_are_proven(layer):
+    """torch makes its lists of a recurrent layer's weights anew when those are replaced: that is nothing that a model keeps."""
+    torch.manual_seed(0)
+    run, _ = start(Reads(layer), (torch.randn(20, 5, 4), torch.randint(3, (20,))), steps=2, path="fast")
+    assert run.fit().path == "fast"

@@ -44,6 +44,7 @@ LARGE = 1 << 20  # numbers of an array of which a digest is kept rather than a c
 EMPTY = {dict, OrderedDict, defaultdict, Counter}  # of which it is known what their truth value is
 LOGGER = frozenset(vars(logging.Logger("")))
 DRAWING = (torch.Generator, random.Random, np.random.Generator, np.random.RandomState)
+FLAT = {"_flat_weights", "_flat_weight_refs"}  # torch's lists of a recurrent layer's weights, made anew where those are replaced
 ABSENT = object()
 
 
@@ -336,6 +337,9 @@ class Watch:
         return next((f"a {type(it).__name__}" for it, kept in self._arrays if not _equal(it, kept)), None)
 
     def _expected(self, name: Any, mapping: dict[Any, Any], before: dict[Any, Any]) -> bool:
+        if name in FLAT and FLAT | {"_flat_weights_names", "_parameters"} <= mapping.keys():
+            _flat_again(mapping)
+            return True
         known = (id(mapping), name) in self.computed
         return known and isinstance(mapping.get(name), Tensor) and isinstance(before.get(name), Tensor)
 
@@ -453,6 +457,13 @@ def _slot(it: Any, slot: Any) -> Any:
         return slot.__get__(it, type(it))
     except AttributeError:
         return ABSENT
+
+
+def _flat_again(mapping: dict[Any, Any]) -> None:
+    """The lists of a recurrent layer's weights as torch makes them, so that nothing else can be kept there."""
+    weights = [mapping["_parameters"].get(name) for name in mapping["_flat_weights_names"]]
+    mapping["_flat_weights"] = weights
+    mapping["_flat_weight_refs"] = [None if weight is None else weakref.ref(weight) for weight in weights]
 
 
 def _same(one: Any, other: Any) -> bool:
