@@ -230,7 +230,7 @@ class InNewGlobal(Base):
 
 
 helpers = types.ModuleType("own_helpers")
-exec("CALLS = 0\ndef count():\n    global CALLS\n    CALLS += 1\n    return CALLS\n", vars(helpers))
+exec("CALLS = 0\ndef count():\n    global CALLS\n    CALLS += 1\n    return CALLS\n", vars(helpers))  # noqa: S102
 
 
 class InOwnModule(Base):
@@ -290,15 +290,26 @@ class InGeneratorOfNumbers(Base):
         return 50 * self.note.random()
 
 
+class InSeed(Base):
+    def count(self):
+        torch.manual_seed(torch.initial_seed() + 1)
+        return torch.initial_seed() % 100
+
+
+class AsksForVersions(Base):
+    def count(self):
+        return self.last.weight._version
+
+
 class InGlobalGenerator(Base):
     def count(self):
         return 40 * random.random()
 
 
 KEEPING = [
-    InNamespace, InNestedClass, InNewClassAttribute, InDictionary, InSlot, InBytes, InGenerator, InCache, OnParameter, InLargeArray,
-    InNewGlobal, InOwnModule, InImportedModule, InKeywordDefault, InTensorList, OnForeignObject, OnLogger, InGeneratorOfNumbers,
-    InGlobalGenerator,
+    InNamespace, InNestedClass, InNewClassAttribute, InDictionary, InSlot, InBytes, InGenerator, InCache, OnParameter,
+    InLargeArray, InNewGlobal, InOwnModule, InImportedModule, InKeywordDefault, InTensorList, OnForeignObject, OnLogger,
+    InGeneratorOfNumbers, InGlobalGenerator, InSeed, AsksForVersions,
 ]  # fmt: skip
 
 
@@ -320,7 +331,8 @@ def test_code_that_keeps_something_is_not_proven(kind):
     assert not proven(kind()).proven
 
 
-PUT_BACK = [kind for kind in KEEPING if kind not in (InGenerator, OnParameter, InGeneratorOfNumbers, InGlobalGenerator)]
+UNRESTORED = (InGenerator, OnParameter, InGeneratorOfNumbers, InGlobalGenerator, InSeed, AsksForVersions)
+PUT_BACK = [kind for kind in KEEPING if kind not in UNRESTORED]
 
 
 @pytest.mark.parametrize("kind", PUT_BACK)
@@ -439,6 +451,21 @@ def test_a_mode_that_is_entered_between_steps_is_noticed():
         assert run.path == "isolated"
     next(steps)
     assert run.path == "fast"
+
+
+class Grown(Base):
+    """An earlier step leaves gradients at the parameters; a trace does not show them."""
+
+    def count(self):
+        return 0 if self.last.weight.grad is None else 50
+
+
+def test_gradients_that_a_step_leaves_are_noticed():
+    model = Grown()
+    path = Path(model, lambda batch: EACH(model(batch[0]), batch[1]), [], None)
+    assert path.fast((X, Y))
+    model.last.weight.grad = torch.zeros(3, 4)
+    assert not path.fast((X, Y))
 
 
 def test_a_remembered_proof_is_about_the_contents_of_arrays():

@@ -245,8 +245,8 @@ def refuse(watch: Watch) -> None:
     """Where units follow each other, nothing may be left that cannot be put back."""
     if watch.lost:
         raise InvalidValue(
-            f"The code of model, loss or augment reaches something that cannot be looked into ({watch.lost}), in which one unit "
-            "could leave something for another. Keep such things (generators, locks, files, objects of extensions) out of it."
+            f"The code of model, loss or augment reaches something that cannot be looked into ({watch.lost}), in which one "
+            "unit could leave something for another. Keep such things (generators, locks, files) out of it."
         )
 
 

@@ -25,7 +25,8 @@ PATHS = ("fast", "isolated")
 MOST = 64  # proofs that a process remembers
 TRACING = {
     "FakeTensor", "FakeTensorMode", "fake_tensor", "is_fake", "detect_fake_mode", "_guards", "_subclasses", "SymInt", "SymBool",
-    "_get_current_dispatch_mode", "_len_torch_dispatch_stack", "_dispatch",
+    "_get_current_dispatch_mode", "_len_torch_dispatch_stack", "_dispatch", "_version", "_getframe", "currentframe", "inspect",
+    "extract_stack", "format_stack", "get_objects", "get_referrers", "get_referents",
 }  # fmt: skip
 _known: dict[Hashable, tuple[Verdict, Any]] = {}
 log = logging.getLogger("discreet")
@@ -237,16 +238,22 @@ class Marked:
         self._model, self._losses = model, losses
         self._real = {name: dict(vars(it)) for name, it in _state(model)}
         self._traced: list[tuple[Tensor, dict[str, Any]]] = []
+        self._seeded = False
 
     def __call__(self, batch: Any) -> Any:
         for name, it in _state(self._model):
             for attribute, content in self._real.get(name, {}).items():
                 setattr(it, attribute, content)
             self._traced.append((it, dict(vars(it))))
-        return self._losses(batch)
+        seed = torch.initial_seed()
+        losses = self._losses(batch)
+        self._seeded = torch.initial_seed() != seed
+        return losses
 
     def changed(self) -> str | None:
         """An attribute of a parameter that is not what it was."""
+        if self._seeded:
+            return "the seed of torch's generator"
         for it, before in self._traced:
             now = vars(it)
             for name in now.keys() | before.keys():

@@ -1,8 +1,8 @@
 """What an object consists of: its attributes, slots, elements; or that it holds something that cannot be looked into.
 
-An object of Python is the memory of a built-in type that it is derived from, its slots and its __dict__. Where its size is that of these parts
-and the built-in type is one whose content can be read, all of it can be. Everything else (generators, locks, files, types of
-extension modules) is opaque, whatever its name.
+An object of Python is the memory of a built-in type that it is derived from, its slots and its __dict__. Where its size is
+that of these parts and the built-in type is one whose content can be read, all of it can be. Everything else (generators,
+locks, files, types of extension modules) is opaque, whatever its name.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ import torch
 IMMUTABLE = {
     int, float, complex, bool, str, bytes, type(None), type(Ellipsis), type(NotImplemented), range, re.Pattern, torch.dtype,
     torch.device, torch.Size, torch.layout, torch.memory_format, torch.finfo, torch.iinfo, np.dtype, np.ufunc, decimal.Decimal,
-    fractions.Fraction, datetime.date, datetime.datetime, datetime.timedelta, types.CodeType, types.GenericAlias, types.UnionType,
-    typing.TypeVar, types.GetSetDescriptorType, types.MemberDescriptorType, types.MethodDescriptorType, types.WrapperDescriptorType,
-    types.ClassMethodDescriptorType,
+    fractions.Fraction, datetime.date, datetime.datetime, datetime.timedelta, types.CodeType, types.GenericAlias,
+    types.UnionType, typing.TypeVar, types.GetSetDescriptorType, types.MemberDescriptorType, types.MethodDescriptorType,
+    types.WrapperDescriptorType, types.ClassMethodDescriptorType,
 }  # fmt: skip
 MAPPINGS = (OrderedDict, dict)
 SEQUENCES = (list, set, deque, tuple, frozenset)

@@ -11,7 +11,6 @@ import functools
 import hashlib
 import itertools
 import logging
-import random
 import sys
 import types
 import weakref
@@ -27,6 +26,19 @@ from torch import Tensor, nn
 from torch.overrides import _get_current_function_mode_stack
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
+from discreet.learn.sgd.proof.contents import (
+    ABSENT,
+    DRAWING,
+    bytes_of,
+    content,
+    equal,
+    inside,
+    other,
+    reseed,
+    same,
+    slot_of,
+    write,
+)
 from discreet.learn.sgd.proof.objects import (
     MAPPINGS,
     SEQUENCES,
@@ -40,12 +52,9 @@ from discreet.learn.sgd.proof.objects import (
 )
 
 MOST = 50_000  # things that are watched
-LARGE = 1 << 20  # numbers of an array of which a digest is kept rather than a copy, unless it must be put back
 EMPTY = {dict, OrderedDict, defaultdict, Counter}  # of which it is known what their truth value is
 LOGGER = frozenset(vars(logging.Logger("")))
-DRAWING = (torch.Generator, random.Random, np.random.Generator, np.random.RandomState)
-FLAT = {"_flat_weights", "_flat_weight_refs"}  # torch's lists of a recurrent layer's weights, made anew where those are replaced
-ABSENT = object()
+FLAT = {"_flat_weights", "_flat_weight_refs"}  # torch's lists of a recurrent layer's weights, which it makes anew
 
 
 class Watch:
@@ -78,6 +87,10 @@ class Watch:
         self._places: dict[int, int] = {}
         self._todo: deque[Any] = deque(code)
         self._look(model)
+        asked = "grad" in self.named  # what an earlier step left there is not in a trace
+        self._gradients = [(p, p.grad) for p in model.parameters()] if asked else []
+        if any(gradient is not None for _, gradient in self._gradients):
+            self.unproven = "gradients that an earlier step left"
         self.whole = not (self._todo or self.hidden or self.unproven)
 
     # ---- looking around ----------------------------------------------------------------------------------------------
@@ -143,10 +156,10 @@ class Watch:
         elif base is not object:
             self.key.append((kind, base(it)))
         for slot in slots_of(kind):
-            content = _slot(it, slot)
-            self._slots.append((it, slot, content))
-            self.key.append(("slot", slot.__name__, self._token(content)))
-            self._todo.append(content)
+            held = slot_of(it, slot)
+            self._slots.append((it, slot, held))
+            self.key.append(("slot", slot.__name__, self._token(held)))
+            self._todo.append(held)
         self._attributes(it)
         self._class(kind)
 
@@ -194,9 +207,9 @@ class Watch:
             self._todo.extend(it.ravel().tolist())
             self.unproven = "an array of objects"
         elif not (isinstance(it, Tensor) and it.device.type == "meta"):
-            kept = _content(it, self._copies)
+            kept = content(it, self._copies)
             self._arrays.append((it, kept))
-            self.key.append(("array", self._token(it), hashlib.blake2b(_bytes(it), digest_size=16).digest()))
+            self.key.append(("array", self._token(it), hashlib.blake2b(bytes_of(it), digest_size=16).digest()))
 
     def _callable(self, it: Any) -> bool:
         """Things that call others."""
@@ -232,7 +245,9 @@ class Watch:
         elif type(it) is slice:
             self._todo.extend((it.start, it.stop, it.step))
         elif isinstance(it, types.MappingProxyType):
-            self._mapping(dict(it))
+            self._dicts.append((it, dict(it), types.MappingProxyType))  # type: ignore[arg-type]
+            self.key.append(("view", *((self._token(name), self._token(part)) for name, part in it.items())))
+            self._todo.extend(part for part in it.values() if not plain(part))
         elif isinstance(it, weakref.ref):
             self._todo.append(it())
         elif isinstance(it, types.CellType):
@@ -290,15 +305,14 @@ class Watch:
     def changed(self) -> str | None:
         """The name of something that is not what it was."""
         if any(self._empty):
-            name = next((str(name) for mapping in self._empty for name in mapping), "a dictionary")
-            return name
+            return next(str(name) for mapping in self._empty for name in mapping)
         for mapping, before, base in self._dicts:
             if (
                 len(before) != base.__len__(mapping)
                 or not all(map(is_, base.values(mapping), before.values()))
                 or base.keys(mapping) != before.keys()
             ):
-                name = next((name for name in _other(mapping, before) if not self._expected(name, mapping, before)), None)
+                name = next((name for name in other(mapping, before) if not self._expected(name, mapping, before)), None)
                 if name is not None:
                     return str(name)
         for sequence, kept, base in self._lists:
@@ -307,14 +321,14 @@ class Watch:
         for kind, own in self._classes:
             now = vars(kind)
             if len(now) != len(own) or not all(map(is_, now.values(), own.values())):
-                name = next((name for name in _other(now, own)), None)
+                name = next((name for name in other(now, own)), None)
                 if name is not None:
                     return str(name)
         return self._code_changed() or self._content_changed()
 
     def _code_changed(self) -> str | None:
         for space, name, kept in self._names:
-            if not _same(space.get(name, ABSENT), kept):
+            if not same(space.get(name, ABSENT), kept):
                 return name
         for space, names in self._absent.values():
             if any(map(space.__contains__, names)):
@@ -323,18 +337,20 @@ class Watch:
             if function.__code__ is not code or function.__defaults__ is not defaults or function.__kwdefaults__ is not named:
                 return f"the code or the defaults of {function.__name__}"
         for cell, kept in self._cells:
-            if not _same(_inside(cell), kept):
+            if not same(inside(cell), kept):
                 return "a variable that a function keeps"
         return None
 
     def _content_changed(self) -> str | None:
         for it, slot, kept in self._slots:
-            if not _same(_slot(it, slot), kept):
+            if not same(slot_of(it, slot), kept):
                 return str(slot.__name__)
         for it, said in self._told:
             if repr(it) != said:
                 return said
-        return next((f"a {type(it).__name__}" for it, kept in self._arrays if not _equal(it, kept)), None)
+        if any(p.grad is not gradient for p, gradient in self._gradients):
+            return "the gradient of a parameter"
+        return next((f"a {type(it).__name__}" for it, kept in self._arrays if not equal(it, kept)), None)
 
     def _expected(self, name: Any, mapping: dict[Any, Any], before: dict[Any, Any]) -> bool:
         if name in FLAT and FLAT | {"_flat_weights_names", "_parameters"} <= mapping.keys():
@@ -344,9 +360,9 @@ class Watch:
         return known and isinstance(mapping.get(name), Tensor) and isinstance(before.get(name), Tensor)
 
     def replaced(self, harmless: Callable[[Tensor], bool]) -> frozenset[tuple[int, str]]:
-        """Attributes (of which mapping, and the name) that hold another tensor, of which `harmless` says that it tells nothing."""
+        """Attributes (mapping and name) that hold another tensor, of which `harmless` says that it tells nothing."""
         return frozenset(
-            (id(mapping), name) for mapping, before, _ in self._dicts for name in _other(mapping, before)
+            (id(mapping), name) for mapping, before, _ in self._dicts for name in other(mapping, before)
             if isinstance(name, str) and isinstance(before.get(name), Tensor) and isinstance(mapping.get(name), Tensor)
             and harmless(mapping[name])
         )  # fmt: skip
@@ -366,7 +382,8 @@ class Watch:
         for mapping in self._empty:
             mapping.clear()
         for mapping, before, base in self._dicts:
-            if base.keys(mapping) != before.keys() or not all(map(is_, base.values(mapping), before.values())):
+            alike = base.keys(mapping) == before.keys() and all(map(is_, base.values(mapping), before.values()))
+            if not alike and base is not types.MappingProxyType:
                 base.clear(mapping)
                 base.update(mapping, before)
         for sequence, kept, base in self._lists:
@@ -374,20 +391,20 @@ class Watch:
                 base.clear(sequence)
                 (base.update if base is set else base.extend)(sequence, kept)
         for kind, own in self._classes:
-            for name in list(_other(vars(kind), own)):
+            for name in list(other(vars(kind), own)):
                 setattr(kind, name, own[name]) if name in own else delattr(kind, name)
         self._restore_code()
         for it, slot, kept in self._slots:
-            if _slot(it, slot) is not kept:
+            if slot_of(it, slot) is not kept:
                 slot.__delete__(it) if kept is ABSENT else slot.__set__(it, kept)
         with torch.no_grad():
             for it, kept in self._arrays:
-                if not isinstance(kept, str) and not _equal(it, kept):
-                    _write(it, kept)
+                if not isinstance(kept, str) and not equal(it, kept):
+                    write(it, kept)
         for cache in self._caches:
             cache.cache_clear()
         for generator in self._draws if fresh else ():
-            _reseed(generator, int(torch.randint(2**31, ())))
+            reseed(generator, int(torch.randint(2**31, ())))
 
     def _restore_code(self) -> None:
         for space, name, kept in self._names:
@@ -399,7 +416,7 @@ class Watch:
         for function, code, defaults, named in self._functions:
             function.__code__, function.__defaults__, function.__kwdefaults__ = code, defaults, named
         for cell, kept in self._cells:
-            if _inside(cell) is not kept:
+            if inside(cell) is not kept:
                 cell.cell_contents = kept
                 if kept is ABSENT:
                     del cell.cell_contents
@@ -442,81 +459,8 @@ def _globals(code: types.CodeType) -> set[str]:
     return {*code.co_names, *strings}.union(*inner)
 
 
-# ---- one thing -------------------------------------------------------------------------------------------------------
-
-
-def _inside(cell: Any) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:
-        return ABSENT
-
-
-def _slot(it: Any, slot: Any) -> Any:
-    try:
-        return slot.__get__(it, type(it))
-    except AttributeError:
-        return ABSENT
-
-
 def _flat_again(mapping: dict[Any, Any]) -> None:
     """The lists of a recurrent layer's weights as torch makes them, so that nothing else can be kept there."""
     weights = [mapping["_parameters"].get(name) for name in mapping["_flat_weights_names"]]
     mapping["_flat_weights"] = weights
     mapping["_flat_weight_refs"] = [None if weight is None else weakref.ref(weight) for weight in weights]
-
-
-def _same(one: Any, other: Any) -> bool:
-    return one is other or (plain(one) and type(one) is type(other) and (one == other or (one != one and other != other)))
-
-
-def _other(mapping: Any, before: dict[Any, Any]) -> Iterator[Any]:
-    for name in [*mapping, *before]:
-        if name not in mapping or name not in before or not _same(mapping[name], before[name]):
-            yield name
-
-
-def _bytes(it: Any) -> bytes:
-    if isinstance(it, Tensor):
-        return it.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes() if it.numel() else b""
-    return bytes(it) if isinstance(it, bytearray) else it.tobytes()
-
-
-def _content(it: Any, copies: bool) -> Any:
-    """A copy, or a digest of what is large."""
-    size = len(it) if isinstance(it, bytearray) else it.numel() if isinstance(it, Tensor) else it.size
-    if size > LARGE and not copies:
-        return hashlib.blake2b(_bytes(it), digest_size=16).hexdigest()
-    return bytes(it) if isinstance(it, bytearray) else it.detach().clone() if isinstance(it, Tensor) else it.copy()
-
-
-def _equal(it: Any, kept: Any) -> bool:
-    if isinstance(kept, str):
-        return hashlib.blake2b(_bytes(it), digest_size=16).hexdigest() == kept
-    if isinstance(it, bytearray):
-        return it == kept
-    if it.shape != kept.shape or it.dtype != kept.dtype:
-        return False
-    if not isinstance(it, Tensor):
-        return bool(it.tobytes() == kept.tobytes())
-    if it.device.type != "cpu" and it.device == kept.device and not it.is_complex():
-        return bool(torch.equal(it.detach(), kept)) or _bytes(it) == _bytes(kept)
-    return _bytes(it) == _bytes(kept)
-
-
-def _write(it: Any, kept: Any) -> None:
-    if isinstance(it, bytearray):
-        it[:] = kept
-    elif isinstance(it, Tensor):
-        it.detach().set_(kept.clone()) if it.shape != kept.shape else it.detach().copy_(kept)
-    else:
-        np.copyto(it, kept)
-
-
-def _reseed(generator: Any, seed: int) -> None:
-    if isinstance(generator, torch.Generator):
-        generator.manual_seed(seed)
-    elif isinstance(generator, np.random.Generator):
-        generator.bit_generator.state = type(generator.bit_generator)(seed).state
-    else:
-        generator.seed(seed)
