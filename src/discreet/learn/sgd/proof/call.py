@@ -20,6 +20,7 @@ from discreet.learn.sgd.proof.values import (
     Value,
     known,
     merged,
+    multiple,
     symbolic,
 )  # fmt: skip
 
@@ -64,6 +65,13 @@ class Call:
         if any(symbolic(leaf) for leaf in leaves):
             raise NotProven("the size of the batch is used as a number")
 
+    def only_shapes(self, name: str) -> None:
+        """No argument knows the size of the batch but those that say the shape of what comes out, by the table SIZES."""
+        allowed = SIZES.get(name, frozenset())
+        leaves = pytree.tree_leaves({key: given for key, given in self.given.items() if key not in allowed})
+        if any(symbolic(leaf) for leaf in leaves):
+            raise NotProven("the size of the batch is used as a number")
+
     def rows_of(self, *names: str) -> Layout:
         """The one layout of these arguments, all of which must be rows."""
         layouts = [self.layout(name) for name in names if self[name] is not None]
@@ -82,6 +90,46 @@ SHAPES = {
     "size", "sizes", "input_sizes", "input_size", "output_size", "self_size", "shape", "split_sizes", "dtype", "layout",
     "device", "pin_memory", "memory_format",
 }  # fmt: skip
+
+
+CUTS = {
+    "split", "split_with_sizes", "split_copy", "split_with_sizes_copy", "unsafe_split", "unsafe_split_with_sizes", "chunk",
+    "unsafe_chunk",
+}  # fmt: skip
+_MADE = {
+    "zeros", "ones", "full", "new_zeros", "new_ones", "new_full", "rand", "randn", "randint", "empty", "new_empty",
+    "empty_permuted", "empty_strided", "new_empty_strided",
+}  # fmt: skip
+_VIEWS = {
+    "view", "_unsafe_view", "reshape", "_reshape_alias", "_reshape_copy", "view_copy", "expand", "expand_copy", "unflatten",
+}  # fmt: skip
+_BACK = {"slice_backward", "select_backward", "diagonal_backward", "unfold_backward"}
+_RESIZED = {
+    "upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d", "upsample_linear1d", "upsample_bilinear2d",
+    "upsample_bicubic2d", "upsample_trilinear3d", "_upsample_nearest_exact2d",
+}  # fmt: skip
+# Arguments that may know the size of the batch. Each is (a part of) the shape of what comes out, which is compared with its layout.
+SIZES: dict[str, frozenset[str]] = {
+    **dict.fromkeys(_MADE, frozenset({"size", "stride"})),
+    **dict.fromkeys(_VIEWS, frozenset({"size", "shape", "sizes", "stride"})),
+    **dict.fromkeys(_BACK, frozenset({"input_sizes", "input_size"})),
+    **dict.fromkeys(CUTS, frozenset({"split_size", "split_sizes"})),  # along the axis of examples: see cut
+    **dict.fromkeys((f"{name}_backward" for name in _RESIZED), frozenset({"input_size"})),
+    **dict.fromkeys(("slice", "slice_copy"), frozenset({"start", "end"})),  # along the axis of examples: see sliced
+    "slice_backward": frozenset({"input_sizes", "start", "end"}),
+    "native_group_norm": frozenset({"N"}),
+    "native_group_norm_backward": frozenset({"N"}),
+    "affine_grid_generator": frozenset({"size"}),
+    "repeat": frozenset({"repeats"}),
+    "arange": frozenset({"end"}),
+}
+
+
+def whole_parts(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
+    """Whether m·B entries are cut into parts of q·B each: how many parts there are does not depend on B."""
+    given = bound(func, args, kwargs)
+    size, each = given["self"].shape[positive(given.get("dim") or 0, given["self"].ndim)], given.get("split_size")
+    return each is not None and multiple(size) > 0 and multiple(each) > 0
 
 
 def base_name(func: Any) -> str:

@@ -13,6 +13,26 @@ from discreet.learn.sgd.proof.values import Cell, known, merged, rows, summed
 _BOOL = (torch.bool, torch.uint8)
 
 
+COUNTED = {
+    "view", "_unsafe_view", "reshape", "squeeze", "unsqueeze", "expand", "alias", "detach", "clone", "lift_fresh", "transpose",
+    "permute", "t", "_to_copy", "to", "slice",
+}  # fmt: skip
+
+
+def only_picking(name: str, call: Call) -> None:
+    """The places of examples in their batch may be moved about, and pick entries along the axis of examples: nothing else."""
+    if name in COUNTED and call.outs[0].dtype in (torch.int64, torch.int32):
+        return
+    value = call.of("self")
+    if name in ("index", "_unsafe_index", "index_put", "_unsafe_index_put", "_index_put_impl") and value is not None:
+        spot = value.layout.dim if value.layout is not None else -1
+        others = [it for place, it in enumerate(call["indices"]) if it is not None and place != spot]
+        others += [it for it in (call["self"], call["values"]) if it is not None]
+        if all(known(it).kind != NUMBERS for it in others):
+            return
+    raise NotProven("the place of an example in its batch is used as a number")
+
+
 def _placed(call: Call, indices: list[Any]) -> tuple[int, int, list[int]]:
     """Of an index by tensors: where its axes go, how many they are, which axes of `self` are used."""
     used = [place for place, it in enumerate(indices) if it is not None]
@@ -60,8 +80,8 @@ def _own_entries(call: Call, indices: list[Any], layout: Layout) -> Layout:
     if number.kind != NUMBERS or layout.times != 1:
         raise NotProven(PART)
     right = _from_right(indices, layout)
-    for it in indices:
-        if it is not None and it is not indices[layout.dim]:
+    for place, it in enumerate(indices):
+        if it is not None and place != layout.dim:
             value = known(it)
             if value.kind == ROWS and (
                 value.layout is None or it.ndim - 1 - value.layout.dim != right or value.layout.times != 1
@@ -154,7 +174,8 @@ def along(call: Call) -> Value:
     layout = merged(layouts)
     if layout.dim == dim:
         raise NotProven("entries are picked along the axis of examples")
-    if value.kind != ROWS:
+    others = [index] if (source := call.of("src")) is None else [index, source]
+    if value.kind != ROWS or (call.name.startswith("scatter") and any(it.kind != ROWS for it in others)):
         raise NotProven("some of what meets here is rows of examples and some is not")
     return rows(layout)
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
+from torch.utils import _pytree as pytree
 
 from discreet.learn.sgd.proof.call import NUMBERS, PUBLIC, ROWS, SUM, Call, Layout, NotProven, Value, positive, rule
 from discreet.learn.sgd.proof.values import (
@@ -93,6 +95,7 @@ def _free(tensor: Tensor) -> Layout:
 def sliced(call: Call) -> Value:
     layout, old = call.layout("self"), call["self"]
     if layout is None or positive(call["dim"] or 0, old.ndim) != layout.dim:
+        call.no_sizes()
         return _moved(call, layout)
     return _moved(call, _part(layout, call["start"] or 0, call.outs[0].shape[layout.dim], call["step"]))
 
@@ -135,6 +138,8 @@ def unbound(call: Call) -> list[Value]:
 )  # fmt: skip
 def cut(call: Call) -> list[Value]:
     layout, dim, start, made = call.layout("self"), positive(call["dim"] or 0, call["self"].ndim), 0, []
+    if (layout is None or layout.dim != dim) and any(map(symbolic, pytree.tree_leaves((call["split_size"], call["split_sizes"])))):
+        raise NotProven("the size of the batch is used as a number")
     for out in call.outs:
         its = layout
         if layout is not None and layout.dim == dim:
@@ -174,14 +179,20 @@ def given_back(call: Call) -> Value:
     if len(where) != 1:
         raise NotProven(PART)
     whole = multiple(out.shape[where[0]])
+    if call.name != "slice_backward" or positive(call["dim"], out.ndim) != where[0]:
+        call.no_sizes()
+        if whole != layout.times:
+            raise NotProven(PART)
+        return rows(layout.at(where[0]))
+    first = multiple(call["start"]) if symbolic(call["start"]) else 0 if call["start"] == 0 else -1
+    if first < 0 or first % layout.inner or whole % layout.inner or first + layout.times > whole or call["step"] != 1:
+        raise NotProven(PART)
     if whole == layout.times:
         return rows(layout.at(where[0]))
-    if call.name != "slice_backward" or (multiple(call["start"]) if symbolic(call["start"]) else call["start"]) % layout.inner:
-        raise NotProven(PART)
     return rows(Layout(where[0], whole // layout.inner, layout.inner))
 
 
-@rule("slice_scatter", "select_scatter", "diagonal_scatter")
+@rule("slice_scatter", "select_scatter")
 def scattered_in(call: Call) -> Value:
     whole, part = call.of("self"), call.of("src")
     assert whole is not None
@@ -301,6 +312,6 @@ def counted(call: Call) -> Value:
         raise NotProven("the size of the batch is used as a number")
     if not symbolic(end):
         return public()
-    if multiple(end) != 1 or start != 0 or step != 1:
+    if multiple(end) != 1 or start != 0 or step != 1 or call.outs[0].dtype not in (torch.int64, torch.int32):
         raise NotProven("the size of the batch is used as a number")
     return Value(Cell(NUMBERS), Layout(0, 1, 1))

@@ -25,24 +25,31 @@ from discreet.learn.sgd.proof.values import MIXED, PUBLIC, ROWS, SUM, Layout, No
 from discreet.learn.sgd.proof.watcher import Peeking, Watcher
 
 SIZE = 37  # of the batch that is traced; its size is a symbol, so no number is used but where something asks for it
+SIZED = "what is computed depends on the size of the batch"
+ANSWERS: dict[str, Callable[..., Any]] = {"guard_bool": bool, "guard_int": int, "guard_float": float}
 
 # ---- asking for the size ---------------------------------------------------------------------------------------------
 
 
 @contextmanager
 def _guarded(watcher: Watcher, env: ShapeEnv) -> Iterator[None]:
-    """A branch on the batch size outside of torch's operations is a reason; len(x) gives the symbol as x.shape[0] does."""
-    plain = {name: getattr(SymNode, name) for name in ("guard_bool", "guard_int", "guard_float")}
+    """A question about the batch size whose answer is not the same for all sizes is a reason, whoever asks it.
+
+    Inside operations that only choose a kernel by it, it is answered for the size that is traced, and left no trace of: what
+    torch learned there would answer the same question of the user's code. len(x) gives the symbol as x.shape[0] does.
+    """
+    plain = {name: getattr(SymNode, name) for name in (*ANSWERS, "guard_size_oblivious", "guard_or_false", "guard_or_true")}
     length = builtins.len
 
     def watched(name: str) -> Callable[..., Any]:
-        def ask(node: Any, file: str, line: int) -> Any:
+        def ask(node: Any, *where: Any) -> Any:
+            if watcher.choosing and name in ANSWERS and node.hint is not None:
+                return ANSWERS[name](node.hint)
             before = (length(env.guards), length(env.replacements))
-            found = plain[name](node, file, line)
-            after = (length(env.guards), length(env.replacements))
-            if after != before and not watcher.inside and not file:
-                watcher.fail("what is computed depends on the size of the batch")
-            return found
+            answer = plain[name](node, *where)
+            if before != (length(env.guards), length(env.replacements)):
+                watcher.fail(SIZED)
+            return answer
 
         return ask
 
@@ -108,8 +115,8 @@ def traced(model: nn.Module, losses: Callable[[Any], Any], batch: Any, backward:
             watcher.fail(str(error))
         except Exception as error:
             watcher.fail(f"the model cannot be traced without values: {type(error).__name__}: {_short(error)}")
-    if watcher.reason is None and env.replacements:
-        watcher.reason = "what is computed depends on the size of the batch"
+    if watcher.reason is None and (env.replacements or env.guards or env.deferred_runtime_asserts):
+        watcher.reason = SIZED
     if watcher.reason is not None:
         raise NotProven(watcher.reason)
     return watcher

@@ -32,7 +32,10 @@ class NotProven(Exception):
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the examples lie: axis `dim` of size outer · B · inner. `free`: all entries are alike, so any split is true."""
+    """Where the examples lie: axis `dim` of size outer · B · inner.
+
+    `free`: the entries along this axis are alike (or drawn alike) at each place of the other axes, so any split of it is true.
+    """
 
     dim: int
     outer: int
@@ -50,10 +53,11 @@ class Layout:
 class Cell:
     """One piece of memory, seen by all its views: what it holds, whether it may be written, whether it was ever written."""
 
-    __slots__ = ("blank", "captured", "kind", "views", "why")
+    __slots__ = ("blank", "captured", "free", "kind", "views", "why")
 
     def __init__(self, kind: str, captured: bool = False, blank: bool = False, why: str = "") -> None:
         self.kind, self.captured, self.blank, self.views, self.why = kind, captured, blank, False, why
+        self.free = False  # whether some view of it has a free layout
 
 
 @dataclass(frozen=True)
@@ -141,11 +145,11 @@ def reshaped(layout: Layout, old: Sequence[Any], new: Sequence[Any]) -> Layout:
     if len(axes) != 1:
         raise NotProven("the axis of examples is split or merged in a way that loses track of them")
     dim = axes[0]
-    if layout.free:
-        return Layout(dim, 1, multiple(new[dim]), free=True)
-    before = math.prod(int(size) for size in old[: layout.dim]) * layout.outer
-    after = math.prod(int(size) for size in old[layout.dim + 1 :]) * layout.inner
+    front, back = math.prod(int(size) for size in old[: layout.dim]), math.prod(int(size) for size in old[layout.dim + 1 :])
     in_front, behind = math.prod(int(size) for size in new[:dim]), math.prod(int(size) for size in new[dim + 1 :])
+    if layout.free and (front, back) in ((1, 1), (in_front, behind)):  # all entries alike, or the axis as it was
+        return Layout(dim, 1, multiple(new[dim]), free=multiple(new[dim]) > 1)
+    before, after = front * layout.outer, back * layout.inner
     if not in_front or not behind or before % in_front or after % behind:
         raise NotProven("the axis of examples is split or merged in a way that loses track of them")
     found = Layout(dim, before // in_front, after // behind)

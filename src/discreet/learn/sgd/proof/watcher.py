@@ -15,9 +15,10 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from discreet.learn.sgd.proof import indices, nets, numbers, recurrent, shapes
-from discreet.learn.sgd.proof.call import RULES, Call, base_name, namespace
+from discreet.learn.sgd.proof.call import CUTS, RULES, Call, base_name, namespace, whole_parts
 from discreet.learn.sgd.proof.values import (
     MIXED,
+    NUMBERS,
     PUBLIC,
     ROWS,
     SUM,
@@ -49,6 +50,7 @@ HARMLESS = {
     "_assert_async", "_assert_tensor_metadata", "is_same_size", "_fused_sdp_choice", "_assert_scalar", "result_type",
     "can_cast", "is_complex", "is_floating_point", "record_stream", "_has_compatible_shallow_copy_type",
 }  # fmt: skip
+CHOOSING = {"convolution", "_convolution", "convolution_backward", "_fused_sdp_choice"}  # ask for sizes to choose a kernel
 
 
 class Watcher(TorchDispatchMode):
@@ -57,7 +59,7 @@ class Watcher(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
         self.reason: str | None = None
-        self.inside = 0  # depth of operations under way: what they ask about sizes is torch's own choice of kernels
+        self.choosing = False  # in an operation that asks for sizes to choose a kernel, and computes the same with each
         self.count = 0
         self.hash = hashlib.sha256()
 
@@ -65,7 +67,7 @@ class Watcher(TorchDispatchMode):
         kwargs = kwargs or {}
         name = base_name(func)
         if namespace(func) in ("prim", "profiler") or name in HARMLESS:
-            return func(*args, **kwargs)
+            return self._run(func, name, args, kwargs)
         try:
             return self._step(func, name, args, kwargs)
         except NotProven as error:
@@ -85,15 +87,11 @@ class Watcher(TorchDispatchMode):
         if namespace(func) not in ("aten", "prims"):
             raise NotProven(f"no rule is known for operations of {namespace(func)}")
         decomposed = self._decomposed(func, name, args, kwargs)
-        self.inside += 1
-        try:
-            if decomposed is not None:
-                with self:
-                    return decomposed(*args, **kwargs)
-            self.count += 1
-            out = func(*args, **kwargs)
-        finally:
-            self.inside -= 1
+        if decomposed is not None:
+            with self:
+                return decomposed(*args, **kwargs)
+        self.count += 1
+        out = self._run(func, name, args, kwargs)
         call = Call(func, args, kwargs, out)
         self._note(call)
         values = self._values(func, call)
@@ -102,6 +100,13 @@ class Watcher(TorchDispatchMode):
         else:
             self._mark(func, call, values)
         return out
+
+    def _run(self, func: Any, name: str, args: Any, kwargs: dict[str, Any]) -> Any:
+        before, self.choosing = self.choosing, name in CHOOSING or (name in CUTS and whole_parts(func, args, kwargs))
+        try:
+            return func(*args, **kwargs)
+        finally:
+            self.choosing = before
 
     def _decomposed(self, func: Any, name: str, args: Any, kwargs: Any) -> Callable[..., Any] | None:
         plain = name[:-1] if name.endswith("_") and not name.endswith("__") else name
@@ -143,6 +148,9 @@ class Watcher(TorchDispatchMode):
 
     def _rule(self, func: Any, name: str, call: Call) -> Any:
         sizes = any(symbolic(leaf) for leaf in pytree.tree_leaves(call.given))
+        call.only_shapes(name)
+        if NUMBERS in call.kinds:
+            indices.only_picking(name, call)
         if call.kinds <= {PUBLIC} and not sizes and name not in shapes.BLANK:
             return [public() for _ in call.outs]
         call.name = name
@@ -165,6 +173,7 @@ class Watcher(TorchDispatchMode):
                     value = Value(Cell(value.kind, captured=True, why=value.cell.why), value.layout)
                 else:
                     value = Value(base, value.layout)
+            value.cell.free = value.cell.free or (value.layout is not None and value.layout.free)
             if not any(tensor is it for it in call.tensors):
                 mark(tensor, value)
 
@@ -184,11 +193,11 @@ class Watcher(TorchDispatchMode):
             if cell.views:
                 raise NotProven("memory is read that was never written")
             cell.blank = False
+        if cell.free and cell.views:  # written in part, its entries are not alike any more, and its views do not know
+            raise NotProven("rows are written into a part of something else")
         if value.kind == MIXED or cell.kind == MIXED:
             cell.kind, cell.why = MIXED, cell.why or value.cell.why
         elif value.kind == ROWS and cell.kind == ROWS and layout is not None and value.layout is not None:
-            if layout.free and not value.layout.free and cell.views:
-                raise NotProven("rows are written into a part of something else")
             mark(target, Value(cell, merged([layout, value.layout])))
         elif value.kind == SUM and cell.kind in (PUBLIC, SUM) and layout is None:
             cell.kind = SUM
