@@ -15,4 +15,4 @@ python.py    what the code of model and loss keeps in Python
 from discreet.learn.sgd.proof.trace import traced
 from discreet.learn.sgd.proof.values import NotProven
 
-_SHARED = (NotProven, traced)  # with the modules around
+__all__ = ["NotProven", "traced"]

@@ -172,7 +172,7 @@ def dims_of(dim: Any, axes: int) -> list[int]:
     return [positive(int(it), axes) for it in (dim if isinstance(dim, (list, tuple)) else [dim])]
 
 
-_SHARED = (
-    NUMBERS, PUBLIC, ROWS, RULES, SUM, Call, Cell, Layout, NotProven,
-    Value, base_name, bound, dims_of, namespace, one_like, positive, rule, torch,
-)  # fmt: skip
+__all__ = [
+    "NUMBERS", "PUBLIC", "ROWS", "RULES", "SUM", "Call", "Cell", "Layout", "NotProven", "Value", "base_name", "bound",
+    "dims_of", "namespace", "one_like", "positive", "rule", "torch",
+]  # fmt: skip

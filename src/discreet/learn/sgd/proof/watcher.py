@@ -279,4 +279,4 @@ def _trilinear(one: Tensor, two: Tensor, three: Tensor, *axes: Any) -> Tensor:
     return (factors[0] * factors[1] * factors[2]).sum(axes[3])
 
 
-_SHARED = (Peeking, Watcher, indices, nets)  # with the modules around
+__all__ = ["Peeking", "Watcher", "indices", "nets"]
