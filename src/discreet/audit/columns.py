@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import zlib
 from collections import Counter
 from collections.abc import Sequence
@@ -37,6 +38,12 @@ class Outputs:
     def unseen(self) -> dict[str, str]:
         """Parts of any output that could not be looked at, and why."""
         parts = {name: why for flat in self.flats for name, why in flat.unseen.items()}
+        for name, why in {name: why for flat in self.flats for name, (_, why) in flat.cut.items()}.items():
+            if len({flat.cut.get(name, ("", ""))[0] for flat in self.flats}) > 1:
+                parts[name] = why
+        marks = self.whole.tolist()
+        if len(set(zip(marks, (flat.pickled for flat in self.flats)))) > len(set(marks)):
+            parts.setdefault("output", "outputs that look the same are pickled differently")
         if sum(self.widths.values()) > MOST:
             parts["output"] = f"more than {MOST} different numbers over all runs"
         return parts
@@ -91,6 +98,11 @@ class Outputs:
         return np.array([_digest(flat) for flat in self.flats], dtype=np.int64)
 
     @cached_property
+    def pickles(self) -> NDArray[np.int64]:
+        """Each output as `pickle` writes it, as one number."""
+        return np.array([code(flat.pickled) for flat in self.flats], dtype=np.int64)
+
+    @cached_property
     def structure(self) -> NDArray[np.int64]:
         """What is there and of which type, without any value."""
         return np.array([code(repr(sorted(flat.kinds.items()))) for flat in self.flats], dtype=np.int64)
@@ -106,8 +118,11 @@ def code(text: str | None) -> int:
 
 
 def _digest(flat: Flat) -> int:
-    mark = zlib.crc32(repr((sorted(flat.kinds.items()), sorted(flat.texts.items()))).encode("utf-8", "surrogatepass"))
+    """63 bits, so that two of some thousands of outputs do not meet by chance."""
+    mark = hashlib.blake2b(digest_size=8)
+    mark.update(repr((sorted(flat.kinds.items()), sorted(flat.texts.items()))).encode("utf-8", "surrogatepass"))
     for name in sorted(flat.numbers):
-        mark = zlib.crc32(flat.bits[name].tobytes(), mark)
-        mark = zlib.crc32(flat.numbers[name].tobytes(), mark)
-    return mark
+        mark.update(flat.bits[name].tobytes())
+        mark.update(flat.numbers[name].tobytes())
+    mark.update(repr(sorted(flat.cut.items())).encode("utf-8", "surrogatepass"))
+    return int.from_bytes(mark.digest()) >> 1

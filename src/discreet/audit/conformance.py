@@ -113,7 +113,7 @@ def distinguish(
         game=game, attack=witness.name, score=witness.score_flat(judged), inside=truth[half:],
         run=np.arange(half, runs), design="paired",
     )  # fmt: skip
-    return Trial(evidence, {**learned.unseen, **judged.unseen}, errors[0] if len(errors) == runs else None)
+    return Trial(evidence, Outputs(flats).unseen, errors[0] if len(errors) == runs else None)
 
 
 def check_attack(

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.audit.columns import MOST, Outputs
+from discreet.audit.flatten import aside
 from discreet.audit.floats import Hints, lowest_bit, on_lattice, reachable
 
 Floats = NDArray[np.float64]
@@ -31,6 +32,7 @@ _ATOMS = 512
 def features(outputs: Outputs, inside: NDArray[np.bool_], hints: Hints) -> Iterator[tuple[str, Feature]]:
     """Features that fit these outputs; `inside` is used for directions only."""
     yield "atoms", _atoms(outputs.whole, lambda others: others.whole)
+    yield "pickled atoms", _atoms(outputs.pickles, lambda others: others.pickles)
     yield "structure", lambda others: others.structure
     for part, label in (("kinds", "kind"), ("texts", "text")):
         for name in outputs.names(part):
@@ -44,13 +46,13 @@ def features(outputs: Outputs, inside: NDArray[np.bool_], hints: Hints) -> Itera
 
 
 def columns(outputs: Outputs) -> list[tuple[str, int, int]]:
-    """Name, width and place of every column of numbers that is not the same throughout."""
+    """Name, width and place of every column of numbers that is not the same throughout; the output's own numbers first."""
     places = []
     for name, width in outputs.widths.items():
         values, bits = outputs.block(name, width)
         varies = (bits != bits[:1]).any(axis=0) | (np.isnan(values) != np.isnan(values[:1])).any(axis=0)
         places += [(name, width, int(place)) for place in np.flatnonzero(varies)]
-    return places[:MOST]
+    return sorted(places, key=lambda place: aside(place[0]))[:MOST]
 
 
 def _readings(values: Floats, bits: NDArray[np.uint64], hints: Hints) -> Iterator[tuple[str, Read]]:

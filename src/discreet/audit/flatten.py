@@ -12,6 +12,7 @@ import datetime
 import enum
 import math
 import re
+import sys
 import types
 from collections.abc import Mapping, Sequence, Set
 from decimal import Decimal
@@ -21,13 +22,33 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet.audit.inside import (
+    bare_base,
+    digest,
+    in_python,
+    is_plain,
+    layout,
+    nibbles,
+    own_fields,
+    pickle_digest,
+    ratio,
+    shown_key,
+    stored,
+    stored_bytes,
+    table_columns,
+)
+
 PARTS = 20_000  # of one output that are walked through
 NUMBERS = 8192  # of one output that are looked at one by one
+LETTERS = 2048  # characters, digits and half bytes of one output that are looked at one by one
 _DEEPEST = 40
 _LONGEST = 10_000  # characters of one text
 _WORDS = 64  # of one text that are looked at by their place
 _NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
-_HEAP_TYPE, _IMMUTABLE = 1 << 9, 1 << 8  # Py_TPFLAGS_HEAPTYPE and _IMMUTABLETYPE
+_PLACES, _LAST, _KEYS = 1024, 16, 256  # characters of one text by place, and from its end; keys of one mapping
+_ASIDE = (", characters", ", last characters", ", digits", ", half bytes")
+_REDUCED = (datetime.tzinfo, re.Pattern, slice)  # of C, and whole in what `__reduce_ex__` says
+_UNTOLD = ("__traceback__", "__context__", "__cause__", "__dict__", "__weakref__", "args")
 _OPAQUE = (types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.ModuleType, types.GeneratorType)
 
 
@@ -39,9 +60,13 @@ class Raised:
 
 
 class Flat:
-    """The parts of one output, by name: `numbers`, the `bits` of each, `texts`, `kinds`; and what is `unseen`, with why."""
+    """The parts of one output, by name: `numbers`, the `bits` of each, `texts`, `kinds`; and what is `unseen`, with why.
 
-    __slots__ = ("bits", "kinds", "numbers", "texts", "unseen")
+    `cut` has the digest of what lies beyond a limit, with why: it is unseen unless it is the same in every output.
+    `pickled` is a digest of the output as `pickle` writes it, or empty.
+    """
+
+    __slots__ = ("bits", "cut", "kinds", "numbers", "pickled", "texts", "unseen")
 
     def __init__(self) -> None:
         self.numbers: dict[str, NDArray[np.float64]] = {}
@@ -49,6 +74,8 @@ class Flat:
         self.texts: dict[str, str] = {}
         self.kinds: dict[str, str] = {}
         self.unseen: dict[str, str] = {}
+        self.cut: dict[str, tuple[str, str]] = {}
+        self.pickled = ""
 
 
 def flatten(output: Any) -> Flat:
@@ -62,13 +89,21 @@ def flatten(output: Any) -> Flat:
     """
     walk = _Walk()
     walk.visit("output", output, ())
+    if not walk.flat.unseen and not walk.foreign:
+        walk.flat.pickled = pickle_digest(output.error if isinstance(output, Raised) else output)
     return walk.flat
+
+
+def aside(name: str) -> bool:
+    """Is this block a way to write another part, or part of a key, and not a number of the output?"""
+    return name.endswith(_ASIDE) or "key " in name
 
 
 class _Walk:
     def __init__(self) -> None:
         self.flat = Flat()
-        self.parts = self.counted = 0
+        self.parts = self.counted = self.letters = 0
+        self.foreign = False  # holds tensors, whose pickles hold addresses
 
     def visit(self, name: str, value: Any, above: tuple[int, ...]) -> None:
         self.parts += 1
@@ -81,24 +116,28 @@ class _Walk:
             self.flat.kinds[name] = "itself again"
         else:
             try:
-                self.look(name, value, (*above, id(value)))
-                self.attributes(name, value, (*above, id(value)))
+                if self.look(name, value, (*above, id(value))):
+                    self.beside(name, value, (*above, id(value)))
             except Exception as error:  # a stranger's object may refuse in any way
                 self.unseen(name, f"{type(value).__name__} that cannot be read ({type(error).__name__})")
 
-    def look(self, name: str, value: Any, above: tuple[int, ...]) -> None:
+    def look(self, name: str, value: Any, above: tuple[int, ...]) -> bool:
+        """Walk the value itself; True where it may carry more beside that."""
         if isinstance(value, (Raised, BaseException)):
             self.raised(name, value.error if isinstance(value, Raised) else value, above)
-        elif self.scalar(name, value):
-            return
-        elif isinstance(value, str):
+            return False
+        if self.scalar(name, value, above):
+            return not isinstance(value, (enum.Enum, type))
+        if isinstance(value, str):
             self.text(name, str(value))
         elif isinstance(value, (bytes, bytearray, memoryview)):
             self.array(name, np.frombuffer(bytes(value), dtype=np.uint8))
+            self.flat.texts[f"form of {name}"] = repr((value.format, value.shape) if isinstance(value, memoryview) else ())
         elif isinstance(value, np.ndarray):
             self.array(name, value, above)
-        elif (columns := _table(value)) is not None:
+        elif (columns := table_columns(value)) is not None:
             self.mapping(name, columns, above)
+            return False
         elif isinstance(value, Mapping):
             self.mapping(name, value, above)
         elif isinstance(value, Set):
@@ -106,58 +145,74 @@ class _Walk:
         elif isinstance(value, Sequence):
             self.sequence(name, value, above)
         else:
-            self.thing(name, value, above)
+            return self.thing(name, value, above)
+        return True
 
-    def attributes(self, name: str, value: Any, above: tuple[int, ...]) -> None:
-        """What a number, a text or a list carries beside itself when its class was written in Python."""
-        if isinstance(value, (int, float, complex, str, bytes, Mapping, Set, Sequence)) and _in_python(type(value)):
-            beside = dict(getattr(value, "__dict__", {}))
-            if beside and not isinstance(value, enum.Enum):
-                self.mapping(f"{name}, attributes", beside, above)
+    def beside(self, name: str, value: Any, above: tuple[int, ...]) -> None:
+        """What a value carries beside itself: fields of classes written in Python, and what its type of C keeps."""
+        fields = own_fields(value)
+        if fields:
+            self.mapping(f"{name}, attributes", fields, above)
+        if not is_plain(bare_base(type(value))):
+            self.reduced(name, value, above)
 
-    def scalar(self, name: str, value: Any) -> bool:
+    def reduced(self, name: str, value: Any, above: tuple[int, ...]) -> None:
+        """What is needed to make the object again, but for its items: a length limit, a factory, a time zone."""
+        _, arguments, *rest = value.__reduce_ex__(4)
+        told = [each for each in arguments if each is not type(value)]
+        self.visit(f"{name}, made from", [told, rest[0] if rest else None], above)
+
+    def scalar(self, name: str, value: Any, above: tuple[int, ...]) -> bool:
         """Numbers and what stands for one."""
         if isinstance(value, enum.Enum):
-            self.flat.texts[name] = value.name
+            self.flat.texts[name] = str(value.name)
+            self.visit(f"{name}, value", value.value, above)
+            inner = {key: each for key, each in own_fields(value).items() if key not in ("_value_", "_name_", "__objclass__")}
+            self.mapping(f"{name}, attributes", inner, above)
         elif isinstance(value, (int, np.integer, np.bool_)):
             self.whole(name, int(value))
         elif isinstance(value, (float, np.floating)):
             self.put(name, np.array([value], dtype=value.dtype if isinstance(value, np.floating) else np.float64))
         elif isinstance(value, (complex, np.complexfloating)):
-            self.put(f"{name}, real and imaginary", np.array([value.real, value.imag], dtype=np.float64))
+            self.put(f"{name}, real and imaginary", np.array([value.real, value.imag]))
         elif isinstance(value, Decimal):
             self.flat.texts[name] = str(value)
+            self.spell(f"{name}, digits", np.array(value.as_tuple().digits, dtype=np.uint8))
             self.put(name, np.array([math.nan if value.is_snan() else float(value)]))
         elif isinstance(value, Fraction):
             self.whole(f"{name}, numerator", value.numerator)
             self.whole(f"{name}, denominator", value.denominator)
-            self.put(name, np.array([value.numerator / value.denominator]))
+            self.put(name, np.array([ratio(value)]))
         elif isinstance(value, datetime.timedelta):
             self.whole(name, value // datetime.timedelta(microseconds=1))
         elif isinstance(value, (datetime.date, datetime.time)):
             self.text(name, value.isoformat())
         elif isinstance(value, type):
             self.flat.texts[name] = f"{value.__module__}.{value.__qualname__}"
+            if getattr(sys.modules.get(value.__module__), value.__qualname__, None) is not value:
+                self.unseen(name, "a class that is in no module")
         else:
             return False
         return True
 
     def whole(self, name: str, value: int) -> None:
-        """A whole number of any size, with its lowest 64 bits and its length."""
+        """A whole number of any size; one that no float holds also by its length and its half bytes, the lowest first."""
         try:
             near = float(value)
         except OverflowError:
             near = math.copysign(math.inf, value)
-            self.text(f"{name}, in hexadecimal", hex(value))
         self.put(name, np.array([near]), np.array([value & 0xFFFF_FFFF_FFFF_FFFF], dtype=np.uint64))
-        if value.bit_length() > 64:
+        if value.bit_length() > 53:
             self.put(f"{name}, bits", np.array([float(value.bit_length())]))
+            raw = abs(value).to_bytes((value.bit_length() + 7) // 8, "little")
+            self.spell(f"{name}, half bytes", nibbles(np.frombuffer(raw, dtype=np.uint8)))
 
     def text(self, name: str, value: str) -> None:
-        """A text as a whole, its length, its words by place and by presence, and the numbers in it."""
-        if len(value) > _LONGEST:
-            self.unseen(name, f"text beyond its first {_LONGEST} characters")
+        """A text as a whole, its length, its words by place and by presence, the numbers in it, and its characters."""
         self.put(f"length of {name}", np.array([float(len(value))]))
+        codes = np.array([ord(each) for each in value[:_LONGEST]], dtype=np.uint32)
+        self.spell(f"{name}, characters", codes[:_PLACES], value[_PLACES:])
+        self.spell(f"{name}, last characters", codes[: -_LAST - 1 : -1] if len(value) <= _LONGEST else codes[:0])
         value = value[:_LONGEST]
         self.flat.texts[name] = value
         words = value.split()
@@ -169,12 +224,24 @@ class _Walk:
         within = _NUMBER.findall(value)
         if within:
             self.put(f"{name}, numbers", np.array([float(each) for each in within]))
-        if len(value) <= _WORDS:
-            self.put(f"{name}, characters", np.array([ord(each) for each in value], dtype=np.float64))
+
+    def spell(self, name: str, codes: NDArray[Any], rest: str = "") -> None:
+        """Small numbers that another part is written in; what there is no room for is `cut`."""
+        room = max(LETTERS - self.letters, 0)
+        if len(codes) > room or rest:
+            left = codes[room:].tobytes() + rest.encode("utf-8", "surrogatepass")
+            self.flat.cut[name] = digest(left), f"beyond the first {min(len(codes), room)}"
+            codes = codes[:room]
+        self.letters += len(codes)
+        self.flat.numbers[name] = codes.astype(np.float64)
+        self.flat.bits[name] = codes.astype(np.uint64)
 
     def array(self, name: str, value: NDArray[Any], above: tuple[int, ...] = ()) -> None:
         self.flat.kinds[name] = f"{type(value).__name__} of {value.dtype}"
         self.flat.texts[f"shape of {name}"] = repr(value.shape)
+        self.flat.texts[f"layout of {name}"] = layout(value)
+        if value.dtype.metadata:
+            self.visit(f"{name}, metadata", dict(value.dtype.metadata), above)
         self.put(f"length of {name}", np.array([float(value.size)]))
         if isinstance(value, np.ma.MaskedArray):
             self.array(f"{name}, mask", np.ma.getmaskarray(value))
@@ -198,19 +265,25 @@ class _Walk:
         """A block of numbers, as floats and as the bits they are stored in."""
         room = max(NUMBERS - self.counted, 0)
         if len(values) > room:
-            self.unseen(name, f"numbers beyond the first {NUMBERS} of the output")
-            values = values[:room]
+            left = stored(values[room:]) if bits is None else bits[room:]
+            self.flat.cut[name] = digest(left.tobytes()), f"numbers beyond the first {NUMBERS} of the output"
+            values, bits = values[:room], None if bits is None else bits[:room]
         self.counted += len(values)
         self.flat.numbers[name] = values.astype(np.float64)
-        self.flat.bits[name] = _bits(values) if bits is None else bits
+        self.flat.bits[name] = stored(values) if bits is None else bits
+        if values.dtype.kind == "f" and values.dtype.itemsize > 8:
+            self.spell(f"{name}, half bytes", nibbles(stored_bytes(values)))
 
     def mapping(self, name: str, value: Mapping[Any, Any], above: tuple[int, ...]) -> None:
         self.put(f"length of {name}", np.array([float(len(value))]))
-        self.flat.texts[f"keys of {name}"] = "|".join(map(_short, value))
+        self.flat.texts[f"keys of {name}"] = "|".join(shown_key(key)[0] for key in value)
         for place, (key, item) in enumerate(value.items()):
-            if not isinstance(key, (str, int, float, bytes, bool, type(None))):
+            shown, whole = shown_key(key)
+            if place < _KEYS or not whole:
                 self.visit(f"key {place} of {name}", key, above)
-            self.visit(f"{name}[{_short(key)}]", item, above)
+            else:
+                self.flat.cut[f"key {place} of {name}"] = digest(shown.encode("utf-8", "surrogatepass")), "one of many keys"
+            self.visit(f"{name}[{shown}]" if whole else f"{name}[{shown}, key {place}]", item, above)
             if self.parts > PARTS:
                 return
 
@@ -218,8 +291,8 @@ class _Walk:
         """A set, in an order that does not depend on hashes."""
         self.put(f"length of {name}", np.array([float(len(value))]))
         for member in value:
-            self.flat.kinds[f"{name}, has {_short(member)}"] = "member"
-        self.sequence(f"{name}, sorted", sorted(value, key=lambda each: (type(each).__name__, _short(each))), above)
+            self.flat.kinds[f"{name}, has {shown_key(member)[0]}"] = "member"
+        self.sequence(f"{name}, sorted", sorted(value, key=lambda each: (type(each).__name__, shown_key(each)[0])), above)
 
     def sequence(self, name: str, value: Sequence[Any], above: tuple[int, ...]) -> None:
         self.put(f"length of {name}", np.array([float(len(value))]))
@@ -234,81 +307,43 @@ class _Walk:
             if self.parts > PARTS:
                 return
 
-    def thing(self, name: str, value: Any, above: tuple[int, ...]) -> None:
-        """Any other object: its fields, where it is made of fields alone."""
+    def thing(self, name: str, value: Any, above: tuple[int, ...]) -> bool:
+        """Any other object: its fields, where it is made of fields alone; True where it may carry more."""
         if hasattr(value, "detach") and hasattr(value, "numpy"):  # a tensor, perhaps of another device
+            self.foreign = True
+            self.mapping(f"{name}, attributes", dict(getattr(value, "__dict__", {})), above)
             value = value.detach().cpu()
         if hasattr(value, "__array__"):
+            self.foreign = self.foreign or not isinstance(value, np.generic)
             self.array(f"{name} as an array", np.asarray(value), above)
-            return
+            return False
+        if isinstance(value, _REDUCED):
+            return True
         made = [each for each in type(value).__mro__ if each is not object and each.__module__ not in ("abc", "typing")]
-        if isinstance(value, _OPAQUE) or not all(map(_in_python, made)) or hasattr(value, "__next__"):
+        if isinstance(value, _OPAQUE) or not all(map(in_python, made)) or hasattr(value, "__next__"):
             self.unseen(name, f"a {type(value).__name__}")
-            return
-        fields = {slot for each in made for slot in _slots(each)} | set(getattr(value, "__dict__", {}))
+            return False
+        fields = own_fields(value)
         if dataclasses.is_dataclass(value):
-            fields |= {field.name for field in dataclasses.fields(value)}
+            named = [field.name for field in dataclasses.fields(value)]
+            fields |= {field: getattr(value, field) for field in named if hasattr(value, field)}
         for field in sorted(fields):
-            if field not in ("__dict__", "__weakref__") and hasattr(value, field):
-                self.visit(f"{name}.{field}", getattr(value, field), above)
+            self.visit(f"{name}.{field}", fields[field], above)
+        return False
 
     def raised(self, name: str, error: BaseException, above: tuple[int, ...]) -> None:
+        """An error: its text, its arguments, and every member of its class, since some keep theirs outside of `vars`."""
         self.flat.kinds[name] = f"error {type(error).__name__}"
         self.text(f"{name}, error", str(error))
         self.visit(f"{name}, error's arguments", error.args, above)
-        self.visit(f"{name}, error's notes", getattr(error, "__notes__", ()), above)
-        self.visit(f"{name}, error's fields", dict(vars(error)), above)
-        self.visit(f"{name}, error's cause", error.__cause__ or error.__context__, above)
+        members = {
+            key for kind in type(error).__mro__ for key, each in vars(kind).items()
+            if isinstance(each, (types.MemberDescriptorType, types.GetSetDescriptorType)) and key not in _UNTOLD
+        }  # fmt: skip
+        told = {key: getattr(error, key) for key in sorted(members) if hasattr(error, key)}
+        self.visit(f"{name}, error's fields", {**told, **vars(error)}, above)
+        self.visit(f"{name}, error's cause", error.__cause__, above)
+        self.visit(f"{name}, error's context", error.__context__, above)
 
     def unseen(self, name: str, why: str) -> None:
         self.flat.unseen[name] = why
-
-
-def _bits(values: NDArray[Any]) -> NDArray[np.uint64]:
-    """What numbers are stored as: the pattern of a float, the value of a whole number."""
-    if values.dtype.kind == "f" and values.dtype.itemsize in (2, 4, 8):
-        return np.ascontiguousarray(values).view(f"u{values.dtype.itemsize}").astype(np.uint64)
-    if values.dtype.kind == "f":
-        return np.ascontiguousarray(values.astype(np.float64)).view(np.uint64)
-    return np.asarray(values.astype(np.int64) if values.dtype.kind != "u" else values).astype(np.uint64)
-
-
-def _table(value: Any) -> Mapping[str, Any] | None:
-    """The columns of a table of pandas, polars or Arrow, none of which is imported here; None for all else."""
-    home = type(value).__module__.partition(".")[0]
-    if home == "pandas" and hasattr(value, "columns"):
-        columns = {str(name): value[name].to_numpy() for name in value.columns}
-        return {**columns, "index": np.asarray(value.index), "attrs": dict(value.attrs)}
-    if home == "pandas" and hasattr(value, "index"):
-        return {"values": value.to_numpy(), "index": np.asarray(value.index), "name": value.name, "attrs": dict(value.attrs)}
-    if home == "polars" and hasattr(value, "to_dict"):
-        return {name: series.to_numpy() for name, series in value.to_dict(as_series=True).items()}
-    if home == "pyarrow" and hasattr(value, "to_pydict"):
-        return {**value.to_pydict(), "schema": str(value.schema)}
-    if home == "pyarrow" and hasattr(value, "to_pylist"):
-        return {"values": value.to_pylist(), "type": str(value.type)}
-    return None
-
-
-def _in_python(kind: type) -> bool:
-    """Is this class a `class` statement, so that its objects hold their fields and slots alone? Others may hide memory."""
-    own = kind.__flags__ & _HEAP_TYPE and not kind.__flags__ & _IMMUTABLE
-    body = "__slots__" in vars(kind) or "__weakref__" in vars(kind) or "__dict__" in vars(kind)
-    return bool(own) and (body or any(_in_python(base) for base in kind.__bases__ if base is not object))
-
-
-def _slots(kind: type) -> Sequence[str]:
-    slots = kind.__dict__.get("__slots__", ())
-    names = (slots,) if isinstance(slots, str) else tuple(slots)
-    private = f"_{kind.__name__.lstrip('_')}"
-    return [private + each if each.startswith("__") and not each.endswith("__") else each for each in names]
-
-
-def _short(value: Any) -> str:
-    """A name for a key or a member; of objects it shows the type alone, since their text may hold an address."""
-    if isinstance(value, frozenset):
-        return "{" + ", ".join(sorted(map(_short, value)))[:80] + "}"
-    if isinstance(value, tuple):
-        return "(" + ", ".join(map(_short, value))[:80] + ")"
-    plain = isinstance(value, (str, int, float, complex, bytes, type(None), Decimal, Fraction, datetime.date))
-    return repr(value)[:80] if plain else type(value).__name__

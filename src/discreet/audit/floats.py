@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.audit.flatten import flatten
+from discreet.audit.flatten import aside, flatten
 from discreet.core import Event
 
 Floats = NDArray[np.float64]
@@ -40,7 +40,7 @@ class Hints:
         """
         near: list[float] = []
         for each in data:
-            for numbers in flatten(each).numbers.values():
+            for numbers in (block for name, block in flatten(each).numbers.items() if not aside(name)):
                 with np.errstate(all="ignore"):
                     near += [float(numbers.sum()), float(len(numbers)), *numbers[:_CENTRES].tolist()]
         centres = tuple(sorted({each for each in near if np.isfinite(each)}, key=abs)[:_CENTRES])
