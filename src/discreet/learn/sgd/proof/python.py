@@ -143,7 +143,7 @@ class Watch:
         """Anything by its parts: what its base holds, its slots, its attributes, its class."""
         kind = type(it)
         base = base_of(kind)
-        if not transparent(kind):
+        if not transparent(kind):  # type: ignore[arg-type]
             self.hidden = self.hidden or ("" if of_package(it) else kind.__name__)
             return
         if isinstance(it, dict):
@@ -155,7 +155,7 @@ class Watch:
             self._array(it)
         elif base is not object:
             self.key.append((kind, base(it)))
-        for slot in slots_of(kind):
+        for slot in slots_of(kind):  # type: ignore[arg-type]
             held = slot_of(it, slot)
             self._slots.append((it, slot, held))
             self.key.append(("slot", slot.__name__, self._token(held)))
