@@ -131,7 +131,8 @@ def test_every_public_name_has_a_place(room: str) -> None:
 
 
 PROOF = tuple(f"discreet.learn.sgd.proof{part}" for part in ("", ".call", ".watcher"))
-INNER = ("discreet.audit.bounds", "discreet.ledger.budget", "discreet.learn.sgd.engine", *PROOF)  # their lists are for other rooms
+# Their lists are for other packages.
+INNER = ("discreet.audit.bounds", "discreet.ledger.budget", "discreet.learn.sgd.engine", *PROOF)
 
 
 def public_modules() -> Iterator[tuple[str, list[str]]]:
