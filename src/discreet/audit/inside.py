@@ -144,8 +144,8 @@ def shown_key(value: Any) -> tuple[str, bool]:
     if not isinstance(value, plain) or isinstance(value, enum.Enum):
         return type(value).__name__, False
     exact = type(value) in (*plain, bool, datetime.datetime) and getattr(value, "tzinfo", None) is None
-    wide = isinstance(value, int) and value.bit_length() > 4096  # decimal digits of such are refused, or slow
-    shown = hex(value) if wide else repr(value)
+    # The decimal digits of a very wide number are refused by Python.
+    shown = hex(value) if isinstance(value, int) and value.bit_length() > 4096 else repr(value)
     return shown[:_SHOWN], exact and len(shown) <= _SHOWN
 
 
