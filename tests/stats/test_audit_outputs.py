@@ -173,6 +173,14 @@ def pandas_table(unit, random):
     return pandas.DataFrame({"x": random.normal(size=3), "note": ["a", "b", "c" if unit else "d"]})
 
 
+def frame(columns):
+    return pytest.importorskip("pandas").DataFrame(columns)
+
+
+def named_columns(unit, random):
+    return frame({"x": [random.normal()]}).rename_axis(columns=f"n{unit}")
+
+
 def arrow_table(unit, random):
     return pytest.importorskip("pyarrow").table({"x": [random.normal()], "note": ["yes" if unit else "no"]})
 
@@ -259,6 +267,9 @@ LEAKS = {
     "pandas": pandas_table,
     "arrow": arrow_table,
     "polars": polars_table,
+    "name of pandas columns": named_columns,
+    "pandas column called index": lambda unit, random: frame({"index": [unit], "x": [random.normal()]}),
+    "class made for the answer": lambda unit, random: [random.normal(), type("Row", (), {"unit": unit})()],
 }  # fmt: skip
 
 

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from discreet.audit.inside import (
     bare_base,
+    class_data,
     digest,
     in_python,
     is_plain,
@@ -323,7 +324,7 @@ class _Walk:
         if isinstance(value, _OPAQUE) or not all(map(in_python, made)) or hasattr(value, "__next__"):
             self.unseen(name, f"a {type(value).__name__}")
             return False
-        fields = own_fields(value)
+        fields = {key: each for kind in made[::-1] for key, each in class_data(kind).items()} | own_fields(value)
         if dataclasses.is_dataclass(value):
             named = [field.name for field in dataclasses.fields(value)]
             fields |= {field: getattr(value, field) for field in named if hasattr(value, field)}

@@ -9,6 +9,7 @@ import hashlib
 import io
 import math
 import pickle
+import sys
 import types
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
@@ -49,6 +50,14 @@ def own_fields(value: Any) -> dict[str, Any]:
         if slot not in ("__dict__", "__weakref__") and hasattr(value, slot):
             fields[slot] = getattr(value, slot)
     return fields
+
+
+def class_data(kind: type) -> dict[str, Any]:
+    """What a class holds beside its methods, if it is in no module: it may have been made for this output alone."""
+    if getattr(sys.modules.get(kind.__module__), kind.__qualname__, None) is kind:
+        return {}
+    plain = {key: each for key, each in vars(kind).items() if not (key.startswith("__") and key.endswith("__"))}
+    return {key: each for key, each in plain.items() if not callable(each) and not hasattr(each, "__get__")}
 
 
 def digest(content: bytes) -> str:
@@ -98,18 +107,22 @@ def stored(values: NDArray[Any]) -> NDArray[np.uint64]:
     return np.asarray(values.astype(np.int64) if values.dtype.kind != "u" else values).astype(np.uint64)
 
 
-def table_columns(value: Any) -> Mapping[str, Any] | None:
-    """The columns of a table of pandas, polars or Arrow, none of which is imported here; None for all else."""
+def table_columns(value: Any) -> Mapping[str | None, Any] | None:
+    """The columns of a table of pandas, polars or Arrow, none of which is imported here; None for all else.
+
+    What a table has beside its columns is under None, which is no column's name.
+    """
     home = type(value).__module__.partition(".")[0]
     if home == "pandas" and hasattr(value, "columns"):
-        columns = {str(name): value[name].to_numpy() for name in value.columns}
-        return {**columns, "index": np.asarray(value.index), "attrs": dict(value.attrs)}
+        columns: dict[str | None, Any] = {str(name): value[name].to_numpy() for name in value.columns}
+        labels = [list(value.columns), list(value.columns.names), list(value.index.names)]
+        return {**columns, None: {"index": np.asarray(value.index), "labels": labels, "attrs": dict(value.attrs)}}
     if home == "pandas" and hasattr(value, "index"):
         return {"values": value.to_numpy(), "index": np.asarray(value.index), "name": value.name, "attrs": dict(value.attrs)}
     if home == "polars" and hasattr(value, "to_dict"):
         return {name: series.to_numpy() for name, series in value.to_dict(as_series=True).items()}
     if home == "pyarrow" and hasattr(value, "to_pydict"):
-        return {**value.to_pydict(), "schema": str(value.schema)}
+        return {**value.to_pydict(), None: {"schema": str(value.schema)}}
     if home == "pyarrow" and hasattr(value, "to_pylist"):
         return {"values": value.to_pylist(), "type": str(value.type)}
     return None
@@ -144,8 +157,8 @@ def shown_key(value: Any) -> tuple[str, bool]:
     if not isinstance(value, plain) or isinstance(value, enum.Enum):
         return type(value).__name__, False
     exact = type(value) in (*plain, bool, datetime.datetime) and getattr(value, "tzinfo", None) is None
-    wide = isinstance(value, int) and value.bit_length() > 4096  # decimal digits of such are refused, or slow
-    shown = hex(value) if wide else repr(value)
+    # The decimal digits of a very wide number are refused by Python.
+    shown = hex(value) if isinstance(value, int) and value.bit_length() > 4096 else repr(value)
     return shown[:_SHOWN], exact and len(shown) <= _SHOWN
 
 
