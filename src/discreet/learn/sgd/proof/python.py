@@ -98,7 +98,8 @@ class Watch:
         state = (*model.parameters(), *model.buffers())
         self._seen |= {id(t) for t in state}
         for tensor in state:
-            self._attributes(tensor)
+            if not machinery(type(tensor).__module__):  # shards have their parts as attributes
+                self._attributes(tensor)
         for module in model.modules():
             self._visit(module)
         self._todo.extend(_everywhere())
@@ -142,7 +143,7 @@ class Watch:
         """Anything by its parts: what its base holds, its slots, its attributes, its class."""
         kind = type(it)
         base = base_of(kind)
-        if not transparent(kind):
+        if not transparent(kind):  # type: ignore[arg-type]
             self.hidden = self.hidden or ("" if of_package(it) else kind.__name__)
             return
         if isinstance(it, dict):
@@ -154,7 +155,7 @@ class Watch:
             self._array(it)
         elif base is not object:
             self.key.append((kind, base(it)))
-        for slot in slots_of(kind):
+        for slot in slots_of(kind):  # type: ignore[arg-type]
             held = slot_of(it, slot)
             self._slots.append((it, slot, held))
             self.key.append(("slot", slot.__name__, self._token(held)))
