@@ -18,6 +18,7 @@ from discreet.errors import InvalidValue
 from discreet.learn.sgd.engine.compiled import eagerly
 from discreet.learn.sgd.isolated import Isolated, refuse
 from discreet.learn.sgd.proof import NotProven, traced
+from discreet.learn.sgd.proof.objects import machinery
 from discreet.learn.sgd.proof.python import Watch, modes, put_back
 from discreet.learn.sgd.rows import OfBatch
 
@@ -236,7 +237,8 @@ class Marked:
 
     def __init__(self, model: nn.Module, losses: Callable[[Any], Any]) -> None:
         self._model, self._losses = model, losses
-        self._real = {name: dict(vars(it)) for name, it in _state(model)}
+        own = [(name, it) for name, it in _state(model) if not machinery(type(it).__module__)]
+        self._real = {name: dict(vars(it)) for name, it in own}
         self._traced: list[tuple[Tensor, dict[str, Any]]] = []
         self._seeded = False
 

@@ -99,7 +99,8 @@ class Watch:
         state = (*model.parameters(), *model.buffers())
         self._seen |= {id(t) for t in state}
         for tensor in state:
-            self._attributes(tensor)
+            if not machinery(type(tensor).__module__):  # shards have their parts as attributes
+                self._attributes(tensor)
         for module in model.modules():
             self._visit(module)
         self._todo.extend(_everywhere())
