@@ -23,7 +23,7 @@ PATHS = ("fast", "isolated")
 MOST = 64  # proofs that a process remembers
 TRACING = {
     "FakeTensor", "FakeTensorMode", "fake_tensor", "is_fake", "detect_fake_mode", "_guards", "_subclasses", "SymInt", "SymBool",
-    "_get_current_dispatch_mode", "_len_torch_dispatch_stack", "_dispatch",
+    "_get_current_dispatch_mode", "_len_torch_dispatch_stack", "_dispatch", "_to_dlpack", "to_dlpack", "from_dlpack",
 }  # fmt: skip
 _known: dict[Hashable, tuple[Verdict, Any]] = {}
 log = logging.getLogger("discreet")
