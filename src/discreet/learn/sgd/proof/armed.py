@@ -1,7 +1,7 @@
 """Whether the layers of a traced step are given their examples where the engine looks for them.
 
 The engine attributes a gradient by the place of its entries: examples outermost, along the first axis of what a layer is given,
-or along the second where a layer works on the last axes alone. Which of the two, and what all examples share, it learns from the
+or along the second where a layer works on the last axes alone. Which of the two, and what all share, it learns from the
 shapes of made-up rows. Here the layouts come from the trace, which knows whose entries are whose.
 """
 
