@@ -11,6 +11,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from discreet.learn.sgd.proof import NotProven, traced
+from discreet.learn.sgd.proof.recurrent import is_torchs
 from discreet.learn.sgd.proof.values import known, reshaped
 
 torch.set_num_threads(1)
@@ -200,3 +201,161 @@ def test_a_free_axis_stays_one_when_other_axes_vary():
 
     traced(nn.Module(), look, torch.zeros(2, N), backward=False)
     assert seen == [None, None, None, True]
+
+
+# What the engine assumes of its layers
+
+
+class Layers(nn.Module):
+    """One layer for rows, and one that is given them as a function says."""
+
+    def __init__(self, given, layer=None):
+        super().__init__()
+        torch.manual_seed(0)
+        self.l, self.m, self.given = nn.Linear(N, 1), layer or nn.Linear(1, 1), given
+
+    def forward(self, x):
+        return (self.l(x) + self.given(self.m, x))[:, 0]
+
+
+class Own(nn.Module):
+    """A module without a layer of the engine's."""
+
+    def __init__(self):
+        super().__init__()
+        self.w = nn.Parameter(torch.ones(1))
+
+    def forward(self, x):
+        return x * self.w
+
+
+def timed(x):
+    return x.view(-1, N, 1).transpose(0, 1)
+
+
+ODD = {
+    "time first, flattened": lambda m, x: m(timed(x).reshape(-1, 1)).view(N, -1).t().sum(1, keepdim=True),
+    "gated": lambda m, x: (
+        (x.abs().amax(1, keepdim=True) > 50) * 1e3 * m(timed(x).reshape(-1, 1)).view(N, -1).t().sum(1, keepdim=True)
+    ),
+    "both axes": lambda m, x: m(timed(x)).sum(0) + m(x.view(-1, N, 1)).sum(1),
+    "shared as well": lambda m, x: m(x[:, :1]) + m(torch.ones(37, 1)).sum(),
+    "third axis": lambda m, x: m(x.view(-1, 5, 6, 1).permute(1, 2, 0, 3)).sum((0, 1)),
+}
+
+
+def keeps(model):
+    try:
+        traced(model, model, torch.zeros(2, N))
+    except NotProven:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_a_layer_whose_examples_the_engine_would_mistake_is_not_proven(name):
+    assert not keeps(Layers(ODD[name]))
+
+
+def test_a_module_without_a_layer_of_its_own_is_given_examples_first():
+    assert not keeps(Layers(lambda m, x: m(timed(x)).sum(0), Own()))
+    assert keeps(Layers(lambda m, x: m(x.view(-1, N, 1)).sum(1), Own()))
+
+
+USUAL = {
+    "time first": lambda m, x: m(timed(x)).sum(0),
+    "positions": lambda m, x: m(x.view(-1, N, 1)).sum(1),
+    "laid beside": lambda m, x: m(x.view(-1, 1)).view(-1, N).sum(1, keepdim=True),
+    "shared": lambda m, x: m(torch.ones(37, 1)).sum() * x[:, :1],
+}
+
+
+@pytest.mark.parametrize("name", USUAL)
+def test_a_layer_given_its_examples_in_order_is_proven(name):
+    assert keeps(Layers(USUAL[name]))
+
+
+class Turned(nn.Module):
+    """Given time first, with a parameter of its own inside that takes no examples."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Linear(1, 1)
+
+    def forward(self, x):
+        return x * self.table(torch.ones(5, 1)).sum()
+
+
+def test_a_module_that_may_be_run_example_by_example_is_given_examples_first():
+    assert not keeps(Layers(lambda m, x: m(timed(x)).sum(0), Turned()))
+    assert keeps(Layers(lambda m, x: m(x.view(-1, N, 1)).sum(1), Turned()))
+
+
+# What is read without a question
+
+
+def tried(read):
+    """Goes on as if nothing were, where reading fails."""
+
+    def function(x):
+        try:
+            odd = bool(read(x))
+        except Exception:
+            odd = False
+        return -x if odd else x
+
+    return function
+
+
+READ = {
+    "repr": lambda x: "6.0000e+01" in repr(x),
+    "str": lambda x: "60." in str(x),
+    "format": lambda x: "60." in f"{x[0, 0]}",
+    "complex": lambda x: complex(x[0, 0]).real > 50,
+    "size as text": lambda x: str(x.shape[0]) == "24",
+    "shape as text": lambda x: "24" in f"{tuple(x.shape)}",
+    "size in a format": lambda x: f"{x.shape[0]}" == "24",
+    "share as text": lambda x: str(x.shape[0] / 2) == "12.0",
+    "dlpack": lambda x: torch._C._to_dlpack(x) is None,
+    "dlpack by torch": lambda x: torch.from_dlpack(x).sum() > 5,
+}
+
+
+@pytest.mark.parametrize("name", READ)
+def test_what_is_read_is_noticed(name):
+    assert not proven(tried(READ[name]))
+
+
+def lstm(x, *rest):
+    return x
+
+
+def test_a_function_of_the_same_name_is_not_torchs_layer():
+    own = torch.nn.functional.embedding_bag
+    assert is_torchs("lstm", torch._VF.lstm)
+    assert is_torchs("embedding_bag", own)
+    assert not is_torchs("lstm", lstm)
+
+
+def test_a_recurrent_layer_is_no_function_of_the_size():
+    layer = nn.LSTM(1, 1, batch_first=True)
+
+    def read(x, p):
+        weights, zero = layer._flat_weights, torch.zeros(1, size(x), 1)
+        return torch._VF.lstm(x[:, :, None], (zero, zero), weights, True, 1, p, True, False, True)[0][:, :, 0]
+
+    assert not proven(lambda x: read(x, 1.0 / size(x)))
+    assert proven(lambda x: read(x, 0.0))
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
+def test_where_weights_lie_in_memory_is_not_asked(kind, monkeypatch):
+    """On a GPU recurrent layers ask for addresses, at any time."""
+    monkeypatch.setattr(nn.RNNBase, "flatten_parameters", lambda self: [w.data_ptr() for w in self._flat_weights])
+
+    class Flat(kind):
+        def forward(self, *given):
+            self.flatten_parameters()
+            return super().forward(*given)
+
+    assert keeps(Layers(lambda m, x: m(x[:, :, None])[0].sum(1), Flat(1, 1, batch_first=True)))

@@ -108,7 +108,7 @@ _RESIZED = {
     "upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d", "upsample_linear1d", "upsample_bilinear2d",
     "upsample_bicubic2d", "upsample_trilinear3d", "_upsample_nearest_exact2d",
 }  # fmt: skip
-# Arguments that may know the size of the batch: each is (part of) the shape of what comes out, which its layout must fit.
+# Arguments that may know the size of the batch: each is the shape of what comes out, which is compared with its layout.
 SIZES: dict[str, frozenset[str]] = {
     **dict.fromkeys(_MADE, frozenset({"size", "stride"})),
     **dict.fromkeys(_VIEWS, frozenset({"size", "shape", "sizes", "stride"})),

@@ -261,8 +261,9 @@ def attention(call: Call) -> list[Value]:
     call.no_sums()
     if any(call[name] is not None and not isinstance(call[name], int) for name in ("cum_seq_q", "cum_seq_k")):
         call.publics("cum_seq_q", "cum_seq_k")
-    beside = [name for name in ("grad_out", "out", "logsumexp") if call[name] is not None]
-    layout = _all_rows(call, "query", "key", "value", *beside)
+    layout = _all_rows(
+        call, "query", "key", "value", *(name for name in ("grad_out", "out", "logsumexp") if call[name] is not None)
+    )
     mask = call.of("attn_mask") or call.of("attn_bias")
     if layout.dim > 1:
         raise NotProven("attention over the batch")

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from discreet.learn.sgd.proof.values import PUBLIC, ROWS, Layout, NotProven, known, mark, merged, rows, summed
+from discreet.learn.sgd.proof.values import PUBLIC, ROWS, Layout, NotProven, known, mark, merged, rows, summed, symbolic
 
 LAYERS = {"lstm": 2, "gru": 1, "rnn_tanh": 1, "rnn_relu": 1}  # with so many states
 
@@ -24,6 +24,8 @@ def recurrent(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[T
         raise NotProven(f"packed sequences hold the examples in an order of their own ({name})")
     x, states, weights, _, _, _, _, both, first = args
     states = [states] if isinstance(states, Tensor) else list(states)
+    if any(symbolic(it) for it in args):
+        raise NotProven(f"the size of the batch is used as a number ({name})")
     if x.ndim != 3 or any(known(w).kind != PUBLIC for w in weights):
         raise NotProven(f"weights that differ between examples ({name})")
     made: tuple[Tensor, ...] = _Layer.apply(0 if first else 1, 2 if both else 1, x, len(states), *states, *weights)
@@ -98,6 +100,12 @@ def _same(tensors: Sequence[Tensor], axis: int) -> Layout:
     if any(it.kind != ROWS or it.layout is None or it.layout.dim != axis or it.cell.blank for it in values):
         raise NotProven("a recurrent layer is given its examples along another axis, or not examples alone")
     return merged([it.layout for it in values if it.layout is not None])
+
+
+def is_torchs(name: str, func: Any) -> bool:
+    """Whether a function of this name is torch's own."""
+    own = torch.nn.functional.embedding_bag if name == "embedding_bag" else getattr(torch._VF, name)
+    return type(func) is type(own) and bool(func == own)
 
 
 WHOLE: dict[str, Callable[..., Any]] = {**dict.fromkeys(LAYERS, recurrent), "embedding_bag": bag}

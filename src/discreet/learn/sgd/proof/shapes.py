@@ -138,8 +138,8 @@ def unbound(call: Call) -> list[Value]:
 )  # fmt: skip
 def cut(call: Call) -> list[Value]:
     layout, dim, start, made = call.layout("self"), positive(call["dim"] or 0, call["self"].ndim), 0, []
-    sizes = pytree.tree_leaves((call["split_size"], call["split_sizes"]))
-    if (layout is None or layout.dim != dim) and any(map(symbolic, sizes)):
+    by = pytree.tree_leaves((call["split_size"], call["split_sizes"]))
+    if (layout is None or layout.dim != dim) and any(map(symbolic, by)):
         raise NotProven("the size of the batch is used as a number")
     for out in call.outs:
         its = layout

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import builtins
 import logging
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,11 +23,13 @@ from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, Stateles
 from torch.nn.utils.stateless import _reparametrize_module
 from torch.utils import _pytree as pytree
 
+from discreet.learn.sgd.proof.armed import checked
 from discreet.learn.sgd.proof.values import MIXED, PUBLIC, ROWS, SUM, Layout, NotProven, known, mark, public, rows
 from discreet.learn.sgd.proof.watcher import Peeking, Watcher
 
 SIZE = 37  # of the batch that is traced; its size is a symbol, so no number is used but where something asks for it
 SIZED = "what is computed depends on the size of the batch"
+OWN = (str(Path(torch.__file__).parent) + "/", str(Path(__file__).parent) + "/")  # whose code may write a size out as text
 ANSWERS: dict[str, Callable[..., Any]] = {"guard_bool": bool, "guard_int": int, "guard_float": float}
 
 # ---- asking for the size ---------------------------------------------------------------------------------------------
@@ -60,11 +64,61 @@ def _guarded(watcher: Watcher, env: ShapeEnv) -> Iterator[None]:
         for name in plain:
             setattr(SymNode, name, watched(name))
         builtins.len = symbolic_len
-        yield
+        with _unread(watcher):
+            yield
     finally:
         builtins.len = length
         for name, function in plain.items():
             setattr(SymNode, name, function)
+
+
+@contextmanager
+def _unread(watcher: Watcher) -> Iterator[None]:
+    """A size written out as text is a number that was read, unless torch does it; so is a tensor handed to another library."""
+    kinds = (torch.SymInt, torch.SymFloat, torch.SymBool)
+    texts = {(kind, name): kind.__dict__.get(name) for kind in kinds for name in ("__str__", "__repr__", "__format__")}
+    leaving = {name: getattr(torch._C, name) for name in ("_to_dlpack", "_to_dlpack_versioned") if hasattr(torch._C, name)}
+
+    def text(kind: type, name: str) -> Callable[..., str]:
+        plain = getattr(kind, name)
+
+        def say(it: Any, *how: Any) -> str:
+            if not sys._getframe(1).f_code.co_filename.startswith(OWN):
+                watcher.fail(SIZED)
+            written: str = plain(it, *how)
+            return written
+
+        return say
+
+    def left(name: str) -> Callable[..., Any]:
+        def leave(*args: Any, **kwargs: Any) -> Any:
+            watcher.fail(f"a value is looked at, so that what is computed may depend on it ({name})")
+            return leaving[name](*args, **kwargs)
+
+        return leave
+
+    try:
+        for (kind, name), _ in texts.items():
+            setattr(kind, name, text(kind, name))
+        for name in leaving:
+            setattr(torch._C, name, left(name))
+        yield
+    finally:
+        for (kind, name), before in texts.items():
+            delattr(kind, name) if before is None else setattr(kind, name, before)
+        for name, function in leaving.items():
+            setattr(torch._C, name, function)
+
+
+@contextmanager
+def _unflattened() -> Iterator[None]:
+    """Recurrent layers lay their weights side by side in memory, on a GPU, by their addresses: nothing is computed by it."""
+    plain = nn.RNNBase.flatten_parameters
+    nn.RNNBase.flatten_parameters = lambda self: None  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        nn.RNNBase.flatten_parameters = plain  # type: ignore[method-assign]
 
 
 @contextmanager
@@ -97,12 +151,14 @@ def traced(model: nn.Module, losses: Callable[[Any], Any], batch: Any, backward:
         warnings.simplefilter("ignore")
         inputs = pytree.tree_map(lambda leaf: _fake_rows(fake, leaf), batch)
         held = {name: _fake_constant(fake, _whole(it)) for name, it in _state(model).items()}
+        stack.enter_context(_unflattened())
         stack.enter_context(_unsplit(model))
         stack.enter_context(_quiet())
         stack.enter_context(torch.random.fork_rng(devices=[]))
         stack.enter_context(torch.autograd.set_multithreading_enabled(False))
         stack.enter_context(torch.backends.mkldnn.flags(enabled=False))
         stack.enter_context(_reparametrize_module(model, held, tie_weights=True))
+        stack.enter_context(checked(model, watcher.fail))
         stack.enter_context(_guarded(watcher, env))
         stack.enter_context(enable_python_dispatcher())  # operations that ask for sizes in terms of others
         stack.enter_context(fake)

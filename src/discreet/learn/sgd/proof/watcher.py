@@ -223,6 +223,7 @@ class Peeking(TorchFunctionMode):
     WAYS = frozenset({
         "numpy", "tolist", "item", "data_ptr", "__array__", "__dlpack__", "storage", "untyped_storage", "__bool__", "__int__",
         "__float__", "__index__", "__contains__", "share_memory_", "_typed_storage", "__reduce_ex__", "__deepcopy__",
+        "__repr__", "__str__", "__format__", "__complex__", "from_dlpack", "to_dlpack", "_to_dlpack",
     })  # fmt: skip
 
     def __init__(self, watcher: Watcher) -> None:
@@ -236,7 +237,7 @@ class Peeking(TorchFunctionMode):
         if name == "__set__" and getattr(getattr(func, "__self__", None), "__name__", "") == "data":
             self._watcher.fail("a tensor is given other data in place of its own")
         whole = recurrent.WHOLE.get(name)
-        if whole is not None and args and isinstance(args[0], FakeTensor):
+        if whole is not None and recurrent.is_torchs(name, func) and args and isinstance(args[0], FakeTensor):
             try:
                 found = whole(name, args, kwargs or {})
             except NotProven as error:
