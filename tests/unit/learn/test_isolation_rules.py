@@ -118,6 +118,8 @@ WRITTEN = {
     "scatter of many": lambda x: torch.ones(size(x), 1).scatter(1, torch.zeros(20, 1, dtype=torch.long), 5.0),
     "scatter_add": lambda x: torch.zeros(size(x), 1).scatter_add(1, ZERO, torch.ones(1, 1)),
     "scatter_reduce": lambda x: torch.zeros(size(x), 1).scatter_reduce(1, ZERO, torch.ones(1, 1), "sum"),
+    "index_add": lambda x: x.index_add(1, torch.tensor([0]), torch.ones(1, 1)),
+    "index_copy": lambda x: x.index_copy(1, torch.tensor([0]), torch.ones(1, 1)),
     "diagonal_scatter": lambda x: torch.diagonal_scatter(x.t(), torch.full((N,), 9.0), 0, 0, 1).t(),
 }
 ALIKE = {
@@ -167,6 +169,7 @@ HONEST = {
     "own entry": lambda x: x[torch.arange(size(x)), (x[:, 0] > 0).long()][:, None],
     "own entry of a table": lambda x: x.view(-1, 5, 6)[torch.arange(size(x))[:, None], (x[:, :2] > 0).long()].flatten(1),
     "one-hot": lambda x: torch.zeros(size(x), 4).scatter(1, (x[:, :1] > 0).long(), 1.0),
+    "index_add": lambda x: x.index_add(1, torch.tensor([0]), x[:, 1:2]),
     "halves": lambda x: torch.cat([x, 2 * x]).chunk(2)[1],
     "pieces": lambda x: torch.cat([x, 2 * x, x]).split(size(x))[2],
     "one half": lambda x: torch.cat([x, 2 * x])[size(x) :],

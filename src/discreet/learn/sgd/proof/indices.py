@@ -193,6 +193,6 @@ def _by_list(call: Call, value: Value, index: Value, dim: int) -> Value:
         raise NotProven("entries are picked along the axis of examples")
     if source is not None and source.kind == ROWS:
         merged([value.layout, source.layout])  # type: ignore[list-item]
-    elif source is not None and source.kind != PUBLIC:
-        raise NotProven("a sum over the batch is used as more than a gradient")
+    elif source is not None:  # shared by all examples, it has no entry for each of them
+        raise NotProven("some of what meets here is rows of examples and some is not")
     return rows(value.layout)
