@@ -384,7 +384,7 @@ class Watch:
             mapping.clear()
         for mapping, before, base in self._dicts:
             alike = base.keys(mapping) == before.keys() and all(map(is_, base.values(mapping), before.values()))
-            if not alike and base is not types.MappingProxyType:
+            if not alike and base is not types.MappingProxyType and not _sharded(mapping) and not _sharded(before):
                 base.clear(mapping)
                 base.update(mapping, before)
         for sequence, kept, base in self._lists:
@@ -439,6 +439,11 @@ def put_back(model: nn.Module, code: Iterable[Any], fresh: bool = False) -> Iter
         watch.restore(fresh)
         for p, gradient in gradients:
             p.grad = gradient
+
+
+def _sharded(mapping: dict[Any, Any]) -> bool:
+    """Parameters that fully_shard exchanges for their shards and back, and must find as it left them."""
+    return any(isinstance(it, Tensor) and machinery(type(it).__module__) for it in mapping.values())
 
 
 def modes() -> list[Any]:
