@@ -162,7 +162,8 @@ def _add(one: Law, two: Law, shape: Shape, terms: int) -> Law:
         total = np.add.outer(one.at[start : start + rows], two.at).ravel()
         weight = np.multiply.outer(one.mass[start : start + rows], two.mass).ravel()
         upper = np.minimum(np.searchsorted(grid, total, side="right"), len(grid) - 1)
-        share = (total - grid[upper - 1]) / (grid[upper] - grid[upper - 1])
+        gap = grid[upper] - grid[upper - 1]  # 0 where points so far out are one float
+        share = np.divide(total - grid[upper - 1], gap, out=np.ones_like(total), where=gap > 0)
         if total[-1] > grid[-1]:  # all of it to the last point, what is missing of the mean counted as infinite
             past = total > grid[-1]
             beyond += float(weight[past] @ (total[past] - grid[-1])) * 1.01

@@ -106,6 +106,8 @@ class Composition(Saddle):
             return value
         there = self.wave(direction, slope, epsilon, delta)
         value = min(value, float(there.delta(np.array([epsilon]))[0]))
+        if value >= 1.0 and log_delta > -1e-2:
+            return 1.0
         lost = there.doubt(epsilon) + (there.base - self.told()) / max(value, 1e-320)
         if lost < LOOSE or value <= profiles.LEAST:
             return value

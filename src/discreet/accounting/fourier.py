@@ -130,8 +130,9 @@ class Wave:
         """log of delta - base."""
         x = np.atleast_1d(np.asarray(epsilon, float)) - self.centre
         inner = np.array([float((self.sum * np.exp(-1j * self.frequency * at)).real.sum()) for at in x])
-        value: Array = self.scale - self.tilt * x + np.log(np.maximum(inner, 0.0) + self.spill)
-        return value
+        with np.errstate(over="ignore", invalid="ignore"):
+            value: Array = self.scale - self.tilt * x + np.log(np.maximum(inner, 0.0) + self.spill)
+        return np.where(np.isnan(value), np.inf, value)  # what is not a number bounds nothing
 
     def delta(self, epsilon: Array) -> Array:
         """delta at each epsilon, rounded up."""
@@ -143,7 +144,8 @@ class Wave:
     def doubt(self, epsilon: float) -> float:
         """The share of delta(epsilon) that is allowance for error."""
         log = self.scale + math.log(self.spill) - self.tilt * (epsilon - self.centre)
-        return math.exp(min(log - float(self.log_delta(np.array([epsilon]))[0]), 0.0))
+        there = float(self.log_delta(np.array([epsilon]))[0])
+        return math.exp(min(log - there, 0.0)) if math.isfinite(log) and math.isfinite(there) else 1.0
 
     def epsilon(self, delta: float, near: float, far: float) -> float:
         """The least epsilon from 0 to `far` with delta(epsilon) <= delta; infinity where there is none."""
