@@ -241,7 +241,7 @@ class _Single:
             share = (math.log(found[first - 1]) - math.log(delta)) / fall if 0 < fall < math.inf else 0.5
             grid = np.sort(np.clip(low + (high - low) * np.append(share + CLOSE, EVENLY), low, high))
             found = self._profile.delta(grid)
-        return min(high * (1 + 8e-15), self.most)  # deltas are good to some units in the last place
+        return high if self._at(high) > 0 else self.most  # below the largest loss delta is 0 by rounding alone
 
     def everywhere(self) -> list[profiles.Deltas]:
         return []  # one mechanism is quick at every level
