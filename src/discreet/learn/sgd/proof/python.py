@@ -127,6 +127,13 @@ class Watch:
         return self._places.setdefault(id(it), len(self._places))
 
     def _visit(self, it: Any) -> None:
+        if type(it) in weakref.ProxyTypes:  # what it stands for is looked at instead
+            try:
+                it = it.__dir__.__self__
+            except ReferenceError:
+                return
+            if foreign(type(it).__module__):  # a trainer that drives the model: state of installed packages is an assumption
+                return
         if plain(it) or id(it) in self._seen:
             return
         self._seen.add(id(it))
