@@ -35,7 +35,17 @@ READABLE = {
     torch._C.TensorBase, torch.Size,
 }  # fmt: skip
 FOREIGN = ("torch", "discreet", "builtins")
-MACHINERY = ("torch._ops", "torch.distributed", "torch._dynamo", "torch._inductor", "torch._functorch", "discreet")
+MACHINERY = (
+    "lightning",
+    "pytorch_lightning",
+    "lightning_fabric",
+    "torch._ops",
+    "torch.distributed",
+    "torch._dynamo",
+    "torch._inductor",
+    "torch._functorch",
+    "discreet",
+)
 WORD = 8
 MANAGED_DICT = 1 << 4  # flags of a type whose __dict__ lies in front of the object
 
