@@ -88,9 +88,9 @@ games = st.builds(Game, units, st.sets(st.sampled_from(VIEWS), min_size=1))
 
 
 @st.composite
-def _claims(draw: st.DrawFn) -> Claim:
+def claims_of(draw: st.DrawFn, about: st.SearchStrategy[Event]) -> Claim:
     """A claim whose event is for its unit's relation; where there is no such relation, one about a leaf."""
-    event = draw(events)
+    event = draw(about)
     if not relations(event):
         event = draw(leaves)
     game, relation = draw(games), draw(st.sampled_from(relations(event)))
@@ -98,7 +98,7 @@ def _claims(draw: st.DrawFn) -> Claim:
     return Claim(game=Game(unit, game.view), event=event, assumptions=tuple(draw(st.lists(text, max_size=3))))
 
 
-claims = _claims()
+claims = claims_of(events)
 
 
 @st.composite

@@ -11,13 +11,13 @@ import jsonschema
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from discreet.core import Claim, Elsewhere, Release
+from discreet.core import Elsewhere, Release
 from discreet.report import modelcard, prose
 from discreet.report.files import as_document
 from discreet.report.gathered import made
 from discreet.report.page import LARGEST
 from discreet.report.page import rendered as page_of
-from strategies import events, evidences, facts, games, json_values, leaves, text
+from strategies import claims_of, events, evidences, facts, json_values, leaves, text
 
 SCHEMA = jsonschema.Draft202012Validator(
     json.loads((Path(__file__).parents[2] / "docs/reference/report.schema.json").read_text())
@@ -46,9 +46,7 @@ class Page(HTMLParser):
 
 
 # Events within events are bounded elsewhere, and take long; here their words matter, and those of leaves are as strange.
-plain = st.builds(
-    Claim, game=games, event=leaves | events.filter(lambda event: len(repr(event)) < 60), assumptions=st.lists(text)
-)
+plain = claims_of(leaves | events.filter(lambda event: len(repr(event)) < 60))
 given_releases = st.builds(
     Release, value=json_values | st.builds(Elsewhere, text), source=text, claims=st.lists(plain, max_size=2).map(tuple),
     entry=st.none() | text, evidence=st.lists(evidences(), max_size=2).map(tuple), facts=facts,

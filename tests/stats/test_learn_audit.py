@@ -29,6 +29,7 @@ from discreet.learn.sgd.banded import Banded
 from discreet.learn.sgd.canary import Aligned, Training, replay_run
 from discreet.learn.sgd.engine import engine as engines
 from discreet.learn.sgd.engine.tape import Record
+from discreet.learn.sgd.path import Path
 from discreet.learn.sgd.run import Run
 from discreet.learn.sgd.sampling import Poisson
 from discreet.learn.sgd.stream import Stream
@@ -262,7 +263,7 @@ def test_tied_weights_counted_once(monkeypatch):
     right, seen = many(20_000, model=Twice(20_000), epsilon=1.0)
     monkeypatch.setattr(engines, "joined", lambda records, *_: [Last(records)])
     for look in ("probe", "shares"):  # which refuse such an engine
-        monkeypatch.setattr(runs, look, lambda *_: None)
+        monkeypatch.setattr(runs, look, lambda *_, **__: None)
     twin, longer = many(20_000, model=Twice(20_000), epsilon=1.0)
     assert judged(right, seen).outcome == "holds"
     assert judged(twin, longer).outcome == "refuted"
@@ -386,7 +387,11 @@ def test_examples_that_interact(monkeypatch):
     make = lambda data, steps: start(data, model=Coupled(), steps=steps, noise_multiplier=4.0)  # noqa: E731
     with pytest.raises(InvalidValue, match="changes when another example"):
         make(base, 1)
-    monkeypatch.setattr(runs, "probe", lambda *_: None)
+    monkeypatch.setattr(runs, "probe", lambda *_, **__: None)
+    alone = make(base, 300)  # nothing was proven of it, so each example is computed by itself
+    told = trials(updates(make(more, 300)), updates(alone), lambda update: -update[0])
+    assert judged(alone, told).outcome == "holds"
+    monkeypatch.setattr(Path, "fast", lambda self, batch: True)
     twin = make(base, 300)
     told = trials(updates(make(more, 300)), updates(twin), lambda update: -update[0])
     assert judged(twin, told).outcome == "refuted"

@@ -8,7 +8,7 @@ and buffers are copies: what a forward does to them is seen by nobody else, and 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -185,7 +185,8 @@ class Isolated:
         held, fixed = self._copies(), self._copies(trained=False)
 
         def loss(parameters: dict[str, Tensor], rows: Any, its: Tensor) -> Tensor:
-            return self._loss({**parameters, **fixed}, rows, its)
+            with self._with({**parameters, **fixed}):
+                return self._loss(rows, its)
 
         try:
             with self._unseen(), _no_custom_rules():
@@ -201,20 +202,20 @@ class Isolated:
     def _alone(self, batch: Any, weight: Tensor) -> dict[str, Tensor]:
         """One unit, with copies of everything that a forward might change."""
         held = {name: it.requires_grad_() for name, it in self._copies().items()}
-        with self._unseen(), torch.enable_grad():
-            loss = self._loss({**held, **self._copies(trained=False)}, batch, weight)
-            if not loss.requires_grad:
-                return {name: torch.zeros_like(it, dtype=torch.float32) for name, it in held.items()}
-            loss.backward()  # not autograd.grad: reentrant checkpoints ask for this
+        with self._unseen(), torch.enable_grad(), self._with({**held, **self._copies(trained=False)}):
+            loss = self._loss(batch, weight)
+            if loss.requires_grad:  # backward, not autograd.grad, and here: reentrant checkpoints run the forward again in it
+                loss.backward()
         return {
             name: torch.zeros_like(it, dtype=torch.float32) if it.grad is None else it.grad.detach().to_dense().float()
             for name, it in held.items()
         }
 
-    def _loss(self, state: dict[str, Tensor], rows: Any, weight: Tensor) -> Tensor:
-        with _reparametrize_module(self.engine.model, state, tie_weights=True):
-            found = checked(self._losses(rows), self.engine.rows)
-        return (found * weight).sum()
+    def _with(self, state: dict[str, Tensor]) -> AbstractContextManager[None]:
+        return _reparametrize_module(self.engine.model, state, tie_weights=True)
+
+    def _loss(self, rows: Any, weight: Tensor) -> Tensor:
+        return (checked(self._losses(rows), self.engine.rows) * weight).sum()
 
     def _copies(self, trained: bool = True) -> dict[str, Tensor]:
         if trained:
