@@ -31,6 +31,7 @@ from discreet.query.answer import Noisy, evaluate, requests
 from discreet.query.engines import duckdb as duck
 from discreet.query.engines.request import SCALE, Plan, Request
 from discreet.query.joint import box
+from discreet.query.mechanism import SqlQuery
 from discreet.query.price import Priced
 from discreet.query.threshold import Threshold
 from discreet.query.tree import Scalar
@@ -194,18 +195,11 @@ def test_no_unit_moves_a_measurement_by_more_than_its_sensitivity(plan: str, uni
 )
 def test_the_claim_holds_on_the_worst_unit(plan: str, unit: str, statistic: str) -> None:
     priced, there, gone = worlds(plan, UNITS[unit], STATISTICS[statistic])
-    assert curve(Database.claims(_named(plan), priced)[0].event).epsilon(0.0) <= EPSILON * (1 + 1e-12)
+    assert curve(SqlQuery(PLANS[plan][0], priced).claims()[0].event).epsilon(0.0) <= EPSILON * (1 + 1e-12)
     found = audited(priced, there, gone, 4000)
     assert found <= EPSILON
     if statistic in ("count", "known", "sum") and plan != "sampled":  # it is in two groups at most, here in one
         assert found > EPSILON / 3, "the audit has the power to see it"
-
-
-def _named(plan: str) -> Any:
-    class Source:
-        unit = PLANS[plan][0]
-
-    return Source
 
 
 @pytest.mark.parametrize("unit", ["extreme", "everywhere", "not numbers"])

@@ -10,6 +10,7 @@ import numpy as np
 from discreet.cli.hospital import DIAGNOSES, SOURCE, People
 from discreet.core import Claim, Release, record
 from discreet.core.facts import made
+from discreet.ledger import release
 from discreet.noise import LaplaceNoise
 
 if TYPE_CHECKING:
@@ -51,10 +52,11 @@ def count(
     """How many had a stroke, paid for and audited; and its broken twin, audited the same way."""
     strokes = int(np.sum(patients.diagnosis == STROKE))
     sound, broken = honest(), half_noise()
-    with ledger.reserve(SOURCE, sound.claims()) as entry:
-        answer = sound.run(strokes)
+    answer = release(sound, strokes, source=SOURCE, ledger=ledger)
     return (
-        _audited(sound, answer, "Patients with a stroke, counted with noise", strokes, runs, progress, entry=entry),
+        _audited(
+            sound, answer.value, "Patients with a stroke, counted with noise", strokes, runs, progress, entry=answer.entry
+        ),
         _audited(broken, broken.run(strokes), "The same count by a broken mechanism", strokes, runs, progress),
     )
 

@@ -6,6 +6,7 @@ from discreet.ledger.chain import Entry
 from discreet.ledger.charge import Charge
 from discreet.ledger.ledger import Ledger, question_key
 from discreet.ledger.payment import Payment
+from discreet.ledger.seam import Replay, release
 
 __all__ = [
     "Amount",
@@ -14,5 +15,7 @@ __all__ = [
     "Entry",
     "Ledger",
     "Payment",
+    "Replay",
     "question_key",
+    "release",
 ]

@@ -10,10 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from discreet.core import Release, check
-from discreet.errors import InvalidValue
-from discreet.ledger import Ledger
-from discreet.noise import refuse_seeded
+from discreet.core import Release
+from discreet.ledger import Ledger, release
 from discreet.noise.samplers import Number
 from discreet.query import moments
 from discreet.query.moments import Estimate, Plan
@@ -161,13 +159,4 @@ def select(
 
 
 def _release(plan: Plan, values: Any, ids: Any, ledger: Ledger | None, source: str) -> Release[Any]:
-    """Refuse seeds, charge, then look at the values."""
-    refuse_seeded()
-    check.word("source", source)
-    if ledger is not None and not hasattr(ledger, "reserve"):
-        raise InvalidValue(f"ledger must be a discreet.Ledger; got {type(ledger).__name__}.")
-    claims = plan.claims()
-    if ledger is None:
-        return Release(value=plan.run(Rows(values, ids)), source=source, claims=claims)
-    with ledger.reserve(source, claims) as entry:
-        return Release(value=plan.run(Rows(values, ids)), source=source, claims=claims, entry=entry)
+    return release(plan, Rows(values, ids), source=source, ledger=ledger)

@@ -9,22 +9,19 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from discreet.core import Claim, Game, Release, Sequence, Unit, check
+from discreet.core import Release, Unit, check
 from discreet.core.facts import made
 from discreet.errors import InvalidQuery, InvalidValue, MissingExtra
-from discreet.noise import refuse_seeded
-from discreet.query import bounds
-from discreet.query.answer import Noisy, holds, order, requests, shown_plan
+from discreet.ledger import Replay, release
+from discreet.query.answer import requests, shown_plan
 from discreet.query.engines import Engine
-from discreet.query.engines.request import Plan
 from discreet.query.explain import Explanation, expected_errors, shown_groups
+from discreet.query.mechanism import BoundsQuery, SqlQuery
 from discreet.query.parse import parse
 from discreet.query.price import Priced, choose_plan, price
 from discreet.query.relations import Catalogue
 from discreet.query.schema import Schema, public_values, read_schema
-from discreet.query.table import answer_table, column_names, from_text, to_text
+from discreet.query.table import column_names, from_text, to_text
 from discreet.query.tree import Base, preserves
 
 if TYPE_CHECKING:
@@ -198,18 +195,6 @@ class Database:
             raise InvalidValue(f"keys lists values of {min(missing)!r}, and no table has that column.")
         return Catalogue(tables, self._catalogue.key)
 
-    def claims(self, priced: Priced) -> tuple[Claim, ...]:
-        """What the answer claims, known before a row is read."""
-        events = priced.events()
-        says = [
-            shown_plan(priced.plan),
-            "bounds, public keys and which tables are public were not chosen by looking at the data",
-        ]
-        if self.unit.key is not None:
-            says.append(f"rows whose {self.unit.key} is NULL are left out")
-        event = events[0] if len(events) == 1 else Sequence(events)
-        return (Claim(game=Game(self.unit, {"answers"}), event=event, assumptions=tuple(says)),)
-
     def explain(
         self, query: str, *, epsilon: float, delta: float | None = None, groups: int | None = None,
         keys: Mapping[str, Any] | None = None, weights: Mapping[str, float] | None = None, bias: bool = False,
@@ -219,7 +204,7 @@ class Database:
         left = None
         if self.ledger is not None and self.source is not None:
             left = str(self.ledger.balance(self.source, self.account or "default"))
-        claim = self.claims(priced)[0]
+        claim = SqlQuery(self.unit, priced).claims()[0]
         text = tuple(self.engine.text(request) for request in requests(priced))
         return Explanation(
             sum(priced.epsilons), priced.delta if priced.keys is None else 0.0, claim.event, shown_plan(priced.plan),
@@ -239,20 +224,19 @@ class Database:
         weight that was cut (`rows_capped`).
         """
         priced = self._price(query, epsilon, delta, groups, keys, weights, bias)
-        claims = self.claims(priced)
-        refuse_seeded()
-        source = self.source or "+".join(name for name, base in self._catalogue.tables.items() if base.private)
+        mechanism = SqlQuery(self.unit, priced, nonnegative)
+        private = "+".join(name for name, base in self._catalogue.tables.items() if base.private)
+        replay = Replay(mechanism.key(self.engine), to_text, from_text) if self._charged is not None else None
         facts = {"title": _one_line(query), "made": made(), "query": query}
-        if self.ledger is None or self.source is None:
-            return Release(value=self._answer(priced, nonnegative), source=source, claims=claims, facts=facts)
-        charge = self.ledger.reserve(self.source, claims, account=self.account, key=self._key(priced, nonnegative))
-        if charge.repeated:
-            table = from_text(charge.answer)
-            return Release(value=table, source=source, claims=claims, entry=charge.id, facts=facts)
-        with charge as entry:
-            table = self._answer(priced, nonnegative)
-            charge.settle(to_text(table))
-        return Release(value=table, source=source, claims=claims, entry=entry, facts=facts)
+        return release(
+            mechanism, self.engine, source=self.source or private, ledger=self._charged, account=self.account, replay=replay,
+            facts=facts,
+        )  # fmt: skip
+
+    @property
+    def _charged(self) -> Ledger | None:
+        """The ledger, where there is a source to charge."""
+        return None if self.source is None else self.ledger
 
     def find_bounds(self, column: str, *, epsilon: float, table: str | None = None) -> Release[list[float]]:
         """Bounds [low, high] that hold nearly all values of a column, for when nobody knows them; it costs epsilon.
@@ -267,40 +251,8 @@ class Database:
             raise InvalidValue(f"There is no private table {table}; there are {', '.join(known)}.")
         if self.unit.rows is None or self.unit.relation == "zero_out":
             raise InvalidValue(f"{self.unit} has no bound on its rows, so its values cannot be counted. Say one: rows=…")
-        plan = Plan("rows" if self.unit.key is None else "weighted", self.unit.rows)
-        request = bounds.request(base, column, plan)
-        claims = (Claim(game=Game(self.unit, {"answers"}), event=bounds.event(epsilon), assumptions=(shown_plan(plan),)),)
-        moved = bounds.sensitivity(plan, 2 if self.unit.relation == "replace" else 1)
-        refuse_seeded()
-
-        def run() -> list[float]:
-            found = self.engine.aggregate(request)
-            return list(bounds.choose(dict(zip(found["b"], (int(it) for it in found["s0"]))), epsilon, moved))
-
-        source = self.source or base.table
-        if self.ledger is None or self.source is None:
-            return Release(value=run(), source=source, claims=claims, entry=None)
-        with self.ledger.reserve(self.source, claims, account=self.account) as entry:
-            return Release(value=run(), source=source, claims=claims, entry=entry)
-
-    def _key(self, priced: Priced, nonnegative: bool) -> str:
-        """An identical question: the same SQL for the engine, the same columns made of it, the same data."""
-        parts = [self.engine.text(request) for request in requests(priced)]
-        question = priced.question
-        made = (question.names, question.outputs, question.having, question.order, question.limit, priced.keys, priced.shares)
-        parts += [repr(made)]
-        return " | ".join([*parts, repr((priced.epsilons, priced.delta, nonnegative)), self.engine.fingerprint()])
-
-    def _answer(self, priced: Priced, nonnegative: bool) -> pa.Table:
-        noisy = Noisy(priced).run(self.engine.aggregate)
-        rows = np.arange(len(noisy.keys))
-        question = priced.question
-        if question.having is not None:
-            rows = rows[holds(question.having, noisy)]
-        if question.order:
-            rows = order(noisy, rows, question.order)
-        rows = rows if question.limit is None else rows[: question.limit]
-        return answer_table(noisy, rows, nonnegative)
+        mechanism, source = BoundsQuery(self.unit, base, column, epsilon), self.source or base.table
+        return release(mechanism, self.engine, source=source, ledger=self._charged, account=self.account)
 
     def close(self) -> None:
         self.engine.close()

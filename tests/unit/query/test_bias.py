@@ -16,6 +16,7 @@ from discreet.accounting import curve
 from discreet.cli.query import command
 from discreet.errors import InvalidQuery, InvalidValue
 from discreet.query import Database
+from discreet.query.mechanism import SqlQuery
 
 LOUD = 100.0  # the noise is small: shares are off by 0.05 with probability below 1e-9
 DRAW = np.random.default_rng(5)
@@ -75,7 +76,7 @@ def test_the_claim_is_the_same_epsilon(plan: str, epsilon: float) -> None:
     assert len(priced.measures) == len(db._price(QUERY, epsilon, None, more.get("groups"), None, None, False).measures) + (
         3 if plan == "rows" else 4 + (plan == "sampled")
     )
-    assert curve(db.claims(priced)[0].event).epsilon(0.0) <= epsilon * (1 + 1e-9)
+    assert curve(SqlQuery(db.unit, priced).claims()[0].event).epsilon(0.0) <= epsilon * (1 + 1e-9)
     told = db.explain(QUERY, epsilon=epsilon, bias=True, **more)
     assert {"c_outside", "a_outside"} <= set(told.errors)
     assert ("rows_capped" in told.errors) == (plan != "rows")

@@ -1,0 +1,64 @@
+"""The one way to make a release: state the claims, reserve their cost, run, and wrap the value with what was claimed.
+
+SQL answers, statistics of arrays, synthetic tables and whatever comes next only say what they claim and how they run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from discreet.core import Release, check
+from discreet.core.protocols import Mechanism
+from discreet.errors import InvalidValue
+from discreet.ledger.ledger import Ledger
+
+D = TypeVar("D")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """How a question that was answered before is answered again, free of charge: by its key, from the answer in the ledger.
+
+    `key` must tell apart any two questions whose answers differ in distribution, and any two states of the data.
+    """
+
+    key: str
+    to_json: Callable[[Any], Any]
+    from_json: Callable[[Any], Any]
+
+
+def release(
+    mechanism: Mechanism[D, T], data: D, *, source: str, ledger: Ledger | None = None, account: str | None = None,
+    asked: tuple[float, float] | None = None, replay: Replay | None = None, facts: Mapping[str, Any] | None = None,
+) -> Release[T]:  # fmt: skip
+    """Run `mechanism` on `data` once, paid for before the data is touched; without a ledger nothing is charged.
+
+    The claims are fixed before `run` is called, the charge is durable before it, and no error inside `run` gives anything
+    back. `asked` is the (epsilon, delta) that the claims were calibrated to.
+
+    >>> from discreet.core import record
+    >>> from discreet.noise import LaplaceNoise
+    >>> answer = release(LaplaceNoise(scale=1, sensitivity=1, unit=record()), 412, source="people")
+    >>> type(answer.value).__name__, len(answer.claims)
+    ('int', 1)
+    """
+    from discreet.noise import refuse_seeded
+
+    refuse_seeded()
+    check.word("source", source)
+    if ledger is not None and not hasattr(ledger, "reserve"):
+        raise InvalidValue(f"ledger must be a discreet.Ledger; got {type(ledger).__name__}.")
+    claims, metadata = tuple(mechanism.claims()), dict(facts or {})
+    if ledger is None:
+        return Release(value=mechanism.run(data), source=source, claims=claims, facts=metadata)
+    charge = ledger.reserve(source, claims, account=account, asked=asked, key=None if replay is None else replay.key)
+    if charge.repeated and replay is not None:
+        return Release(value=replay.from_json(charge.answer), source=source, claims=claims, entry=charge.id, facts=metadata)
+    with charge as entry:
+        value = mechanism.run(data)
+        if replay is not None:
+            charge.settle(replay.to_json(value))
+    return Release(value=value, source=source, claims=claims, entry=entry, facts=metadata)

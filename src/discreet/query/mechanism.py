@@ -1,0 +1,93 @@
+"""What a database releases, as mechanisms: claims that are fixed before a row is read, and a run against an engine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from discreet.core import Claim, Game, Sequence, Unit
+from discreet.query import bounds
+from discreet.query.answer import Noisy, holds, order, requests, shown_plan
+from discreet.query.engines import Engine
+from discreet.query.engines.request import Plan
+from discreet.query.price import Priced
+from discreet.query.table import answer_table
+from discreet.query.tree import Base
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class SqlQuery:
+    """One SQL query with its price; it runs inside the engine, and noise is added to what comes back."""
+
+    unit: Unit
+    priced: Priced
+    nonnegative: bool = False
+
+    def claims(self) -> tuple[Claim, ...]:
+        """What the answer claims."""
+        events = self.priced.events()
+        assumptions = [
+            shown_plan(self.priced.plan),
+            "bounds, public keys and which tables are public were not chosen by looking at the data",
+        ]
+        if self.unit.key is not None:
+            assumptions.append(f"rows whose {self.unit.key} is NULL are left out")
+        event = events[0] if len(events) == 1 else Sequence(events)
+        return (Claim(game=Game(self.unit, {"answers"}), event=event, assumptions=tuple(assumptions)),)
+
+    def run(self, data: Engine) -> pa.Table:
+        """The noisy table, after HAVING, ORDER BY and LIMIT, which see noisy numbers only."""
+        noisy = Noisy(self.priced).run(data.aggregate)
+        rows, question = np.arange(len(noisy.keys)), self.priced.question
+        if question.having is not None:
+            rows = rows[holds(question.having, noisy)]
+        if question.order:
+            rows = order(noisy, rows, question.order)
+        rows = rows if question.limit is None else rows[: question.limit]
+        return answer_table(noisy, rows, self.nonnegative)
+
+    def key(self, engine: Engine) -> str:
+        """The same for an identical question only: the same SQL for the engine, the same columns made of it, the same data."""
+        priced, question = self.priced, self.priced.question
+        columns = (
+            question.names,
+            question.outputs,
+            question.having,
+            question.order,
+            question.limit,
+            priced.keys,
+            priced.shares,
+        )
+        price = (priced.epsilons, priced.delta, self.nonnegative)
+        return " | ".join([*map(engine.text, requests(priced)), repr(columns), repr(price), engine.fingerprint()])
+
+
+@dataclass(frozen=True, slots=True)
+class BoundsQuery:
+    """Bounds that hold nearly all values of one column, from a noisy histogram."""
+
+    unit: Unit
+    table: Base
+    column: str
+    epsilon: float
+
+    @property
+    def plan(self) -> Plan:
+        assert self.unit.rows is not None  # Database.find_bounds says what to do where it is
+        return Plan("rows" if self.unit.key is None else "weighted", self.unit.rows)
+
+    def claims(self) -> tuple[Claim, ...]:
+        bounds.request(self.table, self.column, self.plan)  # a column without bounds is refused before anything is charged
+        game = Game(self.unit, {"answers"})
+        return (Claim(game=game, event=bounds.event(self.epsilon), assumptions=(shown_plan(self.plan),)),)
+
+    def run(self, data: Engine) -> list[float]:
+        counts = data.aggregate(bounds.request(self.table, self.column, self.plan))
+        histogram = dict(zip(counts["b"], (int(count) for count in counts["s0"])))
+        moved = bounds.sensitivity(self.plan, 2 if self.unit.relation == "replace" else 1)
+        return list(bounds.choose(histogram, self.epsilon, moved))
