@@ -1,0 +1,118 @@
+"""Everything that makes releases, as a mechanism, on neighbouring data; and how each is broken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import torch
+
+from discreet import connect, record
+from discreet.learn.sgd.canary import Training
+from discreet.learn.sgd.run import Run
+from discreet.learn.sgd.stream import Stream
+from discreet.learn.sgd.train import train
+from discreet.query import bounds, joint, moments
+from discreet.query.mechanism import BoundsQuery, SqlQuery
+
+ROW = record()
+FEW, MORE = [1.0, 2.0, 2.0], [1.0, 2.0, 2.0, 9.0]
+
+
+class Producer(NamedTuple):
+    name: str
+    make: Callable[[], tuple[Any, list[tuple[Any, Any]]]]
+    broken: Callable[[Any], None] | None
+
+
+def _arrays(plan: Callable[[], Any], with_unit: Any = MORE, without: Any = FEW) -> Callable[[], Any]:
+    return lambda: (plan(), [(with_unit, without)])
+
+
+def _no_array_noise(patch: Any) -> None:
+    patch.setattr(moments, "discrete_laplace", lambda scale, size=None: 0 if size is None else np.zeros(size, np.int64))
+
+
+def _engine(values: list[float]) -> Any:
+    return connect({"t": pa.table({"x": values})}, unit=ROW, bounds={"x": (0, 10)})
+
+
+def _sql() -> tuple[Any, list[tuple[Any, Any]]]:
+    there, gone = _engine(MORE), _engine(FEW)
+    priced = there._price("SELECT COUNT(*) AS n, SUM(x) AS s FROM t", 0.1, None, None, None, None)
+    return SqlQuery(ROW, priced), [(there.engine, gone.engine)]
+
+
+def _bounds() -> tuple[Any, list[tuple[Any, Any]]]:
+    there, gone = _engine([5.0] * 400 + [9e9]), _engine([5.0] * 400)
+    table = there._catalogue.tables["t"]
+    return BoundsQuery(ROW, table, "x", 0.1), [(there.engine, gone.engine)]
+
+
+def _no_sql_noise(patch: Any) -> None:
+    patch.setattr(joint, "box", lambda scale, size, count, source: np.zeros((count, size), np.int64))
+
+
+def _no_bounds_noise(patch: Any) -> None:
+    patch.setattr(bounds, "discrete_laplace", lambda scale, size: np.zeros(size, np.int64))
+    patch.setattr(bounds, "MISTAKE", bounds.PARTS)  # and so any part with a single row counts as full
+
+
+def _no_training_noise(patch: Any) -> None:
+    patch.setattr(Stream, "fill", lambda self, out, **how: out.zero_())
+
+
+def _make(data: Any) -> Run:
+    model = torch.nn.Linear(1, 1, bias=False)
+    torch.nn.init.zeros_(model.weight)
+
+    def loss(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        return (output[:, 0] - target).square()
+
+    return train(
+        model, torch.optim.SGD(model.parameters(), 0.1), data, loss, unit=ROW, delta=1e-6, rate=1.0, steps=1, clip_norm=1.0,
+        noise_multiplier=20.0, divisor=3.0,
+    )  # fmt: skip
+
+
+def _training() -> tuple[Any, list[tuple[Any, Any]]]:
+    rows = [(torch.ones(n, 1), torch.full((n,), 5.0)) for n in (3, 2)]
+    return Training(_make, rows[0]), [(rows[0], rows[1])]
+
+
+PRODUCERS = [
+    Producer("count", _arrays(lambda: moments.count_plan(unit=ROW, epsilon=0.1, confidence=0.95)), _no_array_noise),
+    Producer("sum", _arrays(lambda: moments.sum_plan(unit=ROW, epsilon=0.1, bounds=(0, 10), confidence=0.95)), _no_array_noise),
+    Producer(
+        "mean", _arrays(lambda: moments.mean_plan(unit=ROW, epsilon=0.1, bounds=(0, 10), confidence=0.95)), _no_array_noise
+    ),
+    Producer(
+        "covariance",
+        _arrays(
+            lambda: moments.covariance_plan(unit=ROW, epsilon=0.1, bounds=[(0, 10), (0, 10)], confidence=0.95),
+            [MORE, MORE],
+            [FEW, FEW],
+        ),
+        _no_array_noise,
+    ),
+    Producer(
+        "histogram",
+        _arrays(lambda: moments.histogram_plan(unit=ROW, epsilon=0.1, confidence=0.95, edges=[0, 5, 10])),
+        _no_array_noise,
+    ),
+    Producer(
+        "top k",
+        _arrays(lambda: moments.top_k_plan(unit=ROW, epsilon=0.1, categories=[1.0, 2.0, 9.0], k=1, confidence=0.95)),
+        None,
+    ),
+    Producer(
+        "quantile",
+        _arrays(lambda: moments.quantile_plan(unit=ROW, epsilon=0.1, bounds=(0, 10), targets=0.5, bins=16, confidence=0.95)),
+        None,
+    ),
+    Producer("sql", _sql, _no_sql_noise),
+    Producer("find bounds", _bounds, _no_bounds_noise),
+    Producer("training", _training, _no_training_noise),
+]
