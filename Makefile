@@ -6,7 +6,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
-PARTS := pyproject.toml constraints.txt
+PARTS := pyproject.toml setup.py constraints.txt $(wildcard src/discreet/native/*.[ch])
 JOBS ?= 2
 
 .DELETE_ON_ERROR:

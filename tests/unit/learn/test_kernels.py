@@ -11,7 +11,7 @@ from discreet.learn.sgd.engine.layers import kernels
 from discreet.learn.sgd.engine.layers.patches import Kernel, by_patches
 from mutants import mutated
 
-needs_a_compiler = pytest.mark.skipif(kernels.compiled() is None, reason="no C compiler here")
+needs_a_compiler = pytest.mark.skipif(kernels.compiled() is None, reason="nothing was built here")
 two = st.tuples(st.integers(1, 3), st.integers(1, 3))
 
 

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from discreet.core import compiler
+from discreet import native as package
 from discreet.learn.sgd import native, normal
 from discreet.learn.sgd.normal import RARE, Transform, tails
+from mutants import compiled
 
 PAIRS = 1 << 15
 
@@ -69,42 +70,48 @@ def test_compiled_and_numpy_agree_bit_for_bit(seed: int, scale: float) -> None:
     assert out.tobytes() == transformed(words, scale).tobytes()
 
 
-def test_a_kernel_that_differs_is_not_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_kernel_that_differs_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     if native.kernel() is None:
-        pytest.skip("no C compiler here")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+        pytest.skip("nothing was built here")
     right = normal.LOG_STEP
-    monkeypatch.setattr(native, "source", lambda: _SOURCE.replace(right.hex(), np.nextafter(right, 0).hex()))
+    same, other = np.nextafter(right, 0).hex(), float(np.nextafter(np.float32(right), 0)).hex()
+    assert right.hex() in (package.HERE / "normal.h").read_text()
+    monkeypatch.setattr(package, "library", lambda name: compiled(name, {right.hex(): same}))
     assert native.kernel.__wrapped__() is not None  # a float64 step further is the same float32
-    monkeypatch.setattr(native, "source", lambda: _SOURCE.replace(right.hex(), float(np.nextafter(np.float32(right), 0)).hex()))
+    monkeypatch.setattr(package, "library", lambda name: compiled(name, {right.hex(): other}))
     assert native.kernel.__wrapped__() is None
 
 
-_SOURCE = native.source()
+def test_the_constants_of_c_are_those_of_python() -> None:
+    whole = {"RARE": normal.RARE, "MIDDLE": normal.MIDDLE, "EXPONENT": normal.EXPONENT, "TILE": normal.TILE}
+    floats = {"LOG_STEP": normal.LOG_STEP}
+    for name, values in (("LOG", normal.LOG), ("SIN", normal.SIN), ("COS", normal.COS)):
+        floats |= {f"{name}{i}": value for i, value in enumerate(values)}
+    wanted = [f"#define {name} ({value})" for name, value in whole.items()]
+    wanted += [f"#define {name} ({value.hex()}f)" for name, value in floats.items()]
+    lines = (package.HERE / "normal.h").read_text().splitlines()
+    assert [line for line in lines if line.startswith("#define")] == wanted
 
 
-@pytest.mark.parametrize("broken", ["no compiler", "switched off", "bad source"])
-def test_without_a_compiler_there_is_no_kernel(
-    broken: str, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-    if broken == "no compiler":
-        monkeypatch.setattr(compiler.shutil, "which", lambda name: None)
-    if broken == "switched off":
+@pytest.mark.parametrize("absent", ["not built", "switched off", "another system's"])
+def test_without_a_library_there_is_no_kernel(absent: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    if absent == "switched off":
         monkeypatch.setenv("DISCREET_NATIVE", "0")
-    if broken == "bad source":
-        monkeypatch.setattr(native, "source", lambda: "int main(")
+    else:
+        monkeypatch.setattr(package, "HERE", tmp_path)
+    if absent == "another system's":
+        for level in package.LEVELS:
+            (tmp_path / f"_normal_{level}.so").write_bytes(b"not a library")
     assert native.kernel.__wrapped__() is None
 
 
-def test_a_cache_folder_others_can_write_is_not_trusted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    open_to_all = tmp_path / "discreet"
-    open_to_all.mkdir()
-    open_to_all.chmod(0o777)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert compiler._folder() != open_to_all
-    open_to_all.chmod(0o700)
-    assert compiler._folder() == open_to_all
+@pytest.mark.parametrize("level", package.LEVELS)
+def test_every_level_of_processor_gives_the_same_bits(level: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = package.built("normal", level)
+    if path is None or not package.LEVELS[level] <= package.features():
+        pytest.skip(f"nothing was built here for {level}, or this processor is below it")
+    monkeypatch.setattr(package, "features", lambda: package.LEVELS[level])
+    assert native.kernel.__wrapped__() is not None
 
 
 def test_tails_go_on_where_30_bits_end() -> None:

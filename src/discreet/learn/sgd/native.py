@@ -1,8 +1,7 @@
-"""`normal.c`, where this machine has a compiler: the same bits as numpy gives, several times as fast.
+"""`normal.c` of `discreet.native`, where it was built: the same bits as numpy gives, several times as fast.
 
-It is compiled once and kept in the user's cache folder. Before its first use in a process it is held against numpy and
-`cryptography`; code that differs in one bit is not used. Without a compiler, or with DISCREET_NATIVE=0 in the
-environment, numpy does the work.
+Before its first use in a process it is compared with numpy and `cryptography`; code that differs in one bit is not used.
+Elsewhere numpy does the work.
 """
 
 from __future__ import annotations
@@ -11,19 +10,16 @@ import ctypes
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.core import compiler
+from discreet import native
 from discreet.learn.sgd import normal
 from discreet.learn.sgd.normal import Floats, Words
 
 Tiles = Callable[[Words, float, Floats], bool]
 Fill = Callable[[bytes, int, int, float, Floats], NDArray[np.uint64]]
-
-EXACT = "-ffp-contract=off"  # contraction of a multiplication and an addition into one rounding would change bits
 
 
 @dataclass(frozen=True)
@@ -36,26 +32,15 @@ class Native:
 
 @lru_cache(maxsize=1)
 def kernel() -> Native | None:
-    """What was compiled here, or None where numpy must do."""
-    found = compiler.library("normal", source(), EXACT)
-    if found is None:
+    """What was built here, or None where numpy must do."""
+    library = native.library("normal")
+    if library is None:
         return None
-    tiles = _tiles(found)
+    tiles = _tiles(library)
     if not agrees(tiles):
         return None
-    fill = _fill(found) if hasattr(found, "discreet_fill") else None
+    fill = _fill(library) if hasattr(library, "discreet_fill") else None
     return Native(tiles, fill if fill and fills_alike(fill) else None)
-
-
-def source() -> str:
-    """The C text, with the numbers of `normal.py` before it."""
-    whole = {"RARE": normal.RARE, "MIDDLE": normal.MIDDLE, "EXPONENT": normal.EXPONENT, "TILE": normal.TILE}
-    floats = {"LOG_STEP": normal.LOG_STEP}
-    for name, values in (("LOG", normal.LOG), ("SIN", normal.SIN), ("COS", normal.COS)):
-        floats |= {f"{name}{i}": value for i, value in enumerate(values)}
-    lines = [f"#define {name} ({value})" for name, value in whole.items()]
-    lines += [f"#define {name} ({value.hex()}f)" for name, value in floats.items()]
-    return "\n".join(lines) + "\n" + Path(__file__).with_name("normal.c").read_text()
 
 
 def _tiles(library: ctypes.CDLL) -> Tiles:

@@ -1,6 +1,7 @@
-"""`chain.c`, where this machine has a compiler: whole passes of plain chains on a CPU, in one call for all models of a stack.
+"""`chain.c` of `discreet.native`, where it was built: whole passes of plain chains on a CPU, in one call for all models of a
+stack.
 
-Before its first use in a process it is held against torch. Elsewhere there are the steps of kernels.py.
+Before its first use in a process it is compared with torch. Elsewhere there are the steps of kernels.py.
 """
 
 from __future__ import annotations
@@ -8,16 +9,15 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from functools import lru_cache
-from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from discreet import native
 from discreet.attack.membership.recipe import OPTIMIZERS, Recipe
 from discreet.attack.membership.shadow.kernels import Written
 from discreet.attack.membership.shadow.stacks import Layers
-from discreet.core import compiler
 
 Pass = Callable[..., int]
 AFTER = {nn.Tanh: 1, nn.ReLU: 2, nn.Sigmoid: 3}  # numbers of chain.c
@@ -106,11 +106,11 @@ def _shapes(stack: Layers) -> list[tuple[int, int, int, int, int]]:
 
 @lru_cache(maxsize=1)
 def compiled() -> Pass | None:
-    """What was compiled here, if it computes what torch does."""
-    found = compiler.library("chain", Path(__file__).with_name("chain.c").read_text(), "-ffp-contract=fast")
-    if found is None:
+    """What was built here, if it computes what torch does."""
+    library = native.library("chain")
+    if library is None:
         return None
-    run, pointer, whole = found.discreet_chain, ctypes.c_void_p, ctypes.c_long
+    run, pointer, whole = library.discreet_chain, ctypes.c_void_p, ctypes.c_long
     run.argtypes = [pointer] * 3 + [whole] * 3 + [pointer, whole, pointer, whole, *[pointer] * 3, whole]
     run.restype = ctypes.c_int
     return run if _agrees(run) else None

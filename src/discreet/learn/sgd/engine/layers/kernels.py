@@ -1,7 +1,7 @@
-"""`kernels.c`, where this machine has a compiler: per-unit gradients of a kernel on a CPU, and their lengths in the same pass.
+"""`kernels.c` of `discreet.native`, where it was built: per-unit gradients of a convolution's kernel on a CPU, and their
+lengths in the same pass.
 
-Before its first use in a process it is held against torch. Without a compiler, or with DISCREET_NATIVE=0 in the environment,
-there are the ways of patches.py.
+Before its first use in a process it is compared with torch. Elsewhere patches.py does the work.
 """
 
 from __future__ import annotations
@@ -10,13 +10,12 @@ import ctypes
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
-from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from discreet.core import compiler
+from discreet import native
 from discreet.learn.sgd.engine.layers.patches import Block, Kernel, by_patches
 
 Gradients = Callable[[Tensor, Tensor, Kernel, int, Tensor | None, Tensor], None]
@@ -49,11 +48,11 @@ def gradients(x: Tensor, g: Tensor, kernel: Kernel, rows: int, keep: bool) -> tu
 
 @lru_cache(maxsize=1)
 def compiled() -> Gradients | None:
-    """What was compiled here, if it computes what torch does."""
-    found = compiler.library("kernels", Path(__file__).with_name("kernels.c").read_text(), "-ffp-contract=fast")
-    if found is None:
+    """What was built here, if it computes what torch does."""
+    library = native.library("kernels")
+    if library is None:
         return None
-    function, pointer = found.discreet_kernels, ctypes.c_void_p
+    function, pointer = library.discreet_kernels, ctypes.c_void_p
     function.argtypes = [pointer, pointer, ctypes.c_long, pointer, pointer, pointer]
     function.restype = ctypes.c_int
 

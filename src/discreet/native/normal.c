@@ -1,9 +1,11 @@
 /* The transform of normal.py, and with AES instructions the whole of stream.py, in C: the same bits, several times as
-   fast. native.py puts the constants of normal.py and TILE in front of this text and compiles it. */
+   fast. */
 
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
+
+#include "normal.h"
 
 static inline float as_float(int32_t i) { float f; memcpy(&f, &i, 4); return f; }
 static inline int32_t as_int(float f) { int32_t i; memcpy(&i, &f, 4); return i; }

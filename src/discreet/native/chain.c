@@ -3,7 +3,7 @@
    A model's numbers stay near the processor while it sees all its batches; rows are read where they lie; the optimizer takes
    its step on each block of a gradient as soon as that is known. Every product is made of one block: HIGH rows by WIDE
    registers of columns, added up over a third dimension. Lines of weights and activations have room for whole registers, and
-   an odd number of cache lines, so that they do not fall on each other in the cache. chain.py compiles this text. */
+   an odd number of cache lines, so that they do not fall on each other in the cache. */
 
 #include <math.h>
 #include <stdint.h>

@@ -2,7 +2,7 @@
 
    Nothing is copied out but the image with its padding and the output gradients with channels last. A block of the kernel,
    some columns of some lines for as many output channels as a register has lanes, is added up over all places of the image
-   before it is written; its square is added to the unit's. kernels.py compiles this text. */
+   before it is written; its square is added to the unit's. */
 
 #include <stdlib.h>
 #include <string.h>
