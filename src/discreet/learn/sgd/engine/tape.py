@@ -220,6 +220,14 @@ class Record:
         return None
 
 
+# The least normal float32. A square or product below it may come out as 0, and is then added for every number instead: the
+# gradient of a tiny activation (1e-23) times a huge output gradient (1e18) is not tiny, and must not seem to be.
+VANISHED = 2.0**-126
+
+# The same for positions of a Gram, where `hidden` counts a share of at least 2^-20 of it, for up to 2^20 products on each side.
+ROOM = 2.0 * VANISHED * 2.0**20 * 2.0**20
+
+
 def gram(x: Tensor) -> Tensor:
     """[units, positions, width] times itself over its width, added up in float32 whatever its type."""
     if x.dtype not in (torch.bfloat16, torch.float16):
@@ -232,10 +240,11 @@ def from_grams(one: Tensor, other: Tensor, like: Tensor) -> Tensor:
 
     Positions can cancel, and then the difference of large numbers is all rounding: it may come out as 0, or below, for a
     gradient that is thousands of clip norms long. So what rounding may have hidden is added: a share of the largest value
-    that the norm can have, which is reached where no position cancels another.
+    that the norm can have, which is reached where no position cancels another. Small numbers on one side that meet large ones
+    on the other vanish from the one Gram: every position counts as long enough for that (`ROOM`).
     """
     found = torch.linalg.vecdot(one.flatten(1), other.flatten(1).to(one.dtype))
-    sizes = one.diagonal(dim1=1, dim2=2).clamp_min(0) * other.diagonal(dim1=1, dim2=2).clamp_min(0)
+    sizes = (one.diagonal(dim1=1, dim2=2).clamp_min(0) + ROOM) * (other.diagonal(dim1=1, dim2=2).clamp_min(0) + ROOM)
     return found.clamp_min_(0) + hidden(like) * sizes.sqrt_().sum(1).square_()
 
 

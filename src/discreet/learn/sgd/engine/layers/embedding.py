@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 from discreet.errors import InvalidValue
 from discreet.learn.sgd.engine.fallback import copied
 from discreet.learn.sgd.engine.layers.linear import LinearRecord
-from discreet.learn.sgd.engine.tape import Forward, Record, Tape, Views, from_grams, gram, hidden
+from discreet.learn.sgd.engine.tape import ROOM, Forward, Record, Tape, Views, from_grams, gram, hidden
 
 
 class _Embedding(torch.autograd.Function):
@@ -116,7 +116,8 @@ class TiedRecord(Record):
 
 
 def _lengths(x: Tensor) -> Tensor:
-    return torch.linalg.vector_norm(x, dim=2, dtype=torch.float32)
+    """Of every position, never 0: see `ROOM`."""
+    return torch.linalg.vector_norm(x, dim=2, dtype=torch.float32) + ROOM**0.5
 
 
 def _recorded(x: Tensor) -> bool:

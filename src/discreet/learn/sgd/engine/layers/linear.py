@@ -12,7 +12,17 @@ from torch import Tensor, nn
 from discreet.learn.sgd.clipping import NARROW
 from discreet.learn.sgd.engine import tune
 from discreet.learn.sgd.engine.cast import casted
-from discreet.learn.sgd.engine.tape import Forward, Record, Tape, Views, add_instantiated, from_grams, gram, squared
+from discreet.learn.sgd.engine.tape import (
+    VANISHED,
+    Forward,
+    Record,
+    Tape,
+    Views,
+    add_instantiated,
+    from_grams,
+    gram,
+    squared,
+)
 
 KEPT = 1  # gradients written out for every unit are kept if they take at most so many times what was recorded
 
@@ -81,10 +91,10 @@ class LinearRecord(Record):
 
     def _rank_one(self, x: Tensor, g: Tensor) -> Tensor:
         """The norm of a product is the product of norms (Goodfellow 2015); a bias met a one."""
-        size = torch.linalg.vector_norm(g, dim=1, dtype=torch.float32).square_()
+        size = torch.linalg.vector_norm(g, dim=1, dtype=torch.float32).square_().add_(g.shape[1] * VANISHED)
         if self.weight is None:
             return size
-        inputs = torch.linalg.vector_norm(x, dim=1, dtype=torch.float32).square_()
+        inputs = torch.linalg.vector_norm(x, dim=1, dtype=torch.float32).square_().add_(x.shape[1] * VANISHED)
         return size * inputs if self.bias is None else torch.addcmul(size, size, inputs)
 
     def _norms(self, way: str, x: Tensor, g: Tensor, inputs: Callable[[Tensor], Tensor]) -> Tensor:
