@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from discreet.core import compiler
+from discreet.native import compiler
 
 
 def mutated(module, file, right, wrong, monkeypatch):

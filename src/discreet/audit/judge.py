@@ -14,8 +14,8 @@ from discreet.audit.bounds.order import one_target_each, shuffled
 from discreet.audit.lines import joint_violation, lines_of, own_delta, reachable, violation
 from discreet.core import Claim, Curve, Event, Evidence, Release, Verdict, check
 from discreet.core.evidence import counted
-from discreet.core.figures import down, up
 from discreet.errors import InvalidValue
+from discreet.figures import down, up
 
 SURE = 0.999  # how sure a refutation is where nobody says
 _COUNTED = 0.75  # of the error is for guesses counted at a few deltas, the rest for the curve's lines

@@ -151,7 +151,7 @@ def _facts(event: Event, curve: Curve, deltas: tuple[float, ...]) -> dict[str, A
 
 def _print(event: Event, curve: Curve, facts: dict[str, Any]) -> None:
     from discreet.cli.sketch import sketch
-    from discreet.core.figures import percent_up, rate, up
+    from discreet.figures import percent_up, rate, up
 
     rows = [("what ran", _short(event)), *_units(event)]
     rows += [("epsilon", f"{up(item['epsilon'])} at delta {item['delta']:g}") for item in facts["epsilon"]]

@@ -141,13 +141,13 @@ def _bound(evidence: Evidence, delta: float, confidence: float) -> dict[str, Any
 
 
 def _shown(value: Any) -> str:
-    from discreet.core.figures import down
+    from discreet.figures import down
 
     return down(value) if isinstance(value, float) else str(value)
 
 
 def _explain(facts: dict[str, Any]) -> None:
-    from discreet.core.figures import down
+    from discreet.figures import down
 
     floor, wrong = facts["epsilon_at_least"], 1.0 - facts["confidence"]
     if floor > 0:

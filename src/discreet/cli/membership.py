@@ -364,7 +364,7 @@ def _tell(facts: dict[str, Any], folder: Path, as_json: bool, *, claimed: bool, 
 
 
 def _row(found: dict[str, Any]) -> tuple[str, ...]:
-    from discreet.core.figures import down
+    from discreet.figures import down
 
     cells = []
     for rate in found["rates"]:

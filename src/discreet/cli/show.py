@@ -70,7 +70,7 @@ def _rows(release: Release[Any]) -> list[tuple[str, str]]:
 
 
 def _told(epsilon: float, delta: float) -> str:
-    from discreet.core.figures import up
+    from discreet.figures import up
 
     return f"{up(epsilon)} at delta {delta:g}{'' if math.isfinite(epsilon) else ': there is no ceiling'}"
 

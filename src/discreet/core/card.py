@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from discreet.core import check, svg
 from discreet.core.curve import Curve, curve_of
 from discreet.core.event import NonPrivate
-from discreet.core.figures import percent_down, percent_up, rate, up
 from discreet.errors import DiscreetError
+from discreet.figures import percent_down, percent_up, rate, up
 
 if TYPE_CHECKING:
     from discreet.core.claim import Claim

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from discreet.core import Claim, Evidence, Release, check
-from discreet.core.figures import up
 from discreet.errors import MissingExtra
+from discreet.figures import up
 
 __all__ = ["log"]
 

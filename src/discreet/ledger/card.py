@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from discreet.core.figures import down, percent_down, percent_up, up
+from discreet.figures import down, percent_down, percent_up, up
 from discreet.ledger.amount import NOTHING, Amount
 from discreet.ledger.balance import Balance, part_of
 from discreet.ledger.chain import Entry

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from discreet.core import Claim
-from discreet.core.figures import percent_up, rate, up
+from discreet.figures import percent_up, rate, up
 from discreet.report import annex as annexes
 from discreet.report import plots, tables, words
 from discreet.report.findings import CONFIDENCE, Ceiling, Found, Given

@@ -14,8 +14,8 @@ from discreet.audit.rates import ENOUGH
 from discreet.core import Claim, Curve, Evidence, NonPrivate, Release, svg
 from discreet.core.card import FEWEST, attack_line, ceiling_line
 from discreet.core.card import roc as roc_of
-from discreet.core.figures import percent_down, percent_up, rate, up
 from discreet.errors import DiscreetError, InvalidValue
+from discreet.figures import percent_down, percent_up, rate, up
 from discreet.report import words
 from discreet.report.chart import TOP, Chart, number
 

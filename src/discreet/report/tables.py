@@ -8,7 +8,7 @@ from typing import Any
 
 from discreet.audit import RateAt
 from discreet.audit.rates import ENOUGH
-from discreet.core.figures import down, percent_down, percent_up, rate, up
+from discreet.figures import down, percent_down, percent_up, rate, up
 from discreet.report import words
 from discreet.report.findings import BELIEF_DELTA, DELTAS, LEVELS, SURE, Floor, Found
 from discreet.report.gathered import Report

@@ -7,7 +7,7 @@ from typing import Any
 
 from discreet.core import Claim, Curve, Event, Unit
 from discreet.core import event as events
-from discreet.core.figures import up
+from discreet.figures import up
 
 LONGEST = 300  # characters of a name, and of most other texts, that a page shows
 _RELATIONS = {"add_remove": "added or removed", "replace": "replaced by another", "zero_out": "blanked out"}

@@ -16,7 +16,7 @@ from discreet.attack.membership import Recipe, halves, train_shadows
 from discreet.attack.membership.controls import trained
 from discreet.attack.membership.shadow import chain
 from discreet.attack.membership.shadow.stacks import Layers
-from discreet.core import compiler
+from discreet.native import compiler
 from mutants import mutated
 
 needs_a_compiler = pytest.mark.skipif(chain.compiled() is None, reason="no C compiler here")

@@ -6,11 +6,10 @@ import math
 import xml.etree.ElementTree as ET
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 
 import discreet.accounting
-from discreet.core import Claim, Evidence, Game, Laplace, NonPrivate, Release, figures, record, svg
+from discreet.core import Claim, Evidence, Game, Laplace, NonPrivate, Release, record, svg
 from discreet.core.card import curve_card, roc
 from strategies import releases
 
@@ -92,14 +91,3 @@ def test_points_outside_the_axes_are_left_out() -> None:
     drawn = svg.tradeoff_plot([line], title="t", description="d")
     assert "nan" not in drawn
     assert drawn.count(" L") == 2  # one step of the floor, one of the diagonal
-
-
-@pytest.mark.parametrize("value", [0.1, 1 / 3, 2 / 3, 1e-12, 123456.7, 9.9999e-5, 99999999.0, 0.0])
-def test_losses_are_rounded_up_and_floors_down(value: float) -> None:
-    assert float(figures.down(value)) <= value <= float(figures.up(value))
-    assert float(figures.up(value)) <= value * 1.001
-    assert float(figures.percent_down(value)[:-2]) / 100 <= value * (1 + 1e-15)
-
-
-def test_what_is_not_a_number_is_said() -> None:
-    assert [figures.up(value) for value in (math.inf, -math.inf, math.nan)] == ["∞", "-∞", "unknown"]

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from discreet.core import compiler
 from discreet.learn.sgd import native, normal
 from discreet.learn.sgd.normal import RARE, Transform, tails
+from discreet.native import compiler
 
 PAIRS = 1 << 15
 

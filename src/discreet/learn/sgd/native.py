@@ -16,9 +16,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.core import compiler
 from discreet.learn.sgd import normal
 from discreet.learn.sgd.normal import Floats, Words
+from discreet.native import compiler
 
 Tiles = Callable[[Words, float, Floats], bool]
 Fill = Callable[[bytes, int, int, float, Floats], NDArray[np.uint64]]

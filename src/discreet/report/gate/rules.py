@@ -10,8 +10,8 @@ from typing import Any, Protocol
 
 from discreet.audit.judge import SURE, verdict
 from discreet.core import Claim, Evidence, Game, Release, Verdict
-from discreet.core.figures import down, percent_down, percent_up, rate, up
 from discreet.errors import DiscreetError
+from discreet.figures import down, percent_down, percent_up, rate, up
 from discreet.report.gate import measure
 from discreet.report.gate.finding import Finding
 from discreet.report.gate.measure import Interval

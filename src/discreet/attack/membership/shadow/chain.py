@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from discreet.attack.membership.recipe import OPTIMIZERS, Recipe
 from discreet.attack.membership.shadow.kernels import Written
 from discreet.attack.membership.shadow.stacks import Layers
-from discreet.core import compiler
+from discreet.native import compiler
 
 Pass = Callable[..., int]
 AFTER = {nn.Tanh: 1, nn.ReLU: 2, nn.Sigmoid: 3}  # numbers of chain.c

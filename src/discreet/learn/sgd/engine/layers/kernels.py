@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from discreet.core import compiler
 from discreet.learn.sgd.engine.layers.patches import Block, Kernel, by_patches
+from discreet.native import compiler
 
 Gradients = Callable[[Tensor, Tensor, Kernel, int, Tensor | None, Tensor], None]
 NEAR = 1e-5  # of the largest number: what rounding explains
