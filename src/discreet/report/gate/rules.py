@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, Protocol
 
+from discreet.audit import epsilon_at_least
 from discreet.audit.judge import SURE, verdict
 from discreet.core import Claim, Evidence, Game, Release, Verdict
 from discreet.errors import DiscreetError
@@ -138,7 +139,7 @@ class Floor(OnAttacks):
     delta: float
 
     def measure(self, evidence: Evidence) -> Finding:
-        floor = evidence.epsilon(self.delta, self.confidence)
+        floor = epsilon_at_least(evidence, self.delta, self.confidence)
         shown = f"shows epsilon >= {down(floor)} at delta {self.delta:g} ({rate(self.confidence)} confidence)"
         message, outcome, needed = f"{evidence.attack} {shown}, the limit {up(self.limit)}.", "holds", None
         if floor > self.limit:
