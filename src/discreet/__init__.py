@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from discreet.core import Claim, Evidence, Game, Release, Unit, Verdict, record, user
     from discreet.ledger import Ledger
     from discreet.query import connect
+    from discreet.report.gate import assert_below
 
 __all__ = [
     "Claim",
@@ -26,6 +27,7 @@ __all__ = [
     "Unit",
     "Verdict",
     "accounting",
+    "assert_below",
     "attack",
     "audit",
     "connect",
@@ -50,6 +52,7 @@ _HOME = {
     "Release": "discreet.core",
     "Unit": "discreet.core",
     "Verdict": "discreet.core",
+    "assert_below": "discreet.report.gate",
     "connect": "discreet.query",
     "record": "discreet.core",
     "user": "discreet.core",
