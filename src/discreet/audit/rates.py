@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,7 +21,7 @@ class RateAt:
     """The true-positive rate at a false-positive rate of at most `level`.
 
     `low` and `high` enclose, at the confidence asked, the true-positive rate of the threshold used. `resolvable` is false
-    when there are too few non-members (fewer than 10 / level) to know what a false-positive rate of `level` is.
+    when there are too few non-members (fewer than 10 / level) to know what a false-positive rate of `level` is, or no member.
     """
 
     level: float
@@ -28,10 +29,11 @@ class RateAt:
     low: float
     high: float
     resolvable: bool
+    needs: str = ""  # what would resolve it
 
     def __str__(self) -> str:
         if not self.resolvable:
-            return f"TPR at {self.level:.2%} FPR: not resolvable (needs {ENOUGH / self.level:,.0f} non-members)"
+            return f"TPR at {self.level:.2%} FPR: not resolvable (needs {self.needs})"
         return f"TPR at {self.level:.2%} FPR: {self.rate:.2%} ({self.low:.2%} to {self.high:.2%})"
 
 
@@ -51,19 +53,29 @@ def rate_at(score: ArrayLike, inside: ArrayLike, level: float, confidence: float
     >>> str(rate_at([3, 2, 1, 0], [True, True, False, False], 0.01))
     'TPR at 1.00% FPR: not resolvable (needs 1,000 non-members)'
     """
-    check.open_fraction("level", level)
+    return rates(score, inside, confidence, (level,))[0]
+
+
+def rates(
+    score: ArrayLike, inside: ArrayLike, confidence: float = 0.95, levels: Sequence[float] = LEVELS
+) -> tuple[RateAt, ...]:
+    """The true-positive rates at false-positive rates of 1 %, 0.1 % and 0.01 %, or at other levels.
+
+    Every rate that the project shows, in words, tables and pictures, is one of these.
+    """
     alpha = 1.0 - check.open_fraction("confidence", confidence)
+    curve = roc(score, inside)
     truth = np.asarray(inside, dtype=np.bool_)
-    rate = roc(score, inside).at(level)
     members, others = int(truth.sum()), int((~truth).sum())
+    return tuple(_rate_at(curve, members, others, check.open_fraction("level", level), alpha) for level in levels)
+
+
+def _rate_at(curve: Roc, members: int, others: int, level: float, alpha: float) -> RateAt:
+    rate = curve.at(level)
     hits = round(rate * members)
     low, high = rate_floor(hits, members, alpha / 2.0), rate_ceiling(hits, members, alpha / 2.0)
-    return RateAt(level, rate, float(low), float(high), resolvable=others * level >= ENOUGH)
-
-
-def rates(score: ArrayLike, inside: ArrayLike, confidence: float = 0.95) -> tuple[RateAt, ...]:
-    """The true-positive rates at false-positive rates of 1 %, 0.1 % and 0.01 %."""
-    return tuple(rate_at(score, inside, level, confidence) for level in LEVELS)
+    needs = f"{ENOUGH / level:,.0f} non-members" if others * level < ENOUGH else "" if members else "members"
+    return RateAt(level, rate, float(low), float(high), resolvable=not needs, needs=needs)
 
 
 def tpr_interval(evidence: Evidence, fpr: float, confidence: float = 0.95) -> tuple[float, float]:

@@ -129,11 +129,6 @@ class Evidence:
         except InvalidValue as error:
             raise InvalidDocument(f"The evidence is not valid: {error}") from None
 
-    def _repr_html_(self) -> str:
-        from discreet.core.card import evidence_card
-
-        return evidence_card(self)
-
 
 def _fair(inside: NDArray[np.bool_]) -> bool:
     """May this have been decided by fair coins? Every bound takes a blind guess of "inside" to be right half of the time."""

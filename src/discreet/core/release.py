@@ -138,11 +138,6 @@ class Release(Generic[T]):
     def __repr__(self) -> str:
         return f"Release(of {self.source}: {len(self.claims)} claims, {len(self.evidence)} pieces of evidence)"
 
-    def _repr_html_(self) -> str:
-        from discreet.core.card import release_card
-
-        return release_card(self)
-
 
 def _value_to_json(value: Any) -> dict[str, Any]:
     if isinstance(value, Elsewhere):
