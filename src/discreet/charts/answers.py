@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
-from discreet.charts.frame import FLOOR, Frame, picture, ticks
+from discreet.charts.frame import FLOOR, Frame, picture, rule, ticks
 
 _LINE = 26  # pixels
 
@@ -26,8 +26,8 @@ def intervals(labels: Sequence[str], values: Sequence[Any], low: Sequence[Any], 
     most = max(ends) if max(ends) > least else least + 1
     frame = Frame((least, most), width=560, height=_LINE * len(rows) + 34, left=130)
     body = "".join(
-        f'<path class="rule" d="M{frame.x(tick):.1f} 6 V{frame.height - 26}" stroke="currentColor" stroke-opacity="0.13"/>'
-        f'<text class="tick" x="{frame.x(tick):.1f}" y="{frame.height - 8}" text-anchor="middle">{tick:,.6g}</text>'
+        rule(f"M{frame.x(tick):.1f} 6 V{frame.height - 26}")
+        + f'<text class="tick" x="{frame.x(tick):.1f}" y="{frame.height - 8}" text-anchor="middle">{tick:,.6g}</text>'
         for tick in ticks(least, most)
     )
     body += "".join(_whisker(frame, _LINE * place + 20, *row) for place, row in enumerate(rows))

@@ -189,9 +189,3 @@ def _legend(frame: Frame, lines: Sequence[Line]) -> str:
         parts.append(line(f"M{frame.right - 32} {y - 4} H{frame.right - 8}", item.kind, item.colour, 2.6, item.dashes))
         parts.append(f'<text x="{frame.right - 40}" y="{y}" text-anchor="end">{escape(item.label)}</text>')
     return "".join([*parts, "</g>"])
-
-
-def swatch(item: Line) -> str:
-    """A piece of a line for a legend outside the picture."""
-    drawn = line("M1 4 H29", item.kind, item.colour, 2.6, item.dashes)
-    return f'<svg class="key" width="30" height="8" viewBox="0 0 30 8" aria-hidden="true">{drawn}</svg>'

@@ -60,10 +60,10 @@ class Frame:
         parts = ['<g class="axes" stroke-width="1">']
         for value in below:
             parts.append(self._label(self.x(value), self.bottom + 17, self._number(value)))
-            parts += [_rule(f"M{self.x(value):.1f} {self.top} V{self.bottom}")] if self.log else []
+            parts += [rule(f"M{self.x(value):.1f} {self.top} V{self.bottom}")] if self.log else []
         for value in beside:
             y = f"{self.y(value):.1f}"
-            parts.append(_rule(f"M{self.left} {y} H{self.right}"))
+            parts.append(rule(f"M{self.left} {y} H{self.right}"))
             parts.append(f'<text x="{self.left - 8}" y="{y}" dy="4" text-anchor="end">{self._number(value)}</text>')
         middle = (self.top + self.bottom) / 2
         parts.append(self._label((self.left + self.right) / 2, self.height - 8, across, ' class="name"'))
@@ -114,7 +114,14 @@ def line(path: str, kind: str, paint: str, width: float = 2.4, dash: str = "") -
     )
 
 
-def _rule(path: str) -> str:
+def swatch(kind: str, paint: str, dash: str = "") -> str:
+    """A piece of a line for a legend outside the picture."""
+    drawn = line("M1 4 H29", kind, paint, 2.6, dash)
+    return f'<svg class="key" width="30" height="8" viewBox="0 0 30 8" aria-hidden="true">{drawn}</svg>'
+
+
+def rule(path: str) -> str:
+    """A line of the grid."""
     return f'<path class="rule" d="{path}" stroke="currentColor" stroke-opacity="0.14" fill="none"/>'
 
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from discreet.accounting import curve as curve_of
-from discreet.charts.curves import CHANCE, TOO_FEW, attack_line, ceiling_line, powers, reached, swatch, tradeoff_plot
-from discreet.charts.frame import CEILING, FLOOR, OTHER, Frame, line, number, on_paper, picture
+from discreet.charts.curves import CHANCE, TOO_FEW, attack_line, ceiling_line, powers, reached, tradeoff_plot
+from discreet.charts.frame import CEILING, FLOOR, OTHER, Frame, line, number, on_paper, picture, rule, swatch
 from discreet.core import Claim, Curve, Evidence, NonPrivate, Release
 from discreet.errors import DiscreetError, InvalidValue
 from discreet.figures import listed, percent_down, percent_up, rate, short, up
@@ -81,7 +81,7 @@ def roc(
     ]
     return Plot(
         name="roc", title=heading, svg=drawn, alt=alt, rows=tuple(rows),
-        legend=tuple((swatch(item), item.label) for item in [*lines, CHANCE]),
+        legend=tuple((swatch(item.kind, item.colour, item.dashes), item.label) for item in [*lines, CHANCE]),
         heads=("true positives at a false-positive rate of", *map(rate, _LEVELS)),
     )  # fmt: skip
 
@@ -119,49 +119,25 @@ def steps(spending: Sequence[Sequence[float]], *, title: str = "Epsilon against 
 
 
 def burn_down(balance: Balance, entries: Sequence[Entry], *, compact: bool = False) -> Plot:
-    """The part of a budget that is left, entry by entry. `compact` has neither numbers nor inline style, for web pages."""
+    """The part of a budget that is left, entry by entry. `compact` has neither axes nor inline style, for web pages."""
     from discreet.ledger.summary import left_after, sentence
 
     left = left_after(balance, entries)
-    size, margins = ((560, 96), (6, 6, 6, 6)) if compact else ((520, 150), (52, 10, 12, 28))
-    title, alt = f"Budget of {short(balance.source, 80)}", sentence(balance)
-    kind = "burn-down compact" if compact else "burn-down"
-    drawn = picture(
-        _steps_down(left, size, margins, compact), kind=kind, size=size, title=title, description=alt,
-        widest=None if compact else 1.0,
-    )  # fmt: skip
+    count = max(len(left) - 1, 1)
+    corners = [(place + end, 100 * value) for place, value in enumerate(left) for end in (0, 1) if place + end <= count]
+    frame = Frame((0, count), (0, 100), width=560, height=130, left=14) if compact else Frame((0, count), (0, 100), 520, 160)
+    path, below = frame.path(corners), f" L{frame.at((count, 0))} L{frame.at((0, 0))} Z"
+    over = f" over the last {len(left) - 1} entries" if len(left) > 1 else ""
+    rules = "".join(rule(f"M{frame.at((0, part))} H{frame.right}") for part in (0, 50, 100))
+    body = rules if compact else frame.axes(across=f"left of the budget{over}", up="% left")
+    body += f'<path class="area" d="{path}{below}" fill="{CEILING}" fill-opacity="0.1"/>'
+    body += f'<path class="left" d="{path}" fill="none" stroke="{CEILING}" stroke-width="2"/>'
+    title, alt, widest = f"Budget of {short(balance.source, 80)}", sentence(balance), None if compact else 1.0
+    size = frame.width, frame.bottom + 10 if compact else frame.height
+    drawn = picture(body, kind="burn-down", size=size, title=title, description=alt, widest=widest)
     after = [("before them", left[0]), *((entry.id, value) for entry, value in zip(entries, left[1:]))]
     rows = tuple((name, percent_down(value)) for name, value in after[-12:])
     return Plot(name="burn_down", title=title, svg=drawn, alt=alt, heads=("after entry", "left"), rows=rows)
-
-
-def _steps_down(left: Sequence[float], size: tuple[int, int], margins: tuple[int, int, int, int], compact: bool) -> str:
-    west, north, east, south = margins
-    right, bottom = size[0] - east, size[1] - south
-    count = max(len(left) - 1, 1)
-
-    def at(place: float, value: float) -> str:
-        return f"{west + (right - west) * place / count:.1f} {bottom - (bottom - north) * min(max(value, 0.0), 1.0):.1f}"
-
-    corners = [at(0, left[0])]
-    for place, value in enumerate(left[1:], 1):
-        corners += [at(place, left[place - 1]), at(place, value)]
-    path = "M" + " L".join([*corners, at(count, left[-1])])
-    rules = "".join(
-        f'<path class="rule" d="M{at(0, value)} H{right}" stroke="currentColor" stroke-opacity="0.14" fill="none"/>'
-        for value in (0.0, 0.5, 1.0)
-    )
-    area = f'<path class="area" d="{path} L{at(count, 0)} L{at(0, 0)} Z" fill="{CEILING}" fill-opacity="0.1"/>'
-    drawn = f'{rules}{area}<path class="left" d="{path}" fill="none" stroke="{CEILING}" stroke-width="2"/>'
-    if compact:
-        return drawn
-    label = f"left of the budget over the last {len(left) - 1} entries" if len(left) > 1 else "left of the budget"
-    numbers = "".join(
-        f'<text x="{west - 6}" y="{at(0, value).split()[1]}" dy="4" text-anchor="end">{value:.0%}</text>'
-        for value in (0.0, 0.5, 1.0)
-    )
-    middle = (west + right) / 2
-    return f'{drawn}{numbers}<text x="{middle:.0f}" y="{size[1] - 8}" text-anchor="middle" fill-opacity="0.75">{label}</text>'
 
 
 def histogram(evidence: Evidence, *, title: str | None = None, legend: bool = True) -> Plot:
@@ -183,8 +159,7 @@ def histogram(evidence: Evidence, *, title: str | None = None, legend: bool = Tr
         path = frame.path([(low, 0.0), *corners, (high, 0.0)])
         body += f'<path class="band {kind}" d="{path} Z" fill="{paint}" fill-opacity="0.16"/>'
         body += line(path, kind, paint, 1.6, dash)
-        key = line("M1 4 H29", kind, paint, 2.6, dash)
-        keys.append((f'<svg class="key" width="30" height="8" viewBox="0 0 30 8" aria-hidden="true">{key}</svg>', name))
+        keys.append((swatch(kind, paint, dash), name))
         if legend:
             y = frame.top + 6 + 17 * place
             body += line(f"M{frame.right - 28} {y} H{frame.right - 4}", kind, paint, 2.4, dash)
