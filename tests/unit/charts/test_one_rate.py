@@ -1,6 +1,6 @@
 """One number has one source: page, caption, table, card, gate and JSON show the same rate of an attack.
 
-Seeded: no false alarms.
+All draws are seeded.
 """
 
 from __future__ import annotations
