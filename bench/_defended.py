@@ -15,6 +15,7 @@ from _cases import Save, networks, pool, spread, threshold
 from discreet.attack.membership import Recipe, membership, signals
 from discreet.attack.membership.controls import trained
 from discreet.attack.membership.whitebox import crossfitted, outputs
+from discreet.audit import tpr_interval
 from discreet.heuristic.defences import adversarial_regularisation, early_stopping, l2, label_smoothing, relax_loss, selena
 
 Array = NDArray[Any]
@@ -170,7 +171,7 @@ def shadowed(row: Row, parts: list[Pair], given: Namespace) -> dict[str, Any]:
     found: dict[str, Any] = {
         name: {
             "auc": round(each.auc(), 4), "accuracy": round(threshold(each.score, each.inside), 4),
-            "tpr_at_1_percent": round(each.tpr(0.01), 4), "interval": [round(end, 4) for end in each.interval(0.01)],
+            "tpr_at_1_percent": round(each.tpr(0.01), 4), "interval": [round(end, 4) for end in tpr_interval(each, 0.01)],
         }
         for name, each in evidence.items()
     }  # fmt: skip

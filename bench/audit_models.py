@@ -23,7 +23,7 @@ import discreet
 from discreet.accounting import curve
 from discreet.attack.membership import ATTACKS, Recipe, halves, train_shadows
 from discreet.attack.membership.play import Seen
-from discreet.audit import rate_at, roc
+from discreet.audit import epsilon_at_least, rate_at, roc
 from discreet.cli.canaries import audited, planted
 from discreet.learn import plant, train
 from discreet.learn.sgd.plant import judged
@@ -151,12 +151,12 @@ def in_one_run(epsilon: float, X: np.ndarray, y: np.ndarray, repeats: int) -> di
     scores, updates, outcomes = [], [], []
     for _ in range(repeats):
         evidence, _ = audited(recipe, planted(X[: half + 500], y[: half + 500], 1000))
-        scores.append(evidence.epsilon(DELTA, CONFIDENCE))
+        scores.append(epsilon_at_least(evidence, DELTA, CONFIDENCE))
         data = torch.from_numpy(X[:half]), torch.from_numpy(y[:half])
         marked = plant(linear(), data, loss, canaries=20_000, clip_norm=1.0)
         run = started(marked.model, marked.data, marked.loss, plan.noise_multiplier, LEARNING[epsilon], half)
         marked.trained(run)
-        updates.append(marked.of(run, together=True).epsilon(DELTA, CONFIDENCE))
+        updates.append(epsilon_at_least(marked.of(run, together=True), DELTA, CONFIDENCE))
         outcomes.append(judged(plan.claim(), marked.of(run), confidence=CONFIDENCE).outcome)
     found = {
         "epsilon": epsilon, "delta": DELTA, "confidence": CONFIDENCE, "repeats": repeats,

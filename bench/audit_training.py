@@ -37,6 +37,7 @@ from torch import nn
 
 import discreet
 from _record import machine, write
+from discreet.audit import epsilon_at_least
 from discreet.audit.binomial import rate_ceiling, rate_floor
 from discreet.learn import plant, train
 from discreet.learn.sgd.clipping import Flat
@@ -139,7 +140,7 @@ def trial(name: str, number: int) -> tuple[bool, float]:
         planted.trained(started(planted, bug.really))
     how = {"rate": RATE, "noise_multiplier": said.noise_multiplier, "step": CLIP / DIVISOR}
     found = judged(said.claim(), planted.evidence(**how), confidence=CONFIDENCE)
-    floor = planted.evidence(**how, together=True).epsilon(DELTA, CONFIDENCE)
+    floor = epsilon_at_least(planted.evidence(**how, together=True), DELTA, CONFIDENCE)
     return found.outcome == "refuted", floor
 
 

@@ -136,7 +136,7 @@ def samples(folder: Path) -> list[dict[str, Any]]:
 
 def right_matches(whole: dict[str, Any], quasi: list[str], chosen: Any) -> float:
     """Of the population people who fit a sample-unique row, the share for whom it is the right one."""
-    from discreet.core.columns import classes
+    from discreet.columns import classes
 
     label, count = classes([whole[each] for each in quasi])
     there, here = np.bincount(label, minlength=count), np.bincount(label[chosen], minlength=count)

@@ -39,7 +39,7 @@ with discreet.Ledger(FOLDER / "ledger.db") as ledger:
 
     for finding in Policy.from_toml(POLICY).judge(release):
         print(f"{finding.outcome}: {finding.message}")
-    release.assert_below(tpr=0.05, fpr=0.01)  # the same in a test: RuleFailed, if not
+    discreet.assert_below(release, tpr=0.05, fpr=0.01)  # the same in a test: RuleFailed, if not
 
     release.save(FOLDER / "release.json")
     page = report.write([release], FOLDER / "report.html", ledger=ledger)

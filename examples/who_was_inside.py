@@ -48,7 +48,7 @@ run = private(*members)
 quiet = membership(run.model, Recipe(answers, kind="fit"), members, others, attacks=["student"], shadows=8)["student"]
 
 for name, found in (("learned by heart", leaky), ("trained privately", quiet)):
-    low, high = found.interval(0.01)
+    low, high = discreet.audit.tpr_interval(found, 0.01)
     print(
         f"{name}: finds {found.tpr(0.01):.1%} ({low:.1%} to {high:.1%}) of its rows at 1% false alarms, area {found.auc():.2f}"
     )

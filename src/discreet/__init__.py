@@ -5,17 +5,20 @@ Names are loaded when first used; `import discreet` itself loads nothing heavy.
 
 from __future__ import annotations
 
+import sys
+
 __version__ = "0.1.0.dev0"
 
 TYPE_CHECKING = False  # type checkers read it as true; importing it from typing would double the time to start
 if TYPE_CHECKING:
     from typing import Any
 
-    from discreet import accounting, attack, audit, core, errors, heuristic, learn, ledger, noise, query, report
+    from discreet import accounting, attack, audit, charts, core, errors, heuristic, learn, ledger, noise, query, report
     from discreet.audit import verdict
     from discreet.core import Claim, Evidence, Game, Release, Unit, Verdict, record, user
     from discreet.ledger import Ledger
     from discreet.query import connect
+    from discreet.report.gate import assert_below
 
 __all__ = [
     "Claim",
@@ -26,8 +29,10 @@ __all__ = [
     "Unit",
     "Verdict",
     "accounting",
+    "assert_below",
     "attack",
     "audit",
+    "charts",
     "connect",
     "core",
     "errors",
@@ -50,18 +55,32 @@ _HOME = {
     "Release": "discreet.core",
     "Unit": "discreet.core",
     "Verdict": "discreet.core",
+    "assert_below": "discreet.report.gate",
     "connect": "discreet.query",
     "record": "discreet.core",
     "user": "discreet.core",
     "verdict": "discreet.audit",
 }
-_ROOMS = ("accounting", "attack", "audit", "core", "errors", "heuristic", "learn", "ledger", "noise", "query", "report")
+_PACKAGES = (
+    "accounting",
+    "attack",
+    "audit",
+    "charts",
+    "core",
+    "errors",
+    "heuristic",
+    "learn",
+    "ledger",
+    "noise",
+    "query",
+    "report",
+)
 
 
 def __getattr__(name: str) -> Any:
     from importlib import import_module
 
-    if name in _ROOMS:
+    if name in _PACKAGES:
         return import_module(f"discreet.{name}")
     if name in _HOME:
         return getattr(import_module(_HOME[name]), name)
@@ -70,3 +89,27 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted([*__all__, "__version__"])
+
+
+_CARDS = (  # what a notebook shows as a card, by module and class: nothing is imported until one is shown
+    ("discreet.core.release", "Release"),
+    ("discreet.core.evidence", "Evidence"),
+    ("discreet.accounting.curve", "TradeOff"),
+    ("discreet.ledger.ledger", "Ledger"),
+)
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """Show releases, evidence, curves and ledgers as cards; runs by itself where discreet is imported in a notebook."""
+    for module, name in _CARDS:
+        shell.display_formatter.formatters["text/html"].for_type_by_name(module, name, _card)
+
+
+def _card(value: Any) -> str:
+    from discreet.charts import card
+
+    return card(value)
+
+
+if "IPython" in sys.modules and (_shell := sys.modules["IPython"].get_ipython()) is not None:
+    load_ipython_extension(_shell)

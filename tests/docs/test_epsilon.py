@@ -6,7 +6,7 @@ import pytest
 from snippets import ROOT
 
 from discreet.accounting import Gaussian, Pure, calibrate, curve
-from discreet.core.figures import percent_up
+from discreet.figures import percent_up
 
 PAGE = (ROOT / "docs/guides/epsilon.md").read_text()
 

@@ -25,6 +25,7 @@ ROOMS = [
     "noise",
     "ledger",
     "audit",
+    "charts",
     "attack",
     "attack.membership",
     "heuristic",

@@ -15,6 +15,7 @@ ROOMS = [
     "discreet.noise",
     "discreet.ledger",
     "discreet.audit",
+    "discreet.charts",
     "discreet.attack",
     "discreet.heuristic",
     "discreet.query.local",

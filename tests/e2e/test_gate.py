@@ -168,8 +168,10 @@ def test_pytest_finds_the_plugin_by_itself() -> None:
 
 
 TEST = """
+import discreet
+
 def test_release(release):
-    release.assert_below(tpr=0.1, fpr=0.01)
+    discreet.assert_below(release, tpr=0.1, fpr=0.01)
 """
 
 

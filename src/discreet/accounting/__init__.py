@@ -29,9 +29,6 @@ from discreet.core import (
     WithoutReplacement,
     Zero,
 )
-from discreet.core.curve import register_accountant
-
-register_accountant(curve)
 
 __all__ = [
     "Approximate",

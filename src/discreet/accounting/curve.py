@@ -149,11 +149,6 @@ class TradeOff:
     def __repr__(self) -> str:
         return f"TradeOff({self.event!r})"
 
-    def _repr_html_(self) -> str:
-        from discreet.core.card import curve_card
-
-        return curve_card(self, type(self.event).__name__)
-
 
 def _ceiling(name: str, value: float) -> float:
     if value == math.inf:

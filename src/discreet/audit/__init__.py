@@ -9,18 +9,17 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from discreet.audit.bounds import METHODS, curve_refuted, epsilon_lower_bound
+from discreet.audit.bounds import METHODS, curve_refuted, epsilon_at_least, epsilon_lower_bound
 from discreet.audit.conformance import check_attack, check_mechanism
 from discreet.audit.distinguish import Witness, learn
 from discreet.audit.judge import verdict
 from discreet.audit.play import audit
 from discreet.audit.power import canaries_needed
-from discreet.audit.rates import RateAt, Roc, rate_at, rates, roc
+from discreet.audit.rates import RateAt, rate_at, rates, roc, tpr_interval
 from discreet.audit.readout import Readout
 from discreet.audit.replay import Question, replay
 from discreet.audit.worlds import Canaries, Pair
-from discreet.core import Evidence
-from discreet.core.evidence import register_statistics
+from discreet.core import Evidence, Roc
 
 __all__ = [
     "METHODS",
@@ -36,12 +35,14 @@ __all__ = [
     "check_attack",
     "check_mechanism",
     "curve_refuted",
+    "epsilon_at_least",
     "epsilon_lower_bound",
     "learn",
     "rate_at",
     "rates",
     "replay",
     "roc",
+    "tpr_interval",
     "verdict",
 ]
 
@@ -54,4 +55,3 @@ class _Callable(ModuleType):
 
 
 sys.modules[__name__].__class__ = _Callable
-register_statistics(sys.modules[__name__])

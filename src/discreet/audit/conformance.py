@@ -18,9 +18,9 @@ from discreet.audit.judge import verdict
 from discreet.audit.play import audit, scored
 from discreet.audit.worlds import Pair, checked
 from discreet.core import Attack, Claim, Evidence, Game, Mechanism, Verdict, Worlds, check
-from discreet.core.figures import down, up
 from discreet.core.game import VIEWS
 from discreet.errors import ClaimRefuted, InvalidValue
+from discreet.figures import down, up
 
 Neighbours = Iterable[tuple[Any, Any]]
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from discreet.audit.bounds import epsilon_at_least
 from discreet.audit.bounds.betting import best_possible
-from discreet.audit.bounds.order import one_target_each, shuffled
+from discreet.audit.bounds.order import counted, one_target_each, shuffled
 from discreet.audit.lines import joint_violation, lines_of, own_delta, reachable, violation
 from discreet.core import Claim, Curve, Event, Evidence, Release, Verdict, check
-from discreet.core.evidence import counted
-from discreet.core.figures import down, up
 from discreet.errors import InvalidValue
+from discreet.figures import down, up
 
 SURE = 0.999  # how sure a refutation is where nobody says
 _COUNTED = 0.75  # of the error is for guesses counted at a few deltas, the rest for the curve's lines
@@ -112,7 +112,7 @@ def _whole(ceiling: Curve, evidence: Evidence, confidence: float) -> Verdict:
         return _judged(evidence, confidence, broken.delta, broken.epsilon, broken.floor)
     if tested.outcome == "inconclusive" and apart and (line := reachable(lines, len(kept), rest)) is not None:
         claimed, delta = lines[line].tolist()
-        return _judged(evidence, confidence, delta, claimed, min(evidence.epsilon(delta, confidence), claimed))
+        return _judged(evidence, confidence, delta, claimed, min(epsilon_at_least(evidence, delta, confidence), claimed))
     return tested
 
 
@@ -139,7 +139,7 @@ def _compared(
 ) -> Verdict:
     """The verdict at one delta."""
     claimed = ceiling.epsilon(delta)
-    floor = evidence.epsilon(delta, confidence)
+    floor = epsilon_at_least(evidence, delta, confidence)
     reach = best_possible(targets, delta, 1.0 - confidence, independent=independent)
     if floor > claimed or reach > claimed:
         return _judged(evidence, asked, delta, claimed, floor)
@@ -176,7 +176,7 @@ def _unmeasured(claim: Claim, evidence: Evidence, confidence: float) -> Verdict:
 
 
 def _without_ceiling(evidence: Evidence, confidence: float, delta: float) -> Verdict:
-    floor = evidence.epsilon(delta, confidence)
+    floor = epsilon_at_least(evidence, delta, confidence)
     reason = f"nothing is claimed at delta {delta:.2g}; {evidence.attack} shows epsilon >= {down(floor)}."
     return Verdict(
         outcome="no ceiling", reason=reason, confidence=confidence, delta=delta, ceiling=math.inf, floor=floor

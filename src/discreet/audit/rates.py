@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from discreet.audit.binomial import rate_ceiling, rate_floor
-from discreet.core import check
+from discreet.core import Evidence, Roc, check
 from discreet.core.evidence import trials
 
 LEVELS = (0.01, 0.001, 0.0001)
@@ -16,32 +17,11 @@ ENOUGH = 10  # false positives expected at a level before it counts as resolvabl
 
 
 @dataclass(frozen=True, slots=True)
-class Roc:
-    """Every threshold's false- and true-positive rate, from the strictest on; ties move both at once."""
-
-    false: NDArray[np.float64]
-    true: NDArray[np.float64]
-
-    def area(self) -> float:
-        """The area under the curve: how often a member outscores a non-member, ties counting half."""
-        return float(np.trapezoid(self.true, self.false))
-
-    def advantage(self) -> float:
-        """The largest true-positive minus false-positive rate (Yeom et al. 2018)."""
-        return float((self.true - self.false).max())
-
-    def log_points(self, least: float = 1e-5) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """The points for a plot with two logarithmic axes: both rates at least `least`, duplicates left out."""
-        points = np.unique(np.stack([np.maximum(self.false, least), np.maximum(self.true, least)], axis=1), axis=0)
-        return points[:, 0], points[:, 1]
-
-
-@dataclass(frozen=True, slots=True)
 class RateAt:
     """The true-positive rate at a false-positive rate of at most `level`.
 
     `low` and `high` enclose, at the confidence asked, the true-positive rate of the threshold used. `resolvable` is false
-    when there are too few non-members (fewer than 10 / level) to know what a false-positive rate of `level` is.
+    when there are too few non-members (fewer than 10 / level) to know what a false-positive rate of `level` is, or no member.
     """
 
     level: float
@@ -49,10 +29,11 @@ class RateAt:
     low: float
     high: float
     resolvable: bool
+    needs: str = ""  # what would resolve it
 
     def __str__(self) -> str:
         if not self.resolvable:
-            return f"TPR at {self.level:.2%} FPR: not resolvable (needs {ENOUGH / self.level:,.0f} non-members)"
+            return f"TPR at {self.level:.2%} FPR: not resolvable (needs {self.needs})"
         return f"TPR at {self.level:.2%} FPR: {self.rate:.2%} ({self.low:.2%} to {self.high:.2%})"
 
 
@@ -63,12 +44,7 @@ def roc(score: ArrayLike, inside: ArrayLike) -> Roc:
     1.0
     """
     scores, truth, _ = trials(score, inside, np.zeros(np.shape(score), dtype=np.int64))
-    order = np.argsort(-scores, kind="stable")
-    ranked = scores[order]
-    ends = np.append(np.flatnonzero(ranked[1:] != ranked[:-1]), len(scores) - 1)
-    hits, alarms = np.cumsum(truth[order])[ends], np.cumsum(~truth[order])[ends]
-    members, others = max(int(truth.sum()), 1), max(int((~truth).sum()), 1)
-    return Roc(np.append(0.0, alarms / others), np.append(0.0, hits / members))
+    return Roc.of(scores, truth)
 
 
 def rate_at(score: ArrayLike, inside: ArrayLike, level: float, confidence: float = 0.95) -> RateAt:
@@ -77,17 +53,40 @@ def rate_at(score: ArrayLike, inside: ArrayLike, level: float, confidence: float
     >>> str(rate_at([3, 2, 1, 0], [True, True, False, False], 0.01))
     'TPR at 1.00% FPR: not resolvable (needs 1,000 non-members)'
     """
-    check.open_fraction("level", level)
+    return rates(score, inside, confidence, (level,))[0]
+
+
+def rates(
+    score: ArrayLike, inside: ArrayLike, confidence: float = 0.95, levels: Sequence[float] = LEVELS
+) -> tuple[RateAt, ...]:
+    """The true-positive rates at false-positive rates of 1 %, 0.1 % and 0.01 %, or at other levels.
+
+    Every rate that the project shows, in words, tables and pictures, is one of these.
+    """
     alpha = 1.0 - check.open_fraction("confidence", confidence)
-    truth = np.asarray(inside, dtype=np.bool_)
     curve = roc(score, inside)
+    truth = np.asarray(inside, dtype=np.bool_)
     members, others = int(truth.sum()), int((~truth).sum())
-    rate = float(curve.true[curve.false <= level].max())
+    return tuple(_rate_at(curve, members, others, check.open_fraction("level", level), alpha) for level in levels)
+
+
+def _rate_at(curve: Roc, members: int, others: int, level: float, alpha: float) -> RateAt:
+    rate = curve.at(level)
     hits = round(rate * members)
     low, high = rate_floor(hits, members, alpha / 2.0), rate_ceiling(hits, members, alpha / 2.0)
-    return RateAt(level, rate, float(low), float(high), resolvable=others * level >= ENOUGH)
+    needs = f"{ENOUGH / level:,.0f} non-members" if others * level < ENOUGH else "" if members else "members"
+    return RateAt(level, rate, float(low), float(high), resolvable=not needs, needs=needs)
 
 
-def rates(score: ArrayLike, inside: ArrayLike, confidence: float = 0.95) -> tuple[RateAt, ...]:
-    """The true-positive rates at false-positive rates of 1 %, 0.1 % and 0.01 %."""
-    return tuple(rate_at(score, inside, level, confidence) for level in LEVELS)
+def tpr_interval(evidence: Evidence, fpr: float, confidence: float = 0.95) -> tuple[float, float]:
+    """Where, at this confidence, the true-positive rate of an attack at a false-positive rate of at most `fpr` lies.
+
+    >>> from discreet.core import Game, record
+    >>> seen = Evidence(game=Game(record(), {"scores"}), attack="loss", score=[3, 2, 1, 0], inside=[True, True, False, False],
+    ...                 run=[0, 0, 0, 0], design="canary")
+    >>> low, high = tpr_interval(seen, 0.5)
+    >>> round(low, 3), high
+    (0.158, 1.0)
+    """
+    measured = rate_at(evidence.score, evidence.inside, fpr, confidence)
+    return measured.low, measured.high

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from discreet.core import check
-from discreet.core.figures import down, up
 from discreet.errors import ClaimRefuted
+from discreet.figures import down, up
 
 D = TypeVar("D")
 

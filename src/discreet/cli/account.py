@@ -150,8 +150,8 @@ def _facts(event: Event, curve: Curve, deltas: tuple[float, ...]) -> dict[str, A
 
 
 def _print(event: Event, curve: Curve, facts: dict[str, Any]) -> None:
-    from discreet.cli.sketch import sketch
-    from discreet.core.figures import percent_up, rate, up
+    from discreet.charts import sketch
+    from discreet.figures import percent_up, rate, up
 
     rows = [("what ran", _short(event)), *_units(event)]
     rows += [("epsilon", f"{up(item['epsilon'])} at delta {item['delta']:g}") for item in facts["epsilon"]]
@@ -172,15 +172,15 @@ def _print(event: Event, curve: Curve, facts: dict[str, Any]) -> None:
 
 
 def _draw(event: Event, curve: Curve, path: str) -> None:
-    from discreet.core.card import ceiling_line
+    from discreet.charts import ceiling_line, tradeoff_plot
+    from discreet.charts.frame import on_paper
     from discreet.core.document import write_whole
-    from discreet.core.svg import tradeoff_plot
 
     line = ceiling_line(curve, "the ceiling")
     told = f"The most true positives that any attack on {_short(event)} reaches, at every rate of false positives."
     if not path.endswith(".svg"):
         raise InvalidValue(f"--plot writes SVG; got {path!r}. Name the file something.svg.")
-    write_whole(path, tradeoff_plot([line], title=f"Trade-off of {event.kind}", description=told, paper="white"))
+    write_whole(path, on_paper(tradeoff_plot([line], title=f"Trade-off of {event.kind}", description=told)))
     talk(f"The curve is drawn in {path}")
 
 

@@ -88,8 +88,8 @@ def _joined(
     import numpy as np
 
     from discreet.attack import Join, linked
+    from discreet.columns import columns
     from discreet.core import Evidence, Game, record
-    from discreet.core.columns import columns
 
     found = linked(released, people, on)
     facts = {"linked": found.hits, "linked_share": found.share, "candidates_median": float(np.median(found.candidates))}
@@ -150,7 +150,7 @@ def _questions(given: dict[str, Any], answer: str, members: str | None) -> tuple
     """The people, who was counted in each question, and the counts."""
     import numpy as np
 
-    from discreet.core.columns import columns, numeric
+    from discreet.columns import columns, numeric
 
     answers = columns(given, [answer])[answer]
     if not numeric(answers):

@@ -131,23 +131,24 @@ def _recipe(
 
 
 def _bound(evidence: Evidence, delta: float, confidence: float) -> dict[str, Any]:
+    from discreet.audit import epsilon_at_least
     from discreet.audit.bounds.betting import best_possible
 
     return {
         "canaries": len(evidence), "inside": int(evidence.inside.sum()), "auc": evidence.auc(), "delta": delta,
-        "confidence": confidence, "epsilon_at_least": evidence.epsilon(delta, confidence),
+        "confidence": confidence, "epsilon_at_least": epsilon_at_least(evidence, delta, confidence),
         "most_that_so_many_canaries_can_show": best_possible(len(evidence), delta, 1.0 - confidence, independent=False),
     }  # fmt: skip
 
 
 def _shown(value: Any) -> str:
-    from discreet.core.figures import down
+    from discreet.figures import down
 
     return down(value) if isinstance(value, float) else str(value)
 
 
 def _explain(facts: dict[str, Any]) -> None:
-    from discreet.core.figures import down
+    from discreet.figures import down
 
     floor, wrong = facts["epsilon_at_least"], 1.0 - facts["confidence"]
     if floor > 0:

@@ -87,6 +87,7 @@ def audited(recipe: Recipe, rows: Planted, *, device: str = "cpu", seed: int | N
 def controls(recipe: Recipe, rows: Planted, delta: float, confidence: float, *, device: str = "cpu") -> list[dict[str, Any]]:
     """The same audit of a leaky twin, which must be found out, and of a model that saw no canary, which must not."""
     from discreet.attack.membership.controls import leaky
+    from discreet.audit import epsilon_at_least
 
     made = []
     for kind, name, its, those in (
@@ -94,5 +95,6 @@ def controls(recipe: Recipe, rows: Planted, delta: float, confidence: float, *, 
         ("negative", "canaries that were all left out", recipe, replace(rows, blind=True)),
     ):
         evidence, _ = audited(its, those, device=device)
-        made.append({"name": name, "kind": kind, "auc": evidence.auc(), "found": evidence.epsilon(delta, confidence) > 0})
+        reached = epsilon_at_least(evidence, delta, confidence)
+        made.append({"name": name, "kind": kind, "auc": evidence.auc(), "found": reached > 0})
     return made

@@ -199,7 +199,7 @@ def _of_models(story: Story) -> list[str]:
     from discreet.accounting import curve
     from discreet.cli.diagnosis import EPSILON
     from discreet.cli.hospital import DELTA, LEVEL
-    from discreet.core.figures import percent_down, percent_up
+    from discreet.figures import percent_down, percent_up
 
     leaky, private = story.models.values()
     ceiling = percent_up(curve(private.release.claims[0].event).power(LEVEL))

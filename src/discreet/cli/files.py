@@ -27,7 +27,7 @@ def _parquet(file: Path) -> dict[str, Any]:
         from pyarrow.parquet import read_table as read
     except ImportError:
         raise MissingExtra("pyarrow", "sql", "Reading parquet files") from None
-    from discreet.core.columns import columns
+    from discreet.columns import columns
 
     try:
         table = read(file)

@@ -236,7 +236,7 @@ def _budget(found: Balance) -> str:
 
 
 def _spent(found: Balance) -> str:
-    from discreet.core.figures import percent_up, up
+    from discreet.figures import percent_up, up
 
     if found.by_period:
         return "by its periods"
@@ -245,7 +245,7 @@ def _spent(found: Balance) -> str:
 
 
 def _left(found: Balance) -> str:
-    from discreet.core.figures import down, percent_down
+    from discreet.figures import down, percent_down
 
     if found.by_period:
         return "by its periods"

@@ -276,7 +276,7 @@ def _tail(target: Any, inside: Any, outside: Any, confidence: float) -> dict[str
 
 def _measured(evidence: Evidence, delta: float, confidence: float) -> dict[str, Any]:
     """What one attack reached, with intervals; and where there were too few rows to tell, how many are needed."""
-    from discreet.audit import rate_at
+    from discreet.audit import epsilon_at_least, rate_at
     from discreet.audit.rates import ENOUGH
 
     made: dict[str, Any] = {"attack": evidence.attack, "view": sorted(evidence.game.view), "auc": evidence.auc(), "rates": []}
@@ -286,7 +286,7 @@ def _measured(evidence: Evidence, delta: float, confidence: float) -> dict[str, 
             "fpr": level, "tpr": rate.rate, "low": rate.low, "high": rate.high,
             "outcome": "resolved" if rate.resolvable else "inconclusive", "nonmembers_needed": round(ENOUGH / level),
         })  # fmt: skip
-    made["epsilon_at_least"] = evidence.epsilon(delta, confidence)
+    made["epsilon_at_least"] = epsilon_at_least(evidence, delta, confidence)
     return made
 
 
@@ -364,7 +364,7 @@ def _tell(facts: dict[str, Any], folder: Path, as_json: bool, *, claimed: bool, 
 
 
 def _row(found: dict[str, Any]) -> tuple[str, ...]:
-    from discreet.core.figures import down
+    from discreet.figures import down
 
     cells = []
     for rate in found["rates"]:

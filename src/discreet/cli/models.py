@@ -60,7 +60,7 @@ def read_rows(
             raise InvalidValue(f"{path!r} names no columns, so there is no {by[0]!r} to group by; give parquet or CSV.")
         return (*_arrays(_there(path, "a file of rows")), None, {})
     from discreet.cli.files import read_table
-    from discreet.core.columns import numeric
+    from discreet.columns import numeric
 
     table = read_table(path)
     if target not in table:

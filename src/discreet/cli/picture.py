@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from discreet.accounting import curve
-from discreet.core import svg
-from discreet.core.card import attack_line, ceiling_line
-from discreet.report.plots import band
+from discreet.charts import attack_line, ceiling_line, tradeoff_plot
+from discreet.charts.frame import on_paper
 
 if TYPE_CHECKING:
-    from discreet.core import Evidence, Release
+    from discreet.core import Release
 
 TOLD = (
     "On log scales, true against false positives of one attack on two models. On the model that learned its patients by heart "
@@ -24,15 +22,9 @@ NOTE = ("No attack on the private model", "reaches up here, if its claim is true
 def picture(leaky: Release[Any], private: Release[Any]) -> str:
     """An SVG; light paper lies under it, since a page in the dark would hide its axes."""
     lines = [
-        _line(leaky.evidence[0], "attack on the overfit model", "broken"),
+        attack_line(leaky.evidence[0], "attack on the overfit model", "broken"),
         ceiling_line(curve(private.claims[0].event), "ceiling of the private model"),
-        _line(private.evidence[0], "attack on the private model", "floor"),
+        attack_line(private.evidence[0], "attack on the private model"),
     ]
-    drawn = svg.tradeoff_plot(
-        lines, title="One attack on two models", description=TOLD, width=640, height=480, paper="#fff", note=NOTE
-    )
-    return drawn.replace('fill="currentColor"', 'fill="#222"').replace('"currentColor"', '"#222"') + "\n"
-
-
-def _line(evidence: Evidence, label: str, role: str) -> svg.Line:
-    return replace(attack_line(evidence, label, role), band=band(evidence))
+    drawn = tradeoff_plot(lines, title="One attack on two models", description=TOLD, size=(640, 480), note=NOTE)
+    return on_paper(drawn).replace('"currentColor"', '"#222"') + "\n"

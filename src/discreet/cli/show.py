@@ -21,7 +21,6 @@ _DELTAS = (1e-5, 1e-9)
 @click.option("--html", type=click.Path(dir_okay=False), metavar="FILE", help="Write its card into an HTML file.")
 @json_option
 def command(file: str, html: str | None, as_json: bool) -> None:
-    import discreet.accounting  # noqa: F401 (cards draw ceilings once it is loaded)
     from discreet.cli.releases import read_release
     from discreet.core.document import write_whole
 
@@ -31,7 +30,9 @@ def command(file: str, html: str | None, as_json: bool) -> None:
     else:
         table(_rows(release))
     if html:
-        page = f'<!doctype html><html lang="en"><meta charset="utf-8"><title>discreet</title>{release._repr_html_()}</html>'
+        from discreet.charts import card
+
+        page = f'<!doctype html><html lang="en"><meta charset="utf-8"><title>discreet</title>{card(release)}</html>'
         write_whole(html, page)
         talk(f"The card is in {html}")
 
@@ -70,7 +71,7 @@ def _rows(release: Release[Any]) -> list[tuple[str, str]]:
 
 
 def _told(epsilon: float, delta: float) -> str:
-    from discreet.core.figures import up
+    from discreet.figures import up
 
     return f"{up(epsilon)} at delta {delta:g}{'' if math.isfinite(epsilon) else ': there is no ceiling'}"
 

@@ -31,6 +31,7 @@ from discreet.core.facts import Facts
 from discreet.core.game import Game, Unit, record, user
 from discreet.core.protocols import Attack, Mechanism, Worlds
 from discreet.core.release import Elsewhere, Release
+from discreet.core.roc import Roc
 from discreet.core.verdict import Verdict
 
 __all__ = [
@@ -59,6 +60,7 @@ __all__ = [
     "RandomizedResponse",
     "Release",
     "Repeat",
+    "Roc",
     "Sequence",
     "Shuffled",
     "Unit",

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Protocol, runtime_checkable
-
-from discreet.core.event import Event
 
 
 @runtime_checkable
@@ -30,17 +27,3 @@ class Curve(Protocol):
         With probability `delta` the answer may tell more than that.
         """
         ...
-
-
-_accountant: Callable[[Event], Curve] | None = None
-
-
-def register_accountant(accountant: Callable[[Event], Curve]) -> None:
-    """`discreet.accounting` puts its `curve` here when it is loaded, so that cards of releases can draw their ceiling."""
-    global _accountant
-    _accountant = accountant
-
-
-def curve_of(event: Event) -> Curve | None:
-    """The curve of an event, or None while no accountant is loaded."""
-    return None if _accountant is None else _accountant(event)

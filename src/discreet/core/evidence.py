@@ -13,6 +13,7 @@ from discreet.core import check
 from discreet.core.claim import game_from_json, game_to_json
 from discreet.core.document import members
 from discreet.core.game import Game
+from discreet.core.roc import Roc
 from discreet.errors import InvalidDocument, InvalidValue
 
 DESIGNS = ("paired", "canary", "post_hoc")
@@ -86,29 +87,17 @@ class Evidence:
             f"{len(np.unique(self.run))} runs)"
         )
 
-    def tpr(self, fpr: float) -> float:
-        """The true-positive rate at a false-positive rate of at most `fpr`."""
-        return float(_statistics().rate_at(self.score, self.inside, fpr).rate)
+    def roc(self) -> Roc:
+        """Every threshold's false- and true-positive rate."""
+        return Roc.of(self.score, self.inside)
 
-    def interval(self, fpr: float, confidence: float = 0.95) -> tuple[float, float]:
-        """Where the true-positive rate at `fpr` lies, exactly, at this confidence."""
-        found = _statistics().rate_at(self.score, self.inside, fpr, confidence)
-        return float(found.low), float(found.high)
+    def tpr(self, fpr: float) -> float:
+        """The true-positive rate at a false-positive rate of at most `fpr`; `discreet.audit.tpr_interval` bounds it."""
+        return self.roc().at(check.open_fraction("fpr", fpr))
 
     def auc(self) -> float:
         """How often a member outscores a non-member, ties counting half."""
-        return float(_statistics().roc(self.score, self.inside).area())
-
-    def epsilon(self, delta: float, confidence: float = 0.95) -> float:
-        """The least epsilon, at this confidence, that is not refuted. Of a `post_hoc` design it is indicative only.
-
-        Bounds take every target to have been inside by a fair coin. Where none was tossed, the larger side is thinned blindly
-        to the size of the other: of nine members to one other, guesses of "inside" are right nine times in ten whatever the
-        attack knows, and would pass for an epsilon of log 9.
-        """
-        kept = counted(self)
-        bound = _statistics().epsilon_lower_bound
-        return float(bound(self.score[kept], self.inside[kept], self.run[kept], delta=delta, confidence=confidence))
+        return self.roc().area()
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -140,11 +129,6 @@ class Evidence:
         except InvalidValue as error:
             raise InvalidDocument(f"The evidence is not valid: {error}") from None
 
-    def _repr_html_(self) -> str:
-        from discreet.core.card import evidence_card
-
-        return evidence_card(self)
-
 
 def _fair(inside: NDArray[np.bool_]) -> bool:
     """May this have been decided by fair coins? Every bound takes a blind guess of "inside" to be right half of the time."""
@@ -166,36 +150,6 @@ def _as_uneven(members: int, count: int) -> float:
             break
     largest = math.lgamma(count + 1) - math.lgamma(least + 1) - math.lgamma(count - least + 1) - count * math.log(2.0)
     return min(1.0, 2.0 * total * math.exp(largest))
-
-
-def counted(evidence: Evidence) -> NDArray[np.int64]:
-    """The targets that a floor on epsilon is taken from: all; or, where no coin was tossed, as many inside as outside.
-
-    Which of the larger side is drawn without a look at their scores.
-    """
-    sides = [np.flatnonzero(evidence.inside == side) for side in (True, False)]
-    least = min(map(len, sides))
-    if evidence.randomised or not least or len(sides[0]) == len(sides[1]):
-        return np.arange(len(evidence))
-    draw = np.random.default_rng(least)
-    return np.sort(np.concatenate([draw.permutation(side)[:least] for side in sides])).astype(np.int64)
-
-
-_statistician: Any = None
-
-
-def register_statistics(statistics: Any) -> None:
-    """`discreet.audit` puts itself here when it is loaded: evidence keeps scores, statistics are made there."""
-    global _statistician
-    _statistician = statistics
-
-
-def _statistics() -> Any:
-    if _statistician is None:
-        from importlib import import_module
-
-        import_module("discreet.audit")  # registers itself; not an import of this layer's, so said by name
-    return _statistician
 
 
 def trials(

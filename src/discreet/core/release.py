@@ -15,7 +15,7 @@ from discreet.core.claim import Claim
 from discreet.core.document import members, read_json, write_whole
 from discreet.core.evidence import Evidence
 from discreet.core.facts import Facts
-from discreet.errors import InvalidDocument, InvalidValue, MissingExtra
+from discreet.errors import InvalidDocument, InvalidValue
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -80,24 +80,6 @@ class Release(Generic[T]):
         """The same release with more evidence beside it."""
         return replace(self, evidence=(*self.evidence, *evidence))
 
-    def assert_below(
-        self, *, tpr: float | None = None, fpr: float | None = None, auc: float | None = None, epsilon: float | None = None,
-        delta: float | None = None, attack: str = "*", confidence: float = 0.95, strict: bool = True,
-    ) -> None:  # fmt: skip
-        """For tests: what every attack of that name reached is, at this confidence, below a limit; else `RuleFailed`.
-
-        The limits are a true-positive rate `tpr` at a false-positive rate `fpr`, an area under the curve `auc`, an `epsilon`
-        at a `delta`. Ends of intervals are compared, not points, by the rules of `discreet gate`. Where there are too few
-        targets to tell, the message says how many would do; with `strict=False` that is a warning.
-        """
-        __tracebackhide__ = True  # pytest shows the line of the test, not this one
-        from importlib import import_module
-
-        gate = import_module("discreet.report.gate")  # not an import of this layer's, so said by name
-        gate.assert_below(
-            self, tpr=tpr, fpr=fpr, auc=auc, epsilon=epsilon, delta=delta, attack=attack, confidence=confidence, strict=strict
-        )
-
     def to_json(self) -> dict[str, Any]:
         """The document; `docs/reference/release.schema.json` is its schema."""
         return {
@@ -135,24 +117,6 @@ class Release(Generic[T]):
         except InvalidValue as error:
             raise InvalidDocument(f"The release is not valid: {error}") from None
 
-    def to_pandas(self) -> Any:
-        """The value as a pandas DataFrame, where it is an Arrow table."""
-        return self._table().to_pandas()
-
-    def to_polars(self) -> Any:
-        """The value as a polars DataFrame, where it is an Arrow table."""
-        table = self._table()
-        try:
-            import polars
-        except ImportError:
-            raise MissingExtra("polars", "sql", "to_polars") from None
-        return polars.from_arrow(table)
-
-    def _table(self) -> Any:
-        if not hasattr(self.value, "to_pandas"):
-            raise InvalidValue(f"The value of this release is a {type(self.value).__name__}, not a table.")
-        return self.value
-
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the document as JSON; an existing file is replaced whole or not at all."""
         return write_whole(path, json.dumps(self.to_json(), allow_nan=False))
@@ -173,11 +137,6 @@ class Release(Generic[T]):
 
     def __repr__(self) -> str:
         return f"Release(of {self.source}: {len(self.claims)} claims, {len(self.evidence)} pieces of evidence)"
-
-    def _repr_html_(self) -> str:
-        from discreet.core.card import release_card
-
-        return release_card(self)
 
 
 def _value_to_json(value: Any) -> dict[str, Any]:

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from discreet.core import Claim, Evidence, Release, check
-from discreet.core.figures import up
 from discreet.errors import MissingExtra
+from discreet.figures import up
 
 __all__ = ["log"]
 
@@ -70,10 +70,12 @@ def _told(claim: Claim, delta: float) -> Iterator[tuple[str, str]]:
 
 
 def _reached(evidence: Evidence, delta: float, confidence: float) -> Iterator[tuple[str, float]]:
+    from discreet.audit import epsilon_at_least, tpr_interval
+
     yield "auc", evidence.auc()
     for level in LEVELS:
-        low, high = evidence.interval(level, confidence)
+        low, high = tpr_interval(evidence, level, confidence)
         yield f"tpr_at_{level:g}", evidence.tpr(level)
         yield f"tpr_at_{level:g}_low", low
         yield f"tpr_at_{level:g}_high", high
-    yield "epsilon_at_least", evidence.epsilon(delta, confidence)
+    yield "epsilon_at_least", epsilon_at_least(evidence, delta, confidence)

@@ -19,8 +19,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from discreet.columns import Column, columns, missing
 from discreet.core import Release, check
-from discreet.core.columns import Column, columns, missing
 from discreet.errors import InvalidDocument, InvalidValue
 
 __all__ = ["Encoding", "TableClassifier", "load", "network"]

@@ -10,8 +10,8 @@ from shlex import quote
 from discreet.accounting.filter import EPSILON_UNIT, UNBOUNDED, UNIT, Filter
 from discreet.accounting.renyi import renyi
 from discreet.core import Pure
-from discreet.core.figures import down, up
 from discreet.errors import BudgetExceeded
+from discreet.figures import down, up
 from discreet.ledger.amount import FAILURE_UNIT, FINER, MOST, NOTHING, Amount, Offer, basic_limits
 
 DEFAULT = "default"

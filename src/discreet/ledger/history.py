@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import overload
 
 from discreet.accounting.filter import EPSILON_UNIT, UNBOUNDED, UNIT
-from discreet.core.figures import up
+from discreet.figures import up
 from discreet.ledger import chain
 from discreet.ledger.amount import FAILURE_UNIT, Amount
 from discreet.ledger.chain import Entry

@@ -20,7 +20,6 @@ from discreet.errors import BudgetExceeded, DiscreetError, InvalidValue
 from discreet.ledger import budget, chain, names, replay
 from discreet.ledger.amount import NOTHING, Amount, Offer, first, limits, offer, terms_json
 from discreet.ledger.balance import DEFAULT, Balance
-from discreet.ledger.card import RECENT, ledger_card
 from discreet.ledger.charge import Charge
 from discreet.ledger.history import History
 from discreet.ledger.payment import Payment, payment
@@ -371,10 +370,10 @@ class Ledger:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
-    def _repr_html_(self) -> str:
-        """How each budget burns down."""
-        found = [self.balance(name) for name in self.sources()]
-        return ledger_card(self._store.name, [(item, self.history(item.source)[-RECENT:]) for item in found])
+    @property
+    def name(self) -> str:
+        """Where the ledger is kept, without a password."""
+        return self._store.name
 
     def __repr__(self) -> str:
         return f"Ledger({self._store.name!r})"

@@ -1,4 +1,4 @@
-"""C that is built with the package, where the machine that installs it has a compiler.
+"""C that is built with the package, where the machine that installs it has a compiler; and the garbage collector.
 
 Each text is built for several levels of x86-64 processors; the highest that this processor has is loaded. Whoever uses a
 library compares its results with numpy or torch first, and has another way where there is none: on other platforms, where

@@ -3,12 +3,10 @@
 JSON is the document; HTML, PDF and Markdown are views of it. Nothing here is computed from private data.
 """
 
-from discreet.report import plots
 from discreet.report.files import document, write
 from discreet.report.modelcard import card
 from discreet.report.page import html
 from discreet.report.paper import pdf
-from discreet.report.plots import Plot
 from discreet.report.prose import markdown
 
-__all__ = ["Plot", "card", "document", "html", "markdown", "pdf", "plots", "write"]
+__all__ = ["card", "document", "html", "markdown", "pdf", "write"]

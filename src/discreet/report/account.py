@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from discreet.charts import Plot, burn_down
 from discreet.report import words
-from discreet.report.plots import Plot, burn_down
 
 if TYPE_CHECKING:
     from discreet.ledger import Balance, Entry, Ledger
@@ -103,7 +103,7 @@ def _warned(item: Found, entry: Entry | None, known: set[str]) -> list[str]:
 
 
 def _account(ledger: Ledger, source: str, paid: dict[str, str]) -> Account:
-    from discreet.ledger.card import RECENT, sentence
+    from discreet.ledger.summary import RECENT, sentence
 
     balance = ledger.balance(source)
     history = ledger.history(source)

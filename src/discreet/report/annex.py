@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from discreet.core.figures import percent_down, percent_up, rate
+from discreet.figures import percent_down, percent_up, rate
 from discreet.report import tables, words
 from discreet.report.findings import Found
 from discreet.report.gathered import Report

@@ -10,10 +10,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from discreet import charts
 from discreet.core import check
 from discreet.core.document import write_whole
 from discreet.errors import InvalidValue
-from discreet.report import gathered, page, paper, plots, prose
+from discreet.report import gathered, page, paper, prose
 from discreet.report.findings import CONFIDENCE, Given
 from discreet.report.gathered import Report, made
 
@@ -76,7 +77,7 @@ def write_plots(report: Report, folder: str | os.PathLike[str]) -> list[Path]:
     written = []
     for place, found in enumerate(report.found, 1):
         before = f"{place}-{_slug(found.title)}-" if len(report.found) > 1 else ""
-        drawn = [page.roc_of(found, legend=True), *plots.all_plots(found.release)[1:]]
+        drawn = [page.roc_of(found, legend=True), *charts.all_plots(found.release)[1:]]
         written += [write_whole(where / f"{before}{plot.name}.svg", plot.file()) for plot in drawn]
     for account in report.accounts:
         if account.plot is not None:

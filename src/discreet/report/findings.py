@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from discreet.audit import RateAt, verdict
+from discreet.audit import RateAt, epsilon_at_least, verdict
 from discreet.audit.rates import rate_at
 from discreet.core import Claim, Curve, Elsewhere, Evidence, NonPrivate, Release, Verdict, check
 from discreet.errors import DiscreetError, InvalidValue
@@ -201,7 +201,7 @@ def _floor(evidence: Evidence, ceilings: Sequence[Ceiling], confidence: float) -
     judged = {claim: _verdict(claim, evidence) for claim in dict.fromkeys(item.claim for item in ceilings)}
     return Floor(
         evidence=evidence, members=members, others=len(evidence) - members, runs=len(np.unique(evidence.run)),
-        auc=evidence.auc(), epsilon=evidence.epsilon(DELTAS[0], confidence),
+        auc=evidence.auc(), epsilon=epsilon_at_least(evidence, DELTAS[0], confidence),
         rates=tuple(rate_at(evidence.score, evidence.inside, level, confidence) for level in LEVELS),
         verdicts=tuple(judged[item.claim] for item in ceilings),
     )  # fmt: skip

@@ -6,7 +6,7 @@ import json
 import math
 from typing import Any
 
-from discreet.core.figures import down, percent_up, rate, up
+from discreet.figures import down, percent_up, rate, up
 from discreet.report import tables, words
 from discreet.report.findings import BELIEF_DELTA, CONFIDENCE, DELTAS, Ceiling, Floor, Found, Given, found_in
 from discreet.report.prose import labelled, md

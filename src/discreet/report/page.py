@@ -8,13 +8,14 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from discreet import charts
+from discreet.charts import Plot
 from discreet.core import Claim
-from discreet.core.figures import percent_up, rate, up
+from discreet.figures import percent_up, rate, up
 from discreet.report import annex as annexes
-from discreet.report import plots, tables, words
+from discreet.report import tables, words
 from discreet.report.findings import CONFIDENCE, Ceiling, Found, Given
 from discreet.report.gathered import Report, made
-from discreet.report.plots import Plot
 from discreet.report.sentences import MARKS, label
 
 if TYPE_CHECKING:
@@ -73,9 +74,9 @@ def _page(report: Report, annex: bool, detail: int) -> str:
         style=_style(), tables=tables, words=words, marks=MARKS, label=label, compared=tables.compared(report), evidence=told,
         drawn=drawn(report.found, _PLOTS[detail], _LINES[detail]), claimed=claimed, unclaimed=unclaimed,
         untold=sum(bool(item.floors) for item in report.found[most:]), undrawn=undrawn(report.found), untried=untried(several),
-        steps=_of(several, "spending", plots.steps) if detail > 1 else [],
+        steps=_of(several, "spending", charts.steps) if detail > 1 else [],
         errors=_errors(report.found) if detail > 1 else [],
-        marginals=_of(several, "marginal_errors", plots.marginals) if detail > 1 else [],
+        marginals=_of(several, "marginal_errors", charts.marginals) if detail > 1 else [],
         histograms=_histograms(report.found) if detail > 2 else [],
         annex=annexes.parts(replace(report, found=several)) if annex else None,
         cut="" if detail > 1 else CUT,
@@ -99,7 +100,7 @@ def roc_of(found: Found, *, legend: bool, most: int = 20) -> Plot:
     broken = [tables.outcome(floor) in ("refuted", "warning") for floor in found.floors]
     curves = list({item.claim.event: item.curve for item in found.ceilings}.values())
     title = f"Ceiling and attacks: {found.title}"
-    return plots.roc(found.release, title=title, broken=broken, legend=legend, curves=curves, most=most)
+    return charts.roc(found.release, title=title, broken=broken, legend=legend, curves=curves, most=most)
 
 
 def claims_of(found: Sequence[Found], releases: int, most: int) -> tuple[list[tuple[str, Ceiling | None]], int]:
@@ -132,7 +133,9 @@ def undrawn(found: tuple[Found, ...]) -> str:
 def _errors(found: tuple[Found, ...]) -> list[tuple[str, Plot]]:
     """The claims as trade-offs between errors, where there are few of them."""
     drawn = [(item, curve) for item in found for curve in {each.claim.event: each.curve for each in item.bounded}.values()]
-    return [(item.title, _named(plots.tradeoff(curve), item, len(found))) for item, curve in drawn if curve and len(drawn) <= 2]
+    return [
+        (item.title, _named(charts.tradeoff(curve), item, len(found))) for item, curve in drawn if curve and len(drawn) <= 2
+    ]
 
 
 def _of(found: Iterable[Found], name: str, draw: Any) -> list[tuple[str, Plot]]:
@@ -149,7 +152,7 @@ def _histograms(found: tuple[Found, ...]) -> list[tuple[str, Plot]]:
     chosen = [(item, item.strongest) for item in found[:4]]
     several = sum(best is not None for _, best in chosen)
     return [
-        (item.title, _named(plots.histogram(best.evidence, legend=False), item, several))
+        (item.title, _named(charts.histogram(best.evidence, legend=False), item, several))
         for item, best in chosen
         if best is not None
     ]

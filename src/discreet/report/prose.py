@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from discreet.core.figures import percent_up, rate, up
+from discreet.figures import percent_up, rate, up
 from discreet.report import annex as annexes
 from discreet.report import page, tables, words
 from discreet.report.findings import CONFIDENCE, Given

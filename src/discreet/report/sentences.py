@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from discreet.core.figures import percent_down, percent_up, rate
+from discreet.figures import percent_down, percent_up, rate
 from discreet.report import words
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from discreet.audit import RateAt
-from discreet.audit.rates import ENOUGH
-from discreet.core.figures import down, percent_down, percent_up, rate, up
+from discreet.figures import down, percent_down, percent_up, rate, up
 from discreet.report import words
 from discreet.report.findings import BELIEF_DELTA, DELTAS, LEVELS, SURE, Floor, Found
 from discreet.report.gathered import Report
@@ -236,9 +235,9 @@ def _attack(floor: Floor) -> tuple[str, ...]:
 
 
 def reached(found: RateAt) -> str:
-    """A rate with its interval, or how many non-members would be needed to tell."""
+    """A rate with its interval, or what would be needed to tell."""
     if not found.resolvable:
-        return f"not resolvable: needs {round(ENOUGH / found.level):,} non-members"
+        return f"not resolvable: needs {found.needs}"
     return f"{percent_down(found.rate)} ({percent_down(found.low)} to {percent_up(found.high)})"
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from discreet.core import Evidence, NonPrivate, Release
-from discreet.core.figures import rate
+from discreet.figures import rate
 
 _MODEL = {"labels", "scores", "logits", "weights", "transcript"}
 _INSIDE = {"weights", "transcript"}

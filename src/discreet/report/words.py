@@ -7,9 +7,10 @@ from typing import Any
 
 from discreet.core import Claim, Curve, Event, Unit
 from discreet.core import event as events
-from discreet.core.figures import up
+from discreet.figures import listed as listed
+from discreet.figures import short as short
+from discreet.figures import up
 
-LONGEST = 300  # characters of a name, and of most other texts, that a page shows
 _RELATIONS = {"add_remove": "added or removed", "replace": "replaced by another", "zero_out": "blanked out"}
 _VIEWS = {
     "labels": "the predicted labels",
@@ -31,20 +32,6 @@ DESIGNS = {
 }
 
 
-def short(text: object, most: int = LONGEST) -> str:
-    """A text as a page shows it: one line, no longer than `most`.
-
-    >>> short("a  b", 3)
-    'a b'
-    >>> short("abcdef", 3)
-    'ab…'
-    """
-    whole = str(text)
-    start = whole[: 4 * most]  # a text of a million letters is not read to its end
-    line = " ".join("".join(each if each.isprintable() else " " for each in start).split())
-    return line if len(line) <= most and len(start) == len(whole) else f"{line[: most - 1]}…"
-
-
 def stopped(text: str) -> str:
     """A heading that runs on into a sentence.
 
@@ -52,15 +39,6 @@ def stopped(text: str) -> str:
     ('A count.', 'How many?')
     """
     return text if text.endswith((".", "?", "!", "…")) else f"{text}."
-
-
-def listed(items: Iterable[str], last: str = "and") -> str:
-    """
-    >>> listed(["a", "b", "c"])
-    'a, b and c'
-    """
-    known = list(items)
-    return known[0] if len(known) == 1 else f"{', '.join(known[:-1])} {last} {known[-1]}" if known else "nothing"
 
 
 def unit(of: Unit) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from discreet.serve.plots import intervals
+from discreet.charts import intervals
 
 INLINE = 2000  # cells that a document holds itself; a longer answer is beside it, in table.parquet
 DRAWN = 30  # groups that a picture has room for
@@ -70,4 +70,4 @@ def picture(made: Sequence[Column]) -> Markup:
         " · ".join("–" if it.values[i] is None else str(it.values[i]) for it in keys) or number.name
         for i in range(len(number.values))
     ]
-    return intervals(labels, number.values, number.low, number.high, f"{number.name}, with 95 % intervals")
+    return Markup(intervals(labels, number.values, number.low, number.high, f"{number.name}, with 95 % intervals"))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-from discreet.core.figures import down, percent_down, percent_up, up
+from discreet.figures import down, percent_down, percent_up, up
 
 
 def when(text: str) -> str:

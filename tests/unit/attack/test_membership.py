@@ -15,7 +15,7 @@ import discreet
 from discreet.attack import Recipe
 from discreet.attack.membership import ATTACKS, halves, ratios, signals, train_shadows
 from discreet.attack.membership.posterior import paired
-from discreet.audit import roc
+from discreet.audit import epsilon_at_least, roc, tpr_interval
 from discreet.errors import DiscreetError, InvalidDocument, InvalidValue
 
 
@@ -283,10 +283,10 @@ def test_shadows_find_what_a_threshold_does_not(attacked):
 
 def test_evidence_tells_rates_with_intervals(attacked):
     found = attacked["student"]
-    low, high = found.interval(0.05)
+    low, high = tpr_interval(found, 0.05)
     assert low <= found.tpr(0.05) <= high
     assert found.tpr(0.05) > 0.2
-    assert found.epsilon(1e-5) >= 0.0
+    assert epsilon_at_least(found, 1e-5) >= 0.0
 
 
 def test_a_model_that_forgot_everything_is_not_accused():

@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from discreet.accounting import Gaussian, Poisson, PoissonReplace, Pure, Repeat, Shuffled, curve
+from discreet.charts import sketch
 from discreet.cli import app
-from discreet.cli.sketch import sketch
 
 
 def run(*args: str, stdin: str | None = None) -> Result:

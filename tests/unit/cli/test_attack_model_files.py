@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from safetensors.torch import save_file
 from torch import nn
 
-from discreet.audit import epsilon_lower_bound
+from discreet.audit import epsilon_at_least, epsilon_lower_bound
 from discreet.cli import app, membership, models
 from discreet.core import Claim, Evidence, Game, Gaussian, Pure, Release, record
 from discreet.errors import InvalidValue
@@ -205,7 +205,7 @@ def test_a_larger_side_does_not_pass_for_leakage(members: int, up: float, tmp_pa
     }  # fmt: skip
     evidence = Evidence(**given)
     assert epsilon_lower_bound(evidence.score, evidence.inside, evidence.run, 0.0, 1 - 1e-7) > 0.4
-    assert evidence.epsilon(0.0, 1 - 1e-7) == 0.0
+    assert epsilon_at_least(evidence, 0.0, 1 - 1e-7) == 0.0
     assert membership._measured(evidence, 0.0, 1 - 1e-7)["epsilon_at_least"] == 0.0
     with pytest.raises(InvalidValue, match="fair coin"):  # no coins that are fair come out like this
         Evidence(**{**given, "design": "canary"})

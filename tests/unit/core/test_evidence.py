@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from discreet.audit import epsilon_at_least
 from discreet.core import Evidence, Game, record
 from discreet.errors import InvalidDocument, InvalidValue
 
@@ -114,6 +115,6 @@ def test_uneven_coins_of_an_older_document_count_as_none() -> None:
     old = Evidence.from_json(document)
     assert (old.design, old.randomised) == ("paired", False)
     assert old.to_json() == document
-    assert old.epsilon(0.0) == 0.0
+    assert epsilon_at_least(old, 0.0) == 0.0
     with pytest.raises(InvalidDocument, match="design must be one of"):
         Evidence.from_json({**document, "design": "guessed"})

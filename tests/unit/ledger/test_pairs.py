@@ -12,6 +12,7 @@ import pytest
 
 from discreet import Ledger, record
 from discreet.accounting import Approximate, Gaussian, Laplace, Poisson, Pure, Repeat, calibrate, curve
+from discreet.charts import card
 from discreet.core import Claim, Event, Game
 from discreet.errors import BudgetExceeded, InvalidValue, LedgerError
 from discreet.ledger import Amount
@@ -202,7 +203,7 @@ def test_a_charge_is_told_as_it_was_asked(ledger: Ledger) -> None:
     assert told[2] == "epsilon 0.5"
     assert told[3].startswith("epsilon 0.25 at delta 1e-7")
     assert told[4].startswith("divergence 0.00")
-    assert "epsilon 3 at delta 1e-06" in ledger._repr_html_()
+    assert "epsilon 3 at delta 1e-06" in card(ledger)
     ledger.verify()
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet.columns import Columns, classes, columns
 from discreet.core import Attack
-from discreet.core.columns import Columns, classes, columns
 from discreet.errors import InvalidValue
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet.columns import classes, columns
 from discreet.core import check
-from discreet.core.columns import classes, columns
 
 ESTIMATORS = ("zayatz", "pitman")
 

@@ -12,7 +12,8 @@ from discreet.audit.bounds.clopper_pearson import clopper_pearson
 from discreet.audit.bounds.fdp import curve_refuted, fdp
 from discreet.audit.bounds.gaussian import gaussian
 from discreet.audit.bounds.one_run import one_run
-from discreet.core import check
+from discreet.audit.bounds.order import counted
+from discreet.core import Evidence, check
 from discreet.core.evidence import trials
 
 Bound = Callable[[NDArray[np.float64], NDArray[np.bool_], NDArray[np.int64], float, float], float]
@@ -28,7 +29,7 @@ METHODS: dict[str, Bound] = {
 # Methods that lift a measured rate to epsilon through a Gaussian trade-off; elsewhere they can claim too much.
 GAUSSIAN_ONLY = frozenset({"fdp", "gaussian"})
 
-__all__ = ["GAUSSIAN_ONLY", "METHODS", "curve_refuted", "epsilon_lower_bound"]
+__all__ = ["GAUSSIAN_ONLY", "METHODS", "curve_refuted", "epsilon_at_least", "epsilon_lower_bound"]
 
 
 def epsilon_lower_bound(
@@ -51,3 +52,21 @@ def epsilon_lower_bound(
     check.word("method", method, ("auto", *METHODS))
     bound = METHODS["betting" if method == "auto" else method]
     return max(0.0, float(bound(scores, truth, runs, float(delta), 1.0 - confidence)))
+
+
+def epsilon_at_least(evidence: Evidence, delta: float, confidence: float = 0.95) -> float:
+    """The lower bound (floor): at this confidence, no smaller epsilon is true at `delta` of what was attacked.
+
+    Of a `post_hoc` design it is indicative only. Bounds take every target to have been inside by a fair coin. Where none was
+    tossed, the larger side is thinned blindly to the size of the other: with nine members to one other, guesses of "inside" are
+    right nine times in ten whatever the attack knows, and would pass for an epsilon of log 9.
+
+    >>> from discreet.core import Game, record
+    >>> inside = np.arange(1000) % 2 == 0
+    >>> seen = Evidence(game=Game(record(), {"answers"}), attack="peek", score=inside, inside=inside, run=np.arange(1000),
+    ...                 design="paired")
+    >>> epsilon_at_least(seen, 1e-5) > 4
+    True
+    """
+    kept = counted(evidence)
+    return epsilon_lower_bound(evidence.score[kept], evidence.inside[kept], evidence.run[kept], delta, confidence)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet.core import Evidence
+
 _SHUFFLE = 20230515  # any number: it must only know nothing of the coins
 
 
@@ -53,3 +55,16 @@ def centre(score: NDArray[np.float64]) -> float:
 def one_target_each(run: NDArray[np.int64]) -> bool:
     """Every run had one target, so the targets are independent of each other."""
     return len(np.unique(run)) == len(run)
+
+
+def counted(evidence: Evidence) -> NDArray[np.int64]:
+    """The targets that a lower bound is taken from: all; without randomised inclusion, as many inside as outside.
+
+    Which targets of the larger side are kept is drawn without looking at their scores.
+    """
+    sides = [np.flatnonzero(evidence.inside == side) for side in (True, False)]
+    least = min(map(len, sides))
+    if evidence.randomised or not least or len(sides[0]) == len(sides[1]):
+        return np.arange(len(evidence))
+    draw = np.random.default_rng(least)
+    return np.sort(np.concatenate([draw.permutation(side)[:least] for side in sides])).astype(np.int64)

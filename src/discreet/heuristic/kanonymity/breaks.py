@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.audit.worlds import coins
+from discreet.columns import codes, columns, like
 from discreet.core import Attack, check
-from discreet.core.columns import codes, columns, like
 from discreet.errors import InvalidValue
 from discreet.heuristic.kanonymity.diversity import counted
 from discreet.heuristic.kanonymity.mondrian import Anonymised

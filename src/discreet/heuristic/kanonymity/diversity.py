@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet.columns import Column, classes, codes, columns, numeric
 from discreet.core import check
-from discreet.core.columns import Column, classes, codes, columns, numeric
 
 KINDS = ("distinct", "entropy")
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet.columns import Column, codes, missing, numeric
 from discreet.core import check
-from discreet.core.columns import Column, codes, missing, numeric
 from discreet.errors import InvalidValue
 
 Floats = NDArray[np.float64]

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet.columns import columns, like
 from discreet.core import Claim, Game, NonPrivate, Unit, check, record
-from discreet.core.columns import columns, like
 from discreet.errors import InvalidValue
 from discreet.heuristic.kanonymity.diversity import Spread, spread
 from discreet.heuristic.kanonymity.hierarchy import Floats, Hierarchy, Scale

@@ -1,4 +1,4 @@
-"""`release.assert_below(…)`: the rules of the gate inside a test."""
+"""`discreet.assert_below(release, …)`: the rules of the gate inside a test."""
 
 from __future__ import annotations
 
@@ -15,19 +15,26 @@ def assert_below(
     release: Release[Any], *, tpr: float | None = None, fpr: float | None = None, auc: float | None = None,
     epsilon: float | None = None, delta: float | None = None, attack: str = "*", confidence: float = 0.95, strict: bool = True,
 ) -> tuple[Finding, ...]:  # fmt: skip
-    """What `Release.assert_below` does; the findings are given back where all of them hold."""
+    """For tests: what every attack of that name reached is, at this confidence, below a limit; else `RuleFailed`.
+
+    The limits are a true-positive rate `tpr` at a false-positive rate `fpr`, an area under the curve `auc`, an `epsilon` at a
+    `delta`. Ends of intervals are compared, not points, by the rules of `discreet gate`. Where there are too few targets to
+    tell, the message says how many would do; with `strict=False` that is a warning. The findings are returned where all hold.
+    """
     __tracebackhide__ = True  # pytest shows the line of the test, not this one
     check.open_fraction("confidence", confidence)
     check.word("attack", attack)
     rules = _rules(tpr, fpr, auc, epsilon, delta, {"line": 1, "attack": attack, "confidence": confidence})
-    found = tuple(finding for rule in rules for finding in rule.judge(release))
-    bad = [each for each in found if each.outcome == "failed" or (strict and each.outcome == "inconclusive")]
-    if bad:
-        raise RuleFailed("\n".join(f"{each.where}: {each.outcome}: {each.message}" for each in bad))
-    for each in found:
-        if each.outcome == "inconclusive":
-            warnings.warn(f"{each.where}: {each.message}", UserWarning, stacklevel=3)
-    return found
+    findings = tuple(finding for rule in rules for finding in rule.judge(release))
+    failures = [
+        finding for finding in findings if finding.outcome == "failed" or (strict and finding.outcome == "inconclusive")
+    ]
+    if failures:
+        raise RuleFailed("\n".join(f"{finding.where}: {finding.outcome}: {finding.message}" for finding in failures))
+    for finding in findings:
+        if finding.outcome == "inconclusive":
+            warnings.warn(f"{finding.where}: {finding.message}", UserWarning, stacklevel=2)
+    return findings
 
 
 def _rules(

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, Protocol
 
+from discreet.audit import epsilon_at_least
 from discreet.audit.judge import SURE, verdict
 from discreet.core import Claim, Evidence, Game, Release, Verdict
-from discreet.core.figures import down, percent_down, percent_up, rate, up
 from discreet.errors import DiscreetError
+from discreet.figures import down, percent_down, percent_up, rate, up
 from discreet.report.gate import measure
 from discreet.report.gate.finding import Finding
 from discreet.report.gate.measure import Interval
@@ -138,7 +139,7 @@ class Floor(OnAttacks):
     delta: float
 
     def measure(self, evidence: Evidence) -> Finding:
-        floor = evidence.epsilon(self.delta, self.confidence)
+        floor = epsilon_at_least(evidence, self.delta, self.confidence)
         shown = f"shows epsilon >= {down(floor)} at delta {self.delta:g} ({rate(self.confidence)} confidence)"
         message, outcome, needed = f"{evidence.attack} {shown}, the limit {up(self.limit)}.", "holds", None
         if floor > self.limit:

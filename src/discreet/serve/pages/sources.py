@@ -6,6 +6,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from discreet.charts import burn_down
 from discreet.core import Unit
 from discreet.core.claim import game_from_json
 from discreet.errors import InvalidValue
@@ -13,7 +14,6 @@ from discreet.ledger import Entry, Ledger
 from discreet.serve import desk
 from discreet.serve.doors import EVERYONE, OWNER, READERS, Door, Go, Page, Refused, Reply, Visit
 from discreet.serve.pages.releases import exported
-from discreet.serve.plots import burn_down
 from discreet.serve.reports import has_pdf
 from discreet.serve.settings import unit_of
 from discreet.serve.shelf import plain_name
@@ -55,7 +55,8 @@ def sources(visit: Visit) -> Reply:
 def _picture(ledger: Ledger, found: dict[str, Any]) -> Markup:
     if found["by_period"]:
         return Markup()
-    return burn_down(ledger.balance(found["source"]), ledger.history(found["source"])[-RECENT:])
+    entries = ledger.history(found["source"])[-RECENT:]
+    return Markup(burn_down(ledger.balance(found["source"]), entries, compact=True).svg)
 
 
 def source(visit: Visit) -> Reply:

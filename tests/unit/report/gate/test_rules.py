@@ -11,7 +11,7 @@ from discreet.attack.membership import ATTACKS
 from discreet.audit import judge
 from discreet.core import Claim, Evidence, Game, Gaussian, Laplace, NonPrivate, Release, Sequence, Unit, record, user
 from discreet.errors import InvalidValue, RuleFailed, UnsupportedEvent
-from discreet.report.gate import Finding, Policy, worst
+from discreet.report.gate import Finding, Policy, assert_below, worst
 from discreet.report.gate.parts import Part
 
 GAME = Game(record(), {"scores"})
@@ -285,22 +285,22 @@ def test_strict_makes_a_failure_of_what_is_inconclusive() -> None:
 
 def test_assert_below_tells_the_interval() -> None:
     made = release(evidence(3.0), evidence(0.0, attack="blind"))
-    made.assert_below(tpr=0.1, fpr=0.01, attack="blind")
-    made.assert_below(auc=0.6, epsilon=1.0, delta=1e-5, attack="blind")
+    assert_below(made, tpr=0.1, fpr=0.01, attack="blind")
+    assert_below(made, auc=0.6, epsilon=1.0, delta=1e-5, attack="blind")
     with pytest.raises(RuleFailed, match=r"attack.lira: failed: TPR at 1 % FPR is \d.* % \(\d.* % to \d.* %") as caught:
-        made.assert_below(tpr=0.1, fpr=0.01)
+        assert_below(made, tpr=0.1, fpr=0.01)
     assert isinstance(caught.value, AssertionError)
     assert "blind" not in str(caught.value)
     with pytest.raises(RuleFailed, match="no attack of the release matches nobody"):
-        made.assert_below(auc=0.6, attack="nobody")
+        assert_below(made, auc=0.6, attack="nobody")
 
 
 def test_assert_below_fails_where_nobody_can_tell() -> None:
     few = release(evidence(0.0, 100))
     with pytest.raises(RuleFailed, match=r"inconclusive: .* non-members would decide; there are 50 and 50"):
-        few.assert_below(tpr=0.01, fpr=0.001)
+        assert_below(few, tpr=0.01, fpr=0.001)
     with pytest.warns(UserWarning, match="non-members would decide") as caught:
-        few.assert_below(tpr=0.01, fpr=0.001, strict=False)
+        assert_below(few, tpr=0.01, fpr=0.001, strict=False)
     assert caught[0].filename == __file__
 
 
@@ -323,4 +323,4 @@ def test_assert_below_fails_where_nobody_can_tell() -> None:
 )
 def test_assert_below_refuses_what_makes_no_sense(asked: dict[str, Any], told: str) -> None:
     with pytest.raises(InvalidValue, match=told):
-        release(evidence(0.0)).assert_below(**asked)
+        assert_below(release(evidence(0.0)), **asked)

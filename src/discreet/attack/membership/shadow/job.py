@@ -15,7 +15,7 @@ from discreet.attack.membership.recipe import Recipe
 from discreet.attack.membership.shadow.chain import Chain
 from discreet.attack.membership.shadow.kernels import Written
 from discreet.attack.membership.shadow.stacks import Layers, Mapped
-from discreet.core import circles
+from discreet.native.collector import gc_paused
 
 Array = NDArray[Any]
 QUERY = 2048  # rows asked at once
@@ -135,7 +135,7 @@ class _Step:
         graph = torch.cuda.CUDAGraph()
         if self._written is None:
             self.optimizer.zero_grad(set_to_none=True)
-        with circles.kept(), torch.cuda.graph(graph):
+        with gc_paused(), torch.cuda.graph(graph):
             self._eager(self._batch)
         self._graph = graph
         graph.replay()

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from discreet.attack.membership.recipe import Recipe
-from discreet.core import circles
+from discreet.native.collector import gc_paused
 
 Array = NDArray[Any]
 QUERY = 4096  # rows asked at once
@@ -114,7 +114,7 @@ class Loop:
                     self._step(self._batch)
             torch.cuda.current_stream().wait_stream(side)
             graph = torch.cuda.CUDAGraph()
-            with circles.kept(), torch.cuda.graph(graph):
+            with gc_paused(), torch.cuda.graph(graph):
                 self._step(self._batch)
         except torch.OutOfMemoryError:
             raise

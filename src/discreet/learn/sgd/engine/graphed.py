@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from discreet.core import circles
 from discreet.learn.sgd.clipping import Clipping
 from discreet.learn.sgd.engine.engine import Engine
+from discreet.native.collector import gc_paused
 
 Losses = Callable[[Any], Tensor]
 _log = logging.getLogger(__name__)
@@ -98,7 +98,7 @@ class _Slot:
         self._graph = torch.cuda.CUDAGraph()
         engine.good = self._good
         try:
-            with circles.kept(), torch.cuda.graph(self._graph, pool=whole._pool):
+            with gc_paused(), torch.cuda.graph(self._graph, pool=whole._pool):
                 whole.summed(batch, self._weight, size, self._sum)
         finally:
             engine.good = None

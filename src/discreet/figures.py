@@ -1,8 +1,9 @@
-"""Numbers as people read them: a loss is never rounded down, a floor never up."""
+"""Numbers and texts as people read them: a loss is never rounded down, a floor never up."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
 _DIGITS = 4
@@ -47,6 +48,30 @@ def rate(value: float) -> str:
     ('0.1 %', '95 %')
     """
     return f"{value * 100:.10g} %"
+
+
+def short(text: object, most: int = 300) -> str:
+    """A text as a page shows it: one line of at most `most` characters.
+
+    >>> short("a  b", 3)
+    'a b'
+    >>> short("abcdef", 3)
+    'ab…'
+    """
+    whole = str(text)
+    start = whole[: 4 * most]  # a text of a million letters is not read to its end
+    line = " ".join("".join(letter if letter.isprintable() else " " for letter in start).split())
+    return line if len(line) <= most and len(start) == len(whole) else f"{line[: most - 1]}…"
+
+
+def listed(items: Iterable[str], last: str = "and") -> str:
+    """Items in a sentence.
+
+    >>> listed(["a", "b", "c"])
+    'a, b and c'
+    """
+    known = list(items)
+    return known[0] if len(known) == 1 else f"{', '.join(known[:-1])} {last} {known[-1]}" if known else "nothing"
 
 
 def _text(value: float, digits: int, rounding: str, scale: int = 1) -> str:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from discreet import Ledger, record
 from discreet.accounting import Approximate, Gaussian, Pure
+from discreet.charts import card
 from discreet.core import Claim, Game
-from discreet.ledger.card import left_after
+from discreet.ledger.summary import left_after
 
 CLAIM = Claim(game=Game(record(), {"answers"}), event=Gaussian(20.0))
 EVIL = "<script>alert('x')</script>"
@@ -26,7 +27,7 @@ def test_it_burns_down(tmp_path: Path) -> None:
         two = 1 - found.spent.divergence / found.limit.divergence
         assert left == [1, 1, one, one, two, one, two]
         assert left_after(found, ledger.history("people")[-2:]) == [one, one, two]  # what it gave back began earlier
-        page = ledger._repr_html_()
+        page = card(ledger)
     root = ET.fromstring(page)
     (picture,) = root.iter("{http://www.w3.org/2000/svg}svg")
     assert picture.get("role") == "img"
@@ -45,15 +46,15 @@ def test_it_burns_down_by_the_better_of_two_sums(tmp_path: Path) -> None:
         assert found.spent.divergence > found.limit.divergence
         left = left_after(found, ledger.history("people"))
         assert left[2:] == [0.75, 0.5, 0.25, 0.125]
-        assert "Spent for events that may fail: 20 % of their part" in ledger._repr_html_()
+        assert "Spent for events that may fail: 20 % of their part" in card(ledger)
 
 
 def test_names_are_escaped_and_periods_are_told(tmp_path: Path) -> None:
     with Ledger(tmp_path / "ledger.db") as ledger:
-        assert "No sources yet" in ledger._repr_html_()
+        assert "No sources yet" in card(ledger)
         ledger.open(EVIL, unit=record(), epsilon=1.0, delta=1e-6, by_period=True)
         ledger.renew(EVIL, period="2026-11", by="owner", reason="new rows")
-        page = ledger._repr_html_()
+        page = card(ledger)
     assert "<script" not in page
     assert "for each of its periods" in page
     assert len(list(ET.fromstring(page).iter("{http://www.w3.org/2000/svg}svg"))) == 1

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from discreet import charts
 from discreet.accounting import curve
 from discreet.audit.binomial import rate_ceiling, rate_floor
+from discreet.charts import Plot
+from discreet.charts.frame import Frame, number, thinned, ticks
 from discreet.core import Evidence, Game, Release, record
 from discreet.errors import InvalidValue
-from discreet.report import Plot, plots
-from discreet.report.chart import Chart, number, thinned, ticks
 from reports import COUNT, TRAINED, broken, evidence, leaky, ledger, private
 
 
@@ -35,31 +36,31 @@ def checked(plot: Plot) -> ElementTree.Element:
 
 def test_the_roc_has_a_line_for_every_claim_and_attack() -> None:
     for release in (private(), leaky(), broken()):
-        plot = plots.roc(release)
+        plot = charts.roc(release)
         roles = [each.attrib["data-role"] for each in checked(plot).iter() if "data-role" in each.attrib]
         ceilings = 0 if release is leaky() or "plainly" in release.facts.get("title", "") else 1
         assert roles.count("ceiling") == ceilings
         assert roles.count("floor") == len(release.evidence)
         assert len(plot.rows) == ceilings + len(release.evidence)
         assert len(plot.legend) == len(plot.rows) + 1
-    assert "there is no ceiling; attack lira reaches" in plots.roc(leaky()).alt
+    assert "there is no ceiling; attack lira reaches" in charts.roc(leaky()).alt
 
 
 def test_an_attack_through_a_ceiling_has_its_own_colour() -> None:
     roles = [
-        each.attrib["data-role"] for each in checked(plots.roc(broken(), broken=[True])).iter() if "data-role" in each.attrib
+        each.attrib["data-role"] for each in checked(charts.roc(broken(), broken=[True])).iter() if "data-role" in each.attrib
     ]
     assert roles == ["chance", "ceiling", "broken"]
 
 
 def test_lines_of_one_role_differ_in_colour_and_dashes() -> None:
-    swatches = [swatch for swatch, _ in plots.roc(leaky()).legend]
+    swatches = [swatch for swatch, _ in charts.roc(leaky()).legend]
     assert len(set(swatches)) == len(swatches) == 4
 
 
 def test_attacks_of_one_name_are_told_apart_and_of_many_some_are_drawn() -> None:
     many = replace(leaky(), evidence=tuple(evidence(0.1, targets=200) for _ in range(30)))
-    plot = plots.roc(many, broken=[False] * 29 + [True], most=5)
+    plot = charts.roc(many, broken=[False] * 29 + [True], most=5)
     assert [name for _, name in plot.legend] == [
         "lira (1)",
         "lira (2)",
@@ -73,25 +74,23 @@ def test_attacks_of_one_name_are_told_apart_and_of_many_some_are_drawn() -> None
 
 def test_the_band_holds_what_was_measured_and_is_exact_at_its_ends() -> None:
     seen = evidence(1.0, targets=20_000)
-    for level, low, high in plots.band(seen):
-        reached = np.interp(level, *_rates(seen))
+    for level, low, high in charts.band(seen):
+        reached = seen.roc().at(level)
         assert low <= reached <= high
     members = int(seen.inside.sum())
-    assert plots.band(seen)[-1][1:] == pytest.approx((float(rate_floor(members, members, 0.025)), 1.0))
+    assert charts.band(seen)[-1][1:] == pytest.approx((float(rate_floor(members, members, 0.025)), 1.0))
     assert float(rate_ceiling(members, members, 0.025)) == 1.0
-    assert plots.band(evidence(1.0, targets=6)) == []
+    assert charts.band(evidence(1.0, targets=6)) == []
 
 
 def _rates(seen: Evidence) -> tuple[Any, Any]:
-    from discreet.core.card import roc
-
-    return roc(seen.score, seen.inside)
+    return seen.roc().false, seen.roc().true
 
 
 def test_a_band_of_many_thresholds_is_that_of_all_of_them() -> None:
     """Thinned out or not, it is the same to the eye."""
     seen = evidence(1.0, targets=60_000)
-    grid, low, high = np.array(plots.band(seen)).T
+    grid, low, high = np.array(charts.band(seen)).T
     false, true = _rates(seen)
     members = int(seen.inside.sum())
     others = len(seen) - members
@@ -104,16 +103,16 @@ def test_a_band_of_many_thresholds_is_that_of_all_of_them() -> None:
 
 
 def test_the_tradeoff_is_that_of_the_curve() -> None:
-    plot = plots.tradeoff(curve(COUNT.event))
+    plot = charts.tradeoff(curve(COUNT.event))
     checked(plot)
     assert plot.rows[1][0] == "1 %"
     assert float(plot.rows[1][1].split()[0]) <= 100 * (1 - curve(COUNT.event).power(0.01))
-    checked(plots.tradeoff(curve(TRAINED.event)))
+    checked(charts.tradeoff(curve(TRAINED.event)))
 
 
 @pytest.mark.parametrize("pairs", [[[0, 0.0]], [[5, 1.0], [1, 0.5]], [(k, k**0.5) for k in range(5000)], [[1, 0], [1, 0]]])
 def test_steps(pairs: Any) -> None:
-    plot = plots.steps(pairs)
+    plot = charts.steps(pairs)
     checked(plot)
     assert len(plot.rows) <= 8
     assert len(plot.svg) < 20_000
@@ -121,14 +120,14 @@ def test_steps(pairs: Any) -> None:
 
 def test_nothing_to_draw_is_said() -> None:
     with pytest.raises(InvalidValue, match="nothing to draw"):
-        plots.steps([])
+        charts.steps([])
     with pytest.raises(InvalidValue, match="nothing to draw"):
-        plots.marginals({})
+        charts.marginals({})
 
 
 @pytest.mark.parametrize("errors", [{"age": 0.0}, {"age": 1e-300, "b": 1e300}, {f"column {k}": k / 7 for k in range(500)}])
 def test_marginals(errors: dict[str, float]) -> None:
-    plot = plots.marginals(errors)
+    plot = charts.marginals(errors)
     checked(plot)
     assert len(plot.rows) == min(len(errors), 30)
     assert plot.rows[0][0] == max(errors, key=errors.__getitem__)
@@ -140,23 +139,23 @@ def test_marginals(errors: dict[str, float]) -> None:
 @pytest.mark.parametrize("inside", [[True, False, True], [True, True, True], [False, False, False]], ids=str)
 def test_histograms(score: list[float], inside: list[bool]) -> None:
     seen = Evidence(game=Game(record(), {"scores"}), attack="<x>", score=score, inside=inside, run=[0, 0, 0], design="post_hoc")
-    plot = plots.histogram(seen)
+    plot = charts.histogram(seen)
     checked(plot)
     assert "&lt;x&gt;" in plot.svg
     assert plot.svg.count(">not inside</text>") == 1
-    assert ">not inside</text>" not in plots.histogram(seen, legend=False).svg
+    assert ">not inside</text>" not in charts.histogram(seen, legend=False).svg
 
 
 def test_burn_down(tmp_path: Path) -> None:
     kept, _ = ledger(tmp_path)
     with kept:
-        plot = plots.burn_down(kept.balance("hospital"), list(kept.history("hospital")))
+        plot = charts.burn_down(kept.balance("hospital"), list(kept.history("hospital")))
     checked(plot)
     assert plot.rows[-1][1] == "62.5 %"
 
 
 def test_every_plot_of_a_release() -> None:
-    assert [plot.name for plot in plots.all_plots(private())] == [
+    assert [plot.name for plot in charts.all_plots(private())] == [
         "roc",
         "tradeoff",
         "steps",
@@ -164,7 +163,7 @@ def test_every_plot_of_a_release() -> None:
         "histogram-2",
         "marginals",
     ]
-    assert [plot.name for plot in plots.all_plots(Release(value=1, source="x", claims=()))] == ["roc"]
+    assert [plot.name for plot in charts.all_plots(Release(value=1, source="x", claims=()))] == ["roc"]
 
 
 def test_ticks_are_round_and_few() -> None:
@@ -188,5 +187,5 @@ def test_thinning_never_moves_a_line_that_can_be_seen() -> None:
     between = np.interp([x for x, _ in points], [x for x, _ in kept], [y for _, y in kept])
     assert np.abs(between - [y for _, y in points]).max() <= 0.5 * 8  # half a pixel across a line, more along a steep one
     assert thinned(points[:2]) == points[:2]
-    chart = Chart((0, 1), (0, 1))
-    assert chart.path([(0, 0), (0.5, 0.5), (1, 1)]).count("L") == 1
+    frame = Frame((0, 1), (0, 1))
+    assert frame.path([(0, 0), (0.5, 0.5), (1, 1)]).count("L") == 1

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from discreet.core.columns import classes, codes, columns, like, missing
+from discreet.columns import classes, codes, columns, like, missing
 from discreet.errors import InvalidValue
 
 PLAIN = {"age": [34, 51, 34], "sex": ["f", None, "f"]}

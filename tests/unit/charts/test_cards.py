@@ -6,12 +6,10 @@ import math
 import xml.etree.ElementTree as ET
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 
-import discreet.accounting
-from discreet.core import Claim, Evidence, Game, Laplace, NonPrivate, Release, figures, record, svg
-from discreet.core.card import curve_card, roc
+from discreet.charts import Line, card, tradeoff_plot
+from discreet.core import Claim, Evidence, Game, Laplace, NonPrivate, Release, Roc, record
 from strategies import releases
 
 GAME = Game(record(), {"answers"})
@@ -45,15 +43,15 @@ def parsed(html: str) -> ET.Element:
 
 
 def test_the_curve_card_tells_the_numbers_in_words_too() -> None:
-    card = parsed(curve_card(PureCurve(), "Pure & simple"))
-    description = next(card.iter("{http://www.w3.org/2000/svg}desc")).text
+    page = parsed(card(PureCurve()))
+    description = next(page.iter("{http://www.w3.org/2000/svg}desc")).text
     assert description is not None
     assert "epsilon: 1 at δ = 1e-05" in description
     assert "belief: 50 % becomes at most 73.2 %" in description
 
 
 def test_everything_is_escaped_and_nothing_runs() -> None:
-    html = nasty_release()._repr_html_()
+    html = card(nasty_release())
     assert "<script" not in html
     assert NASTY in "".join(parsed(html).itertext())
     assert "javascript:" not in html
@@ -61,45 +59,33 @@ def test_everything_is_escaped_and_nothing_runs() -> None:
 
 
 def test_a_release_card_draws_ceiling_and_floor() -> None:
-    assert discreet.accounting.curve is not None
-    roles = [node.get("data-role") for node in parsed(nasty_release()._repr_html_()).iter() if node.get("data-role")]
+    roles = [node.get("data-role") for node in parsed(card(nasty_release())).iter() if node.get("data-role")]
     assert sorted(filter(None, roles)) == ["ceiling", "chance", "floor"]
 
 
 def test_a_claim_without_a_ceiling_has_a_card() -> None:
     made = Release(value=1, source="x", claims=(Claim(game=GAME, event=NonPrivate()),))
-    assert "<svg" not in made._repr_html_()
-    assert "NonPrivate()" in made._repr_html_()
+    assert "<svg" not in card(made)
+    assert "NonPrivate()" in card(made)
 
 
 @settings(max_examples=30, deadline=None)
 @given(releases)
 def test_any_evidence_has_a_card(release: Release[object]) -> None:
     for evidence in release.evidence:
-        assert "<svg" in evidence._repr_html_()
+        assert "<svg" in card(evidence)
 
 
 def test_roc_of_ties_and_of_one_world() -> None:
-    false, true = roc(np.array([1.0, 1.0, 0.0]), np.array([True, False, False]))
-    assert false.tolist() == [0.0, 0.5, 1.0]
-    assert true.tolist() == [0.0, 1.0, 1.0]
-    false, true = roc(np.array([1.0, 0.0]), np.array([True, True]))
-    assert false.tolist() == [0.0, 0.0, 0.0]
+    ties = Roc.of(np.array([1.0, 1.0, 0.0]), np.array([True, False, False]))
+    assert ties.false.tolist() == [0.0, 0.5, 1.0]
+    assert ties.true.tolist() == [0.0, 1.0, 1.0]
+    alone = Roc.of(np.array([1.0, 0.0]), np.array([True, True]))
+    assert alone.false.tolist() == [0.0, 0.0, 0.0]
 
 
 def test_points_outside_the_axes_are_left_out() -> None:
-    line = svg.Line(label="x", role="floor", points=[(0.0, 0.0), (1e-6, 1e-5), (0.5, 0.0), (0.5, 0.6), (1.0, 1.0)])
-    drawn = svg.tradeoff_plot([line], title="t", description="d")
+    line = Line(label="x", role="floor", points=[(0.0, 0.0), (1e-6, 1e-5), (0.5, 0.0), (0.5, 0.6), (1.0, 1.0)])
+    drawn = tradeoff_plot([line], title="t", description="d")
     assert "nan" not in drawn
     assert drawn.count(" L") == 2  # one step of the floor, one of the diagonal
-
-
-@pytest.mark.parametrize("value", [0.1, 1 / 3, 2 / 3, 1e-12, 123456.7, 9.9999e-5, 99999999.0, 0.0])
-def test_losses_are_rounded_up_and_floors_down(value: float) -> None:
-    assert float(figures.down(value)) <= value <= float(figures.up(value))
-    assert float(figures.up(value)) <= value * 1.001
-    assert float(figures.percent_down(value)[:-2]) / 100 <= value * (1 + 1e-15)
-
-
-def test_what_is_not_a_number_is_said() -> None:
-    assert [figures.up(value) for value in (math.inf, -math.inf, math.nan)] == ["∞", "-∞", "unknown"]
