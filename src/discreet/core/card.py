@@ -48,7 +48,7 @@ def release_card(release: Release[Any]) -> str:
     )
     facts: list[tuple[str, str]] = [("made from", release.source), ("value", value)]
     if release.entry:
-        facts.append(("paid by", release.entry))
+        facts.append(("paid by", ", ".join(release.entries)))
     lines = []
     for claim in release.claims:
         facts.append(("claim", f"{_event_text(claim)}; {claim.game.unit}; seen: {', '.join(sorted(claim.game.view))}"))
