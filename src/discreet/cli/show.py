@@ -51,7 +51,11 @@ def _facts(release: Release[Any]) -> dict[str, Any]:
 def _rows(release: Release[Any]) -> list[tuple[str, str]]:
     from discreet.core.check import shown
 
-    rows = [("made from", release.source), ("value", shown(release.value)), ("paid by", ", ".join(release.entries) or "no ledger entry")]
+    rows = [
+        ("made from", release.source),
+        ("value", shown(release.value)),
+        ("paid by", ", ".join(release.entries) or "no ledger entry"),
+    ]
     for claim in release.claims:
         rows.append(("claim", repr(claim.event)[:200]))
         rows.append(("  unit", str(claim.game.unit)))

@@ -197,7 +197,9 @@ def _entries_from_json(document: Any, version: int) -> tuple[Any, tuple[Any, ...
     if not isinstance(document, list):
         return document, ()
     if version < 3 or len(document) < 2:
-        raise InvalidDocument(f"entry of a release is one id, or a list of several since version 3; got {check.shown(document)}.")
+        raise InvalidDocument(
+            f"entry of a release is one id, or, since version 3, a list of several; got {check.shown(document)}"
+        )
     return document[0], tuple(document[1:])
 
 

@@ -20,7 +20,7 @@ from discreet.ledger.store import Book
 
 @dataclass(frozen=True, slots=True)
 class Payment:
-    """The entries that a release names, as a ledger has them; `fault` says why they do not pay for the release, None if they do.
+    """The entries that a release names, as a ledger has them; `fault` says why they do not pay for it, None if they do.
 
     `entries` lacks those that the ledger does not hold, and `states` are those of the charges among them.
     """
