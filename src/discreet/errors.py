@@ -28,6 +28,7 @@ __all__ = [
     "LedgerError",
     "MissingExtra",
     "RuleFailed",
+    "RunFailed",
     "UnsupportedEvent",
 ]
 
@@ -56,6 +57,10 @@ class EngineFailed(DiscreetError):
             f"{name} could not run the query. The charge stays spent, since the reason may depend on the data; "
             "the owner of the data sees it with --debug, or as __cause__."
         )
+
+
+class RunFailed(DiscreetError, RuntimeError):
+    """Private training failed on its rows; the message says where and not why, since that may depend on the data."""
 
 
 class UnsupportedEvent(DiscreetError):

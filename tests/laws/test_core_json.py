@@ -19,7 +19,7 @@ from discreet.core import Claim, Event, Evidence, Release, event_from_json
 from discreet.core.document import parse_json
 from discreet.core.event import DEEPEST, Gaussian, Repeat
 from discreet.errors import InvalidDocument, InvalidValue
-from strategies import claims, events, evidences, json_values, releases
+from strategies import claims, events, evidences, json_values, releases, text
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "docs/reference/release.schema.json").read_text())
 WHOLE = jsonschema.Draft202012Validator(SCHEMA)
@@ -75,6 +75,27 @@ def test_releases_round_trip(release: Release[Any]) -> None:
     assert Release.from_json(document) == release
     WHOLE.validate(document)
     assert pickle.loads(pickle.dumps(release.facts)) == copy.deepcopy(release.facts) == release.facts  # noqa: S301
+
+
+@slow
+@given(st.lists(text, min_size=2, max_size=4))
+def test_several_entries_round_trip_and_each_pays_once(names: list[str]) -> None:
+    given_entries = {"value": 1, "source": "people", "claims": (), "entry": names[0], "also": names[1:]}
+    if len(set(names)) < len(names):
+        with pytest.raises(InvalidValue, match="an entry pays once"):
+            Release(**given_entries)
+        return
+    release = Release(**given_entries)
+    document = through_text(release.to_json())
+    assert (document["version"], document["entry"]) == (3, names)
+    WHOLE.validate(document)
+    again = Release.from_json(document)
+    assert (again, again.entries, hash(again)) == (release, tuple(names), hash(release))
+    assert again != Release(**{**given_entries, "also": ()})
+    for broken in ({"version": 2}, {"entry": names[:1]}, {"entry": [names[0], names[0]]}, {"entry": []}):
+        assert not WHOLE.is_valid({**document, **broken})
+        with pytest.raises(InvalidDocument):
+            Release.from_json({**document, **broken})
 
 
 @slow

@@ -47,7 +47,7 @@ def _release(release: Release[Any]) -> str:
     outside = isinstance(release.value, Elsewhere)
     value = f"a {release.value.type}, beside this document" if outside else check.shown(release.value)
     rows: Rows = [("made from", release.source), ("value", value)]
-    rows += [("paid by", release.entry)] if release.entry else []
+    rows += [("paid by", ", ".join(release.entries))] if release.entry else []
     lines = []
     for claim in release.claims:
         rows.append(("claim", f"{_event(claim)}; {claim.game.unit}; seen: {', '.join(sorted(claim.game.view))}"))

@@ -40,7 +40,7 @@ def command(file: str, html: str | None, as_json: bool) -> None:
 def _facts(release: Release[Any]) -> dict[str, Any]:
     return {
         "source": release.source,
-        "entry": release.entry,
+        "entry": list(release.entries) if release.also else release.entry,
         "claims": [{**claim.to_json(), "epsilon": _epsilons(claim)} for claim in release.claims],
         "evidence": [
             {"attack": item.attack, "design": item.design, "targets": len(item), "inside": int(item.inside.sum())}
@@ -52,7 +52,11 @@ def _facts(release: Release[Any]) -> dict[str, Any]:
 def _rows(release: Release[Any]) -> list[tuple[str, str]]:
     from discreet.core.check import shown
 
-    rows = [("made from", release.source), ("value", shown(release.value)), ("paid by", release.entry or "no ledger entry")]
+    rows = [
+        ("made from", release.source),
+        ("value", shown(release.value)),
+        ("paid by", ", ".join(release.entries) or "no ledger entry"),
+    ]
     for claim in release.claims:
         rows.append(("claim", repr(claim.event)[:200]))
         rows.append(("  unit", str(claim.game.unit)))

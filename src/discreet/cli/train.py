@@ -11,6 +11,7 @@ import click
 
 from discreet.cli import COMMANDS
 from discreet.cli.output import json_option, talk, write_json
+from discreet.core.figures import down, up
 from discreet.errors import InvalidDocument, InvalidValue
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ SECTIONS = {
     "unit": ("key", "rows"),
     "model": ("hidden",),
     "train": ("epsilon", "noise_multiplier", "delta", "rate", "steps", "clip_norm", "learning_rate", "momentum", "divisor",
-              "clipping", "microbatch", "resume"),
+              "clipping", "microbatch", "resume", "every"),
     "ledger": ("place", "source", "account"),
     "output": ("folder", "checkpoint"),
 }  # fmt: skip
@@ -52,7 +53,8 @@ def command(config: str, test: str | None, dry_run: bool, as_json: bool) -> None
     release = run.release(folder / told["output"]["folder"], quality=quality or None)
     (folder / told["output"]["folder"] / table.CONFIG).write_text(Path(config).read_text())
     found = {"release": str(folder / told["output"]["folder"]), "epsilon": run.spent(), "delta": run.plan.delta,
-             "noise_multiplier": run.plan.noise_multiplier, "entry": release.entry}  # fmt: skip
+             "noise_multiplier": run.plan.noise_multiplier,
+             "entry": list(release.entries) if release.also else release.entry}  # fmt: skip
     found |= {name.lower().replace(" ", "_"): value for name, value in quality.items()}
     _tell(found, as_json)
 
@@ -91,19 +93,25 @@ def start(told: dict[str, Any], known: Encoding, folder: Path) -> Run:
     from discreet.ledger import Ledger
 
     settings, unit, ledger = dict(told["train"]), told.get("unit", {}), told.get("ledger", {})
+    if ledger and not {"place", "source"} <= set(ledger):
+        raise InvalidDocument("[ledger] needs place (a file or a URL) and source (the name of the budget).")
+    place = _place(ledger, folder) if ledger else ""
+    if ledger and "://" not in place and not Path(place).exists():  # a mistyped one would be made, empty
+        raise InvalidValue(
+            f"There is no ledger at {place}, which [ledger] names. Open a budget there first: discreet ledger open "
+            f"{ledger['source']} --ledger {place} …; or name the one that you have."
+        )
     table = read_table(str(folder / told["data"]["file"]))
     inputs, target, kept = known.read(table)
     key = unit.get("key")
     if key is not None and key not in table:
         raise InvalidValue(f"The table has no column {key!r}, which [unit] names as the key.")
-    if ledger and not {"place", "source"} <= set(ledger):
-        raise InvalidDocument("[ledger] needs place (a file or a URL) and source (the name of the budget).")
     model = network(known.width, told.get("model", {}).get("hidden", []), len(known.classes))
     optimizer = torch.optim.SGD(model.parameters(), settings.pop("learning_rate"), settings.pop("momentum", 0.0))
     checkpoint = told["output"].get("checkpoint")
     return train(
         model, optimizer, (inputs, target), nn.CrossEntropyLoss(reduction="none"), unit=_unit(unit),
-        owners=None if key is None else table[key][kept], ledger=Ledger(_place(ledger, folder)) if ledger else None,
+        owners=None if key is None else table[key][kept], ledger=Ledger(place) if ledger else None,
         source=ledger.get("source", told["data"]["file"]), account=ledger.get("account"),
         checkpoint=None if checkpoint is None else folder / checkpoint, progress=sys.stderr.isatty(), **settings,
     )  # fmt: skip
@@ -155,13 +163,20 @@ def _quality(run: Run, public: tuple[Any, Any]) -> dict[str, float]:
     return {f"test {name}": value for name, value in evaluate(run.model, public).items()}
 
 
+def _shown(name: str, value: Any) -> str:
+    """A number for people: a loss is never rounded down, and noise never up."""
+    if not isinstance(value, float):
+        return ", ".join(value) if isinstance(value, (list, tuple)) else str(value)
+    if name in ("epsilon", "delta"):
+        return up(value, 6)
+    return down(value, 6) if name == "noise_multiplier" else f"{value:.6g}"
+
+
 def _tell(found: dict[str, Any], as_json: bool) -> None:
     if as_json:
         write_json(found)
         return
     for name, value in found.items():
-        click.echo(
-            f"{name.replace('_', ' ')}: {value:.6g}" if isinstance(value, float) else f"{name.replace('_', ' ')}: {value}"
-        )
+        click.echo(f"{name.replace('_', ' ')}: {_shown(name, value)}")
     if "release" in found:
         talk(f"Read it: discreet show {found['release']}/release.json")

@@ -21,9 +21,9 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 FORMAT = "discreet-release"
-VERSION = 2
+VERSION = 3
 _PARTS = ("format", "version", "source", "entry", "value", "claims", "evidence")
-_ADDED = {1: (), 2: ("facts",)}  # what each version asks beside them
+_ADDED = {1: (), 2: ("facts",), 3: ("facts",)}  # what each version asks beside them; 3 may name several entries
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,8 @@ class Release(Generic[T]):
     """Something made from sensitive data.
 
     `source` names the data set, `entry` the ledger entry that paid, `claims` the ceilings (one per game) and `evidence`
-    the floors. `facts` are what a report tells beside them (`discreet.core.Facts` says which): they decide nothing.
+    the floors. `facts` are what a report tells beside them (`discreet.core.Facts` says which): they decide nothing. Where one
+    entry did not pay for all of it, `also` names the others, and the claims compose what all of them paid for.
 
     >>> from discreet.core import Claim, Game, Laplace, record
     >>> claim = Claim(game=Game(record(), {"answers"}), event=Laplace(2.0))
@@ -56,11 +57,16 @@ class Release(Generic[T]):
     entry: str | None = None
     evidence: tuple[Evidence, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=Facts)
+    also: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         check.word("source", self.source)
         if self.entry is not None:
             check.word("entry", self.entry)
+        others = check.items("also", self.also, "a tuple of entries' ids, such as ('3-…',)")
+        object.__setattr__(self, "also", tuple(check.word("also", item) for item in others))
+        if self.also and len({None, *self.entries}) < 2 + len(self.also):
+            raise InvalidValue("also must name entries beside entry, each of them once: an entry pays once.")
         for name, kind in (("claims", Claim), ("evidence", Evidence)):
             wanted = f"a tuple of {kind.__name__}, such as (item,)"
             items = check.items(name, getattr(self, name), wanted)
@@ -68,6 +74,11 @@ class Release(Generic[T]):
                 raise InvalidValue(f"{name} must be {wanted}; got {check.shown(items)}.")
             object.__setattr__(self, name, items)
         object.__setattr__(self, "facts", Facts(self.facts))
+
+    @property
+    def entries(self) -> tuple[str, ...]:
+        """Every ledger entry that paid: `entry`, then `also`."""
+        return () if self.entry is None else (self.entry, *self.also)
 
     def map(self, function: Callable[[T], U]) -> Release[U]:
         """Post-processing: the same claims at no cost, whatever `function` does, as long as it sees only the value.
@@ -84,9 +95,9 @@ class Release(Generic[T]):
         """The document; `docs/reference/release.schema.json` is its schema."""
         return {
             "format": FORMAT,
-            "version": VERSION,
+            "version": VERSION if self.also else 2,  # who reads version 2 knows one entry
             "source": self.source,
-            "entry": self.entry,
+            "entry": list(self.entries) if self.also else self.entry,
             "value": _value_to_json(self.value),
             "claims": [claim.to_json() for claim in self.claims],
             "evidence": [item.to_json() for item in self.evidence],
@@ -108,9 +119,10 @@ class Release(Generic[T]):
         for name in ("claims", "evidence"):
             if not isinstance(parts[name], list):
                 raise InvalidDocument(f"{name} of a release must be a list; got {check.shown(parts[name])}.")
+        entry, also = _entries_from_json(parts["entry"], int(version))
         try:
             return Release(
-                value=_value_from_json(parts["value"]), source=parts["source"], entry=parts["entry"],
+                value=_value_from_json(parts["value"]), source=parts["source"], entry=entry, also=also,
                 claims=tuple(Claim.from_json(item) for item in parts["claims"]),
                 evidence=tuple(Evidence.from_json(item) for item in parts["evidence"]), facts=parts.get("facts", {}),
             )  # fmt: skip
@@ -129,14 +141,25 @@ class Release(Generic[T]):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Release):
             return NotImplemented
-        mine, theirs = ((it.source, it.claims, it.entry, it.evidence, it.facts) for it in (self, other))
+        mine, theirs = ((it.source, it.claims, it.entries, it.evidence, it.facts) for it in (self, other))
         return mine == theirs and _same(self.value, other.value)
 
     def __hash__(self) -> int:
-        return hash((self.source, self.claims, self.entry, self.evidence))
+        return hash((self.source, self.claims, self.entries, self.evidence))
 
     def __repr__(self) -> str:
         return f"Release(of {self.source}: {len(self.claims)} claims, {len(self.evidence)} pieces of evidence)"
+
+
+def _entries_from_json(document: Any, version: int) -> tuple[Any, tuple[Any, ...]]:
+    """The first entry and the others, of which there are some since version 3."""
+    if not isinstance(document, list):
+        return document, ()
+    if version < 3 or len(document) < 2:
+        raise InvalidDocument(
+            f"entry of a release is one id, or, since version 3, a list of several; got {check.shown(document)}"
+        )
+    return document[0], tuple(document[1:])
 
 
 def _value_to_json(value: Any) -> dict[str, Any]:

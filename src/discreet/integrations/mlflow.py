@@ -42,7 +42,7 @@ def tags(release: Release[Any], delta: float) -> Iterator[tuple[str, str]]:
     """What is claimed, by name; an epsilon is rounded up, and `inf` where nothing is claimed."""
     yield "discreet.source", release.source
     if release.entry:
-        yield "discreet.entry", release.entry
+        yield "discreet.entry", ", ".join(release.entries)
     for place, claim in enumerate(release.claims, 1):
         start = "discreet" if place == 1 else f"discreet.claim_{place}"
         yield from ((f"{start}.{name}", text) for name, text in _told(claim, delta))

@@ -10,8 +10,10 @@ from __future__ import annotations
 import inspect
 import math
 import time
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -130,13 +132,25 @@ class PrivateTrainer(Trainer):  # type: ignore[misc]
         if self.args.gradient_checkpointing:
             self.model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=how)
         self.model.train()
-        rows = _Rows(self.train_dataset, self.data_collator, _accepted(self.model) if self.args.remove_unused_columns else None)
+        accepted = _accepted(self.model) if self.args.remove_unused_columns else None
+        rows = _Rows(self.train_dataset, self.data_collator, accepted, _end_of(self.model))
+
+        def begun(**more: Any) -> Run:
+            given = {"scheduler": self.lr_scheduler, **plan, **more}
+            return train(self.model, self.optimizer, rows, OfBatch(self._losses()), **given)
+
+        if not (self.args.gradient_checkpointing and how["use_reentrant"]) or plan.get("path") is not None:
+            return begun()
         try:
-            return train(self.model, self.optimizer, rows, OfBatch(self._losses()), scheduler=self.lr_scheduler, **plan)
-        except InvalidValue as error:
-            if self.args.gradient_checkpointing and how["use_reentrant"]:  # layers run twice, the first time unseen
-                error.add_note('discreet: try gradient_checkpointing_kwargs={"use_reentrant": False}, which more models take.')
-            raise
+            return begun()
+        except InvalidValue:  # such layers run twice, the first time unseen; one unit at a time nothing need be known of them
+            warnings.warn(
+                "Units are computed one by one, which is slower: reentrant gradient checkpointing hides this model's layers. "
+                'Faster is gradient_checkpointing_kwargs={"use_reentrant": False}.',
+                UserWarning,
+                stacklevel=3,
+            )
+            return begun(path="isolated")
 
     def _losses(self) -> Callable[[dict[str, Any]], Tensor]:
         """One number per row, by whichever loss was given: here, to the Trainer, by a subclass, or the usual one."""
@@ -159,7 +173,7 @@ class PrivateTrainer(Trainer):  # type: ignore[misc]
         if decoder is not None and labels is not None and not {"decoder_input_ids", "decoder_inputs_embeds"} & set(inputs):
             inputs["decoder_input_ids"] = decoder(labels=labels)
         with self.accelerator.autocast():
-            return self.model(**inputs), labels
+            return (self.model(**inputs) if _end_of(self.model) is None else _at_the_end(self.model, inputs)), labels
 
     def _asked(self, loss: Callable[[dict[str, Any]], Any], name: str) -> Callable[[dict[str, Any]], Tensor]:
         """A loss that was written for another Trainer, if it gives one number per row."""
@@ -218,8 +232,10 @@ class PrivateTrainer(Trainer):  # type: ignore[misc]
 class _Rows(torch.utils.data.Dataset[Any]):
     """Rows as the collator makes them, each on its own: no row is padded by what others hold."""
 
-    def __init__(self, rows: Any, collator: Callable[[list[Any]], Any], accepted: set[str] | None) -> None:
-        self._rows, self._collator, self._accepted = rows, collator, accepted
+    def __init__(
+        self, rows: Any, collator: Callable[[list[Any]], Any], accepted: set[str] | None, end: int | None = None
+    ) -> None:
+        self._rows, self._collator, self._accepted, self._end = rows, collator, accepted, end
         self._shapes: dict[str, torch.Size] = {}
 
     def __len__(self) -> int:
@@ -237,7 +253,34 @@ class _Rows(torch.utils.data.Dataset[Any]):
                 "Rows differ in length. Padding to the longest of a batch would let a row change what is computed for another: "
                 'pad all to one length when tokenising, with padding="max_length", truncation=True, max_length=….'
             )
+        if self._end is not None and not bool((torch.as_tensor(made["input_ids"]) == self._end).any()):
+            raise InvalidValue(
+                f"A row has no end token (eos_token_id {self._end}), at which this model reads off the class. Tokenise with "
+                "add_special_tokens=True, and truncate by the tokeniser, which keeps it."
+            )
         return made
+
+
+def _end_of(model: nn.Module) -> int | None:
+    """The end token of a model that reads the class of a row off at its last one, as BART and T5 do; None for others."""
+    inner: Any = _inner(model)
+    pools = hasattr(inner, "classification_head") and getattr(inner.config, "is_encoder_decoder", False)
+    return inner.config.eos_token_id if pools and type(inner).__name__.endswith("ForSequenceClassification") else None
+
+
+def _at_the_end(model: nn.Module, inputs: dict[str, Any]) -> Any:
+    """What such a model's forward gives: its own demands that all rows of a batch have equally many end tokens, and picks them
+    out of the batch by a mask, where another row could change which are whose. Here each row finds its own last one.
+    """
+    inner: Any = _inner(model)
+    ids = inputs["input_ids"]
+    if "decoder_input_ids" not in inputs and hasattr(inner, "_shift_right"):
+        inputs = {**inputs, "decoder_input_ids": inner._shift_right(ids)}
+    hidden = inner.base_model(**inputs)[0]
+    places = torch.arange(ids.shape[1], device=ids.device)
+    last = ((ids == inner.config.eos_token_id) * places).amax(1)
+    each = hidden.gather(1, last[:, None, None].expand(-1, 1, hidden.shape[-1])).squeeze(1)
+    return SimpleNamespace(logits=inner.classification_head(each))
 
 
 def _accepted(model: nn.Module) -> set[str]:

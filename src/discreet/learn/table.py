@@ -6,6 +6,7 @@ no spread and no list of values is ever taken from the data: each would be a rel
 
 from __future__ import annotations
 
+import logging
 import os
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -24,6 +25,8 @@ from discreet.core import Release, check
 from discreet.errors import InvalidDocument, InvalidValue
 
 __all__ = ["Encoding", "TableClassifier", "load", "network"]
+
+log = logging.getLogger("discreet.learn")
 
 CONFIG = "config.toml"  # what `discreet train` was asked for, beside the model
 
@@ -68,6 +71,8 @@ class Encoding:
         """Inputs, classes, and which rows they are: those whose target is none of the classes are left out, each by itself."""
         label = _places(columns(table, [self.target])[self.target], self.classes)
         kept = np.flatnonzero(label >= 0)
+        if kept.size < label.size:
+            log.warning("column %s: rows with a value that is none of the classes are left out", self.target)
         if not kept.size:
             raise InvalidValue(f"No row has a {self.target} among the classes {check.shown(list(self.classes))}.")
         return self.inputs(table)[torch.from_numpy(kept)], torch.from_numpy(label[kept]), kept
@@ -75,7 +80,7 @@ class Encoding:
     def inputs(self, table: Any) -> Tensor:
         """What a network is given for the rows of a table, which need not have the target."""
         found = columns(table, list(self.columns))
-        parts = [_scaled(found[name], known) if _range(known) else _one_hot(found[name], known)
+        parts = [_scaled(found[name], known) if _range(known) else _one_hot(name, found[name], known)
                  for name, known in self.columns.items()]  # fmt: skip
         return torch.from_numpy(np.concatenate(parts, axis=1).astype(np.float32))
 
@@ -159,8 +164,11 @@ def _number(value: Any) -> float:
         return float("nan")
 
 
-def _one_hot(column: Column, known: Sequence[Any]) -> NDArray[np.float64]:
-    return (_places(column, known)[:, None] == np.arange(len(known))).astype(np.float64)
+def _one_hot(name: str, column: Column, known: Sequence[Any]) -> NDArray[np.float64]:
+    places = _places(column, known)
+    if (places < 0).any():  # for the owner's log: that there are such rows is known from the table alone
+        log.warning("column %s: some rows have a value that is none of those listed; it counts as none of them", name)
+    return (places[:, None] == np.arange(len(known))).astype(np.float64)
 
 
 def _places(column: Column, known: Sequence[Any]) -> NDArray[np.int64]:

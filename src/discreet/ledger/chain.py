@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -21,6 +22,7 @@ from discreet.ledger.store import Book
 KINDS = ("open", "share", "reserve", "settle", "cancel", "refuse", "raise", "renew")
 PAGE = 500  # entries that are read at once
 _encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
+_ID = re.compile(r"([1-9]\d{0,17})-([0-9a-f]{16})")
 _COLUMNS = "number, at, kind, source, about, body, previous, hash"
 
 
@@ -165,6 +167,15 @@ def entry(book: Book, number: int) -> Entry:
     if row is None:
         raise changed(number, "it is missing")
     return _entry(row)
+
+
+def named(book: Book, name: str) -> Entry | None:
+    """The entry of this id, None if there is none. The id holds a part of its hash, so one that was changed since is not it."""
+    match = _ID.fullmatch(name)
+    if match is None or not book.execute("SELECT 1 FROM entry WHERE number = ?", (int(match[1]),)).fetchone():
+        return None
+    known = entry(book, int(match[1]))
+    return known if known.id == name and digest(known.content()) == known.hash else None
 
 
 def first(book: Book, source: str) -> Entry:

@@ -171,6 +171,19 @@ def state(book: Book, number: int) -> str:
     return "reserved" if started is None else "started"
 
 
+def settle_started(book: Book, name: str) -> None:
+    """Settle the charge of this id, which started and whose process is gone; one that was settled stays as it is."""
+    entry = chain.named(book, name)
+    if entry is None or entry.kind != "reserve":
+        raise InvalidValue(f"The ledger has no charge {check.shown(name)}. Give the id that a charge or a release names.")
+    before = state(book, entry.number)
+    if before in ("reserved", "cancelled"):
+        told = "never started: nothing ran that could have ended" if before == "reserved" else "was cancelled"
+        raise InvalidValue(f"Charge {entry.id} {told}. Only a charge that started is settled.")
+    if before == "started":
+        chain.append(book, "settle", entry.source, {"outcome": "done"}, entry.number)
+
+
 def mark_started(book: Book, mark: chain.Mark) -> None:
     """Write that this reservation has started, for good; the database refuses it for one that has ended."""
     book.execute("INSERT INTO started (entry) VALUES (?)", (mark.number,))

@@ -20,7 +20,7 @@ from discreet.errors import BudgetExceeded, DiscreetError, InvalidValue
 from discreet.ledger import budget, chain, names, replay
 from discreet.ledger.amount import NOTHING, Amount, Offer, first, limits, offer, terms_json
 from discreet.ledger.balance import DEFAULT, Balance
-from discreet.ledger.charge import Charge
+from discreet.ledger.charge import Charge, settle_started
 from discreet.ledger.history import History
 from discreet.ledger.payment import Payment, payment
 from discreet.ledger.store import Book, open_store
@@ -211,6 +211,13 @@ class Ledger:
             raise charge
         assert charge is not None  # with `sure` it is one or the other
         return charge
+
+    def settle(self, entry: str) -> None:
+        """Record that what a charge paid for has ended, by its id: for a run that went on in another process. What was settled
+        stays so, and nothing is ever given back.
+        """
+        check.word("entry", entry)
+        self._store.write(lambda book: settle_started(book, entry), durable=False)
 
     def _take(
         self, book: Book, source: str, account: str, price: Offer, key: str | None, claims: str, *, sure: bool = False

@@ -53,13 +53,13 @@ def accounts(found: Sequence[Found], ledger: Ledger | None) -> tuple[tuple[Accou
     sources: dict[str, None] = {}
     known = set(ledger.sources())
     for item in found:
-        entry = ledger.payment(item.release).entry
-        if entry is not None:
+        entries = ledger.payment(item.release).entries
+        for entry in entries:
             paid[entry.id] = item.title
             sources[entry.source] = None
-        elif item.release.source in known:
+        if not entries and item.release.source in known:
             sources[item.release.source] = None
-        warnings += _warned(item, entry, known)
+        warnings += _warned(item, {entry.id for entry in entries})
     warnings += _shared(found)
     return tuple(_account(ledger, source, paid) for source in sources), tuple(warnings)
 
@@ -74,7 +74,7 @@ def contradicted(found: Sequence[Found], ledger: Ledger | None) -> tuple[Found, 
 
 def _shared(found: Sequence[Found]) -> list[str]:
     """Releases that name one entry: fine where one was made from the other, and no ledger can tell."""
-    names = [item.release.entry for item in found if item.release.entry]
+    names = [name for item in found for name in item.release.entries]
     return [
         f"Entry {words.short(name, 60)} is named by {count} of these releases. It paid for one answer: the others must have "
         "been made from that answer alone, which no ledger can tell."
@@ -86,19 +86,20 @@ def _shared(found: Sequence[Found]) -> list[str]:
 def _without(found: Sequence[Found]) -> list[str]:
     charged = [item for item in found if item.release.entry]
     told = [
-        f"{item.title} was paid by entry {words.short(item.release.entry, 60)} of a ledger that this report was not given."
+        f"{item.title} was paid by entry {words.short(name, 60)} of a ledger that this report was not given."
         for item in charged
+        for name in item.release.entries
     ]
     return (
         told if charged else ["No ledger was given, and no entry of one paid for this: nothing counts what was spent before."]
     )
 
 
-def _warned(item: Found, entry: Entry | None, known: set[str]) -> list[str]:
-    if entry is not None:
-        return []
-    if item.release.entry:
-        return [f"{item.title} names entry {words.short(item.release.entry, 60)}, and this ledger has no such entry."]
+def _warned(item: Found, held: set[str]) -> list[str]:
+    """Entries that a release names and the ledger does not hold, or that there is none."""
+    if item.release.entries:
+        missing = [name for name in item.release.entries if name not in held]
+        return [f"{item.title} names entry {words.short(name, 60)}, and this ledger has no such entry." for name in missing]
     return [f"No entry of the ledger paid for {item.title}: its loss is counted nowhere."]
 
 

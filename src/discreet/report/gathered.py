@@ -83,7 +83,7 @@ def _release(found: Found, confidence: float) -> dict[str, Any]:
     return {
         "title": found.title,
         "source": release.source,
-        "entry": release.entry,
+        "entry": list(release.entries) if release.also else release.entry,
         "value": found.value,
         "verdict": {"status": found.status, "sentence": found.sentence},
         "claims": [_claim(item) for item in found.ceilings],

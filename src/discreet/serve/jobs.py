@@ -199,8 +199,8 @@ class Jobs:
         about: Release[Any] = self._shelf.load(job.target.release)
         found: Release[Any] = Release.load(file)
         title = f"{about.facts.get('title') or job.target.release}, attacked"
-        entry = about.entry if found.claims == about.claims else None
-        replace(found, source=about.source, entry=entry, facts={**found.facts, "title": title}).save(file)
+        entry, also = (about.entry, about.also) if found.claims == about.claims else (None, ())
+        replace(found, source=about.source, entry=entry, also=also, facts={**found.facts, "title": title}).save(file)
 
     def _follow(self, job: Job, arguments: list[str]) -> int:
         """Run the command line, reading its progress; its exit code."""

@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 
 from discreet import Ledger, record
 from discreet.cli import app
+from discreet.cli import train as train_command
 from discreet.core import Release
 from discreet.learn import table
 
@@ -173,3 +174,57 @@ def test_a_bad_test_table_costs_nothing(config: Path, table_text: str | None) ->
         ledger.open("people", unit=record(), epsilon=8.0, delta=1e-4)
         assert call(config, "--test", config.parent / "public.csv").exit_code == 2
         assert [entry.kind for entry in ledger.history("people")] == ["open"]
+
+
+def test_a_loss_is_never_rounded_down_and_noise_never_up(config: Path) -> None:
+    for args in (["--dry-run"], []):
+        told = dict(line.split(": ", 1) for line in call(config, *args).stdout.splitlines())
+        exact = json.loads(call(config, *args, "--json").stdout)
+        for name, sign in (("epsilon", 1), ("delta", 1), ("noise multiplier", -1)):
+            shown, true = float(told[name]), exact[name.replace(" ", "_")]
+            assert 0 <= sign * (shown - true) <= 1e-5 * true
+    assert train_command._shown("epsilon", 0.9999960001) == "0.999997"
+    assert train_command._shown("noise_multiplier", 0.9999969) == "0.999996"
+
+
+def test_a_ledger_must_be_there(config: Path) -> None:
+    config.write_text(CONFIG + '[ledger]\nplace = "legder.db"\nsource = "people"\n')
+    result = call(config)
+    assert result.exit_code == 2
+    assert "There is no ledger at" in " ".join(result.stderr.split())
+    assert not (config.parent / "legder.db").exists()
+    assert not (config.parent / "model").exists()
+
+
+def test_a_checkpoint_goes_on(config: Path) -> None:
+    settings = CONFIG.replace("[output]", 'resume = "exact"\nevery = 7\n[output]\ncheckpoint = "run.ckpt"')
+    config.write_text(settings)
+    assert call(config).exit_code == 0
+    for name in ("run.ckpt", "run.ckpt.steps"):
+        assert (config.parent / name).stat().st_mode & 0o777 == 0o600
+    before = (config.parent / "model" / "model.safetensors").read_bytes()
+    assert call(config).exit_code == 0  # all steps were taken: the model comes out of the checkpoint
+    assert (config.parent / "model" / "model.safetensors").read_bytes() == before
+    config.write_text(settings.replace("learning_rate = 2.0", "learning_rate = 1.0"))
+    changed = call(config)
+    assert changed.exit_code == 2
+    assert "another lr" in changed.stderr
+
+
+def test_all_files_of_a_release_may_be_read_by_the_same_people(config: Path) -> None:
+    assert call(config).exit_code == 0
+    modes = {path.name: path.stat().st_mode & 0o777 for path in (config.parent / "model").iterdir()}
+    assert len(set(modes.values())) == 1, modes
+
+
+def test_values_that_are_not_listed_are_in_the_owners_log(config: Path, caplog: pytest.LogCaptureFixture) -> None:
+    rows = config.parent / "people.csv"
+    assert call(config, "--test", rows).exit_code == 0
+    assert not [record for record in caplog.records if record.name == "discreet.learn"]
+    rows.write_text(rows.read_text() + "31,x,yes,p\n31,f,perhaps,p\n")
+    result = call(config)
+    assert result.exit_code == 0
+    told = [record.getMessage() for record in caplog.records if record.name == "discreet.learn"]
+    assert any("column sex: some rows have a value that is none of those listed" in line for line in told)
+    assert any("column ill: rows with a value that is none of the classes are left out" in line for line in told)
+    assert "perhaps" not in result.output + " ".join(told)

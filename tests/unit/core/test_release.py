@@ -112,7 +112,7 @@ def test_what_cannot_be_read_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_another_version_says_what_to_do() -> None:
-    with pytest.raises(InvalidDocument, match=r"reads versions 1 to 2\. Upgrade"):
-        Release.from_json({**release().to_json(), "version": 3})
+    with pytest.raises(InvalidDocument, match=r"reads versions 1 to 3\. Upgrade"):
+        Release.from_json({**release().to_json(), "version": 4})
     with pytest.raises(InvalidDocument, match="not a release"):
         Release.from_json({**release().to_json(), "format": "other"})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import nullcontext
 
 import numpy as np
@@ -250,6 +251,21 @@ def test_weights_that_begin_at_zero_are_left_so():
         clip_norm=1.0, noise_multiplier=1.0,
     )  # fmt: skip
     assert not model.layer.weight.any()
+
+
+@pytest.mark.parametrize("channels", [1, 2, 3, 8, 16, 48, 64])
+@pytest.mark.parametrize("kind", [nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d])
+def test_what_a_batch_norm_is_to_be_replaced_by_works(kind, channels):
+    with pytest.raises(InvalidValue, match=r"^The layer '1' of the model is BatchNorm") as caught:
+        go(nn.Sequential(nn.Linear(3, channels), kind(channels)))
+    advice = re.findall(r"nn\.(\w+)\(([\d, ]+)\)", str(caught.value))
+    layers = [getattr(nn, name)(*map(int, sizes.split(","))) for name, sizes in advice]
+    assert [type(layer) for layer in layers] == ([nn.LayerNorm, nn.GroupNorm] if kind is nn.BatchNorm1d else [nn.GroupNorm])
+    if kind is nn.BatchNorm1d:
+        assert layers[0](torch.randn(1, channels)).shape == (1, channels)
+    deep = {nn.BatchNorm1d: (5,), nn.BatchNorm2d: (5, 5), nn.BatchNorm3d: (5, 5, 5)}[kind]
+    assert layers[-1](torch.randn(1, channels, *deep)).shape == (1, channels, *deep)
+    assert layers[-1].num_groups < channels or channels == 1  # else it would be an instance norm
 
 
 def test_a_frozen_batch_norm_is_allowed():

@@ -102,6 +102,24 @@ def test_a_label_that_is_ignored_is_fine(ledger):
     assert ledger.spent("people") > 0
 
 
+def cast(output, target):
+    """Two classes, and a mistake that made-up rows do not show: what is missing, or larger than any of them, is no class."""
+    target = target.flatten()
+    return EACH(output, torch.where(target.abs() < 1e5, (target > 0).float(), target).long())
+
+
+@pytest.mark.parametrize("value", [1e6, -1e6, float("nan"), float("inf")])
+@pytest.mark.parametrize("shape", [(40,), (40, 1)])
+def test_a_float_that_the_loss_casts_to_a_class(ledger, caplog, value, shape):
+    x, y = labels(1)
+    y = y.float()
+    y[BAD] = value
+    refused(ledger, caplog, (x, y.view(shape)), "Model and loss fail on a row", loss=cast)
+    y[BAD] = 1.5  # a fraction is no label by itself
+    begin(ledger, (x, y.view(shape)), loss=cast).fit()
+    assert ledger.spent("people") > 0
+
+
 def test_hinges_and_other_losses_are_asked_themselves(ledger, caplog):
     """A loss of one's own that looks its target up in a table."""
     table = torch.eye(3)

@@ -10,8 +10,8 @@ import pytest
 
 from discreet import Ledger, Release, record
 from discreet.accounting import Gaussian, NonPrivate, Pure
-from discreet.core import Claim, Event, Game
-from discreet.errors import BudgetExceeded
+from discreet.core import Claim, Event, Game, Repeat, Sequence, Zero
+from discreet.errors import BudgetExceeded, InvalidValue
 
 
 def claim(event: Event, *assumptions: str) -> Claim:
@@ -135,3 +135,97 @@ def test_an_entry_that_was_changed_in_the_file_pays_for_nothing(ledger: Ledger) 
     edited = replace(release, claims=(claim(Gaussian(60.0)), CLAIMS[1]))
     for each in (release, edited):
         assert "has no such entry" in str(ledger.payment(each).fault)
+
+
+# ---- several entries -----------------------------------------------------------------------------------------------------
+
+STEP = Gaussian(80.0)
+BEGUN, AGAIN = claim(Sequence([Pure(0.01), Repeat(STEP, 12)]), "one"), claim(Repeat(STEP, 3), "two")
+WHOLE = claim(Sequence([Pure(0.01), Repeat(STEP, 15)]), "one", "two", "interrupted by chance")
+
+
+def twice_paid(ledger: Ledger) -> Release[Any]:
+    """A run that was paid for, and steps of it that were paid for again."""
+    with ledger.reserve("people", BEGUN) as one, ledger.reserve("people", AGAIN) as two:
+        return Release(value=7, source="people", claims=(WHOLE,), entry=one, also=(two,))
+
+
+def test_a_release_that_composes_what_its_entries_paid_for_is_sound(ledger: Ledger, tmp_path: Path) -> None:
+    release = twice_paid(ledger)
+    unrolled = claim(Sequence([Repeat(Repeat(STEP, 5), 3), Zero(), Pure(0.01)]), *WHOLE.assumptions)
+    for each in (
+        release,
+        Release.load(release.save(tmp_path / "release.json")),
+        replace(release, entry=release.also[0], also=(release.entry,)),
+        replace(release, claims=(unrolled,)),
+        replace(release, facts={"account": "default"}),
+    ):
+        found = ledger.payment(each)
+        assert found.sound, found.fault
+        assert {entry.id for entry in found.entries} == set(release.entries)
+        assert found.states == ("settled", "settled")
+    assert str(ledger.payment(release)) == f"entries {release.entry} (settled) and {release.also[0]} (settled)"
+
+
+UNPAID: dict[str, tuple[Claim, ...]] = {
+    "one step more": (claim(Sequence([Pure(0.01), Repeat(STEP, 16)]), *WHOLE.assumptions),),
+    "one step less": (claim(Sequence([Pure(0.01), Repeat(STEP, 14)]), *WHOLE.assumptions),),
+    "the first entry alone": (BEGUN,),
+    "more noise than paid for": (claim(Sequence([Pure(0.01), Repeat(Gaussian(81.0), 15)]), *WHOLE.assumptions),),
+    "less noise than paid for": (claim(Sequence([Pure(0.01), Repeat(Gaussian(79.0), 15)]), *WHOLE.assumptions),),
+    "the count left out": (claim(Repeat(STEP, 15), *WHOLE.assumptions),),
+    "an assumption left out": (claim(WHOLE.event, "one"),),
+    "two ceilings instead of their sum": (BEGUN, AGAIN),
+    "another view": (replace(WHOLE, game=Game(record(), {"scores"})),),
+    "one more game": (WHOLE, replace(AGAIN, game=Game(record(), {"scores"}))),
+    "no claim": (),
+    "a promise of nothing": (claim(NonPrivate(), *WHOLE.assumptions),),
+}
+
+
+@pytest.mark.parametrize("edit", UNPAID)
+def test_claims_that_several_entries_do_not_cover_are_found(ledger: Ledger, edit: str) -> None:
+    release = replace(twice_paid(ledger), claims=UNPAID[edit])
+    found = ledger.payment(release)
+    assert not found.sound
+    assert found.fault == (
+        f"its claims are not those that entries {release.entry} and {release.also[0]}, which it names, paid for together"
+    )
+
+
+def test_every_entry_must_have_paid(ledger: Ledger) -> None:
+    release = twice_paid(ledger)
+    assert "are not those that entry" in str(ledger.payment(replace(release, also=())).fault)  # what one paid for is not enough
+    other = ledger.reserve("people", AGAIN)
+    assert "never started" in str(ledger.payment(replace(release, also=(other.id,))).fault)
+    other.cancel("did_not_run")
+    assert "was cancelled" in str(ledger.payment(replace(release, also=(other.id,))).fault)
+    assert "has no such entry" in str(ledger.payment(replace(release, also=("9-0123456789abcdef",))).fault)
+    with ledger.reserve("visits", AGAIN) as elsewhere:
+        assert "paid for 'visits'" in str(ledger.payment(replace(release, also=(elsewhere,))).fault)
+    with ledger.reserve("people", AGAIN, account="ann") as ann:
+        found = ledger.payment(replace(release, also=(ann,), facts={"account": "default"}))
+        assert "by the account 'ann'" in str(found.fault)
+    with ledger.reserve("people", AGAIN) as third:  # a payment that the claims do not know of
+        assert "paid for together" in str(ledger.payment(replace(release, also=(*release.also, third))).fault)
+
+
+def test_a_charge_is_settled_by_its_id_and_never_given_back(ledger: Ledger) -> None:
+    """As where a run was killed and went on in another process."""
+    charge = ledger.reserve("people", AGAIN)
+    with pytest.raises(InvalidValue, match="never started"):
+        ledger.settle(charge.id)
+    charge.started()
+    spent = ledger.spent("people")
+    ledger.settle(charge.id)
+    ledger.settle(charge.id)
+    assert (charge.state, ledger.spent("people")) == ("settled", spent)
+    assert [entry.kind for entry in ledger.history("people")][-2:] == ["reserve", "settle"]
+    with pytest.raises(InvalidValue, match="nothing can be given back"):
+        charge.cancel("did_not_run")
+    other = ledger.reserve("people", AGAIN)
+    other.cancel("did_not_run")
+    for wrong, match in ((other.id, "was cancelled"), ("1-0", "no charge"), (ledger.history()[0].id, "no charge")):
+        with pytest.raises(InvalidValue, match=match):
+            ledger.settle(wrong)
+    ledger.verify()

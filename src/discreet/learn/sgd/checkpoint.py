@@ -13,15 +13,17 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from discreet.errors import InvalidDocument
+from discreet.learn.sgd import resume, settings
 
 if TYPE_CHECKING:
     from discreet.learn.sgd.run import Run
 
-FORMAT = "discreet-run-3"
+FORMAT, OLDER = "discreet-run-4", "discreet-run-3"
 PARTS = {
-    "plan", "number", "key", "repeatable", "divisor", "norm", "clipping", "algorithm", "source", "units", "rows", "entry",
+    "plan", "number", "key", "repeatable", "divisor", "norm", "clipping", "algorithm", "source", "units", "rows",
     "model", "optimizer", "scheduler", "torch", "cuda", "terms", "start", "used", "extra",
 }  # fmt: skip
+ADDED = {FORMAT: {"entries", "settings", "noted"}, OLDER: {"entry"}}
 
 
 def save(path: Path, run: Run) -> Path:
@@ -39,7 +41,9 @@ def save(path: Path, run: Run) -> Path:
         "source": run._source,
         "units": run._rows.units,
         "rows": run._rows_mark(),
-        "entry": run._entry,
+        "entries": list(run._payments.entries),
+        "settings": run._settings,
+        "noted": resume.lines(run, path) if run._group.rank == 0 else 0,
         "start": run._start,
         "used": run._used,
         "extra": run._extra,
@@ -69,41 +73,51 @@ def _write(path: Path, document: dict[str, Any]) -> None:
 def load(path: Path, run: Run) -> bool:
     """Go on from a checkpoint; refuse one of another plan, since its steps were paid for under other terms.
 
-    Returns whether its rows are known to be those of the run. Other rows, or another loss, are refused too unless the run
-    pays for steps that come out otherwise.
+    Returns whether its rows are known to be those of the run. Whatever else differs is refused too unless the run pays for
+    steps that come out otherwise.
     """
     document = run._group.first(lambda: _read(path))
-    if not isinstance(document, dict) or document.get("format") != FORMAT or not set(document) >= PARTS:
+    kind = document.get("format") if isinstance(document, dict) else None
+    if kind not in ADDED or not set(document) >= PARTS | ADDED[kind]:
         raise InvalidDocument(f"{path} is not a checkpoint of this version of discreet ({FORMAT}).")
+    if kind == OLDER:  # which does not know what settings the run began with, and names one entry
+        document |= {"entries": [it for it in [document["entry"]] if it is not None], "settings": None, "noted": 0}
     if document["plan"] != run.plan.document():
         raise InvalidDocument(
             f"{path} was made under another plan (unit, rate, steps, noise or clip norm differ), so its accounting does "
             "not match. Ask for the same plan again, or start over with another checkpoint file."
         )
     _same_terms(path, document, run)
+    run.number, run._key, run._divisor = document["number"], document["key"], document["divisor"]
+    run._start, run._used, run._extra, run._noted = (document[name] for name in ("start", "used", "extra", "noted"))
+    run._repeatable, run._payments.entries = document["repeatable"], tuple(document["entries"])
     known = document["units"] == run._rows.units and document["rows"] == run._rows_mark()
-    if not known and not run._pays:
-        what = "other rows" if document["units"] == run._rows.units else "another number of units"
-        raise InvalidDocument(
-            f"{path} was made with {what}; a run goes on with the data it began with, since the noise of steps that are taken "
-            'again is the same. Start over with another checkpoint file, and pay for it, or ask for resume="pay": steps that '
-            "come out otherwise then get fresh noise and are paid for again."
-        )
+    other = _others(document, run, known)
+    if other and not run._pays:
+        resume.refuse(run, f"it was made with {', '.join(other)}")
+    optimizer, scheduler = settings.restored(document, run)
     try:
         run.model.load_state_dict(run._group.placed(document["model"], run.model.state_dict()))
-        run.optimizer.load_state_dict(_placed(document["optimizer"], run))
-        if run._scheduler is not None and document["scheduler"] is not None:
-            run._scheduler.load_state_dict(document["scheduler"])
+        run.optimizer.load_state_dict(_placed(optimizer, run))
+        if run._scheduler is not None and scheduler is not None:
+            run._scheduler.load_state_dict(scheduler)
     except (RuntimeError, ValueError, KeyError) as error:
         raise InvalidDocument(f"{path} does not fit this model or optimizer: {error}") from None
-    run.number, run._key, run._divisor = document["number"], document["key"], document["divisor"]
     run._clipping.norm = document["norm"]
-    run._repeatable, run._entry = document["repeatable"], document["entry"]
-    run._start, run._used, run._extra = document["start"], document["used"], document["extra"]
     torch.set_rng_state(document["torch"])
     if document["cuda"] is not None and run._device.type == "cuda":
         torch.cuda.set_rng_state(document["cuda"], run._device)
     return known and document["rows"] is not None
+
+
+def _others(document: dict[str, Any], run: Run, known: bool) -> list[str]:
+    """What the run was given otherwise than the one of the checkpoint, by name: with the same noise it must be the same."""
+    other = [] if known else ["other rows" if document["units"] == run._rows.units else "another number of units"]
+    other += [f"another {name}" for name, it in _terms(run).items() if document["terms"].get(name) != it]
+    groups = document["optimizer"]["param_groups"]
+    if len(groups) == len(run.optimizer.param_groups):  # else it does not fit, which is told later
+        other += [f"another {name} of the optimizer or its scheduler" for name in settings.changed(document, run)]
+    return other
 
 
 def algorithm(optimizer: torch.optim.Optimizer) -> str:
@@ -125,14 +139,7 @@ def _name(given: Any) -> str | None:
 
 
 def _same_terms(path: Path, document: dict[str, Any], run: Run) -> None:
-    """Steps that are taken again must be the same steps, and those that were not paid for must not seem so."""
-    other = [name for name, it in _terms(run).items() if document["terms"].get(name) != it]
-    if other and not run._pays:
-        raise InvalidDocument(
-            f"{path} is of a run with another {', another '.join(other)}. Steps that are taken again have the same noise, so "
-            "two versions of one would show what it hides. Go on as the run began, start over with another checkpoint file, or "
-            'ask for resume="pay": steps that come out otherwise then get fresh noise and are paid for again.'
-        )
+    """What no payment mends: another way to make updates, or a source that was not charged."""
     if document["algorithm"] != algorithm(run.optimizer):
         raise InvalidDocument(f"{path} was made with {document['algorithm']}, not {algorithm(run.optimizer)}. Use the same.")
     if document["clipping"] != type(run._clipping).__name__:
@@ -141,8 +148,8 @@ def _same_terms(path: Path, document: dict[str, Any], run: Run) -> None:
         raise InvalidDocument(
             f"{path} has the divisor {document['divisor']:g}, not {run._divisor:g}. Ask for the same one again."
         )
-    if run._ledger is not None and (document["entry"] is None or document["source"] != run._source):
-        paid = "by no ledger" if document["entry"] is None else f"as {document['source']}"
+    if run._ledger is not None and (not document["entries"] or document["source"] != run._source):
+        paid = "by no ledger" if not document["entries"] else f"as {document['source']}"
         raise InvalidDocument(
             f"{path} is of a run that was paid for {paid}, so {run._source} would be released without being charged. "
             "Go on as the run began, or start over with another checkpoint file."

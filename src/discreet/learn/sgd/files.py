@@ -40,12 +40,25 @@ def write(release: Release[nn.Module], folder: Path, state: dict[str, Any]) -> R
     try:
         state = {plain_name(name): weight for name, weight in state.items()}
         save_model(cast(Any, SimpleNamespace(state_dict=lambda: state)), str(scratch))
+        _as_others(scratch)
         os.replace(scratch, folder / MODEL)
     finally:
         scratch.unlink(missing_ok=True)
     written = replace(release, facts={**release.facts, "hashes": {MODEL: _hash(folder / MODEL)}})
     written.save(folder / DOCUMENT)
     return written
+
+
+def _as_others(file: Path) -> None:
+    """Give a file the permissions of any new file here: safetensors makes it its owner's alone, but released weights may be
+    read by whoever may read the claim beside them.
+    """
+    like = file.with_name(f"{file.name}.mode")
+    try:
+        like.touch(exist_ok=False)
+        file.chmod(like.stat().st_mode & 0o777)
+    finally:
+        like.unlink(missing_ok=True)
 
 
 def _hash(file: Path) -> str:

@@ -64,14 +64,25 @@ class Journal:
             self._read, self._known[name] = file.tell(), tag
         return True
 
-    def released(self, key: bytes) -> int | None:
-        """The number of the step after the last one released under this key; None where the file cannot tell."""
+    def released(self, key: bytes, least: int = 0) -> int | None:
+        """The number of the step after the last one released under this key; None where the file cannot tell.
+
+        It cannot tell where it has fewer lines about the key than `least`: lines are never removed, so it was cut back.
+        """
         if not self.path.is_file():
             return None
+        mine = self._steps(key)
+        known = BEGIN in mine and len(mine) > least
+        return max((int(step) + 1 for step in mine if step != BEGIN), default=0) if known else None
+
+    def lines(self, key: bytes) -> int:
+        """How many steps under this key have a line."""
+        return len([step for step in self._steps(key) if step != BEGIN])
+
+    def _steps(self, key: bytes) -> list[str]:
         with self._locked() as file:
             self._catch_up(file)
-        mine = [step for mark, step in self._known if mark == _mark(key)]
-        return max((int(step) + 1 for step in mine if step != BEGIN), default=0) if BEGIN in mine else None
+        return [step for mark, step in self._known if mark == _mark(key)]
 
     def take_over(self, other: Journal) -> None:
         """Take over what another file says, for a checkpoint that is written to a second place."""
@@ -95,8 +106,8 @@ class Journal:
 
     def _catch_up(self, file: IO[bytes]) -> None:
         """Read what was written since, and cut off half a line: its sum was never seen."""
-        if os.fstat(file.fileno()).st_size < self._read:  # another run began in its place
-            self._known, self._read = {}, 0
+        if os.fstat(file.fileno()).st_size < self._read:  # cut back, or another file in its place: what was read still holds
+            self._read = 0
         file.seek(self._read)
         whole, newline, _ = file.read().rpartition(b"\n")
         for line in whole.decode("ascii", "replace").splitlines():

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import hmac
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from discreet.accounting import curve
-from discreet.core import Claim
+from discreet.core.figures import up
 from discreet.errors import InvalidDocument
 from discreet.learn.sgd import checkpoint as checkpoints
 from discreet.learn.sgd import journal as journals
@@ -51,11 +51,16 @@ def extra(run: Run, released: int) -> int:
 
 def released(run: Run) -> int:
     """How many steps the journal says were released under the present key; all of them where it cannot tell."""
-    own, key = run._journal, run._key
+    known = _noted(run)
+    return run.plan.steps if known is None else known
+
+
+def _noted(run: Run) -> int | None:
+    """What the journal says, if it has every line that it had when the checkpoint was written."""
+    own, key, least = run._journal, run._key, run._noted
     assert own is not None
     assert key is not None
-    known = run._group.first(lambda: own.released(key))
-    return run.plan.steps if known is None else int(known)
+    return run._group.first(lambda: own.released(key, least))
 
 
 def loaded(run: Run, same_rows: bool) -> int | None:
@@ -66,25 +71,26 @@ def loaded(run: Run, same_rows: bool) -> int | None:
     """
     if run.number >= run.plan.steps:
         return None
-    own, key = run._journal, run._key
-    assert own is not None
-    assert key is not None
-    kept = run._group.first(lambda: own.released(key)) is not None
+    kept = _noted(run) is not None
     if kept and (same_rows or not run._remembers()):
         return None
     if not run._pays and extra(run, released(run)) > run._extra:
-        refuse(run, "the file of released steps beside it is missing" if not kept else "its rows are not known to be the same")
+        lost = "the file of released steps beside it is missing or was cut back"
+        refuse(run, "its rows are not known to be the same" if kept else lost)
     return released(run)
 
 
-def refuse(run: Run, why: str) -> None:
-    """Say what going on would cost."""
-    rounds = extra(run, released(run)) - run._extra
-    epsilon = curve(run.plan.again(rounds)).epsilon(run.plan.delta)
+def refuse(run: Run, why: str) -> NoReturn:
+    """Say what going on would cost at most: all the rounds that were released after the checkpoint."""
+    rounds = max(0, extra(run, released(run)) - run._extra)
+    cost = "no step was lost, so that costs nothing"
+    if rounds:
+        epsilon = curve(run.plan.again(rounds)).epsilon(run.plan.delta)
+        cost = f"for at most epsilon {up(epsilon)} more at delta {run.plan.delta:g} by itself"
     raise InvalidDocument(
         f"{run._checkpoint} cannot be continued at step {run.number + 1} with the noise it began with: {why}, and the same "
-        "noise on two sums would show what it hides. Start over with another checkpoint file, go on just as the run began, or "
-        f'ask for resume="pay": fresh noise from here on, for epsilon {epsilon:.3g} more at delta {run.plan.delta:g}.'
+        "noise on two sums would show what it hides. Start over with another checkpoint file, and pay for it, go on just as "
+        f'the run began, or ask for resume="pay": steps that come out otherwise then get fresh noise and are paid for ({cost}).'
     )
 
 
@@ -94,18 +100,16 @@ def renew(run: Run, spent: int) -> None:
     assert old_key is not None
     rounds = extra(run, spent) - run._extra
 
-    def pay() -> tuple[bytes, bool]:
-        if run._ledger is not None and rounds:
-            claim = run.plan.claim()
-            again = Claim(game=claim.game, event=run.plan.again(rounds), assumptions=claim.assumptions)
-            run._stack.enter_context(run._ledger.reserve(run._source, again, account=run._account))
+    def pay() -> tuple[bytes, bool, tuple[str, ...]]:
+        payments = run._payments
+        entries = payments.again(run.plan, rounds) if payments.ledger is not None and rounds else payments.entries
         source = open_source()
-        return hmac.digest(old_key, b"discreet: fresh key" + source.take(32), "sha256"), source.repeatable
+        return hmac.digest(old_key, b"discreet: fresh key" + source.take(32), "sha256"), source.repeatable, entries
 
-    run._key, repeatable = run._group.first(pay)
+    run._key, repeatable, run._payments.entries = run._group.first(pay)
     run._repeatable = run._repeatable or repeatable
     run._used = used + run.plan.sampler.rounds(start, max(spent, run.number))
-    run._start, run._extra = run.number, run._extra + rounds
+    run._start, run._extra, run._noted = run.number, run._extra + rounds, 0
     run._forget_noise()
     if isinstance(run._clipping, Quantile):
         run._clipping.restart()
@@ -121,6 +125,13 @@ def saved(run: Run, path: Path) -> Path:
         run._copies.append(journals.Journal(journals.beside(path)))
     keep(run)
     return checkpoints.save(path, run)
+
+
+def lines(run: Run, checkpoint: Path) -> int:
+    """How many lines about the key the journal beside a checkpoint has."""
+    own = [] if run._journal is None else [run._journal]
+    assert run._key is not None
+    return max((it.lines(run._key) for it in (*own, *run._copies) if it.path == journals.beside(checkpoint)), default=0)
 
 
 def keep(run: Run) -> None:

@@ -5,7 +5,8 @@ on the owner's machine, releases nothing, and its only outcome is whether the ru
 owner's log (`logging.getLogger("discreet.learn")`) and in no message.
 
 Every row is read once, and must have the structure, shapes and types of the first. Whether whole numbers (labels, tokens,
-categories) are in range is asked of model and loss themselves, on as few rows as hold every value that occurs.
+categories) are in range is asked of model and loss themselves, on as few rows as hold every value that occurs. So are
+floats that are whole numbers, where a part of a row is a single one: a loss may cast such a target.
 """
 
 from __future__ import annotations
@@ -64,16 +65,28 @@ def _shape(run: Run, number: int) -> None:
 
 def _columns(tensors: Sequence[Tensor], seen: Values) -> None:
     for part, tensor in enumerate(tensors):
-        if _whole(tensor):
+        if _whole(tensor) or _single(tensor, len(tensor)):
             for start in range(0, len(tensor), MANY):
                 block = tensor[start : start + MANY]
-                _note(
-                    seen.setdefault(part, {}), block.cpu().numpy().reshape(len(block), -1), np.arange(start, start + len(block))
-                )
+                _note(seen.setdefault(part, {}), _values(block, len(block)), np.arange(start, start + len(block)))
 
 
 def _whole(leaf: Any) -> bool:
     return isinstance(leaf, Tensor) and not leaf.is_floating_point() and not leaf.is_complex() and leaf.dtype != torch.bool
+
+
+def _single(leaf: Any, count: int) -> bool:
+    """A float for each of so many rows: perhaps a label."""
+    return isinstance(leaf, Tensor) and leaf.is_floating_point() and leaf.numel() == count
+
+
+def _values(leaf: Tensor, count: int) -> NDArray[Any]:
+    """The numbers of these rows; of floats those that are whole, 0 for fractions and the least for what is no number."""
+    if not leaf.is_floating_point():
+        return leaf.cpu().numpy().reshape(count, -1)
+    numbers = leaf.detach().double().cpu().numpy().reshape(count, 1)
+    whole = np.isfinite(numbers) & (numbers == np.floor(numbers)) & (np.abs(numbers) < 2.0**62)
+    return np.where(whole, np.where(whole, numbers, 0), np.where(np.isfinite(numbers), 0, -(2.0**62))).astype(np.int64)
 
 
 def _note(holders: dict[int, int], values: NDArray[Any], numbers: NDArray[np.int64]) -> None:
@@ -118,8 +131,8 @@ class _Look(Dataset[Any]):
                     (f"A row of data cannot be read{ours}", number, f"{type(error).__name__}: {error}"),
                 )
             for part, leaf in enumerate(pytree.tree_leaves(batch)):
-                if _whole(leaf):
-                    _note(seen.setdefault(part, {}), leaf.cpu().numpy().reshape(1, -1), np.array([number]))
+                if _whole(leaf) or _single(leaf, 1):
+                    _note(seen.setdefault(part, {}), _values(leaf, 1), np.array([number]))
         return list(kinds.items()), seen, None
 
 

@@ -6,7 +6,7 @@ import hmac
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,9 @@ from torch.utils import _pytree as pytree
 from discreet.accounting import curve
 from discreet.core import Release
 from discreet.core.facts import made as made_with
-from discreet.errors import DiscreetError, InvalidValue
+from discreet.errors import DiscreetError, InvalidValue, LedgerError
 from discreet.learn.sgd import checkpoint as checkpoints
-from discreet.learn.sgd import files, rowcheck
+from discreet.learn.sgd import files, rowcheck, settings
 from discreet.learn.sgd import resume as resume_from
 from discreet.learn.sgd.banded import Banded, Correlated
 from discreet.learn.sgd.checks import TRIED, length, same_parameters, whole_gpu
@@ -33,12 +33,14 @@ from discreet.learn.sgd.engine.heap import give_back, keep_what_is_freed
 from discreet.learn.sgd.engine.probe import checked, probe
 from discreet.learn.sgd.engine.tape import Layout
 from discreet.learn.sgd.engine.training import shares
+from discreet.learn.sgd.failures import charged, without_values
 from discreet.learn.sgd.grid import Grid, GridEngine, GridStream
 from discreet.learn.sgd.isolated import Alone, Isolated, Unchanged
 from discreet.learn.sgd.journal import Journal, beside
 from discreet.learn.sgd.kept import Kept
 from discreet.learn.sgd.path import Apart, code_of, several
 from discreet.learn.sgd.path import Path as Way
+from discreet.learn.sgd.paying import Payments
 from discreet.learn.sgd.plan import Plan
 from discreet.learn.sgd.progress import shown
 from discreet.learn.sgd.proof.python import put_back
@@ -81,13 +83,12 @@ class Run:
         self._rows, self._loss, self._clipping, self._microbatch = rows, loss, clipping, microbatch
         self._divisor = divisor
         self._after, self._radius, self._progress = after, radius, progress and self._group.rank == 0
-        self._ledger, self._source, self._account = ledger, source, account
-        self._entry: str | None = None
-        self._charge: Any = None
-        self._stack = ExitStack()
+        self._ledger, self._source = ledger, source
+        self._payments = Payments(ledger, source, account)
+        self._settings = settings.given(optimizer, scheduler)  # as the run began; a checkpoint must be of the same
         self._key: bytes | None = None
         self._repeatable = False
-        self._start, self._used, self._extra = 0, 0, 0  # of the key: see resume.py
+        self._start, self._used, self._extra, self._noted = 0, 0, 0, 0  # of the key: see resume.py
         self._scheduler, self._pays, self._check_rows = scheduler, resume == "pay", check_rows
         self._checkpoint, self._every = (None if checkpoint is None else Path(checkpoint)), every
         self._journal = None if self._checkpoint is None else Journal(beside(self._checkpoint))
@@ -210,7 +211,7 @@ class Run:
             return
         if self._check_rows:
             self._look_at_rows()
-        self._key, self._repeatable, self._divisor, self._entry = self._group.first(self._pay)
+        self._key, self._repeatable, self._divisor, self._payments.entries = self._group.first(self._pay)
         self._save()
 
     def _look_at_rows(self) -> None:
@@ -218,19 +219,28 @@ class Run:
         with Unchanged(self.model), nullcontext() if self._group.split else put_back(self.model, code_of(self._loss)):
             rowcheck.check(self)
 
-    def _pay(self) -> tuple[bytes, bool, float, str | None]:
+    @property
+    def _entry(self) -> str | None:
+        """The ledger entry that paid for the plan."""
+        return self._payments.entries[0] if self._payments.entries else None
+
+    def _pay(self) -> tuple[bytes, bool, float, tuple[str, ...]]:
         """In the first process alone, where there are several."""
         if self._ledger is not None:
             refuse_seeded()
-            self._charge = self._ledger.reserve(self._source, self.plan.claim(), account=self._account, asked=self.plan.asked())
-            self._entry = self._stack.enter_context(self._charge)
+            self._payments.first(self.plan)
         source = open_source()
         key, divisor = source.take(32), self._divisor
         if divisor is None:
             assert self.plan.count_scale is not None
             noisy = self._rows.units + int(discrete_laplace(self.plan.count_scale, 1)[0])
             divisor = max(1.0, self.plan.sampler.rate * max(noisy, 1))
-        return key, source.repeatable, divisor, self._entry
+        return key, source.repeatable, divisor, self._payments.entries
+
+    def _settle(self) -> None:
+        """The run has ended: its charges are settled, which gives nothing back."""
+        if self._ledger is not None and self._group.rank == 0:
+            self._payments.settle()
 
     # ---- training ----------------------------------------------------------------------------------------------------
 
@@ -239,8 +249,8 @@ class Run:
 
     def _steps(self) -> Iterator[Step]:
         while self.number < self.plan.steps:
-            with self._charged():
-                with self._drawing():
+            with charged(self):
+                with without_values(), self._drawing():
                     for batch, weight in self._pieces(own=not self._gentle):
                         self._piece(batch, weight)
                 taken = self._update()
@@ -257,20 +267,6 @@ class Run:
             return
         with self._engine.recording(length(batch)):
             self._add(self._losses(batch), weight)
-
-    @contextmanager
-    def _charged(self) -> Iterator[None]:
-        """What fails from now on has been paid for, and says so."""
-        try:
-            yield
-        except Exception as error:
-            if self._key is not None:
-                paid = "The whole plan" if self._entry is None else f"Entry {self._entry} of {self._source}"
-                error.add_note(
-                    f"discreet: {paid} was charged before the first batch and stays spent, since why this failed may depend on "
-                    "the data. Mend the cause and iterate this run again, or go on from its checkpoint, at no further charge."
-                )
-            raise
 
     def fit(self, *callbacks: Callable[[Step], Any]) -> Run:
         """Take the steps that are left. After each of them every callback is called with it; one that returns False ends it.
@@ -297,8 +293,8 @@ class Run:
         if self._key is None:
             self.plan = replace(self.plan, trusted=self._paths.trusted(own_loop=True))
         while self.number < self.plan.steps:
-            with self._charged():
-                with self._drawing():
+            with charged(self):
+                with without_values(), self._drawing():
                     for batch, weight in self._units():
                         self._pending = [weight, self._turn]
                         with self._now.recording(length(batch)):
@@ -326,7 +322,8 @@ class Run:
         if self._pending is None or self._pending[1] is not self._turn:
             raise InvalidValue("run.step(losses) belongs inside `for batch in run.batches()`, once for every batch.")
         weight, self._pending = self._pending[0], None
-        self._add(checked(losses, self._now.tape.examples), weight, self._now)
+        with charged(self), without_values():
+            self._add(checked(losses, self._now.tape.examples), weight, self._now)
 
     def _pieces(self, own: bool = True) -> Iterator[tuple[Any, Tensor | None]]:
         """The noise of this step, then its batch in pieces of at most `microbatch` units."""
@@ -475,6 +472,9 @@ class Run:
             self._scheduler.step()
         if self._checkpoint is not None and (self.number % self._every == 0 or self.number == self.plan.steps):
             self._save()
+        if self.number == self.plan.steps:
+            with suppress(LedgerError):  # a release settles them too, and says what is wrong
+                self._settle()
         return True
 
     def _as_tried(self) -> None:
@@ -540,10 +540,11 @@ class Run:
             raise InvalidValue("This run drew its noise from a seeded source, which anyone can repeat. It cannot be released.")
         self._look()
         self._kept.check(self.model)
-        self._stack.close()
+        self._settle()
         title = f"{type(self.model).__name__}, trained privately"
         made = Release(
             value=self.model, source=self._source, claims=(self.plan.claim(self._extra),), entry=self._entry,
+            also=self._payments.entries[1:],
             facts={
                 "title": title, "made": made_with(), "spending": self.plan.spending(self._extra),
                 "isolation": self._paths.facts(self._isolated),

@@ -44,7 +44,7 @@ class Proofs:
             return False, f"{self.payment.fault}."
         if self.payment.entry is None:
             return False, "no ledger entry paid for it."
-        return True, f"entry {self.payment.entry.id} paid for these claims ({self.payment.state})."
+        return True, f"{self.payment} paid for these claims."
 
 
 NOTHING = Proofs()

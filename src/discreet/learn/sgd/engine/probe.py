@@ -130,12 +130,24 @@ def _two_sizes(engine: Engine, losses: Losses, make: Make) -> None:
 def _no_batch_norm(model: nn.Module) -> None:
     for name, module in model.named_modules():
         if isinstance(module, _BatchNorm) and module.training:
-            groups = next(g for g in (32, 16, 8, 4, 2, 1) if module.num_features % g == 0)
+            where = f"The layer {name!r} of the model" if name else "The model"
             raise InvalidValue(
-                f"{name or 'The model'} is {type(module).__name__}, which mixes the examples of a batch: one unit would change "
-                f"the gradients of all. Replace it by nn.GroupNorm({groups}, {module.num_features})"
+                f"{where} is {type(module).__name__}, which mixes the examples of a batch: one unit would change the gradients "
+                f"of all. Replace it by {_instead(module)}"
                 f"{'' if 'Sync' in type(module).__name__ else ', or freeze it with .eval()'}."
             )
+
+
+def _instead(module: Any) -> str:
+    """A layer that takes what a BatchNorm took. A group has several channels where it can: one channel alone would be an
+    instance norm, and fails where there is one number per channel.
+    """
+    channels = module.num_features
+    groups = next(g for g in (32, 16, 8, 4, 2, 1) if channels % g == 0 and (g == 1 or channels // g >= 2))
+    grouped = f"nn.GroupNorm({groups}, {channels})"
+    if isinstance(module, nn.BatchNorm1d):
+        return f"nn.LayerNorm({channels}), or for sequences (examples, channels, length) by {grouped}"
+    return grouped
 
 
 def _alone(engine: Engine, losses: Losses, make: Make) -> bool:

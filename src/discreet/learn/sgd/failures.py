@@ -1,0 +1,71 @@
+"""What fails while private rows are computed tells where, and nothing of the rows.
+
+torch's messages, a loss's and a Dataset's name values: "could not convert string to float: 'Ann'". A message travels, to a
+terminal, a job's log or a tracker, where no noise covers it. So the error that leaves a run names the kind of the error and the
+line of code. Its own words go to the logger `discreet.learn.private`, which writes nowhere until the owner of the data gives
+it a handler.
+"""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+
+from discreet.errors import DiscreetError, RunFailed
+
+if TYPE_CHECKING:
+    from discreet.learn.sgd.run import Run
+
+log = logging.getLogger("discreet.learn.private")
+log.addHandler(logging.NullHandler())
+log.propagate = False
+
+_OURS = str(Path(__file__).parents[2])
+_THEIRS = str(Path(torch.__file__).parent)
+
+
+@contextmanager
+def without_values() -> Iterator[None]:
+    """Errors from inside leave as `RunFailed`, without their message; ours, which show no private value, as they are."""
+    try:
+        yield
+    except DiscreetError:
+        raise
+    except Exception as error:
+        log.error("%s: %s", type(error).__name__, error, exc_info=error)
+        kind = torch.OutOfMemoryError if isinstance(error, torch.OutOfMemoryError) else RunFailed
+        raise kind(
+            f"{type(error).__name__} at {_place(error)}, while private rows were computed. Its message is left out, since it "
+            "may show what is in a row: the logger discreet.learn.private has it, for handlers that the owner of the data adds."
+        ) from None
+
+
+@contextmanager
+def charged(run: Run) -> Iterator[None]:
+    """What fails from now on has been paid for, and says so."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, (RunFailed, torch.OutOfMemoryError)):
+            error.__context__ = None  # whose message was left out
+        if run._key is not None:
+            paid = "The whole plan" if run._entry is None else f"Entry {run._entry} of {run._source}"
+            error.add_note(
+                f"discreet: {paid} was charged before the first batch and stays spent, since why this failed may depend on "
+                "the data. Mend the cause and iterate this run again, or go on from its checkpoint, at no further charge."
+            )
+        raise
+
+
+def _place(error: Exception) -> str:
+    """The line of code that failed: the last one that is neither torch's nor ours, if there is one."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if not frame.filename.startswith((_OURS, _THEIRS))]
+    frame = (own or frames)[-1]
+    return f"{Path(frame.filename).name}:{frame.lineno} in {frame.name}"
