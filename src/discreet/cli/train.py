@@ -11,8 +11,8 @@ import click
 
 from discreet.cli import COMMANDS
 from discreet.cli.output import json_option, talk, write_json
-from discreet.core.figures import down, up
 from discreet.errors import InvalidDocument, InvalidValue
+from discreet.figures import down, up
 
 if TYPE_CHECKING:
     from discreet.learn import Run

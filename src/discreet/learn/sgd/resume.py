@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from discreet.accounting import curve
-from discreet.core.figures import up
 from discreet.errors import InvalidDocument
+from discreet.figures import up
 from discreet.learn.sgd import checkpoint as checkpoints
 from discreet.learn.sgd import journal as journals
 from discreet.learn.sgd.quantile import Quantile
