@@ -10,13 +10,19 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from discreet.synth.methods import Independent, Tree
     from discreet.synth.model import Model, Sample
+    from discreet.synth.oneshot import Junction
     from discreet.synth.schema import Column, Schema
-    from discreet.synth.synthesis import Synthesis, fit
+    from discreet.synth.synthesis import Explanation, Synthesis, explain, fit
 
-__all__ = ["Column", "Independent", "Model", "Sample", "Schema", "Synthesis", "Tree", "fit"]
+_HOME = {
+    "Column": "schema", "Explanation": "synthesis", "Independent": "methods", "Junction": "oneshot", "Model": "model",
+    "Sample": "model", "Schema": "schema", "Synthesis": "synthesis", "Tree": "methods", "explain": "synthesis",
+    "fit": "synthesis",
+}  # fmt: skip
 
-_HOME = {"Column": "schema", "Independent": "methods", "Model": "model", "Sample": "model", "Schema": "schema",
-         "Synthesis": "synthesis", "Tree": "methods", "fit": "synthesis"}  # fmt: skip
+__all__ = [
+    "Column", "Explanation", "Independent", "Junction", "Model", "Sample", "Schema", "Synthesis", "Tree", "explain", "fit",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

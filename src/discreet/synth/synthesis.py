@@ -14,14 +14,49 @@ from discreet.errors import InvalidValue
 from discreet.noise import refuse_seeded
 from discreet.synth.methods import Independent, Method, Public, Spending, Tree
 from discreet.synth.model import Model
+from discreet.synth.oneshot import Junction
 from discreet.synth.schema import Schema
 from discreet.synth.table import Table
 
 if TYPE_CHECKING:
     from discreet.ledger import Ledger
 
-METHODS: dict[str, Method] = {"auto": Tree(), "independent": Independent(), "tree": Tree()}
+METHODS: dict[str, Method] = {"independent": Independent(), "junction": Junction(), "tree": Tree()}
+MOST_JOINED = 60  # columns beyond which auto takes a tree
 WIDEST = 1e5  # noise on a count beyond which nothing is learnt of any table that exists
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What a fit would cost and how exact it would be, from public numbers alone; `str` of it is for people."""
+
+    epsilon: float
+    delta: float
+    method: str
+    columns: dict[str, int]
+    noise: dict[str, float]
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def __str__(self) -> str:
+        lines = [
+            f"costs      epsilon {self.epsilon:g}, delta {self.delta:g}, in one charge",
+            f"method     {self.method}",
+            f"columns    {', '.join(f'{name} ({cells})' for name, cells in self.columns.items())}",
+            *(f"noise      {NOISE[part].format(size)}" for part, size in self.noise.items()),
+            "domain     numbers outside their bounds are moved to the nearer end; a value that is not listed counts as missing",
+        ]
+        return "\n".join(lines)
+
+
+NOISE = {
+    "columns": "a count of one column is off by {0:,.1f} (standard deviation), so its interval is about +-{0:,.1f} x 1.96",
+    "choices": "each pair is chosen by the exponential mechanism at epsilon {0:.3g}",
+    "gaps": "how far a pair is from independence is known to {0:,.1f} rows",
+    "pairs": "a count of a chosen pair is off by {0:,.1f}",
+    "tables": "a count of a chosen table that is measured m times is off by {0:,.1f} / sqrt(m)",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +73,11 @@ class Synthesis:
     epsilon: float
     delta: float
     method: Method
+
+    def __post_init__(self) -> None:
+        check.open_fraction("delta", self.delta)
+        if not 1e-6 <= check.positive("epsilon", self.epsilon) <= 100:
+            raise InvalidValue(f"epsilon must be between 1e-6 and 100; got {self.epsilon:g}.")
 
     @property
     def public(self) -> Public:
@@ -90,18 +130,41 @@ def fit(
     >>> model.value.columns, len(model.value.sample(50).to_arrow())
     (('sex', 'age'), 50)
     """
-    epsilon, delta = check.positive("epsilon", epsilon), check.open_fraction("delta", delta)
-    if not 1e-6 <= epsilon <= 100:
-        raise InvalidValue(f"epsilon must be between 1e-6 and 100; got {epsilon:g}.")
     if (ledger is None) != (source is None):
         raise InvalidValue("ledger and source go together: the ledger keeps the budget of the source.")
+    _offered(workload, constraints)
+    with Table(table, _schema(schema), unit) as rows:
+        mechanism = Synthesis(rows.sizes, unit, epsilon, delta, chosen_method(method, len(rows.sizes)))
+        facts = {"title": f"synthetic {rows.name} ({mechanism.method.name})", "made": made()}
+        return _release(mechanism, rows, source=source, ledger=ledger, account=account, asked=(epsilon, delta), facts=facts)
+
+
+def explain(
+    table: Any, *, unit: Unit, epsilon: float, delta: float, schema: Any = None, method: str | Method = "auto"
+) -> Explanation:
+    """What `fit` would cost and how exact it would be; no row is read and nothing is spent.
+
+    >>> import pyarrow as pa
+    >>> from discreet.core import record
+    >>> print(explain(pa.table({"sex": ["f"]}), unit=record(), epsilon=1.0, delta=1e-6, schema={"sex": ["f", "m"]}).noise)
+    {'columns': 4.224679097962984}
+    """
+    with Table(table, _schema(schema), unit) as rows:
+        mechanism = Synthesis(rows.sizes, unit, epsilon, delta, chosen_method(method, len(rows.sizes)))
+        columns = {cells.name: cells.size for cells in rows.cells}
+    return Explanation(epsilon, delta, mechanism.method.name, columns, dict(mechanism.spending().parts))
+
+
+def _schema(schema: Any) -> Schema:
     if schema is None:
         raise InvalidValue("Say what is publicly known of the columns: schema={'sex': ['Female', 'Male'], 'age': (0, 120)}, "
                            "or a schema.toml. Categories and ranges read off the data would tell of people.")  # fmt: skip
-    with Table(table, Schema.of(schema), unit) as rows:
-        mechanism = Synthesis(rows.sizes, unit, epsilon, delta, _method(method))
-        facts = {"title": f"synthetic {rows.name} ({mechanism.method.name})", "made": made()}
-        return _release(mechanism, rows, source=source, ledger=ledger, account=account, asked=(epsilon, delta), facts=facts)
+    return Schema.of(schema)
+
+
+def _offered(workload: Any, constraints: Any) -> None:
+    if workload is not None or tuple(constraints):
+        raise InvalidValue("Workloads and constraints are not known to this version. Leave them out.")
 
 
 @lru_cache(256)
@@ -111,10 +174,15 @@ def _planned(method: Any, public: Public) -> Spending:
     return spending
 
 
-def _method(method: str | Method) -> Method:
-    if isinstance(method, str):
-        return METHODS[check.word("method", method, tuple(METHODS))]
-    return method
+def chosen_method(method: str | Method, columns: int) -> Method:
+    """A method by its name. "auto" goes by the number of columns alone, which is public: a junction tree for 3 to 60, else
+    a tree.
+    """
+    if not isinstance(method, str):
+        return method
+    if check.word("method", method, ("auto", *METHODS)) == "auto":
+        method = "junction" if 3 <= columns <= MOST_JOINED else "tree"
+    return METHODS[method]
 
 
 def _release(
