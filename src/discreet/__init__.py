@@ -13,7 +13,7 @@ TYPE_CHECKING = False  # type checkers read it as true; importing it from typing
 if TYPE_CHECKING:
     from typing import Any
 
-    from discreet import accounting, attack, audit, charts, core, errors, heuristic, learn, ledger, noise, query, report
+    from discreet import accounting, attack, audit, charts, core, errors, heuristic, learn, ledger, noise, query, report, synth
     from discreet.audit import verdict
     from discreet.core import Claim, Evidence, Game, Release, Unit, Verdict, record, user
     from discreet.ledger import Ledger
@@ -43,6 +43,7 @@ __all__ = [
     "query",
     "record",
     "report",
+    "synth",
     "user",
     "verdict",
 ]
@@ -74,6 +75,7 @@ _PACKAGES = (
     "noise",
     "query",
     "report",
+    "synth",
 )
 
 

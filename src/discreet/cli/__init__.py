@@ -28,6 +28,7 @@ COMMANDS = {
     "report": "Releases as one page to read and sign: HTML, PDF, Markdown, JSON.",
     "serve": "The web app: budgets, releases, a console, attacks, for a team.",
     "show": "What a release says of itself.",
+    "synth": "A synthetic table in place of a private one, charged to a budget.",
     "train": "Train a private classifier on a table.",
 }
 

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from importlib.util import find_spec
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from discreet.core import Release, Unit, check
 from discreet.core.facts import made
-from discreet.errors import InvalidQuery, InvalidValue, MissingExtra
+from discreet.errors import InvalidQuery, InvalidValue
 from discreet.ledger import Replay, release
 from discreet.query.answer import requests, shown_plan
 from discreet.query.engines import Engine
+from discreet.query.engines.places import open_engine
 from discreet.query.explain import Explanation, expected_errors, shown_groups
 from discreet.query.mechanism import BoundsQuery, SqlQuery
 from discreet.query.parse import parse
@@ -63,39 +62,12 @@ def connect(
 
         ledger = Ledger(ledger)
     known = read_schema(schema).with_bounds(bounds)
-    engine = _engine(location)
+    engine = open_engine(location)
     try:
         return Database(engine, unit, ledger, source, known, account)
     except BaseException:
         engine.close()
         raise
-
-
-def _engine(location: Any) -> Engine:
-    for needed in ("pyarrow", "sqlglot"):
-        if find_spec(needed) is None:  # loaded where they are used: the engine's memory comes first
-            raise MissingExtra(needed, "sql", "Private SQL") from None
-    if isinstance(location, str) and location.startswith(("postgresql://", "postgres://")):
-        from discreet.query.engines.postgres import PostgresEngine
-
-        return PostgresEngine(location)
-    if isinstance(location, str) and location.startswith(("spark://", "k8s://", "local[")):
-        from discreet.query.engines.spark import SparkEngine, cluster
-
-        return SparkEngine(cluster(location))
-    frames = list(location.values()) if isinstance(location, Mapping) else [location]
-    if frames and all(type(it).__module__.startswith("pyspark.") for it in frames):
-        from discreet.query.engines.spark import SparkEngine
-
-        return SparkEngine(location)
-    from discreet.query.engines.duckdb import DATABASES, DuckEngine
-
-    if isinstance(location, (str, os.PathLike)):
-        path = Path(location)
-        return DuckEngine(path) if path.suffix.lower() in DATABASES else DuckEngine({path.stem: path})
-    if isinstance(location, Mapping):
-        return DuckEngine(location)
-    return DuckEngine({"data": location})
 
 
 class Database:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from discreet.query.engines.request import Request
+from discreet.query.engines.request import Marginals, Request
 
 
 class Engine(Protocol):
@@ -17,12 +17,12 @@ class Engine(Protocol):
         """Columns and their kinds (integer, number, text, boolean, date, timestamp or other), by table; no row is read."""
         ...
 
-    def text(self, request: Request) -> str:
+    def text(self, request: Request | Marginals) -> str:
         """The SQL that would run, for people to read."""
         ...
 
-    def aggregate(self, request: Request) -> Mapping[str, Sequence[Any]]:
-        """The columns k0 …, b, s0 …, units of a request."""
+    def aggregate(self, request: Request | Marginals) -> Mapping[str, Sequence[Any]]:
+        """The columns k0 …, b, s0 …, units of a request; s, k and s0 of contingency tables."""
         ...
 
     def register(self, table: str, key: str, rows: int) -> None:

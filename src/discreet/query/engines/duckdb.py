@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from discreet.errors import EngineFailed, InvalidValue, MissingExtra
-from discreet.query.engines.request import SCALE, Request
+from discreet.query.engines.request import SCALE, Marginals, Request
 from discreet.query.engines.writer import REGISTERED, WEIGHT, Writer
 from discreet.query.tree import Base, Relation, Select
 
@@ -26,6 +26,7 @@ SLOW = ("read_csv", "read_json")  # to read such a file again costs more than th
 PAIRS = 1 << 18  # of unit and group, gathered at once: some 40 MB
 PARTS = 8  # at most so many readings of a table
 CHANCES, SUMS = 'temp.main."discreet chances"', 'temp.main."discreet sums"'
+CODES = 'temp.main."discreet codes"'
 DATABASES = (".duckdb", ".db", ".ddb")
 
 
@@ -112,6 +113,7 @@ class DuckEngine:
         self._writer = DuckWriter()
         self._files: list[Path] = []
         self._slow: set[str] = set()
+        self._coded: Any = None  # what the copy of the codes was made of
         scratch = tempfile.mkdtemp(prefix="discreet-")  # rows that do not fit into memory: for no other user to read
         self._sweep = weakref.finalize(self, shutil.rmtree, scratch, ignore_errors=True)
         try:
@@ -162,18 +164,32 @@ class DuckEngine:
             found[name] = {column[0]: _kind(column[1]) for column in columns}
         return found
 
-    def text(self, request: Request) -> str:
+    def text(self, request: Request | Marginals) -> str:
         return self._writer.request(request, 0)
 
-    def aggregate(self, request: Request) -> Mapping[str, Sequence[Any]]:
+    def aggregate(self, request: Request | Marginals) -> Mapping[str, Sequence[Any]]:
         salt = secrets.randbits(63)
         with self._lock:
             try:
+                if isinstance(request, Marginals):
+                    return self._marginals(request)
                 if self._writer.thins(request) and _again(request.rows, self._slow):
                     return self._in_parts(request, salt, PAIRS)
                 return self._columns(self._writer.request(request, salt))
             except self._error as error:
                 raise EngineFailed(self.name) from error
+
+    def _marginals(self, it: Marginals) -> Mapping[str, Any]:
+        """From a copy of the codes, in a byte or two each: DuckDB knows their ranges then, and counts in plain tables."""
+        key = (it.rows, it.codes, it.plan)
+        if self._coded != key:
+            types = ["UTINYINT" if size <= 256 else "USMALLINT" if size <= 65536 else "UINTEGER" for size in it.sizes]
+            small = ", ".join(f"CAST(k{i} AS {name}) AS k{i}" for i, name in enumerate(types))
+            small += "" if it.plan.kind == "rows" else ", w"
+            self._coded = None
+            self._run(f"CREATE OR REPLACE TEMP TABLE {CODES} AS SELECT {small} FROM ({self._writer.coded(it)}) AS z")
+            self._coded = key
+        return self._link.execute(self._writer.marginals(it, f"{CODES} AS x")).fetchnumpy()
 
     def _columns(self, text: str) -> Mapping[str, Sequence[Any]]:
         cursor = self._link.execute(text)

@@ -15,7 +15,7 @@ from typing import Any
 
 from discreet.errors import EngineFailed, InvalidValue, MissingExtra
 from discreet.query.engines.expressions import LONGEST_TEXT, short
-from discreet.query.engines.request import SCALE, Request
+from discreet.query.engines.request import SCALE, Marginals, Request
 from discreet.query.engines.writer import REGISTERED, WEIGHT, Writer
 from discreet.query.tree import Field, Relation, Scalar, Select, Union
 
@@ -284,10 +284,10 @@ class PostgresEngine:
     def tables(self) -> Mapping[str, Mapping[str, str]]:
         return self._kinds
 
-    def text(self, request: Request) -> str:
+    def text(self, request: Request | Marginals) -> str:
         return self._writer.request(request, 0)
 
-    def aggregate(self, request: Request) -> Mapping[str, Sequence[Any]]:
+    def aggregate(self, request: Request | Marginals) -> Mapping[str, Sequence[Any]]:
         text = self._writer.request(request, secrets.randbits(62))
         with self._reading() as cursor:
             cursor.execute(text)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from discreet.query.tree import Scalar, Select
 
 SCALE = 1 << 20  # the weight of a whole row, in whole numbers
+MOST_CODES = 60  # of one pass for contingency tables
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,3 +60,19 @@ class Request:
     plan: Plan
     terms: tuple[Term, ...] = ()
     bins: Bins | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Marginals:
+    """Many contingency tables of the same rows, all from one pass over them.
+
+    `codes` are whole numbers of a row, from 0 to below `sizes` and never NULL; each of `sets` names the codes of one table, in
+    rising order. An engine answers with the columns s (which set: a binary digit for each code that occurs in any, the first
+    the lowest), k (the cell, row-major) and s0 (its weight). At most MOST_CODES codes may occur.
+    """
+
+    rows: Select
+    codes: tuple[Scalar, ...]
+    sizes: tuple[int, ...]
+    sets: tuple[tuple[int, ...], ...]
+    plan: Plan

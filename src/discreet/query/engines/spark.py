@@ -15,7 +15,7 @@ from typing import Any
 
 from discreet.errors import EngineFailed, InvalidValue, MissingExtra
 from discreet.query.engines.expressions import LONGEST_TEXT
-from discreet.query.engines.request import SCALE, Request
+from discreet.query.engines.request import SCALE, Marginals, Request
 from discreet.query.engines.writer import REGISTERED, WEIGHT, Writer
 from discreet.query.tree import Field, Scalar
 
@@ -192,10 +192,10 @@ class SparkEngine:
         return {name: {field.name: _kind(field.dataType.simpleString()) for field in frame.schema.fields}
                 for name, frame in sorted(self._frames.items())}  # fmt: skip
 
-    def text(self, request: Request) -> str:
+    def text(self, request: Request | Marginals) -> str:
         return self._writer.request(request, 0)
 
-    def aggregate(self, request: Request) -> Mapping[str, Sequence[Any]]:
+    def aggregate(self, request: Request | Marginals) -> Mapping[str, Sequence[Any]]:
         text = self._writer.request(request, secrets.randbits(62))
         with self._lock:
             try:

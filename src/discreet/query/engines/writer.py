@@ -7,7 +7,7 @@ Each relation is written as a SELECT whose columns are c0, c1, … , with `u`, t
 from __future__ import annotations
 
 from discreet.query.engines.expressions import Expressions, short
-from discreet.query.engines.request import SCALE, Request
+from discreet.query.engines.request import SCALE, Marginals, Request
 from discreet.query.tree import Base, Join, Relation, Scalar, Select, Union, preserves
 
 FURTHEST = float(1 << 50)  # numbers beyond are moved here when those of one unit are gathered
@@ -113,9 +113,37 @@ class Writer(Expressions):
             text += (" WHERE " if it.rows.where is None else " AND ") + " AND ".join(conditions)
         return text
 
-    def request(self, it: Request, salt: int) -> str:
+    def request(self, it: Request | Marginals, salt: int) -> str:
         """One aggregation: columns k0 …, then b for a histogram, then whole numbers t0 … (and units, if sampled)."""
+        if isinstance(it, Marginals):
+            return self.marginals(it)
         return getattr(self, "plan_" + it.plan.kind)(it, salt)  # type: ignore[no-any-return]
+
+    def coded(self, it: Marginals) -> str:
+        """The rows as codes k0 …, and a weight w where they have one."""
+        rows = Request(it.rows, it.codes, it.plan)
+        keys = ", ".join(f"k{code}" for code in range(len(it.codes)))
+        if it.plan.kind == "rows":
+            return f"SELECT {keys} FROM ({self.rows(rows, unit=False, terms=True)}) AS y"
+        weights = self.weight_of_units(self.rows(rows, unit=True, terms=False), it.plan.rows)
+        return f"SELECT {keys}, n.w FROM ({self.rows(rows, unit=True, terms=True)}) AS y JOIN ({weights}) AS n ON y.u = n.u"
+
+    def marginals(self, it: Marginals, coded: str | None = None) -> str:
+        """All sets in one pass: GROUPING SETS leaves NULL where a code is not in the set, and codes themselves are never NULL.
+
+        A set is known by the codes that are there, one binary digit each; the cell is written in mixed radix.
+        """
+        used = sorted({code for codes in it.sets for code in codes})
+        sets = ", ".join(f"({', '.join(f'k{code}' for code in codes)})" for codes in it.sets)
+        keys = ", ".join(f"k{code}" for code in used)
+        source = f"({self.coded(it)}) AS x" if coded is None else coded
+        one = f"CAST(count(*) AS {self.integer})" if it.plan.kind == "rows" else self.total("w")
+        inner = f"SELECT {keys}, {one} AS s0 FROM {source} GROUP BY GROUPING SETS ({sets})"
+        which = cell = self.constant(0)
+        for place, code in enumerate(used):
+            which += f" + CASE WHEN k{code} IS NULL THEN 0 ELSE {self.constant(1 << place)} END"
+            cell = f"({cell} * CASE WHEN k{code} IS NULL THEN 1 ELSE {it.sizes[code]} END + coalesce(k{code}, 0))"
+        return f"SELECT {which} AS s, {cell} AS k, s0 FROM ({inner}) AS g"
 
     def _by_key(self, it: Request, source: str, weight: str) -> str:
         keys = [f"k{i}" for i in range(len(it.keys))] + (["b"] if it.bins else [])

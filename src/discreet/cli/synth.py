@@ -1,0 +1,83 @@
+"""`discreet synth`: a private table in, a synthetic one out, with its claim."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from discreet.cli import COMMANDS
+from discreet.cli.output import json_option, talk, write_json
+
+
+@click.command("synth", help=COMMANDS["synth"])
+@click.argument("location")
+@click.option("--schema", metavar="FILE", required=True, help="A schema.toml with each column's type, range or categories.")
+@click.option("--epsilon", type=float, required=True, help="What the synthetic table may give away at most.")
+@click.option("--delta", type=float, required=True, help="How often it may give away more.")
+@click.option("--relation", type=click.Choice(["add_remove", "replace"]), default="add_remove", show_default=True,
+              help="Whether a row is added and removed, or replaced by another.")  # fmt: skip
+@click.option("--method", type=click.Choice(["auto", "independent", "tree", "junction"]), default="auto", show_default=True,
+              help="How the table is modelled.")  # fmt: skip
+@click.option("--rows", type=int, help="How many rows to make; by default as many as the table has, by a noisy count.")
+@click.option("--ledger", metavar="FILE|URL", envvar="DISCREET_LEDGER", help="The ledger that keeps the budget of --source.")
+@click.option("--source", help="The name of the source in the ledger.")
+@click.option("--account", help="The account to charge.")
+@click.option("-o", "--output", metavar="FOLDER", help="Write table.parquet and release.json there.")
+@click.option("--explain", is_flag=True, help="Tell cost, noise and method; read and spend nothing.")
+@json_option
+def command(
+    location: str, schema: str, epsilon: float, delta: float, relation: str, method: str, rows: int | None, ledger: str | None,
+    source: str | None, account: str | None, output: str | None, explain: bool, as_json: bool,
+) -> None:  # fmt: skip
+    from discreet import synth
+    from discreet.core import record
+    from discreet.errors import InvalidValue
+
+    given: dict[str, Any] = {"unit": record(relation), "epsilon": epsilon, "delta": delta, "schema": schema, "method": method}
+    if explain:
+        explained = synth.explain(location, **given)
+        write_json(explained.to_json()) if as_json else click.echo(str(explained))
+        return
+    if output is None:
+        raise InvalidValue("Say where the synthetic table goes: -o FOLDER; or ask what it would cost: --explain.")
+    folder = _writable(Path(output))
+    budget: dict[str, Any] = {"ledger": ledger, "source": source} if source is not None else {}
+    release = synth.fit(location, account=account, **given, **budget)
+    sample = release.value.sample(rows)
+    sample.to_parquet(folder / "table.parquet")
+    release.save(folder / "release.json")
+    _tell(release, sample, folder, as_json)
+
+
+def _writable(folder: Path) -> Path:
+    """The folder, made and tried before anything is spent."""
+    from discreet.errors import InvalidValue
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        trial = folder / ".discreet-trial"
+        trial.write_bytes(b"")
+        trial.unlink()
+    except OSError as error:
+        raise InvalidValue(f"{folder} cannot be written: {error.strerror or error}. Nothing was spent.") from None
+    return folder
+
+
+def _tell(release: Any, sample: Any, folder: Path, as_json: bool) -> None:
+    model = release.value
+    if as_json:
+        write_json({
+            "source": release.source, "entry": release.entry, "claims": [claim.to_json() for claim in release.claims],
+            "rows": len(sample), "columns": list(model.columns), "method": model.method, "gap": model.gap,
+            "converged": model.converged, "table": str(folder / "table.parquet"),
+        })  # fmt: skip
+    state = "has converged" if model.converged else "HAS NOT CONVERGED"
+    talk(f"{len(sample):,} rows of {len(model.columns)} columns by the method {model.method}; the estimation {state}: "
+         f"it is within {model.gap:.2g} of its optimum.")  # fmt: skip
+    talk(f"The table: {folder / 'table.parquet'}   what it claims: {folder / 'release.json'}")
+    if release.entry is None:
+        talk("Nobody adds up what was asked: give --ledger and --source to spend from a budget.")
+    else:
+        talk(f"Charged as entry {release.entry} of {release.source}.")

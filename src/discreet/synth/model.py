@@ -1,0 +1,225 @@
+"""What a fit releases: a distribution over the columns, from which rows and counts are made as often as one likes."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.core import check
+from discreet.errors import InvalidValue
+from discreet.synth.cells import ARROW, Cells
+from discreet.synth.junction import Floats, JunctionTree
+from discreet.synth.measure import Measurement
+from discreet.synth.sample import sample
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+BATCH = 1 << 18  # rows made at once
+LEVEL = 1.959963984540054  # of a normal number: 95 % within
+STRICTER = 2.241402727604947  # 97.5 % within
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Model:
+    """A synthetic twin of a table. `rows` is the noisy number of rows; `gap` says how far the estimation is from its optimum.
+
+    Whatever is made of it is post-processing: it costs nothing, and may be asked for as often as one likes.
+    """
+
+    cells: tuple[Cells, ...]
+    tree: JunctionTree
+    conditionals: tuple[Floats, ...]
+    rows: float
+    measurements: tuple[Measurement, ...]
+    method: str
+    gap: float = 0.0
+    converged: bool = True
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns, in the table's order."""
+        return tuple(cells.name for cells in self.cells)
+
+    def probabilities(self, *columns: str) -> Floats:
+        """The model's joint probabilities of some columns, as an array in the order given."""
+        return self.tree.marginal(self.conditionals, self._places(columns))
+
+    def marginal(self, *columns: str) -> pa.Table:
+        """Counts of the real table by these columns, as the model has them, with a 95 % interval for each cell.
+
+        Where the columns were measured, the interval comes from the measurements' own noise. Where they were not, it is what
+        the measured margins allow (Fréchet), which is wide; `measured` says which.
+        """
+        import pyarrow as pa
+
+        places = self._places(columns)
+        counts = self.tree.marginal(self.conditionals, places) * self.rows
+        low, high, measured = self.interval(places)
+        labels = list(product(*(self.cells[place].labels() for place in places)))
+        made: dict[str, Any] = {}
+        for i, place in enumerate(places):
+            kind = pa.string() if self.cells[place].bins else ARROW[self.cells[place].kind]()
+            made[self.cells[place].name] = pa.array([label[i] for label in labels], kind)
+        for name, numbers in (("count", counts), ("low", low), ("high", high)):
+            if name in made:
+                raise InvalidValue(f"A column of the table is called {name}, as one of the answer would be. Rename it.")
+            made[name] = pa.array(np.ravel(numbers), pa.float64())
+        made["measured"] = pa.array([measured] * len(labels), pa.bool_())
+        return pa.table(made)
+
+    def interval(self, columns: tuple[int, ...]) -> tuple[Floats, Floats, bool]:
+        """Low and high ends for the true counts of these columns, 95 % for each cell; and whether they were measured."""
+        view = self._view(columns)
+        if view is not None:
+            away = LEVEL * view.sigma
+            return np.maximum(view.counts - away, 0.0), np.maximum(view.counts + away, 0.0), True
+        shape = [self.cells[column].size for column in columns]
+        sharp = self._sure_margins(columns, shape)
+        most = np.min([high for _, high in sharp], axis=0)
+        weight = sum(1 / (m.sigma**2 * m.counts.size) for m in self.measurements)
+        rows = self.rows + LEVEL / math.sqrt(weight)
+        least = np.maximum(sum(low for low, _ in sharp) - (len(columns) - 1) * rows, 0.0)
+        return least, most, False
+
+    def _sure_margins(self, columns: tuple[int, ...], shape: list[int]) -> list[tuple[Floats, Floats]]:
+        """Ends of each column's counts, that hold together in 95 % of cases."""
+        made = []
+        level = LEVEL if len(columns) == 1 else STRICTER + math.log(len(columns) / 2)
+        for i, column in enumerate(columns):
+            view = self._view((column,))
+            assert view is not None  # every method measures every column
+            low, high = np.maximum(view.counts - level * view.sigma, 0.0), np.maximum(view.counts + level * view.sigma, 0.0)
+            over = [shape[i] if j == i else 1 for j in range(len(columns))]
+            made.append((np.broadcast_to(low.reshape(over), shape), np.broadcast_to(high.reshape(over), shape)))
+        return made
+
+    def _view(self, columns: tuple[int, ...]) -> Measurement | None:
+        """All measurements that hold these columns as one, each weighed by its precision."""
+        wanted = tuple(sorted(columns))
+        views = [m.onto(wanted) for m in self.measurements if set(wanted) <= set(m.columns)]
+        if not views:
+            return None
+        weights = [1 / view.sigma**2 for view in views]
+        counts = np.sum([w * view.counts for w, view in zip(weights, views)], axis=0) / sum(weights)
+        return Measurement(columns, counts.transpose([wanted.index(c) for c in columns]), 1 / math.sqrt(sum(weights)))
+
+    def sample(self, n: int | None = None, given: Mapping[str, Any] | None = None, *, seed: int | None = None) -> Sample:
+        """`n` synthetic rows, or as many as the table has, by the noisy count; `given` fixes the values of some columns.
+
+        A seed makes the rows repeatable. It decides nothing about privacy: the noise is in the model already.
+        """
+        count = max(1, round(self.rows)) if n is None else check.whole("n", n, most=10**12)
+        conditionals = self.conditionals if not given else self._given(given)
+        return Sample(self.cells, self.tree, tuple(conditionals), count, dict(given or {}), seed)
+
+    def _given(self, given: Mapping[str, Any]) -> list[Floats]:
+        with np.errstate(divide="ignore"):
+            potentials = [np.log(table) for table in self.conditionals]
+        for name, value in given.items():
+            (column,) = self._places((name,))
+            place = self.cells[column].place(value)
+            home = self.tree.home((column,))
+            assert home is not None
+            only = np.full(self.cells[column].size, -np.inf)
+            only[place] = 0.0
+            clique = self.tree.cliques[home]
+            potentials[home] = potentials[home] + only.reshape([-1 if it == column else 1 for it in clique])
+        conditionals, log_total = self.tree.conditionals(potentials)
+        if not math.isfinite(log_total):
+            raise InvalidValue("The model holds no rows with these values; ask for others.")
+        return conditionals
+
+    def _places(self, columns: Sequence[str]) -> tuple[int, ...]:
+        known = {cells.name: i for i, cells in enumerate(self.cells)}
+        for name in columns:
+            if name not in known:
+                raise InvalidValue(f"There is no column {check.shown(name)}; there are {', '.join(list(known)[:20])}.")
+        if not columns or len(set(columns)) != len(columns):
+            raise InvalidValue("Name at least one column, and each once.")
+        places = tuple(known[name] for name in columns)
+        if math.prod(self.cells[place].size for place in places) > 10_000_000:
+            raise InvalidValue("These columns have more than ten million cells together; ask for fewer.")
+        return places
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sample:
+    """Synthetic rows, made when they are written: batch by batch, so that memory stays the same however many there are."""
+
+    cells: tuple[Cells, ...]
+    tree: JunctionTree
+    conditionals: tuple[Floats, ...]
+    count: int
+    given: Mapping[str, Any]
+    seed: int | None = None
+
+    def __len__(self) -> int:
+        return self.count
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(cells.name for cells in self.cells)
+
+    def codes(self) -> NDArray[np.int64]:
+        """All rows as codes, one column each."""
+        return np.concatenate([np.stack(part, axis=1) for part, _ in self._parts()])
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows, some hundred thousand at a time."""
+        import pyarrow as pa
+
+        for codes, random in self._parts():
+            arrays = [cells.decode(part, random) for cells, part in zip(self.cells, codes)]
+            arrays = [self._fixed(cells, array) for cells, array in zip(self.cells, arrays)]
+            yield pa.RecordBatch.from_arrays(arrays, list(self.columns))
+
+    def _fixed(self, cells: Cells, array: pa.Array) -> pa.Array:
+        import pyarrow as pa
+
+        if cells.name not in self.given or not cells.bins:
+            return array
+        return pa.array([self.given[cells.name]], array.type).take(pa.array(np.zeros(len(array), np.int32)))
+
+    def _parts(self) -> Iterator[tuple[list[NDArray[np.int64]], np.random.Generator]]:
+        random = np.random.default_rng(self.seed)
+        for start in range(0, self.count, BATCH):
+            yield sample(self.tree, self.conditionals, min(BATCH, self.count - start), random), random
+
+    def to_arrow(self) -> pa.Table:
+        """The rows as an Arrow table."""
+        import pyarrow as pa
+
+        return pa.Table.from_batches(self.batches())
+
+    def to_pandas(self) -> Any:
+        """The rows as a pandas DataFrame."""
+        return self.to_arrow().to_pandas()
+
+    def to_parquet(self, path: str | os.PathLike[str]) -> Path:
+        """Write the rows to a parquet file, batch by batch; it appears whole or not at all."""
+        import pyarrow as pa
+        import pyarrow.parquet as parquet
+
+        place = Path(path)
+        beside = place.with_name(f".{place.name}.{os.getpid()}.part")
+        schema = pa.schema([(cells.name, ARROW[cells.kind]()) for cells in self.cells])
+        try:
+            with parquet.ParquetWriter(beside, schema) as writer:
+                for batch in self.batches():
+                    writer.write_batch(batch)
+            os.replace(beside, place)
+        except OSError as error:
+            raise InvalidValue(f"{place} cannot be written: {error.strerror or error}. Nothing is there now.") from None
+        finally:
+            beside.unlink(missing_ok=True)
+        return place

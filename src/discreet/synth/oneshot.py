@@ -1,0 +1,154 @@
+"""One-shot selection: every pair's gap with noise once, then all that is worth measuring in one go, estimated on a
+junction tree.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any, ClassVar
+
+import numpy as np
+
+from discreet.core import DiscreteGaussian, Event, Repeat
+from discreet.core import Sequence as Composed
+from discreet.noise import discrete_gaussian
+from discreet.synth import measure, select
+from discreet.synth.dual import Problem, solve
+from discreet.synth.junction import Floats, JunctionTree, cells
+from discreet.synth.measure import Measurement
+from discreet.synth.methods import Public, Spending, Tree, independent_tables, own_counts, tree_estimate
+from discreet.synth.model import Model
+from discreet.synth.select import Pair
+from discreet.synth.table import Table
+
+SHARES = (0.1, 0.1, 0.8)  # of the budget: columns, gaps of pairs, the tables that are chosen
+SLOTS = 16  # measurements for each column of the table: so finely the budget can be divided among chosen tables
+ABSOLUTE = math.sqrt(2 / math.pi)  # the mean of |Z| of a standard normal Z
+
+
+@dataclass(frozen=True, slots=True)
+class Junction:
+    """Pairs chosen by their noisy distance to independence, as many as fit a junction tree of `most_cells`, and measured
+    together.
+
+    `doubt` is how much of the noise on a table counts against measuring it. `prior` is the weight of the tree that
+    estimation begins with, as a share of the rows. Estimation ends when it is proven to be within `tolerance` of its
+    optimum, or after so many `evaluations`; then the model says that it has not converged.
+    """
+
+    most_cells: int = 300_000
+    doubt: float = 0.3
+    prior: float = 0.03
+    tolerance: float = 0.01
+    evaluations: int = 400
+    name: ClassVar[str] = "junction"
+
+    def plan(self, public: Public) -> Spending:
+        if public.columns < 3:
+            return Tree().plan(public)
+        pairs = math.comb(public.columns, 2)
+        slots = SLOTS * public.columns
+        ones = measure.table_sigma(SHARES[0], public.moved, public.columns)
+        gaps = math.sqrt(pairs * public.moved**2 / (2 * SHARES[1]))
+        tables = measure.table_sigma(SHARES[2], public.moved, slots)
+
+        def event(scale: float) -> Event:
+            return Composed((
+                measure.table_event(scale * ones, public.moved, public.columns),
+                Repeat(DiscreteGaussian(scale * gaps, public.moved), pairs),
+                measure.table_event(scale * tables, public.moved, slots),
+            ))  # fmt: skip
+
+        scale = measure.least_scale(event, public.epsilon, public.delta)
+        return Spending(event(scale), {"columns": scale * ones, "gaps": scale * gaps, "tables": scale * tables})
+
+    def run(self, table: Table, public: Public, spending: Spending) -> Model:
+        if public.columns < 3:
+            return Tree().run(table, public, spending)
+        pairs = list(combinations(range(public.columns), 2))
+        counts = dict(zip(pairs, table.counts(pairs)))
+        ones = measure.noisy(
+            [(i,) for i in range(public.columns)], own_counts(counts, public.columns), spending.parts["columns"]
+        )
+        exact = np.array([select.gap(counts[pair], it) for pair, it in zip(pairs, independent_tables(public, ones, pairs))])
+        gaps = exact + discrete_gaussian(spending.parts["gaps"], len(pairs))
+        chosen = self.choose(public, pairs, gaps.tolist(), spending.parts["tables"])
+        times = shared(chosen, public.sizes, SLOTS * public.columns)
+        tables = measure.noisy(chosen, [counts[pair] for pair in chosen], spending.parts["tables"], times)
+        return self.estimate(table, public, ones, tables, public.columns - 1)
+
+    def choose(self, public: Public, pairs: Sequence[Pair], gaps: Sequence[float], sigma: float) -> list[Pair]:
+        """The pairs to measure, a spanning tree first: as many as are worth their noise and as fit the junction tree."""
+        order = self._order(public, pairs, gaps, sigma)
+        gap = dict(zip(pairs, gaps))
+        slots = SLOTS * public.columns
+        best, kept = -math.inf, public.columns - 1
+        for count in range(public.columns - 1, len(order) + 1):
+            times = shared(order[:count], public.sizes, slots, whole=False)
+            noise = sum(cells(pair, public.sizes) / math.sqrt(n) for pair, n in zip(order[:count], times))
+            worth = sum(gap[pair] for pair in order[:count]) - self.doubt * ABSOLUTE * sigma * noise
+            if worth > best:
+                best, kept = worth, count
+        return order[:kept]
+
+    def _order(self, public: Public, pairs: Sequence[Pair], gaps: Sequence[float], sigma: float) -> list[Pair]:
+        typical = sigma / math.sqrt(SLOTS / 2)  # where twice as many tables as columns are measured
+        score = {pair: gap - self.doubt * ABSOLUTE * typical * cells(pair, public.sizes) for pair, gap in zip(pairs, gaps)}
+        falling = sorted(pairs, key=lambda pair: -score[pair])
+        component = list(range(public.columns))
+        chosen: list[Pair] = []
+        for a, b in falling:
+            if component[a] != component[b]:
+                chosen.append((a, b))
+                component = [component[a] if it == component[b] else it for it in component]
+        for pair in falling:
+            if (
+                pair not in chosen
+                and score[pair] > 0
+                and JunctionTree.of(public.sizes, [*chosen, pair]).cells <= self.most_cells
+            ):
+                chosen.append(pair)
+        return chosen
+
+    def estimate(self, table: Table, public: Public, ones: list[Measurement], tables: list[Measurement], edges: int) -> Model:
+        """The junction tree of all measurements, from the closed form of the first `edges` tables, a spanning tree."""
+        measured = (*ones, *tables)
+        start, conditionals, _ = tree_estimate(public, (*ones, *tables[:edges]))
+        total = measure.total(measured)
+        tree = JunctionTree.of(public.sizes, [it.columns for it in tables])
+        problem = Problem(tree, started(tree, start, conditionals), measured, total)
+        found = solve(problem, strength=self.prior * total, tolerance=self.tolerance, evaluations=self.evaluations)
+        return Model(
+            table.cells, tree, tuple(found.conditionals), total, measured, self.name, found.relative_gap,
+            found.relative_gap <= self.tolerance,
+        )  # fmt: skip
+
+
+def shared(sets: Sequence[tuple[int, ...]], sizes: Sequence[int], slots: int, *, whole: bool = True) -> list[Any]:
+    """How often each table is measured, in proportion to the power 2/3 of its cells: that makes the sum of all cells' noise
+    least.
+
+    At least once each, and `slots` times together.
+    """
+    weights = np.array([cells(columns, sizes) ** (2 / 3) for columns in sets])
+    shares = 1 + (slots - len(sets)) * weights / weights.sum()
+    if not whole:
+        return list(shares)
+    times = np.floor(shares).astype(int)
+    left = slots - int(times.sum())
+    times[np.argsort(times - shares)[:left]] += 1
+    return list(map(int, times))
+
+
+def started(tree: JunctionTree, start: JunctionTree, conditionals: Sequence[Floats]) -> list[Floats]:
+    """The distribution of another junction tree, whose cliques all lie in this one's, as potentials of this one."""
+    potentials = tree.zeros()
+    for clique, table in zip(start.cliques, conditionals):
+        home = tree.home(clique)
+        assert home is not None
+        shape = [tree.sizes[column] if column in clique else 1 for column in tree.cliques[home]]
+        potentials[home] += np.log(np.maximum(table, 1e-12)).reshape(shape)
+    return potentials

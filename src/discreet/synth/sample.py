@@ -1,0 +1,70 @@
+"""Rows of a junction tree whose counts keep close to the model's: rounded at random given the parent, then shuffled.
+
+Given a value of the separator, m rows get the conditional table in proportion: cell k gets its share of m rounded up or
+down, all together just m. Which row gets which cell is a fresh random order: without it, cliques with the same parent would
+be sorted alike, and columns that the model holds independent would come out correlated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.synth.junction import Floats, JunctionTree
+
+Codes = NDArray[np.int64]
+
+
+def sample(tree: JunctionTree, conditionals: Sequence[Floats], count: int, random: np.random.Generator) -> list[Codes]:
+    """`count` rows as codes, one array per column."""
+    columns: list[Codes] = [np.zeros(0, np.int64)] * len(tree.sizes)
+    for clique, separator, conditional in zip(tree.cliques, tree.separators, conditionals):
+        fresh = tuple(column for column in clique if column not in separator)
+        shape = [tree.sizes[column] for column in fresh]
+        table = conditional.transpose([clique.index(column) for column in (*separator, *fresh)])
+        table = table.reshape(-1, int(np.prod(shape, dtype=np.int64)))
+        group = _mixed([columns[column] for column in separator], [tree.sizes[column] for column in separator], count)
+        drawn = grouped(table, group, random)
+        for column, codes in zip(fresh, np.unravel_index(drawn, shape)):
+            columns[column] = codes
+    return columns
+
+
+def grouped(table: Floats, group: Codes, random: np.random.Generator) -> Codes:
+    """For each row a column of the table, in proportion to the row of the table that its group names."""
+    sizes = np.bincount(group, minlength=len(table))
+    present = np.flatnonzero(sizes)
+    counts = rounded(table[present], sizes[present], random)
+    cells = np.repeat(np.tile(np.arange(table.shape[1]), len(present)), counts.reshape(-1))
+    order = random.permutation(len(group))
+    order = order[np.argsort(group[order].astype(_smallest(len(table))), kind="stable")]
+    made = np.empty(len(group), np.int64)
+    made[order] = cells
+    return made
+
+
+def rounded(shares: Floats, sizes: Codes, random: np.random.Generator) -> Codes:
+    """For each row of shares, whole numbers that add up to its size, each its share rounded up or down, right on average.
+
+    Systematic sampling: the cumulative shares, moved by one uniform number per row, are cut to whole numbers.
+    """
+    ends = np.cumsum(shares, axis=1)
+    ends *= (sizes / np.where(ends[:, -1] > 0, ends[:, -1], 1.0))[:, None]
+    cut = np.floor(ends + random.random(len(sizes))[:, None]).astype(np.int64)
+    cut[:, -1] = sizes
+    np.minimum(cut, sizes[:, None], out=cut)
+    return np.diff(cut, axis=1, prepend=0)
+
+
+def _mixed(columns: list[Codes], sizes: list[int], count: int) -> Codes:
+    group = np.zeros(count, np.int64)
+    for codes, size in zip(columns, sizes):
+        group = group * size + codes
+    return group
+
+
+def _smallest(size: int) -> type:
+    """numpy sorts 16-bit numbers by their digits."""
+    return np.uint16 if size <= 1 << 16 else np.int64

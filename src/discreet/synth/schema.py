@@ -1,0 +1,233 @@
+"""What is publicly known of a table that is to be synthesised: each column's type, its categories or its range.
+
+Nothing here is read off the data: a category that one person alone has would give that person away. A `schema.toml` says it:
+
+    [age]
+    type = "integer"
+    bounds = [17, 90]
+
+    [hours]
+    type = "integer"
+    bounds = [1, 99]
+    mass = [40]
+
+    [sex]
+    type = "categorical"
+    values = ["Female", "Male"]
+    required = true
+
+    [notes]
+    type = "omit"
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import date, datetime
+from pathlib import Path
+from typing import Any
+
+from discreet.core import check
+from discreet.errors import InvalidDocument, InvalidValue
+
+LISTED = ("categorical", "ordinal")
+RANGED = ("integer", "real", "date", "timestamp")
+TYPES = (*LISTED, "boolean", *RANGED)
+BINS = 32  # of a range, unless the schema says otherwise
+MOST_CELLS = 4096  # of one column
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column. `type` is categorical, ordinal, boolean, integer, real, date or timestamp.
+
+    `values` lists the categories. `bounds` are the ends of a range, which `bins` divides: a number of equal parts or a list of
+    inner edges. `mass` lists values that many rows share, such as 0 or 40: each gets a cell of its own. `decimals` rounds
+    what is sampled. A missing value is a category of its own unless the column is `required`; a missing value that is there
+    all the same then counts as the middle of the range, or as the last category, and so does one that is not listed.
+
+    >>> Column("integer", bounds=(0, 120), mass=(40,)).bins
+    32
+    """
+
+    type: str
+    values: tuple[Any, ...] = ()
+    bounds: tuple[Any, Any] | None = None
+    bins: int | tuple[Any, ...] = BINS
+    mass: tuple[Any, ...] = ()
+    decimals: int | None = None
+    required: bool = False
+
+    def __post_init__(self) -> None:
+        if self.type == "text":
+            raise InvalidValue(_TEXT)
+        check.word("type", self.type, TYPES)
+        for name in ("values", "mass"):
+            object.__setattr__(self, name, check.items(name, getattr(self, name), "a list"))
+        if not isinstance(self.required, bool):
+            raise InvalidValue(f"required must be true or false; got {check.shown(self.required)}.")
+        if self.type in RANGED:
+            self._check_range()
+        elif self.bounds is not None or self.mass or self.bins != BINS or self.decimals is not None:
+            raise InvalidValue(f"A {self.type} column has values and no bounds, bins, mass or decimals.")
+        elif self.type in LISTED:
+            _check_values(self.values)
+        elif self.values:
+            raise InvalidValue("A boolean column has the values true and false; list none.")
+
+    def _check_range(self) -> None:
+        if self.values:
+            raise InvalidValue(f"A column of type {self.type} has bounds; only categorical and ordinal columns list values.")
+        if isinstance(self.bounds, (str, bytes)) or not isinstance(self.bounds, Sequence) or len(self.bounds) != 2:
+            raise InvalidValue(f"bounds of a column of type {self.type} must be a pair (low, high); got "
+                               f"{check.shown(self.bounds)}. They must not be read off the data.")  # fmt: skip
+        low, high = (self.point("bounds", end) for end in self.bounds)
+        if not low < high:
+            raise InvalidValue(f"bounds must rise; got {check.shown(self.bounds)}.")
+        object.__setattr__(self, "bounds", (low, high))
+        if self.decimals is not None:
+            object.__setattr__(self, "decimals", check.whole("decimals", self.decimals, least=0, most=15))
+        if isinstance(self.bins, int) and not isinstance(self.bins, bool):
+            object.__setattr__(self, "bins", check.whole("bins", self.bins, most=MOST_CELLS))
+        else:
+            edges = tuple(self.point("bins", edge) for edge in check.items("bins", self.bins, "a number or a list of edges"))
+            if list(edges) != sorted(set(edges)) or (edges and not (low < edges[0] and edges[-1] <= high)):
+                raise InvalidValue("The edges of bins must rise and lie within the bounds.")
+            if len(edges) >= MOST_CELLS:
+                raise InvalidValue(f"There may be at most {MOST_CELLS} bins; got {len(edges) + 1}.")
+            object.__setattr__(self, "bins", edges)
+        mass = tuple(self.point("mass", value) for value in self.mass)
+        if len(set(mass)) != len(mass) or not all(low <= value <= high for value in mass) or len(mass) > 256:
+            raise InvalidValue("mass must list different values within the bounds, at most 256.")
+        object.__setattr__(self, "mass", tuple(sorted(mass)))
+
+    def point(self, name: str, value: Any) -> Any:
+        """A value on the column's axis, as the column's type has it."""
+        if self.type == "date" or self.type == "timestamp":
+            return _moment(name, value, self.type)
+        number = check.real(name, value)
+        if abs(number) > 1e15:
+            raise InvalidValue(f"{name} must lie within 1e15; got {number:g}.")
+        if self.type == "real":
+            return number
+        if number != int(number):
+            raise InvalidValue(f"{name} of an integer column must be whole; got {number:g}.")
+        return int(number)
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """The columns to synthesise by name, and the names of those to leave out.
+
+    >>> schema = Schema.of({"sex": ["Female", "Male"], "age": (17, 90), "notes": None})
+    >>> [column.type for column in schema.columns.values()], schema.omitted
+    (['categorical', 'integer'], frozenset({'notes'}))
+    """
+
+    columns: Mapping[str, Column]
+    omitted: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        if not self.columns:
+            raise InvalidValue("The schema describes no column.")
+
+    @classmethod
+    def of(cls, given: Schema | Mapping[str, Any] | str | os.PathLike[str]) -> Schema:
+        """A schema; or a mapping from column to a Column, a list of categories, a pair (low, high) or None to leave it out; or
+        the path of a TOML file."""
+        if isinstance(given, Schema):
+            return given
+        if isinstance(given, (str, os.PathLike)):
+            return cls.read(given)
+        if not isinstance(given, Mapping):
+            raise InvalidValue(f"schema must map columns to categories or ranges; got {type(given).__name__}.")
+        return cls._from(((check.word("column", name), said) for name, said in given.items()), InvalidValue)
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> Schema:
+        """A schema from a TOML file."""
+        import tomllib
+
+        try:
+            document = tomllib.loads(Path(path).read_text("utf-8"))
+        except OSError as error:
+            raise InvalidDocument(f"{path} cannot be read: {error.strerror}.") from None
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise InvalidDocument(f"{path} is not TOML: {error}.") from None
+        return cls._from(document.items(), InvalidDocument)
+
+    @classmethod
+    def _from(cls, items: Any, wrong: type[Exception]) -> Schema:
+        columns, omitted = {}, set()
+        for name, said in items:
+            try:
+                if said is None or (isinstance(said, Mapping) and said.get("type") == "omit"):
+                    omitted.add(name)
+                else:
+                    columns[name] = _column(said)
+            except InvalidValue as error:
+                raise wrong(f"{name}: {error}") from None
+        return cls(columns, frozenset(omitted))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.columns)
+
+
+def _column(said: Any) -> Column:
+    if isinstance(said, Column):
+        return said
+    if isinstance(said, Mapping):
+        known = [field.name for field in fields(Column)]
+        extra = sorted(set(said) - set(known))
+        if extra:
+            raise InvalidValue(f"the schema says {extra[0]!r}; it can say {', '.join(known)}.")
+        if "type" not in said:
+            raise InvalidValue(f"the schema must say a type: {', '.join(TYPES)}.")
+        facts: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in said.items()}
+        return Column(**facts)
+    if isinstance(said, tuple) and len(said) == 2 and not any(isinstance(end, (str, bool)) or end is None for end in said):
+        return Column(_range_type(said), bounds=said)
+    if isinstance(said, (list, tuple)):
+        return Column("categorical", values=tuple(value for value in said if value is not None))
+    raise InvalidValue(f"must be a Column, a list of categories or a pair (low, high); got {check.shown(said)}.")
+
+
+def _range_type(pair: tuple[Any, Any]) -> str:
+    if all(isinstance(end, datetime) for end in pair):
+        return "timestamp"
+    if all(isinstance(end, date) for end in pair):
+        return "date"
+    return "integer" if all(isinstance(end, int) for end in pair) else "real"
+
+
+def _check_values(values: tuple[Any, ...]) -> None:
+    if not values or len(set(values)) != len(values):
+        raise InvalidValue("values must list at least one category, all different. They must not be read off the data.")
+    if len(values) > MOST_CELLS:
+        raise InvalidValue(f"there are {len(values):,} categories, and at most {MOST_CELLS} fit: noise would drown each. "
+                           "Keep the frequent ones that are publicly known, and write the others as one category first; "
+                           'or leave the column out: type = "omit".')  # fmt: skip
+    kinds = {type(value) for value in values}
+    if len(kinds) > 1 or not kinds <= {str, int, float, bool, date, datetime}:
+        raise InvalidValue("values must be texts, numbers, truth values or dates, all of one type.")
+
+
+def _moment(name: str, value: Any, kind: str) -> Any:
+    if isinstance(value, str):
+        try:
+            value = (date if kind == "date" else datetime).fromisoformat(value)
+        except ValueError:
+            raise InvalidValue(f"{name} must be a {kind} such as 2024-01-31; got {check.shown(value)}.") from None
+    if kind == "date" and type(value) is date:
+        return value
+    if kind == "timestamp" and isinstance(value, date):
+        return value.replace(tzinfo=None, microsecond=0) if isinstance(value, datetime) else datetime(*value.timetuple()[:3])
+    raise InvalidValue(f"{name} must be a {kind}; got {check.shown(value)}.")
+
+
+_TEXT = (
+    'free text cannot be synthesised from counts: nearly every value is one person\'s. Leave it out (type = "omit"), or make a '
+    "column of public categories from it first, such as its topic or its length."
+)

@@ -1,0 +1,203 @@
+"""`discreet.synth.fit`: a private table in, a model of it out, with its claim, paid for once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from discreet.core import Claim, Game, Release, Unit, check
+from discreet.core.facts import made
+from discreet.errors import InvalidValue
+from discreet.noise import refuse_seeded
+from discreet.synth.methods import Independent, Method, Public, Spending, Tree
+from discreet.synth.model import Model
+from discreet.synth.oneshot import Junction
+from discreet.synth.schema import Schema
+from discreet.synth.table import Table
+
+if TYPE_CHECKING:
+    from discreet.ledger import Ledger
+
+METHODS: dict[str, Method] = {"independent": Independent(), "junction": Junction(), "tree": Tree()}
+MOST_JOINED = 60  # columns beyond which auto takes a tree
+WIDEST = 1e5  # noise on a count beyond which nothing is learnt of any table that exists
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What a fit would cost and how exact it would be, from public numbers alone; `str` of it is for people."""
+
+    epsilon: float
+    delta: float
+    method: str
+    columns: dict[str, int]
+    noise: dict[str, float]
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def __str__(self) -> str:
+        lines = [
+            f"costs      epsilon {self.epsilon:g}, delta {self.delta:g}, in one charge",
+            f"method     {self.method}",
+            f"columns    {', '.join(f'{name} ({cells})' for name, cells in self.columns.items())}",
+            *(f"noise      {NOISE[part].format(size)}" for part, size in self.noise.items()),
+            "domain     numbers outside their bounds are moved to the nearer end; a value that is not listed counts as missing",
+        ]
+        return "\n".join(lines)
+
+
+NOISE = {
+    "columns": "a count of one column is off by {0:,.1f} (standard deviation), so its interval is about +-{0:,.1f} x 1.96",
+    "choices": "each pair is chosen by the exponential mechanism at epsilon {0:.3g}",
+    "gaps": "how far a pair is from independence is known to {0:,.1f} rows",
+    "pairs": "a count of a chosen pair is off by {0:,.1f}",
+    "tables": "a count of a chosen table that is measured m times is off by {0:,.1f} / sqrt(m)",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Synthesis:
+    """A method with its budget, for tables of columns with so many cells: the mechanism that `fit` runs.
+
+    >>> from discreet.core import record
+    >>> Synthesis((2, 3), record(), 1.0, 1e-6, Independent()).claims()[0].game.unit.name
+    'record'
+    """
+
+    sizes: tuple[int, ...]
+    unit: Unit
+    epsilon: float
+    delta: float
+    method: Method
+
+    def __post_init__(self) -> None:
+        check.open_fraction("delta", self.delta)
+        if not 1e-6 <= check.positive("epsilon", self.epsilon) <= 100:
+            raise InvalidValue(f"epsilon must be between 1e-6 and 100; got {self.epsilon:g}.")
+
+    @property
+    def public(self) -> Public:
+        return Public(self.sizes, 2 if self.unit.relation == "replace" else 1, self.epsilon, self.delta)
+
+    def spending(self) -> Spending:
+        """The noise of every part, from public numbers alone."""
+        spending: Spending = _planned(self.method, self.public)  # type: ignore[arg-type]
+        widest = spending.parts["columns"]
+        if widest > WIDEST:
+            raise InvalidValue(f"epsilon {self.epsilon:g} is too small: each count would get noise of {widest:,.0f}. "
+                               f"From about {self.epsilon * widest / WIDEST * 100:g} on, a table of a million rows "
+                               "shows.")  # fmt: skip
+        return spending
+
+    def claims(self) -> tuple[Claim, ...]:
+        says = (
+            "the schema (categories, ranges, bins, mass points) was not chosen by looking at the data",
+            "each unit is one row, and falls into one cell of every table that is counted",
+        )
+        return (Claim(game=Game(self.unit, {"answers", "table"}), event=self.spending().event, assumptions=says),)
+
+    def run(self, data: Table) -> Model:
+        return self.method.run(data, self.public, self.spending())
+
+
+def fit(
+    table: Any,
+    *,
+    unit: Unit,
+    epsilon: float,
+    delta: float,
+    schema: Schema | Mapping[str, Any] | str | os.PathLike[str] | None = None,
+    method: str | Method = "auto",
+    workload: Sequence[Sequence[str]] | None = None,
+    constraints: Sequence[Any] = (),
+    ledger: Ledger | str | os.PathLike[str] | None = None,
+    source: str | None = None,
+    account: str | None = None,
+) -> Release[Model]:
+    """A model of a private table, from which synthetic rows and counts with error bars are made at no further cost.
+
+    `table` is anything that `discreet.connect` takes and holds one table. `schema` is what is publicly known of its columns:
+    nothing is read off the data. With a `ledger`, (epsilon, delta) is charged to `source` before a row is read.
+
+    >>> import pyarrow as pa
+    >>> from discreet.core import record
+    >>> rows = pa.table({"sex": ["f", "m"] * 500, "age": list(range(100)) * 10})
+    >>> model = fit(rows, unit=record(), epsilon=1.0, delta=1e-6, schema={"sex": ["f", "m"], "age": (0, 99)})
+    >>> model.value.columns, len(model.value.sample(50).to_arrow())
+    (('sex', 'age'), 50)
+    """
+    if (ledger is None) != (source is None):
+        raise InvalidValue("ledger and source go together: the ledger keeps the budget of the source.")
+    _offered(workload, constraints)
+    with Table(table, _schema(schema), unit) as rows:
+        mechanism = Synthesis(rows.sizes, unit, epsilon, delta, chosen_method(method, len(rows.sizes)))
+        facts = {"title": f"synthetic {rows.name} ({mechanism.method.name})", "made": made()}
+        return _release(mechanism, rows, source=source, ledger=ledger, account=account, asked=(epsilon, delta), facts=facts)
+
+
+def explain(
+    table: Any, *, unit: Unit, epsilon: float, delta: float, schema: Any = None, method: str | Method = "auto"
+) -> Explanation:
+    """What `fit` would cost and how exact it would be; no row is read and nothing is spent.
+
+    >>> import pyarrow as pa
+    >>> from discreet.core import record
+    >>> print(explain(pa.table({"sex": ["f"]}), unit=record(), epsilon=1.0, delta=1e-6, schema={"sex": ["f", "m"]}).noise)
+    {'columns': 4.224679097962984}
+    """
+    with Table(table, _schema(schema), unit) as rows:
+        mechanism = Synthesis(rows.sizes, unit, epsilon, delta, chosen_method(method, len(rows.sizes)))
+        columns = {cells.name: cells.size for cells in rows.cells}
+    return Explanation(epsilon, delta, mechanism.method.name, columns, dict(mechanism.spending().parts))
+
+
+def _schema(schema: Any) -> Schema:
+    if schema is None:
+        raise InvalidValue("Say what is publicly known of the columns: schema={'sex': ['Female', 'Male'], 'age': (0, 120)}, "
+                           "or a schema.toml. Categories and ranges read off the data would tell of people.")  # fmt: skip
+    return Schema.of(schema)
+
+
+def _offered(workload: Any, constraints: Any) -> None:
+    if workload is not None or tuple(constraints):
+        raise InvalidValue("Workloads and constraints are not known to this version. Leave them out.")
+
+
+@lru_cache(256)
+def _planned(method: Any, public: Public) -> Spending:
+    """A plan is a function of public numbers, and takes longer than the rest of a small fit."""
+    spending: Spending = method.plan(public)
+    return spending
+
+
+def chosen_method(method: str | Method, columns: int) -> Method:
+    """A method by its name. "auto" goes by the number of columns alone, which is public: a junction tree for 3 to 60, else
+    a tree.
+    """
+    if not isinstance(method, str):
+        return method
+    if check.word("method", method, ("auto", *METHODS)) == "auto":
+        method = "junction" if 3 <= columns <= MOST_JOINED else "tree"
+    return METHODS[method]
+
+
+def _release(
+    mechanism: Synthesis, data: Table, *, source: str | None, ledger: Any, account: str | None,
+    asked: tuple[float, float], facts: Mapping[str, Any],
+) -> Release[Model]:  # fmt: skip
+    """Price, reserve, run, release."""
+    refuse_seeded()
+    claims = mechanism.claims()
+    if ledger is None or source is None:
+        return Release(value=mechanism.run(data), source=source or data.name, claims=claims, facts=facts)
+    if isinstance(ledger, (str, os.PathLike)):
+        from discreet.ledger import Ledger
+
+        ledger = Ledger(ledger)
+    data.unchanged()
+    with ledger.reserve(source, claims, account=account, asked=asked) as entry:
+        return Release(value=mechanism.run(data), source=source, claims=claims, entry=entry, facts=facts)

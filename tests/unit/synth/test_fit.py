@@ -1,0 +1,232 @@
+"""fit from end to end: the claim, the ledger, types and order, and what is refused before anything is spent."""
+
+from __future__ import annotations
+
+import inspect
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as csv
+import pyarrow.parquet as parquet
+import pytest
+
+import discreet
+from discreet import Ledger, record, user
+from discreet.accounting import curve
+from discreet.core import Mechanism
+from discreet.errors import BudgetExceeded, DiscreetError, InvalidValue
+from discreet.noise.source import seeded_for_tests
+from discreet.synth import Column, Independent, Junction, Synthesis, Tree, fit
+from discreet.synth.table import Table
+from unit.synth.rows import Rows, chain
+
+RANDOM = np.random.default_rng(2)
+SCHEMA = {"sex": ["f", "m"], "age": (0, 99), "born": (date(1920, 1, 1), date(2020, 12, 31)), "ok": Column("boolean")}
+
+
+def people(count: int = 2000) -> pa.Table:
+    ages = RANDOM.integers(0, 100, count)
+    return pa.table({
+        "sex": pa.array(RANDOM.choice(["f", "m"], count)),
+        "age": pa.array(ages),
+        "born": pa.array([date(2020 - int(age), 1, 1) for age in ages], pa.date32()),
+        "ok": pa.array(ages > 50, mask=RANDOM.random(count) < 0.3),
+    })  # fmt: skip
+
+
+METHODS: list[Any] = ["auto", "independent", "tree", "junction", Tree(score="information")]
+
+
+@pytest.mark.parametrize("method", METHODS, ids=str)
+def test_types_and_order_of_the_table_come_back(method: Any) -> None:
+    table = people()
+    release = fit(table, unit=record(), epsilon=8.0, delta=1e-6, schema=SCHEMA, method=method)
+    made = release.value.sample(500).to_arrow()
+    assert made.schema.names == table.schema.names == list(release.value.columns)
+    assert made.schema.types == table.schema.types
+    assert made.num_rows == 500
+    assert made["ok"].null_count > 0
+
+
+def test_a_tree_keeps_what_two_columns_have_in_common() -> None:
+    model = fit(people(4000), unit=record(), epsilon=4.0, delta=1e-6, schema=SCHEMA, method="tree").value
+    made = model.sample(4000, seed=1).to_pandas()
+    years = made["born"].map(lambda day: day.year if day is not None else np.nan)
+    known = years.notna() & made["age"].notna()
+    assert np.corrcoef(years[known], made["age"][known])[0, 1] < -0.9
+
+
+@pytest.mark.parametrize("relation", ["add_remove", "replace"])
+@pytest.mark.parametrize("method", [Independent(), Tree(), Junction()], ids=str)
+def test_the_event_keeps_the_budget_and_spends_it(method: Any, relation: str) -> None:
+    mechanism = Synthesis((3, 4, 5, 2), record(relation), 1.0, 1e-9, method)
+    assert isinstance(mechanism, Mechanism)
+    (claim,) = mechanism.claims()
+    spent = curve(claim.event).epsilon(1e-9)
+    assert 0.99 < spent <= 1.0
+    assert claim.game.unit.relation == relation
+
+
+@pytest.mark.parametrize("method", [Independent(), Tree(), Junction()], ids=str)
+def test_a_replaced_record_gets_more_noise(method: Any) -> None:
+    added, replaced = (Synthesis((3, 4, 5), record(it), 1.0, 1e-6, method).spending().parts for it in ("add_remove", "replace"))
+    assert replaced["columns"] > 1.3 * added["columns"]
+
+
+def test_the_whole_budget_is_charged_once(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger.db")
+    ledger.open("people", unit=record(), epsilon=1.0, delta=1e-6)
+    given: dict[str, Any] = {"unit": record(), "epsilon": 1.0, "delta": 1e-6, "schema": SCHEMA, "source": "people"}
+    release = fit(people(), ledger=ledger, **given)
+    assert release.entry is not None
+    assert ledger.payment(release).sound
+    assert [entry.kind for entry in ledger.history("people")] == ["open", "reserve", "settle"]
+    release.value.sample(10).to_arrow()
+    release.value.marginal("sex")
+    assert len(ledger.history("people")) == 3
+    with pytest.raises(BudgetExceeded):
+        fit(people(), ledger=tmp_path / "ledger.db", **given)
+
+
+def test_files_are_read_like_frames(tmp_path: Path) -> None:
+    table = people(300)
+    parquet.write_table(table, tmp_path / "people.parquet")
+    csv.write_csv(table, tmp_path / "people.csv")
+    for name in ("people.parquet", "people.csv"):
+        release = fit(tmp_path / name, unit=record(), epsilon=1.0, delta=1e-6, schema=SCHEMA)
+        assert release.source == "people"
+        assert release.value.sample(5).to_arrow().schema.types == table.schema.types
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"schema": None}, "publicly known"),
+        ({"schema": {"sex": ["f", "m"]}}, "says nothing of 'age', 'born', 'ok'.*nothing is read off"),
+        ({"schema": {**SCHEMA, "height": (0, 9)}}, "no such column"),
+        ({"epsilon": 0.0}, "epsilon"),
+        ({"delta": 0.0}, "delta"),
+        ({"epsilon": 1e-5}, "too small.*noise of"),
+        ({"epsilon": 1e-7}, "between 1e-6"),
+        ({"unit": user("id", rows=3)}, "protects records"),
+        ({"unit": record("zero_out")}, "blanked out"),
+        ({"unit": "row"}, "must be a Unit"),
+        ({"method": "magic"}, "method"),
+        ({"source": "people"}, "go together"),
+        ({"workload": [["sex"]]}, "not known to this version"),
+        ({"constraints": ["age >= 0"]}, "not known to this version"),
+    ],
+)
+def test_wrong_use_is_told_before_anything_is_read(change: dict[str, Any], told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Table, "counts", lambda *_: pytest.fail("rows were read"))
+    given: dict[str, Any] = {"unit": record(), "epsilon": 1.0, "delta": 1e-6, "schema": SCHEMA} | change
+    with pytest.raises(InvalidValue, match=told):
+        fit(people(20), **given)
+
+
+def test_nothing_is_charged_for_a_wrong_schema(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger.db")
+    ledger.open("people", unit=record(), epsilon=1.0, delta=1e-6)
+    with pytest.raises(InvalidValue):
+        fit(people(9), unit=record(), epsilon=1.0, delta=1e-6, schema={"sex": ["f"]}, ledger=ledger, source="people")
+    assert [entry.kind for entry in ledger.history("people")] == ["open"]
+
+
+def test_a_table_that_changes_while_it_is_read_is_noticed(tmp_path: Path) -> None:
+    place = tmp_path / "people.parquet"
+    parquet.write_table(people(50), place)
+    with Table(place, discreet.synth.Schema.of(SCHEMA), record()) as table:
+        parquet.write_table(people(60), place)
+        with pytest.raises(DiscreetError, match="has changed"):
+            table.counts([(0,)])
+
+
+@pytest.mark.parametrize("rows", [people(0), people(1)], ids=["none", "one"])
+def test_tiny_tables_are_fitted_like_others(rows: pa.Table) -> None:
+    model = fit(rows, unit=record(), epsilon=1.0, delta=1e-6, schema=SCHEMA).value
+    assert model.rows >= 1
+    assert model.sample(7).to_arrow().num_rows == 7
+
+
+def test_one_column_and_columns_that_are_all_missing() -> None:
+    table = pa.table({"x": pa.nulls(500, pa.string())})
+    model = fit(table, unit=record(), epsilon=4.0, delta=1e-6, schema={"x": ["a", "b"]}, method="tree").value
+    assert model.sample(400).to_arrow()["x"].null_count > 300
+
+
+def test_values_outside_the_range_are_moved_to_its_ends() -> None:
+    table = pa.table({"x": [-50] * 500 + [500] * 500})
+    model = fit(
+        table, unit=record(), epsilon=8.0, delta=1e-6, schema={"x": Column("integer", bounds=(0, 9), required=True)}
+    ).value
+    share = model.probabilities("x")
+    assert share[0] > 0.4
+    assert share[-1] > 0.4
+
+
+def test_a_seeded_source_is_refused() -> None:
+    with seeded_for_tests(b"seed"), pytest.raises(InvalidValue, match="seeded"):
+        fit(people(9), unit=record(), epsilon=1.0, delta=1e-6, schema=SCHEMA)
+
+
+def test_the_signature_that_others_rely_on() -> None:
+    names = list(inspect.signature(fit).parameters)
+    assert names[:10] == [
+        "table",
+        "unit",
+        "epsilon",
+        "delta",
+        "schema",
+        "method",
+        "workload",
+        "constraints",
+        "ledger",
+        "source",
+    ]
+
+
+@pytest.mark.parametrize("method", [Independent(), Tree(), Junction(evaluations=3)], ids=str)
+def test_intervals_cover_the_true_counts(method: Any) -> None:
+    """95 % for each cell: 200 refits with fixed seeds."""
+    rows = chain(1500, (3, 4, 5), np.random.default_rng(8))
+    covered = {columns: [] for columns in [(0,), (1,), (2,), (0, 1), (1, 2), (0, 2)]}  # type: ignore[var-annotated]
+    truth = dict(zip(covered, rows.counts(covered)))
+    mechanism = Synthesis(rows.sizes, record(), 1.0, 1e-6, method)
+    for refit in range(200):
+        with seeded_for_tests(b"cover%d" % refit):
+            model = mechanism.run(rows)  # type: ignore[arg-type]
+        for columns, seen in covered.items():
+            low, high, measured = model.interval(columns)
+            seen.append((measured, ((low <= truth[columns]) & (truth[columns] <= high)).mean()))
+    measured = [share for seen in covered.values() for known, share in seen if known]
+    others = [share for seen in covered.values() for known, share in seen if not known]
+    assert 0.93 <= np.mean(measured) <= 0.97
+    assert all(np.mean([share for known, share in seen if known]) > 0.93 for seen in covered.values() if seen[0][0])
+    assert not others or np.mean(others) >= 0.95
+
+
+def test_marginals_are_tables_with_intervals() -> None:
+    model = fit(people(), unit=record(), epsilon=4.0, delta=1e-6, schema=SCHEMA, method="tree").value
+    table = model.marginal("sex", "ok")
+    assert table.column_names == ["sex", "ok", "count", "low", "high", "measured"]
+    assert table["sex"].to_pylist() == ["f", "f", "f", "m", "m", "m", None, None, None]
+    assert sum(table["count"].to_pylist()) == pytest.approx(model.rows)
+    assert model.marginal("age")["age"].to_pylist()[0] == "0 to 3"
+    for wrong in [(), ("sex", "sex"), ("height",)]:
+        with pytest.raises(InvalidValue):
+            model.marginal(*wrong)
+
+
+def test_rows_in_memory_count_as_the_engine_does() -> None:
+    codes = RANDOM.integers(0, 3, (200, 3))
+    table = pa.table({f"c{i}": codes[:, i] for i in range(3)})
+    schema = {f"c{i}": Column("categorical", values=(0, 1, 2), required=True) for i in range(3)}
+    sets = [(0,), (2,), (0, 1), (1, 2), (0, 1, 2), ()]
+    with Table(table, discreet.synth.Schema.of(schema), record()) as opened:
+        found = opened.counts(sets)
+    for mine, theirs in zip(Rows(codes, (3, 3, 3)).counts(sets[:-1]), found):
+        assert (mine == theirs).all()
+    assert found[-1] == 200
