@@ -21,7 +21,7 @@ from torch import nn
 
 import discreet
 from discreet.accounting import curve
-from discreet.attack.membership import ATTACKS, Recipe, halves, train_shadows
+from discreet.attack.membership import ATTACKS, Recipe, splits, train_shadows
 from discreet.attack.membership.play import Seen
 from discreet.audit import rate_at, roc
 from discreet.cli.canaries import audited, planted
@@ -105,8 +105,8 @@ def measured(epsilon: float | None, X: np.ndarray, y: np.ndarray, targets: int) 
     half = len(X) // 2
     fitted, plan = (plainly, None) if epsilon is None else privately(epsilon, half)
     recipe = Recipe(lambda X, y: answers(fitted(X, y)), kind="fit")
-    shadows = train_shadows(recipe, X, y, halves(len(X), SHADOWS, 0), seed=0)
-    truth = halves(len(X), targets, seed=10_000)
+    shadows = train_shadows(recipe, X, y, splits(len(X), SHADOWS, 0), seed=0)
+    truth = splits(len(X), targets, seed=10_000)
     rows: dict[str, list[list[float]]] = {name: [] for name in NAMES}
     right = []
     for inside in truth:

@@ -184,15 +184,15 @@ def bugs(runs: int, sound: int, jobs: int) -> dict[str, Any]:
 
 WIDE = """
 from torch import nn
-from discreet.attack import Recipe
+from discreet.models import Recipe
 recipe = Recipe(lambda: nn.Sequential(nn.Linear(600, 128), nn.Tanh(), nn.Linear(128, 100)), epochs=40)
 """
 
 
 def command() -> dict[str, Any]:
     """The time of all processes together, which does not hang on what else the machine does, and by the clock."""
-    from discreet.attack.membership.controls import trained
     from discreet.cli.models import read_recipe
+    from discreet.models import Trainer
 
     draw = np.random.default_rng(100)
     odds = draw.normal(-1.5, 1.0, 600) + draw.normal(0.0, 1.0, (100, 600)) * (draw.random((100, 600)) < 0.25)
@@ -204,7 +204,7 @@ def command() -> dict[str, Any]:
         np.savez(path / "train.npz", X=X[:5_000], y=y[:5_000])
         np.savez(path / "test.npz", X=X[5_000:], y=y[5_000:])
         recipe = read_recipe(str(path / "recipe.py"))
-        torch.save(trained(recipe, X[:5_000], y[:5_000]).state_dict(), path / "model.pt")
+        torch.save(Trainer(recipe).one(X[:5_000], y[:5_000]).state_dict(), path / "model.pt")
         words = [sys.executable, "-m", "discreet.cli", "attack", "model", "model.pt", "--recipe", "recipe.py", "--members",
                  "train.npz", "--nonmembers", "test.npz", "--shadows", "64", "--processes", "2", "--out", "audit",
                  "--json"]  # fmt: skip

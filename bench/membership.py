@@ -44,7 +44,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from _record import write
-from discreet.attack.membership import ATTACKS, Recipe, Shadows, halves, membership, train_shadows
+from discreet.attack.membership import ATTACKS, Recipe, Shadows, membership, splits, train_shadows
 from discreet.attack.membership.play import Seen
 from discreet.audit import rate_at, roc
 
@@ -107,7 +107,7 @@ def recipe(width: int, classes: int, *, relu: bool) -> Recipe:
 def measured(name: str, data: Path, targets: int) -> dict[str, Any]:
     X, y = distinct(*SETS[name](data))
     how = recipe(X.shape[1], int(y.max()) + 1, relu=name == "relu")
-    truth = halves(len(X), targets, seed=10_000)
+    truth = splits(len(X), targets, seed=10_000)
     aimed = train_shadows(how, X, y, truth, seed=10_000)
     with tempfile.TemporaryDirectory() as folder:
         audit, shadows = audited(how, X, y, folder)
@@ -131,7 +131,7 @@ def audited(how: Recipe, X: Array, y: Array, folder: str) -> tuple[dict[str, flo
     )
     spent = time.process_time() - began
     began = time.process_time()
-    shadows = train_shadows(how, X, y, halves(len(X), 64, 0), seed=0, folder=folder)
+    shadows = train_shadows(how, X, y, splits(len(X), 64, 0), seed=0, folder=folder)
     return {"cpu_seconds": round(spent, 2), "of_which_reading_back": round(time.process_time() - began, 2)}, shadows
 
 

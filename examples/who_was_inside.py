@@ -11,7 +11,7 @@ from torch import nn
 
 import discreet
 from discreet.attack.membership import Recipe, groups_of, membership
-from discreet.attack.membership.controls import trained
+from discreet.models import Trainer
 
 torch.set_num_threads(1)
 draw = np.random.default_rng(0)
@@ -43,7 +43,7 @@ def answers(X, y):
 
 
 by_heart = Recipe(network, epochs=80, learning_rate=5e-3)
-leaky = membership(trained(by_heart, *members), by_heart, members, others, attacks=["student"], shadows=8)["student"]
+leaky = membership(Trainer(by_heart).one(*members), by_heart, members, others, attacks=["student"], shadows=8)["student"]
 run = private(*members)
 quiet = membership(run.model, Recipe(answers, kind="fit"), members, others, attacks=["student"], shadows=8)["student"]
 

@@ -11,7 +11,7 @@ TYPE_CHECKING = False  # type checkers read it as true; importing it from typing
 if TYPE_CHECKING:
     from typing import Any
 
-    from discreet import accounting, attack, audit, core, errors, heuristic, learn, ledger, noise, query, report
+    from discreet import accounting, attack, audit, core, errors, heuristic, learn, ledger, models, noise, query, report
     from discreet.audit import verdict
     from discreet.core import Claim, Evidence, Game, Release, Unit, Verdict, record, user
     from discreet.ledger import Ledger
@@ -34,6 +34,7 @@ __all__ = [
     "heuristic",
     "learn",
     "ledger",
+    "models",
     "noise",
     "query",
     "record",
@@ -55,7 +56,20 @@ _HOME = {
     "user": "discreet.core",
     "verdict": "discreet.audit",
 }
-_ROOMS = ("accounting", "attack", "audit", "core", "errors", "heuristic", "learn", "ledger", "noise", "query", "report")
+_ROOMS = (
+    "accounting",
+    "attack",
+    "audit",
+    "core",
+    "errors",
+    "heuristic",
+    "learn",
+    "ledger",
+    "models",
+    "noise",
+    "query",
+    "report",
+)
 
 
 def __getattr__(name: str) -> Any:

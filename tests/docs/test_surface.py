@@ -17,6 +17,7 @@ ROOMS = [
     "discreet.audit",
     "discreet.attack",
     "discreet.heuristic",
+    "discreet.models",
     "discreet.query.local",
     "discreet.query.arrays",
     "discreet.report",

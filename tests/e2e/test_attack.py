@@ -61,7 +61,7 @@ STOPS = """
 import os, signal
 from pathlib import Path
 import numpy as np
-from discreet.attack import Recipe
+from discreet.models import Recipe
 
 def fit(X, y):
     with open("calls", "a") as file:

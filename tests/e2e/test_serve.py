@@ -54,7 +54,7 @@ def made(folder: Path) -> None:
             pa.table({**{f"x{i}": rows[half, i] for i in range(4)}, "label": label[half]}), folder / f"{name}.parquet"
         )
     (folder / "recipe.py").write_text(
-        "from torch import nn\nfrom discreet.attack import Recipe\n"
+        "from torch import nn\nfrom discreet.models import Recipe\n"
         "recipe = Recipe(lambda: nn.Linear(4, 2), epochs=3, batch_size=16)\n"
     )
     (folder / "model.py").write_text(

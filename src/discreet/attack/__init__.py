@@ -4,7 +4,6 @@ training torch models needs torch."""
 from discreet.attack import membership
 from discreet.attack.guesses import Guesses, guesses, most_right
 from discreet.attack.link import Found, Join, Known, Links, Ratings, Scoreboard, Uniqueness, linked, roughly, uniqueness
-from discreet.attack.membership import Recipe
 from discreet.attack.reconstruct import (
     Bounded,
     Counts,
@@ -20,6 +19,7 @@ from discreet.attack.reconstruct import (
     reconstruct_bits,
     who_left,
 )
+from discreet.models import Recipe as Recipe
 
 __all__ = [
     "Bounded",
@@ -31,7 +31,6 @@ __all__ = [
     "Known",
     "Links",
     "Ratings",
-    "Recipe",
     "Reconstruction",
     "Scoreboard",
     "SecretBits",

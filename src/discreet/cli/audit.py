@@ -85,11 +85,11 @@ def _recipe(
     device: str, as_json: bool, controlled: bool,
 ) -> int:  # fmt: skip
     """One training run with canaries, and what it shows."""
-    from discreet.attack.membership.frames import framed
     from discreet.cli.canaries import audited, controls, planted
     from discreet.cli.facts import produced
     from discreet.cli.models import classes_of, read_recipe, read_rows, usable
     from discreet.core import Claim, Game, NonPrivate, Release, check, record
+    from discreet.models.frames import framed
 
     check.small_fraction("delta", delta)
     claims = Release.load(claim).claims if claim else (Claim(game=Game(record(), {"scores"}), event=NonPrivate()),)

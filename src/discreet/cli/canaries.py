@@ -15,8 +15,8 @@ from discreet.errors import InvalidValue
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from discreet.attack import Recipe
     from discreet.core import Evidence
+    from discreet.models import Recipe
 
 
 @dataclass(frozen=True)

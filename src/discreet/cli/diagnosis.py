@@ -14,12 +14,12 @@ from safetensors.torch import save_file
 from torch import nn
 
 from discreet.attack.membership import Recipe, groups_of, membership
-from discreet.attack.membership.controls import trained
 from discreet.cli.hospital import DELTA, DIAGNOSES, LABS, LEVEL, PATIENTS, SEED, SOURCE, People
 from discreet.core import Claim, Game, NonPrivate, Release, record
 from discreet.core.facts import made
 from discreet.errors import BudgetExceeded
 from discreet.learn import train
+from discreet.models import Trainer
 
 if TYPE_CHECKING:
     from discreet.attack.membership import Found
@@ -53,7 +53,7 @@ OVERFIT = Recipe(network, epochs=100, learning_rate=3e-3)
 
 def overfit(patients: People, strangers: People, ledger: Ledger, folder: Path, progress: Progress | None) -> Model:
     """Trained until it knows its patients by heart. Nothing is claimed of it, so no budget can pay for it."""
-    model = trained(OVERFIT, patients.labs, patients.diagnosis)
+    model = Trainer(OVERFIT).one(patients.labs, patients.diagnosis)
     found = _attacked(model, OVERFIT, patients, strangers, progress)
     nothing = Claim(game=Game(record(), {"weights"}), event=NonPrivate())
     refusal = None

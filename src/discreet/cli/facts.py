@@ -57,13 +57,13 @@ def risks(recipe: Any, inside: tuple[Any, Any], outside: tuple[Any, Any], how: d
     """
     import numpy as np
 
-    from discreet.attack.membership import exposed, halves, train_shadows
+    from discreet.attack.membership import exposed, splits, train_shadows
 
     if recipe is None or how["population"] is not None or how["shadows"] < LEAST:
         return {}
     X, y = (np.concatenate(both) for both in zip(inside, outside))
     same = {name: how[name] for name in ("seed", "device", "folder", "group", "processes", "ray")}
-    found = exposed(train_shadows(recipe, X, y, halves(len(X), how["shadows"], how["seed"]), **same), y, attack="lira")
+    found = exposed(train_shadows(recipe, X, y, splits(len(X), how["shadows"], how["seed"]), **same), y, attack="lira")
     return {"risk": found.risk(), "memorisation": found.memorisation()}
 
 

@@ -18,9 +18,9 @@ from discreet.cli.output import json_option, table, talk, write_json
 from discreet.errors import DiscreetError, InvalidValue
 
 if TYPE_CHECKING:
-    from discreet.attack import Recipe
     from discreet.attack.membership.play import Found
     from discreet.core import Claim, Evidence, Release
+    from discreet.models import Recipe
 
 GROUPS = 5  # shown; all of them are in release.json
 GROUP = 16  # models at a time on a CPU, so that there is progress to tell and something to keep
@@ -113,9 +113,9 @@ def model_command(
 
 def _asked_only(model: Any) -> Any:
     """A classifier as a function of rows: labels are numbered by now, and its own names must not number them again."""
-    from discreet.attack.membership import ask
+    from discreet.models import predict
 
-    return model if not hasattr(model, "classes_") or ask.is_module(model) else lambda X: ask.scores(model, X)
+    return model if not hasattr(model, "classes_") or predict.is_module(model) else lambda X: predict.scores(model, X)
 
 
 def _ready(folder: Path) -> Path:
@@ -151,7 +151,7 @@ def _cleared(kept: Path) -> None:
 
 def _framed(target: Any, recipe: Recipe | None, pairs: list[Any]) -> tuple[Any, Recipe | None, list[Any]]:
     """Where any rows have text or empty cells: all rows as objects, and a model and a recipe that are given them as frames."""
-    from discreet.attack.membership.frames import framed, is_frame
+    from discreet.models.frames import framed, is_frame
 
     names = list(getattr(target, "feature_names_in_", ()))
     if any(pair is not None and is_frame(pair[0]) for pair in pairs):
@@ -260,9 +260,9 @@ def _models_in(folder: Path) -> int:
 
 
 def _quality(target: Any, inside: Any, outside: Any) -> dict[str, float]:
-    from discreet.attack.membership import ask
+    from discreet.models import predict
 
-    right = [float((ask.scores(target, X).argmax(1) == y).mean()) for X, y in (inside, outside)]
+    right = [float((predict.scores(target, X).argmax(1) == y).mean()) for X, y in (inside, outside)]
     return {"train accuracy": right[0], "test accuracy": right[1]}
 
 

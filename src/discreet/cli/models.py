@@ -16,7 +16,7 @@ from discreet.cli.output import progress, talk
 from discreet.errors import InvalidValue, MissingExtra
 
 if TYPE_CHECKING:
-    from discreet.attack import Recipe
+    from discreet.models import Recipe
 
 INDEX = re.compile(r"__index_level_\d+__")  # what pandas writes of its index: no column of anyone's
 WHOLE = 2.0**24  # up to here 32-bit floats keep whole numbers apart
@@ -30,7 +30,7 @@ def read_recipe(path: str) -> Recipe:
     talk(f"Running {file.name}: a recipe is a Python program, and may do whatever you may. Run only files that you trust.")
     import runpy
 
-    from discreet.attack import Recipe
+    from discreet.models import Recipe
 
     sys.path.insert(0, str(file.parent.resolve()))  # as python does: a recipe may import its neighbours
     try:
@@ -41,7 +41,7 @@ def read_recipe(path: str) -> Recipe:
     if not isinstance(found, Recipe):
         what = "defines no recipe" if found is None else f"defines a recipe that is a {type(found).__name__}"
         more = ", or defence(…).recipe" if hasattr(found, "recipe") else ""
-        raise InvalidValue(f"{path!r} {what}; it must say recipe = discreet.attack.Recipe(…){more}.")
+        raise InvalidValue(f"{path!r} {what}; it must say recipe = discreet.models.Recipe(…){more}.")
     return found
 
 
@@ -148,12 +148,12 @@ def numbered(y: Any, model: Any, what: str) -> Any:
     """Labels as places among the model's classes, where it names them; else whole numbers from 0 are needed."""
     import numpy as np
 
-    from discreet.attack.membership import ask
+    from discreet.models import predict
 
     y = np.asarray(y)
     classes = getattr(model, "classes_", None)
     if classes is not None:
-        return ask.numbered(y, classes, what)
+        return predict.class_numbers(y, classes, what)
     if y.dtype.kind == "f" and np.array_equal(y, np.rint(y)):
         y = y.astype(np.int64)
     if y.dtype.kind not in "iu":

@@ -9,11 +9,11 @@ import torch.nn.functional as F
 from torch import nn
 
 import discreet
-from discreet.attack import Recipe
-from discreet.attack.membership import label, learned, tail, whitebox
+from discreet.attack.membership import label, tail, whitebox
 from discreet.attack.membership.quantile import quantile
 from discreet.audit import roc
 from discreet.errors import InvalidValue
+from discreet.models import Recipe, gradients, small
 
 ROWS, WIDTH, CLASSES = 400, 40, 3
 RNG = np.random.default_rng(0)
@@ -217,7 +217,7 @@ def test_gradients_caught_on_the_way_are_those_of_torch_func(build, monkeypatch)
             layer.running_var.uniform_(0.5, 2.0)
     images = np.random.default_rng(0).normal(size=(6, 3, 2, 2)).astype(np.float32)
     caught = whitebox.gradient_norms(model, images, np.array([0, 1, 2] * 2), project=3)
-    monkeypatch.setattr(whitebox, "known", lambda model: False)
+    monkeypatch.setattr(gradients, "known", lambda model: False)
     wanted = whitebox.gradient_norms(model, images, np.array([0, 1, 2] * 2), project=3)
     for a, b in zip(caught, wanted):
         assert np.allclose(a, b, rtol=1e-4, atol=1e-6)
@@ -238,7 +238,7 @@ def test_networks_trained_together_learn_apart():
     rng = np.random.default_rng(3)
     seen = rng.normal(size=(600, 2))
     wanted = np.where(np.arange(600) < 300, seen[:, 0] > 0, seen[:, 0] < 0)
-    nets = learned.fit(seen, wanted, [np.arange(300), np.arange(300, 600)], learned.member)
+    nets = small.fit(seen, wanted, [np.arange(300), np.arange(300, 600)], small.member)
     first, second = nets(seen, 0)[:, 0], nets(seen, 1)[:, 0]
     assert ((first > 0) == (seen[:, 0] > 0)).mean() > 0.9
     assert ((second > 0) == (seen[:, 0] < 0)).mean() > 0.9

@@ -7,11 +7,11 @@ import pytest
 from torch import nn
 
 import discreet
-from discreet.attack import Recipe
-from discreet.attack.membership import Shadows, exposed, groups_of, halves, train_shadows
-from discreet.attack.membership.controls import trained, unseen
+from discreet.attack.membership import Shadows, exposed, groups_of, splits, train_shadows
+from discreet.attack.membership.controls import unseen
 from discreet.attack.membership.exposed import _clustered
 from discreet.errors import InvalidValue
+from discreet.models import Recipe, Trainer
 
 ROWS, WIDTH = 240, 20
 RNG = np.random.default_rng(0)
@@ -30,7 +30,7 @@ RECIPE = Recipe(build, epochs=30, batch_size=40, learning_rate=1e-2)
 
 @pytest.fixture(scope="module")
 def shadows():
-    return train_shadows(RECIPE, X, Y, halves(ROWS, 24, 0))
+    return train_shadows(RECIPE, X, Y, splits(ROWS, 24, 0))
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +125,7 @@ SIDES = (X[INSIDE], Y[INSIDE]), (X[~INSIDE], Y[~INSIDE])
 def test_controls_show_what_each_attack_is_worth():
     coins = np.random.default_rng(4).integers(0, 2, ROWS)  # labels that can only be learned by heart
     sides = (X[INSIDE], coins[INSIDE]), (X[~INSIDE], coins[~INSIDE])
-    target = trained(RECIPE, *sides[0], seed=9)
+    target = Trainer(RECIPE).one(*sides[0], seed=9)
     found = discreet.attack.membership(
         target, RECIPE, *sides, attacks=["student", "loss", "gradient"], shadows=8, controls=True
     )
@@ -144,7 +144,7 @@ def test_sets_that_differ_in_themselves_are_told():
     rows = np.concatenate([far, X[:, :3]], 1).astype(np.float32)
     recipe = Recipe(lambda: nn.Linear(4, 2), epochs=20, learning_rate=0.05)
     found = discreet.attack.membership(
-        trained(recipe, rows[INSIDE], Y[INSIDE]), recipe, (rows[INSIDE], Y[INSIDE]), (rows[~INSIDE], Y[~INSIDE]),
+        Trainer(recipe).one(rows[INSIDE], Y[INSIDE]), recipe, (rows[INSIDE], Y[INSIDE]), (rows[~INSIDE], Y[~INSIDE]),
         attacks=["loss"], controls=True,
     )  # fmt: skip
     assert found.controls.biased("loss", 1 - 1e-6)

@@ -7,11 +7,11 @@ import pytest
 from torch import nn
 
 import discreet
-from discreet.attack import Recipe
-from discreet.attack.membership import ask, climb, from_marginals, halves, marginals, train_shadows
+from discreet.attack.membership import climb, from_marginals, marginals, splits, train_shadows
 from discreet.attack.membership.shokri import features, shokri
 from discreet.audit import roc
 from discreet.errors import InvalidValue
+from discreet.models import Recipe, predict
 
 WIDTH, CLASSES = 40, 4
 CENTRES = np.random.default_rng(0).random((CLASSES, WIDTH))
@@ -75,7 +75,7 @@ def test_an_attacker_with_other_rows_only(target):
 def test_an_attacker_with_marginals_only(target):
     rows = from_marginals(target, marginals(X[300:], noise=0.1), 600, seed=3)
     assert rows[0].shape == (600, WIDTH)
-    assert np.array_equal(rows[1], ask.labels(target, rows[0]))
+    assert np.array_equal(rows[1], predict.labels(target, rows[0]))
     # Each column's mean is that of its marginal within six deviations: 40 columns, below 1e-7 together.
     wanted = 0.9 * X[300:].mean(0) + 0.05
     assert (np.abs(rows[0].mean(0) - wanted) < 6 * np.sqrt(0.25 / 600)).all()
@@ -111,7 +111,7 @@ def test_features_hold_the_probabilities_in_order():
 
 def test_a_class_with_few_rows_is_left_to_a_model_of_all():
     y = np.where(np.arange(600) < 10, 3, Y % 3)
-    shadows = train_shadows(RECIPE, X, y, halves(600, 2, 0))
+    shadows = train_shadows(RECIPE, X, y, splits(600, 2, 0))
     found = shokri(shadows.scores[0], y, shadows.scores[1:], y, shadows.inside[1:])
     assert np.isfinite(found).all()
 

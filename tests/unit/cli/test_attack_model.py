@@ -20,7 +20,7 @@ from discreet.core import Claim, Game, Gaussian, NonPrivate, Release, record
 
 RECIPE = """
 from torch import nn
-from discreet.attack import Recipe
+from discreet.models import Recipe
 recipe = Recipe(lambda: nn.Sequential(nn.Linear(6, 32), nn.ReLU(), nn.Linear(32, 3)), epochs={epochs}, learning_rate=0.02)
 """
 
@@ -398,9 +398,9 @@ def test_a_recipe_unlike_the_target_is_told(ground: Path, tmp_path: Path) -> Non
 
 
 def test_out_of_memory_makes_groups_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
-    from discreet.attack.membership.shadow import job
+    from discreet.models import stacked
 
-    real, sizes = job.train_stack, []
+    real, sizes = stacked.train_stack, []
 
     def greedy(recipe, X, y, inside, *rest):
         sizes.append(len(inside))
@@ -408,7 +408,7 @@ def test_out_of_memory_makes_groups_smaller(monkeypatch: pytest.MonkeyPatch) -> 
             raise MemoryError
         return real(recipe, X, y, inside, *rest)
 
-    monkeypatch.setattr(job, "train_stack", greedy)
+    monkeypatch.setattr(stacked, "train_stack", greedy)
     draw = np.random.default_rng(0)
     X, y = draw.normal(size=(20, 6)).astype(np.float32), draw.integers(0, 3, 20)
     found = train_shadows(Recipe(build, epochs=1), X, y, np.eye(4, 20, dtype=bool))

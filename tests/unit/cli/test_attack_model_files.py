@@ -20,11 +20,11 @@ from discreet.errors import InvalidValue
 
 RECIPE = """
 from torch import nn
-from discreet.attack import Recipe
+from discreet.models import Recipe
 recipe = Recipe(lambda: nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 3)), epochs=20, learning_rate=0.03)
 """
 TREE = """
-from discreet.attack import Recipe
+from discreet.models import Recipe
 from sklearn.tree import DecisionTreeClassifier
 recipe = Recipe(DecisionTreeClassifier())
 """
@@ -169,16 +169,16 @@ def test_stopped_twice_it_still_says_what_is_kept(
     tmp_path: Path, weights: list[object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(membership, "GROUP", 2)
-    from discreet.attack.membership.shadow import train
+    from discreet.models import trainer
 
-    real = train._group
+    real = trainer._train_group
 
     def stopped(recipe: Any, rows: Any, labels: Any, inside: Any, seeds: range, *more: Any) -> Any:
         if seeds[0] >= 2:
             raise KeyboardInterrupt
         return real(recipe, rows, labels, inside, seeds, *more)
 
-    monkeypatch.setattr(train, "_group", stopped)
+    monkeypatch.setattr(trainer, "_train_group", stopped)
     given = [*weights, *sides(tmp_path), "--attacks", "student", "--shadows", 4, "--out", tmp_path / "audit"]
     for _ in range(2):
         assert "Stopped: 2 of 4 shadows are kept" in run(*given).stderr

@@ -9,19 +9,19 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from discreet.attack import Recipe
 from discreet.cli import app
 from discreet.cli.canaries import audited, planted
 from discreet.core import Claim, Game, NonPrivate, Pure, Release, record
+from discreet.models import Recipe
 
 LEAKY = """
 from sklearn.neighbors import KNeighborsClassifier
-from discreet.attack import Recipe
+from discreet.models import Recipe
 recipe = Recipe(KNeighborsClassifier(1))
 """
 MEMORY = """
 import numpy as np
-from discreet.attack import Recipe
+from discreet.models import Recipe
 
 def fit(X, y):
     known = {(row.tobytes(), int(label)) for row, label in zip(X, y)}
@@ -31,7 +31,7 @@ recipe = Recipe(fit, kind="fit")
 """
 BLIND = """
 import numpy as np
-from discreet.attack import Recipe
+from discreet.models import Recipe
 recipe = Recipe(lambda X, y: lambda asked: np.zeros((len(asked), 3)), kind="fit")
 """
 

@@ -10,7 +10,6 @@ import pytest
 import torch
 from torch import nn
 
-from discreet.attack import Recipe
 from discreet.attack.membership import membership
 from discreet.audit import verdict
 from discreet.core import NonPrivate
@@ -26,7 +25,8 @@ from discreet.heuristic.defences import (
     selena,
 )
 from discreet.heuristic.defences.adversarial import look
-from discreet.heuristic.defences.loop import seed_of, train
+from discreet.heuristic.defences.defended import seed_of, train
+from discreet.models import Recipe
 
 
 def build() -> nn.Module:

@@ -53,7 +53,7 @@ for name in ("cryptography", "click", "rich", "jinja2", "duckdb", "sqlglot", "py
     sys.modules[name] = None
 import torch, discreet
 from torch import nn
-from discreet.attack import Recipe
+from discreet.models import Recipe
 model = nn.Linear(4, 2)
 data = torch.randn(100, 4), torch.randint(2, (100,))
 run = discreet.learn.train(model, torch.optim.SGD(model.parameters(), 0.1), data, nn.CrossEntropyLoss(reduction="none"),

@@ -32,10 +32,12 @@ from discreet.attack.membership.climb import Climbed, climb
 from discreet.attack.membership.controls import Controls
 from discreet.attack.membership.exposed import Exposure, Share, exposed, groups_of
 from discreet.attack.membership.play import ATTACKS, Found, membership
-from discreet.attack.membership.recipe import Recipe
-from discreet.attack.membership.shadow import Shadows, halves, train_shadows
+from discreet.attack.membership.shadows import train_shadows
 from discreet.attack.membership.shokri import from_marginals, marginals
 from discreet.attack.membership.tail import Tail, tail
+from discreet.models import Recipe as Recipe
+from discreet.models import Shadows as Shadows
+from discreet.models import splits as splits
 
 __all__ = [
     "ATTACKS",
@@ -43,15 +45,12 @@ __all__ = [
     "Controls",
     "Exposure",
     "Found",
-    "Recipe",
-    "Shadows",
     "Share",
     "Tail",
     "climb",
     "exposed",
     "from_marginals",
     "groups_of",
-    "halves",
     "marginals",
     "membership",
     "tail",

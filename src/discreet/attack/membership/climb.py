@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from discreet.attack.membership import ask
 from discreet.core import check
 from discreet.errors import InvalidValue
+from discreet.models import predict
 
 Array = NDArray[Any]
 
@@ -125,7 +125,7 @@ class _Crowd:
 
     def asked(self) -> tuple[Array, Array]:
         """The probability of each row's goal, and whether it is the target's first choice."""
-        scores = np.asarray(ask.scores(self.target, self.X))
+        scores = np.asarray(predict.scores(self.target, self.X))
         if scores.ndim != 2 or len(scores) != len(self.X) or int(self.goals.max()) >= scores.shape[1]:
             raise InvalidValue(
                 f"The target must give a score for each row and class, up to class {int(self.goals.max())}; got {scores.shape}."

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.attack.membership.recipe import Recipe
 from discreet.core import Evidence, check
+from discreet.models import Recipe, Trainer
 
 Array = NDArray[Any]
 LONGER = 5  # times the epochs of the recipe, for the twin
@@ -73,42 +73,6 @@ def leaky(recipe: Recipe, classes: int | None = None) -> Recipe:
     return Recipe(fit, kind="fit")
 
 
-def trained(
-    recipe: Recipe, X: Array, y: Array, *, seed: int = 0, device: str = "cpu", classes: int | None = None
-) -> Any:  # fmt: skip
-    """One model of the recipe, that can be asked and, where it is a torch module, looked into; `classes` may be more than are
-    among these rows."""
-    if recipe.kind != "torch":
-        return recipe.fit_one(X, y, seed, classes)
-    import torch
-
-    from discreet.attack.membership.shadow.chain import train_one
-    from discreet.attack.membership.shadow.job import optimizer_of
-    from discreet.attack.membership.shadow.train import one_thread
-
-    recipe.tried(X, max(classes or 0, int(y.max()) + 1), [len(X)])
-    with torch.random.fork_rng(devices=[]), one_thread(device):
-        torch.manual_seed(seed)
-        model = recipe.build().to(device).train()
-        rows, labels = torch.as_tensor(X, dtype=torch.float32).to(device), torch.as_tensor(y, dtype=torch.long).to(device)
-        if train_one(recipe, model, rows, labels):
-            return model.eval()
-        optimizer = optimizer_of(recipe, list(model.parameters()))
-        for epoch in range(recipe.epochs):
-            for group in optimizer.param_groups:
-                rate = recipe.rate(epoch)
-                group["lr"] = group["lr"].fill_(rate) if isinstance(group["lr"], torch.Tensor) else rate
-            for part in torch.randperm(len(rows)).to(device).split(recipe.batch_size):
-                x = rows[part] if recipe.augment is None else recipe.augment(rows[part])
-                optimizer.zero_grad(set_to_none=True)
-                with recipe.mixed(rows.device.type):
-                    scores = model(x)
-                smooth = recipe.label_smoothing
-                torch.nn.functional.cross_entropy(scores.float(), labels[part], label_smoothing=smooth).backward()
-                optimizer.step()
-    return model.eval()
-
-
 def unseen(inside: NDArray[np.bool_], *, seed: int) -> NDArray[np.bool_]:
     """Half of the members and half of the others, for the negative control to be trained on; it is asked about the rest."""
     rng = np.random.default_rng(seed)
@@ -127,9 +91,9 @@ def controlled(
     check.whole("seed", seed, least=0)
     classes = int(y.max()) + 1
     long = leaky(recipe, classes)
-    twin = trained(long, X[inside], y[inside], seed=seed + 1_000_003, device=device, classes=classes)
+    twin = Trainer(long, device).one(X[inside], y[inside], seed=seed + 1_000_003, classes=classes)
     taken = unseen(inside, seed=seed)
-    blank = trained(recipe, X[taken], y[taken], seed=seed + 1_000_033, device=device, classes=classes)
+    blank = Trainer(recipe, device).one(X[taken], y[taken], seed=seed + 1_000_033, classes=classes)
     return Controls(attack(twin, np.ones(len(X), np.bool_), long), attack(blank, ~taken, None))
 
 

@@ -15,10 +15,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from discreet.attack.membership import ratios, signals
 from discreet.attack.membership.posterior import paired
-from discreet.attack.membership.shadow import Shadows
 from discreet.audit.binomial import rate_ceiling, rate_floor
 from discreet.core import Evidence, Game, check, record
 from discreet.errors import InvalidValue
+from discreet.models import Shadows
 
 Array = NDArray[Any]
 Marks = NDArray[np.bool_]

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.attack.membership import ask
-from discreet.attack.membership.shadow import Shadows
 from discreet.errors import InvalidValue
+from discreet.models import Shadows, predict
 
 Array = NDArray[Any]
 FAR = 0.1  # a recipe whose accuracy is further than this from the target's does not resemble it
@@ -26,8 +25,8 @@ def pair(name: str, data: Any, target: Any = None) -> tuple[Array, Array]:
     X, y = np.asarray(data[0]), np.asarray(data[1])
     if not len(X) or len(X) != len(y):
         raise InvalidValue(f"{name} must hold as many labels as inputs, at least one; got {len(X)} inputs and {len(y)} labels.")
-    if not ask.is_module(target) and hasattr(target, "classes_"):
-        y = ask.numbered(y, target.classes_, name)
+    if not predict.is_module(target) and hasattr(target, "classes_"):
+        y = predict.class_numbers(y, target.classes_, name)
     if y.ndim != 1 or y.dtype.kind not in "iu" or int(y.min()) < 0:
         least = f" that begin at {y.min()}" if y.ndim == 1 and y.dtype.kind in "iu" else ""
         raise InvalidValue(
@@ -72,7 +71,7 @@ def apart(X_in: Array, y_in: Array, X_out: Array, y_out: Array) -> None:
 
 def asked(target: Any, X: Array, y: Array) -> Array:
     """The target's scores for every row: of a torch module, a scikit-learn model, or a function."""
-    scores = np.asarray(ask.logits(target, X), np.float64)
+    scores = np.asarray(predict.logits(target, X), np.float64)
     if scores.ndim != 2 or len(scores) != len(X) or scores.shape[1] < 2:
         one = scores.shape in ((len(X),), (len(X), 1))
         more = " One score z for two classes: give [0, z]. Labels alone: give np.eye(classes)[labels], and ask for label."

@@ -11,16 +11,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.attack.membership import ask, given, label, ratios, signals
+from discreet.attack.membership import given, label, ratios, signals
 from discreet.attack.membership.controls import Controls, controlled
-from discreet.attack.membership.frames import framed
 from discreet.attack.membership.posterior import student
 from discreet.attack.membership.quantile import quantile
-from discreet.attack.membership.recipe import Recipe
-from discreet.attack.membership.shadow import Shadows, halves, train_shadows
+from discreet.attack.membership.shadows import train_shadows
 from discreet.attack.membership.shokri import shokri
 from discreet.core import Evidence, Game, check, record
 from discreet.errors import InvalidValue
+from discreet.models import Recipe, Shadows, predict, splits
+from discreet.models.frames import framed
 
 Array = NDArray[Any]
 
@@ -246,7 +246,7 @@ def membership(
 
         def attacked(model: Any, rows: NDArray[np.bool_], its: Recipe | None) -> dict[str, Evidence]:
             again = None if its is None or trained is None else _shadowed(its, X, y, population, TWINS, seed, how)
-            names = [name for name in chosen if ATTACKS[name][0] != "weights" or ask.is_module(model)]
+            names = [name for name in chosen if ATTACKS[name][0] != "weights" or predict.is_module(model)]
             return _attacked(_other(seen, model, rows, again), names)
 
         found.controls = controlled(attacked, recipe, X, y, inside, seed=seed, device=device)
@@ -259,7 +259,7 @@ def _shadowed(
     """Shadows of the rows in question, or of other rows."""
     if population is not None:
         return _elsewhere(recipe, X, population, models, seed, how)
-    marks = halves(len(X), models, check.whole("seed", seed, least=0))
+    marks = splits(len(X), models, check.whole("seed", seed, least=0))
     return train_shadows(recipe, X, y, marks, seed=seed, **how), None
 
 
@@ -285,10 +285,10 @@ def _chosen(attacks: Iterable[str], target: Any, recipe: Recipe | None, populati
     left_out = dict.fromkeys(needing, "needs models like the target; say how they are trained: recipe=Recipe(…).")
     if population is not None:
         left_out |= dict.fromkeys(ONLINE, "needs models trained on the rows in question; leave population out.")
-    if not ask.is_module(target):
+    if not predict.is_module(target):
         weights = [name for name in ATTACKS if ATTACKS[name][0] == "weights"]
         left_out |= dict.fromkeys(weights, "needs to see the weights: give the target as a torch module.")
-    if ask.is_module(target) and any(hasattr(layer, "num_embeddings") for layer in target.modules()):
+    if predict.is_module(target) and any(hasattr(layer, "num_embeddings") for layer in target.modules()):
         left_out |= dict.fromkeys(QUESTIONS, "disturbs inputs by noise; this target looks its inputs up by whole numbers.")
     if not numbers:
         left_out |= dict.fromkeys((*QUESTIONS, "quantile"), "needs inputs that are numbers; these hold text or objects.")
@@ -320,7 +320,7 @@ def _elsewhere(
     Z, labels = population
     if Z.shape[1:] != X.shape[1:]:
         raise InvalidValue(f"population has inputs of shape {Z.shape[1:]}, members of {X.shape[1:]}; they must be alike.")
-    marks = halves(len(Z), models, check.whole("seed", seed, least=0))
+    marks = splits(len(Z), models, check.whole("seed", seed, least=0))
     made = train_shadows(recipe, Z, labels, marks, seed=seed, query=np.concatenate([Z, X]), **how)
     here = Shadows(made.scores[:, len(Z) :], given.trained_on(Z, X, marks))
     return here, Population(labels, Shadows(made.scores[:, : len(Z)], marks))

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.attack.membership import ask, signals
+from discreet.attack.membership import signals
 from discreet.core import check
 from discreet.errors import InvalidValue
+from discreet.models import predict
 
 Array = NDArray[Any]
 Marginals = Sequence[tuple[Array, Array]]  # for each feature its values and their probabilities
@@ -36,16 +37,14 @@ def shokri(target: Array, y: Array, shadows: Array, shadow_y: Array, inside: Arr
     >>> bool(found[inside].mean() > found[~inside].mean())
     True
     """
-    from discreet.attack.membership import learned
+    from discreet.models import small
 
     known, labels, truth = _answers(shadows, shadow_y, inside, seed)
     classes = int(max(labels.max(), y.max())) + 1
     groups = [np.flatnonzero(labels == c) for c in range(classes)]
     enough = [bool(min(truth[part].sum(), (~truth[part]).sum()) >= FEW) for part in groups]
     everything = np.arange(len(known))
-    nets = learned.fit(
-        known, truth, [part if ok else everything for part, ok in zip(groups, enough)], learned.member, seed=seed
-    )
+    nets = small.fit(known, truth, [part if ok else everything for part, ok in zip(groups, enough)], small.member, seed=seed)
     return nets.each(features(target, y), np.asarray(y))[:, 0].astype(np.float64)
 
 
@@ -95,4 +94,4 @@ def from_marginals(target: Any, given: Marginals, rows: int, *, seed: int = 0) -
             raise InvalidValue(f"marginal {place} must have a probability for each value, summing to 1; got {weights.sum():g}.")
         columns.append(np.asarray(values)[rng.choice(len(weights), rows, p=weights / weights.sum())])
     X = np.stack(columns, 1)
-    return X, ask.labels(target, X)
+    return X, predict.labels(target, X)

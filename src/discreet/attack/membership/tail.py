@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.attack.membership import ask, signals
+from discreet.attack.membership import signals
 from discreet.audit import rate_at
 from discreet.core import check
+from discreet.models import predict
 
 Array = NDArray[Any]
 
@@ -61,9 +62,9 @@ def tail(
     '100.0% (99.6'
     """
     check.open_fraction("level", level)
-    if not ask.is_module(target) and hasattr(target, "classes_"):
-        members, nonmembers = ((X, ask.numbered(y, target.classes_, "rows")) for X, y in (members, nonmembers))
-    loss = [-signals.log_probability(ask.logits(target, X), np.asarray(y)) for X, y in (members, nonmembers)]
+    if not predict.is_module(target) and hasattr(target, "classes_"):
+        members, nonmembers = ((X, predict.class_numbers(y, target.classes_, "rows")) for X, y in (members, nonmembers))
+    loss = [-signals.log_probability(predict.logits(target, X), np.asarray(y)) for X, y in (members, nonmembers)]
     outside = np.arange(len(loss[0]) + len(loss[1])) >= len(loss[0])
     found = rate_at(np.concatenate(loss), outside, level, confidence)
     return Tail(found.rate, found.low, found.high, level, confidence, found.resolvable)

@@ -19,8 +19,8 @@ import numpy as np
 
 from discreet.core import check
 from discreet.errors import InvalidValue
-from discreet.heuristic.defences.defended import Defended, R, fitted_by, of_torch
-from discreet.heuristic.defences.loop import Forward, asked, seed_of, set_aside, train
+from discreet.heuristic.defences.defended import Defended, fitted_by, of_torch, seed_of, set_aside, train
+from discreet.models import Recipe, Trainer, predict
 
 TOLD = 0.3  # of the reference rows, for the adversary, where the others are held
 MIXED = 4  # points between reference rows at which the model is held, for each training row
@@ -31,9 +31,9 @@ LONGER = 4  # times the epochs of the recipe, for a game with rows held
 
 
 def adversarial_regularisation(
-    recipe: R, *, strength: float, reference: tuple[Any, Any] | None = None, share: float = 0.3, steps: int = 1,
+    recipe: Recipe, *, strength: float, reference: tuple[Any, Any] | None = None, share: float = 0.3, steps: int = 1,
     width: int = 64, hold: float = 1.0, epochs: int | None = None, device: str = "cpu",
-) -> Defended[R]:  # fmt: skip
+) -> Defended:  # fmt: skip
     """The recipe with an adversary beside it: `strength` is the paper's lambda, `steps` the adversary's to each of the model's.
 
     `reference` is a pair (inputs, labels) that is never trained on; without one, `share` of the rows given is kept for it.
@@ -60,22 +60,21 @@ def adversarial_regularisation(
             other = (np.asarray(reference[0]), np.asarray(reference[1]))
             if other[0].shape[1:] != X.shape[1:]:
                 raise InvalidValue(f"reference has inputs of shape {other[0].shape[1:]}; rows to train on, {X.shape[1:]}.")
-        twin = known.one(X, y, seed=seed_of(X, y), device=device) if hold else None
-        game = _Game(strength, steps, width, *other, hold, twin, known.label_smoothing, device)
-        longer = replace(known, epochs=long)  # type: ignore[type-var]
-        return Played(train(longer, X, y, loss=game.loss, device=device), game)
+        undefended = Trainer(known, device).one(X, y, seed=seed_of(X, y)) if hold else None
+        game = _Game(strength, steps, width, *other, hold, undefended, known.label_smoothing, device)
+        return Trained(train(replace(known, epochs=long), X, y, loss=game.loss, device=device), game)
 
     return Defended("adversarial regularisation", fitted_by(known, fit))
 
 
-class Played:
+class Trained:
     """The model, to be asked; and the log-odds that the adversary of its training gives rows by their scores and labels."""
 
     def __init__(self, model: Any, game: _Game) -> None:
         self.model, self._game = model, game
 
     def __call__(self, inputs: Any) -> Any:
-        return asked(self.model, inputs)
+        return predict.scores(self.model, inputs)
 
     def judged(self, scores: Any, labels: Any) -> Any:
         import torch
@@ -104,7 +103,7 @@ class _Game:
         self.optimizer: Any = None
         self._seen: deque[tuple[Any, Any]] = deque(maxlen=REMEMBERED)
 
-    def loss(self, forward: Forward, rows: Any, labels: Any, epoch: int) -> Any:
+    def loss(self, forward: Any, rows: Any, labels: Any, epoch: int) -> Any:
         """The loss of the task, what the adversary can tell, and how far the model has gone from its twin.
 
         What it can tell is counted as -log(1 - h) and not as log h, which is flat where the adversary is sure and has no end

@@ -13,14 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.core import check
-from discreet.heuristic.defences.defended import Defended, R, fitted_by, of_torch
-from discreet.heuristic.defences.loop import asked, set_aside, train
+from discreet.heuristic.defences.defended import Defended, fitted_by, of_torch, set_aside, train
+from discreet.models import Recipe, predict
 
 Array = NDArray[Any]
 STEPS, RATE = 150, 0.1
 
 
-def masked_outputs(recipe: R, *, share: float = 0.3, budget: float = 1.0, device: str = "cpu") -> Defended[R]:
+def masked_outputs(recipe: Recipe, *, share: float = 0.3, budget: float = 1.0, device: str = "cpu") -> Defended:
     """The recipe whose models answer through a `Mask`; `share` of the rows given is kept out of training to make it with."""
     check.open_fraction("share", share)
     known = of_torch(recipe)
@@ -28,8 +28,8 @@ def masked_outputs(recipe: R, *, share: float = 0.3, budget: float = 1.0, device
     def fit(X: Any, y: Any) -> Any:
         ours, aside = set_aside(len(X), share)
         model = train(known, X[ours], y[ours], device=device)
-        mask = Mask(asked(model, X[ours]), asked(model, X[aside]), budget=budget)
-        return lambda inputs: mask(asked(model, inputs))
+        mask = Mask(predict.scores(model, X[ours]), predict.scores(model, X[aside]), budget=budget)
+        return lambda inputs: mask(predict.scores(model, inputs))
 
     return Defended("masked outputs", fitted_by(known, fit), view=frozenset({"scores"}))
 

@@ -1,8 +1,8 @@
-"""Small networks that learn to attack: one per group of rows (a class, a fold), all trained at once."""
+"""Small networks with one hidden layer, one per group of rows (a class, a fold), all trained at once and stopped in time."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,12 +10,14 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
-from discreet.attack.membership.shadow.train import one_thread
+from discreet.models.layers import Layers
+from discreet.models.recipe import Recipe
+from discreet.models.stacked import Loss, Step
+from discreet.models.trainer import one_thread
 
 Array = NDArray[Any]
-Loss = Callable[[Tensor, Tensor], Tensor]  # outputs [..., outputs] and what was wanted [...], to a loss for each
 
 HELD = 5  # one row of so many is held out, to stop in time
 LOOK = 20  # steps between two looks at the rows held out
@@ -44,10 +46,10 @@ def pinball(level: float) -> Loss:
 
 @dataclass(frozen=True)
 class Nets:
-    """One hidden layer each; weights [groups, in, out]. Features are standardised as those they learned from. `missed` is the
-    loss of each on the rows it was held from."""
+    """One hidden layer each. Features are standardised as those they learned from. `missed` is the loss of each on rows held
+    out from it."""
 
-    weights: tuple[Tensor, ...]
+    stack: Layers
     centre: Array
     scale: Array
     missed: Array
@@ -55,16 +57,14 @@ class Nets:
     def __call__(self, features: Array, group: int) -> Array:
         """The outputs [rows, outputs] of one network."""
         with torch.no_grad():
-            return _forward([w[group : group + 1] for w in self.weights], _ready(features, self.centre, self.scale)[None])[
-                0
-            ].numpy()
+            return self.stack.only(group)(_ready(features, self.centre, self.scale)[None], training=False)[0].numpy()
 
     def each(self, features: Array, group: Array) -> Array:
         """Every row by the network of its own group, [rows, outputs]."""
-        found = np.zeros((len(features), self.weights[2].shape[2]), np.float32)
+        outputs = np.zeros((len(features), self.stack.parameters[2].shape[2]), np.float32)
         for one in np.unique(group):
-            found[group == one] = self(features[group == one], int(one))
-        return found
+            outputs[group == one] = self(features[group == one], int(one))
+        return outputs
 
 
 def fit(
@@ -77,50 +77,51 @@ def fit(
     every = np.unique(np.concatenate([np.asarray(group) for group in groups]))
     centre, scale = features[every].mean(0), features[every].std(0) + 1e-6
     rng = np.random.default_rng(seed)
-    rows, goal = _ready(features, centre, scale), torch.as_tensor(np.asarray(wanted, np.float32))
+    rows, targets = _ready(features, centre, scale), torch.as_tensor(np.asarray(wanted, np.float32))
     mixed = [rng.permutation(np.asarray(group)) for group in groups]
     learn = [part[len(part) // HELD :] for part in mixed]
     held = [part[: len(part) // HELD] if len(part) >= 10 * HELD else part for part in mixed]
     watched = torch.as_tensor(np.stack([rng.choice(part, watch) for part in held]))
+    recipe = Recipe(
+        lambda: nn.Sequential(nn.Linear(rows.shape[1], hidden), nn.SiLU(), nn.Linear(hidden, outputs)),
+        batch_size=batch, optimizer="adamw", learning_rate=rate, weight_decay=decay,
+    )  # fmt: skip
+    stack = Layers([recipe.build()] * len(groups), torch.device("cpu"))
+    for p, weights in zip(stack.parameters, _initial(len(groups), rows.shape[1], hidden, outputs, rng)):
+        p.data.copy_(weights)
     with one_thread("cpu"):
-        weights, missed = _train(rows, goal, learn, watched, loss, outputs, hidden, steps, batch, rate, decay, rng)
-    return Nets(weights, centre, scale, missed.numpy())
+        missed = _train(recipe, stack, rows, targets, learn, watched, loss, steps, rng)
+    return Nets(stack, centre, scale, missed.numpy())
 
 
 def _train(
-    rows: Tensor, goal: Tensor, learn: Sequence[Array], watched: Tensor, loss: Loss, outputs: int, hidden: int, steps: int,
-    batch: int, rate: float, decay: float, rng: np.random.Generator,
-) -> tuple[tuple[Tensor, ...], Tensor]:  # fmt: skip
-    weights = _fresh(len(learn), rows.shape[1], hidden, outputs, rng)
-    optimizer = torch.optim.AdamW(weights, rate, weight_decay=decay)
-    best = [w.detach().clone() for w in weights]
+    recipe: Recipe, stack: Layers, rows: Tensor, targets: Tensor, learn: Sequence[Array], watched: Tensor, loss: Loss,
+    steps: int, rng: np.random.Generator,
+) -> Tensor:  # fmt: skip
+    """Train the stack in place, each network left at its best weights; the loss of each on its rows held out."""
+    step = Step(recipe, stack, rows, targets, loss)
+    best = [p.detach().clone() for p in stack.parameters]
     least = torch.full((len(learn),), torch.inf)
-    for step in range(steps):
-        for group in optimizer.param_groups:
-            group["lr"] = rate * 0.5 * (1.0 + np.cos(np.pi * step / steps))
-        chosen = torch.as_tensor(np.stack([part[rng.integers(0, len(part), batch)] for part in learn]))
-        optimizer.zero_grad()
-        loss(_forward(weights, rows[chosen]), goal[chosen]).mean(1).sum().backward()
-        optimizer.step()
-        if step % LOOK == LOOK - 1 or step == steps - 1:
+    for number in range(steps):
+        step.set_rate(recipe.learning_rate * 0.5 * (1.0 + np.cos(np.pi * number / steps)))
+        step(torch.as_tensor(np.stack([part[rng.integers(0, len(part), recipe.batch_size)] for part in learn])))
+        if number % LOOK == LOOK - 1 or number == steps - 1:
             with torch.no_grad():
-                now = loss(_forward(weights, rows[watched]), goal[watched]).mean(1)
+                now = loss(stack(rows[watched], training=False), targets[watched]).mean(1)
                 better = now < least
                 least = torch.where(better, now, least)
-                for kept, w in zip(best, weights):
-                    kept[better] = w[better]
-    return tuple(best), least
+                for kept, p in zip(best, stack.parameters):
+                    kept[better] = p[better]
+    for kept, p in zip(best, stack.parameters):
+        p.data.copy_(kept)
+    return least
 
 
-def _fresh(groups: int, width: int, hidden: int, outputs: int, rng: np.random.Generator) -> list[Tensor]:
+def _initial(groups: int, width: int, hidden: int, outputs: int, rng: np.random.Generator) -> list[Tensor]:
     first = rng.normal(size=(groups, width, hidden)) / np.sqrt(width)
     last = 0.1 * rng.normal(size=(groups, hidden, outputs)) / np.sqrt(hidden)
     parts = [first, np.zeros((groups, 1, hidden)), last, np.zeros((groups, 1, outputs))]
-    return [torch.as_tensor(part, dtype=torch.float32).requires_grad_() for part in parts]
-
-
-def _forward(weights: Sequence[Tensor], x: Tensor) -> Tensor:
-    return torch.baddbmm(weights[3], F.silu(torch.baddbmm(weights[1], x, weights[0])), weights[2])
+    return [torch.as_tensor(part, dtype=torch.float32) for part in parts]
 
 
 def _ready(features: Array, centre: Array, scale: Array) -> Tensor:

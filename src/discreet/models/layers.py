@@ -42,12 +42,12 @@ class Layers:
 
     @staticmethod
     def fits(model: nn.Module) -> bool:
-        """A chain whose layers all learn, each numbers of its own, with nothing hooked in between."""
+        """A chain whose layers all learn, each with parameters of its own, and without hooks."""
         chain = _chain(model)
-        if chain is None or any(it._forward_pre_hooks or it._forward_hooks for it in model.modules()):
+        if chain is None or any(layer._forward_pre_hooks or layer._forward_hooks for layer in model.modules()):
             return False
-        learned = [p for it in chain for p in it.parameters()]
-        return all(p.requires_grad for p in learned) and len({id(p) for p in learned}) == len(learned)
+        parameters = [p for layer in chain for p in layer.parameters()]
+        return all(p.requires_grad for p in parameters) and len({id(p) for p in parameters}) == len(parameters)
 
     def __call__(self, x: Tensor, *, training: bool) -> Tensor:
         """Scores [models, batch, classes] of [models, batch, ...], or of [batch, ...] that all models share."""
@@ -64,11 +64,29 @@ class Layers:
                 x = ACTIVATIONS[type(step)](x)
         return x
 
+    def only(self, place: int) -> Layers:
+        """A stack of one of its models, which shares its weights."""
+        one = object.__new__(Layers)
+        picked = [p if p is None else p[place : place + 1] for step in self.steps if isinstance(step, tuple) for p in step]
+        pairs = iter(zip(picked[::2], picked[1::2]))
+        one.steps = [next(pairs) if isinstance(step, tuple) else step for step in self.steps]
+        one.parameters = [p for p in picked if p is not None]
+        return one
+
+    @torch.no_grad()
+    def copy_to(self, model: nn.Module, place: int) -> None:
+        """Write the weights of one model of the stack into a module of the same layers."""
+        linear = [layer for layer in model.modules() if isinstance(layer, nn.Linear)]
+        for layer, (weight, bias) in zip(linear, (step for step in self.steps if isinstance(step, tuple))):
+            layer.weight.copy_(weight[place].mT)
+            if bias is not None:
+                layer.bias.copy_(bias[place, 0])
+
 
 def _product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     if x.ndim == 2:  # the same rows for every model
-        made = torch.matmul(x, weight)
-        return made if bias is None else made + bias
+        product = torch.matmul(x, weight)
+        return product if bias is None else product + bias
     return torch.bmm(x, weight) if bias is None else torch.baddbmm(bias, x, weight)
 
 
@@ -79,14 +97,14 @@ def _chain(model: nn.Module) -> tuple[nn.Module, ...] | None:
         return (model,)
     if not isinstance(model, nn.Sequential):
         return None
-    found: list[nn.Module] = []
+    layers: list[nn.Module] = []
     for layer in model:
-        inside = _chain(layer) if isinstance(layer, nn.Sequential) else (layer,)
-        if inside is None or not all(type(it) in known for it in inside):
+        nested = _chain(layer) if isinstance(layer, nn.Sequential) else (layer,)
+        if nested is None or not all(type(one) in known for one in nested):
             return None
-        found += inside
-    plain = all(not isinstance(it, nn.Flatten) or (it.start_dim, it.end_dim) == (1, -1) for it in found)
-    return tuple(found) if plain and any(isinstance(it, nn.Linear) for it in found) else None
+        layers += nested
+    flat = all(not isinstance(one, nn.Flatten) or (one.start_dim, one.end_dim) == (1, -1) for one in layers)
+    return tuple(layers) if flat and any(isinstance(one, nn.Linear) for one in layers) else None
 
 
 class Mapped:

@@ -12,11 +12,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from discreet.attack.membership import Recipe, halves, train_shadows
-from discreet.attack.membership.controls import trained
-from discreet.attack.membership.shadow import chain
-from discreet.attack.membership.shadow.stacks import Layers
+from discreet.attack.membership import Recipe, splits, train_shadows
 from discreet.core import compiler
+from discreet.models import Trainer, chain
+from discreet.models.layers import Layers
 from mutants import mutated
 
 needs_a_compiler = pytest.mark.skipif(chain.compiled() is None, reason="no C compiler here")
@@ -111,11 +110,11 @@ def test_without_a_compiler_models_are_trained_as_well(monkeypatch):
     draw = np.random.default_rng(0)
     X, y = draw.normal(size=(90, 6)).astype(np.float32), draw.integers(0, 3, 90)
     recipe = Recipe(lambda: nn.Sequential(nn.Linear(6, 20), nn.Tanh(), nn.Linear(20, 3)), epochs=3, batch_size=16)
-    here = train_shadows(recipe, X, y, halves(90, 4, 0)).scores
+    here = train_shadows(recipe, X, y, splits(90, 4, 0)).scores
     monkeypatch.setenv("DISCREET_NATIVE", "0")
     assert chain.compiled.__wrapped__() is None
     monkeypatch.setattr(chain, "compiled", lambda: None)
-    assert np.allclose(train_shadows(recipe, X, y, halves(90, 4, 0)).scores, here, rtol=0, atol=1e-4)
+    assert np.allclose(train_shadows(recipe, X, y, splits(90, 4, 0)).scores, here, rtol=0, atol=1e-4)
 
 
 @needs_a_compiler
@@ -126,9 +125,9 @@ def test_one_model_is_trained_as_torch_trains_it(optimizer, bias, monkeypatch):
     X, y = draw.normal(size=(90, 6)).astype(np.float32), draw.integers(0, 3, 90)
     how = {"epochs": 3, "batch_size": 16, "optimizer": optimizer, "momentum": 0.9, "schedule": "cosine"}
     recipe = Recipe(lambda: nn.Sequential(nn.Linear(6, 20, bias), nn.Tanh(), nn.Sequential(nn.Linear(20, 3))), **how)
-    here = trained(recipe, X, y, seed=5)
+    here = Trainer(recipe).one(X, y, seed=5)
     monkeypatch.setattr(chain, "compiled", lambda: None)
-    for ours, theirs in zip(here.parameters(), trained(recipe, X, y, seed=5).parameters()):
+    for ours, theirs in zip(here.parameters(), Trainer(recipe).one(X, y, seed=5).parameters()):
         assert torch.allclose(ours, theirs, rtol=0, atol=1e-4)
     assert not here.training
 

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.attack.membership.ask import is_module
-from discreet.attack.membership.recipe import Recipe
 from discreet.errors import DiscreetError, InvalidValue, MissingExtra
+from discreet.models.predict import is_module
+from discreet.models.recipe import Recipe
 
 Array = NDArray[Any]
 
@@ -54,8 +54,8 @@ class Columns:
             numbers: Array = frame.to_numpy(np.float64)
             if np.isfinite(numbers).all():
                 return numbers
-        found: Array = frame.astype(object).to_numpy()
-        return found
+        objects: Array = frame.astype(object).to_numpy()
+        return objects
 
     def table(self, rows: Array) -> Any:
         """Rows as the frame they were."""
@@ -141,13 +141,18 @@ def model_by_name(model: Any, columns: Columns) -> Any:
 
 
 def recipe_by_name(recipe: Recipe | None, columns: Columns) -> Recipe | None:
-    """A recipe whose estimator, or function `fit(frame, y)`, is given frames."""
+    """A recipe whose estimator, trainer or function `fit(frame, y)` is given frames."""
     if recipe is None or recipe.kind == "torch":
         return recipe
     if recipe.kind == "estimator":
         return recipe if isinstance(recipe.build, ByName) else replace(recipe, build=ByName(recipe.build, columns))
-    fit = recipe.build
-    return replace(recipe, build=lambda rows, y: asked_by_name(fit(columns.table(rows), y), columns))
+    build, trains = recipe.build, recipe.kind == "trainer"
+
+    def fit(rows: Array, y: Array) -> Any:
+        table = columns.table(rows)
+        return model_by_name(build.fit((table, y)) if trains else build(table, y), columns)
+
+    return replace(recipe, build=fit, kind="fit")
 
 
 def is_frame(rows: Any) -> bool:

@@ -14,10 +14,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from discreet.attack.membership.recipe import OPTIMIZERS, Recipe
-from discreet.attack.membership.shadow.kernels import Written
-from discreet.attack.membership.shadow.stacks import Layers
 from discreet.core import compiler
+from discreet.models.kernels import Written
+from discreet.models.layers import Layers
+from discreet.models.recipe import OPTIMIZERS, Recipe
 
 Pass = Callable[..., int]
 AFTER = {nn.Tanh: 1, nn.ReLU: 2, nn.Sigmoid: 3}  # numbers of chain.c
@@ -38,12 +38,12 @@ class Chain:
         models, size = len(stack.parameters[0]), sum((width + 1) * line for width, _, line, _, _ in shapes)
         self._weights = torch.zeros(models, size)
         self._moments = [torch.zeros_like(self._weights) for _ in range(1 if recipe.optimizer == "sgd" else 2)]
-        at, found = 0, []
+        at, blocks = 0, []
         for width, out, line, biased, _ in shapes:
             whole = self._weights[:, at : at + (width + 1) * line].unflatten(1, (width + 1, line))[..., :out]
-            found += [whole[:, :width], whole[:, width:]][: 1 + biased]
+            blocks += [whole[:, :width], whole[:, width:]][: 1 + biased]
             at += (width + 1) * line
-        for p, place in zip(stack.parameters, found):
+        for p, place in zip(stack.parameters, blocks):
             p.data = place.copy_(p.detach())
 
     @staticmethod
@@ -74,43 +74,24 @@ class Chain:
         self._taken += -(-order.shape[1] // recipe.batch_size)
 
 
-def train_one(recipe: Recipe, model: nn.Module, rows: Tensor, labels: Tensor) -> bool:
-    """Train one model in place, its order from torch's own generator; False where it is no such chain, and nothing was done."""
-    if rows.is_cuda or not Layers.fits(model):
-        return False
-    stack = Layers([model], rows.device)
-    if not Chain.fits(recipe, stack, rows, labels):
-        return False
-    chain = Chain(recipe, stack, rows, labels)
-    for epoch in range(recipe.epochs):
-        chain(torch.randperm(len(rows))[None], recipe.rate(epoch))
-    linear = [layer for layer in model.modules() if isinstance(layer, nn.Linear)]
-    with torch.no_grad():
-        for layer, (weight, bias) in zip(linear, (step for step in stack.steps if isinstance(step, tuple))):
-            layer.weight.copy_(weight[0].mT)
-            if bias is not None:
-                layer.bias.copy_(bias[0, 0])
-    return True
-
-
 def _shapes(stack: Layers) -> list[tuple[int, int, int, int, int]]:
     """By layer: numbers in and out, from one line to the next (an odd number of cache lines), bias, what comes after it."""
-    found = []
+    shapes = []
     for i, step in enumerate(stack.steps):
         if isinstance(step, tuple):
             size, out = step[0].shape[1:]
             after = AFTER[type(stack.steps[i + 1])] if i + 1 < len(stack.steps) and type(stack.steps[i + 1]) in AFTER else 0
-            found.append((size, out, (-(-out // LINE) | 1) * LINE, int(step[1] is not None), after))
-    return found
+            shapes.append((size, out, (-(-out // LINE) | 1) * LINE, int(step[1] is not None), after))
+    return shapes
 
 
 @lru_cache(maxsize=1)
 def compiled() -> Pass | None:
     """What was compiled here, if it computes what torch does."""
-    found = compiler.library("chain", Path(__file__).with_name("chain.c").read_text(), "-ffp-contract=fast")
-    if found is None:
+    library = compiler.library("chain", Path(__file__).with_name("chain.c").read_text(), "-ffp-contract=fast")
+    if library is None:
         return None
-    run, pointer, whole = found.discreet_chain, ctypes.c_void_p, ctypes.c_long
+    run, pointer, whole = library.discreet_chain, ctypes.c_void_p, ctypes.c_long
     run.argtypes = [pointer] * 3 + [whole] * 3 + [pointer, whole, pointer, whole, *[pointer] * 3, whole]
     run.restype = ctypes.c_int
     return run if _agrees(run) else None
@@ -139,8 +120,8 @@ def _tried(activation: nn.Module) -> Layers:
     """The same two small chains each time."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(1)
-        made = [
+        models = [
             nn.Sequential(nn.Linear(7, 300), activation, nn.Linear(300, 16, bias=False), activation, nn.Linear(16, 3))
             for _ in range(2)
         ]
-    return Layers(made, torch.device("cpu"))
+    return Layers(models, torch.device("cpu"))

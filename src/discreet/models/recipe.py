@@ -13,26 +13,31 @@ from numpy.typing import NDArray
 
 from discreet.core import check
 from discreet.errors import DiscreetError, InvalidValue
+from discreet.models.predict import SMALLEST_PROBABILITY, Model, adapt, as_logits, names_classes
 
 Array = NDArray[Any]
 Predict = Callable[[Array], Array]  # inputs to one row of scores per example, one column per class
-Fit = Callable[[Array, Array], Predict]
 
 OPTIMIZERS = ("sgd", "adam", "adamw")
 SCHEDULES = ("constant", "cosine")
 PRECISIONS = ("float32", "bfloat16")
-LEAST = 1e-12  # probability
 
 
 @dataclass(frozen=True)
 class Recipe:
     """How a model is built and trained.
 
-    `build` makes a fresh torch module (for as many classes as there are), or is a scikit-learn estimator, or, with
-    `kind="fit"`, a function `fit(X, y) -> predict` where `predict(X)` gives a score per class: logits, or probabilities, of
-    which the logarithm is taken. Only torch modules are trained many at a time, by cross-entropy of their logits; what stands
-    after `build` is for them alone. With `precision="bfloat16"` products are taken in bfloat16 and weights kept in float32,
-    which on a GPU is more than twice as fast.
+    `build` is one of four things, told apart by themselves unless `kind` says which:
+
+    - "torch": a function that makes a fresh torch module, trained by cross-entropy of its logits, many at a time. The fields
+      after `build` are for these alone. With `precision="bfloat16"` products are taken in bfloat16 and weights kept in float32,
+      which on a GPU is more than twice as fast.
+    - "estimator": a scikit-learn classifier, cloned for each model.
+    - "trainer": any object with `fit((X, y))` that gives a model, such as a private training plan.
+    - "fit": a function `fit(X, y)` that gives a model. Only this one must be named.
+
+    A model is whatever `discreet.models.predict` can query: a function from rows to scores (logits, or probabilities), a torch
+    module, a classifier, or a finished training run that holds its `model`.
 
     >>> from torch import nn
     >>> Recipe(lambda: nn.Linear(3, 2), epochs=5).kind
@@ -50,15 +55,15 @@ class Recipe:
     label_smoothing: float = 0.0
     augment: Callable[[Any], Any] | None = None
     precision: str = "float32"
-    kind: Literal["torch", "estimator", "fit"] | None = None
+    kind: Literal["torch", "estimator", "trainer", "fit"] | None = None
 
     def __post_init__(self) -> None:
         if self.kind is None:
-            object.__setattr__(self, "kind", "estimator" if hasattr(self.build, "fit") else "torch")
+            object.__setattr__(self, "kind", _kind(self.build))
         if self.kind == "torch" and hasattr(self.build, "forward") and not isinstance(self.build, type):
             name = type(self.build).__name__
             raise InvalidValue(f"build is a {name} itself; every model needs a fresh one: Recipe(lambda: {name}(…)).")
-        if self.kind != "estimator" and not callable(self.build):
+        if self.kind in ("torch", "fit") and not callable(self.build):
             raise InvalidValue(
                 f"build must be a function that makes a torch module, or an estimator; got {type(self.build).__name__}."
             )
@@ -86,45 +91,23 @@ class Recipe:
 
         return torch.autocast(device, torch.bfloat16, cache_enabled=False)  # a graph must not keep casts of older weights
 
-    def many(self, X: Array, y: Array, inside: NDArray[np.bool_], *, seed: int = 0, device: str = "cpu") -> NDArray[np.float32]:
-        """The scores [models, rows, classes] of a model for each row of `inside`, trained on the rows of X it marks."""
-        from discreet.attack.membership.shadow import train_shadows
-
-        return train_shadows(self, X, y, inside, seed=seed, device=device).scores
-
-    def one(self, X: Array, y: Array, *, seed: int = 0, device: str = "cpu") -> Any:
-        """A torch module trained on all rows. `y` are labels, or a law over the classes for each row."""
-        import torch
-
-        from discreet.attack.membership.shadow.singly import Loop
-        from discreet.attack.membership.shadow.train import one_thread
-
-        self.tried(X, 2, [len(X)])
-        rows = torch.as_tensor(X, dtype=torch.float32).to(device)
-        wanted = torch.as_tensor(y, dtype=torch.long if np.ndim(y) == 1 else torch.float32).to(device)
-        with torch.random.fork_rng(devices=[rows.device] if rows.is_cuda else []), one_thread(device):
-            torch.manual_seed(seed)
-            loop = Loop(self, rows, wanted)
-            loop.train(torch.arange(len(rows), device=rows.device), seed)
-        loop.model.zero_grad(set_to_none=True)
-        return loop.model.eval()
-
     def fit_one(self, X: Array, y: Array, seed: int, classes: int | None = None) -> Predict:
-        """One model of an estimator or of a function, that answers with a column for each of so many classes."""
-        if self.kind == "fit":
-            with _told(len(X)):
-                made: Predict = self.build(X, y)
-            if not callable(made):
-                raise InvalidValue(f"fit(X, y) must give a function from rows to scores; it gave a {type(made).__name__}.")
-            return lambda inputs: as_logits(_complete(made(inputs), len(inputs), classes))
-        from sklearn.base import clone
+        """One model of an estimator, a trainer or a function, that answers with a column for each of so many classes."""
+        if self.kind == "estimator":
+            from sklearn.base import clone
 
-        model = clone(self.build)
-        if "random_state" in model.get_params():
-            model.set_params(random_state=seed)
-        with _told(len(X)):
-            model.fit(X, y)
-        return lambda inputs: _placed(model, scores_of(model, inputs), classes)
+            model = clone(self.build)
+            if "random_state" in model.get_params():
+                model.set_params(random_state=seed)
+            with _users_errors(len(X)):
+                model.fit(X, y)
+        else:
+            with _users_errors(len(X)):
+                model = self.build.fit((X, y)) if self.kind == "trainer" else self.build(X, y)
+        queried = _queried(model)
+        if names_classes(model):
+            return lambda inputs: _columns(model.classes_, queried.scores(inputs), classes)
+        return lambda inputs: as_logits(_complete(queried.scores(inputs), len(inputs), classes))
 
     def tried(self, X: Array, classes: int, counts: Iterable[int]) -> None:
         """Refuse a torch recipe that cannot learn such rows and classes, before anything is trained: it is built and asked.
@@ -155,7 +138,7 @@ class Recipe:
                 f"The module that the recipe builds must give a logit for each of {max(2, classes)} classes (labels from 0 to "
                 f"{classes - 1}), [rows, classes]; for 2 rows it gave {shape or type(scores).__name__}.{more}"
             )
-        if as_logits(found := scores.float().numpy()) is not found:
+        if as_logits(table := scores.float().numpy()) is not table:
             warnings.warn(
                 "The module that the recipe builds gives probabilities; it is trained by cross-entropy of logits, and learns "
                 "less than it could. Leave its last softmax out.",
@@ -177,8 +160,8 @@ class Recipe:
 
 
 @contextmanager
-def _told(rows: int) -> Iterator[None]:
-    """What a user's own training stops with is told as theirs."""
+def _users_errors(rows: int) -> Iterator[None]:
+    """Report an error of the user's own training as theirs."""
     try:
         yield
     except DiscreetError:
@@ -203,53 +186,37 @@ def _built(build: Callable[[], Any]) -> Any:
     return model
 
 
-def scores_of(model: Any, X: Array) -> Array:
-    """Log-probabilities (or decision values) of a scikit-learn classifier, a column per class in the order of its classes."""
-    with warnings.catch_warnings():  # columns are in the order of those it was fitted on, whatever they were called
-        warnings.filterwarnings("ignore", "X does not have valid feature names")
-        if hasattr(model, "predict_proba"):
-            return logarithms(np.asarray(model.predict_proba(X), np.float64))
-        if hasattr(model, "decision_function"):
-            found = np.asarray(model.decision_function(X), np.float64)
-            return np.stack([-found, found], 1) if found.ndim == 1 else found
-    raise InvalidValue(f"{type(model).__name__} gives neither probabilities nor decision values; membership needs one of them.")
+def _kind(build: Any) -> Literal["torch", "estimator", "trainer"]:
+    if not hasattr(build, "fit"):
+        return "torch"
+    return "estimator" if hasattr(build, "get_params") else "trainer"
 
 
-def logarithms(law: Array) -> Array:
-    """Of probabilities. What is 0 counts as half of the least that was said: a forest of 20 trees means less than 1/20 by it,
-    and at a millionth of a millionth its rows would lie so far from all others that nothing could be told of them.
-
-    >>> np.exp(logarithms(np.array([[1.0, 0.0], [0.9, 0.1]]))).round(3).tolist()
-    [[1.0, 0.05], [0.9, 0.1]]
-    """
-    said = law[law > 0]
-    return np.log(np.clip(law, max(LEAST, 0.5 * float(said.min(initial=1.0))), 1.0))
-
-
-def as_logits(scores: Array) -> Array:
-    """Scores as they are; probabilities (none below 0, every row summing to 1) by their logarithm."""
-    scores = np.asarray(scores)
-    if scores.ndim < 2 or not scores.size or not (scores.min() >= 0) or not np.allclose(scores.sum(-1), 1.0, atol=1e-3):
-        return scores
-    return logarithms(scores.astype(np.float64))
+def _queried(model: Any) -> Model:
+    try:
+        return adapt(model)
+    except InvalidValue:
+        raise InvalidValue(
+            f"fit must give a function from rows to scores, or a model; it gave a {type(model).__name__}."
+        ) from None
 
 
 def _complete(scores: Any, rows: int, classes: int | None) -> Array:
-    """The scores of a user's function, if there is a column for every class."""
-    found = np.asarray(scores)
-    if found.ndim != 2 or len(found) != rows or (classes is not None and found.shape[1] < classes):
+    """The scores of a user's model, if there is a column for every class."""
+    table = np.asarray(scores)
+    if table.ndim != 2 or len(table) != rows or (classes is not None and table.shape[1] < classes):
         wanted = f"[{rows}, {classes or 'classes'}]"
         raise InvalidValue(
-            f"predict(X) must give a score for each row and class, {wanted}; got shape {found.shape}. A class that is not "
+            f"predict(X) must give a score for each row and class, {wanted}; got shape {table.shape}. A class that is not "
             "among the rows a model was fitted on needs a column too."
         )
-    return found
+    return table
 
 
-def _placed(model: Any, scores: Array, classes: int | None) -> Array:
-    """Columns at the numbers of their classes: a model may be fitted on rows that lack some. Those it holds impossible."""
-    if classes is None or len(model.classes_) == classes:
+def _columns(names: Any, scores: Array, classes: int | None) -> Array:
+    """Columns at the numbers of their classes: a model may be fitted on rows that lack some, which it holds impossible."""
+    if classes is None or len(names) == classes:
         return scores
-    made = np.repeat(scores.min(1, keepdims=True) + np.log(LEAST), classes, 1)
-    made[:, np.asarray(model.classes_, np.int64)] = scores
-    return made
+    table = np.repeat(scores.min(1, keepdims=True) + np.log(SMALLEST_PROBABILITY), classes, 1)
+    table[:, np.asarray(names, np.int64)] = scores
+    return table

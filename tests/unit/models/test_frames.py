@@ -14,9 +14,9 @@ import pytest
 from click.testing import CliRunner
 
 from discreet.attack import Recipe, membership
-from discreet.attack.membership.frames import ByName, Columns, recipe_by_name
 from discreet.cli import app
 from discreet.errors import InvalidValue
+from discreet.models.frames import ByName, Columns, recipe_by_name
 
 pandas = pytest.importorskip("pandas")
 joblib = pytest.importorskip("joblib")
@@ -38,7 +38,7 @@ def pipeline():
     return Pipeline([("prepare", prepare), ("model", DecisionTreeClassifier(random_state=0))])
 
 
-RECIPE = f"from discreet.attack import Recipe\n\n{inspect.getsource(pipeline)}\nrecipe = Recipe(pipeline())\n"
+RECIPE = f"from discreet.models import Recipe\n\n{inspect.getsource(pipeline)}\nrecipe = Recipe(pipeline())\n"
 WORDS = ["cough", "fever", "rash", "pain", "tired", "well"]
 
 
@@ -163,7 +163,7 @@ def test_audited_in_one_run_from_the_command_line(files: Path) -> None:
 
 def test_a_model_that_does_not_take_text_is_told_so(files: Path) -> None:
     (files / "network.py").write_text(
-        "from torch import nn\nfrom discreet.attack import Recipe\nrecipe = Recipe(lambda: nn.Linear(3, 2))\n"
+        "from torch import nn\nfrom discreet.models import Recipe\nrecipe = Recipe(lambda: nn.Linear(3, 2))\n"
     )
     result = call("audit", files / "network.py", "--data", files / "in.csv", "--canaries", 60, "--delta", 1e-5)
     assert result.exit_code == 2

@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from discreet.attack.membership.recipe import Recipe
-from discreet.attack.membership.shadow.stacks import Layers
+from discreet.models.layers import Layers
+from discreet.models.recipe import Recipe
 
 
 def _tanh(x: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ Place = tuple[int, int]
 def spread(
     work: Callable[[Place], Any], places: Sequence[Place], *, processes: int = 1, ray: str | None = None
 ) -> Iterator[tuple[Place, Any]]:
-    """What `work` makes of every place, as it is finished.
+    """The result of `work` for every place, as it is finished.
 
     >>> sorted(spread(lambda place: sum(place), [(1, 2), (3, 4)]))
     [((1, 2), 3), ((3, 4), 7)]
@@ -57,23 +57,23 @@ def _received(ends: dict[Connection, Any]) -> Iterator[tuple[Place, Any]]:
         for end in wait(waiting):
             assert isinstance(end, Connection)
             try:
-                kind, place, made = end.recv()
+                kind, place, result = end.recv()
             except EOFError:
                 raise DiscreetError(
                     "A process that trained shadow models was ended from outside; its last group is lost."
                 ) from None
             if kind == "failed":
-                raise DiscreetError(f"A process that trained shadow models failed: {made}")
+                raise DiscreetError(f"A process that trained shadow models failed: {result}")
             if kind == "done":
                 waiting.remove(end)
             else:
-                yield place, made
+                yield place, result
 
 
 def _child(work: Callable[[Place], Any], places: Sequence[Place], end: Connection) -> None:
     try:
         for place in places:
-            end.send(("made", place, work(place)))
+            end.send(("result", place, work(place)))
         end.send(("done", None, None))
     except Exception as error:
         end.send(("failed", None, f"{type(error).__name__}: {error}"))
