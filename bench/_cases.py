@@ -19,8 +19,8 @@ import torch
 from numpy.typing import NDArray
 
 from _images import AlexNet, DenseNet, Published, Residual, images, mirrored, shifted
-from discreet.attack.membership import Recipe, membership, ratios, signals, splits, tail, train_shadows
-from discreet.attack.membership.posterior import student
+from discreet.attack.membership import Recipe, high_loss_screen, membership, ratios, signals, splits, train_shadows
+from discreet.attack.membership.bayes_lira import bayes_lira
 from discreet.attack.membership.probes import probes
 from discreet.attack.membership.whitebox import crossfitted, outputs, pulled
 from discreet.audit import rate_at, roc
@@ -177,7 +177,7 @@ def cifar10_analysed(given: Namespace, save: Save) -> dict[str, Any]:
     p = np.exp(tempered)
     add("loss", 0, lambda t, k: margin[t])
     for k in budgets:
-        add("student", k, lambda t, k: student(margin[t], margin[k], tempered[t], tempered[k], inside[k]))
+        add("bayes_lira", k, lambda t, k: bayes_lira(margin[t], margin[k], tempered[t], tempered[k], inside[k]))
         add("lira", k, lambda t, k: ratios.lira(margin[t], margin[k], inside[k]))
         add("lira_fixed", k, lambda t, k: ratios.lira(margin[t], margin[k], inside[k], fixed=True))
         add("lira_offline", k, lambda t, k: ratios.lira_offline(margin[t], margin[k], inside[k]))
@@ -312,7 +312,7 @@ def published(given: Namespace, save: Save) -> dict[str, Any]:
         return known[len(rows)]
 
     evidence = membership(target, None, (X, y), (test, truth), attacks=("loss", "confidence", "entropy", "label"))
-    screened = tail(target, (X, y), (test, truth), level=0.001)
+    screened = high_loss_screen(target, (X, y), (test, truth), level=0.001)
     score = evidence["label"].score
     found: dict[str, Any] = {
         "members": len(X), "nonmembers": len(test), "accuracy_inside": round(float(score[: len(X)].mean()), 4),

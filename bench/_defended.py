@@ -20,7 +20,7 @@ from discreet.models import Trainer
 Array = NDArray[Any]
 Pair = tuple[Array, Array]
 LOST = 0.04  # of the accuracy on rows never seen, at most
-ATTACKS = ("student", "lira", "rmia", "loss")
+ATTACKS = ("bayes_lira", "lira", "rmia", "loss")
 
 
 @dataclass(frozen=True)

@@ -21,14 +21,15 @@ from torch import nn
 
 import discreet
 from discreet.accounting import curve
-from discreet.attack.membership import ATTACKS, Recipe, splits, train_shadows
-from discreet.attack.membership.play import Seen
+from discreet.attack.membership import Recipe, splits, train_shadows
+from discreet.attack.membership.attacks import BY_NAME
+from discreet.attack.membership.observation import Observation, compare
 from discreet.audit import rate_at, roc
 from discreet.cli.canaries import audited, planted
 from discreet.learn import plant, train
 from discreet.learn.sgd.plant import judged
 
-NAMES = ("student", "lira", "rmia", "loss", "gradient", "whitebox")
+NAMES = ("bayes_lira", "lira", "rmia", "loss", "gradient", "whitebox")
 EPSILONS = (8.0, 3.0, 1.0)
 DELTA, RATE, STEPS, SHADOWS, CONFIDENCE = 1e-5, 0.25, 100, 64, 0.95
 LEARNING = {8.0: 4.0, 3.0: 4.0, 1.0: 4.0}
@@ -113,9 +114,9 @@ def measured(epsilon: float | None, X: np.ndarray, y: np.ndarray, targets: int) 
         model = fitted(X[inside], y[inside])
         scores = answers(model)(X)
         right.append([(scores.argmax(1) == y)[side].mean() for side in (inside, ~inside)])
-        seen = Seen(y, scores, shadows, seed=0, model=model, X=X, truth=inside)
+        seen = compare(Observation(model, X, y, scores, inside), shadows)
         for name in NAMES:
-            score = np.asarray(ATTACKS[name][2](seen), np.float64)
+            score = np.asarray(BY_NAME[name].score(seen, range(len(y))), np.float64)
             floor = discreet.audit.epsilon_lower_bound(score, inside, np.zeros(len(score), int), DELTA, CONFIDENCE)
             rates = [rate_at(score, inside, level).rate for level in LEVELS]
             rows[name].append([roc(score, inside).area(), *rates, floor])

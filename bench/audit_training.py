@@ -216,7 +216,7 @@ def command() -> dict[str, Any]:
         "rows": 10_000, "inputs": 600, "classes": 100, "shadows": 64, "epochs": 40, "processes": 2,
         "cpu_seconds": round(spent, 1), "seconds": round(time.perf_counter() - began, 1), "load": round(os.getloadavg()[0], 1),
         "controls": len(json.loads(said)["controls"]),
-        "student": next(each["auc"] for each in json.loads(said)["attacks"] if each["attack"] == "student"),
+        "bayes_lira": next(each["auc"] for each in json.loads(said)["attacks"] if each["attack"] == "bayes_lira"),
     }  # fmt: skip
     print(f"discreet attack model: {found['cpu_seconds']} CPU-seconds, {found['seconds']} by the clock (load {found['load']})")
     return found

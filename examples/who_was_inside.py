@@ -43,9 +43,9 @@ def answers(X, y):
 
 
 by_heart = Recipe(network, epochs=80, learning_rate=5e-3)
-leaky = membership(Trainer(by_heart).one(*members), by_heart, members, others, attacks=["student"], shadows=8)["student"]
+leaky = membership(Trainer(by_heart).one(*members), by_heart, members, others, attacks=["bayes_lira"], shadows=8)["bayes_lira"]
 run = private(*members)
-quiet = membership(run.model, Recipe(answers, kind="fit"), members, others, attacks=["student"], shadows=8)["student"]
+quiet = membership(run.model, Recipe(answers, kind="fit"), members, others, attacks=["bayes_lira"], shadows=8)["bayes_lira"]
 
 for name, found in (("learned by heart", leaky), ("trained privately", quiet)):
     low, high = found.interval(0.01)

@@ -86,11 +86,11 @@ def audited(recipe: Recipe, rows: Planted, *, device: str = "cpu", seed: int | N
 
 def controls(recipe: Recipe, rows: Planted, delta: float, confidence: float, *, device: str = "cpu") -> list[dict[str, Any]]:
     """The same audit of a leaky twin, which must be found out, and of a model that saw no canary, which must not."""
-    from discreet.attack.membership.controls import leaky
+    from discreet.attack.membership.controls import overfit_recipe
 
     made = []
     for kind, name, its, those in (
-        ("positive", "canaries of a leaky twin", leaky(recipe, int(rows.y.max()) + 1), rows),
+        ("positive", "canaries of a leaky twin", overfit_recipe(recipe, int(rows.y.max()) + 1), rows),
         ("negative", "canaries that were all left out", recipe, replace(rows, blind=True)),
     ):
         evidence, _ = audited(its, those, device=device)

@@ -22,13 +22,13 @@ from discreet.learn import train
 from discreet.models import Trainer
 
 if TYPE_CHECKING:
-    from discreet.attack.membership import Found
+    from discreet.attack.membership import MembershipResult
     from discreet.learn import Run
     from discreet.ledger import Ledger
 
 EPSILON = 2.0
 RATE, STEPS = 0.1, 200  # public: everyone knows that there are about 4,000 patients
-ATTACKS = ("student", "loss")
+ATTACKS = ("bayes_lira", "loss")
 SHADOWS = 16
 MOST = 10  # records named as the most exposed
 Progress = Callable[[int, int], None]
@@ -103,7 +103,7 @@ def _run(X: Any, y: Any, **paid: Any) -> Run:
     )  # fmt: skip
 
 
-def _attacked(model: Any, recipe: Recipe, patients: People, strangers: People, progress: Progress | None) -> Found:
+def _attacked(model: Any, recipe: Recipe, patients: People, strangers: People, progress: Progress | None) -> MembershipResult:
     both = [(people.labs, people.diagnosis) for people in (patients, strangers)]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # on a recipe that does not resemble its model: these do
@@ -116,7 +116,7 @@ def _asked(model: nn.Module, X: Any) -> Any:
 
 
 def _told(
-    release: Release[Any], title: str, model: nn.Module, found: Found, patients: People, strangers: People,
+    release: Release[Any], title: str, model: nn.Module, found: MembershipResult, patients: People, strangers: People,
     refusal: str | None = None,
 ) -> Model:  # fmt: skip
     """The release with its evidence, and the facts that a report tells."""

@@ -14,6 +14,7 @@ from discreet.errors import InvalidValue
 if TYPE_CHECKING:
     from discreet.attack.membership.controls import Controls
     from discreet.core import Evidence
+    from discreet.models import Shadows
 
 LEVELS = (0.01, 0.001)
 SHOWN = 10  # most exposed members listed, by number only
@@ -50,21 +51,17 @@ def most_exposed(evidence: Evidence) -> list[dict[str, Any]]:
     return [{"index": int(each), "score": float(members[each])} for each in np.argsort(-members, kind="stable")[:SHOWN]]
 
 
-def risks(recipe: Any, inside: tuple[Any, Any], outside: tuple[Any, Any], how: dict[str, Any]) -> dict[str, Any]:
-    """Every row's risk over all shadows, each in turn the target, and how much models know it by heart (Feldman).
+def risks(shadows: Shadows | None, y: Any) -> dict[str, Any]:
+    """Every row's risk over all shadows, each in turn the target, and how much models memorised it (Feldman).
 
-    Nothing is trained: the shadows are those kept in the folder. Empty where they are too few, or of other rows.
+    Empty where there are too few shadows.
     """
-    import numpy as np
+    from discreet.attack.membership import per_record_risk
 
-    from discreet.attack.membership import exposed, splits, train_shadows
-
-    if recipe is None or how["population"] is not None or how["shadows"] < LEAST:
+    if shadows is None or len(shadows) < LEAST:
         return {}
-    X, y = (np.concatenate(both) for both in zip(inside, outside))
-    same = {name: how[name] for name in ("seed", "device", "folder", "group", "processes", "ray")}
-    found = exposed(train_shadows(recipe, X, y, splits(len(X), how["shadows"], how["seed"]), **same), y, attack="lira")
-    return {"risk": found.risk(), "memorisation": found.memorisation()}
+    measured = per_record_risk(shadows, y, attack="lira")
+    return {"risk": measured.risk(), "memorisation": measured.memorisation()}
 
 
 def by_group(evidence: Evidence, names: Mapping[str, Any], confidence: float) -> list[dict[str, Any]]:

@@ -18,9 +18,9 @@ from discreet.cli.output import json_option, table, talk, write_json
 from discreet.errors import DiscreetError, InvalidValue
 
 if TYPE_CHECKING:
-    from discreet.attack.membership.play import Found
+    from discreet.attack.membership import MembershipResult
     from discreet.core import Claim, Evidence, Release
-    from discreet.models import Recipe
+    from discreet.models import Recipe, Trainer
 
 GROUPS = 5  # shown; all of them are in release.json
 GROUP = 16  # models at a time on a CPU, so that there is progress to tell and something to keep
@@ -35,7 +35,9 @@ GROUP = 16  # models at a time on a CPU, so that there is progress to tell and s
 @click.option("--target-column", default="label", show_default=True, metavar="NAME", help="The column with the labels.")
 @click.option("--group-by", metavar="A,B", help="Columns whose groups are compared; text in them is not shown to the model.")
 @click.option(
-    "--attacks", metavar="A,B", help="Names divided by commas, or all.  [default: student,lira,loss, as far as they can be run]"
+    "--attacks",
+    metavar="A,B",
+    help="Names divided by commas, or all.  [default: bayes_lira,lira,loss, where they can run]",
 )
 @click.option("--shadows", default=64, show_default=True, metavar="N", help="Models like it that are trained to compare with.")
 @click.option("--no-controls", is_flag=True, help="Leave out the leaky twin and the model that saw none of the rows.")
@@ -64,10 +66,13 @@ def model_command(
     must find something, and on a model that saw none of the rows, where they must not.
     Interrupted (Ctrl-C), the same command goes on after the last finished group of shadows.
     """
-    from discreet.attack.membership.play import ATTACKS
+    import numpy as np
+
+    from discreet.attack.membership.attacks import BY_NAME
     from discreet.cli import facts
     from discreet.cli.models import read_model, read_recipe, usable
     from discreet.core import check
+    from discreet.models import Trainer
 
     check.whole("shadows", shadows, least=0)
     check.small_fraction("delta", delta)
@@ -82,13 +87,13 @@ def model_command(
     folder = _ready(Path(out))
     kept = folder / "shadows" / _fingerprint(recipe_file, (*inside, *outside, *(others or ())), shadows, seed)
     how = {
-        "shadows": shadows, "seed": seed, "device": device, "folder": kept, "processes": processes, "ray": ray,
-        "population": others, "controls": recipe is not None and not no_controls,
-        "group": GROUP if device == "cpu" else None,
+        "shadows": shadows, "seed": seed, "folder": kept, "population": others,
+        "controls": recipe is not None and not no_controls,
     }  # fmt: skip
-    found, warned = _attacked(target, recipe, inside, outside, _named(attacks, recipe, population), how)
+    trainer = None if recipe is None else Trainer(recipe, device, GROUP if device == "cpu" else None, processes, ray)
+    found, warned = _attacked(target, trainer, inside, outside, _named(attacks, recipe, population), how)
     first = next(iter(found.values()))
-    compared = any(ATTACKS[name][1] for name in found)
+    compared = any(BY_NAME[name].needs.shadows for name in found)
     exposed = facts.most_exposed(first)
     controls = facts.of_controls(found.controls, confidence) if found.controls else []
     value = {
@@ -105,7 +110,11 @@ def model_command(
         "groups": value["groups"], "quality": _quality(target, inside, outside), **facts.produced(files, shadows=seed),
     }  # fmt: skip
     _write(folder, value, told, Path(members).name, carried or _nothing_claimed(found), found)
-    _scores(folder, found, facts.risks(recipe, inside, outside, how) if compared else {})
+    _scores(
+        folder,
+        found,
+        facts.risks(found.shadows, np.concatenate([inside[1], outside[1]])) if compared and others is None else {},
+    )
     if not keep_shadows:
         _cleared(kept)
     _tell(value, folder, as_json, claimed=bool(carried), left_out=no_controls, recipe=recipe is not None)
@@ -196,7 +205,7 @@ def _named(attacks: str | None, recipe: Recipe | None, population: str | None) -
     if attacks is None:
         if recipe is None:
             return ["loss", "label"]
-        return ["student", "lira", "loss"] if population is None else ["lira_offline", "rmia", "loss"]
+        return ["bayes_lira", "lira", "loss"] if population is None else ["lira_offline", "rmia", "loss"]
     chosen = [name.strip() for name in attacks.split(",") if name.strip()]
     if not chosen:
         raise InvalidValue("--attacks names no attack; give names divided by commas, or all.")
@@ -225,8 +234,8 @@ def _sources(recipe: str) -> list[Path]:
 
 
 def _attacked(
-    target: Any, recipe: Recipe | None, inside: Any, outside: Any, attacks: Any, how: dict[str, Any]
-) -> tuple[Found, list[str]]:
+    target: Any, recipe: Trainer | None, inside: Any, outside: Any, attacks: Any, how: dict[str, Any]
+) -> tuple[MembershipResult, list[str]]:
     """The evidence of every attack, and what there was to warn of."""
     from discreet.attack.membership import membership
     from discreet.cli.models import told
@@ -268,9 +277,9 @@ def _quality(target: Any, inside: Any, outside: Any) -> dict[str, float]:
 
 def _tail(target: Any, inside: Any, outside: Any, confidence: float) -> dict[str, Any]:
     """The screen that needs no shadows: how many non-members have a loss that hardly any member has."""
-    from discreet.attack.membership import tail
+    from discreet.attack.membership import high_loss_screen
 
-    found = tail(target, inside, outside, confidence=confidence)
+    found = high_loss_screen(target, inside, outside, confidence=confidence)
     return {"rate": found.rate, "low": found.low, "high": found.high, "says": str(found)}
 
 
@@ -301,7 +310,7 @@ def _carried(path: str | None) -> tuple[Claim, ...]:
     return claims
 
 
-def _nothing_claimed(found: Found) -> tuple[Claim, ...]:
+def _nothing_claimed(found: MembershipResult) -> tuple[Claim, ...]:
     from discreet.core import Claim, Game, NonPrivate, record
 
     view = {name for each in found.values() for name in each.game.view}
@@ -309,7 +318,7 @@ def _nothing_claimed(found: Found) -> tuple[Claim, ...]:
 
 
 def _write(
-    folder: Path, value: dict[str, Any], facts: dict[str, Any], source: str, claims: tuple[Claim, ...], found: Found
+    folder: Path, value: dict[str, Any], facts: dict[str, Any], source: str, claims: tuple[Claim, ...], found: MembershipResult
 ) -> None:
     from discreet.core import Release
 
@@ -318,7 +327,7 @@ def _write(
     release.save(folder / "release.json")
 
 
-def _scores(folder: Path, found: Found, risks: dict[str, Any]) -> None:
+def _scores(folder: Path, found: MembershipResult, risks: dict[str, Any]) -> None:
     """Every row's score by every attack, and its risk over all shadows: parquet, or CSV where nothing here writes parquet."""
     import numpy as np
 

@@ -13,7 +13,7 @@ from torch import nn
 
 import discreet
 from discreet.attack.membership import ATTACKS, ratios, signals, splits, train_shadows
-from discreet.attack.membership.posterior import paired
+from discreet.attack.membership.bayes_lira import paired
 from discreet.audit import roc
 from discreet.errors import DiscreetError, InvalidDocument, InvalidValue
 from discreet.models import Recipe
@@ -269,20 +269,20 @@ def attacked():
         return np.stack([known[row.tobytes()] for row in inputs])
 
     asked = [
-        name for name in ATTACKS if name not in ("noise", "boundary", "gradient", "whitebox")
+        attack.name for attack in ATTACKS if attack.name not in ("noise", "boundary", "gradient", "whitebox")
     ]  # these ask about other rows
     return discreet.attack.membership(target, recipe, (X[:200], y[:200]), (X[200:], y[200:]), attacks=asked, shadows=16)
 
 
 def test_shadows_find_what_a_threshold_does_not(attacked):
-    assert attacked["student"].auc() > attacked["loss"].auc() > 0.6
-    assert attacked["student"].auc() > 0.85
+    assert attacked["bayes_lira"].auc() > attacked["loss"].auc() > 0.6
+    assert attacked["bayes_lira"].auc() > 0.85
     assert all(evidence.design == "post_hoc" for evidence in attacked.values())
     assert attacked["label"].game.view == {"labels"}
 
 
 def test_evidence_tells_rates_with_intervals(attacked):
-    found = attacked["student"]
+    found = attacked["bayes_lira"]
     low, high = found.interval(0.05)
     assert low <= found.tpr(0.05) <= high
     assert found.tpr(0.05) > 0.2
@@ -337,8 +337,8 @@ def test_bad_input_is_told(members, nonmembers, target, told):
 
 
 def test_attacks_that_need_shadows_need_a_recipe():
-    with pytest.raises(InvalidValue, match="student needs models like the target"):
-        discreet.attack.membership(mlp(), None, HALF, (X[30:], Y[30:]), attacks=["student"])
+    with pytest.raises(InvalidValue, match="bayes_lira needs models like the target"):
+        discreet.attack.membership(mlp(), None, HALF, (X[30:], Y[30:]), attacks=["bayes_lira"])
     assert set(discreet.attack.membership(mlp(), None, HALF, (X[30:], Y[30:]), attacks="all")) == {
         "loss",
         "confidence",

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import discreet
-from discreet.attack.membership import label, tail, whitebox
+from discreet.attack.membership import access, high_loss_screen, label, whitebox
 from discreet.attack.membership.quantile import quantile
 from discreet.audit import roc
 from discreet.errors import InvalidValue
@@ -133,18 +133,18 @@ def test_quantiles_are_learned_without_the_row_itself():
         quantile(margin, inputs, none, np.arange(1500) < 20)
 
 
-def test_the_tail_screens_memory(leaky):
-    told = tail(leaky, MEMBERS, OTHERS, level=0.05, confidence=1 - 1e-6)
+def test_the_high_loss_screen_shows_memorisation(leaky):
+    told = high_loss_screen(leaky, MEMBERS, OTHERS, level=0.05, confidence=1 - 1e-6)
     assert told.memorised
     assert told.low > 0.05
-    assert "learned by heart" in str(told)
+    assert "members were memorised" in str(told)
     assert "bounds nothing" in str(told)
     # A model that saw nothing: the interval of a confidence of 1 - 1e-6 reaches down to the level, but for 1e-6 and for the
     # threshold's own scatter over 200 members, which six deviations of 0.015 cover.
-    blank = tail(fresh(5), MEMBERS, OTHERS, level=0.05, confidence=1 - 1e-6)
+    blank = high_loss_screen(fresh(5), MEMBERS, OTHERS, level=0.05, confidence=1 - 1e-6)
     assert blank.low < 0.05 + 6 * 0.0155
     assert "400 are needed" not in str(blank)
-    assert "too few members" in str(tail(leaky, MEMBERS, OTHERS, level=0.001))
+    assert "too few members" in str(high_loss_screen(leaky, MEMBERS, OTHERS, level=0.001))
 
 
 def test_shadows_teach_what_gradients_of_members_look_like(leaky):
@@ -157,9 +157,7 @@ def test_shadows_teach_what_gradients_of_members_look_like(leaky):
 
 
 def test_all_leaves_out_what_would_ask_for_hours(leaky, monkeypatch):
-    from discreet.attack.membership import play
-
-    monkeypatch.setattr(play, "MANY", 1e6)
+    monkeypatch.setattr(access, "MOST_QUERIED", 1e6)
     with pytest.warns(UserWarning, match=r"boundary \(145 questions for each row\) left out of \"all\""):
         found = discreet.attack.membership(leaky, None, MEMBERS, OTHERS, attacks="all")
     assert "boundary" not in found

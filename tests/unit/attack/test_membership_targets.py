@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from discreet.attack import Recipe, membership
-from discreet.attack.membership import given, splits, tail, train_shadows
+from discreet.attack.membership import high_loss_screen, splits, train_shadows, validation
 from discreet.attack.membership.whitebox import from_shadows, gradient_norms
 from discreet.errors import InvalidValue
 from discreet.heuristic.defences import l2
@@ -74,7 +74,7 @@ def test_probabilities_are_taken_by_their_logarithm() -> None:
     def fit(take: Callable[[np.ndarray], np.ndarray]) -> Callable[..., Any]:
         return lambda rows, labels: lambda asked: take(tree(max_depth=3).fit(rows, labels).predict_proba(asked))
 
-    given = {"shadows": 4, "attacks": ["student", "lira", "loss", "rmia"]}
+    given = {"shadows": 4, "attacks": ["bayes_lira", "lira", "loss", "rmia"]}
     said, logs = (membership(fit(take)(*INSIDE), Recipe(fit(take), kind="fit"), INSIDE, OUTSIDE, **given)
                   for take in (lambda law: law, logarithms))  # fmt: skip
     for name in said:
@@ -104,7 +104,7 @@ def test_rows_on_both_sides_are_found_in_any_type(ours: np.ndarray, theirs: np.n
 def test_rows_of_a_population_that_are_in_question_count_as_seen() -> None:
     Z = np.concatenate([X[:3], X[:1], 9.0 + X[:2]])
     marks = np.array([[1, 0, 0, 0, 1, 1], [0, 1, 0, 1, 0, 0]], bool)
-    saw = given.trained_on(Z, X[:4].astype(np.float64), marks)
+    saw = validation.trained_on(Z, X[:4].astype(np.float64), marks)
     assert saw.tolist() == [[True, False, False, False], [True, True, False, False]]
 
 
@@ -252,4 +252,6 @@ def test_smallest_cases() -> None:
         from_shadows(nn.Linear(5, 3), Recipe(lambda rows, labels: flat, kind="fit"), X, Y)
     named = tree().fit(X[:60], Y[:60] + 1)
     plain = tree().fit(*INSIDE)
-    assert tail(named, (X[:60], Y[:60] + 1), (X[60:], Y[60:] + 1), level=0.2) == tail(plain, INSIDE, OUTSIDE, level=0.2)
+    assert high_loss_screen(named, (X[:60], Y[:60] + 1), (X[60:], Y[60:] + 1), level=0.2) == high_loss_screen(
+        plain, INSIDE, OUTSIDE, level=0.2
+    )

@@ -83,8 +83,8 @@ def test_a_model_and_its_rows(ground: Path, tmp_path: Path) -> None:
     found = json.loads(result.stdout)
     assert (found["members"], found["nonmembers"], found["shadows"]) == (100, 100, 4)
     by_name = {each["attack"]: each for each in found["attacks"]}
-    assert set(by_name) == {"student", "lira", "loss"}
-    assert by_name["student"]["auc"] > 0.6  # chance is 0.5 with a spread of 0.04 on 100 against 100, and all is seeded
+    assert set(by_name) == {"bayes_lira", "lira", "loss"}
+    assert by_name["bayes_lira"]["auc"] > 0.6  # chance is 0.5 with a spread of 0.04 on 100 against 100, and all is seeded
     assert {rate["outcome"] for rate in by_name["loss"]["rates"]} == {"inconclusive"}
     assert [rate["nonmembers_needed"] for rate in by_name["loss"]["rates"]] == [1_000, 10_000]
     assert len(set(found["most_exposed_members"])) == 10
@@ -95,11 +95,11 @@ def test_a_model_and_its_rows(ground: Path, tmp_path: Path) -> None:
     from pyarrow.parquet import read_table
 
     scores = read_table(tmp_path / "audit" / "scores.parquet").to_pydict()
-    assert list(scores) == ["inside", "row", "student", "lira", "loss", "risk", "memorisation"]
+    assert list(scores) == ["inside", "row", "bayes_lira", "lira", "loss", "risk", "memorisation"]
     assert all(0 <= each <= 1 for each in scores["risk"])
     assert all(-1 <= each <= 1 for each in scores["memorisation"])
     assert np.mean(scores["risk"]) > 0.5  # rows learned by heart are told apart; all is seeded
-    assert scores["student"] == release.evidence[0].score.tolist()
+    assert scores["bayes_lira"] == release.evidence[0].score.tolist()
     assert scores["row"] == [*range(100), *range(100)]
     assert not (tmp_path / "audit" / "shadows").exists()
     assert CliRunner().invoke(app, ["audit", str(tmp_path / "audit" / "release.json")]).exit_code == 0
@@ -111,7 +111,7 @@ def test_controls_groups_and_facts(ground: Path, tmp_path: Path) -> None:
         place = lines[0].split(",").index("a")
         where = ["where", *("east" if float(line.split(",")[place]) > 0 else "west" for line in lines[1:])]
         (tmp_path / f"{name}.csv").write_text("\n".join(f"{line},{more}" for line, more in zip(lines, where)) + "\n")
-    given = ["--group-by", "where, b", "--attacks", "student,loss"]
+    given = ["--group-by", "where, b", "--attacks", "bayes_lira,loss"]
     result = asked(ground, tmp_path / "audit", *given, members=str(tmp_path / "in.csv"), nonmembers=str(tmp_path / "out.csv"))
     assert result.exit_code == 0, result.stderr
     assert "AUC on a leaky twin" in result.stdout
@@ -162,7 +162,7 @@ def test_an_attacker_with_other_rows(ground: Path, tmp_path: Path) -> None:
     assert [each["attack"] for each in found["attacks"]] == ["lira_offline", "rmia", "loss"]
     assert found["controls"] == []
     assert "Controls: left out." in result.stderr
-    refused = asked(ground, tmp_path / "b", "--attacks", "student", *more, members="in.npz", nonmembers="out.npz")
+    refused = asked(ground, tmp_path / "b", "--attacks", "bayes_lira", *more, members="in.npz", nonmembers="out.npz")
     assert refused.exit_code == 2
     assert "leave population out" in refused.stderr
 
@@ -186,8 +186,8 @@ def test_every_attack_there_is(ground: Path, tmp_path: Path) -> None:
 
     result = asked(ground, tmp_path, "--attacks", "all", "--json")
     assert result.exit_code == 0, result.stderr
-    assert {"student", "lira", "rmia", "loss", "label"} <= {each["attack"] for each in json.loads(result.stdout)["attacks"]}
-    assert {each["attack"] for each in json.loads(result.stdout)["attacks"]} <= set(ATTACKS)
+    assert {"bayes_lira", "lira", "rmia", "loss", "label"} <= {each["attack"] for each in json.loads(result.stdout)["attacks"]}
+    assert {each["attack"] for each in json.loads(result.stdout)["attacks"]} <= {attack.name for attack in ATTACKS}
 
 
 def test_a_claim_is_carried(ground: Path, tmp_path: Path) -> None:
@@ -215,14 +215,14 @@ def test_interrupted_it_goes_on(ground: Path, tmp_path: Path, monkeypatch: pytes
         def __exit__(self, *error: object) -> None: ...
 
     monkeypatch.setattr(models, "told", lambda *_: Stop())
-    result = asked(ground, tmp_path, "--attacks", "student")
+    result = asked(ground, tmp_path, "--attacks", "bayes_lira")
     assert result.exit_code == 1
     assert "Stopped: 2 of 4 shadows are kept" in result.stderr
     kept = list((tmp_path / "shadows").glob("*/*.npz"))
     assert [each.name for each in kept] == ["models-00000-00002.npz"]
     before = kept[0].stat().st_mtime_ns
     monkeypatch.setattr(models, "told", real)
-    assert asked(ground, tmp_path, "--attacks", "student", "--keep-shadows").exit_code == 0
+    assert asked(ground, tmp_path, "--attacks", "bayes_lira", "--keep-shadows").exit_code == 0
     assert len(list((tmp_path / "shadows").glob("*/*.npz"))) == 2
     assert kept[0].stat().st_mtime_ns == before
 
@@ -253,7 +253,7 @@ def test_pickles_need_trust(ground: Path, tmp_path: Path) -> None:
     result = run(*given, "--trust-pickle")
     assert result.exit_code == 0, result.stderr
     found = {each["attack"]: each["auc"] for each in json.loads(result.stdout)["attacks"]}
-    assert "student" not in found  # no recipe, no shadows
+    assert "bayes_lira" not in found  # no recipe, no shadows
     assert found["loss"] > 0.7  # a full tree is right on all its rows and on few others
     (tmp_path / "out.csv").write_text((tmp_path / "out.csv").read_text().replace("three", "four"))
     assert "none of the model's 3 classes" in run(*given, "--trust-pickle").stderr
@@ -295,7 +295,7 @@ def test_onnx_models(ground: Path, tmp_path: Path) -> None:
     with np.load(ground / "in.npz") as rows:
         assert np.allclose(models.Onnx(tmp_path / "model.onnx")(rows["X"]), rows["X"] @ W + b, atol=1e-5)
     with_shadows = asked(
-        ground, tmp_path / "more", "--attacks", "student", "--no-controls", weights=str(tmp_path / "model.onnx")
+        ground, tmp_path / "more", "--attacks", "bayes_lira", "--no-controls", weights=str(tmp_path / "model.onnx")
     )
     assert with_shadows.exit_code == 0, with_shadows.stderr
     (tmp_path / "junk.onnx").write_bytes(b"junk")
@@ -333,7 +333,7 @@ def wrong(ground: Path, tmp_path: Path, needle: str, **given: object) -> None:
     named = {"weights": "model.safetensors", "recipe": "recipe.py", "members": "in.npz", "nonmembers": "out.npz", **given}
     paths = {name: Path(value) if Path(str(value)).is_absolute() else ground / str(value) for name, value in named.items()}
     result = run(paths["weights"], "--recipe", paths["recipe"], "--members", paths["members"], "--nonmembers",
-                 paths["nonmembers"], "--shadows", 2, "--attacks", "student,loss", "--out", tmp_path / "audit")  # fmt: skip
+                 paths["nonmembers"], "--shadows", 2, "--attacks", "bayes_lira,loss", "--out", tmp_path / "audit")  # fmt: skip
     assert result.exit_code == 2, result.output
     assert needle in result.stderr
     assert not (tmp_path / "audit" / "release.json").exists()

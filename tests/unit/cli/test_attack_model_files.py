@@ -179,7 +179,7 @@ def test_stopped_twice_it_still_says_what_is_kept(
         return real(recipe, rows, labels, inside, seeds, *more)
 
     monkeypatch.setattr(trainer, "_train_group", stopped)
-    given = [*weights, *sides(tmp_path), "--attacks", "student", "--shadows", 4, "--out", tmp_path / "audit"]
+    given = [*weights, *sides(tmp_path), "--attacks", "bayes_lira", "--shadows", 4, "--out", tmp_path / "audit"]
     for _ in range(2):
         assert "Stopped: 2 of 4 shadows are kept" in run(*given).stderr
 

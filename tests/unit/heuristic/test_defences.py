@@ -105,8 +105,8 @@ def test_shadows_are_trained_with_the_defence(rows: tuple[np.ndarray, np.ndarray
     target = recipe.fit_one(X[:60], y[:60], 0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # two shadows of two epochs may or may not resemble the target
-        found = membership(target, recipe, (X[:60], y[:60]), (X[60:], y[60:]), attacks=["student"], shadows=2)
-    assert len(found["student"]) == 120
+        found = membership(target, recipe, (X[:60], y[:60]), (X[60:], y[60:]), attacks=["bayes_lira"], shadows=2)
+    assert len(found["bayes_lira"]) == 120
 
 
 @pytest.fixture(scope="module")

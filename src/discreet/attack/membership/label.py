@@ -1,4 +1,4 @@
-"""Attacks that see labels only: a model that learned a row by heart keeps its label further away from it.
+"""Attacks that see labels only: a model that memorised a row keeps its label further away from it.
 
 Both ask about many disturbed copies of each row at once. A row whose own label is wrong scores lowest.
 """

@@ -1,6 +1,6 @@
 """How hard a row is by the network's own layers: what a linear reader of each layer, taught by other rows, makes of its label.
 
-A large loss may mean a row that was not trained on, or one that is hard. The first layers, which learn little by heart, tell
+A large loss may mean a row that was not trained on, or one that is hard. The first layers, which memorise little, tell
 how hard it is (Alain and Bengio 2016 read them so); the last tell what the network made of it; the step between the two tells
 whether it was trained on. Readers are taught by rows in and out of the training set alike: they use no row's membership, and
 none reads a row it was taught by.

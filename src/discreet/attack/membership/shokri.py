@@ -2,7 +2,7 @@
 
 What a shadow says of its own rows and of others is known; a small network per class learns to tell them apart, and is asked
 about what the target says. The data of the shadows may be the rows in question, a disjoint sample, rows drawn from marginals,
-or rows made by climbing the target's confidence (climb.py).
+or rows made by query synthesis (query_synthesis.py).
 """
 
 from __future__ import annotations

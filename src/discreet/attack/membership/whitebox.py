@@ -25,7 +25,7 @@ from discreet.models.gradients import gradient_norms
 Array = NDArray[Any]
 FOLDS = 5
 REPEATS = 3  # networks for each fold, averaged
-STEPS = (240, 800)  # of learning: few rows are learned by heart, many have more to tell
+STEPS = (240, 800)  # of learning: few rows are memorised, many have more to tell
 TRUST = 25.0  # a loss that is larger by 0.04 on rows held out is worth e times less
 FAR = 30.0
 

@@ -1,8 +1,7 @@
-"""Rows out of nothing: climb the target's confidence until it is sure of a class (Shokri et al. 2017, algorithm 1).
+"""Query synthesis: rows made by hill climbing on the target's confidence in a class (Shokri et al. 2017, algorithm 1).
 
-Many rows climb at once, so that one question to the target moves all of them. Each row keeps its own count of rejections and
-its own number of features to change, which is halved after too many rejections; a row that is finished makes room for the
-next.
+Many rows climb at once, so that one batch of queries moves all of them. Each row keeps its own count of rejections and its own
+number of features to change, which is halved after too many rejections; a finished row makes room for the next.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
-class Climbed:
+class Synthesised:
     """Rows that the target is sure of, and what they cost."""
 
     X: NDArray[np.float32]
@@ -30,20 +29,20 @@ class Climbed:
     queries: int
 
     def __repr__(self) -> str:
-        return f"Climbed({len(self.X)} of {self.wanted} rows, {self.queries} queries)"
+        return f"Synthesised({len(self.X)} of {self.wanted} rows, {self.queries} queries)"
 
 
-def climb(
+def query_synthesis(
     target: Any, classes: ArrayLike, values: ArrayLike, *, confidence: float = 0.8, most: int | None = None, least: int = 1,
     patience: int = 10, steps: int = 1000, batch: int = 2048, seed: int = 0,
-) -> Climbed:  # fmt: skip
+) -> Synthesised:  # fmt: skip
     """A row for each of `classes` that the target gives a probability above `confidence`.
 
     `values` says how many values each feature has: 2 for a bit, n for whole numbers from 0 to n - 1. At each step a row has
     up to `most` features changed (half of all to begin with), after `patience` rejections half as many, never fewer than
     `least`. A row is given up after `steps`.
 
-    >>> surely = climb(lambda X: np.stack([X.sum(1), 8.0 - X.sum(1)], 1), [0, 1, 1], np.full(8, 2), confidence=0.95)
+    >>> surely = query_synthesis(lambda X: np.stack([X.sum(1), 8.0 - X.sum(1)], 1), [0, 1, 1], np.full(8, 2), confidence=0.95)
     >>> surely.y.tolist(), (surely.X.sum(1) > 4).tolist()
     ([0, 1, 1], [True, False, False])
     """
@@ -54,15 +53,15 @@ def climb(
     if goals.ndim != 1 or goals.dtype.kind not in "iu" or not len(goals) or int(goals.min()) < 0:
         raise InvalidValue("classes must be a list of labels, whole numbers from 0, one for each row wanted.")
     most = max(1, len(sizes) // 2) if most is None else check.whole("most", most, most=len(sizes))
-    crowd = _Crowd(
+    climbers = _Climbers(
         target, goals.astype(np.int64), sizes, check.open_fraction("confidence", confidence), most,
         check.whole("least", least, most=most), check.whole("patience", patience), check.whole("steps", steps),
         np.random.default_rng(seed),
     )  # fmt: skip
-    return crowd.run(check.whole("batch", batch))
+    return climbers.run(check.whole("batch", batch))
 
 
-class _Crowd:
+class _Climbers:
     """The rows that climb now, and where each stands."""
 
     def __init__(
@@ -73,7 +72,7 @@ class _Crowd:
         self.confidence, self.most, self.least, self.patience, self.steps = confidence, most, least, patience, steps
         self.binary = bool((sizes == 2).all())
 
-    def run(self, batch: int) -> Climbed:
+    def run(self, batch: int) -> Synthesised:
         count = min(batch, len(self.goals))
         self.begin(count)
         kept: list[tuple[Array, Array]] = []
@@ -81,7 +80,7 @@ class _Crowd:
         waiting = count
         while len(self.X):
             places, before = self.move()
-            sure, right = self.asked()
+            sure, right = self.query()
             queries += len(self.X)
             done = self.judge(sure, right, places, before)
             over = done | (self.taken >= self.steps)
@@ -91,7 +90,7 @@ class _Crowd:
         which = np.concatenate([part for part, _ in kept]) if kept else np.zeros(0, np.int64)
         rows = np.concatenate([part for _, part in kept]) if kept else np.zeros((0, len(self.sizes)), np.float32)
         order = np.argsort(which)
-        return Climbed(rows[order], self.goals[which[order]], len(self.goals), queries)
+        return Synthesised(rows[order], self.goals[which[order]], len(self.goals), queries)
 
     def begin(self, count: int) -> None:
         self.which = np.arange(count)
@@ -123,7 +122,7 @@ class _Crowd:
         self.taken += 1
         return places, before
 
-    def asked(self) -> tuple[Array, Array]:
+    def query(self) -> tuple[Array, Array]:
         """The probability of each row's goal, and whether it is the target's first choice."""
         scores = np.asarray(predict.scores(self.target, self.X))
         if scores.ndim != 2 or len(scores) != len(self.X) or int(self.goals.max()) >= scores.shape[1]:

@@ -1,4 +1,4 @@
-"""Who is exposed: the risk of each record and of each group, over many models of the same recipe.
+"""Risk by record and by group, over many models of the same recipe.
 
 Every shadow is in turn the target, judged by the others; what was inside is known for each. So a record's risk is measured over
 many trainings instead of one, and so is how much a model's answer for it depends on having seen it (memorisation, Feldman and
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from discreet.attack.membership import ratios, signals
-from discreet.attack.membership.posterior import paired
+from discreet.attack.membership.bayes_lira import paired
 from discreet.audit.binomial import rate_ceiling, rate_floor
 from discreet.core import Evidence, Game, check, record
 from discreet.errors import InvalidValue
@@ -39,7 +39,7 @@ class Share:
 
 
 @dataclass(frozen=True)
-class Exposure:
+class RecordRisks:
     """What every model gave away of every record: scores [models, records] above 0 where the record seems inside."""
 
     score: NDArray[np.float64]
@@ -80,16 +80,16 @@ class Exposure:
         if names.shape != (self.score.shape[1],):
             raise InvalidValue(f"groups must name one for each of {self.score.shape[1]} records; got shape {names.shape}.")
         check.open_fraction("fpr", fpr)
-        found = self.score > _thresholds(self.score, self.inside, fpr)[:, None]
+        exceeded = self.score > _thresholds(self.score, self.inside, fpr)[:, None]
         shares = []
         for name in np.unique(names):
             chosen = names == name
-            hits, trials = (found & self.inside)[:, chosen].sum(1), self.inside[:, chosen].sum(1)
+            hits, trials = (exceeded & self.inside)[:, chosen].sum(1), self.inside[:, chosen].sum(1)
             shares.append(Share(name.item(), int(chosen.sum()), *_clustered(hits, trials, confidence)))
         return tuple(shares)
 
-    def evidence(self, attack: str = "student") -> Evidence:
-        """All scores, one run for each model. Halves are drawn at random, yet of a fixed size: so `post_hoc`."""
+    def evidence(self, attack: str = "bayes_lira") -> Evidence:
+        """All scores, one run for each model. Splits are drawn at random, yet of a fixed size: so `post_hoc`."""
         models, rows = self.score.shape
         return Evidence(
             game=Game(record(), {"scores"}), attack=attack, score=self.score.ravel(), inside=self.inside.ravel(),
@@ -97,28 +97,28 @@ class Exposure:
         )  # fmt: skip
 
 
-def exposed(shadows: Shadows, y: Array, *, attack: str = "student") -> Exposure:
-    """Each shadow in turn as the target, scored by the others: by the paired Student ratio, or by LiRA (much faster).
+def per_record_risk(shadows: Shadows, y: Array, *, attack: str = "bayes_lira") -> RecordRisks:
+    """Each shadow in turn as the target, scored by the others: by the Bayesian ratio, or by LiRA (much faster).
 
     >>> rng = np.random.default_rng(0)
     >>> inside = rng.random((8, 60)) < 0.5
-    >>> leak = np.where(np.arange(60) < 5, 8.0, 0.0)     # five records are learned by heart
+    >>> leak = np.where(np.arange(60) < 5, 8.0, 0.0)     # five records are memorised
     >>> scores = np.stack([inside * leak + rng.normal(size=(8, 60)), np.zeros((8, 60))], 2)
-    >>> found = exposed(Shadows(scores.astype(np.float32), inside), np.zeros(60, int))
-    >>> sorted(found.most(5).tolist())
+    >>> risks = per_record_risk(Shadows(scores.astype(np.float32), inside), np.zeros(60, int))
+    >>> sorted(risks.most(5).tolist())
     [0, 1, 2, 3, 4]
     """
-    check.word("attack", attack, ("student", "lira"))
+    check.word("attack", attack, ("bayes_lira", "lira"))
     if len(shadows) < 4:
-        raise InvalidValue(f"exposed needs at least 4 shadows, each judged by the others; got {len(shadows)}.")
+        raise InvalidValue(f"per_record_risk needs at least 4 shadows, each judged by the others; got {len(shadows)}.")
     signal = signals.margin(shadows.scores, y)
     score = np.empty(signal.shape)
-    ratio = paired if attack == "student" else ratios.lira
+    ratio = paired if attack == "bayes_lira" else ratios.lira
     for k in range(len(shadows)):
         others = np.arange(len(shadows)) != k
         score[k] = ratio(signal[k], signal[others], shadows.inside[others])
     right = shadows.scores.argmax(2) == np.asarray(y)
-    return Exposure(score, shadows.inside, right)
+    return RecordRisks(score, shadows.inside, right)
 
 
 def groups_of(evidence: Evidence, groups: ArrayLike, *, fpr: float = 0.01, confidence: float = 0.95) -> tuple[Share, ...]:
@@ -127,7 +127,7 @@ def groups_of(evidence: Evidence, groups: ArrayLike, *, fpr: float = 0.01, confi
     if names.shape != evidence.score.shape:
         raise InvalidValue(f"groups must name one for each of {len(evidence)} rows; got shape {names.shape}.")
     if len(np.unique(evidence.run)) != 1:
-        raise InvalidValue("groups_of takes the evidence of one run; for many models use exposed(…).by(groups).")
+        raise InvalidValue("groups_of takes the evidence of one run; for many models use per_record_risk(…).by(groups).")
     threshold = _thresholds(evidence.score[None], evidence.inside[None], check.open_fraction("fpr", fpr))[0]
     alpha = (1.0 - check.open_fraction("confidence", confidence)) / 2.0
     shares = []
@@ -146,11 +146,11 @@ def _mean(values: Array, chosen: Marks) -> NDArray[np.float64]:
 
 def _thresholds(score: Array, inside: Marks, fpr: float) -> NDArray[np.float64]:
     """For each model the score that at most a share `fpr` of the records outside exceeds."""
-    found = np.empty(len(score))
+    thresholds = np.empty(len(score))
     for k, (row, marks) in enumerate(zip(score, inside)):
         outside = np.sort(row[~marks])[::-1]
-        found[k] = outside[min(int(fpr * len(outside)), len(outside) - 1)] if len(outside) else -np.inf
-    return found
+        thresholds[k] = outside[min(int(fpr * len(outside)), len(outside) - 1)] if len(outside) else -np.inf
+    return thresholds
 
 
 def _clustered(hits: Array, trials: Array, confidence: float) -> tuple[float, float, float]:

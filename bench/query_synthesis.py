@@ -1,6 +1,6 @@
 """Rows made by hill climbing: many at once, against one question at a time. Processor time on one core.
 
-    python bench/climb.py [--art PYTHON] [--rows 4096] [--rounds 5] [--out bench/results/climb.json]
+    python bench/query_synthesis.py [--art PYTHON] [--rows 4096] [--rounds 5] [--out bench/results/query_synthesis.json]
 
 The target is a 446-128-30 network trained on binary rows. All climb with the same numbers: half of the features change at
 first, half as many after 3 rejections, at most 1000 steps, a confidence of 0.6. The loop of our own follows algorithm 1 of
@@ -29,7 +29,7 @@ import torch
 from torch import nn
 
 from _record import write
-from discreet.attack.membership import climb
+from discreet.attack.membership import query_synthesis
 
 WIDTH, HIDDEN, CLASSES = 446, 128, 30
 SURE, PATIENCE, STEPS = 0.6, 3, 1000
@@ -82,7 +82,7 @@ def one_by_one(model: nn.Sequential, goals: np.ndarray, rng: np.random.Generator
 
 def together(model: nn.Sequential, goals: np.ndarray, seed: int) -> tuple[float, int, int]:
     began = time.process_time()
-    made = climb(model, goals, np.full(WIDTH, 2), confidence=SURE, patience=PATIENCE, steps=STEPS, seed=seed)
+    made = query_synthesis(model, goals, np.full(WIDTH, 2), confidence=SURE, patience=PATIENCE, steps=STEPS, seed=seed)
     return time.process_time() - began, len(made.X), made.queries
 
 
@@ -91,7 +91,7 @@ def art(python: str, kind: str, model: nn.Sequential, rows: int) -> float:
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder) / "weights.npz"
         np.savez(place, *weights(model))
-        script = Path(__file__).parent / "peers" / "art_climb.py"
+        script = Path(__file__).parent / "peers" / "art_query_synthesis.py"
         done = subprocess.run(
             [python, str(script), kind, str(place), str(rows), str(SURE), str(STEPS)],
             capture_output=True,

@@ -1,6 +1,6 @@
 """ART's hill climbing on given weights: processor seconds for a row, on the last line.
 
-python art_climb.py weights.npz ROWS CONFIDENCE STEPS
+python art_query_synthesis.py weights.npz ROWS CONFIDENCE STEPS
 """
 
 import contextlib

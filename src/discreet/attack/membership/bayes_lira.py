@@ -1,9 +1,10 @@
-"""The strongest likelihood ratio for few shadows and for many: rows lend each other what they have in common.
+"""A Bayesian likelihood-ratio attack, the strongest for few shadows and for many: the prior is learned from all rows.
 
-Each row has a level inside and a level outside; both vary from row to row, and together, as a pair of correlated normal
-numbers. What single models say scatters around them. The numbers of that prior are fitted by expectation-maximisation to
-what all shadows and the target say of all rows, the target's side being unknown. Then every row's two levels have a
-posterior, and the score is the ratio of two Student t predictive densities, with variances shrunk to those of all rows.
+Each row has a level inside and a level outside; across rows these are a pair of correlated normal numbers (the prior), and
+the signals of single models scatter around them. The prior is fitted by expectation-maximisation to the signals of all shadows
+and of the target on all rows, the target's side being unknown. Every row's two levels then have a posterior, and the score is
+the ratio of two Student t predictive densities (whence the attack's first name, student), with variances shrunk to those of all
+rows.
 
 With many shadows it becomes the Gaussian ratio of Carlini et al. 2022; with two it still knows what a row outside says about
 the same row inside, which that ratio does not.
@@ -84,7 +85,7 @@ def paired(target: Array, shadows: Array, inside: Marks) -> Array:
     )
 
 
-def student(margin: Array, margins: Array, tempered: Array, tempereds: Array, inside: Marks) -> Array:
+def bayes_lira(margin: Array, margins: Array, tempered: Array, tempereds: Array, inside: Marks) -> Array:
     """The default attack, from two signals of target and shadows: the margin, which tells more with many shadows, and the
     logarithm of the probability at temperature 2, which tells more with few.
 

@@ -1,4 +1,4 @@
-"""What an attack is given, checked before it is believed: rows and labels, what the target says of them, what shadows say."""
+"""Validation of what an attack is given: rows and labels, the target's scores, the shadows' scores."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def pair(name: str, data: Any, target: Any = None) -> tuple[Array, Array]:
     X, y = np.asarray(data[0]), np.asarray(data[1])
     if not len(X) or len(X) != len(y):
         raise InvalidValue(f"{name} must hold as many labels as inputs, at least one; got {len(X)} inputs and {len(y)} labels.")
-    if not predict.is_module(target) and hasattr(target, "classes_"):
+    if predict.names_classes(target):
         y = predict.class_numbers(y, target.classes_, name)
     if y.ndim != 1 or y.dtype.kind not in "iu" or int(y.min()) < 0:
         least = f" that begin at {y.min()}" if y.ndim == 1 and y.dtype.kind in "iu" else ""
@@ -45,8 +45,8 @@ def pair(name: str, data: Any, target: Any = None) -> tuple[Array, Array]:
 def _keys(A: Array, B: Array) -> tuple[list[Any], list[Any]]:
     """Rows of both as something that is equal where they are, whatever type their numbers have: the narrower of the two."""
     if A.dtype.kind == "O" or B.dtype.kind == "O":
-        made = [[tuple(row) for row in each.reshape(len(each), -1).tolist()] for each in (A, B)]
-        return made[0], made[1]
+        keys = [[tuple(row) for row in each.reshape(len(each), -1).tolist()] for each in (A, B)]
+        return keys[0], keys[1]
     floats = [each.dtype for each in (A, B) if each.dtype.kind == "f"]
     kind = min(floats, key=lambda each: each.itemsize) if floats else np.result_type(A, B)
     zero = np.zeros((), kind) if kind.kind in "iuf" else None
@@ -69,28 +69,28 @@ def apart(X_in: Array, y_in: Array, X_out: Array, y_out: Array) -> None:
         )
 
 
-def asked(target: Any, X: Array, y: Array) -> Array:
+def scores(target: Any, X: Array, y: Array) -> Array:
     """The target's scores for every row: of a torch module, a scikit-learn model, or a function."""
-    scores = np.asarray(predict.logits(target, X), np.float64)
-    if scores.ndim != 2 or len(scores) != len(X) or scores.shape[1] < 2:
-        one = scores.shape in ((len(X),), (len(X), 1))
+    table = np.asarray(predict.logits(target, X), np.float64)
+    if table.ndim != 2 or len(table) != len(X) or table.shape[1] < 2:
+        one = table.shape in ((len(X),), (len(X), 1))
         more = " One score z for two classes: give [0, z]. Labels alone: give np.eye(classes)[labels], and ask for label."
         raise InvalidValue(
-            f"The target must give a score for each class and row, [{len(X)}, classes]; got shape {scores.shape}."
+            f"The target must give a score for each class and row, [{len(X)}, classes]; got shape {table.shape}."
             + (more if one else "")
         )
-    bad = int((~np.isfinite(scores)).any(1).sum())
+    bad = int((~np.isfinite(table)).any(1).sum())
     if bad:
         raise InvalidValue(
             f"The target gives NaN or infinite scores for {bad} of {len(X)} rows. Give probabilities or logits rather than the "
             "logarithm of 0; where it gives NaN, its training diverged."
         )
-    if int(y.max()) >= scores.shape[1]:
+    if int(y.max()) >= table.shape[1]:
         raise InvalidValue(
-            f"A label is {int(y.max())}, but the target knows {scores.shape[1]} classes (0 to {scores.shape[1] - 1}). Labels "
+            f"A label is {int(y.max())}, but the target knows {table.shape[1]} classes (0 to {table.shape[1] - 1}). Labels "
             "count from 0, as columns of its scores do."
         )
-    return scores
+    return table
 
 
 def converged(shadows: Shadows) -> None:
@@ -111,7 +111,7 @@ def resembles(shadows: Shadows, their_y: Array, scores: Array, y: Array, inside:
         warnings.warn(
             f"The shadows are right on {ours[0]:.0%} of rows inside and {ours[1]:.0%} outside, the target on {theirs[0]:.0%} "
             f"and {theirs[1]:.0%}: the recipe does not resemble the target; attacks that use it are weaker.",
-            stacklevel=3,
+            stacklevel=4,
         )
 
 

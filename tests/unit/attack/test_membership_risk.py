@@ -7,9 +7,9 @@ import pytest
 from torch import nn
 
 import discreet
-from discreet.attack.membership import Shadows, exposed, groups_of, splits, train_shadows
+from discreet.attack.membership import Shadows, groups_of, per_record_risk, splits, train_shadows
 from discreet.attack.membership.controls import unseen
-from discreet.attack.membership.exposed import _clustered
+from discreet.attack.membership.per_record_risk import _clustered
 from discreet.errors import InvalidValue
 from discreet.models import Recipe, Trainer
 
@@ -35,7 +35,7 @@ def shadows():
 
 @pytest.fixture(scope="module")
 def found(shadows):
-    return exposed(shadows, Y)
+    return per_record_risk(shadows, Y)
 
 
 def test_rows_with_wrong_labels_are_the_most_exposed(found):
@@ -71,17 +71,19 @@ def test_evidence_of_many_models(found):
 
 
 def test_lira_finds_the_same_records(shadows, found):
-    quick = exposed(shadows, Y, attack="lira")
+    quick = per_record_risk(shadows, Y, attack="lira")
     assert len(set(quick.most(24)) & set(found.most(24))) > 12
     with pytest.raises(InvalidValue, match="at least 4 shadows"):
-        exposed(Shadows(shadows.scores[:2], shadows.inside[:2]), Y)
+        per_record_risk(Shadows(shadows.scores[:2], shadows.inside[:2]), Y)
 
 
 def test_scores_that_say_nothing_expose_nobody():
     """Intervals of 1 - 1e-8 for each of 100 records: one is wrong with probability 1e-6 at most."""
     rng = np.random.default_rng(1)
     inside = rng.random((64, 100)) < 0.5
-    found = exposed(Shadows(rng.normal(size=(64, 100, 2)).astype(np.float32), inside), np.zeros(100, int), attack="lira")
+    found = per_record_risk(
+        Shadows(rng.normal(size=(64, 100, 2)).astype(np.float32), inside), np.zeros(100, int), attack="lira"
+    )
     low, high = found.interval(1 - 1e-8)
     assert ((low <= 0.5) & (high >= 0.5)).all()
     (everyone,) = found.by(np.zeros(100, int), fpr=0.1, confidence=1 - 1e-6)
@@ -110,7 +112,7 @@ def test_groups_of_one_target(shadows):
     with pytest.raises(InvalidValue, match="one for each of 240 rows"):
         groups_of(one, Y[:3])
     with pytest.raises(InvalidValue, match="the evidence of one run"):
-        groups_of(exposed(shadows, Y, attack="lira").evidence(), np.zeros(24 * ROWS))
+        groups_of(per_record_risk(shadows, Y, attack="lira").evidence(), np.zeros(24 * ROWS))
 
 
 def _place(rows):
@@ -127,15 +129,15 @@ def test_controls_show_what_each_attack_is_worth():
     sides = (X[INSIDE], coins[INSIDE]), (X[~INSIDE], coins[~INSIDE])
     target = Trainer(RECIPE).one(*sides[0], seed=9)
     found = discreet.attack.membership(
-        target, RECIPE, *sides, attacks=["student", "loss", "gradient"], shadows=8, controls=True
+        target, RECIPE, *sides, attacks=["bayes_lira", "loss", "gradient"], shadows=8, controls=True
     )
     told = found.controls
     # Rank tests at 1 - 1e-6: each says what is not so with probability 1e-6.
-    assert all(told.works(name, 1 - 1e-6) for name in ("student", "loss", "gradient"))
+    assert all(told.works(name, 1 - 1e-6) for name in ("bayes_lira", "loss", "gradient"))
     assert not any(told.biased(name, 1 - 1e-6) for name in found)
     assert len(told.negative["loss"]) == ROWS // 2
-    assert "student: " in str(told)
-    assert set(told.positive) == set(found) == {"student", "loss", "gradient"}
+    assert "bayes_lira: " in str(told)
+    assert set(told.positive) == set(found) == {"bayes_lira", "loss", "gradient"}
 
 
 def test_sets_that_differ_in_themselves_are_told():
