@@ -23,9 +23,9 @@ import discreet
 from discreet.accounting import curve
 from discreet.attack.membership import Recipe, splits, train_shadows
 from discreet.attack.membership.attacks import BY_NAME
+from discreet.attack.membership.canaries import inject_canaries, score_canaries
 from discreet.attack.membership.observation import Observation, compare
 from discreet.audit import rate_at, roc
-from discreet.cli.canaries import audited, planted
 from discreet.learn import plant, train
 from discreet.learn.sgd.plant import judged
 
@@ -151,7 +151,7 @@ def in_one_run(epsilon: float, X: np.ndarray, y: np.ndarray, repeats: int) -> di
     loss = nn.CrossEntropyLoss(reduction="none")
     scores, updates, outcomes = [], [], []
     for _ in range(repeats):
-        evidence, _ = audited(recipe, planted(X[: half + 500], y[: half + 500], 1000))
+        evidence, _ = score_canaries(recipe, inject_canaries(X[: half + 500], y[: half + 500], 1000))
         scores.append(evidence.epsilon(DELTA, CONFIDENCE))
         data = torch.from_numpy(X[:half]), torch.from_numpy(y[:half])
         marked = plant(linear(), data, loss, canaries=20_000, clip_norm=1.0)

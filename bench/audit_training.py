@@ -191,8 +191,8 @@ recipe = Recipe(lambda: nn.Sequential(nn.Linear(600, 128), nn.Tanh(), nn.Linear(
 
 def command() -> dict[str, Any]:
     """The time of all processes together, which does not hang on what else the machine does, and by the clock."""
-    from discreet.cli.models import read_recipe
     from discreet.models import Trainer
+    from discreet.models.files import read_recipe
 
     draw = np.random.default_rng(100)
     odds = draw.normal(-1.5, 1.0, 600) + draw.normal(0.0, 1.0, (100, 600)) * (draw.random((100, 600)) < 0.25)

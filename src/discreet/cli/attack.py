@@ -42,7 +42,7 @@ def table_command(
     out: str | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Who stands alone in a table FILE, what k, l and t it has, and whom a join finds."""
-    from discreet.cli.files import read_table
+    from discreet.models.tables import read_table
 
     if out and not (population and identity):
         raise InvalidValue("-o writes evidence, which needs the truth: give --population and --id as well.")
@@ -122,7 +122,7 @@ def answers_command(
 ) -> None:
     """Which secret bits follow from published counts: each line of FILE is a count and who was counted."""
     from discreet.attack import determined, isolating, reconstruct_bits
-    from discreet.cli.files import read_table
+    from discreet.models.tables import read_table
 
     if out and not truth:
         raise InvalidValue("-o writes evidence, which needs the truth: give --truth as well.")
@@ -176,8 +176,8 @@ def _against(truth: str, people: list[str], score: Any, method: str) -> Evidence
     """The guesses beside the truth. Who had the bit was not decided by our coins, so the design is post_hoc."""
     import numpy as np
 
-    from discreet.cli.files import read_table
     from discreet.core import Evidence, Game, record
+    from discreet.models.tables import read_table
 
     known = list(read_table(truth).values())
     if len(known) != 2 or not np.isin(known[1], (0, 1)).all():

@@ -14,9 +14,10 @@ from click.testing import CliRunner, Result
 from safetensors.torch import save_file
 from torch import nn
 
-from discreet.attack.membership import Recipe, train_shadows
-from discreet.cli import app, membership, models
+from discreet.attack.membership import model_audit, train_shadows
+from discreet.cli import app, membership, output
 from discreet.core import Claim, Game, Gaussian, NonPrivate, Release, record
+from discreet.models import Onnx, Recipe
 
 RECIPE = """
 from torch import nn
@@ -114,11 +115,11 @@ def test_controls_groups_and_facts(ground: Path, tmp_path: Path) -> None:
     given = ["--group-by", "where, b", "--attacks", "bayes_lira,loss"]
     result = asked(ground, tmp_path / "audit", *given, members=str(tmp_path / "in.csv"), nonmembers=str(tmp_path / "out.csv"))
     assert result.exit_code == 0, result.stderr
-    assert "AUC on a leaky twin" in result.stdout
+    assert "AUC on an overfit control" in result.stdout
     assert "most exposed groups" in result.stdout
     facts = Release.load(tmp_path / "audit" / "release.json").facts
     kinds = {(each["name"], each["kind"]): each["found"] for each in facts["controls"]}
-    assert kinds["loss on a leaky twin", "positive"] is True
+    assert kinds["loss on an overfit control", "positive"] is True
     assert kinds["loss on a model that saw none of the rows", "negative"] is False
     assert len(kinds) == 4
     counts = {}
@@ -202,8 +203,8 @@ def test_a_claim_is_carried(ground: Path, tmp_path: Path) -> None:
 
 
 def test_interrupted_it_goes_on(ground: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(membership, "GROUP", 2)
-    real = models.told
+    monkeypatch.setattr(model_audit, "GROUP", 2)
+    real = membership.reported
 
     class Stop:
         def __enter__(self):
@@ -214,22 +215,22 @@ def test_interrupted_it_goes_on(ground: Path, tmp_path: Path, monkeypatch: pytes
 
         def __exit__(self, *error: object) -> None: ...
 
-    monkeypatch.setattr(models, "told", lambda *_: Stop())
+    monkeypatch.setattr(membership, "reported", lambda *_: Stop())
     result = asked(ground, tmp_path, "--attacks", "bayes_lira")
     assert result.exit_code == 1
     assert "Stopped: 2 of 4 shadows are kept" in result.stderr
     kept = list((tmp_path / "shadows").glob("*/*.npz"))
     assert [each.name for each in kept] == ["models-00000-00002.npz"]
     before = kept[0].stat().st_mtime_ns
-    monkeypatch.setattr(models, "told", real)
+    monkeypatch.setattr(membership, "reported", real)
     assert asked(ground, tmp_path, "--attacks", "bayes_lira", "--keep-shadows").exit_code == 0
     assert len(list((tmp_path / "shadows").glob("*/*.npz"))) == 2
     assert kept[0].stat().st_mtime_ns == before
 
 
 def test_progress_says_how_long(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(models, "SECONDS", 0.0)
-    with models.told(4, "training shadows") as step:
+    monkeypatch.setattr(output, "SECONDS", 0.0)
+    with output.reported(4, "training shadows") as step:
         step(1, 4)
         step(4, 4)
     assert capsys.readouterr().err.startswith("training shadows: 1 of 4, about 0 s left")
@@ -293,7 +294,7 @@ def test_onnx_models(ground: Path, tmp_path: Path) -> None:
     assert result.exit_code == 0, result.stderr
     assert [each["attack"] for each in json.loads(result.stdout)["attacks"]] == ["loss", "label"]  # no recipe, no shadows
     with np.load(ground / "in.npz") as rows:
-        assert np.allclose(models.Onnx(tmp_path / "model.onnx")(rows["X"]), rows["X"] @ W + b, atol=1e-5)
+        assert np.allclose(Onnx(tmp_path / "model.onnx").scores(rows["X"]), rows["X"] @ W + b, atol=1e-5)
     with_shadows = asked(
         ground, tmp_path / "more", "--attacks", "bayes_lira", "--no-controls", weights=str(tmp_path / "model.onnx")
     )
