@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from discreet.attack import Counts, Differencing, Join, Reconstruction, SecretBits, everyone_but
+from discreet.attack import Counts, Differencing, Join, Reconstruction, SecretBits, leave_one_out_queries
 from discreet.audit import Canaries, Pair, Readout, check_attack, learn
 from discreet.core import Claim, Game, NonPrivate, record
 from discreet.heuristic import ClassReading, KAnonymous, SecretColumn
@@ -43,7 +43,7 @@ CASES = {
     "readout of many": (Readout(lambda seen, i: seen[i]), MANY, Canaries([0] * 50, range(50), marked, seed=1)),
     "witness": (learn([0, 1] * 100, [False, True] * 100, view=frozenset({"answers"})), COUNT, Pair(1, 0, seed=1)),
     "differencing": (
-        Differencing(everyone_but(3), times=2),
+        Differencing(leave_one_out_queries(3), times=2),
         Counts(LaplaceNoise(scale=1, sensitivity=1, unit=SWAP), most=2),
         Pair(np.array([True, True, False]), np.array([False, True, False]), target=0, seed=1),
     ),

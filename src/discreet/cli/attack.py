@@ -121,14 +121,14 @@ def answers_command(
     file: str, answer: str, members: str | None, truth: str | None, method: str, out: str | None, as_json: bool
 ) -> None:
     """Which secret bits follow from published counts: each line of FILE is a count and who was counted."""
-    from discreet.attack import determined, isolating, reconstruct_bits
+    from discreet.attack import determined, isolating_queries, reconstruct_bits
     from discreet.models.tables import read_table
 
     if out and not truth:
         raise InvalidValue("-o writes evidence, which needs the truth: give --truth as well.")
     people, subsets, answers = _questions(read_table(file), answer, members)
     found = reconstruct_bits(subsets, answers, method)
-    pairs, fixed = isolating(subsets), determined(subsets)
+    pairs, fixed = isolating_queries(subsets), determined(subsets)
     facts: dict[str, Any] = {
         "questions": len(answers), "people": len(people), "pairs_that_isolate_one": len(pairs),
         "determined_if_exact": int(fixed.sum()), "determined_share": float(fixed.mean()),

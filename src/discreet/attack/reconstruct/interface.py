@@ -141,7 +141,7 @@ class SecretBits:
         return bits, range(self.size), bits
 
 
-def paid(ask: Ask, claims: Claim | Sequence[Claim], ledger: Ledger, source: str) -> Ask:
+def ledger_queries(ask: Ask, claims: Claim | Sequence[Claim], ledger: Ledger, source: str) -> Ask:
     """`ask`, with each question charged to a ledger before it is put; a repeated one is answered from the ledger, free.
 
     `ask` must give fresh noise of which one answer is worth the `claims`. BudgetExceeded comes from the ledger.
