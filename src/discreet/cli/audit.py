@@ -48,9 +48,9 @@ def command(
             raise InvalidValue("To audit a recipe, give --data, --canaries and --delta: none of them has a default.")
         rows = (data, target_column or "label")
         ctx.exit(_recipe(file, rows, canaries, delta, sure, claim, out, device or "cpu", as_json, not no_controls))
-    given = {"--data": data, "--canaries": canaries, "--delta": delta, "--target-column": target_column, "--claim": claim,
+    options = {"--data": data, "--canaries": canaries, "--delta": delta, "--target-column": target_column, "--claim": claim,
              "--out": out, "--device": device, "--no-controls": no_controls or None}  # fmt: skip
-    extra = [name for name, value in given.items() if value is not None]
+    extra = [name for name, value in options.items() if value is not None]
     if extra:
         raise InvalidValue(
             f"{extra[0]} belongs to the audit of a recipe, a file that ends in .py; {file!r} is read as a release."
@@ -62,22 +62,22 @@ def _release(file: str, confidence: float, as_json: bool) -> int:
     from discreet.cli.releases import read_release
 
     release = read_release(file)
-    found = _verdicts(release, confidence)
+    compared = _verdicts(release, confidence)
     if as_json:
-        write_json({"source": release.source, "verdicts": found})
-    elif found:
-        table([(item["attack"], item["claim"], item["outcome"], item["reason"]) for item in found], heads=_HEADS)
-    if found:
+        write_json({"source": release.source, "verdicts": compared})
+    elif compared:
+        table([(item["attack"], item["claim"], item["outcome"], item["reason"]) for item in compared], heads=_HEADS)
+    if compared:
         talk(f"Floors and verdicts are at a confidence of {confidence:.6g}; --confidence asks for another.")
-    if not found:
+    if not compared:
         lacking = "evidence" if release.claims else "claims, so there is no ceiling"
         talk(f"The release of {release.source} has no {lacking}: there is nothing to compare. Add some and save it again.")
         return CHECK_FAILED
-    return _outcome(found)
+    return _outcome(compared)
 
 
-def _outcome(found: list[dict[str, Any]]) -> int:
-    return REFUTED if any(item["outcome"] == "refuted" for item in found) else FINE
+def _outcome(compared: list[dict[str, Any]]) -> int:
+    return REFUTED if any(item["outcome"] == "refuted" for item in compared) else FINE
 
 
 def _recipe(
@@ -100,20 +100,20 @@ def _recipe(
     if out:
         release.save(out)
     facts, beside = release.value, [dict(each) for each in release.facts["controls"]]
-    found = _verdicts(release, confidence, delta) if claim else []
+    compared = _verdicts(release, confidence, delta) if claim else []
     if as_json:
-        write_json({**facts, "controls": beside, "verdicts": found})
+        write_json({**facts, "controls": beside, "verdicts": compared})
     else:
         table([(name.replace("_", " "), _shown(value)) for name, value in facts.items()])
         for each in beside:
             table(
                 [(f"{each['kind']} control", f"{each['name']}: {'' if each['found'] else 'not '}found, AUC {each['auc']:.3f}")]
             )
-        if found:
-            table([(item["attack"], item["claim"], item["outcome"], item["reason"]) for item in found], heads=_HEADS)
+        if compared:
+            table([(item["attack"], item["claim"], item["outcome"], item["reason"]) for item in compared], heads=_HEADS)
     _explain(facts)
     _explain_controls(beside)
-    return _outcome(found)
+    return _outcome(compared)
 
 
 def _shown(value: Any) -> str:
@@ -156,6 +156,6 @@ def _verdicts(release: Release[Any], confidence: float, delta: float | None = No
     from discreet.audit.judge import verdicts
 
     return [
-        {"attack": item.attack, "claim": repr(claim.event)[:120], **found.to_json()}
-        for claim, item, found in verdicts(release, confidence=confidence, delta=delta)
+        {"attack": item.attack, "claim": repr(claim.event)[:120], **verdict.to_json()}
+        for claim, item, verdict in verdicts(release, confidence=confidence, delta=delta)
     ]

@@ -33,7 +33,7 @@ GROUPS = 5  # shown; all of them are in release.json
 @click.option("--claim", metavar="RELEASE.json", help="A release of this model whose claims are carried over.")
 @click.option("--delta", type=float, default=1e-5, show_default=True, metavar="D", help="The delta of the epsilon floor.")
 @click.option("--confidence", type=float, default=0.95, show_default=True, metavar="C", help="Of intervals and of the floor.")
-@click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Which halves the shadows are trained on.")
+@click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Which splits the shadows are trained on.")
 @click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True, help="Where models run.")
 @click.option("--processes", type=int, default=1, show_default=True, metavar="N", help="Processes that train shadows.")
 @click.option("--ray", metavar="ADDRESS", help="Train shadows on a Ray cluster; local starts one here.")
@@ -87,7 +87,7 @@ def _tell(facts: dict[str, Any], folder: Path, as_json: bool, *, claimed: bool, 
         heads += ["AUC on an overfit control", "AUC where none was inside"] if controls else []
         table([(*_row(each), *_areas(each["attack"], controls)) for each in facts["attacks"]], heads=heads)
         _show_groups(facts["groups"])
-    talk(f"Without shadows: {facts['tail']['says']}")
+    talk(f"Without shadows: {facts['high_loss_screen']['says']}")
     _tell_controls(facts["controls"], recipe, left_out)
     few = [rate for each in facts["attacks"] for rate in each["rates"] if rate["outcome"] == "inconclusive"]
     if few:

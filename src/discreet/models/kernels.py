@@ -41,21 +41,21 @@ class Space:
         self.x = rows.new_empty(models * batch, rows[0].numel())
         self.out = [rows.new_empty(models, batch, weight.shape[2]) for weight in weights]
         self.back = [rows.new_empty(models, batch, weight.shape[1]) for weight in weights[1:]]
-        self.law = rows.new_empty(self.out[-1].shape)
-        self.starts = torch.arange(models * batch, device=rows.device) * self.law.shape[2]
+        self.slopes = rows.new_empty(self.out[-1].shape)
+        self.starts = torch.arange(models * batch, device=rows.device) * self.slopes.shape[2]
         self.minus = rows.new_full((models * batch,), -1.0)
 
     def slope(self, scores: Tensor, labels: Tensor) -> Tensor:
         """The gradient of the cross-entropy by the scores, [models, batch, classes]; labels lie flat."""
-        law, (models, batch, classes) = self.law, scores.shape
+        slopes, (models, batch, classes) = self.slopes, scores.shape
         if classes == 2:
-            torch.sub(scores[..., 1], scores[..., 0], out=law[..., 1])
-            law[..., 1].sigmoid_().sub_(labels.view(models, batch)).div_(batch)
-            torch.neg(law[..., 1], out=law[..., 0])
-            return law
-        torch.softmax(scores, 2, out=law)
-        law.view(-1).index_add_(0, self.starts + labels, self.minus)
-        return law.div_(batch)
+            torch.sub(scores[..., 1], scores[..., 0], out=slopes[..., 1])
+            slopes[..., 1].sigmoid_().sub_(labels.view(models, batch)).div_(batch)
+            torch.neg(slopes[..., 1], out=slopes[..., 0])
+            return slopes
+        torch.softmax(scores, 2, out=slopes)
+        slopes.view(-1).index_add_(0, self.starts + labels, self.minus)
+        return slopes.div_(batch)
 
 
 class Adam:

@@ -15,10 +15,10 @@ def read_table(path: str) -> dict[str, Any]:
     file = Path(path)
     if not file.is_file():
         raise InvalidValue(f"There is no file {path!r}; give the name of a CSV or parquet file.")
-    found = _parquet(file) if file.name.endswith((".parquet", ".pq")) else _csv(file)
-    if not found or not len(next(iter(found.values()))):
+    table = _parquet(file) if file.name.endswith((".parquet", ".pq")) else _csv(file)
+    if not table or not len(next(iter(table.values()))):
         raise InvalidValue(f"{path!r} holds no rows; it must have a line of names and at least one more.")
-    return found
+    return table
 
 
 def _parquet(file: Path) -> dict[str, Any]:
@@ -62,9 +62,9 @@ def _typed(cells: list[str]) -> Any:
 
     for kind in (np.int64, np.float64):
         try:
-            made = np.array(cells, dtype=np.str_).astype(kind)
+            numbers = np.array(cells, dtype=np.str_).astype(kind)
         except (ValueError, OverflowError):
             continue
-        if np.isfinite(made).all() and not any(cell.startswith("0") and cell[1:].isdigit() for cell in cells):
-            return made  # a code such as 02139 keeps its zero, as text
+        if np.isfinite(numbers).all() and not any(cell.startswith("0") and cell[1:].isdigit() for cell in cells):
+            return numbers  # a code such as 02139 keeps its zero, as text
     return np.array([cell or None for cell in cells], dtype=object)

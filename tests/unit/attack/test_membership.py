@@ -257,7 +257,7 @@ def test_rmia_counts_the_population_it_beats():
 
 @pytest.fixture(scope="module")
 def attacked():
-    """A model that learned its rows by heart, and what every attack says of it."""
+    """A model that memorised its rows, and what every attack says of it."""
     X, y = blobs(400, seed=1, noise=3.0)
     recipe = Recipe(
         lambda: nn.Sequential(nn.Linear(10, 64), nn.ReLU(), nn.Linear(64, 3)), epochs=150, batch_size=50, learning_rate=1e-2

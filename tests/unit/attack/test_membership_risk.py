@@ -18,7 +18,7 @@ RNG = np.random.default_rng(0)
 Y = RNG.integers(0, 2, ROWS)
 X = (0.6 * RNG.normal(size=(2, WIDTH))[Y] + RNG.normal(size=(ROWS, WIDTH))).astype(np.float32)
 ODD = np.arange(ROWS) < 24
-Y = np.where(ODD, 1 - Y, Y)  # wrong labels: these rows can only be learned by heart
+Y = np.where(ODD, 1 - Y, Y)  # wrong labels: these rows can only be memorised
 
 
 def build():
@@ -125,7 +125,7 @@ SIDES = (X[INSIDE], Y[INSIDE]), (X[~INSIDE], Y[~INSIDE])
 
 
 def test_controls_show_what_each_attack_is_worth():
-    coins = np.random.default_rng(4).integers(0, 2, ROWS)  # labels that can only be learned by heart
+    coins = np.random.default_rng(4).integers(0, 2, ROWS)  # labels that can only be memorised
     sides = (X[INSIDE], coins[INSIDE]), (X[~INSIDE], coins[~INSIDE])
     target = Trainer(RECIPE).one(*sides[0], seed=9)
     found = discreet.attack.membership(
@@ -159,7 +159,7 @@ def test_an_attack_that_finds_no_twin_says_nothing():
 
     found = discreet.attack.membership(lambda rows: np.zeros((len(rows), 2)), Recipe(fit, kind="fit"), *SIDES,
                                        attacks=["loss", "entropy"], controls=True)  # fmt: skip
-    assert found.controls.works("loss", 1 - 1e-6)  # the twin has learned its rows by heart beside a model that says nothing
+    assert found.controls.works("loss", 1 - 1e-6)  # the overfit control memorised its rows beside a model that says nothing
     assert not found.controls.biased("loss")
     with pytest.raises(InvalidValue, match="controls are trained as the target was"):
         discreet.attack.membership(build(), None, *SIDES, attacks=["loss"], controls=True)

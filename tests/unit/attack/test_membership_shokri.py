@@ -36,7 +36,7 @@ MEMBERS, OTHERS = (X[:300], Y[:300]), (X[300:], Y[300:])
 
 @pytest.fixture(scope="module")
 def target():
-    """A model that learned the first 300 rows by heart."""
+    """A model that memorised the first 300 rows."""
     import torch
 
     torch.manual_seed(7)

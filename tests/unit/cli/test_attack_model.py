@@ -55,7 +55,7 @@ def table(file: Path, X: np.ndarray, y: np.ndarray, order: str = "abcdef") -> Pa
 
 @pytest.fixture(scope="module")
 def ground(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model that knows its 100 rows by heart, and 100 others."""
+    """A model that memorised its 100 rows, and 100 others."""
     folder = tmp_path_factory.mktemp("ground")
     draw = np.random.default_rng(0)
     y = draw.integers(0, 3, 200)
@@ -99,7 +99,7 @@ def test_a_model_and_its_rows(ground: Path, tmp_path: Path) -> None:
     assert list(scores) == ["inside", "row", "bayes_lira", "lira", "loss", "risk", "memorisation"]
     assert all(0 <= each <= 1 for each in scores["risk"])
     assert all(-1 <= each <= 1 for each in scores["memorisation"])
-    assert np.mean(scores["risk"]) > 0.5  # rows learned by heart are told apart; all is seeded
+    assert np.mean(scores["risk"]) > 0.5  # memorised rows are told apart; all is seeded
     assert scores["bayes_lira"] == release.evidence[0].score.tolist()
     assert scores["row"] == [*range(100), *range(100)]
     assert not (tmp_path / "audit" / "shadows").exists()

@@ -38,7 +38,7 @@ PLAIN = Recipe(build, epochs=60, batch_size=32, learning_rate=5e-3)
 
 @pytest.fixture(scope="module")
 def rows() -> tuple[np.ndarray, np.ndarray]:
-    """Four classes that overlap: the plain model learns its 300 rows by heart and is right on 58 % of others."""
+    """Four classes that overlap: the plain model memorises its 300 rows and is right on 58 % of others."""
     draw = np.random.default_rng(0)
     y = draw.integers(0, 4, 600)
     X = 0.3 * draw.normal(size=(4, 20))[y] + draw.normal(size=(600, 20))

@@ -43,7 +43,7 @@ WORDS = ["cough", "fever", "rash", "pain", "tired", "well"]
 
 
 def people(count: int, seed: int):
-    """Ages with empty cells, wards, notes; and a label that has little to do with them, so that a tree learns rows by heart."""
+    """Ages with empty cells, wards, notes; and a label that has little to do with them, so that a tree memorises rows."""
     rng = np.random.default_rng(seed)
     frame = pandas.DataFrame({
         "age": np.where(rng.random(count) < 0.1, np.nan, rng.integers(0, 90, count)),

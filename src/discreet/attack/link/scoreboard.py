@@ -83,8 +83,8 @@ class Ratings:
             apart = np.abs(self._days[entry] - np.repeat(np.asarray(known.days, dtype=np.float64), counts))
             close += np.exp(-apart / DATE_SCALE)
         weight = np.repeat(np.where(here, self._weight[np.where(here, items, 0)], 0.0), counts)
-        found = np.bincount(self._who[entry], weights=weight * close, minlength=self.users)
-        return found.astype(np.float64)
+        totals = np.bincount(self._who[entry], weights=weight * close, minlength=self.users)
+        return totals.astype(np.float64)
 
     def find(self, known: Known) -> BestMatch:
         """Who it is, most likely. `sure` says whether that one stands out."""

@@ -112,9 +112,9 @@ def audit_recipe(
         say("Then the controls: an overfit one, and a model that sees no canary.")
     beside = canary_controls(recipe, rows, delta, confidence, device=device) if controls else []
     value = {**bound(evidence, delta, confidence), "train_accuracy": accuracy}
-    told = {"controls": beside, "quality": {"train accuracy": accuracy}, **(facts or {})}
+    metadata = {"controls": beside, "quality": {"train accuracy": accuracy}, **(facts or {})}
     nothing = (Claim(game=Game(record(), {"scores"}), event=NonPrivate()),)
-    return Release(value=value, source=source, claims=tuple(claims) or nothing, evidence=(evidence,), facts=told)
+    return Release(value=value, source=source, claims=tuple(claims) or nothing, evidence=(evidence,), facts=metadata)
 
 
 def bound(evidence: Evidence, delta: float, confidence: float) -> dict[str, Any]:

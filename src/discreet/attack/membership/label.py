@@ -82,12 +82,12 @@ def boundary(
     spread = (X.std(0) + 1e-6).astype(np.float32)
     far = reach * float(np.sqrt(X[0].size))
     sign = np.where(predict.labels(target, X) == y, 1.0, -1.0)
-    found = np.zeros((len(X), directions))
+    distances = np.zeros((len(X), directions))
     each = max(1, AT_ONCE // max(X[0].size * directions, 1))
     for start in range(0, len(X), each):
         part = slice(start, start + each)
-        found[part] = _bisected(target, X[part], y[part], sign[part] > 0, spread, directions, steps, far, rng)
-    return sign / (1.0 / found).mean(1)  # harmonic: directions that lead away from every boundary weigh nothing
+        distances[part] = _bisected(target, X[part], y[part], sign[part] > 0, spread, directions, steps, far, rng)
+    return sign / (1.0 / distances).mean(1)  # harmonic: directions that lead away from every boundary weigh nothing
 
 
 def _bisected(

@@ -127,7 +127,7 @@ class ModelAudit:
             "model": name, "members": len(loaded.members[1]), "nonmembers": len(loaded.nonmembers[1]),
             "shadows": self.shadows if result.shadows is not None else 0, "confidence": self.confidence, "delta": self.delta,
             "warnings": warned, "attacks": [summary.reached(each, self.delta, self.confidence) for each in result.values()],
-            "tail": summary.screened(*sides, self.confidence),
+            "high_loss_screen": summary.screened(*sides, self.confidence),
             "most_exposed_members": [each["index"] for each in exposed], "controls": controls, "groups": groups,
         }  # fmt: skip
         files = {each: getattr(self, each) for each in ("weights", "recipe", "members", "nonmembers", "population")}

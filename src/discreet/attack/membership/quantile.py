@@ -46,9 +46,9 @@ def quantile(
     groups = [known[fold[known] != k] for k in range(folds)]
     loss, outputs = (small.normal, 2) if level is None else (small.pinball(check.open_fraction("level", level)), 1)
     nets = small.fit(inputs, wanted, groups, loss, outputs=outputs, decay=0.1, rate=5e-3, seed=seed)
-    found = nets.each(inputs, fold)
-    gap = wanted - found[:, 0]
-    return np.asarray(gap if level is not None else gap * np.exp(-np.clip(found[:, 1], -6.0, 6.0)), np.float64)
+    predicted = nets.each(inputs, fold)
+    gap = wanted - predicted[:, 0]
+    return np.asarray(gap if level is not None else gap * np.exp(-np.clip(predicted[:, 1], -6.0, 6.0)), np.float64)
 
 
 def _inputs(X: Array, y: Array, rng: np.random.Generator) -> Array:

@@ -76,19 +76,19 @@ def marginals(X: Array, *, noise: float = 0.0) -> list[tuple[Array, Array]]:
     [[0.7, 0.3]]
     """
     check.fraction("noise", noise)
-    found = []
+    shares = []
     for column in np.asarray(X).T:
         values, counts = np.unique(column, return_counts=True)
-        found.append((values, (1.0 - noise) * counts / counts.sum() + noise / len(values)))
-    return found
+        shares.append((values, (1.0 - noise) * counts / counts.sum() + noise / len(values)))
+    return shares
 
 
-def from_marginals(target: Any, given: Marginals, rows: int, *, seed: int = 0) -> tuple[Array, Array]:
+def from_marginals(target: Any, marginals: Marginals, rows: int, *, seed: int = 0) -> tuple[Array, Array]:
     """Rows whose features are drawn one by one from their marginals, labelled by asking the target."""
     rng = np.random.default_rng(check.whole("seed", seed, least=0))
     check.whole("rows", rows)
     columns = []
-    for place, (values, weights) in enumerate(given):
+    for place, (values, weights) in enumerate(marginals):
         weights = np.asarray(weights, np.float64)
         if len(values) != len(weights) or not len(weights) or (weights < 0).any() or abs(weights.sum() - 1.0) > 1e-6:
             raise InvalidValue(f"marginal {place} must have a probability for each value, summing to 1; got {weights.sum():g}.")

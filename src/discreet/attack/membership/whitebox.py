@@ -72,7 +72,7 @@ def _activations(model: nn.Module, X: Array) -> tuple[Array, Array]:
     """The scores, and what went into the last linear layer (nothing, where there is none)."""
     linear = [layer for layer in model.modules() if isinstance(layer, nn.Linear)]
     caught: list[Tensor] = []
-    hook = linear[-1].register_forward_hook(lambda _, given, __: caught.append(given[0].flatten(1).cpu())) if linear else None
+    hook = linear[-1].register_forward_hook(lambda _, inputs, __: caught.append(inputs[0].flatten(1).cpu())) if linear else None
     before, place = model.training, next(model.parameters()).device
     model.eval()
     with torch.no_grad():
@@ -138,8 +138,8 @@ def crossfitted(
     odds, missed = [], []
     for seen in (few, np.concatenate([few, many], 1)):
         nets = small.fit(seen, inside, groups, small.member, decay=0.1, rate=5e-3, steps=steps, watch=1024, seed=seed)
-        made = np.stack([nets(seen, group)[:, 0] for group in range(len(groups))])
-        odds.append(made.reshape(folds, REPEATS, -1).mean(1))
+        outputs = np.stack([nets(seen, group)[:, 0] for group in range(len(groups))])
+        odds.append(outputs.reshape(folds, REPEATS, -1).mean(1))
         missed.append(nets.missed.reshape(folds, REPEATS, 1).mean(1))
     weight = np.exp(-TRUST * (np.stack(missed) - np.min(missed, 0)))
     total = (weight * odds).sum(0) / weight.sum(0)

@@ -86,12 +86,12 @@ def isolating_queries(subsets: Bits, people: int = 1) -> list[tuple[int, int]]:
     check.whole("people", people)
     table = np.asarray(subsets, dtype=np.float32)
     sizes = table.sum(axis=1)
-    found: list[tuple[int, int]] = []
+    pairs: list[tuple[int, int]] = []
     for start in range(0, len(table), 1024):
         apart = sizes[start : start + 1024, None] + sizes[None, :] - 2 * table[start : start + 1024] @ table.T
         rows, places = np.nonzero((apart > 0.5) & (apart < people + 0.5))
-        found += [(int(row) + start, int(place)) for row, place in zip(rows, places) if row + start < place]
-    return found
+        pairs += [(int(row) + start, int(place)) for row, place in zip(rows, places) if row + start < place]
+    return pairs
 
 
 def determined(subsets: Bits) -> NDArray[np.bool_]:

@@ -26,7 +26,7 @@ def selena(recipe: Recipe, *, models: int = 25, left_out: int = 10, epochs: int 
     """The recipe by way of `models` sub-models, of which `left_out` never see a given row and teach it.
 
     The student learns for `epochs`, by default four times the recipe's. Its own rows stand out if it learns too little of what
-    it is taught, and, in networks that learn anything by heart, if it learns it too exactly: have it attacked, and choose. No
+    it is taught, and, in networks that memorise anything, if it learns it too exactly: have it attacked, and choose. No
     rows are set aside; the price is the training of `models` models.
     """
     check.whole("models", models, least=2)

@@ -16,7 +16,7 @@ def l2(recipe: Recipe, weight_decay: float) -> Defended:
 
 
 def label_smoothing(recipe: Recipe, amount: float) -> Defended:
-    """Targets are mixed with the uniform law, so no row is learned with certainty.
+    """Targets are mixed with the uniform distribution, so no row is learned with certainty.
 
     It can help the attacker: rows trained on are drawn to the smoothed target, others are not (Kaya and Dumitras 2021).
     """
