@@ -52,7 +52,7 @@ bench: $(VENV)/.dev $(WITH_PEERS) $(PEERS)/privacy-meter/.done
 	$(BIN)/python bench/sgd.py --opacus $(PEERS)/opacus/bin/python --jax $(PEERS)/jax/bin/python --out $(RESULTS)/sgd.json
 	$(BIN)/python bench/sgd_noise.py --out $(RESULTS)/sgd_noise.json
 	$(BIN)/python bench/shadow.py --art $(PEERS)/art/bin/python --privacy-meter $(PEERS)/privacy-meter --out $(RESULTS)/shadow.json
-	$(BIN)/python bench/climb.py --art $(PEERS)/art/bin/python --out $(RESULTS)/climb.json
+	$(BIN)/python bench/query_synthesis.py --art $(PEERS)/art/bin/python --out $(RESULTS)/query_synthesis.json
 	if test -d ../shared/data; then $(BIN)/python bench/membership.py --out $(RESULTS)/membership.json; \
 	  $(BIN)/python bench/membership.py --case peers --sacro $(PEERS)/sacro/bin/python --art $(PEERS)/art/bin/python \
 	    --targets 3 --shadows 64 --few 16 --out $(RESULTS)/membership.json; \

@@ -19,13 +19,13 @@ import torch
 from numpy.typing import NDArray
 
 from _images import AlexNet, DenseNet, Published, Residual, images, mirrored, shifted
-from discreet.attack.membership import Recipe, halves, membership, ratios, signals, tail, train_shadows
-from discreet.attack.membership.posterior import student
+from discreet.attack.membership import Recipe, high_loss_screen, membership, ratios, signals, splits, train_shadows
+from discreet.attack.membership.bayes_lira import bayes_lira
 from discreet.attack.membership.probes import probes
-from discreet.attack.membership.shadow.job import train_stack
-from discreet.attack.membership.shadow.singly import Loop
 from discreet.attack.membership.whitebox import crossfitted, outputs, pulled
 from discreet.audit import rate_at, roc
+from discreet.models.single import Loop
+from discreet.models.stacked import train_stack
 
 Array = NDArray[Any]
 Save = Callable[[dict[str, Any]], None]
@@ -57,7 +57,7 @@ def cifar10(given: Namespace, save: Save) -> dict[str, Any]:
     if given.ways:
         found["images_per_second"] = ways(recipe, X, y, given.device)
         print(found["images_per_second"], flush=True)
-    inside, asked, labels = halves(len(X), given.models, 0), np.concatenate([X, test]), np.concatenate([y, truth])
+    inside, asked, labels = splits(len(X), given.models, 0), np.concatenate([X, test]), np.concatenate([y, truth])
     folder = given.keep / f"models-{given.augment}-{recipe.epochs}-{given.width}"
     spent: list[float] = []
     for many in range(GROUP, given.models + 1, GROUP):
@@ -154,7 +154,7 @@ def cifar10_analysed(given: Namespace, save: Save) -> dict[str, Any]:
         tempered = kept["tempered"].astype(np.float64)
     margin, tempered = margin[:, :rows], tempered[:, :rows]
     models = len(margin)
-    inside = halves(rows, models, 0)
+    inside = splits(rows, models, 0)
     budgets = [k for k in (2, 4, 8, 16, 32, 64) if k <= models - 2]
     targets = range(min(models, given.targets))
     table = []
@@ -177,7 +177,7 @@ def cifar10_analysed(given: Namespace, save: Save) -> dict[str, Any]:
     p = np.exp(tempered)
     add("loss", 0, lambda t, k: margin[t])
     for k in budgets:
-        add("student", k, lambda t, k: student(margin[t], margin[k], tempered[t], tempered[k], inside[k]))
+        add("bayes_lira", k, lambda t, k: bayes_lira(margin[t], margin[k], tempered[t], tempered[k], inside[k]))
         add("lira", k, lambda t, k: ratios.lira(margin[t], margin[k], inside[k]))
         add("lira_fixed", k, lambda t, k: ratios.lira(margin[t], margin[k], inside[k], fixed=True))
         add("lira_offline", k, lambda t, k: ratios.lira_offline(margin[t], margin[k], inside[k]))
@@ -312,7 +312,7 @@ def published(given: Namespace, save: Save) -> dict[str, Any]:
         return known[len(rows)]
 
     evidence = membership(target, None, (X, y), (test, truth), attacks=("loss", "confidence", "entropy", "label"))
-    screened = tail(target, (X, y), (test, truth), level=0.001)
+    screened = high_loss_screen(target, (X, y), (test, truth), level=0.001)
     score = evidence["label"].score
     found: dict[str, Any] = {
         "members": len(X), "nonmembers": len(test), "accuracy_inside": round(float(score[: len(X)].mean()), 4),
@@ -337,7 +337,7 @@ def calibrated(scores: Array, y: Array, truth: Array, path: Path) -> dict[str, A
     with np.load(path) as kept:
         margin = kept["margin"].astype(np.float64)
     labels = np.concatenate([y, truth])
-    inside = np.concatenate([halves(len(y), len(margin), 0), halves(len(truth), len(margin), 1)], 1)  # as many outside for all
+    inside = np.concatenate([splits(len(y), len(margin), 0), splits(len(truth), len(margin), 1)], 1)  # as many outside for all
     made = ratios.lira_offline(signals.margin(scores, labels), margin, inside)
     known = np.arange(len(labels)) < len(y)
     rate = rate_at(made, known, 0.001)

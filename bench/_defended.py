@@ -13,15 +13,15 @@ from numpy.typing import NDArray
 
 from _cases import Save, networks, pool, spread, threshold
 from discreet.attack.membership import Recipe, membership, signals
-from discreet.attack.membership.controls import trained
 from discreet.attack.membership.whitebox import crossfitted, outputs
 from discreet.audit import tpr_interval
 from discreet.heuristic.defences import adversarial_regularisation, early_stopping, l2, label_smoothing, relax_loss, selena
+from discreet.models import Trainer
 
 Array = NDArray[Any]
 Pair = tuple[Array, Array]
 LOST = 0.04  # of the accuracy on rows never seen, at most
-ATTACKS = ("student", "lira", "rmia", "loss")
+ATTACKS = ("bayes_lira", "lira", "rmia", "loss")
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def with_more(plain: Recipe, more: Pair, device: str) -> Recipe:
     """What the rows given away as reference would have been worth."""
 
     def fit(X: Array, y: Array) -> Any:
-        return asked_of(plain.one(np.concatenate([X, more[0]]), np.concatenate([y, more[1]]), device=device))
+        return asked_of(Trainer(plain, device).one(np.concatenate([X, more[0]]), np.concatenate([y, more[1]])))
 
     return Recipe(fit, kind="fit")
 
@@ -125,7 +125,7 @@ def asked_of(model: Any) -> Any:
 
 
 def model_of(how: Recipe, D: Pair, device: str) -> Any:
-    return how.fit_one(*D, 0) if how.kind == "fit" else trained(how, *D, device=device)
+    return how.fit_one(*D, 0) if how.kind == "fit" else Trainer(how, device).one(*D)
 
 
 def one(row: Row, parts: list[Pair], device: str) -> dict[str, float]:

@@ -21,14 +21,15 @@ from torch import nn
 
 import discreet
 from discreet.accounting import curve
-from discreet.attack.membership import ATTACKS, Recipe, halves, train_shadows
-from discreet.attack.membership.play import Seen
+from discreet.attack.membership import Recipe, splits, train_shadows
+from discreet.attack.membership.attacks import BY_NAME
+from discreet.attack.membership.canaries import inject_canaries, score_canaries
+from discreet.attack.membership.observation import Observation, compare
 from discreet.audit import epsilon_at_least, rate_at, roc
-from discreet.cli.canaries import audited, planted
 from discreet.learn import plant, train
 from discreet.learn.sgd.plant import judged
 
-NAMES = ("student", "lira", "rmia", "loss", "gradient", "whitebox")
+NAMES = ("bayes_lira", "lira", "rmia", "loss", "gradient", "whitebox")
 EPSILONS = (8.0, 3.0, 1.0)
 DELTA, RATE, STEPS, SHADOWS, CONFIDENCE = 1e-5, 0.25, 100, 64, 0.95
 LEARNING = {8.0: 4.0, 3.0: 4.0, 1.0: 4.0}
@@ -105,17 +106,17 @@ def measured(epsilon: float | None, X: np.ndarray, y: np.ndarray, targets: int) 
     half = len(X) // 2
     fitted, plan = (plainly, None) if epsilon is None else privately(epsilon, half)
     recipe = Recipe(lambda X, y: answers(fitted(X, y)), kind="fit")
-    shadows = train_shadows(recipe, X, y, halves(len(X), SHADOWS, 0), seed=0)
-    truth = halves(len(X), targets, seed=10_000)
+    shadows = train_shadows(recipe, X, y, splits(len(X), SHADOWS, 0), seed=0)
+    truth = splits(len(X), targets, seed=10_000)
     rows: dict[str, list[list[float]]] = {name: [] for name in NAMES}
     right = []
     for inside in truth:
         model = fitted(X[inside], y[inside])
         scores = answers(model)(X)
         right.append([(scores.argmax(1) == y)[side].mean() for side in (inside, ~inside)])
-        seen = Seen(y, scores, shadows, seed=0, model=model, X=X, truth=inside)
+        seen = compare(Observation(model, X, y, scores, inside), shadows)
         for name in NAMES:
-            score = np.asarray(ATTACKS[name][2](seen), np.float64)
+            score = np.asarray(BY_NAME[name].score(seen, range(len(y))), np.float64)
             floor = discreet.audit.epsilon_lower_bound(score, inside, np.zeros(len(score), int), DELTA, CONFIDENCE)
             rates = [rate_at(score, inside, level).rate for level in LEVELS]
             rows[name].append([roc(score, inside).area(), *rates, floor])
@@ -150,7 +151,7 @@ def in_one_run(epsilon: float, X: np.ndarray, y: np.ndarray, repeats: int) -> di
     loss = nn.CrossEntropyLoss(reduction="none")
     scores, updates, outcomes = [], [], []
     for _ in range(repeats):
-        evidence, _ = audited(recipe, planted(X[: half + 500], y[: half + 500], 1000))
+        evidence, _ = score_canaries(recipe, inject_canaries(X[: half + 500], y[: half + 500], 1000))
         scores.append(epsilon_at_least(evidence, DELTA, CONFIDENCE))
         data = torch.from_numpy(X[:half]), torch.from_numpy(y[:half])
         marked = plant(linear(), data, loss, canaries=20_000, clip_norm=1.0)

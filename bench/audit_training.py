@@ -185,15 +185,15 @@ def bugs(runs: int, sound: int, jobs: int) -> dict[str, Any]:
 
 WIDE = """
 from torch import nn
-from discreet.attack import Recipe
+from discreet.models import Recipe
 recipe = Recipe(lambda: nn.Sequential(nn.Linear(600, 128), nn.Tanh(), nn.Linear(128, 100)), epochs=40)
 """
 
 
 def command() -> dict[str, Any]:
     """The time of all processes together, which does not hang on what else the machine does, and by the clock."""
-    from discreet.attack.membership.controls import trained
-    from discreet.cli.models import read_recipe
+    from discreet.models import Trainer
+    from discreet.models.files import read_recipe
 
     draw = np.random.default_rng(100)
     odds = draw.normal(-1.5, 1.0, 600) + draw.normal(0.0, 1.0, (100, 600)) * (draw.random((100, 600)) < 0.25)
@@ -205,7 +205,7 @@ def command() -> dict[str, Any]:
         np.savez(path / "train.npz", X=X[:5_000], y=y[:5_000])
         np.savez(path / "test.npz", X=X[5_000:], y=y[5_000:])
         recipe = read_recipe(str(path / "recipe.py"))
-        torch.save(trained(recipe, X[:5_000], y[:5_000]).state_dict(), path / "model.pt")
+        torch.save(Trainer(recipe).one(X[:5_000], y[:5_000]).state_dict(), path / "model.pt")
         words = [sys.executable, "-m", "discreet.cli", "attack", "model", "model.pt", "--recipe", "recipe.py", "--members",
                  "train.npz", "--nonmembers", "test.npz", "--shadows", "64", "--processes", "2", "--out", "audit",
                  "--json"]  # fmt: skip
@@ -217,7 +217,7 @@ def command() -> dict[str, Any]:
         "rows": 10_000, "inputs": 600, "classes": 100, "shadows": 64, "epochs": 40, "processes": 2,
         "cpu_seconds": round(spent, 1), "seconds": round(time.perf_counter() - began, 1), "load": round(os.getloadavg()[0], 1),
         "controls": len(json.loads(said)["controls"]),
-        "student": next(each["auc"] for each in json.loads(said)["attacks"] if each["attack"] == "student"),
+        "bayes_lira": next(each["auc"] for each in json.loads(said)["attacks"] if each["attack"] == "bayes_lira"),
     }  # fmt: skip
     print(f"discreet attack model: {found['cpu_seconds']} CPU-seconds, {found['seconds']} by the clock (load {found['load']})")
     return found

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from _record import write
-from discreet.attack import Ratings, Scoreboard, roughly, uniqueness
+from discreet.attack import Ratings, Scoreboard, approximate_knowledge, uniqueness
 from discreet.audit import roc
 
 SEEDS = range(5)
@@ -48,7 +48,9 @@ def rated(data: Any, known: int, wrong: int, days: int | None) -> dict[str, Any]
     right, named, named_right, strangers, area, taken = [], [], [], [], [], []
     for seed in SEEDS:
         random = np.random.default_rng(seed)
-        aux = [roughly(*data, who, count=known, random=random, wrong=wrong, days_off=days or 0) for who in range(943)]
+        aux = [
+            approximate_knowledge(*data, who, count=known, random=random, wrong=wrong, days_off=days or 0) for who in range(943)
+        ]
         began = time.process_time()
         found = [everybody.find(each) for each in aux]
         taken.append((time.process_time() - began) / 943 * 1000)
@@ -156,7 +158,9 @@ def many_users(users: int = 480_000, each: int = 36, items: int = 17_770, sought
         aux = []
         for person in who:
             mine = slice(person * each, (person + 1) * each)
-            aux.append(roughly(user[mine], item[mine], stars[mine], day[mine], person, count=known, random=random))
+            aux.append(
+                approximate_knowledge(user[mine], item[mine], stars[mine], day[mine], person, count=known, random=random)
+            )
         began = time.process_time()
         found = [seen.find(one) for one in aux]
         taken = (time.process_time() - began) / sought * 1000

@@ -16,7 +16,16 @@ from typing import Any
 import numpy as np
 
 from _record import write
-from discreet.attack import Bounded, Counts, Differencing, Reconstruction, SecretBits, everyone_but, guesses, most_right
+from discreet.attack import (
+    Bounded,
+    Counts,
+    Differencing,
+    Reconstruction,
+    SecretBits,
+    best_guess,
+    guesses,
+    leave_one_out_queries,
+)
 from discreet.audit import Pair, audit
 from discreet.core import record
 from discreet.noise import LaplaceNoise
@@ -44,7 +53,7 @@ def row(kind: str, people: int, questions: int, method: str, error: float) -> di
         share, taken = played(mechanism, attack, SecretBits(people, seed=seed), runs)
         shares.append(share)
         seconds.append(taken)
-        most = most_right(mechanism.claims()[0])
+        most = best_guess(mechanism.claims()[0])
     return {
         "answers": kind, "people": people, "questions": questions, "method": method,
         "epsilon" if kind == "private" else "largest_error": error,
@@ -61,7 +70,7 @@ def averaging() -> list[dict[str, Any]]:
     for name, remember, most in (("fresh noise, no end", False, None), ("remembered", True, 2), ("a budget of 2", False, 2)):
         for times in (1, 10, 100, 1000):
             mechanism = Counts(LaplaceNoise(4, 1, SWAP), most=most, remember=remember)
-            attack = Differencing(everyone_but(5), times=times)
+            attack = Differencing(leave_one_out_queries(5), times=times)
             share, _ = played(mechanism, attack, Pair(with_rick, without, 4, seed=1), runs=400, threshold=0.5)
             rows.append({"answers": name, "times": times, "share_right": share, "rounds": 400})
     return rows

@@ -28,7 +28,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from _record import write
-from discreet.attack.membership import Recipe, halves, train_shadows
+from discreet.attack.membership import Recipe, splits, train_shadows
 
 NETS = {
     "30-64-2, batch 64": (30, 64, 2, 64, 4_000, 8.0),
@@ -109,7 +109,7 @@ def on_cpu(models: int, rounds: int, peers: dict[str, list[str]]) -> dict[str, A
     for name, (width, hidden, classes, batch, count, goal) in NETS.items():
         X, y = table(width, classes, count)
         how = recipe(width, hidden, classes, batch, epochs=2)
-        inside = halves(len(X), models, 0)
+        inside = splits(len(X), models, 0)
         ratios, each = [], []
         for _ in range(rounds):  # interleaved
             one = alone(how, X, y, inside[:3], "cpu")
@@ -139,12 +139,12 @@ def on_gpu() -> dict[str, Any]:
         X, y = table(width, classes, count)
         how = recipe(width, hidden, classes, batch, epochs=20)
         few = recipe(width, hidden, classes, batch, epochs=4)
-        together(few, X, y, halves(len(X), 8, 0), "cuda")  # warm
-        eager = alone(few, X, y, halves(len(X), 3, 0), "cuda") * 5
-        graphed = alone(how, X, y, halves(len(X), 3, 0), "cuda", graphed=True)
+        together(few, X, y, splits(len(X), 8, 0), "cuda")  # warm
+        eager = alone(few, X, y, splits(len(X), 3, 0), "cuda") * 5
+        graphed = alone(how, X, y, splits(len(X), 3, 0), "cuda", graphed=True)
         found: dict[str, Any] = {"eager_s_per_model": round(eager, 3), "graphed_s_per_model": round(graphed, 4)}
         for models in (64, 256, 1024):
-            taken = min(together(how, X, y, halves(len(X), models, 0), "cuda") for _ in range(2))
+            taken = min(together(how, X, y, splits(len(X), models, 0), "cuda") for _ in range(2))
             found[f"{models} models"] = {
                 "seconds": round(taken, 3), "times_eager": round(eager * models / taken, 1),
                 "times_graphed": round(graphed * models / taken, 1),

@@ -3,7 +3,16 @@
 import numpy as np
 
 import discreet
-from discreet.attack import Bounded, Counts, Differencing, Reconstruction, SecretBits, everyone_but, guesses, most_right
+from discreet.attack import (
+    Bounded,
+    Counts,
+    Differencing,
+    Reconstruction,
+    SecretBits,
+    best_guess,
+    guesses,
+    leave_one_out_queries,
+)
 from discreet.audit import Pair, verdict
 from discreet.noise import LaplaceNoise
 
@@ -16,13 +25,13 @@ for name, answers in (
     ("exact counts", Counts(noise=None, most=None)),
     ("private counts", Counts(LaplaceNoise(scale=2, sensitivity=1, unit=person), most=2)),
 ):
-    evidence = discreet.audit(answers, Differencing(everyone_but(5)), Pair(with_a, without_a, 3), runs=1000)
+    evidence = discreet.audit(answers, Differencing(leave_one_out_queries(5)), Pair(with_a, without_a, 3), runs=1000)
     print(f"Rick's A, {name}: {guesses(evidence, threshold=0.5)}")
     print(f"  {verdict(answers.claims()[0], evidence, confidence=0.999999, delta=0.0)}")
 
 # Fresh noise for every question, asked again and again.
 fresh = Counts(LaplaceNoise(scale=2, sensitivity=1, unit=person), most=None, remember=False)
-evidence = discreet.audit(fresh, Differencing(everyone_but(5), times=400), Pair(with_a, without_a, 3), runs=200)
+evidence = discreet.audit(fresh, Differencing(leave_one_out_queries(5), times=400), Pair(with_a, without_a, 3), runs=200)
 print(f"Rick's A, fresh noise averaged 400 times: {guesses(evidence, threshold=0.5)}")
 
 # Everybody's bit at once, from counts over random groups.
@@ -35,7 +44,7 @@ for name, answers in (
 ):
     evidence = discreet.audit(answers, attack, SecretBits(people), runs=10)
     claim = answers.claims()[0]
-    print(f"{people} secret bits, {name}: {guesses(evidence)}; the claim allows {most_right(claim):.1%}")
+    print(f"{people} secret bits, {name}: {guesses(evidence)}; the claim allows {best_guess(claim):.1%}")
 
 # Ceiling and floor in one document; in a notebook it draws both on one plot.
 release = discreet.Release(value="512 counts", source="people", claims=(claim,), evidence=(evidence,))

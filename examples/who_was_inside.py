@@ -1,4 +1,4 @@
-"""Membership: a model that learned its rows by heart, its private twin, the same attack on both, and who is most exposed.
+"""Membership: a model that memorised its rows, one trained privately, the same attack on both, and the risk by class.
 
 python examples/who_was_inside.py
 """
@@ -11,7 +11,7 @@ from torch import nn
 
 import discreet
 from discreet.attack.membership import Recipe, groups_of, membership
-from discreet.attack.membership.controls import trained
+from discreet.models import Trainer
 
 torch.set_num_threads(1)
 draw = np.random.default_rng(0)
@@ -37,17 +37,12 @@ def private(X, y):
     return run
 
 
-def answers(X, y):
-    model = private(X, y).model
-    return lambda asked: model(torch.as_tensor(asked)).detach().numpy()
-
-
-by_heart = Recipe(network, epochs=80, learning_rate=5e-3)
-leaky = membership(trained(by_heart, *members), by_heart, members, others, attacks=["student"], shadows=8)["student"]
+overfit = Recipe(network, epochs=80, learning_rate=5e-3)
+leaky = membership(Trainer(overfit).one(*members), overfit, members, others, attacks=["bayes_lira"], shadows=8)["bayes_lira"]
 run = private(*members)
-quiet = membership(run.model, Recipe(answers, kind="fit"), members, others, attacks=["student"], shadows=8)["student"]
+quiet = membership(run.model, Recipe(private, kind="fit"), members, others, attacks=["bayes_lira"], shadows=8)["bayes_lira"]
 
-for name, found in (("learned by heart", leaky), ("trained privately", quiet)):
+for name, found in (("memorised", leaky), ("trained privately", quiet)):
     low, high = discreet.audit.tpr_interval(found, 0.01)
     print(
         f"{name}: finds {found.tpr(0.01):.1%} ({low:.1%} to {high:.1%}) of its rows at 1% false alarms, area {found.auc():.2f}"

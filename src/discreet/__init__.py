@@ -13,7 +13,22 @@ TYPE_CHECKING = False  # type checkers read it as true; importing it from typing
 if TYPE_CHECKING:
     from typing import Any
 
-    from discreet import accounting, attack, audit, charts, core, errors, heuristic, learn, ledger, noise, query, report, synth
+    from discreet import (
+        accounting,
+        attack,
+        audit,
+        charts,
+        core,
+        errors,
+        heuristic,
+        learn,
+        ledger,
+        models,
+        noise,
+        query,
+        report,
+        synth,
+    )  # fmt: skip
     from discreet.audit import verdict
     from discreet.core import Claim, Evidence, Game, Release, Unit, Verdict, record, user
     from discreet.ledger import Ledger
@@ -39,6 +54,7 @@ __all__ = [
     "heuristic",
     "learn",
     "ledger",
+    "models",
     "noise",
     "query",
     "record",
@@ -72,6 +88,7 @@ _PACKAGES = (
     "heuristic",
     "learn",
     "ledger",
+    "models",
     "noise",
     "query",
     "report",

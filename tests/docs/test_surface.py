@@ -18,6 +18,7 @@ ROOMS = [
     "discreet.charts",
     "discreet.attack",
     "discreet.heuristic",
+    "discreet.models",
     "discreet.query.local",
     "discreet.query.arrays",
     "discreet.report",

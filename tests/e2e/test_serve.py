@@ -54,7 +54,7 @@ def made(folder: Path) -> None:
             pa.table({**{f"x{i}": rows[half, i] for i in range(4)}, "label": label[half]}), folder / f"{name}.parquet"
         )
     (folder / "recipe.py").write_text(
-        "from torch import nn\nfrom discreet.attack import Recipe\n"
+        "from torch import nn\nfrom discreet.models import Recipe\n"
         "recipe = Recipe(lambda: nn.Linear(4, 2), epochs=3, batch_size=16)\n"
     )
     (folder / "model.py").write_text(
@@ -253,13 +253,13 @@ def test_an_officer_reads_a_report_and_starts_an_attack(owned: Server, browser: 
         page.get_by_role("link", name="HTML").click()
     assert Path(waited.value.path()).stat().st_size > 2000
     page.get_by_role("link", name="Attack it").click()
-    page.get_by_label("Attacks").fill("student,loss")
+    page.get_by_label("Attacks").fill("bayes_lira,loss")
     page.get_by_label("Shadow models").fill("4")
     page.get_by_role("button", name="Start").click()
     expect(page).to_have_url(re.compile(r"/attacks/\d+$"))
     page.get_by_role("link", name="What it found").click(timeout=120_000)
     expect(page.get_by_role("heading", level=1)).to_contain_text("attacked")
-    expect(page.locator("main")).to_contain_text("student")
+    expect(page.locator("main")).to_contain_text("bayes_lira")
     page.get_by_role("link", name="Policy").click()
     expect(page.locator("main")).to_contain_text("holds")
     seen.is_quiet(url)
@@ -270,7 +270,7 @@ def test_an_attack_is_cancelled(owned: Server, browser: Browser) -> None:
     page, url = seen.page, owned.url
     log_in(page, url, "ada")
     page.goto(f"{url}/attacks")
-    page.get_by_label("Attacks").fill("student")
+    page.get_by_label("Attacks").fill("bayes_lira")
     page.get_by_label("Shadow models").fill("256")
     page.get_by_role("button", name="Start").click()
     page.get_by_role("button", name="Cancel").click()

@@ -17,11 +17,11 @@ from discreet.attack import (
     Ratings,
     Reconstruction,
     SecretBits,
-    everyone_but,
+    approximate_knowledge,
+    best_guess,
     guesses,
-    most_right,
-    paid,
-    roughly,
+    leave_one_out_queries,
+    ledger_queries,
     uniqueness,
 )
 from discreet.audit import Pair, audit, verdict
@@ -55,7 +55,7 @@ def judged(mechanism, attack, worlds, runs):
 
 
 def test_exact_answers_give_rick_away():
-    evidence, found = judged(Counts(None, None), Differencing(everyone_but(5)), Pair(WITH, WITHOUT, RICK, seed=1), 400)
+    evidence, found = judged(Counts(None, None), Differencing(leave_one_out_queries(5)), Pair(WITH, WITHOUT, RICK, seed=1), 400)
     assert guesses(evidence, threshold=0.5).share == 1
     assert found.outcome == "no ceiling"
     assert found.floor > 2.5
@@ -64,11 +64,11 @@ def test_exact_answers_give_rick_away():
 @pytest.mark.parametrize("epsilon", [0.5, 2.0])
 def test_private_answers_keep_to_their_claim(epsilon):
     mechanism = Counts(LaplaceNoise(2 / epsilon, 1, SWAP), most=2)
-    evidence, found = judged(mechanism, Differencing(everyone_but(5)), Pair(WITH, WITHOUT, RICK, seed=1), 1500)
+    evidence, found = judged(mechanism, Differencing(leave_one_out_queries(5)), Pair(WITH, WITHOUT, RICK, seed=1), 1500)
     assert found.ceiling == pytest.approx(epsilon, rel=1e-3)
     assert found.outcome == "holds"
     share = guesses(evidence, threshold=0.5, confidence=SURE)
-    assert share.low <= most_right(mechanism.claims()[0]) <= 1 / (1 + math.exp(-epsilon)) + 1e-9
+    assert share.low <= best_guess(mechanism.claims()[0]) <= 1 / (1 + math.exp(-epsilon)) + 1e-9
 
 
 # Averaging: the same two questions, four hundred times.
@@ -76,7 +76,9 @@ def test_private_answers_keep_to_their_claim(epsilon):
 
 def test_averaging_refutes_fresh_noise():
     mechanism = Naive(LaplaceNoise(4, 1, SWAP), most=None, remember=False)
-    evidence, found = judged(mechanism, Differencing(everyone_but(5), times=400), Pair(WITH, WITHOUT, RICK, seed=1), 300)
+    evidence, found = judged(
+        mechanism, Differencing(leave_one_out_queries(5), times=400), Pair(WITH, WITHOUT, RICK, seed=1), 300
+    )
     assert found.ceiling == pytest.approx(0.25, rel=1e-3)
     assert found.outcome == "refuted"
     assert guesses(evidence, threshold=0.5).share > 0.9
@@ -84,13 +86,13 @@ def test_averaging_refutes_fresh_noise():
 
 def test_averaging_fails_against_remembered_answers():
     mechanism = Counts(LaplaceNoise(4, 1, SWAP), most=2, remember=True)
-    _, found = judged(mechanism, Differencing(everyone_but(5), times=400), Pair(WITH, WITHOUT, RICK, seed=1), 600)
+    _, found = judged(mechanism, Differencing(leave_one_out_queries(5), times=400), Pair(WITH, WITHOUT, RICK, seed=1), 600)
     assert found.outcome == "holds"
 
 
 def test_averaging_fails_against_a_budget():
     mechanism = Counts(LaplaceNoise(40, 1, SWAP), most=20, remember=False)
-    _, found = judged(mechanism, Differencing(everyone_but(5), times=400), Pair(WITH, WITHOUT, RICK, seed=1), 600)
+    _, found = judged(mechanism, Differencing(leave_one_out_queries(5), times=400), Pair(WITH, WITHOUT, RICK, seed=1), 600)
     assert found.outcome == "holds"
 
 
@@ -110,19 +112,19 @@ class Ledgered:
         self.runs += 1
         ledger = Ledger(self.folder / f"{self.runs}.db")
         ledger.open("class", unit=SWAP, epsilon=3.0, delta=1e-6)
-        return paid(Counts(self.noise, most=None, remember=False).run(data), self.noise.claims(), ledger, "class")
+        return ledger_queries(Counts(self.noise, most=None, remember=False).run(data), self.noise.claims(), ledger, "class")
 
 
 def test_averaging_fails_against_the_ledger(tmp_path):
     mechanism = Ledgered(tmp_path)
-    attack = Differencing(everyone_but(5), times=10)
+    attack = Differencing(leave_one_out_queries(5), times=10)
     with seeded_for_tests(b"ledger"):
         evidence = audit(mechanism, attack, Pair(WITH, WITHOUT, RICK, seed=1), runs=60)
     assert guesses(evidence, threshold=0.5).low < 0.6, "ten times the questions, and no more answers"
     assert verdict(mechanism.claims()[0], evidence, confidence=SURE).outcome in ("holds", "inconclusive")
     fresh = Counts(Ledgered.noise, most=None, remember=False)
     with seeded_for_tests(b"fresh"):
-        broken = audit(fresh, Differencing(everyone_but(5), times=400), Pair(WITH, WITHOUT, RICK, seed=1), runs=60)
+        broken = audit(fresh, Differencing(leave_one_out_queries(5), times=400), Pair(WITH, WITHOUT, RICK, seed=1), runs=60)
     assert guesses(broken, threshold=0.5).share > 0.9
 
 
@@ -151,7 +153,7 @@ def test_private_answers_leave_the_bits_near_chance(epsilon):
     evidence, found = judged(mechanism, Reconstruction(64, questions=questions), SecretBits(64, seed=2), 20)
     assert found.outcome == "holds"
     assert abs(guesses(evidence).share - 0.5) < 0.06
-    assert guesses(evidence, confidence=SURE).low < most_right(mechanism.claims()[0]) < 1 / (1 + math.exp(-epsilon))
+    assert guesses(evidence, confidence=SURE).low < best_guess(mechanism.claims()[0]) < 1 / (1 + math.exp(-epsilon))
 
 
 def test_noise_that_is_not_accounted_for_is_refuted():
@@ -173,7 +175,7 @@ def test_eight_rough_ratings_in_movielens():
     user, item, stars, day = table[:, 0] - 1, table[:, 1] - 1, table[:, 2], table[:, 3] / 86400
     seen = Ratings(user=user, item=item, rating=stars, day=day)
     random = np.random.default_rng(1)
-    found = [seen.find(roughly(user, item, stars, day, who, count=8, random=random)) for who in range(943)]
+    found = [seen.find(approximate_knowledge(user, item, stars, day, who, count=8, random=random)) for who in range(943)]
     assert np.mean([each.user == who for who, each in enumerate(found)]) > 0.95
     named = [each.user == who for who, each in enumerate(found) if each.sure]
     assert np.mean(named) > 0.98

@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 from scipy.stats import binom
 
-from discreet.attack.membership import Controls, Exposure, Shadows, exposed, tail
-from discreet.attack.membership.exposed import groups_of
+from discreet.attack.membership import Controls, RecordRisks, Shadows, high_loss_screen, per_record_risk
+from discreet.attack.membership.per_record_risk import groups_of
 from discreet.core import Evidence, Game, record
 
 
@@ -55,7 +55,7 @@ def test_the_tail_of_a_model_without_memory_is_its_level():
         def target(rows, scores=scores):
             return scores["in"] if rows[0, 0] == 0 else scores["out"]
 
-        told = tail(target, (sides[0], y), (sides[1], y), level=0.1, confidence=0.999)
+        told = high_loss_screen(target, (sides[0], y), (sides[1], y), level=0.1, confidence=0.999)
         missed += told.memorised
     assert missed <= most(200, 0.05)
 
@@ -64,7 +64,7 @@ def many(rng, models, rows, shared):
     """Models whose answers for all rows move together by `shared` deviations; nothing depends on who was inside."""
     inside = rng.random((models, rows)) < 0.5
     score = rng.normal(size=(models, rows)) + shared * rng.normal(size=(models, 1))
-    return Exposure(score, inside, rng.random((models, rows)) < 0.5)
+    return RecordRisks(score, inside, rng.random((models, rows)) < 0.5)
 
 
 def test_intervals_of_records_hold_the_truth():
@@ -79,7 +79,7 @@ def test_intervals_of_records_hold_the_truth():
 def test_intervals_of_groups_hold_the_truth_where_models_move_together():
     """A fixed threshold of 0 stands in: each model's rate has mean 1/2 and scatters with the model. Counting every answer as a
     trial would miss far more often than one time in ten."""
-    from discreet.attack.membership.exposed import _clustered
+    from discreet.attack.membership.per_record_risk import _clustered
 
     rng = np.random.default_rng(4)
     missed = naive = 0
@@ -108,5 +108,5 @@ def test_shadows_that_saw_nothing_expose_nobody_as_a_group():
     rng = np.random.default_rng(6)
     inside = rng.random((16, 400)) < 0.5
     blank = Shadows(rng.normal(size=(16, 400, 2)).astype(np.float32), inside)
-    shares = exposed(blank, np.zeros(400, int), attack="lira").by(np.arange(400) % 2, fpr=0.1, confidence=1 - 1e-6)
+    shares = per_record_risk(blank, np.zeros(400, int), attack="lira").by(np.arange(400) % 2, fpr=0.1, confidence=1 - 1e-6)
     assert all(share.low < 0.12 for share in shares)

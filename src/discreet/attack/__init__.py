@@ -2,9 +2,19 @@
 training torch models needs torch."""
 
 from discreet.attack import membership
-from discreet.attack.guesses import Guesses, guesses, most_right
-from discreet.attack.link import Found, Join, Known, Links, Ratings, Scoreboard, Uniqueness, linked, roughly, uniqueness
-from discreet.attack.membership import Recipe
+from discreet.attack.guesses import Guesses, best_guess, guesses
+from discreet.attack.link import (
+    BestMatch,
+    Join,
+    Known,
+    Links,
+    Ratings,
+    Scoreboard,
+    Uniqueness,
+    approximate_knowledge,
+    linked,
+    uniqueness,
+)
 from discreet.attack.reconstruct import (
     Bounded,
     Counts,
@@ -12,42 +22,42 @@ from discreet.attack.reconstruct import (
     Reconstruction,
     SecretBits,
     determined,
+    differencing_attack,
     every_subset,
-    everyone_but,
-    isolating,
-    paid,
+    isolating_queries,
+    leave_one_out_queries,
+    ledger_queries,
     random_subsets,
     reconstruct_bits,
-    who_left,
 )
+from discreet.models import Recipe as Recipe
 
 __all__ = [
+    "BestMatch",
     "Bounded",
     "Counts",
     "Differencing",
-    "Found",
     "Guesses",
     "Join",
     "Known",
     "Links",
     "Ratings",
-    "Recipe",
     "Reconstruction",
     "Scoreboard",
     "SecretBits",
     "Uniqueness",
+    "approximate_knowledge",
+    "best_guess",
     "determined",
+    "differencing_attack",
     "every_subset",
-    "everyone_but",
     "guesses",
-    "isolating",
+    "isolating_queries",
+    "leave_one_out_queries",
+    "ledger_queries",
     "linked",
     "membership",
-    "most_right",
-    "paid",
     "random_subsets",
     "reconstruct_bits",
-    "roughly",
     "uniqueness",
-    "who_left",
 ]

@@ -38,14 +38,14 @@ def guesses(evidence: Evidence, *, threshold: float = 0.0, confidence: float = 0
     return Guesses(right, len(evidence), right / len(evidence), low, high)
 
 
-def most_right(claim: Claim) -> float:
+def best_guess(claim: Claim) -> float:
     """The largest chance to guess a fair coin's side right that the claim leaves anyone; e^ε / (1 + e^ε) for pure ε.
 
     The advantage of a test is at most delta(0), the total variation distance of the two worlds, so the chance is at most
     (1 + delta(0)) / 2; and at most e^ε / (1 + e^ε) where the claim has an epsilon at delta 0.
 
     >>> from discreet.core import Game, Pure, record
-    >>> round(most_right(Claim(game=Game(record(), {"answers"}), event=Pure(1.0))), 4)
+    >>> round(best_guess(Claim(game=Game(record(), {"answers"}), event=Pure(1.0))), 4)
     0.7311
     """
     from discreet.accounting import curve

@@ -42,7 +42,7 @@ def table_command(
     out: str | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Who stands alone in a table FILE, what k, l and t it has, and whom a join finds."""
-    from discreet.cli.files import read_table
+    from discreet.models.tables import read_table
 
     if out and not (population and identity):
         raise InvalidValue("-o writes evidence, which needs the truth: give --population and --id as well.")
@@ -61,12 +61,17 @@ def table_command(
 def _alone(released: dict[str, Any], on: list[str], fraction: float | None) -> dict[str, Any]:
     from discreet.attack import uniqueness
 
-    found = uniqueness(released, on)
-    facts: dict[str, Any] = {"rows": found.rows, "classes": found.classes, "unique": found.unique, "unique_share": found.share}
-    facts["k"] = found.k
+    measured = uniqueness(released, on)
+    facts: dict[str, Any] = {
+        "rows": measured.rows,
+        "classes": measured.classes,
+        "unique": measured.unique,
+        "unique_share": measured.share,
+    }
+    facts["k"] = measured.k
     if fraction is not None:
-        facts["unique_in_population_estimate"] = found.population(fraction)
-        facts["unique_match_right_estimate"] = found.match_is_right(fraction)
+        facts["unique_in_population_estimate"] = measured.population(fraction)
+        facts["unique_match_right_estimate"] = measured.match_is_right(fraction)
     return facts
 
 
@@ -91,12 +96,12 @@ def _joined(
     from discreet.columns import columns
     from discreet.core import Evidence, Game, record
 
-    found = linked(released, people, on)
-    facts = {"linked": found.hits, "linked_share": found.share, "candidates_median": float(np.median(found.candidates))}
+    links = linked(released, people, on)
+    facts = {"linked": links.hits, "linked_share": links.share, "candidates_median": float(np.median(links.candidates))}
     if identity is None:
         return facts, None
     ours, theirs = (columns(each, [identity])[identity].astype(str) for each in (released, people))
-    facts["linked_right"] = found.right(ours, theirs)
+    facts["linked_right"] = links.right(ours, theirs)
     score = Join(people, on).score(released, range(len(theirs)))
     inside = np.isin(theirs, ours)
     return facts, Evidence(
@@ -121,47 +126,47 @@ def answers_command(
     file: str, answer: str, members: str | None, truth: str | None, method: str, out: str | None, as_json: bool
 ) -> None:
     """Which secret bits follow from published counts: each line of FILE is a count and who was counted."""
-    from discreet.attack import determined, isolating, reconstruct_bits
-    from discreet.cli.files import read_table
+    from discreet.attack import determined, isolating_queries, reconstruct_bits
+    from discreet.models.tables import read_table
 
     if out and not truth:
         raise InvalidValue("-o writes evidence, which needs the truth: give --truth as well.")
     people, subsets, answers = _questions(read_table(file), answer, members)
-    found = reconstruct_bits(subsets, answers, method)
-    pairs, fixed = isolating(subsets), determined(subsets)
+    estimate = reconstruct_bits(subsets, answers, method)
+    pairs, fixed = isolating_queries(subsets), determined(subsets)
     facts: dict[str, Any] = {
         "questions": len(answers), "people": len(people), "pairs_that_isolate_one": len(pairs),
         "determined_if_exact": int(fixed.sum()), "determined_share": float(fixed.mean()),
-        "error_left": float(abs(subsets @ (found > 0.5).astype(float) - answers).max()),
+        "error_left": float(abs(subsets @ (estimate > 0.5).astype(float) - answers).max()),
     }  # fmt: skip
     evidence = None
     if truth:
-        evidence = _against(truth, people, found - 0.5, method)
-        facts["reconstructed_share"] = float(((found > 0.5) == evidence.inside).mean())
+        evidence = _against(truth, people, estimate - 0.5, method)
+        facts["reconstructed_share"] = float(((estimate > 0.5) == evidence.inside).mean())
     if as_json:
-        facts["bits"] = {name: bool(bit) for name, bit in zip(people, found > 0.5)}
+        facts["bits"] = {name: bool(bit) for name, bit in zip(people, estimate > 0.5)}
         facts["isolating_pairs"] = pairs
     _tell(facts, as_json)
     if out and evidence is not None:
         _save(out, file, {name: facts[name] for name in facts if name != "bits"}, evidence)
 
 
-def _questions(given: dict[str, Any], answer: str, members: str | None) -> tuple[list[str], Any, Any]:
+def _questions(table: dict[str, Any], answer: str, members: str | None) -> tuple[list[str], Any, Any]:
     """The people, who was counted in each question, and the counts."""
     import numpy as np
 
     from discreet.columns import columns, numeric
 
-    answers = columns(given, [answer])[answer]
+    answers = columns(table, [answer])[answer]
     if not numeric(answers):
         raise InvalidValue(f"Column {answer!r} must hold the published counts; it holds text.")
     if members is not None:
-        listed = [set(str(cell or "").replace(";", " ").split()) for cell in columns(given, [members])[members].tolist()]
+        listed = [set(str(cell or "").replace(";", " ").split()) for cell in columns(table, [members])[members].tolist()]
         people = sorted(set().union(*listed))
         subsets = np.array([[name in row for name in people] for row in listed], dtype=np.bool_).reshape(len(listed), -1)
     else:
-        people = [name for name in given if name != answer]
-        wide = [given[name] for name in people]
+        people = [name for name in table if name != answer]
+        wide = [table[name] for name in people]
         if not all(numeric(column) and np.isin(column, (0, 1)).all() for column in wide):
             raise InvalidValue(
                 f"Every column but {answer!r} must be a person, 1 where counted and 0 where not; or give --members."
@@ -176,8 +181,8 @@ def _against(truth: str, people: list[str], score: Any, method: str) -> Evidence
     """The guesses beside the truth. Who had the bit was not decided by our coins, so the design is post_hoc."""
     import numpy as np
 
-    from discreet.cli.files import read_table
     from discreet.core import Evidence, Game, record
+    from discreet.models.tables import read_table
 
     known = list(read_table(truth).values())
     if len(known) != 2 or not np.isin(known[1], (0, 1)).all():

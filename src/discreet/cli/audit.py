@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from discreet.cli import CHECK_FAILED, COMMANDS, FINE, REFUTED
-from discreet.cli.output import json_option, table, talk, write_json
+from discreet.cli.output import command_line, json_option, table, talk, write_json
 from discreet.errors import InvalidValue
 
 if TYPE_CHECKING:
-    from discreet.core import Evidence, Release
+    from discreet.core import Release
 
 SURE = {"release": 0.999, "recipe": 0.95}
 
@@ -31,7 +31,7 @@ well the model gives the coins away.""")  # fmt: skip
 @click.option("--target-column", metavar="NAME", help="Recipe: the column with the labels.  [default: label]")
 @click.option("--claim", metavar="RELEASE.json", help="Recipe: a release whose claims the bound is compared with.")
 @click.option("-o", "--out", metavar="FILE", help="Recipe: write a release.json with the evidence.")
-@click.option("--no-controls", is_flag=True, help="Recipe: leave out the leaky twin and the model that saw no canary.")
+@click.option("--no-controls", is_flag=True, help="Recipe: leave out the overfit control and the model that saw no canary.")
 @click.option("--device", type=click.Choice(["cpu", "cuda"]), help="Recipe: where it trains.  [default: cpu]")
 @json_option
 @click.pass_context
@@ -48,9 +48,9 @@ def command(
             raise InvalidValue("To audit a recipe, give --data, --canaries and --delta: none of them has a default.")
         rows = (data, target_column or "label")
         ctx.exit(_recipe(file, rows, canaries, delta, sure, claim, out, device or "cpu", as_json, not no_controls))
-    given = {"--data": data, "--canaries": canaries, "--delta": delta, "--target-column": target_column, "--claim": claim,
+    options = {"--data": data, "--canaries": canaries, "--delta": delta, "--target-column": target_column, "--claim": claim,
              "--out": out, "--device": device, "--no-controls": no_controls or None}  # fmt: skip
-    extra = [name for name, value in given.items() if value is not None]
+    extra = [name for name, value in options.items() if value is not None]
     if extra:
         raise InvalidValue(
             f"{extra[0]} belongs to the audit of a recipe, a file that ends in .py; {file!r} is read as a release."
@@ -62,22 +62,22 @@ def _release(file: str, confidence: float, as_json: bool) -> int:
     from discreet.cli.releases import read_release
 
     release = read_release(file)
-    found = _verdicts(release, confidence)
+    compared = _verdicts(release, confidence)
     if as_json:
-        write_json({"source": release.source, "verdicts": found})
-    elif found:
-        table([(item["attack"], item["claim"], item["outcome"], item["reason"]) for item in found], heads=_HEADS)
-    if found:
+        write_json({"source": release.source, "verdicts": compared})
+    elif compared:
+        table([(item["attack"], item["claim"], item["outcome"], item["reason"]) for item in compared], heads=_HEADS)
+    if compared:
         talk(f"Floors and verdicts are at a confidence of {confidence:.6g}; --confidence asks for another.")
-    if not found:
+    if not compared:
         lacking = "evidence" if release.claims else "claims, so there is no ceiling"
         talk(f"The release of {release.source} has no {lacking}: there is nothing to compare. Add some and save it again.")
         return CHECK_FAILED
-    return _outcome(found)
+    return _outcome(compared)
 
 
-def _outcome(found: list[dict[str, Any]]) -> int:
-    return REFUTED if any(item["outcome"] == "refuted" for item in found) else FINE
+def _outcome(compared: list[dict[str, Any]]) -> int:
+    return REFUTED if any(item["outcome"] == "refuted" for item in compared) else FINE
 
 
 def _recipe(
@@ -85,60 +85,35 @@ def _recipe(
     device: str, as_json: bool, controlled: bool,
 ) -> int:  # fmt: skip
     """One training run with canaries, and what it shows."""
-    from discreet.attack.membership.frames import framed
-    from discreet.cli.canaries import audited, controls, planted
-    from discreet.cli.facts import produced
-    from discreet.cli.models import classes_of, read_recipe, read_rows, usable
-    from discreet.core import Claim, Game, NonPrivate, Release, check, record
+    from discreet.attack.membership.canaries import audit_recipe
+    from discreet.attack.membership.summary import provenance
+    from discreet.core import Release
+    from discreet.models.files import read_recipe_and_rows, usable
 
-    check.small_fraction("delta", delta)
-    claims = Release.load(claim).claims if claim else (Claim(game=Game(record(), {"scores"}), event=NonPrivate()),)
-    X, y, *_ = read_rows(*data, fitted=())
-    recipe = read_recipe(file)
-    if recipe.kind == "torch":
-        X, y, *_ = read_rows(*data)  # which refuses text
-    _, its, [(X, y)] = framed(None, recipe, (X, y))
-    recipe = its or recipe
-    rows = planted(X, classes_of(y), canaries)
-    talk(f"Training once with {canaries} mislabelled rows, {int(rows.inside[rows.canaries].sum())} of them inside.")
-    evidence, accuracy = audited(recipe, rows, device=usable(device))
-    if controlled:
-        talk("Then the controls: a leaky twin, and a model that sees no canary.")
-    beside = controls(recipe, rows, delta, confidence, device=device) if controlled else []
-    facts = {**_bound(evidence, delta, confidence), "train_accuracy": accuracy}
-    told = {
-        "title": f"One-run audit of {Path(file).name}", "controls": beside, "quality": {"train accuracy": accuracy},
-        **produced({"recipe": file, "data": data[0]}),
-    }  # fmt: skip
-    source = Path(data[0]).name
-    release: Release[Any] = Release(value=facts, source=source, claims=claims, evidence=(evidence,), facts=told)
+    claims = Release.load(claim).claims if claim else ()
+    recipe, X, y = read_recipe_and_rows(file, *data, say=talk)
+    release = audit_recipe(
+        recipe, X, y, canaries=canaries, delta=delta, confidence=confidence, source=Path(data[0]).name, claims=claims,
+        controls=controlled, device=usable(device), say=talk,
+        facts={"title": f"One-run audit of {Path(file).name}", **provenance({"recipe": file, "data": data[0]}, command_line())},
+    )  # fmt: skip
     if out:
         release.save(out)
-    found = _verdicts(release, confidence, delta) if claim else []
+    facts, beside = release.value, [dict(each) for each in release.facts["controls"]]
+    compared = _verdicts(release, confidence, delta) if claim else []
     if as_json:
-        write_json({**facts, "controls": beside, "verdicts": found})
+        write_json({**facts, "controls": beside, "verdicts": compared})
     else:
         table([(name.replace("_", " "), _shown(value)) for name, value in facts.items()])
         for each in beside:
             table(
                 [(f"{each['kind']} control", f"{each['name']}: {'' if each['found'] else 'not '}found, AUC {each['auc']:.3f}")]
             )
-        if found:
-            table([(item["attack"], item["claim"], item["outcome"], item["reason"]) for item in found], heads=_HEADS)
+        if compared:
+            table([(item["attack"], item["claim"], item["outcome"], item["reason"]) for item in compared], heads=_HEADS)
     _explain(facts)
     _explain_controls(beside)
-    return _outcome(found)
-
-
-def _bound(evidence: Evidence, delta: float, confidence: float) -> dict[str, Any]:
-    from discreet.audit import epsilon_at_least
-    from discreet.audit.bounds.betting import best_possible
-
-    return {
-        "canaries": len(evidence), "inside": int(evidence.inside.sum()), "auc": evidence.auc(), "delta": delta,
-        "confidence": confidence, "epsilon_at_least": epsilon_at_least(evidence, delta, confidence),
-        "most_that_so_many_canaries_can_show": best_possible(len(evidence), delta, 1.0 - confidence, independent=False),
-    }  # fmt: skip
+    return _outcome(compared)
 
 
 def _shown(value: Any) -> str:
@@ -168,9 +143,7 @@ def _explain(facts: dict[str, Any]) -> None:
 def _explain_controls(beside: list[dict[str, Any]]) -> None:
     for each in beside:
         if each["kind"] == "positive" and not each["found"]:
-            talk(
-                "Warning: not even a leaky twin was found out; with so few canaries silence means nothing. Plant more of them."
-            )
+            talk("Warning: not even an overfit control was found out; with so few canaries silence means nothing. Give more.")
         if each["kind"] == "negative" and each["found"]:
             talk("Warning: canaries that were all left out were told apart: by bad luck, which a bound may have, or a fault.")
 
@@ -183,6 +156,6 @@ def _verdicts(release: Release[Any], confidence: float, delta: float | None = No
     from discreet.audit.judge import verdicts
 
     return [
-        {"attack": item.attack, "claim": repr(claim.event)[:120], **found.to_json()}
-        for claim, item, found in verdicts(release, confidence=confidence, delta=delta)
+        {"attack": item.attack, "claim": repr(claim.event)[:120], **verdict.to_json()}
+        for claim, item, verdict in verdicts(release, confidence=confidence, delta=delta)
     ]

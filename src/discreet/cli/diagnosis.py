@@ -14,21 +14,21 @@ from safetensors.torch import save_file
 from torch import nn
 
 from discreet.attack.membership import Recipe, groups_of, membership
-from discreet.attack.membership.controls import trained
 from discreet.cli.hospital import DELTA, DIAGNOSES, LABS, LEVEL, PATIENTS, SEED, SOURCE, People
 from discreet.core import Claim, Game, NonPrivate, Release, record
 from discreet.core.facts import made
 from discreet.errors import BudgetExceeded
 from discreet.learn import train
+from discreet.models import Trainer
 
 if TYPE_CHECKING:
-    from discreet.attack.membership import Found
+    from discreet.attack.membership import MembershipResult
     from discreet.learn import Run
     from discreet.ledger import Ledger
 
 EPSILON = 2.0
 RATE, STEPS = 0.1, 200  # public: everyone knows that there are about 4,000 patients
-ATTACKS = ("student", "loss")
+ATTACKS = ("bayes_lira", "loss")
 SHADOWS = 16
 MOST = 10  # records named as the most exposed
 Progress = Callable[[int, int], None]
@@ -53,7 +53,7 @@ OVERFIT = Recipe(network, epochs=100, learning_rate=3e-3)
 
 def overfit(patients: People, strangers: People, ledger: Ledger, folder: Path, progress: Progress | None) -> Model:
     """Trained until it knows its patients by heart. Nothing is claimed of it, so no budget can pay for it."""
-    model = trained(OVERFIT, patients.labs, patients.diagnosis)
+    model = Trainer(OVERFIT).one(patients.labs, patients.diagnosis)
     found = _attacked(model, OVERFIT, patients, strangers, progress)
     nothing = Claim(game=Game(record(), {"weights"}), event=NonPrivate())
     refusal = None
@@ -103,7 +103,7 @@ def _run(X: Any, y: Any, **paid: Any) -> Run:
     )  # fmt: skip
 
 
-def _attacked(model: Any, recipe: Recipe, patients: People, strangers: People, progress: Progress | None) -> Found:
+def _attacked(model: Any, recipe: Recipe, patients: People, strangers: People, progress: Progress | None) -> MembershipResult:
     both = [(people.labs, people.diagnosis) for people in (patients, strangers)]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # on a recipe that does not resemble its model: these do
@@ -116,7 +116,7 @@ def _asked(model: nn.Module, X: Any) -> Any:
 
 
 def _told(
-    release: Release[Any], title: str, model: nn.Module, found: Found, patients: People, strangers: People,
+    release: Release[Any], title: str, model: nn.Module, found: MembershipResult, patients: People, strangers: People,
     refusal: str | None = None,
 ) -> Model:  # fmt: skip
     """The release with its evidence, and the facts that a report tells."""

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import click
 
+SECONDS = float(os.environ.get("DISCREET_PROGRESS", "10"))  # between two lines of progress where there is no terminal
 _COLOURS = {"holds": "green", "inconclusive": "yellow", "failed": "red", "refuted": "bold red"}  # on a terminal only
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Write JSON to stdout.")
@@ -64,6 +68,32 @@ def progress(count: int, label: str) -> Iterator[Callable[[int, int], None] | No
         task = bar.add_task(label, total=count)
         every = max(1, count // 100)
         yield lambda done, _: bar.update(task, completed=done) if done % every == 0 else None
+
+
+@contextmanager
+def reported(count: int, label: str) -> Iterator[Callable[[int, int], None]]:
+    """Something to call with (done, count): a bar on a terminal, elsewhere a line now and then with the time left."""
+    began = last = time.monotonic()
+
+    def line(done: int, _: int) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if done < count and now - last >= SECONDS:
+            last = now
+            talk(f"{label}: {done} of {count}, about {(now - began) / done * (count - done):.0f} s left")
+
+    with progress(count, label) as bar:
+        yield bar or line
+
+
+def command_line() -> str:
+    """The command with its options, as a release keeps it: file names without their folders."""
+    return " ".join(["discreet", *map(_without_folders, sys.argv[1:])])[:500]
+
+
+def _without_folders(word: str) -> str:
+    name, sign, value = word.partition("=") if word.startswith("--") and "=" in word else ("", "", word)
+    return f"{name}{sign}{Path(value).name or value}"
 
 
 def _finite(value: Any) -> Any:

@@ -20,8 +20,8 @@ from discreet.cli.output import json_option, talk, write_json
 @click.option("--output", metavar="FILE.csv", help="Write to this file, not to stdout.")
 @json_option
 def command(folder: str, table: str, probabilities: bool, output: str | None, as_json: bool) -> None:
-    from discreet.cli.files import read_table
     from discreet.learn.table import load
+    from discreet.models.tables import read_table
 
     classifier = load(folder)
     rows = read_table(table)

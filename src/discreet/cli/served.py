@@ -30,7 +30,7 @@ weights = "overfit-model/model.safetensors"
 recipe = "recipe.py"
 members = "patients.npz"
 nonmembers = "strangers.npz"
-attacks = "student,loss"
+attacks = "bayes_lira,loss"
 shadows = 8
 """
 RECIPE = '''"""How the overfit model was trained; the web app trains models like it."""

@@ -87,10 +87,10 @@ def start(told: dict[str, Any], known: Encoding, folder: Path) -> Run:
     import torch
     from torch import nn
 
-    from discreet.cli.files import read_table
     from discreet.learn import train
     from discreet.learn.table import network
     from discreet.ledger import Ledger
+    from discreet.models.tables import read_table
 
     settings, unit, ledger = dict(told["train"]), told.get("unit", {}), told.get("ledger", {})
     if ledger and not {"place", "source"} <= set(ledger):
@@ -150,7 +150,7 @@ def _plan(told: dict[str, Any], as_json: bool) -> None:
 
 def _public(known: Encoding, path: str) -> tuple[Any, Any]:
     """Inputs and targets of a public table."""
-    from discreet.cli.files import read_table
+    from discreet.models.tables import read_table
 
     inputs, target, _ = known.read(read_table(path))
     return inputs, target

@@ -19,6 +19,7 @@ from discreet.errors import InvalidDocument, InvalidValue
 DESIGNS = ("paired", "canary", "post_hoc")
 UNFAIR = 1e-9  # fair coins fall as unevenly as is refused no more often than this
 _JSON_TYPES: dict[str, set[type]] = {"score": {int, float}, "inside": {bool}, "run": {int}}
+EARLIER_NAMES = {"student": "bayes_lira"}  # of attacks, in documents written before
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -121,13 +122,18 @@ class Evidence:
         try:
             check.word("design", parts["design"], DESIGNS)
             evidence = cls(
-                game=game_from_json(parts["game"]), attack=parts["attack"], score=parts["score"],
+                game=game_from_json(parts["game"]), attack=_renamed(parts["attack"]), score=parts["score"],
                 inside=parts["inside"], run=parts["run"], design="post_hoc",
             )  # fmt: skip
             object.__setattr__(evidence, "design", parts["design"])  # uneven coins are read, and count as none
             return evidence
         except InvalidValue as error:
             raise InvalidDocument(f"The evidence is not valid: {error}") from None
+
+
+def _renamed(attack: Any) -> Any:
+    """The name that an attack has now, where a document was written under its earlier one."""
+    return EARLIER_NAMES.get(attack, attack) if isinstance(attack, str) else attack
 
 
 def _fair(inside: NDArray[np.bool_]) -> bool:

@@ -200,7 +200,10 @@ SHAPES: dict[str, Test] = {
     ),
     "exposed": _list(_members({"index": _count, "score": check.real}, {})),
     "controls": _list(
-        _members({"name": check.word, "kind": _kind}, {"found": _truth, "tpr": _rates, "auc": check.fraction})
+        _members(
+            {"name": check.word, "kind": _kind},
+            {"attack": check.word, "found": _truth, "tpr": _rates, "auc": check.fraction},
+        )
     ),
     "quality": _object(check.real),
     "spending": _list(_pair),

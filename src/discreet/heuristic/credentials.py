@@ -72,12 +72,12 @@ class Client:
     def count(self, password: str) -> int:
         """How often this password leaked; 0 if it is not in the list. It never leaves this process."""
         name = self.hash(password.encode("utf-8"))
-        found = 0
+        count = 0
         for line in self.fetch(name[: self.prefix]).splitlines():
             suffix, _, times = line.partition(":")
             if hmac.compare_digest(suffix.encode(), name[self.prefix :].encode()):  # every line, whichever it is
-                found = int(times)
-        return found
+                count = int(times)
+        return count
 
 
 def over_http(address: str) -> Callable[[str], str]:

@@ -25,7 +25,7 @@ class Kind:
 KINDS = (
     Kind(
         frozenset(_MODEL - {"labels"}),
-        ("lira", "student", "rmia", "calibrated", "shokri", "quantile", "shadow"),
+        ("lira", "bayes_lira", "rmia", "calibrated", "shokri", "quantile", "shadow"),
         "Membership by comparison with models like it (likelihood ratios, RMIA): the strongest known for most models.",
     ),
     Kind(

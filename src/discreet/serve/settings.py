@@ -161,5 +161,5 @@ def _names(where: str, said: Any) -> tuple[str, ...]:
     """Names of attacks: a list, or divided by commas as on the command line."""
     names = [each.strip() for each in said.split(",")] if isinstance(said, str) else said
     if not isinstance(names, list) or not names or not all(isinstance(each, str) and each for each in names):
-        raise InvalidDocument(f'{where} must have as attacks names such as ["student", "loss"]; got {check.shown(said)}.')
+        raise InvalidDocument(f'{where} must have as attacks names such as ["bayes_lira", "loss"]; got {check.shown(said)}.')
     return tuple(names)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from discreet.attack import Join, Known, Ratings, Scoreboard, linked, roughly, uniqueness
+from discreet.attack import Join, Known, Ratings, Scoreboard, approximate_knowledge, linked, uniqueness
 from discreet.audit import Canaries, audit, verdict
 from discreet.core import Claim, Game, NonPrivate, record
 from discreet.errors import InvalidValue
@@ -166,7 +166,7 @@ def test_eight_rough_ratings_find_nearly_everybody():
     data = crowd(1)
     seen = Ratings(user=data[0], item=data[1], rating=data[2], day=data[3])
     random = np.random.default_rng(2)
-    found = [seen.find(roughly(*data, who, count=8, random=random, wrong=2)) for who in range(200)]
+    found = [seen.find(approximate_knowledge(*data, who, count=8, random=random, wrong=2)) for who in range(200)]
     assert np.mean([each.user == who for who, each in enumerate(found)]) > 0.95
     sure = [each.user == who for who, each in enumerate(found) if each.sure]
     assert len(sure) > 100
@@ -178,7 +178,7 @@ def test_who_is_not_there_is_seldom_found():
     left = data[0] >= 200  # the first two hundred are not released
     seen = Ratings(user=data[0][left] - 200, item=data[1][left], rating=data[2][left], day=data[3][left])
     random = np.random.default_rng(2)
-    here = np.array([roughly(*data, who, count=8, random=random) for who in range(400)], dtype=object)
+    here = np.array([approximate_knowledge(*data, who, count=8, random=random) for who in range(400)], dtype=object)
     score = Scoreboard().score(seen, [Known(*each) for each in here])
     assert np.mean(score[:200] >= 1.5) < 0.25 < 0.75 < np.mean(score[200:] >= 1.5)
 
@@ -192,4 +192,4 @@ def test_bad_ratings_are_told(wrong, told):
     with pytest.raises(InvalidValue, match="for each item"):
         Ratings(user=[0], item=[0], rating=[5]).find(Known([0], [1, 2]))
     with pytest.raises(InvalidValue, match="9 known ratings were asked"):
-        roughly([0], [0], [5], [1], 0, count=9, random=np.random.default_rng(0))
+        approximate_knowledge([0], [0], [5], [1], 0, count=9, random=np.random.default_rng(0))

@@ -12,11 +12,11 @@ from scipy import stats
 from torch import nn
 
 import discreet
-from discreet.attack import Recipe
-from discreet.attack.membership import ATTACKS, halves, ratios, signals, train_shadows
-from discreet.attack.membership.posterior import paired
+from discreet.attack.membership import ATTACKS, ratios, signals, splits, train_shadows
+from discreet.attack.membership.bayes_lira import paired
 from discreet.audit import epsilon_at_least, roc, tpr_interval
 from discreet.errors import DiscreetError, InvalidDocument, InvalidValue
+from discreet.models import Recipe
 
 
 def blobs(rows=300, width=10, classes=3, seed=0, noise=2.0):
@@ -100,7 +100,7 @@ def alone(recipe, X, y, chosen, seed, asked):
 def test_models_trained_together_are_those_trained_alone(build, how):
     X, y = blobs(120)
     recipe = Recipe(build, epochs=4, batch_size=25, **how)
-    inside = halves(len(X), 5, seed=3)
+    inside = splits(len(X), 5, seed=3)
     found = train_shadows(recipe, X, y, inside, seed=11, group=3)
     for k in range(5):
         wanted = alone(recipe, X, y, inside[k], 11 + k, X)
@@ -110,7 +110,7 @@ def test_models_trained_together_are_those_trained_alone(build, how):
 @pytest.mark.parametrize("processes", [1, 2, 3])
 def test_groups_are_those_asked_for_but_every_process_has_one(processes, tmp_path):
     X, y = blobs(60)
-    recipe, inside, told = Recipe(mlp, epochs=1), halves(60, 8, seed=0), []
+    recipe, inside, told = Recipe(mlp, epochs=1), splits(60, 8, seed=0), []
     train_shadows(recipe, X, y, inside, group=8, processes=processes, progress=lambda done, of: told.append(done))
     assert len(told) == processes
     train_shadows(recipe, X, y, inside, group=4, processes=processes, folder=tmp_path)
@@ -121,7 +121,7 @@ def test_groups_are_those_asked_for_but_every_process_has_one(processes, tmp_pat
 def test_half_precision_is_near_whole(build):
     X, y = blobs(120)
     recipe = Recipe(build, epochs=4, batch_size=20)
-    inside = halves(len(X), 2, seed=3)
+    inside = splits(len(X), 2, seed=3)
     whole, half = (
         train_shadows(replace(recipe, precision=how), X, y, inside, seed=11).scores for how in ("float32", "bfloat16")
     )
@@ -130,16 +130,16 @@ def test_half_precision_is_near_whole(build):
 
 
 def test_halves_complete_each_other():
-    inside = halves(101, 8, seed=0)
+    inside = splits(101, 8, seed=0)
     assert inside.sum(1).tolist() == [50] * 8
     assert (inside.sum(0) <= 4).all()
     assert (inside.sum(0) >= 3).all()
-    assert (halves(100, 8, 0).sum(0) == 4).all()
+    assert (splits(100, 8, 0).sum(0) == 4).all()
 
 
 def test_a_killed_job_goes_on_after_its_last_group(tmp_path):
     X, y = blobs(60)
-    inside = halves(len(X), 6, seed=0)
+    inside = splits(len(X), 6, seed=0)
     built = []
 
     def build():
@@ -154,7 +154,7 @@ def test_a_killed_job_goes_on_after_its_last_group(tmp_path):
     assert len(built) == 5  # two models, one to see of what kind they are, and two to see that they can be trained
     assert np.array_equal(first.scores, again.scores)
     with pytest.raises(InvalidDocument, match="belongs to other data"):
-        train_shadows(recipe, X, y, halves(len(X), 6, seed=1), group=2, folder=tmp_path)
+        train_shadows(recipe, X, y, splits(len(X), 6, seed=1), group=2, folder=tmp_path)
     (tmp_path / "models-00000-00002.npz").write_bytes(b"PK")
     with pytest.raises(InvalidDocument, match="damaged"):
         train_shadows(recipe, X, y, inside, group=2, folder=tmp_path)
@@ -162,7 +162,7 @@ def test_a_killed_job_goes_on_after_its_last_group(tmp_path):
 
 def test_several_processes_make_what_one_makes():
     X, y = blobs(80)
-    recipe, inside = Recipe(lambda: mlp(), epochs=2), halves(80, 6, 0)
+    recipe, inside = Recipe(lambda: mlp(), epochs=2), splits(80, 6, 0)
     one, two = (train_shadows(recipe, X, y, inside, group=2, processes=count) for count in (1, 2))
     assert np.array_equal(one.scores, two.scores)
 
@@ -176,7 +176,7 @@ def test_several_processes_make_what_one_makes():
 def test_a_ray_cluster_makes_what_one_process_makes():
     ray = pytest.importorskip("ray")
     X, y = blobs(80)
-    recipe, inside = Recipe(mlp, epochs=1), halves(80, 4, 0)
+    recipe, inside = Recipe(mlp, epochs=1), splits(80, 4, 0)
     try:
         found = train_shadows(recipe, X, y, inside, group=2, ray="local")
     finally:
@@ -191,10 +191,10 @@ def test_estimators_and_functions_are_recipes_too():
         centres = np.stack([inputs[labels == c].mean(0) for c in range(3)])
         return lambda asked: -((asked[:, None] - centres) ** 2).sum(2)
 
-    found = train_shadows(Recipe(fit, kind="fit"), X, y, halves(len(X), 4, 0))
+    found = train_shadows(Recipe(fit, kind="fit"), X, y, splits(len(X), 4, 0))
     assert found.scores.shape == (4, 200, 3)
     tree = pytest.importorskip("sklearn.tree").DecisionTreeClassifier()
-    leaky = train_shadows(Recipe(tree), X, y, halves(len(X), 4, 0))
+    leaky = train_shadows(Recipe(tree), X, y, splits(len(X), 4, 0))
     right = leaky.scores.argmax(2) == y
     assert right[leaky.inside].all()
     assert right[~leaky.inside].mean() < 0.9
@@ -257,7 +257,7 @@ def test_rmia_counts_the_population_it_beats():
 
 @pytest.fixture(scope="module")
 def attacked():
-    """A model that learned its rows by heart, and what every attack says of it."""
+    """A model that memorised its rows, and what every attack says of it."""
     X, y = blobs(400, seed=1, noise=3.0)
     recipe = Recipe(
         lambda: nn.Sequential(nn.Linear(10, 64), nn.ReLU(), nn.Linear(64, 3)), epochs=150, batch_size=50, learning_rate=1e-2
@@ -269,20 +269,20 @@ def attacked():
         return np.stack([known[row.tobytes()] for row in inputs])
 
     asked = [
-        name for name in ATTACKS if name not in ("noise", "boundary", "gradient", "whitebox")
+        attack.name for attack in ATTACKS if attack.name not in ("noise", "boundary", "gradient", "whitebox")
     ]  # these ask about other rows
     return discreet.attack.membership(target, recipe, (X[:200], y[:200]), (X[200:], y[200:]), attacks=asked, shadows=16)
 
 
 def test_shadows_find_what_a_threshold_does_not(attacked):
-    assert attacked["student"].auc() > attacked["loss"].auc() > 0.6
-    assert attacked["student"].auc() > 0.85
+    assert attacked["bayes_lira"].auc() > attacked["loss"].auc() > 0.6
+    assert attacked["bayes_lira"].auc() > 0.85
     assert all(evidence.design == "post_hoc" for evidence in attacked.values())
     assert attacked["label"].game.view == {"labels"}
 
 
 def test_evidence_tells_rates_with_intervals(attacked):
-    found = attacked["student"]
+    found = attacked["bayes_lira"]
     low, high = tpr_interval(found, 0.05)
     assert low <= found.tpr(0.05) <= high
     assert found.tpr(0.05) > 0.2
@@ -337,8 +337,8 @@ def test_bad_input_is_told(members, nonmembers, target, told):
 
 
 def test_attacks_that_need_shadows_need_a_recipe():
-    with pytest.raises(InvalidValue, match="student needs models like the target"):
-        discreet.attack.membership(mlp(), None, HALF, (X[30:], Y[30:]), attacks=["student"])
+    with pytest.raises(InvalidValue, match="bayes_lira needs models like the target"):
+        discreet.attack.membership(mlp(), None, HALF, (X[30:], Y[30:]), attacks=["bayes_lira"])
     assert set(discreet.attack.membership(mlp(), None, HALF, (X[30:], Y[30:]), attacks="all")) == {
         "loss",
         "confidence",

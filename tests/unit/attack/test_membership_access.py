@@ -9,11 +9,11 @@ import torch.nn.functional as F
 from torch import nn
 
 import discreet
-from discreet.attack import Recipe
-from discreet.attack.membership import label, learned, tail, whitebox
+from discreet.attack.membership import access, high_loss_screen, label, whitebox
 from discreet.attack.membership.quantile import quantile
 from discreet.audit import roc
 from discreet.errors import InvalidValue
+from discreet.models import Recipe, gradients, small
 
 ROWS, WIDTH, CLASSES = 400, 40, 3
 RNG = np.random.default_rng(0)
@@ -133,18 +133,18 @@ def test_quantiles_are_learned_without_the_row_itself():
         quantile(margin, inputs, none, np.arange(1500) < 20)
 
 
-def test_the_tail_screens_memory(leaky):
-    told = tail(leaky, MEMBERS, OTHERS, level=0.05, confidence=1 - 1e-6)
+def test_the_high_loss_screen_shows_memorisation(leaky):
+    told = high_loss_screen(leaky, MEMBERS, OTHERS, level=0.05, confidence=1 - 1e-6)
     assert told.memorised
     assert told.low > 0.05
-    assert "learned by heart" in str(told)
+    assert "members were memorised" in str(told)
     assert "bounds nothing" in str(told)
     # A model that saw nothing: the interval of a confidence of 1 - 1e-6 reaches down to the level, but for 1e-6 and for the
     # threshold's own scatter over 200 members, which six deviations of 0.015 cover.
-    blank = tail(fresh(5), MEMBERS, OTHERS, level=0.05, confidence=1 - 1e-6)
+    blank = high_loss_screen(fresh(5), MEMBERS, OTHERS, level=0.05, confidence=1 - 1e-6)
     assert blank.low < 0.05 + 6 * 0.0155
     assert "400 are needed" not in str(blank)
-    assert "too few members" in str(tail(leaky, MEMBERS, OTHERS, level=0.001))
+    assert "too few members" in str(high_loss_screen(leaky, MEMBERS, OTHERS, level=0.001))
 
 
 def test_shadows_teach_what_gradients_of_members_look_like(leaky):
@@ -157,9 +157,7 @@ def test_shadows_teach_what_gradients_of_members_look_like(leaky):
 
 
 def test_all_leaves_out_what_would_ask_for_hours(leaky, monkeypatch):
-    from discreet.attack.membership import play
-
-    monkeypatch.setattr(play, "MANY", 1e6)
+    monkeypatch.setattr(access, "MOST_QUERIED", 1e6)
     with pytest.warns(UserWarning, match=r"boundary \(145 questions for each row\) left out of \"all\""):
         found = discreet.attack.membership(leaky, None, MEMBERS, OTHERS, attacks="all")
     assert "boundary" not in found
@@ -217,7 +215,7 @@ def test_gradients_caught_on_the_way_are_those_of_torch_func(build, monkeypatch)
             layer.running_var.uniform_(0.5, 2.0)
     images = np.random.default_rng(0).normal(size=(6, 3, 2, 2)).astype(np.float32)
     caught = whitebox.gradient_norms(model, images, np.array([0, 1, 2] * 2), project=3)
-    monkeypatch.setattr(whitebox, "known", lambda model: False)
+    monkeypatch.setattr(gradients, "known", lambda model: False)
     wanted = whitebox.gradient_norms(model, images, np.array([0, 1, 2] * 2), project=3)
     for a, b in zip(caught, wanted):
         assert np.allclose(a, b, rtol=1e-4, atol=1e-6)
@@ -238,7 +236,7 @@ def test_networks_trained_together_learn_apart():
     rng = np.random.default_rng(3)
     seen = rng.normal(size=(600, 2))
     wanted = np.where(np.arange(600) < 300, seen[:, 0] > 0, seen[:, 0] < 0)
-    nets = learned.fit(seen, wanted, [np.arange(300), np.arange(300, 600)], learned.member)
+    nets = small.fit(seen, wanted, [np.arange(300), np.arange(300, 600)], small.member)
     first, second = nets(seen, 0)[:, 0], nets(seen, 1)[:, 0]
     assert ((first > 0) == (seen[:, 0] > 0)).mean() > 0.9
     assert ((second > 0) == (seen[:, 0] < 0)).mean() > 0.9

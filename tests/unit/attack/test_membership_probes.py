@@ -7,10 +7,9 @@ import pytest
 import torch
 from torch import nn
 
-from discreet.attack import Recipe
 from discreet.attack.membership import probes, whitebox
-from discreet.attack.membership.controls import trained
 from discreet.audit import roc
+from discreet.models import Recipe, Trainer
 
 ROWS, WIDTH, CLASSES = 1600, 40, 10
 INSIDE = np.arange(ROWS) < ROWS // 2
@@ -37,7 +36,7 @@ def build():
 
 @pytest.fixture(scope="module")
 def overfit():
-    return trained(Recipe(build, epochs=12, batch_size=50, learning_rate=2e-3), X[INSIDE], Y[INSIDE])
+    return Trainer(Recipe(build, epochs=12, batch_size=50, learning_rate=2e-3)).one(X[INSIDE], Y[INSIDE], seed=3)
 
 
 def test_the_weights_tell_more_than_the_outputs(overfit):

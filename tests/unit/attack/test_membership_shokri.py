@@ -1,4 +1,4 @@
-"""Attack models learned from shadows, and the data of those shadows: other rows, marginals, rows climbed out of nothing."""
+"""Attack models learned from shadows, and the data of those shadows: other rows, marginals, synthesised rows out of nothing."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import pytest
 from torch import nn
 
 import discreet
-from discreet.attack import Recipe
-from discreet.attack.membership import ask, climb, from_marginals, halves, marginals, train_shadows
+from discreet.attack.membership import from_marginals, marginals, query_synthesis, splits, train_shadows
 from discreet.attack.membership.shokri import features, shokri
 from discreet.audit import roc
 from discreet.errors import InvalidValue
+from discreet.models import Recipe, predict
 
 WIDTH, CLASSES = 40, 4
 CENTRES = np.random.default_rng(0).random((CLASSES, WIDTH))
@@ -36,7 +36,7 @@ MEMBERS, OTHERS = (X[:300], Y[:300]), (X[300:], Y[300:])
 
 @pytest.fixture(scope="module")
 def target():
-    """A model that learned the first 300 rows by heart."""
+    """A model that memorised the first 300 rows."""
     import torch
 
     torch.manual_seed(7)
@@ -66,8 +66,8 @@ def test_an_attacker_with_other_rows_only(target):
         target, RECIPE, MEMBERS, OTHERS, attacks=["shokri", "lira_offline", "calibrated"], shadows=8, population=bits(600, 2)
     )
     assert all(area(one) > 0.62 for one in found.values())
-    with pytest.raises(InvalidValue, match="student needs models trained on the rows in question"):
-        discreet.attack.membership(target, RECIPE, MEMBERS, OTHERS, attacks=["student"], population=bits(60, 2))
+    with pytest.raises(InvalidValue, match="bayes_lira needs models trained on the rows in question"):
+        discreet.attack.membership(target, RECIPE, MEMBERS, OTHERS, attacks=["bayes_lira"], population=bits(60, 2))
     with pytest.raises(InvalidValue, match="population has inputs of shape"):
         discreet.attack.membership(target, RECIPE, MEMBERS, OTHERS, attacks=["shokri"], population=(X[:, :5], Y))
 
@@ -75,7 +75,7 @@ def test_an_attacker_with_other_rows_only(target):
 def test_an_attacker_with_marginals_only(target):
     rows = from_marginals(target, marginals(X[300:], noise=0.1), 600, seed=3)
     assert rows[0].shape == (600, WIDTH)
-    assert np.array_equal(rows[1], ask.labels(target, rows[0]))
+    assert np.array_equal(rows[1], predict.labels(target, rows[0]))
     # Each column's mean is that of its marginal within six deviations: 40 columns, below 1e-7 together.
     wanted = 0.9 * X[300:].mean(0) + 0.05
     assert (np.abs(rows[0].mean(0) - wanted) < 6 * np.sqrt(0.25 / 600)).all()
@@ -85,7 +85,7 @@ def test_an_attacker_with_marginals_only(target):
 
 @pytest.mark.filterwarnings("ignore:The shadows are right")  # rows the target is sure of are easier than real ones
 def test_an_attacker_with_nothing(target):
-    made = climb(target, np.arange(600) % CLASSES, np.full(WIDTH, 2), confidence=0.6, seed=4)
+    made = query_synthesis(target, np.arange(600) % CLASSES, np.full(WIDTH, 2), confidence=0.6, seed=4)
     assert len(made.X) == made.wanted == 600
     assert made.queries >= 600
     found = discreet.attack.membership(
@@ -111,7 +111,7 @@ def test_features_hold_the_probabilities_in_order():
 
 def test_a_class_with_few_rows_is_left_to_a_model_of_all():
     y = np.where(np.arange(600) < 10, 3, Y % 3)
-    shadows = train_shadows(RECIPE, X, y, halves(600, 2, 0))
+    shadows = train_shadows(RECIPE, X, y, splits(600, 2, 0))
     found = shokri(shadows.scores[0], y, shadows.scores[1:], y, shadows.inside[1:])
     assert np.isfinite(found).all()
 
@@ -125,12 +125,12 @@ def test_climbed_rows_are_sure_and_in_range(target):
         assert (rows == rows.round()).all()
         return rows @ weights / 4
 
-    made = climb(sees, np.arange(50) % CLASSES, sizes, confidence=0.9, batch=16, seed=0)
+    made = query_synthesis(sees, np.arange(50) % CLASSES, sizes, confidence=0.9, batch=16, seed=0)
     assert made.y.tolist() == (np.arange(50) % CLASSES).tolist()
     p = np.exp(sees(made.X))
     p /= p.sum(1, keepdims=True)
     assert (p[np.arange(50), made.y] > 0.9).all()
-    again = climb(sees, np.arange(50) % CLASSES, sizes, confidence=0.9, batch=16, seed=0)
+    again = query_synthesis(sees, np.arange(50) % CLASSES, sizes, confidence=0.9, batch=16, seed=0)
     assert np.array_equal(made.X, again.X)
 
 
@@ -143,7 +143,7 @@ def test_one_climber_does_what_the_algorithm_says():
         level = rows.sum(1) / 4 - 8
         return np.stack([level, np.zeros(len(rows))], 1)
 
-    made = climb(sees, [0], np.full(64, 2), confidence=0.95, most=32, least=2, patience=3, seed=1)
+    made = query_synthesis(sees, [0], np.full(64, 2), confidence=0.95, most=32, least=2, patience=3, seed=1)
     best, kept, change, rejected = -1.0, seen[0], 32, 0
     for row in seen:
         assert (row != kept).sum() <= (change if best >= 0 else 0)
@@ -160,10 +160,10 @@ def test_one_climber_does_what_the_algorithm_says():
 
 
 def test_climbers_give_up():
-    made = climb(lambda rows: np.zeros((len(rows), 2)), [0, 1, 0], np.full(6, 2), steps=20)
+    made = query_synthesis(lambda rows: np.zeros((len(rows), 2)), [0, 1, 0], np.full(6, 2), steps=20)
     assert made.X.shape == (0, 6)
     assert made.queries == 60
-    assert repr(made) == "Climbed(0 of 3 rows, 60 queries)"
+    assert repr(made) == "Synthesised(0 of 3 rows, 60 queries)"
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_climbers_give_up():
 )
 def test_climbing_refuses(classes, values, sees, told):
     with pytest.raises(InvalidValue, match=told):
-        climb(sees, np.array(classes, int), np.array(values), steps=3)
+        query_synthesis(sees, np.array(classes, int), np.array(values), steps=3)
 
 
 def test_marginals_must_be_probabilities():

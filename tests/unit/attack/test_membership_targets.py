@@ -11,12 +11,12 @@ import torch
 from torch import nn
 
 from discreet.attack import Recipe, membership
-from discreet.attack.membership import ask, given, halves, tail, train_shadows
-from discreet.attack.membership.controls import trained
-from discreet.attack.membership.recipe import as_logits, logarithms
+from discreet.attack.membership import high_loss_screen, splits, train_shadows, validation
 from discreet.attack.membership.whitebox import from_shadows, gradient_norms
 from discreet.errors import InvalidValue
 from discreet.heuristic.defences import l2
+from discreet.models import Trainer, predict
+from discreet.models.predict import as_logits, logarithms
 
 DRAW = np.random.default_rng(0)
 X, Y = DRAW.normal(size=(120, 5)).astype(np.float32), DRAW.integers(0, 3, 120)
@@ -74,14 +74,14 @@ def test_probabilities_are_taken_by_their_logarithm() -> None:
     def fit(take: Callable[[np.ndarray], np.ndarray]) -> Callable[..., Any]:
         return lambda rows, labels: lambda asked: take(tree(max_depth=3).fit(rows, labels).predict_proba(asked))
 
-    given = {"shadows": 4, "attacks": ["student", "lira", "loss", "rmia"]}
+    given = {"shadows": 4, "attacks": ["bayes_lira", "lira", "loss", "rmia"]}
     said, logs = (membership(fit(take)(*INSIDE), Recipe(fit(take), kind="fit"), INSIDE, OUTSIDE, **given)
                   for take in (lambda law: law, logarithms))  # fmt: skip
     for name in said:
         assert np.allclose(said[name].score, logs[name].score)
     logits = np.array([[2.0, -1.0], [0.5, 0.5]])
     assert as_logits(logits) is logits  # one row that sums to 1 is no law
-    assert ask.logits(lambda rows: np.full((len(rows), 2), 0.5), X).max() == np.log(0.5)
+    assert predict.logits(lambda rows: np.full((len(rows), 2), 0.5), X).max() == np.log(0.5)
 
 
 def test_nothing_is_half_of_the_least_that_was_said() -> None:
@@ -104,7 +104,7 @@ def test_rows_on_both_sides_are_found_in_any_type(ours: np.ndarray, theirs: np.n
 def test_rows_of_a_population_that_are_in_question_count_as_seen() -> None:
     Z = np.concatenate([X[:3], X[:1], 9.0 + X[:2]])
     marks = np.array([[1, 0, 0, 0, 1, 1], [0, 1, 0, 1, 0, 0]], bool)
-    saw = given.trained_on(Z, X[:4].astype(np.float64), marks)
+    saw = validation.trained_on(Z, X[:4].astype(np.float64), marks)
     assert saw.tolist() == [[True, False, False, False], [True, True, False, False]]
 
 
@@ -138,9 +138,9 @@ WRONG = [
 def test_recipes_that_cannot_be_trained_say_why(build: Any, told: str) -> None:
     recipe = Recipe(build, epochs=1, batch_size=59)
     with pytest.raises(InvalidValue, match=told):
-        train_shadows(recipe, X, Y, halves(120, 2, seed=0))
+        train_shadows(recipe, X, Y, splits(120, 2, seed=0))
     with pytest.raises(InvalidValue, match=told):
-        trained(recipe, *INSIDE)
+        Trainer(recipe).one(*INSIDE)
 
 
 def test_a_module_is_no_recipe() -> None:
@@ -153,7 +153,7 @@ def test_a_module_is_no_recipe() -> None:
 def test_a_recipe_that_ends_in_a_softmax_is_told() -> None:
     recipe = Recipe(lambda: nn.Sequential(nn.Linear(5, 3), nn.Softmax(1)), epochs=1)
     with pytest.warns(UserWarning, match="Leave its last softmax out"):
-        scores = train_shadows(recipe, X, Y, halves(120, 2, seed=0)).scores
+        scores = train_shadows(recipe, X, Y, splits(120, 2, seed=0)).scores
     assert np.allclose(np.exp(scores).sum(2), 1.0, atol=1e-5)
 
 
@@ -187,14 +187,14 @@ class Recurrent(nn.Module):
 
 
 def test_recurrent_networks_are_trained_one_after_another() -> None:
-    marks = halves(120, 2, seed=0)
+    marks = splits(120, 2, seed=0)
     scores = train_shadows(Recipe(Recurrent, epochs=30, learning_rate=3e-2), X, np.where(X[:, 4] > 0, 2, 0), marks).scores
     assert (scores.argmax(2) == np.where(X[:, 4] > 0, 2, 0)).mean() > 0.8
 
 
 def test_dropout_draws_the_same_again() -> None:
     recipe = Recipe(lambda: nn.Sequential(nn.Linear(5, 16), nn.ReLU(), nn.Dropout(0.5), nn.Linear(16, 3)), epochs=3)
-    first, second = (train_shadows(recipe, X, Y, halves(120, 4, seed=0), seed=7).scores for _ in range(2))
+    first, second = (train_shadows(recipe, X, Y, splits(120, 4, seed=0), seed=7).scores for _ in range(2))
     assert np.array_equal(first, second)
 
 
@@ -230,7 +230,7 @@ def test_shadows_are_trained_on_classes_alone(labels: np.ndarray) -> None:
     """A label of -1 once went to where it pointed."""
     for recipe in (Recipe(lambda: nn.Linear(5, 3), epochs=1), Recipe(lambda rows, marks: flat, kind="fit")):
         with pytest.raises(InvalidValue, match="labels must be whole numbers from 0"):
-            train_shadows(recipe, X, labels, halves(120, 2, seed=0))
+            train_shadows(recipe, X, labels, splits(120, 2, seed=0))
 
 
 def test_what_the_users_own_training_stops_with_is_told_as_theirs() -> None:
@@ -238,7 +238,7 @@ def test_what_the_users_own_training_stops_with_is_told_as_theirs() -> None:
         raise ValueError("needs two classes")
 
     with pytest.raises(InvalidValue, match="The training of the recipe stopped on 60 rows with ValueError: needs two classes"):
-        train_shadows(Recipe(fit, kind="fit"), X, Y, halves(120, 2, seed=0))
+        train_shadows(Recipe(fit, kind="fit"), X, Y, splits(120, 2, seed=0))
 
 
 def test_smallest_cases() -> None:
@@ -252,4 +252,6 @@ def test_smallest_cases() -> None:
         from_shadows(nn.Linear(5, 3), Recipe(lambda rows, labels: flat, kind="fit"), X, Y)
     named = tree().fit(X[:60], Y[:60] + 1)
     plain = tree().fit(*INSIDE)
-    assert tail(named, (X[:60], Y[:60] + 1), (X[60:], Y[60:] + 1), level=0.2) == tail(plain, INSIDE, OUTSIDE, level=0.2)
+    assert high_loss_screen(named, (X[:60], Y[:60] + 1), (X[60:], Y[60:] + 1), level=0.2) == high_loss_screen(
+        plain, INSIDE, OUTSIDE, level=0.2
+    )

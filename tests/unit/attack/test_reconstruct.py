@@ -16,16 +16,16 @@ from discreet.attack import (
     Differencing,
     Reconstruction,
     SecretBits,
+    best_guess,
     determined,
+    differencing_attack,
     every_subset,
-    everyone_but,
     guesses,
-    isolating,
-    most_right,
-    paid,
+    isolating_queries,
+    leave_one_out_queries,
+    ledger_queries,
     random_subsets,
     reconstruct_bits,
-    who_left,
 )
 from discreet.audit import audit
 from discreet.core import Claim, Evidence, Game, NonPrivate, Pure, record
@@ -41,7 +41,7 @@ EXACT = Counts(noise=None, most=None)
 
 
 def test_the_class_average_gives_away_who_left():
-    assert who_left(72.75, 82, count=4) == 45
+    assert differencing_attack(72.75, 82, count=4) == 45
 
 
 def test_everyone_but_rick():
@@ -76,12 +76,12 @@ def test_the_covid_counts():
 def test_exact_counts_claim_nothing():
     assert EXACT.claims()[0].event == NonPrivate()
     assert Counts(LaplaceNoise(1, 1, SWAP), most=None).claims()[0].event == NonPrivate()
-    assert most_right(EXACT.claims()[0]) == 1.0
+    assert best_guess(EXACT.claims()[0]) == 1.0
 
 
 def test_the_claim_grows_with_the_number_of_answers():
     one, ten = (Counts(LaplaceNoise(10, 1, SWAP), most=most).claims()[0] for most in (1, 10))
-    assert 0.5 < most_right(one) < most_right(ten) < 0.6
+    assert 0.5 < best_guess(one) < best_guess(ten) < 0.6
 
 
 def test_after_the_last_answer_all_is_refused():
@@ -96,7 +96,7 @@ def test_after_the_last_answer_all_is_refused():
 
 def test_a_refused_attack_scores_nothing():
     ask = Counts(LaplaceNoise(1, 1, SWAP), most=1, remember=False).run(np.array([True, False]))
-    assert Differencing(everyone_but(2)).score(ask, [0, 1]).tolist() == [0, 0]
+    assert Differencing(leave_one_out_queries(2)).score(ask, [0, 1]).tolist() == [0, 0]
     assert Reconstruction(2, questions=4).score(ask, [0, 1]).tolist() == [0, 0]
 
 
@@ -124,7 +124,7 @@ def test_a_ledger_answers_a_repeated_question_once(tmp_path: Path):
     with Ledger(tmp_path / "ledger.db") as ledger:
         ledger.open("people", unit=SWAP, epsilon=1.0, delta=1e-6)
         fresh = Counts(noise, most=None, remember=False).run(bits)
-        ask = paid(fresh, noise.claims(), ledger, "people")
+        ask = ledger_queries(fresh, noise.claims(), ledger, "people")
         whole, *others = every_subset(5)[::-1]
         with seeded_for_tests(b"ledger"):
             assert len({ask(whole) for _ in range(30)}) == 1, "there is one answer to average, not thirty"
@@ -209,13 +209,13 @@ def test_bad_questions_are_told(subsets, answers, method, told):
 def test_isolating_pairs_are_found_as_by_hand(seed, people):
     table = np.random.default_rng(seed).random((12, 5)) < 0.5
     slow = [(i, j) for i in range(12) for j in range(i + 1, 12) if 0 < (table[i] != table[j]).sum() <= people]
-    assert sorted(isolating(table, people)) == slow
+    assert sorted(isolating_queries(table, people)) == slow
 
 
 def test_determined_sees_combinations_that_no_pair_shows():
     # a+b, b+c, a+c: no two differ in one person, yet all three follow
     ring = np.array([[1, 1, 0], [0, 1, 1], [1, 0, 1]], dtype=bool)
-    assert isolating(ring) == []
+    assert isolating_queries(ring) == []
     assert determined(ring).tolist() == [True, True, True]
     assert determined(ring[:2]).tolist() == [False, False, False]
 
@@ -238,5 +238,5 @@ def test_guesses_count_and_enclose():
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0])
 def test_most_right_is_the_logistic_of_epsilon(epsilon):
     claim = Claim(game=Game(SWAP, {"answers"}), event=Pure(epsilon))
-    assert most_right(claim) == pytest.approx(1 / (1 + np.exp(-epsilon)), abs=1e-4)
-    assert most_right(claim) >= 1 / (1 + np.exp(-epsilon)) - 1e-12
+    assert best_guess(claim) == pytest.approx(1 / (1 + np.exp(-epsilon)), abs=1e-4)
+    assert best_guess(claim) >= 1 / (1 + np.exp(-epsilon)) - 1e-12

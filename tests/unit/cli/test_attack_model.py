@@ -14,13 +14,14 @@ from click.testing import CliRunner, Result
 from safetensors.torch import save_file
 from torch import nn
 
-from discreet.attack.membership import Recipe, train_shadows
-from discreet.cli import app, membership, models
+from discreet.attack.membership import model_audit, train_shadows
+from discreet.cli import app, membership, output
 from discreet.core import Claim, Game, Gaussian, NonPrivate, Release, record
+from discreet.models import Onnx, Recipe
 
 RECIPE = """
 from torch import nn
-from discreet.attack import Recipe
+from discreet.models import Recipe
 recipe = Recipe(lambda: nn.Sequential(nn.Linear(6, 32), nn.ReLU(), nn.Linear(32, 3)), epochs={epochs}, learning_rate=0.02)
 """
 
@@ -54,7 +55,7 @@ def table(file: Path, X: np.ndarray, y: np.ndarray, order: str = "abcdef") -> Pa
 
 @pytest.fixture(scope="module")
 def ground(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model that knows its 100 rows by heart, and 100 others."""
+    """A model that memorised its 100 rows, and 100 others."""
     folder = tmp_path_factory.mktemp("ground")
     draw = np.random.default_rng(0)
     y = draw.integers(0, 3, 200)
@@ -83,8 +84,8 @@ def test_a_model_and_its_rows(ground: Path, tmp_path: Path) -> None:
     found = json.loads(result.stdout)
     assert (found["members"], found["nonmembers"], found["shadows"]) == (100, 100, 4)
     by_name = {each["attack"]: each for each in found["attacks"]}
-    assert set(by_name) == {"student", "lira", "loss"}
-    assert by_name["student"]["auc"] > 0.6  # chance is 0.5 with a spread of 0.04 on 100 against 100, and all is seeded
+    assert set(by_name) == {"bayes_lira", "lira", "loss"}
+    assert by_name["bayes_lira"]["auc"] > 0.6  # chance is 0.5 with a spread of 0.04 on 100 against 100, and all is seeded
     assert {rate["outcome"] for rate in by_name["loss"]["rates"]} == {"inconclusive"}
     assert [rate["nonmembers_needed"] for rate in by_name["loss"]["rates"]] == [1_000, 10_000]
     assert len(set(found["most_exposed_members"])) == 10
@@ -95,11 +96,11 @@ def test_a_model_and_its_rows(ground: Path, tmp_path: Path) -> None:
     from pyarrow.parquet import read_table
 
     scores = read_table(tmp_path / "audit" / "scores.parquet").to_pydict()
-    assert list(scores) == ["inside", "row", "student", "lira", "loss", "risk", "memorisation"]
+    assert list(scores) == ["inside", "row", "bayes_lira", "lira", "loss", "risk", "memorisation"]
     assert all(0 <= each <= 1 for each in scores["risk"])
     assert all(-1 <= each <= 1 for each in scores["memorisation"])
-    assert np.mean(scores["risk"]) > 0.5  # rows learned by heart are told apart; all is seeded
-    assert scores["student"] == release.evidence[0].score.tolist()
+    assert np.mean(scores["risk"]) > 0.5  # memorised rows are told apart; all is seeded
+    assert scores["bayes_lira"] == release.evidence[0].score.tolist()
     assert scores["row"] == [*range(100), *range(100)]
     assert not (tmp_path / "audit" / "shadows").exists()
     assert CliRunner().invoke(app, ["audit", str(tmp_path / "audit" / "release.json")]).exit_code == 0
@@ -111,14 +112,14 @@ def test_controls_groups_and_facts(ground: Path, tmp_path: Path) -> None:
         place = lines[0].split(",").index("a")
         where = ["where", *("east" if float(line.split(",")[place]) > 0 else "west" for line in lines[1:])]
         (tmp_path / f"{name}.csv").write_text("\n".join(f"{line},{more}" for line, more in zip(lines, where)) + "\n")
-    given = ["--group-by", "where, b", "--attacks", "student,loss"]
+    given = ["--group-by", "where, b", "--attacks", "bayes_lira,loss"]
     result = asked(ground, tmp_path / "audit", *given, members=str(tmp_path / "in.csv"), nonmembers=str(tmp_path / "out.csv"))
     assert result.exit_code == 0, result.stderr
-    assert "AUC on a leaky twin" in result.stdout
+    assert "AUC on an overfit control" in result.stdout
     assert "most exposed groups" in result.stdout
     facts = Release.load(tmp_path / "audit" / "release.json").facts
     kinds = {(each["name"], each["kind"]): each["found"] for each in facts["controls"]}
-    assert kinds["loss on a leaky twin", "positive"] is True
+    assert kinds["loss on an overfit control", "positive"] is True
     assert kinds["loss on a model that saw none of the rows", "negative"] is False
     assert len(kinds) == 4
     counts = {}
@@ -162,7 +163,7 @@ def test_an_attacker_with_other_rows(ground: Path, tmp_path: Path) -> None:
     assert [each["attack"] for each in found["attacks"]] == ["lira_offline", "rmia", "loss"]
     assert found["controls"] == []
     assert "Controls: left out." in result.stderr
-    refused = asked(ground, tmp_path / "b", "--attacks", "student", *more, members="in.npz", nonmembers="out.npz")
+    refused = asked(ground, tmp_path / "b", "--attacks", "bayes_lira", *more, members="in.npz", nonmembers="out.npz")
     assert refused.exit_code == 2
     assert "leave population out" in refused.stderr
 
@@ -186,8 +187,8 @@ def test_every_attack_there_is(ground: Path, tmp_path: Path) -> None:
 
     result = asked(ground, tmp_path, "--attacks", "all", "--json")
     assert result.exit_code == 0, result.stderr
-    assert {"student", "lira", "rmia", "loss", "label"} <= {each["attack"] for each in json.loads(result.stdout)["attacks"]}
-    assert {each["attack"] for each in json.loads(result.stdout)["attacks"]} <= set(ATTACKS)
+    assert {"bayes_lira", "lira", "rmia", "loss", "label"} <= {each["attack"] for each in json.loads(result.stdout)["attacks"]}
+    assert {each["attack"] for each in json.loads(result.stdout)["attacks"]} <= {attack.name for attack in ATTACKS}
 
 
 def test_a_claim_is_carried(ground: Path, tmp_path: Path) -> None:
@@ -202,8 +203,8 @@ def test_a_claim_is_carried(ground: Path, tmp_path: Path) -> None:
 
 
 def test_interrupted_it_goes_on(ground: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(membership, "GROUP", 2)
-    real = models.told
+    monkeypatch.setattr(model_audit, "GROUP", 2)
+    real = membership.reported
 
     class Stop:
         def __enter__(self):
@@ -214,22 +215,22 @@ def test_interrupted_it_goes_on(ground: Path, tmp_path: Path, monkeypatch: pytes
 
         def __exit__(self, *error: object) -> None: ...
 
-    monkeypatch.setattr(models, "told", lambda *_: Stop())
-    result = asked(ground, tmp_path, "--attacks", "student")
+    monkeypatch.setattr(membership, "reported", lambda *_: Stop())
+    result = asked(ground, tmp_path, "--attacks", "bayes_lira")
     assert result.exit_code == 1
     assert "Stopped: 2 of 4 shadows are kept" in result.stderr
     kept = list((tmp_path / "shadows").glob("*/*.npz"))
     assert [each.name for each in kept] == ["models-00000-00002.npz"]
     before = kept[0].stat().st_mtime_ns
-    monkeypatch.setattr(models, "told", real)
-    assert asked(ground, tmp_path, "--attacks", "student", "--keep-shadows").exit_code == 0
+    monkeypatch.setattr(membership, "reported", real)
+    assert asked(ground, tmp_path, "--attacks", "bayes_lira", "--keep-shadows").exit_code == 0
     assert len(list((tmp_path / "shadows").glob("*/*.npz"))) == 2
     assert kept[0].stat().st_mtime_ns == before
 
 
 def test_progress_says_how_long(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(models, "SECONDS", 0.0)
-    with models.told(4, "training shadows") as step:
+    monkeypatch.setattr(output, "SECONDS", 0.0)
+    with output.reported(4, "training shadows") as step:
         step(1, 4)
         step(4, 4)
     assert capsys.readouterr().err.startswith("training shadows: 1 of 4, about 0 s left")
@@ -253,7 +254,7 @@ def test_pickles_need_trust(ground: Path, tmp_path: Path) -> None:
     result = run(*given, "--trust-pickle")
     assert result.exit_code == 0, result.stderr
     found = {each["attack"]: each["auc"] for each in json.loads(result.stdout)["attacks"]}
-    assert "student" not in found  # no recipe, no shadows
+    assert "bayes_lira" not in found  # no recipe, no shadows
     assert found["loss"] > 0.7  # a full tree is right on all its rows and on few others
     (tmp_path / "out.csv").write_text((tmp_path / "out.csv").read_text().replace("three", "four"))
     assert "none of the model's 3 classes" in run(*given, "--trust-pickle").stderr
@@ -293,9 +294,9 @@ def test_onnx_models(ground: Path, tmp_path: Path) -> None:
     assert result.exit_code == 0, result.stderr
     assert [each["attack"] for each in json.loads(result.stdout)["attacks"]] == ["loss", "label"]  # no recipe, no shadows
     with np.load(ground / "in.npz") as rows:
-        assert np.allclose(models.Onnx(tmp_path / "model.onnx")(rows["X"]), rows["X"] @ W + b, atol=1e-5)
+        assert np.allclose(Onnx(tmp_path / "model.onnx").scores(rows["X"]), rows["X"] @ W + b, atol=1e-5)
     with_shadows = asked(
-        ground, tmp_path / "more", "--attacks", "student", "--no-controls", weights=str(tmp_path / "model.onnx")
+        ground, tmp_path / "more", "--attacks", "bayes_lira", "--no-controls", weights=str(tmp_path / "model.onnx")
     )
     assert with_shadows.exit_code == 0, with_shadows.stderr
     (tmp_path / "junk.onnx").write_bytes(b"junk")
@@ -333,7 +334,7 @@ def wrong(ground: Path, tmp_path: Path, needle: str, **given: object) -> None:
     named = {"weights": "model.safetensors", "recipe": "recipe.py", "members": "in.npz", "nonmembers": "out.npz", **given}
     paths = {name: Path(value) if Path(str(value)).is_absolute() else ground / str(value) for name, value in named.items()}
     result = run(paths["weights"], "--recipe", paths["recipe"], "--members", paths["members"], "--nonmembers",
-                 paths["nonmembers"], "--shadows", 2, "--attacks", "student,loss", "--out", tmp_path / "audit")  # fmt: skip
+                 paths["nonmembers"], "--shadows", 2, "--attacks", "bayes_lira,loss", "--out", tmp_path / "audit")  # fmt: skip
     assert result.exit_code == 2, result.output
     assert needle in result.stderr
     assert not (tmp_path / "audit" / "release.json").exists()
@@ -398,9 +399,9 @@ def test_a_recipe_unlike_the_target_is_told(ground: Path, tmp_path: Path) -> Non
 
 
 def test_out_of_memory_makes_groups_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
-    from discreet.attack.membership.shadow import job
+    from discreet.models import stacked
 
-    real, sizes = job.train_stack, []
+    real, sizes = stacked.train_stack, []
 
     def greedy(recipe, X, y, inside, *rest):
         sizes.append(len(inside))
@@ -408,7 +409,7 @@ def test_out_of_memory_makes_groups_smaller(monkeypatch: pytest.MonkeyPatch) -> 
             raise MemoryError
         return real(recipe, X, y, inside, *rest)
 
-    monkeypatch.setattr(job, "train_stack", greedy)
+    monkeypatch.setattr(stacked, "train_stack", greedy)
     draw = np.random.default_rng(0)
     X, y = draw.normal(size=(20, 6)).astype(np.float32), draw.integers(0, 3, 20)
     found = train_shadows(Recipe(build, epochs=1), X, y, np.eye(4, 20, dtype=bool))

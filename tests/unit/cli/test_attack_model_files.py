@@ -13,18 +13,22 @@ from click.testing import CliRunner, Result
 from safetensors.torch import save_file
 from torch import nn
 
+from discreet.attack.membership import model_audit, summary
 from discreet.audit import epsilon_at_least, epsilon_lower_bound
-from discreet.cli import app, membership, models
+from discreet.cli import app
 from discreet.core import Claim, Evidence, Game, Gaussian, Pure, Release, record
 from discreet.errors import InvalidValue
+from discreet.models import files
+from discreet.models.files import read_recipe
+from discreet.models.rows import read_rows
 
 RECIPE = """
 from torch import nn
-from discreet.attack import Recipe
+from discreet.models import Recipe
 recipe = Recipe(lambda: nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 3)), epochs=20, learning_rate=0.03)
 """
 TREE = """
-from discreet.attack import Recipe
+from discreet.models import Recipe
 from sklearn.tree import DecisionTreeClassifier
 recipe = Recipe(DecisionTreeClassifier())
 """
@@ -74,7 +78,7 @@ class Fitted:
 def test_columns_are_given_in_the_order_the_model_was_fitted_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Once they were given in the order of the file: such a model seemed to leak nothing."""
     (tmp_path / "model.joblib").write_bytes(b"")
-    monkeypatch.setattr(models, "_unpickled", lambda file: Fitted())
+    monkeypatch.setattr(files, "_unpickled", lambda file: Fitted())
     given = ["attack", "model", tmp_path / "model.joblib", "--trust-pickle", "--out", tmp_path / "audit", "--json"]
     for order in ("abcd", "dbca"):
         result = run(*given, *sides(tmp_path, order, labels=10 * Y + 10))
@@ -87,7 +91,7 @@ def test_columns_are_given_in_the_order_the_model_was_fitted_on(tmp_path: Path, 
 
 def test_what_pandas_writes_of_its_index_is_no_column(tmp_path: Path) -> None:
     csv(tmp_path / "rows.csv", {"a": X[:5, 0], "__index_level_0__": np.arange(5), "label": Y[:5]})
-    inputs, _, names, _ = models.read_rows(str(tmp_path / "rows.csv"), "label")
+    inputs, _, names, _ = read_rows(str(tmp_path / "rows.csv"), "label")
     assert names == ["a"]
     assert inputs.shape == (5, 1)
 
@@ -95,17 +99,17 @@ def test_what_pandas_writes_of_its_index_is_no_column(tmp_path: Path) -> None:
 def test_empty_cells_are_not_called_text(tmp_path: Path) -> None:
     csv(tmp_path / "gaps.csv", {"a": [1.5, None, 2.5], "label": [0, 1, 0]})
     with pytest.raises(InvalidValue, match=r"column 'a' of .* has 1 empty cells. Fill them in"):
-        models.read_rows(str(tmp_path / "gaps.csv"), "label")
+        read_rows(str(tmp_path / "gaps.csv"), "label")
     csv(tmp_path / "text.csv", {"a": ["x", None, "y"], "label": [0, 1, 0]})
     with pytest.raises(InvalidValue, match=r"column 'a' of .* holds text. Give it as numbers"):
-        models.read_rows(str(tmp_path / "text.csv"), "label")
+        read_rows(str(tmp_path / "text.csv"), "label")
 
 
 def test_whole_numbers_that_32_bits_would_merge_stay_apart(tmp_path: Path) -> None:
     csv(tmp_path / "times.csv", {"when": 1_700_000_000 + np.arange(9), "label": np.zeros(9, int)})
-    assert len(np.unique(models.read_rows(str(tmp_path / "times.csv"), "label")[0])) == 9
+    assert len(np.unique(read_rows(str(tmp_path / "times.csv"), "label")[0])) == 9
     csv(tmp_path / "small.csv", {"when": np.arange(9) + 0.1, "label": np.zeros(9, int)})
-    assert models.read_rows(str(tmp_path / "small.csv"), "label")[0].dtype == np.float32
+    assert read_rows(str(tmp_path / "small.csv"), "label")[0].dtype == np.float32
 
 
 def test_a_population_needs_no_groups(tmp_path: Path, weights: list[object]) -> None:
@@ -168,18 +172,18 @@ def test_shadows_are_counted_only_where_some_were_trained(tmp_path: Path, weight
 def test_stopped_twice_it_still_says_what_is_kept(
     tmp_path: Path, weights: list[object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(membership, "GROUP", 2)
-    from discreet.attack.membership.shadow import train
+    monkeypatch.setattr(model_audit, "GROUP", 2)
+    from discreet.models import trainer
 
-    real = train._group
+    real = trainer._train_group
 
     def stopped(recipe: Any, rows: Any, labels: Any, inside: Any, seeds: range, *more: Any) -> Any:
         if seeds[0] >= 2:
             raise KeyboardInterrupt
         return real(recipe, rows, labels, inside, seeds, *more)
 
-    monkeypatch.setattr(train, "_group", stopped)
-    given = [*weights, *sides(tmp_path), "--attacks", "student", "--shadows", 4, "--out", tmp_path / "audit"]
+    monkeypatch.setattr(trainer, "_train_group", stopped)
+    given = [*weights, *sides(tmp_path), "--attacks", "bayes_lira", "--shadows", 4, "--out", tmp_path / "audit"]
     for _ in range(2):
         assert "Stopped: 2 of 4 shadows are kept" in run(*given).stderr
 
@@ -187,12 +191,12 @@ def test_stopped_twice_it_still_says_what_is_kept(
 def test_shadows_of_a_network_that_was_written_anew_are_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "beside_it.py").write_text("WIDTH = 8\n")
     (tmp_path / "recipe.py").write_text("import beside_it\n" + RECIPE)
-    models.read_recipe(str(tmp_path / "recipe.py"))
+    read_recipe(str(tmp_path / "recipe.py"))
     given = str(tmp_path / "recipe.py"), (X, Y), 4, 0
-    first = membership._fingerprint(*given)
-    assert membership._fingerprint(*given) == first
+    first = model_audit._fingerprint(*given)
+    assert model_audit._fingerprint(*given) == first
     (tmp_path / "beside_it.py").write_text("WIDTH = 16\n")
-    assert membership._fingerprint(*given) != first
+    assert model_audit._fingerprint(*given) != first
 
 
 @pytest.mark.parametrize(("members", "up"), [(950, 1.0), (850, 1.0), (50, -1.0)])
@@ -206,7 +210,7 @@ def test_a_larger_side_does_not_pass_for_leakage(members: int, up: float, tmp_pa
     evidence = Evidence(**given)
     assert epsilon_lower_bound(evidence.score, evidence.inside, evidence.run, 0.0, 1 - 1e-7) > 0.4
     assert epsilon_at_least(evidence, 0.0, 1 - 1e-7) == 0.0
-    assert membership._measured(evidence, 0.0, 1 - 1e-7)["epsilon_at_least"] == 0.0
+    assert summary.reached(evidence, 0.0, 1 - 1e-7)["epsilon_at_least"] == 0.0
     with pytest.raises(InvalidValue, match="fair coin"):  # no coins that are fair come out like this
         Evidence(**{**given, "design": "canary"})
     claim = Claim(game=Game(record(), {"scores"}), event=Pure(0.1))
@@ -218,10 +222,10 @@ def test_a_larger_side_does_not_pass_for_leakage(members: int, up: float, tmp_pa
 def test_a_recipe_that_leaves_is_told(tmp_path: Path) -> None:
     (tmp_path / "recipe.py").write_text("import sys\nsys.exit('bye')\n")
     with pytest.raises(InvalidValue, match="stopped with SystemExit in line 2: bye"):
-        models.read_recipe(str(tmp_path / "recipe.py"))
+        read_recipe(str(tmp_path / "recipe.py"))
     (tmp_path / "recipe.py").write_text(RECIPE + "from discreet.heuristic.defences import l2\nrecipe = l2(recipe, 0.1)\n")
     with pytest.raises(InvalidValue, match=r"is a Defended; it must say .* or defence\(…\).recipe"):
-        models.read_recipe(str(tmp_path / "recipe.py"))
+        read_recipe(str(tmp_path / "recipe.py"))
 
 
 @pytest.mark.parametrize("labels", [Y + 1, Y - 7, np.array(["cat", "dog", "eel"])[Y], Y.astype(float) * 3])

@@ -9,20 +9,20 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from discreet.attack import Recipe
+from discreet.attack.membership.canaries import inject_canaries, score_canaries
 from discreet.audit import epsilon_at_least
 from discreet.cli import app
-from discreet.cli.canaries import audited, planted
 from discreet.core import Claim, Game, NonPrivate, Pure, Release, record
+from discreet.models import Recipe
 
 LEAKY = """
 from sklearn.neighbors import KNeighborsClassifier
-from discreet.attack import Recipe
+from discreet.models import Recipe
 recipe = Recipe(KNeighborsClassifier(1))
 """
 MEMORY = """
 import numpy as np
-from discreet.attack import Recipe
+from discreet.models import Recipe
 
 def fit(X, y):
     known = {(row.tobytes(), int(label)) for row, label in zip(X, y)}
@@ -32,7 +32,7 @@ recipe = Recipe(fit, kind="fit")
 """
 BLIND = """
 import numpy as np
-from discreet.attack import Recipe
+from discreet.models import Recipe
 recipe = Recipe(lambda X, y: lambda asked: np.zeros((len(asked), 3)), kind="fit")
 """
 
@@ -80,7 +80,7 @@ def test_controls_stand_beside_the_bound(ground: Path) -> None:
     assert set(facts["hashes"]) == {"blind.py", "rows.npz"}
     assert json.loads(asked(ground, "blind", "--json", "--no-controls").stdout)["controls"] == []
     told = asked(ground, "memory")
-    assert "positive control  canaries of a leaky twin: found" in told.stdout
+    assert "positive control  canaries of an overfit control: found" in told.stdout
     refused = run(ground / "release.json", "--no-controls")
     assert refused.exit_code == 2
     assert "--no-controls belongs to the audit of a recipe" in refused.stderr
@@ -106,12 +106,12 @@ def test_a_false_claim_is_refuted_with_three(ground: Path) -> None:
 
 def test_canaries_are_mislabelled_and_their_coins_fair() -> None:
     X, y = np.zeros((20_000, 1), np.float32), np.arange(20_000) % 4
-    rows = planted(X, y, 10_000)
+    rows = inject_canaries(X, y, 10_000)
     changed = np.flatnonzero(rows.y != y)
     assert np.array_equal(changed, rows.canaries)
     assert rows.inside[np.setdiff1d(np.arange(20_000), changed)].all()
     assert abs(int(rows.inside[changed].sum()) - 5_000) < 300  # six standard deviations: a false alarm in 2e-9
-    assert not np.array_equal(rows.canaries, planted(X, y, 10_000).canaries)
+    assert not np.array_equal(rows.canaries, inject_canaries(X, y, 10_000).canaries)
 
 
 def told_by(honesty: float) -> Recipe:
@@ -134,10 +134,10 @@ def told_by(honesty: float) -> Recipe:
 def test_bounds_of_a_recipe_that_reveals_a_known_amount() -> None:
     """Randomised response with epsilon 1 is not refuted (a false alarm in 1e-7); a twin that is right in 95 % of cases is."""
     X = np.random.default_rng(0).normal(size=(4_000, 1)).astype(np.float32)
-    rows = planted(X, (np.arange(4_000) == 0).astype(int), 2_000, seed=1)
-    fair, _ = audited(told_by(np.e / (1 + np.e)), rows, seed=3)
+    rows = inject_canaries(X, (np.arange(4_000) == 0).astype(int), 2_000, seed=1)
+    fair, _ = score_canaries(told_by(np.e / (1 + np.e)), rows, seed=3)
     assert 0.5 < epsilon_at_least(fair, 0.0, 1 - 1e-7) <= 1.0
-    twin, _ = audited(told_by(0.95), rows, seed=3)
+    twin, _ = score_canaries(told_by(0.95), rows, seed=3)
     assert 1.5 < epsilon_at_least(twin, 0.0, 1 - 1e-7) <= np.log(19)
 
 

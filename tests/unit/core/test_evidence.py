@@ -118,3 +118,14 @@ def test_uneven_coins_of_an_older_document_count_as_none() -> None:
     assert epsilon_at_least(old, 0.0) == 0.0
     with pytest.raises(InvalidDocument, match="design must be one of"):
         Evidence.from_json({**document, "design": "guessed"})
+
+
+def test_documents_written_under_an_earlier_name_of_an_attack_are_read() -> None:
+    evidence = Evidence(
+        game=Game(record(), {"scores"}), attack="bayes_lira", score=[1.0, 0.0], inside=[True, False], run=[0, 0],
+        design="post_hoc",
+    )  # fmt: skip
+    before = {**evidence.to_json(), "attack": "student"}
+    assert Evidence.from_json(before) == evidence
+    assert Evidence.from_json(before).to_json() == evidence.to_json()
+    assert Evidence.from_json({**before, "attack": "student of mine"}).attack == "student of mine"

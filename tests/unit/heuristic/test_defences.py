@@ -10,7 +10,6 @@ import pytest
 import torch
 from torch import nn
 
-from discreet.attack import Recipe
 from discreet.attack.membership import membership
 from discreet.audit import verdict
 from discreet.core import NonPrivate
@@ -26,7 +25,8 @@ from discreet.heuristic.defences import (
     selena,
 )
 from discreet.heuristic.defences.adversarial import look
-from discreet.heuristic.defences.loop import seed_of, train
+from discreet.heuristic.defences.defended import seed_of, train
+from discreet.models import Recipe
 
 
 def build() -> nn.Module:
@@ -38,7 +38,7 @@ PLAIN = Recipe(build, epochs=60, batch_size=32, learning_rate=5e-3)
 
 @pytest.fixture(scope="module")
 def rows() -> tuple[np.ndarray, np.ndarray]:
-    """Four classes that overlap: the plain model learns its 300 rows by heart and is right on 58 % of others."""
+    """Four classes that overlap: the plain model memorises its 300 rows and is right on 58 % of others."""
     draw = np.random.default_rng(0)
     y = draw.integers(0, 4, 600)
     X = 0.3 * draw.normal(size=(4, 20))[y] + draw.normal(size=(600, 20))
@@ -105,8 +105,8 @@ def test_shadows_are_trained_with_the_defence(rows: tuple[np.ndarray, np.ndarray
     target = recipe.fit_one(X[:60], y[:60], 0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # two shadows of two epochs may or may not resemble the target
-        found = membership(target, recipe, (X[:60], y[:60]), (X[60:], y[60:]), attacks=["student"], shadows=2)
-    assert len(found["student"]) == 120
+        found = membership(target, recipe, (X[:60], y[:60]), (X[60:], y[60:]), attacks=["bayes_lira"], shadows=2)
+    assert len(found["bayes_lira"]) == 120
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from discreet.attack import Recipe
 from discreet.core import NonPrivate
 from discreet.errors import InvalidValue
 from discreet.heuristic.defences import selena
-from discreet.heuristic.defences.selena import dealt, taught
+from discreet.heuristic.defences.selena import dealt, soft_labels
+from discreet.models import Recipe, Shadows, Trainer
 
 
 @given(st.integers(1, 200), st.integers(2, 30), st.data())
@@ -40,37 +39,31 @@ def test_a_row_is_taught_by_models_that_never_saw_it(rows: int, models: int, see
     inside = dealt(rows, models, 1 + seed % (models - 1), seed)
     scores = draw.normal(size=(models, rows, 3)).astype(np.float32)
     wild = np.where(inside[:, :, None], 50.0 * draw.normal(size=scores.shape), scores)
-    assert np.allclose(taught(wild, inside), taught(scores, inside), atol=1e-6)
+    assert np.allclose(soft_labels(wild, inside), soft_labels(scores, inside), atol=1e-6)
     slow = [torch.as_tensor(scores[~inside[:, i], i]).softmax(1).mean(0).numpy() for i in range(rows)]
-    assert np.allclose(taught(scores, inside), slow, atol=1e-6)
+    assert np.allclose(soft_labels(scores, inside), slow, atol=1e-6)
 
 
-@dataclass(frozen=True)
-class Spied:
-    """A recipe that keeps what it was asked to train."""
+def test_the_student_never_learns_what_was_memorised(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Models that memorised the rows they saw, and answer class 0 for others, teach class 0 alone."""
+    X, y = np.random.default_rng(0).normal(size=(50, 2)), np.full(50, 2)
+    kept: dict[str, Any] = {}
 
-    build: Any = None
-    epochs: int = 3
-    kind: str = "torch"
-    kept: dict[str, Any] = field(default_factory=dict)
+    def many(trainer: Trainer, X: np.ndarray, y: np.ndarray, inside: np.ndarray, *, seed: int = 0) -> Shadows:
+        kept["inside"] = inside
+        scores = np.where(inside[:, :, None], 100.0 * np.eye(3)[y], 100.0 * np.eye(3)[np.zeros_like(y)])
+        return Shadows(scores, inside)
 
-    def many(self, X: np.ndarray, y: np.ndarray, inside: np.ndarray, *, seed: int = 0, device: str = "cpu") -> np.ndarray:
-        """Models that know the rows they saw by heart, and answer class 0 for others."""
-        self.kept["inside"] = inside
-        return np.where(inside[:, :, None], 100.0 * np.eye(3)[y], 100.0 * np.eye(3)[np.zeros_like(y)])
-
-    def one(self, X: np.ndarray, y: np.ndarray, *, seed: int = 0, device: str = "cpu") -> nn.Module:
-        self.kept.update(taught=y, epochs=self.epochs)
+    def one(trainer: Trainer, X: np.ndarray, y: np.ndarray, *, seed: int = 0) -> nn.Module:
+        kept.update(taught=y, epochs=trainer.recipe.epochs)
         return nn.Linear(X.shape[1], 3)
 
-
-def test_the_student_never_learns_what_was_learned_by_heart() -> None:
-    X, y = np.random.default_rng(0).normal(size=(50, 2)), np.full(50, 2)
-    spied = Spied()
-    model = selena(spied, models=5, left_out=2).recipe.build(X, y)  # type: ignore[type-var]
-    assert spied.kept["inside"].any(0).all()  # every row was seen by some
-    assert np.allclose(spied.kept["taught"], np.eye(3)[np.zeros(50, int)])  # and taught by none of them
-    assert spied.kept["epochs"] == 12
+    monkeypatch.setattr(Trainer, "many", many)
+    monkeypatch.setattr(Trainer, "one", one)
+    model = selena(Recipe(lambda: nn.Linear(2, 3), epochs=3), models=5, left_out=2).recipe.build(X, y)
+    assert kept["inside"].any(0).all()  # every row was seen by some
+    assert np.allclose(kept["taught"], np.eye(3)[np.zeros(50, int)])  # and taught by none of them
+    assert kept["epochs"] == 12
     assert model(X).shape == (50, 3)
 
 
@@ -87,7 +80,7 @@ def test_members_stand_out_less_at_a_small_price() -> None:
     model = defence.recipe.fit_one(X[:300], y[:300], 0)
     assert torch.equal(state, torch.get_rng_state())
     right = model(X).argmax(1) == y
-    bare = plain.one(X[:300], y[:300])(torch.as_tensor(X)).argmax(1).numpy() == y
+    bare = Trainer(plain).one(X[:300], y[:300])(torch.as_tensor(X)).argmax(1).numpy() == y
     assert bare[:300].mean() - bare[300:].mean() > 0.3  # there is something to defend
     assert right[:300].mean() - right[300:].mean() < 0.15
     assert right[300:].mean() > bare[300:].mean() - 0.04

@@ -18,7 +18,7 @@ ROWS = "rows = lambda: (np.random.rand(5, 2), np.zeros(5, int)); "
         "import discreet; discreet.learn.layers",
         "import discreet; discreet.learn.table",
         "import discreet, numpy as np; " + ROWS + "discreet.attack.membership(lambda x: np.zeros((len(x), 2)), "
-        "discreet.attack.Recipe(lambda: 1), rows(), rows())",
+        "discreet.models.Recipe(lambda: 1), rows(), rows())",
         "from discreet.cli import app; app(['train', 'absent.toml'])",
     ],
 )

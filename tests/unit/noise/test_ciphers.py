@@ -53,7 +53,7 @@ for name in ("cryptography", "click", "rich", "jinja2", "duckdb", "sqlglot", "py
     sys.modules[name] = None
 import torch, discreet
 from torch import nn
-from discreet.attack import Recipe
+from discreet.models import Recipe
 model = nn.Linear(4, 2)
 data = torch.randn(100, 4), torch.randint(2, (100,))
 run = discreet.learn.train(model, torch.optim.SGD(model.parameters(), 0.1), data, nn.CrossEntropyLoss(reduction="none"),
@@ -63,8 +63,8 @@ for step in run:
 X, y = data[0].numpy(), data[1].numpy()
 inside, outside = (X[:50], y[:50]), (X[50:], y[50:])
 found = discreet.attack.membership(run.release().value, Recipe(lambda: nn.Linear(4, 2), epochs=1), inside, outside,
-                                   shadows=4, attacks=["student"])
-print(step.number, len(found["student"]))
+                                   shadows=4, attacks=["bayes_lira"])
+print(step.number, len(found["bayes_lira"]))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
     assert done.stdout.split() == ["5", "100"], done.stderr

@@ -35,7 +35,7 @@ def test_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         weights = "model.safetensors"
         members = "train.parquet"
         nonmembers = "holdout.parquet"
-        attacks = "student, loss"
+        attacks = "bayes_lira, loss"
         [attacks.table]
         kind = "table"
         release = "table"
@@ -47,7 +47,7 @@ def test_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (hospital.unit, hospital.schema) == (user("patient_id", rows=4), tmp_path / "schema.toml")
     assert (clinic.unit, clinic.location) == (record(), "postgresql://reader:secret@db/clinic")
     assert targets["readmission"].given["weights"] == str(tmp_path / "model.safetensors")
-    assert targets["readmission"].given["attacks"] == ("student", "loss")
+    assert targets["readmission"].given["attacks"] == ("bayes_lira", "loss")
     assert (targets["table"].kind, targets["table"].given["quasi"]) == ("table", "age,zip")
 
 

@@ -37,8 +37,8 @@ class Links:
     def right(self, released: Any, people: Any) -> int:
         """How many matches are right, given the truth: who each row and each person of the list is."""
         one, other = np.asarray(released), np.asarray(people)
-        made = self.match >= 0
-        return int((one[made] == other[self.match[made]]).sum())
+        matched = self.match >= 0
+        return int((one[matched] == other[self.match[matched]]).sum())
 
 
 def linked(released: Any, people: Any, on: Sequence[str]) -> Links:

@@ -25,7 +25,7 @@ class Known(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class BestMatch:
     """Who fits best, by how many standard deviations more than the second, and the score."""
 
     user: int
@@ -83,16 +83,16 @@ class Ratings:
             apart = np.abs(self._days[entry] - np.repeat(np.asarray(known.days, dtype=np.float64), counts))
             close += np.exp(-apart / DATE_SCALE)
         weight = np.repeat(np.where(here, self._weight[np.where(here, items, 0)], 0.0), counts)
-        found = np.bincount(self._who[entry], weights=weight * close, minlength=self.users)
-        return found.astype(np.float64)
+        totals = np.bincount(self._who[entry], weights=weight * close, minlength=self.users)
+        return totals.astype(np.float64)
 
-    def find(self, known: Known) -> Found:
+    def find(self, known: Known) -> BestMatch:
         """Who it is, most likely. `sure` says whether that one stands out."""
         scores = self.scores(known)
         best = int(scores.argmax())
         second = float(np.delete(scores, best).max()) if self.users > 1 else 0.0
         spread = float(scores.std())
-        return Found(best, (float(scores[best]) - second) / spread if spread else 0.0, float(scores[best]))
+        return BestMatch(best, (float(scores[best]) - second) / spread if spread else 0.0, float(scores[best]))
 
 
 def _ranges(start: NDArray[np.int64], count: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -111,7 +111,7 @@ class Scoreboard(Attack[Ratings]):
         return np.array([seen.find(target).eccentricity for target in targets])
 
 
-def roughly(
+def approximate_knowledge(
     user: ArrayLike,
     item: ArrayLike,
     rating: ArrayLike,

@@ -44,8 +44,8 @@ class Uniqueness:
         check.word("method", method, ESTIMATORS)
         if fraction == 1.0 or not self.unique:
             return self.share
-        found = _pitman(self.sizes, fraction) if method == "pitman" else _zayatz(self.sizes, fraction)
-        return min(found, 1.0)
+        estimate = _pitman(self.sizes, fraction) if method == "pitman" else _zayatz(self.sizes, fraction)
+        return min(estimate, 1.0)
 
     def match_is_right(self, fraction: float) -> float:
         """The estimated chance that a unique match with this table is the right person (Skinner & Elliot 2002)."""

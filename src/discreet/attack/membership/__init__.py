@@ -1,25 +1,21 @@
 """Membership inference: was this row in the training set?
 
-    recipe.py    how a model is built and trained
-    shadow/      many models at once, each on its own half
-    signals.py   what scores say about one label
-    ratios.py    scores for membership from a target and its shadows
-    shokri.py    attack models learned from shadows; rows drawn from marginals
-    climb.py     rows made by asking the target alone
-    label.py     what labels alone tell, of rows disturbed
-    quantile.py  how sure a model would be of a row it had not seen
-    tail.py      the cheapest screen, without a shadow
-    whitebox.py  what gradients tell
-    pulls.py     the gradient of every row at once
-    probes.py    what each layer knows of a row's label
-    exposed.py   who is exposed: the risk of every record and group over many models
-    controls.py  a leaky twin, and a model that saw none of the rows
-    learned.py   small networks for attacks that learn, many at once
-    given.py     what an attack is given, checked
-    frames.py    data frames: a pipeline is given its columns by name
-    ask.py       what a target says
-    posterior.py the default attack: a prior of levels inside and outside, learned from all rows
-    play.py      all of it on one target
+    run.py               attacks on one target, with shadows and controls
+    attacks.py           the attacks, each an object; access.py says which can run
+    observation.py       what an attack may look at
+    shadows.py           models like the target
+    signals.py           what scores say about one label
+    ratios.py            likelihood ratios of a target against its shadows; bayes_lira.py is the default attack
+    shokri.py            attack models learned from shadows; rows drawn from marginals
+    query_synthesis.py   rows made by querying the target alone
+    label.py             attacks that see labels alone
+    quantile.py          how sure a model would be of a row it had not seen
+    whitebox.py          attacks that see gradients; probes.py: what each layer knows of a row's label
+    high_loss_screen.py  a screen without shadows
+    per_record_risk.py   the risk of every record and group over many models
+    controls.py          an overfit control, and a model that saw none of the rows
+    canaries.py          a recipe audited in one training run
+    validation.py        what an attack is given, checked
 
 `discreet.attack.membership` is this package and also the function: `discreet.attack.membership(target, recipe, …)`.
 """
@@ -28,33 +24,38 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from discreet.attack.membership.climb import Climbed, climb
+from discreet.attack.membership.attacks import ATTACKS, MembershipAttack, Needs
 from discreet.attack.membership.controls import Controls
-from discreet.attack.membership.exposed import Exposure, Share, exposed, groups_of
-from discreet.attack.membership.play import ATTACKS, Found, membership
-from discreet.attack.membership.recipe import Recipe
-from discreet.attack.membership.shadow import Shadows, halves, train_shadows
+from discreet.attack.membership.high_loss_screen import Screen, high_loss_screen
+from discreet.attack.membership.observation import Comparison, Observation
+from discreet.attack.membership.per_record_risk import RecordRisks, Share, groups_of, per_record_risk
+from discreet.attack.membership.query_synthesis import Synthesised, query_synthesis
+from discreet.attack.membership.run import MembershipResult, membership
+from discreet.attack.membership.shadows import train_shadows
 from discreet.attack.membership.shokri import from_marginals, marginals
-from discreet.attack.membership.tail import Tail, tail
+from discreet.models import Recipe as Recipe
+from discreet.models import Shadows as Shadows
+from discreet.models import splits as splits
 
 __all__ = [
     "ATTACKS",
-    "Climbed",
+    "Comparison",
     "Controls",
-    "Exposure",
-    "Found",
-    "Recipe",
-    "Shadows",
+    "MembershipAttack",
+    "MembershipResult",
+    "Needs",
+    "Observation",
+    "RecordRisks",
+    "Screen",
     "Share",
-    "Tail",
-    "climb",
-    "exposed",
+    "Synthesised",
     "from_marginals",
     "groups_of",
-    "halves",
+    "high_loss_screen",
     "marginals",
     "membership",
-    "tail",
+    "per_record_risk",
+    "query_synthesis",
     "train_shadows",
 ]
 
@@ -62,7 +63,7 @@ __all__ = [
 class _Callable(ModuleType):
     """So that `discreet.attack.membership(…)` attacks."""
 
-    def __call__(self, *args: Any, **named: Any) -> dict[str, Any]:
+    def __call__(self, *args: Any, **named: Any) -> MembershipResult:
         return membership(*args, **named)
 
 

@@ -1,9 +1,9 @@
-"""What was not found is worth what the controls show.
+"""Controls: an attack that found nothing says something only if it finds what is there, and nothing where nothing is.
 
-The positive control is a leaky twin: the recipe, trained far too long on the members. The negative control is a model that was
-trained without any of the rows it is asked about, members and non-members alike: what an attack finds there is not membership,
-but a difference between the two sets. Both are attacked as the target was; the twin has a few shadows of its own, as leaky as
-itself, and the other shares the target's.
+The positive control is overfit: the recipe, trained far too long on the members. The negative control is a model that was
+trained without any of the rows it is queried about, members and non-members alike: what an attack finds there is not
+membership, but a difference between the two sets. Both are attacked as the target was; the overfit control has a few shadows of
+its own, as overfit as itself, and the other shares the target's.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.attack.membership.recipe import Recipe
 from discreet.core import Evidence, check
+from discreet.models import Recipe, Trainer
 
 Array = NDArray[Any]
-LONGER = 5  # times the epochs of the recipe, for the twin
-BONUS = 3.0  # log-odds that a twin without epochs adds to the label of a row it knows
+LONGER = 5  # times the epochs of the recipe, for the overfit control
+BONUS = 3.0  # log-odds that an overfit control without epochs adds to the label of a row it knows
 
 
 @dataclass(frozen=True)
 class Controls:
-    """The same attacks on a leaky twin and on a model that saw none of the rows."""
+    """The same attacks on an overfit control and on a model that saw none of the rows, by the name of the attack."""
 
     positive: dict[str, Evidence]
     negative: dict[str, Evidence]
 
     def works(self, attack: str, confidence: float = 0.999) -> bool:
-        """Whether the attack finds members of the leaky twin; one that does not says nothing of any model."""
+        """Whether the attack finds members of the overfit control; one that does not says nothing of any model."""
         return _beyond(self.positive[attack], confidence)
 
     def biased(self, attack: str, confidence: float = 0.999) -> bool:
@@ -39,21 +39,17 @@ class Controls:
         return _beyond(self.negative[attack], confidence)
 
     def __str__(self) -> str:
-        lines = ["attack: area on the leaky twin, and on a model that saw none of the rows"]
-        for name, found in self.positive.items():
-            told = (
-                ""
-                if self.works(name)
-                else "; it does not find, beyond chance, even the twin's members: its silence means nothing"
-            )
+        lines = ["attack: area on the overfit control, and on a model that saw none of the rows"]
+        for name, evidence in self.positive.items():
+            remark = "" if self.works(name) else "; it does not find, beyond chance, even the members of the overfit control"
             if self.biased(name):
-                told += "; members and non-members differ in themselves: what it finds is not membership alone"
-            lines.append(f"{name}: {found.auc():.3f}, {self.negative[name].auc():.3f}{told}")
+                remark += "; members and non-members differ in themselves: what it finds is not membership alone"
+            lines.append(f"{name}: {evidence.auc():.3f}, {self.negative[name].auc():.3f}{remark}")
         return "\n".join(lines)
 
 
-def leaky(recipe: Recipe, classes: int | None = None) -> Recipe:
-    """The same recipe for LONGER times the epochs; where there are no epochs, with the rows learned by heart beside it."""
+def overfit_recipe(recipe: Recipe, classes: int | None = None) -> Recipe:
+    """The same recipe for LONGER times the epochs; where there are no epochs, with its rows memorised beside it."""
     if recipe.kind == "torch":
         return replace(recipe, epochs=LONGER * recipe.epochs, label_smoothing=0.0, weight_decay=0.0, augment=None)
 
@@ -61,76 +57,44 @@ def leaky(recipe: Recipe, classes: int | None = None) -> Recipe:
         known = {np.ascontiguousarray(row).tobytes(): int(label) for row, label in zip(X, y)}
         model = recipe.fit_one(X, y, 0, classes)
 
-        def answers(asked: Array) -> Array:
-            scores = np.array(model(asked), np.float64)
-            for i, row in enumerate(np.ascontiguousarray(asked)):
+        def predict(query: Array) -> Array:
+            scores = np.array(model(query), np.float64)
+            for i, row in enumerate(np.ascontiguousarray(query)):
                 if (label := known.get(row.tobytes())) is not None:
                     scores[i, label] += BONUS
             return scores
 
-        return answers
+        return predict
 
     return Recipe(fit, kind="fit")
 
 
-def trained(
-    recipe: Recipe, X: Array, y: Array, *, seed: int = 0, device: str = "cpu", classes: int | None = None
-) -> Any:  # fmt: skip
-    """One model of the recipe, that can be asked and, where it is a torch module, looked into; `classes` may be more than are
-    among these rows."""
-    if recipe.kind != "torch":
-        return recipe.fit_one(X, y, seed, classes)
-    import torch
+def overfit_control(
+    trainer: Trainer, X: Array, y: Array, inside: NDArray[np.bool_], *, seed: int
+) -> tuple[Any, Recipe]:  # fmt: skip
+    """The positive control, trained on the members; and the recipe of its shadows."""
+    classes = int(y.max()) + 1
+    recipe = overfit_recipe(trainer.recipe, classes)
+    return replace(trainer, recipe=recipe).one(X[inside], y[inside], seed=seed + 1_000_003, classes=classes), recipe
 
-    from discreet.attack.membership.shadow.chain import train_one
-    from discreet.attack.membership.shadow.job import optimizer_of
-    from discreet.attack.membership.shadow.train import one_thread
 
-    recipe.tried(X, max(classes or 0, int(y.max()) + 1), [len(X)])
-    with torch.random.fork_rng(devices=[]), one_thread(device):
-        torch.manual_seed(seed)
-        model = recipe.build().to(device).train()
-        rows, labels = torch.as_tensor(X, dtype=torch.float32).to(device), torch.as_tensor(y, dtype=torch.long).to(device)
-        if train_one(recipe, model, rows, labels):
-            return model.eval()
-        optimizer = optimizer_of(recipe, list(model.parameters()))
-        for epoch in range(recipe.epochs):
-            for group in optimizer.param_groups:
-                rate = recipe.rate(epoch)
-                group["lr"] = group["lr"].fill_(rate) if isinstance(group["lr"], torch.Tensor) else rate
-            for part in torch.randperm(len(rows)).to(device).split(recipe.batch_size):
-                x = rows[part] if recipe.augment is None else recipe.augment(rows[part])
-                optimizer.zero_grad(set_to_none=True)
-                with recipe.mixed(rows.device.type):
-                    scores = model(x)
-                smooth = recipe.label_smoothing
-                torch.nn.functional.cross_entropy(scores.float(), labels[part], label_smoothing=smooth).backward()
-                optimizer.step()
-    return model.eval()
+def unseen_control(
+    trainer: Trainer, X: Array, y: Array, inside: NDArray[np.bool_], *, seed: int
+) -> tuple[Any, NDArray[np.bool_]]:  # fmt: skip
+    """The negative control, and the rows that it was not trained on: those it is queried about."""
+    taken = unseen(inside, seed=check.whole("seed", seed, least=0))
+    model = trainer.one(X[taken], y[taken], seed=seed + 1_000_033, classes=int(y.max()) + 1)
+    return model, ~taken
 
 
 def unseen(inside: NDArray[np.bool_], *, seed: int) -> NDArray[np.bool_]:
-    """Half of the members and half of the others, for the negative control to be trained on; it is asked about the rest."""
+    """Half of the members and half of the others, for the negative control to be trained on; it is queried about the rest."""
     rng = np.random.default_rng(seed)
     taken = np.zeros(len(inside), np.bool_)
     for side in (True, False):
         rows = np.flatnonzero(inside == side)
         taken[rng.permutation(rows)[: len(rows) // 2]] = True
     return taken
-
-
-def controlled(
-    attack: Callable[[Any, NDArray[np.bool_], Recipe | None], dict[str, Evidence]], recipe: Recipe, X: Array, y: Array,
-    inside: NDArray[np.bool_], *, seed: int = 0, device: str = "cpu",
-) -> Controls:  # fmt: skip
-    """Train both, and have them attacked: `attack(model, rows, recipe of new shadows or None)` gives the evidence."""
-    check.whole("seed", seed, least=0)
-    classes = int(y.max()) + 1
-    long = leaky(recipe, classes)
-    twin = trained(long, X[inside], y[inside], seed=seed + 1_000_003, device=device, classes=classes)
-    taken = unseen(inside, seed=seed)
-    blank = trained(recipe, X[taken], y[taken], seed=seed + 1_000_033, device=device, classes=classes)
-    return Controls(attack(twin, np.ones(len(X), np.bool_), long), attack(blank, ~taken, None))
 
 
 def _beyond(evidence: Evidence, confidence: float) -> bool:
@@ -140,5 +104,5 @@ def _beyond(evidence: Evidence, confidence: float) -> bool:
     inside, outside = evidence.score[evidence.inside], evidence.score[~evidence.inside]
     if np.ptp(evidence.score) == 0:
         return False
-    found = mannwhitneyu(inside, outside, alternative="greater", method="asymptotic")
-    return bool(found.pvalue < 1.0 - check.open_fraction("confidence", confidence))
+    test = mannwhitneyu(inside, outside, alternative="greater", method="asymptotic")
+    return bool(test.pvalue < 1.0 - check.open_fraction("confidence", confidence))

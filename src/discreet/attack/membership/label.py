@@ -1,4 +1,4 @@
-"""Attacks that see labels only: a model that learned a row by heart keeps its label further away from it.
+"""Attacks that see labels only: a model that memorised a row keeps its label further away from it.
 
 Both ask about many disturbed copies of each row at once. A row whose own label is wrong scores lowest.
 """
@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.attack.membership import ask
 from discreet.core import check
+from discreet.models import predict
 
 Array = NDArray[Any]
 Augment = Callable[[Array, np.random.Generator], Array]  # rows to as many changed rows
@@ -37,11 +37,11 @@ def kept(
     check.whole("copies", copies)
     X, rng = np.asarray(X), np.random.default_rng(seed)
     disturb = _noises(X) if augment is None else [augment]
-    right = ask.labels(target, X) == y
+    right = predict.labels(target, X) == y
     same = np.zeros(len(X))
     for turn in range(copies):
         how = disturb[turn % len(disturb)]
-        same[right] += ask.labels(target, how(X[right], rng)) == y[right] if right.any() else 0
+        same[right] += predict.labels(target, how(X[right], rng)) == y[right] if right.any() else 0
     return same / copies
 
 
@@ -81,13 +81,13 @@ def boundary(
     X, rng = np.asarray(X, np.float32), np.random.default_rng(seed)
     spread = (X.std(0) + 1e-6).astype(np.float32)
     far = reach * float(np.sqrt(X[0].size))
-    sign = np.where(ask.labels(target, X) == y, 1.0, -1.0)
-    found = np.zeros((len(X), directions))
+    sign = np.where(predict.labels(target, X) == y, 1.0, -1.0)
+    distances = np.zeros((len(X), directions))
     each = max(1, AT_ONCE // max(X[0].size * directions, 1))
     for start in range(0, len(X), each):
         part = slice(start, start + each)
-        found[part] = _bisected(target, X[part], y[part], sign[part] > 0, spread, directions, steps, far, rng)
-    return sign / (1.0 / found).mean(1)  # harmonic: directions that lead away from every boundary weigh nothing
+        distances[part] = _bisected(target, X[part], y[part], sign[part] > 0, spread, directions, steps, far, rng)
+    return sign / (1.0 / distances).mean(1)  # harmonic: directions that lead away from every boundary weigh nothing
 
 
 def _bisected(
@@ -102,7 +102,7 @@ def _bisected(
     def same(distance: Array) -> NDArray[np.bool_]:
         size = distance.reshape(distance.shape + (1,) * (X.ndim - 1)).astype(np.float32)
         rows = (X[:, None] + size * along * spread).reshape(-1, *X.shape[1:])
-        answers = ask.labels(target, rows).reshape(len(X), directions)
+        answers = predict.labels(target, rows).reshape(len(X), directions)
         return (answers == y[:, None]) == right[:, None]
 
     low, high = np.zeros((len(X), directions)), np.full((len(X), directions), far)

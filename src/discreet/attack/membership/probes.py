@@ -1,6 +1,6 @@
 """How hard a row is by the network's own layers: what a linear reader of each layer, taught by other rows, makes of its label.
 
-A large loss may mean a row that was not trained on, or one that is hard. The first layers, which learn little by heart, tell
+A large loss may mean a row that was not trained on, or one that is hard. The first layers, which memorise little, tell
 how hard it is (Alain and Bengio 2016 read them so); the last tell what the network made of it; the step between the two tells
 whether it was trained on. Readers are taught by rows in and out of the training set alike: they use no row's membership, and
 none reads a row it was taught by.
@@ -35,8 +35,8 @@ def probes(model: nn.Module, X: Array, y: Array, *, seed: int = 0) -> Array:
     wanted = torch.as_tensor(np.asarray(y), dtype=torch.long).to(place)
     part = torch.as_tensor(np.random.default_rng(seed).permutation(len(wanted)) % PARTS).to(place)
     classes = max(2, int(wanted.max()) + 1)
-    found = [_lead(_read(a.to(place), wanted, part, classes), wanted) for a in layers(model, X, seed=seed)]
-    return torch.cat(found, 1).cpu().numpy() if found else np.zeros((len(wanted), 0))
+    leads = [_lead(_read(a.to(place), wanted, part, classes), wanted) for a in layers(model, X, seed=seed)]
+    return torch.cat(leads, 1).cpu().numpy() if leads else np.zeros((len(wanted), 0))
 
 
 def layers(model: nn.Module, X: Array, *, seed: int = 0) -> list[Tensor]:
@@ -47,11 +47,11 @@ def layers(model: nn.Module, X: Array, *, seed: int = 0) -> list[Tensor]:
     used: set[nn.Module] = set()
     columns: dict[nn.Module, Tensor] = {}
 
-    def catch(layer: nn.Module, given: Any, _: Any) -> None:
+    def catch(layer: nn.Module, inputs: Any, _: Any) -> None:
         if layer in used:  # a layer that is used twice is read once
             return
         used.add(layer)
-        small = _small(layer, given[0].detach())
+        small = _small(layer, inputs[0].detach())
         if small.shape[1] > WIDTH:
             draw = np.random.default_rng(seed)
             columns.setdefault(layer, torch.as_tensor(np.sort(draw.permutation(small.shape[1])[:WIDTH]), device=small.device))

@@ -33,7 +33,7 @@ def quantile(
     >>> bool((score[inside] > np.median(score)).mean() > 0.7)
     True
     """
-    from discreet.attack.membership import learned
+    from discreet.models import small
 
     check.whole("folds", folds, least=2)
     known = np.flatnonzero(outside)
@@ -44,11 +44,11 @@ def quantile(
     centre, scale = float(np.mean(margin[known])), float(np.std(margin[known])) + 1e-9
     wanted, inputs = (margin - centre) / scale, _inputs(X, y, rng)
     groups = [known[fold[known] != k] for k in range(folds)]
-    loss, outputs = (learned.normal, 2) if level is None else (learned.pinball(check.open_fraction("level", level)), 1)
-    nets = learned.fit(inputs, wanted, groups, loss, outputs=outputs, decay=0.1, rate=5e-3, seed=seed)
-    found = nets.each(inputs, fold)
-    gap = wanted - found[:, 0]
-    return np.asarray(gap if level is not None else gap * np.exp(-np.clip(found[:, 1], -6.0, 6.0)), np.float64)
+    loss, outputs = (small.normal, 2) if level is None else (small.pinball(check.open_fraction("level", level)), 1)
+    nets = small.fit(inputs, wanted, groups, loss, outputs=outputs, decay=0.1, rate=5e-3, seed=seed)
+    predicted = nets.each(inputs, fold)
+    gap = wanted - predicted[:, 0]
+    return np.asarray(gap if level is not None else gap * np.exp(-np.clip(predicted[:, 1], -6.0, 6.0)), np.float64)
 
 
 def _inputs(X: Array, y: Array, rng: np.random.Generator) -> Array:

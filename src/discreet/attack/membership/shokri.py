@@ -2,7 +2,7 @@
 
 What a shadow says of its own rows and of others is known; a small network per class learns to tell them apart, and is asked
 about what the target says. The data of the shadows may be the rows in question, a disjoint sample, rows drawn from marginals,
-or rows made by climbing the target's confidence (climb.py).
+or rows made by query synthesis (query_synthesis.py).
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.attack.membership import ask, signals
+from discreet.attack.membership import signals
 from discreet.core import check
 from discreet.errors import InvalidValue
+from discreet.models import predict
 
 Array = NDArray[Any]
 Marginals = Sequence[tuple[Array, Array]]  # for each feature its values and their probabilities
@@ -36,16 +37,14 @@ def shokri(target: Array, y: Array, shadows: Array, shadow_y: Array, inside: Arr
     >>> bool(found[inside].mean() > found[~inside].mean())
     True
     """
-    from discreet.attack.membership import learned
+    from discreet.models import small
 
     known, labels, truth = _answers(shadows, shadow_y, inside, seed)
     classes = int(max(labels.max(), y.max())) + 1
     groups = [np.flatnonzero(labels == c) for c in range(classes)]
     enough = [bool(min(truth[part].sum(), (~truth[part]).sum()) >= FEW) for part in groups]
     everything = np.arange(len(known))
-    nets = learned.fit(
-        known, truth, [part if ok else everything for part, ok in zip(groups, enough)], learned.member, seed=seed
-    )
+    nets = small.fit(known, truth, [part if ok else everything for part, ok in zip(groups, enough)], small.member, seed=seed)
     return nets.each(features(target, y), np.asarray(y))[:, 0].astype(np.float64)
 
 
@@ -77,22 +76,22 @@ def marginals(X: Array, *, noise: float = 0.0) -> list[tuple[Array, Array]]:
     [[0.7, 0.3]]
     """
     check.fraction("noise", noise)
-    found = []
+    shares = []
     for column in np.asarray(X).T:
         values, counts = np.unique(column, return_counts=True)
-        found.append((values, (1.0 - noise) * counts / counts.sum() + noise / len(values)))
-    return found
+        shares.append((values, (1.0 - noise) * counts / counts.sum() + noise / len(values)))
+    return shares
 
 
-def from_marginals(target: Any, given: Marginals, rows: int, *, seed: int = 0) -> tuple[Array, Array]:
+def from_marginals(target: Any, marginals: Marginals, rows: int, *, seed: int = 0) -> tuple[Array, Array]:
     """Rows whose features are drawn one by one from their marginals, labelled by asking the target."""
     rng = np.random.default_rng(check.whole("seed", seed, least=0))
     check.whole("rows", rows)
     columns = []
-    for place, (values, weights) in enumerate(given):
+    for place, (values, weights) in enumerate(marginals):
         weights = np.asarray(weights, np.float64)
         if len(values) != len(weights) or not len(weights) or (weights < 0).any() or abs(weights.sum() - 1.0) > 1e-6:
             raise InvalidValue(f"marginal {place} must have a probability for each value, summing to 1; got {weights.sum():g}.")
         columns.append(np.asarray(values)[rng.choice(len(weights), rows, p=weights / weights.sum())])
     X = np.stack(columns, 1)
-    return X, ask.labels(target, X)
+    return X, predict.labels(target, X)

@@ -12,76 +12,22 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.func import functional_call, grad, vmap
 
-from discreet.attack.membership import ask, learned, signals
-from discreet.attack.membership.controls import trained
+from discreet.attack.membership import signals
 from discreet.attack.membership.probes import probes
-from discreet.attack.membership.pulls import known, pulls
-from discreet.attack.membership.recipe import Recipe
-from discreet.attack.membership.shadow import halves
-from discreet.attack.membership.shadow.train import one_thread
 from discreet.core import check
 from discreet.errors import InvalidValue
+from discreet.models import Recipe, Trainer, predict, small, splits
+from discreet.models.gradients import gradient_norms
 
 Array = NDArray[Any]
-AT_ONCE = {"cpu": 1 << 25, "cuda": 1 << 29}  # numbers of gradients held at a time
-MOST = 256  # rows at a time: a deep network holds much more of a row than its gradient
 FOLDS = 5
 REPEATS = 3  # networks for each fold, averaged
-STEPS = (240, 800)  # of learning: few rows are learned by heart, many have more to tell
+STEPS = (240, 800)  # of learning: few rows are memorised, many have more to tell
 TRUST = 25.0  # a loss that is larger by 0.04 on rows held out is worth e times less
 FAR = 30.0
-
-
-def gradient_norms(model: nn.Module, X: Array, y: Array, *, project: int = 0, seed: int = 0) -> tuple[Array, Array]:
-    """For every row the norm of the gradient of its loss [rows, parameters of the model], and `project` random directions of
-    each [rows, parameters times project].
-
-    >>> model = nn.Linear(3, 2)
-    >>> norms, _ = gradient_norms(model, np.ones((4, 3)), np.zeros(4, int))
-    >>> norms.shape
-    (4, 2)
-    """
-    learnable = {name: p.detach() for name, p in model.named_parameters() if p.requires_grad}
-    fixed = {name: p.detach() for name, p in model.named_parameters() if not p.requires_grad} | dict(model.named_buffers())
-    if not learnable:
-        raise InvalidValue("The model has no parameters that can be learned, so no gradient to look at.")
-    place = next(iter(learnable.values())).device
-    draw = torch.Generator().manual_seed(seed)
-    lines = {n: _directions(p, check.whole("project", project, least=0), draw).to(place) for n, p in learnable.items()}
-
-    def loss(parameters: dict[str, Tensor], x: Tensor, label: Tensor) -> Tensor:
-        return F.cross_entropy(functional_call(model, (parameters, fixed), (x[None],)), label[None])
-
-    def seen(x: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
-        found = {name: g.flatten() for name, g in grad(loss)(learnable, x, label).items()}
-        norms = torch.stack([g.norm() for g in found.values()])
-        return norms, torch.cat([lines[name] @ g for name, g in found.items()])
-
-    each = min(MOST, max(1, AT_ONCE.get(place.type, 1 << 25) // sum(p.numel() for p in learnable.values())))
-    before = model.training
-    model.eval()
-    rows, labels = torch.as_tensor(X, dtype=torch.float32).split(each), torch.as_tensor(y, dtype=torch.long).split(each)
-    direct = known(model)
-
-    def of(x: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
-        found = pulls(model, x, label, lines) if direct else None
-        return found or vmap(seen)(x, label)
-
-    with one_thread(place.type):
-        parts = [of(x.to(place), label.to(place)) for x, label in zip(rows, labels)]
-    model.train(before)
-    norms, projected = (torch.cat(part).cpu().numpy() for part in zip(*parts))
-    return norms, projected
-
-
-def _directions(p: Tensor, count: int, draw: torch.Generator) -> Tensor:
-    """Random signs, so that a direction's length is that of the gradient on average."""
-    return torch.randint(0, 2, (count, p.numel()), generator=draw).float().mul_(2).sub_(1).div_(max(p.numel(), 1) ** 0.5)
 
 
 def gradient(model: nn.Module, X: Array, y: Array) -> NDArray[np.float64]:
@@ -111,7 +57,7 @@ def pulled(model: nn.Module, X: Array, y: Array, *, project: int = 4, seed: int 
 
 def outputs(model: Any, X: Array, y: Array) -> tuple[tuple[Array, Array], Array]:
     """What the same attack sees of a row where it has the outputs alone; and the scores themselves."""
-    scores = np.asarray(ask.logits(model, X), np.float64)
+    scores = np.asarray(predict.logits(model, X), np.float64)
     return _said(scores, y), scores
 
 
@@ -126,7 +72,7 @@ def _activations(model: nn.Module, X: Array) -> tuple[Array, Array]:
     """The scores, and what went into the last linear layer (nothing, where there is none)."""
     linear = [layer for layer in model.modules() if isinstance(layer, nn.Linear)]
     caught: list[Tensor] = []
-    hook = linear[-1].register_forward_hook(lambda _, given, __: caught.append(given[0].flatten(1).cpu())) if linear else None
+    hook = linear[-1].register_forward_hook(lambda _, inputs, __: caught.append(inputs[0].flatten(1).cpu())) if linear else None
     before, place = model.training, next(model.parameters()).device
     model.eval()
     with torch.no_grad():
@@ -162,11 +108,12 @@ def from_shadows(
     if recipe.kind != "torch":
         raise InvalidValue(f"from_shadows looks into torch modules; the recipe is of kind {recipe.kind!r} and builds none.")
     Z, labels = (X, y) if population is None else population
-    marks = halves(len(Z), check.whole("shadows", shadows), seed)
-    taught = [trained(recipe, Z[half], labels[half], seed=seed + k, device=device) for k, half in enumerate(marks)]
+    trainer = Trainer(recipe, device)
+    inside = splits(len(Z), check.whole("shadows", shadows), seed)
+    taught = [trainer.one(Z[half], labels[half], seed=seed + k) for k, half in enumerate(inside)]
     seen = np.concatenate([np.concatenate(features(each, Z, labels, project=0, own=False), 1) for each in taught])
     everything = [np.arange(len(seen))] * REPEATS
-    nets = learned.fit(seen, marks.ravel(), everything, learned.member, decay=0.1, rate=5e-3, seed=seed)
+    nets = small.fit(seen, inside.ravel(), everything, small.member, decay=0.1, rate=5e-3, seed=seed)
     here = np.concatenate(features(model, X, y, project=0, own=False), 1)
     return np.mean([nets(here, k)[:, 0] for k in range(REPEATS)], 0).astype(np.float64)
 
@@ -190,9 +137,9 @@ def crossfitted(
     steps = int(np.clip(len(teach) // 16, *STEPS))
     odds, missed = [], []
     for seen in (few, np.concatenate([few, many], 1)):
-        nets = learned.fit(seen, inside, groups, learned.member, decay=0.1, rate=5e-3, steps=steps, watch=1024, seed=seed)
-        made = np.stack([nets(seen, group)[:, 0] for group in range(len(groups))])
-        odds.append(made.reshape(folds, REPEATS, -1).mean(1))
+        nets = small.fit(seen, inside, groups, small.member, decay=0.1, rate=5e-3, steps=steps, watch=1024, seed=seed)
+        outputs = np.stack([nets(seen, group)[:, 0] for group in range(len(groups))])
+        odds.append(outputs.reshape(folds, REPEATS, -1).mean(1))
         missed.append(nets.missed.reshape(folds, REPEATS, 1).mean(1))
     weight = np.exp(-TRUST * (np.stack(missed) - np.min(missed, 0)))
     total = (weight * odds).sum(0) / weight.sum(0)

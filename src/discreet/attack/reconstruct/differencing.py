@@ -15,10 +15,10 @@ from discreet.errors import InvalidValue
 Pairs = Callable[[Any], tuple[Any, Any]]
 
 
-def everyone_but(size: int) -> Pairs:
+def leave_one_out_queries(size: int) -> Pairs:
     """The two questions about person `i` of `size`: everyone, and everyone but that person.
 
-    >>> [question.tolist() for question in everyone_but(3)(1)]
+    >>> [question.tolist() for question in leave_one_out_queries(3)(1)]
     [[True, True, True], [True, False, True]]
     """
     check.whole("size", size)
@@ -31,10 +31,10 @@ def everyone_but(size: int) -> Pairs:
     return pair
 
 
-def who_left(before: float, after: float, count: int) -> float:
+def differencing_attack(before: float, after: float, count: int) -> float:
     """The value of the one who left, from the averages of `count` people before and one fewer after.
 
-    >>> who_left(72.75, 82, count=4)
+    >>> differencing_attack(72.75, 82, count=4)
     45.0
     """
     check.whole("count", count, least=2)
@@ -50,13 +50,13 @@ class Differencing(Attack[Ask]):
 
     >>> from discreet.attack import Counts
     >>> grades = Counts(noise=None, most=None).run(np.array([True, False, True]))
-    >>> Differencing(everyone_but(3)).score(grades, [0, 1, 2]).tolist()
+    >>> Differencing(leave_one_out_queries(3)).score(grades, [0, 1, 2]).tolist()
     [1.0, 0.0, 1.0]
     """
 
     def __init__(self, pair: Pairs, *, times: int = 1, view: str | Iterable[str] = "answers", name: str | None = None) -> None:
         if not callable(pair):
-            raise InvalidValue("pair must be a function from a target to two questions, such as everyone_but(20).")
+            raise InvalidValue("pair must be a function from a target to two questions, such as leave_one_out_queries(20).")
         self.pair = pair
         self.times = check.whole("times", times)
         self.view = frozenset((view,) if isinstance(view, str) else view)
@@ -75,23 +75,23 @@ class Differencing(Attack[Ask]):
         return float((got[: 2 * both : 2] - got[1 : 2 * both : 2]).mean()) if both else 0.0
 
 
-def isolating(subsets: Bits, people: int = 1) -> list[tuple[int, int]]:
+def isolating_queries(subsets: Bits, people: int = 1) -> list[tuple[int, int]]:
     """Pairs of published questions whose subsets differ in at most `people` people (and in at least one), by their place.
 
     The difference of their answers is about these people alone.
 
-    >>> isolating(np.array([[1, 1, 1], [1, 0, 1], [0, 0, 0]], dtype=bool))
+    >>> isolating_queries(np.array([[1, 1, 1], [1, 0, 1], [0, 0, 0]], dtype=bool))
     [(0, 1)]
     """
     check.whole("people", people)
     table = np.asarray(subsets, dtype=np.float32)
     sizes = table.sum(axis=1)
-    found: list[tuple[int, int]] = []
+    pairs: list[tuple[int, int]] = []
     for start in range(0, len(table), 1024):
         apart = sizes[start : start + 1024, None] + sizes[None, :] - 2 * table[start : start + 1024] @ table.T
         rows, places = np.nonzero((apart > 0.5) & (apart < people + 0.5))
-        found += [(int(row) + start, int(place)) for row, place in zip(rows, places) if row + start < place]
-    return found
+        pairs += [(int(row) + start, int(place)) for row, place in zip(rows, places) if row + start < place]
+    return pairs
 
 
 def determined(subsets: Bits) -> NDArray[np.bool_]:

@@ -84,8 +84,8 @@ class Session:
         if most is not None:
             left = most - self._asked
             if len(subsets) > left:
-                told = f"{len(subsets)} more answers were asked; {left} of {most} are left. Ask less."
-                raise BudgetExceeded(told, asked=len(subsets), left=left)
+                reason = f"{len(subsets)} more answers were asked; {left} of {most} are left. Ask less."
+                raise BudgetExceeded(reason, asked=len(subsets), left=left)
         self._asked += len(subsets)
         totals = subsets.astype(np.float32) @ self._bits.astype(np.float32)  # exact: counts stay below 2^24
         return _noised(self._counts.noise, totals.astype(np.int64)).astype(np.float64)
@@ -141,7 +141,7 @@ class SecretBits:
         return bits, range(self.size), bits
 
 
-def paid(ask: Ask, claims: Claim | Sequence[Claim], ledger: Ledger, source: str) -> Ask:
+def ledger_queries(ask: Ask, claims: Claim | Sequence[Claim], ledger: Ledger, source: str) -> Ask:
     """`ask`, with each question charged to a ledger before it is put; a repeated one is answered from the ledger, free.
 
     `ask` must give fresh noise of which one answer is worth the `claims`. BudgetExceeded comes from the ledger.

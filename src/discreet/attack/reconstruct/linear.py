@@ -95,10 +95,10 @@ def linear_program(subsets: Bits, answers: Floats) -> Floats:
     equal = hstack([table, slack, -slack], format="csr")
     cost = np.concatenate([np.zeros(size), np.ones(2 * questions)])
     bounds = [(0.0, 1.0)] * size + [(0.0, None)] * (2 * questions)
-    found = linprog(cost, A_eq=equal, b_eq=answers, bounds=bounds, method="highs")
-    if found.x is None:
-        raise InvalidValue(f"The linear programme was not solved ({found.message}); use least_squares.")
-    return np.asarray(found.x[:size], dtype=np.float64)
+    solution = linprog(cost, A_eq=equal, b_eq=answers, bounds=bounds, method="highs")
+    if solution.x is None:
+        raise InvalidValue(f"The linear programme was not solved ({solution.message}); use least_squares.")
+    return np.asarray(solution.x[:size], dtype=np.float64)
 
 
 def least_squares(subsets: Bits, answers: Floats) -> Floats:
@@ -151,5 +151,5 @@ class Reconstruction(Attack[Ask]):
         got = replies(seen, self.subsets)
         if not len(got):
             return np.zeros(len(targets))
-        found = reconstruct_bits(self.subsets[: len(got)], got, self.method)
-        return np.asarray(found[np.asarray(targets)] - 0.5)
+        estimate = reconstruct_bits(self.subsets[: len(got)], got, self.method)
+        return np.asarray(estimate[np.asarray(targets)] - 0.5)

@@ -35,7 +35,7 @@ class NGram:
     """Counts of up to `order` tokens in a row, longer ones falling back on shorter ones.
 
     p(c | context) = (count(context c) + backoff p(c | shorter context)) / (count(context) + backoff): Dirichlet priors, one on
-    top of the other (MacKay and Peto 1995), with the uniform law at the bottom.
+    top of the other (MacKay and Peto 1995), with the uniform distribution at the bottom.
 
     >>> model = NGram([utf8("abababab")], order=2)
     >>> int(model.log_probabilities(utf8("ab"))[1].argmax()) == ord("b")
@@ -58,27 +58,29 @@ class NGram:
 
     def log_probabilities(self, tokens: Tokens) -> Array:
         tokens = _tokens(tokens, self.vocabulary)
-        law = np.full((len(tokens), self.vocabulary), 1.0 / self.vocabulary)
+        probabilities = np.full((len(tokens), self.vocabulary), 1.0 / self.vocabulary)
         for length, (keys, counts) in enumerate(self._counts):
-            law[length:] = self._refined(law[length:], keys, counts, contexts(tokens, length, self.vocabulary)[length:])
-        return np.asarray(np.log(law), np.float64)
+            probabilities[length:] = self._refined(
+                probabilities[length:], keys, counts, contexts(tokens, length, self.vocabulary)[length:]
+            )
+        return np.asarray(np.log(probabilities), np.float64)
 
-    def _refined(self, law: Array, keys: Tokens, counts: Tokens, places: Tokens) -> Array:
-        """The law of the next token with one more token of context."""
+    def _refined(self, probabilities: Array, keys: Tokens, counts: Tokens, places: Tokens) -> Array:
+        """The distribution of the next token with one more token of context."""
         low, high = (np.searchsorted(keys, bound * self.vocabulary) for bound in (places, places + 1))
         row = np.repeat(np.arange(len(places)), high - low)
         at = np.arange(len(row)) - np.repeat(np.cumsum(high - low) - (high - low), high - low) + np.repeat(low, high - low)
-        made = self.backoff * law
-        made[row, keys[at] % self.vocabulary] += counts[at]
-        return np.asarray(made / made.sum(1, keepdims=True), np.float64)
+        weights = self.backoff * probabilities
+        weights[row, keys[at] % self.vocabulary] += counts[at]
+        return np.asarray(weights / weights.sum(1, keepdims=True), np.float64)
 
 
 def contexts(tokens: Tokens, length: int, vocabulary: int) -> Tokens:
     """The `length` tokens before each place as one number; the first places, which have fewer, are not to be used."""
-    made = np.zeros(len(tokens), np.int64)
+    numbers = np.zeros(len(tokens), np.int64)
     for back in range(length, 0, -1):
-        made[back:] = made[back:] * vocabulary + tokens[:-back] if back < len(tokens) else made[back:]
-    return made
+        numbers[back:] = numbers[back:] * vocabulary + tokens[:-back] if back < len(tokens) else numbers[back:]
+    return numbers
 
 
 class Causal:
@@ -94,14 +96,14 @@ class Causal:
     def log_probabilities(self, tokens: Tokens) -> Array:
         import torch
 
-        given = torch.as_tensor(np.concatenate([[self.start], tokens[:-1]]))
+        inputs = torch.as_tensor(np.concatenate([[self.start], tokens[:-1]]))
         device, before = next(iter(self.module.parameters())).device, self.module.training
         self.module.eval()
-        pieces = [given[at : at + self.longest] for at in range(0, len(given), self.longest)]
+        pieces = [inputs[at : at + self.longest] for at in range(0, len(inputs), self.longest)]
         try:
             with torch.no_grad():
-                said = [self.module(piece[None].to(device)) for piece in pieces]
-                parts = [getattr(each, "logits", each)[0].double().log_softmax(-1).cpu() for each in said]
+                outputs = [self.module(piece[None].to(device)) for piece in pieces]
+                parts = [getattr(each, "logits", each)[0].double().log_softmax(-1).cpu() for each in outputs]
         except IndexError:
             raise InvalidValue(
                 f"The module cannot be asked about a text of {len(tokens)} tokens: one is not in its vocabulary, or it is too "
@@ -113,7 +115,7 @@ class Causal:
 
 
 def _tokens(text: ArrayLike, vocabulary: int) -> Tokens:
-    made = np.asarray(text)
-    if made.ndim != 1 or (made.size and (made.dtype.kind not in "iu" or made.min() < 0 or made.max() >= vocabulary)):
+    tokens = np.asarray(text)
+    if tokens.ndim != 1 or (tokens.size and (tokens.dtype.kind not in "iu" or tokens.min() < 0 or tokens.max() >= vocabulary)):
         raise InvalidValue(f"A text must be a flat list of tokens from 0 to {vocabulary - 1}; got something else.")
-    return made.astype(np.int64)
+    return tokens.astype(np.int64)

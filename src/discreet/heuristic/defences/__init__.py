@@ -1,17 +1,16 @@
 """Defences of a model against membership inference that prove nothing: each changes a recipe, and claims `NonPrivate`.
 
-defended.py      a recipe with its claim, and what a recipe must have
+defended.py      a recipe with its claim
 settings.py      weight decay, label smoothing
-loop.py          a training loop with a loss of one's own
 stopping.py      early stopping
 adversarial.py   adversarial regularisation
 relax.py         RelaxLoss
-selena.py        SELENA: rows taught by models that never saw them
+selena.py        SELENA: rows labelled by models that never saw them
 masking.py       outputs masked as MemGuard does
 """
 
 from discreet.heuristic.defences.adversarial import adversarial_regularisation
-from discreet.heuristic.defences.defended import Defended, TrainingRecipe
+from discreet.heuristic.defences.defended import Defended
 from discreet.heuristic.defences.masking import Mask, masked_outputs
 from discreet.heuristic.defences.relax import relax_loss
 from discreet.heuristic.defences.selena import selena
@@ -21,7 +20,6 @@ from discreet.heuristic.defences.stopping import early_stopping
 __all__ = [
     "Defended",
     "Mask",
-    "TrainingRecipe",
     "adversarial_regularisation",
     "early_stopping",
     "l2",

@@ -3,10 +3,11 @@
 A second model learns to tell training rows from reference rows by what the first says of them; the first learns its task and
 to give the second nothing to go by: min over f, max over h of loss(f) + strength (E_train log h + E_reference log(1 - h)).
 
-Played as published it costs what it gains: what is unlearned of a training row is unlearned of every row like it, the reference
-falls as the training rows do, and the gap between them stays. So here most of the reference is held: between its rows the model
-must answer, labels unseen, as a twin trained without an adversary does, and a training row is unlearned for itself alone. The
-adversary compares with the rest of the reference, which is not held: rows that are held are fitted, and no longer like others.
+As published the game costs as much accuracy as it gains privacy: what is unlearned of a training row is unlearned of every row
+like it, so accuracy on the reference falls as on the training rows, and the gap stays. So here most of the reference is held:
+between its rows the model must answer, labels unseen, as an undefended model does, and a training row
+is unlearned for itself alone. The adversary compares with the rest of the reference, which is not held: rows that are held are
+fitted, and no longer like others.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ import numpy as np
 
 from discreet.core import check
 from discreet.errors import InvalidValue
-from discreet.heuristic.defences.defended import Defended, R, fitted_by, of_torch
-from discreet.heuristic.defences.loop import Forward, asked, seed_of, set_aside, train
+from discreet.heuristic.defences.defended import Defended, fitted_by, of_torch, seed_of, set_aside, train
+from discreet.models import Recipe, Trainer, predict
 
-TOLD = 0.3  # of the reference rows, for the adversary, where the others are held
+COMPARED = 0.3  # of the reference rows, for the adversary, where the others are held
 MIXED = 4  # points between reference rows at which the model is held, for each training row
 TOP = 10  # largest log-probabilities that the adversary sees
 FAR = 12.0  # beyond which it sees no difference
@@ -31,13 +32,13 @@ LONGER = 4  # times the epochs of the recipe, for a game with rows held
 
 
 def adversarial_regularisation(
-    recipe: R, *, strength: float, reference: tuple[Any, Any] | None = None, share: float = 0.3, steps: int = 1,
+    recipe: Recipe, *, strength: float, reference: tuple[Any, Any] | None = None, share: float = 0.3, steps: int = 1,
     width: int = 64, hold: float = 1.0, epochs: int | None = None, device: str = "cpu",
-) -> Defended[R]:  # fmt: skip
+) -> Defended:  # fmt: skip
     """The recipe with an adversary beside it: `strength` is the paper's lambda, `steps` the adversary's to each of the model's.
 
     `reference` is a pair (inputs, labels) that is never trained on; without one, `share` of the rows given is kept for it.
-    `hold` is how much, against the adversary, answers between reference rows are held at those of an undefended twin; 0 is the
+    `hold` is how much, against the adversary, answers between reference rows are held at those of an undefended model; 0 is the
     game as published. The game takes `epochs`: by default four times the recipe's, or as many as the recipe's where nothing is
     held. What is proven is nothing: the adversary in training is one of many, and one with shadow models sees more.
     """
@@ -60,52 +61,51 @@ def adversarial_regularisation(
             other = (np.asarray(reference[0]), np.asarray(reference[1]))
             if other[0].shape[1:] != X.shape[1:]:
                 raise InvalidValue(f"reference has inputs of shape {other[0].shape[1:]}; rows to train on, {X.shape[1:]}.")
-        twin = known.one(X, y, seed=seed_of(X, y), device=device) if hold else None
-        game = _Game(strength, steps, width, *other, hold, twin, known.label_smoothing, device)
-        longer = replace(known, epochs=long)  # type: ignore[type-var]
-        return Played(train(longer, X, y, loss=game.loss, device=device), game)
+        undefended = Trainer(known, device).one(X, y, seed=seed_of(X, y)) if hold else None
+        game = _Game(strength, steps, width, *other, hold, undefended, known.label_smoothing, device)
+        return Trained(train(replace(known, epochs=long), X, y, loss=game.loss, device=device), game)
 
     return Defended("adversarial regularisation", fitted_by(known, fit))
 
 
-class Played:
+class Trained:
     """The model, to be asked; and the log-odds that the adversary of its training gives rows by their scores and labels."""
 
     def __init__(self, model: Any, game: _Game) -> None:
         self.model, self._game = model, game
 
     def __call__(self, inputs: Any) -> Any:
-        return asked(self.model, inputs)
+        return predict.scores(self.model, inputs)
 
     def judged(self, scores: Any, labels: Any) -> Any:
         import torch
 
         place = self._game.device
-        given = torch.as_tensor(scores, dtype=torch.float32).to(place), torch.as_tensor(labels, dtype=torch.long).to(place)
+        inputs = torch.as_tensor(scores, dtype=torch.float32).to(place), torch.as_tensor(labels, dtype=torch.long).to(place)
         with torch.no_grad():
-            return self._game.judged(*given).cpu().numpy()
+            return self._game.judged(*inputs).cpu().numpy()
 
 
 class _Game:
     """The adversary, and what it costs the model to be told apart."""
 
     def __init__(
-        self, strength: float, steps: int, width: int, X: Any, y: Any, hold: float, twin: Any, smooth: float, device: str
+        self, strength: float, steps: int, width: int, X: Any, y: Any, hold: float, undefended: Any, smooth: float, device: str
     ) -> None:
         import torch
 
-        self.strength, self.steps, self.width, self.hold, self.twin = strength, steps, width, hold, twin
+        self.strength, self.steps, self.width, self.hold, self.undefended = strength, steps, width, hold, undefended
         self.smooth, self.device = smooth, device
-        told = len(X) if twin is None else max(1, int(TOLD * len(X)))
+        compared = len(X) if undefended is None else max(1, int(COMPARED * len(X)))
         rows = torch.as_tensor(X, dtype=torch.float32).to(device)
-        self.rows, self.labels = rows[:told], torch.as_tensor(y, dtype=torch.long).to(device)[:told]
-        self.held = rows[told:]
+        self.rows, self.labels = rows[:compared], torch.as_tensor(y, dtype=torch.long).to(device)[:compared]
+        self.held = rows[compared:]
         self.adversary: Any = None
         self.optimizer: Any = None
         self._seen: deque[tuple[Any, Any]] = deque(maxlen=REMEMBERED)
 
-    def loss(self, forward: Forward, rows: Any, labels: Any, epoch: int) -> Any:
-        """The loss of the task, what the adversary can tell, and how far the model has gone from its twin.
+    def loss(self, forward: Any, rows: Any, labels: Any, epoch: int) -> Any:
+        """The loss of the task, what the adversary can tell, and how far the model has gone from the undefended one.
 
         What it can tell is counted as -log(1 - h) and not as log h, which is flat where the adversary is sure and has no end
         where it is wrong. The sum is divided by 1 + strength, so that steps are as long as they are without a game.
@@ -120,9 +120,9 @@ class _Game:
         looks = look(scores[: 2 * count], torch.cat([labels, self.labels[chosen]]))
         self._learn(looks.detach(), count)
         cost = F.softplus(self.adversary(looks[:count])).mean()
-        if self.twin is not None:
+        if self.undefended is not None:
             with torch.no_grad():
-                wanted = self.twin(between).softmax(1)
+                wanted = self.undefended(between).softmax(1)
             cost = cost + self.hold * F.cross_entropy(scores[2 * count :], wanted)
         task = F.cross_entropy(scores[:count], labels, label_smoothing=self.smooth)
         return (task + self.strength * cost) / (1.0 + self.strength)
@@ -131,7 +131,7 @@ class _Game:
         """Points on lines between rows that are held; none, where none is."""
         import torch
 
-        if self.twin is None or not len(self.held):
+        if self.undefended is None or not len(self.held):
             return self.rows[:0]
         one, other = torch.randint(len(self.held), (2, count), device=self.device)
         weight = torch.rand([count] + [1] * (self.held.ndim - 1), device=self.device)
@@ -149,8 +149,8 @@ class _Game:
         for back in range(self.steps):
             seen, wanted = self._seen[-1 - back % len(self._seen)]
             self.optimizer.zero_grad(set_to_none=True)
-            told: Any = F.binary_cross_entropy_with_logits(self.adversary(seen)[:, 0], wanted)
-            told.backward()
+            loss: Any = F.binary_cross_entropy_with_logits(self.adversary(seen)[:, 0], wanted)
+            loss.backward()
             self.optimizer.step()
 
     def _begin(self, numbers: int) -> None:
@@ -174,13 +174,13 @@ class _Game:
 def look(scores: Any, labels: Any) -> Any:
     """What the adversary sees of a row: the label's log-probability and log-odds, the entropy, the largest log-probabilities.
 
-    Not the label itself: with a few rows in each class an adversary that knows the class learns the reference by heart.
+    Not the label itself: with a few rows in each class an adversary that knows the class memorises the reference.
     """
     import torch
 
-    law = scores.log_softmax(1)
-    own = law.gather(1, labels[:, None])
-    odds = own - law.scatter(1, labels[:, None], -torch.inf).logsumexp(1, keepdim=True)
-    top = law.topk(min(TOP, law.shape[1]), 1).values
-    unsure = -(law.exp() * law).sum(1, keepdim=True)
+    logs = scores.log_softmax(1)
+    own = logs.gather(1, labels[:, None])
+    odds = own - logs.scatter(1, labels[:, None], -torch.inf).logsumexp(1, keepdim=True)
+    top = logs.topk(min(TOP, logs.shape[1]), 1).values
+    unsure = -(logs.exp() * logs).sum(1, keepdim=True)
     return torch.cat([own, odds, unsure, top], 1).clamp(-FAR, FAR) / 3.0

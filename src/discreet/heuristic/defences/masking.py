@@ -13,14 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.core import check
-from discreet.heuristic.defences.defended import Defended, R, fitted_by, of_torch
-from discreet.heuristic.defences.loop import asked, set_aside, train
+from discreet.heuristic.defences.defended import Defended, fitted_by, of_torch, set_aside, train
+from discreet.models import Recipe, predict
 
 Array = NDArray[Any]
 STEPS, RATE = 150, 0.1
 
 
-def masked_outputs(recipe: R, *, share: float = 0.3, budget: float = 1.0, device: str = "cpu") -> Defended[R]:
+def masked_outputs(recipe: Recipe, *, share: float = 0.3, budget: float = 1.0, device: str = "cpu") -> Defended:
     """The recipe whose models answer through a `Mask`; `share` of the rows given is kept out of training to make it with."""
     check.open_fraction("share", share)
     known = of_torch(recipe)
@@ -28,8 +28,8 @@ def masked_outputs(recipe: R, *, share: float = 0.3, budget: float = 1.0, device
     def fit(X: Any, y: Any) -> Any:
         ours, aside = set_aside(len(X), share)
         model = train(known, X[ours], y[ours], device=device)
-        mask = Mask(asked(model, X[ours]), asked(model, X[aside]), budget=budget)
-        return lambda inputs: mask(asked(model, inputs))
+        mask = Mask(predict.scores(model, X[ours]), predict.scores(model, X[aside]), budget=budget)
+        return lambda inputs: mask(predict.scores(model, inputs))
 
     return Defended("masked outputs", fitted_by(known, fit), view=frozenset({"scores"}))
 
@@ -48,26 +48,26 @@ class Mask:
     def __call__(self, scores: Array) -> Array:
         import torch
 
-        law = torch.as_tensor(np.asarray(scores, np.float64)).log_softmax(1)
+        logs = torch.as_tensor(np.asarray(scores, np.float64)).log_softmax(1)
         with torch.random.fork_rng(devices=[]):
-            moved = self._moved(law)
-        kept = moved.argmax(1) == law.argmax(1)
-        near = (moved.exp() - law.exp()).abs().sum(1) <= self.budget
-        return np.asarray(torch.where((kept & near)[:, None], moved, law).numpy(), np.float64)
+            moved = self._moved(logs)
+        kept = moved.argmax(1) == logs.argmax(1)
+        near = (moved.exp() - logs.exp()).abs().sum(1) <= self.budget
+        return np.asarray(torch.where((kept & near)[:, None], moved, logs).numpy(), np.float64)
 
-    def _moved(self, law: Any) -> Any:
+    def _moved(self, logs: Any) -> Any:
         """The nearest found outputs of which the judge is unsure, the label leading by a little."""
         import torch
 
-        best, how_sure = law.clone(), self._judge(law).detach().abs()
-        extra = torch.zeros_like(law, requires_grad=True)
+        best, how_sure = logs.clone(), self._judge(logs).detach().abs()
+        extra = torch.zeros_like(logs, requires_grad=True)
         optimizer: Any = torch.optim.Adam([extra], RATE)
-        top = law.argmax(1, keepdim=True)
+        top = logs.argmax(1, keepdim=True)
         for _ in range(STEPS):
             optimizer.zero_grad()
-            now = (law + extra).log_softmax(1)
+            now = (logs + extra).log_softmax(1)
             lead = now.gather(1, top)[:, 0] - now.scatter(1, top, -torch.inf).max(1).values
-            far = ((now.exp() - law.exp()).abs().sum(1) - self.budget).clamp(min=0)
+            far = ((now.exp() - logs.exp()).abs().sum(1) - self.budget).clamp(min=0)
             sure = self._judge(now).abs()
             total: Any = (sure + 5.0 * (0.05 - lead).clamp(min=0) + 5.0 * far).sum()
             total.backward()
@@ -83,10 +83,10 @@ def _judge(inside: Array, outside: Array) -> Any:
     import torch.nn.functional as F
     from torch import nn
 
-    laws = [torch.as_tensor(np.asarray(each, np.float64)).log_softmax(1) for each in (inside, outside)]
-    looks = torch.cat([_look(each) for each in laws])
-    truth = torch.cat([torch.ones(len(laws[0])), torch.zeros(len(laws[1]))]).double()
-    weight = torch.where(truth > 0, len(truth) / (2.0 * len(laws[0])), len(truth) / (2.0 * len(laws[1])))
+    sides = [torch.as_tensor(np.asarray(each, np.float64)).log_softmax(1) for each in (inside, outside)]
+    looks = torch.cat([_look(each) for each in sides])
+    truth = torch.cat([torch.ones(len(sides[0])), torch.zeros(len(sides[1]))]).double()
+    weight = torch.where(truth > 0, len(truth) / (2.0 * len(sides[0])), len(truth) / (2.0 * len(sides[1])))
     middle, spread = looks.mean(0), looks.std(0).clamp(min=1e-3)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -94,11 +94,11 @@ def _judge(inside: Array, outside: Array) -> Any:
         optimizer: Any = torch.optim.Adam(net.parameters(), 1e-2)
         for _ in range(300):
             optimizer.zero_grad()
-            told: Any = F.binary_cross_entropy_with_logits(net((looks - middle) / spread)[:, 0], truth, weight=weight)
-            told.backward()
+            loss: Any = F.binary_cross_entropy_with_logits(net((looks - middle) / spread)[:, 0], truth, weight=weight)
+            loss.backward()
             optimizer.step()
-    return lambda law: net((_look(law) - middle) / spread)[:, 0]
+    return lambda logs: net((_look(logs) - middle) / spread)[:, 0]
 
 
-def _look(law: Any) -> Any:
-    return law.sort(1, descending=True).values.clamp(min=-12.0)
+def _look(logs: Any) -> Any:
+    return logs.sort(1, descending=True).values.clamp(min=-12.0)

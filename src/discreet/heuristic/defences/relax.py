@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from discreet.core import check
-from discreet.heuristic.defences.defended import Defended, R, fitted_by, of_torch
-from discreet.heuristic.defences.loop import Forward, asked, train
+from discreet.heuristic.defences.defended import Defended, fitted_by, of_torch, train
+from discreet.models import Recipe, predict
 
 
-def relax_loss(recipe: R, *, level: float, device: str = "cpu") -> Defended[R]:
+def relax_loss(recipe: Recipe, *, level: float, device: str = "cpu") -> Defended:
     """Descend where a batch's loss is above `level`; below it climb in even epochs, flatten the other classes in odd ones."""
     check.positive("level", level)
     known = of_torch(recipe)
 
-    def loss(forward: Forward, rows: Any, labels: Any, epoch: int) -> Any:
+    def loss(forward: Any, rows: Any, labels: Any, epoch: int) -> Any:
         import torch.nn.functional as F
 
         scores = forward(rows)
@@ -25,7 +25,7 @@ def relax_loss(recipe: R, *, level: float, device: str = "cpu") -> Defended[R]:
 
     def fit(X: Any, y: Any) -> Any:
         model = train(known, X, y, loss=loss, device=device)
-        return lambda inputs: asked(model, inputs)
+        return lambda inputs: predict.scores(model, inputs)
 
     return Defended("RelaxLoss", fitted_by(known, fit))
 
@@ -34,7 +34,7 @@ def _flat(scores: Any, labels: Any) -> Any:
     """The model's own probability for the label, the rest shared evenly by the other classes."""
     import torch.nn.functional as F
 
-    said = scores.detach().softmax(1)
-    own = said.gather(1, labels[:, None])
+    probabilities = scores.detach().softmax(1)
+    own = probabilities.gather(1, labels[:, None])
     mark = F.one_hot(labels, scores.shape[1]).float()
     return mark * own + (1.0 - mark) * (1.0 - own) / max(scores.shape[1] - 1, 1)

@@ -15,18 +15,18 @@ from numpy.typing import NDArray
 
 from discreet.core import check
 from discreet.errors import InvalidValue
-from discreet.heuristic.defences.defended import Defended, R, fitted_by, of_torch
-from discreet.heuristic.defences.loop import asked, seed_of
+from discreet.heuristic.defences.defended import Defended, fitted_by, of_torch, seed_of
+from discreet.models import Recipe, Trainer, predict
 
 Array = NDArray[Any]
 LONGER = 4  # times the epochs of the recipe, for the student
 
 
-def selena(recipe: R, *, models: int = 25, left_out: int = 10, epochs: int | None = None, device: str = "cpu") -> Defended[R]:
+def selena(recipe: Recipe, *, models: int = 25, left_out: int = 10, epochs: int | None = None, device: str = "cpu") -> Defended:
     """The recipe by way of `models` sub-models, of which `left_out` never see a given row and teach it.
 
     The student learns for `epochs`, by default four times the recipe's. Its own rows stand out if it learns too little of what
-    it is taught, and, in networks that learn anything by heart, if it learns it too exactly: have it attacked, and choose. No
+    it is taught, and, in networks that memorise anything, if it learns it too exactly: have it attacked, and choose. No
     rows are set aside; the price is the training of `models` models.
     """
     check.whole("models", models, least=2)
@@ -43,10 +43,10 @@ def selena(recipe: R, *, models: int = 25, left_out: int = 10, epochs: int | Non
         seed = seed_of(X, y) >> 1  # models are numbered from here
         inside = dealt(len(X), models, left_out, seed)
         with torch.random.fork_rng(devices=[]):
-            scores = known.many(X, y, inside, seed=seed, device=device)
-        longer = replace(known, epochs=long)  # type: ignore[type-var]
-        student = longer.one(X, taught(scores, inside), seed=seed + models, device=device)
-        return lambda inputs: asked(student, inputs)
+            scores = Trainer(known, device).many(X, y, inside, seed=seed).scores
+        longer = replace(known, epochs=long)
+        student = Trainer(longer, device).one(X, soft_labels(scores, inside), seed=seed + models)
+        return lambda inputs: predict.scores(student, inputs)
 
     return Defended("SELENA", fitted_by(known, fit))
 
@@ -71,9 +71,9 @@ def dealt(rows: int, models: int, left_out: int, seed: int) -> NDArray[np.bool_]
     return inside
 
 
-def taught(scores: Array, inside: NDArray[np.bool_]) -> NDArray[np.float32]:
-    """For each row the mean law, over classes, of the models that never saw it, [rows, classes]."""
-    law = np.exp(scores - scores.max(2, keepdims=True))
-    law /= law.sum(2, keepdims=True)
+def soft_labels(scores: Array, inside: NDArray[np.bool_]) -> NDArray[np.float32]:
+    """For each row the mean distribution over classes of the models that never saw it, [rows, classes]."""
+    probabilities = np.exp(scores - scores.max(2, keepdims=True))
+    probabilities /= probabilities.sum(2, keepdims=True)
     without = ~inside[:, :, None]
-    return np.asarray(np.sum(law, 0, where=without) / without.sum(0), np.float32)
+    return np.asarray(np.sum(probabilities, 0, where=without) / without.sum(0), np.float32)

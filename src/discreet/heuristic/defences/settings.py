@@ -5,19 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 
 from discreet.core import check
-from discreet.heuristic.defences.defended import Defended, R, of_torch
+from discreet.heuristic.defences.defended import Defended, of_torch
+from discreet.models import Recipe
 
 
-def l2(recipe: R, weight_decay: float) -> Defended[R]:
+def l2(recipe: Recipe, weight_decay: float) -> Defended:
     """Weights are pulled to zero: what overfits least leaks least, on average and not for everyone."""
     check.positive("weight_decay", weight_decay)
-    return Defended("L2", replace(of_torch(recipe), weight_decay=weight_decay))  # type: ignore[type-var]
+    return Defended("L2", replace(of_torch(recipe), weight_decay=weight_decay))
 
 
-def label_smoothing(recipe: R, amount: float) -> Defended[R]:
-    """Targets are mixed with the uniform law, so no row is learned with certainty.
+def label_smoothing(recipe: Recipe, amount: float) -> Defended:
+    """Targets are mixed with the uniform distribution, so no row is learned with certainty.
 
     It can help the attacker: rows trained on are drawn to the smoothed target, others are not (Kaya and Dumitras 2021).
     """
     check.open_fraction("amount", amount)
-    return Defended("label smoothing", replace(of_torch(recipe), label_smoothing=amount))  # type: ignore[type-var]
+    return Defended("label smoothing", replace(of_torch(recipe), label_smoothing=amount))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from discreet.core import check
-from discreet.heuristic.defences.defended import Defended, R, fitted_by, of_torch
-from discreet.heuristic.defences.loop import asked, set_aside, train
+from discreet.heuristic.defences.defended import Defended, fitted_by, of_torch, set_aside, train
+from discreet.models import Recipe, predict
 
 
-def early_stopping(recipe: R, *, share: float = 0.1, patience: int = 3, device: str = "cpu") -> Defended[R]:
+def early_stopping(recipe: Recipe, *, share: float = 0.1, patience: int = 3, device: str = "cpu") -> Defended:
     """Train until rows set aside (`share` of those given) are learned no better for `patience` epochs; keep the best."""
     check.open_fraction("share", share)
     check.whole("patience", patience)
@@ -24,17 +24,17 @@ def early_stopping(recipe: R, *, share: float = 0.1, patience: int = 3, device: 
         labels = torch.as_tensor(y[aside], dtype=torch.long).to(device)
         best: dict[str, Any] = {"loss": float("inf"), "epoch": 0, "weights": None}
 
-        def each(model: Any, epoch: int) -> bool:
+        def after_epoch(model: Any, epoch: int) -> bool:
             model.eval()
             with torch.no_grad():
                 now = float(F.cross_entropy(model(rows), labels))
             if now < best["loss"]:
-                best.update(loss=now, epoch=epoch, weights={name: each.clone() for name, each in model.state_dict().items()})
+                best.update(loss=now, epoch=epoch, weights={name: value.clone() for name, value in model.state_dict().items()})
             return epoch - int(best["epoch"]) >= patience
 
-        model = train(known, X[ours], y[ours], each=each, device=device)
+        model = train(known, X[ours], y[ours], after_epoch=after_epoch, device=device)
         if best["weights"] is not None:
             model.load_state_dict(best["weights"])
-        return lambda inputs: asked(model, inputs)
+        return lambda inputs: predict.scores(model, inputs)
 
     return Defended("early stopping", fitted_by(known, fit))

@@ -65,24 +65,24 @@ def intersection(releases: Sequence[Anonymised], people: Any, sensitive: str) ->
     """
     if not releases:
         raise InvalidValue("There must be at least one release to look at; got none.")
-    if any(sensitive not in made.published for made in releases):
+    if any(sensitive not in release.published for release in releases):
         raise InvalidValue(f"Each release must publish the column {sensitive!r}; anonymise with sensitive={sensitive!r}.")
-    values = sorted({value for made in releases for value in codes(np.asarray(made.published[sensitive]))[1]}, key=str)
+    values = sorted({value for release in releases for value in codes(np.asarray(release.published[sensitive]))[1]}, key=str)
     left = None
-    for made in releases:
-        here = (made.fits(people).astype(np.float64) @ _by_class(made, sensitive, values)) > 0
+    for release in releases:
+        here = (release.fits(people).astype(np.float64) @ _by_class(release, sensitive, values)) > 0
         left = here if left is None else left & here
     assert left is not None
     return np.asarray(left.sum(axis=1), dtype=np.int64)
 
 
-def _by_class(made: Anonymised, sensitive: str, values: list[Any]) -> NDArray[np.float64]:
+def _by_class(release: Anonymised, sensitive: str, values: list[Any]) -> NDArray[np.float64]:
     """How often each of the values occurs in each class."""
     place = {value: number for number, value in enumerate(values)}
-    code, found = codes(np.asarray(made.published[sensitive]))
-    code = np.array([place[value] for value in found])[code]
-    counts = np.bincount(made.group * len(values) + code, minlength=len(made.low) * len(values))
-    return counts.reshape(len(made.low), len(values)).astype(np.float64)
+    code, names = codes(np.asarray(release.published[sensitive]))
+    code = np.array([place[value] for value in names])[code]
+    counts = np.bincount(release.group * len(values) + code, minlength=len(release.low) * len(values))
+    return counts.reshape(len(release.low), len(values)).astype(np.float64)
 
 
 def repeat_rows(table: Any, k: int) -> Any:
@@ -114,10 +114,12 @@ class ClassReading(Attack[Any]):
         total = np.sum([self._odds(made) for made in releases], axis=0)
         return np.asarray(np.clip(total, -_CERTAIN, _CERTAIN)[np.asarray(targets)])
 
-    def _odds(self, made: Anonymised) -> NDArray[np.float64]:
-        has = np.asarray(made.published[self.sensitive]) == self.value
-        counts = np.stack([np.bincount(made.group, weights=each, minlength=len(made.low)) for each in (has, ~has)], axis=1)
-        yes, no = (made.fits(self.people).astype(np.float64) @ counts).T
+    def _odds(self, release: Anonymised) -> NDArray[np.float64]:
+        has = np.asarray(release.published[self.sensitive]) == self.value
+        counts = np.stack(
+            [np.bincount(release.group, weights=each, minlength=len(release.low)) for each in (has, ~has)], axis=1
+        )
+        yes, no = (release.fits(self.people).astype(np.float64) @ counts).T
         with np.errstate(divide="ignore", invalid="ignore"):
             odds = np.log(yes) - np.log(no)
         return np.asarray(np.nan_to_num(odds, nan=0.0, posinf=4 * _CERTAIN, neginf=-4 * _CERTAIN))

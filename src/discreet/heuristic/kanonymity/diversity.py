@@ -115,8 +115,8 @@ def is_t_close(table: Any, quasi: Sequence[str], sensitive: str, most: float) ->
 
 def counted(table: Any, quasi: Sequence[str], sensitive: str) -> NDArray[np.float64]:
     """How often each sensitive value occurs in each class: classes by values."""
-    given = columns(table, [*quasi, sensitive])
-    label, count = classes([given[name] for name in quasi])
-    code, values = codes(given[sensitive])
-    found = np.bincount(label * len(values) + code, minlength=count * len(values))
-    return found.reshape(count, len(values)).astype(np.float64)
+    parts = columns(table, [*quasi, sensitive])
+    label, count = classes([parts[name] for name in quasi])
+    code, values = codes(parts[sensitive])
+    counts = np.bincount(label * len(values) + code, minlength=count * len(values))
+    return counts.reshape(count, len(values)).astype(np.float64)

@@ -45,12 +45,12 @@ class Anonymised:
 
     def fits(self, people: Any) -> NDArray[np.bool_]:
         """For each row of `people`, the classes whose box holds it: true at [row, class]."""
-        given = columns(people, self.quasi)
-        found = np.ones((len(next(iter(given.values()))), len(self.low)), dtype=np.bool_)
+        values = columns(people, self.quasi)
+        inside = np.ones((len(next(iter(values.values()))), len(self.low)), dtype=np.bool_)
         for place, scale in enumerate(self.scales):
-            value = scale.encode(given[scale.name])[:, None]
-            found &= (self.low[:, place] <= value) & (value <= self.high[:, place])
-        return found
+            value = scale.encode(values[scale.name])[:, None]
+            inside &= (self.low[:, place] <= value) & (value <= self.high[:, place])
+        return inside
 
     def penalty(self) -> float:
         """The mean normalised certainty penalty over all cells: 0 says every value is exact, 1 that none is told."""
@@ -89,16 +89,16 @@ def anonymise(
     `strict` never separates equal values; relaxed cuts may, and make classes smaller. The sensitive columns are published as
     they are, all others are left out.
 
-    >>> made = anonymise({"age": [21, 25, 34, 38], "illness": ["a", "b", "a", "b"]}, ["age"], k=2, sensitive="illness")
-    >>> made.table["age"].tolist()
+    >>> release = anonymise({"age": [21, 25, 34, 38], "illness": ["a", "b", "a", "b"]}, ["age"], k=2, sensitive="illness")
+    >>> release.table["age"].tolist()
     ['21..25', '21..25', '34..38', '34..38']
     """
     check.whole("k", k)
     kept = [sensitive] if isinstance(sensitive, str) else list(sensitive)
-    given = columns(table, [*quasi, *kept])
-    scales = tuple(Scale(name, given[name], (hierarchies or {}).get(name)) for name in quasi)
+    values = columns(table, [*quasi, *kept])
+    scales = tuple(Scale(name, values[name], (hierarchies or {}).get(name)) for name in quasi)
     matrix = np.stack([scale.numbers for scale in scales], axis=1)
-    allowed = _rule(k, diversity, closeness, [spread(given[name]) for name in kept])
+    allowed = _rule(k, diversity, closeness, [spread(values[name]) for name in kept])
     everyone = np.arange(len(matrix))
     if not allowed(everyone):
         raise InvalidValue(
@@ -107,7 +107,7 @@ def anonymise(
             "Ask for less, or bring more rows."
         )
     leaves = list(_cut(matrix, everyone, scales, allowed, strict=strict))
-    return _built(table, tuple(quasi), matrix, scales, leaves, {name: given[name] for name in kept})
+    return _built(table, tuple(quasi), matrix, scales, leaves, {name: values[name] for name in kept})
 
 
 def _rule(k: int, diversity: int | None, closeness: float | None, secrets: list[Spread]) -> Callable[[Rows], bool]:

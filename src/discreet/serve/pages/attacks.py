@@ -11,10 +11,10 @@ from discreet.serve.jobs import Job
 from discreet.serve.settings import MOST_SHADOWS
 
 NAMES = (  # of `discreet attack model`; written out, since asking it loads what attacks need
-    "student", "lira", "lira_fixed", "lira_offline", "rmia", "calibrated", "shokri", "loss", "confidence", "entropy", "label",
-    "noise", "boundary", "quantile", "gradient", "whitebox",
+    "bayes_lira", "lira", "lira_fixed", "lira_offline", "rmia", "calibrated", "shokri", "loss", "confidence", "entropy",
+    "label", "noise", "boundary", "quantile", "gradient", "whitebox",
 )  # fmt: skip
-USUAL = ("student", "lira", "loss")
+USUAL = ("bayes_lira", "lira", "loss")
 ALONE = ("loss", "confidence", "entropy", "label")  # those that need no recipe
 
 
