@@ -11,14 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.noise import discrete_laplace
-from discreet.query.bias import Share
 from discreet.query.engines.request import Plan, Request
-from discreet.query.measures import bounds_of, optional, rank
 from discreet.query.price import Priced
-from discreet.query.tree import Aggregate, Output, Scalar
+from discreet.query.quantiles import Quantiles
+from discreet.query.statistics.quantity import Quantity
+from discreet.query.statistics.statistic import CONFIDENCE, Cells, Statistic, each
+from discreet.query.tree import Output, Scalar
 
-CONFIDENCE = 0.95
-Cells = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]  # value, low, high
 Ask = Callable[[Request], Mapping[str, Sequence[Any]]]
 
 
@@ -42,7 +41,7 @@ class Noisy:
         self.keys: list[tuple[Any, ...]] = []
         self.values: dict[int, NDArray[np.float64]] = {}
         self.shown: NDArray[Any] = np.zeros(0, np.int64)  # noisy counts of the groups that were released by them
-        self.ranked: dict[int, Mapping[float, Cells]] = {}
+        self._ranked: dict[int, Mapping[float, Cells]] = {}
         self._limits: dict[float, tuple[NDArray[Any], NDArray[Any]]] = {}
 
     def run(self, ask: Ask) -> Noisy:
@@ -56,7 +55,7 @@ class Noisy:
             engine_keys = [_one_zero(key) for key in zip(*(found[f"k{i}"] for i in range(len(self.priced.question.keys))))]
             self._choose(engine_keys if self.priced.question.keys else [()], self._exact(found))
         for request, place in zip(histograms, self._places(ranked=True)):
-            self.ranked[place] = self._quantiles(place, ask(request))
+            self._ranked[place] = self._quantiles(place, ask(request))
         return self
 
     def _places(self, *, ranked: bool) -> list[int]:
@@ -113,8 +112,6 @@ class Noisy:
         return Fraction(self.priced.measures[m].sensitivity) / Fraction(self.priced.epsilons[m])
 
     def _quantiles(self, m: int, found: Mapping[str, Sequence[Any]]) -> Mapping[float, Cells]:
-        from discreet.query.quantiles import Quantiles
-
         measure = self.priced.measures[m]
         assert measure.bins is not None
         bins = measure.bins
@@ -136,89 +133,36 @@ class Noisy:
         """The confidence that quantiles of an expression need in the column of the answer that has the most statistics."""
         question = self.priced.question
         used = [_used(output) for output in question.outputs]
-        return _each(max([1, *(len(it) for it in used if any(question.aggregates[i].of == of for i in it))]), CONFIDENCE)
+        return each(max([1, *(len(it) for it in used if any(question.aggregates[i].of == of for i in it))]), CONFIDENCE)
 
-    # ---- statistics --------------------------------------------------------------------------------------------------
+    # ---- what statistics are estimated from ----------------------------------------------------------------------------
 
-    def statistic(self, it: Aggregate, confidence: float = CONFIDENCE) -> Cells:
-        """One column of the answer, from the same noisy numbers as all others. Quantiles chose their ends when they ran."""
-        place, of = self.priced.place, it.of
-        known = optional(of)
-        if it.kind in ("count", "count_of"):
-            return self._counted(place["count", known], confidence)
-        if it.kind == "units":
-            return self._counted(place["units", None], confidence)
-        if it.kind in ("quantile", "least", "most"):
-            return self.ranked[place["histogram", of]][rank(it)]
-        if it.kind == "sum" and ("centred", of) not in place:
-            return self._straight(place["sum", of], confidence)
-        low, high = bounds_of(of)
-        count, centred = place["count", known], place["centred", of]
-        if it.kind == "sum":
-            middle = (low + high) / 2
-            value = self.values[centred] + middle * self.values[count]
-            ends = [self.ends(m, _each(2, confidence)) for m in (centred, count)]
-            least, most = (ends[0][i] + middle * ends[1][i if middle >= 0 else 1 - i] for i in (0, 1))
-            return value, least, most
-        if it.kind == "mean":
-            found = self._ratio(centred, count, _each(2, confidence))
-            return tuple(np.clip((low + high) / 2 + part, low, high) for part in found)  # type: ignore[return-value]
-        found = self._variance((count, centred, place["square", of]), (high - low) / 2, _each(3, confidence))
-        return tuple(np.sqrt(part) for part in found) if it.kind == "deviation" else found  # type: ignore[return-value]
+    def statistic(self, statistic: Statistic, confidence: float = CONFIDENCE) -> Cells:
+        """One column of the answer, from the same noisy numbers as all others."""
+        return statistic.estimate(self, confidence)
 
-    def share(self, it: Share) -> Cells:
-        """What part of the rows was clamped, or of the weight cut: between 0 and 1."""
-        kind, of = ("outside", it.of) if it.of is not None else ("cut", None)
-        known = optional(of)
-        whole = "units" if of is None and self.priced.plan.kind == "sampled" else "count"
-        found = self._ratio(self.priced.place[kind, of], self.priced.place[whole, known], _each(2, CONFIDENCE))
-        return tuple(np.clip(part, 0.0, 1.0) for part in found)  # type: ignore[return-value]
+    def __contains__(self, quantity: Quantity) -> bool:
+        return quantity in self.priced.place
 
-    def _straight(self, m: int, confidence: float) -> Cells:
-        return self.values[m], *self.ends(m, confidence)
+    def value(self, quantity: Quantity) -> NDArray[np.float64]:
+        return self.values[self.priced.place[quantity]]
 
-    def _counted(self, m: int, confidence: float) -> Cells:
-        """A count; whole where what is counted is whole, though noise that is shared comes in finer steps."""
-        value, low, high = self._straight(m, confidence)
-        if self.priced.measures[m].scale == 1:
-            value = np.round(value)
-        return value, np.minimum(low, value), np.maximum(high, value)
+    def whole(self, quantity: Quantity) -> bool:
+        return self.priced.measures[self.priced.place[quantity]].scale == 1
 
-    def ends(self, m: int, confidence: float) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Between what the number without noise lies; of groups that were released by it, given that they were."""
+    def ranked(self, quantity: Quantity, rank: float) -> Cells:
+        return self._ranked[self.priced.place[quantity]][rank]
+
+    def ends(self, quantity: Quantity, confidence: float) -> tuple[NDArray[Any], NDArray[Any]]:
+        """The interval of the number without noise; of groups that were released by it, given that they were."""
+        m = self.priced.place[quantity]
         if m == self.priced.threshold:
             if confidence not in self._limits:  # several columns ask for the same
                 low, high = self.priced.selector().limits(self.shown, confidence)
                 self._limits[confidence] = (low.astype(float) * self.priced.step(m), high.astype(float) * self.priced.step(m))
             return self._limits[confidence]
-        room = self.priced.error(m, confidence)
-        return self.values[m] - room, self.values[m] + room
-
-    def _ratio(self, above: int, below: int, confidence: float) -> Cells:
-        """A noisy sum over a noisy count, and the ends over all that both may have been; unknown where it may be 0."""
-        top, bottom = self.values[above], self.values[below]
-        (a, b), (least, most) = self.ends(above, confidence), self.ends(below, confidence)
-        least = np.maximum(least, 0.0)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            value = np.where(bottom > 0, top / bottom, 0.0)
-            low = np.where(least > 0, np.minimum(a / least, a / most), -math.inf)
-            high = np.where(least > 0, np.maximum(b / least, b / most), math.inf)
-        return value, low, high
-
-    def _variance(self, places: tuple[int, int, int], half: float, confidence: float) -> Cells:
-        count, centred, square = places
-        mean, mean_low, mean_high = (np.clip(part, -half, half) for part in self._ratio(centred, count, confidence))
-        rest, rest_low, rest_high = self._ratio(square, count, confidence)
-        middle = half * half / 2
-        furthest = np.maximum(mean_low**2, mean_high**2)
-        nearest = np.where((mean_low <= 0) & (mean_high >= 0), 0.0, np.minimum(mean_low**2, mean_high**2))
-        cells = (middle + rest - mean**2, middle + rest_low - furthest, middle + rest_high - nearest)
-        return tuple(np.clip(part, 0.0, half * half) for part in cells)  # type: ignore[return-value]
-
-
-def _each(parts: int, confidence: float) -> float:
-    """The confidence each of several parts needs for all of them together to have it."""
-    return 1 - (1 - confidence) / parts
+        error = self.priced.error(m, confidence)
+        return self.values[m] - error, self.values[m] + error
 
 
 def _plain_key(key: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -241,7 +185,7 @@ def _in_order(part: Any) -> tuple[bool, str, Any]:
 
 def evaluate(output: Output, noisy: Noisy) -> Cells:
     """An expression over released columns, with the ends of what it may be: all its statistics hold at once."""
-    return _evaluate(output, noisy, _each(max(1, len(_used(output))), CONFIDENCE))
+    return _evaluate(output, noisy, each(max(1, len(_used(output))), CONFIDENCE))
 
 
 def _used(output: Output) -> set[int]:
@@ -250,7 +194,8 @@ def _used(output: Output) -> set[int]:
 
 def _evaluate(output: Output, noisy: Noisy, confidence: float) -> Cells:
     if output.op == "statistic":
-        return noisy.statistic(noisy.priced.question.aggregates[output.value], confidence)
+        statistic: Statistic = noisy.priced.question.aggregates[output.value]
+        return statistic.estimate(noisy, confidence)
     if output.op == "key":
         column = np.array([key[output.value] for key in noisy.keys], object)
         return column, column, column

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from functools import lru_cache
@@ -14,10 +14,12 @@ from sqlglot.errors import SqlglotError
 
 from discreet.core import check
 from discreet.errors import InvalidQuery
-from discreet.query.relations import Catalogue, group_keys, is_unit_column, more_than_one, plain, sources, where_of
-from discreet.query.scalars.expression import Scope, scalar
-from discreet.query.scalars.operands import finite, number, number_literal, refused, truth
-from discreet.query.tree import NUMBERS, Aggregate, Output, Question, Scalar, Select
+from discreet.query.calls import Sources, read_call
+from discreet.query.relations import Catalogue, group_keys, is_unit_column, plain, sources, where_of
+from discreet.query.scalars.expression import scalar
+from discreet.query.scalars.operands import refused
+from discreet.query.statistics import STATISTICS, Statistic
+from discreet.query.tree import NUMBERS, Output, Question, Scalar, Select
 
 LONGEST = 100_000  # letters in a query
 MOST_OUTPUTS = 1_000
@@ -41,13 +43,13 @@ def _first_line(error: Exception) -> str:
     return lines[0][:200]
 
 
-def parse(text: str, catalogue: Catalogue) -> Question:
-    """What the query asks."""
+def parse(text: str, catalogue: Catalogue, statistics: Sequence[type[Statistic]] = STATISTICS) -> Question:
+    """What the query asks; `statistics` are those it may ask for."""
     check.word("query", text)
     if len(text) > LONGEST:
         raise InvalidQuery(f"A query may have at most {LONGEST:,} letters; got {len(text):,}.")
     try:
-        return _question(_tree(text), catalogue)
+        return _question(_tree(text), catalogue, {name: kind for kind in statistics for name in kind.functions})
     except RecursionError:
         raise InvalidQuery("The query is nested too deeply. Write it flatter.") from None
 
@@ -56,19 +58,18 @@ def parse(text: str, catalogue: Catalogue) -> Question:
 class _Reading:
     """The keys and statistics met so far."""
 
-    scope: Scope
+    sources: Sources
     keys: list[Scalar]
-    unit: str | None
-    inputs: tuple[Any, ...]
-    aggregates: list[Aggregate] = field(default_factory=list)
+    functions: Mapping[str, type[Statistic]]
+    aggregates: list[Statistic] = field(default_factory=list)
 
-    def statistic(self, found: Aggregate) -> Output:
-        if found not in self.aggregates:
-            self.aggregates.append(found)
-        return Output("statistic", value=self.aggregates.index(found))
+    def statistic(self, statistic: Statistic) -> Output:
+        if statistic not in self.aggregates:
+            self.aggregates.append(statistic)
+        return Output("statistic", value=self.aggregates.index(statistic))
 
 
-def _question(node: Any, catalogue: Catalogue) -> Question:
+def _question(node: Any, catalogue: Catalogue, functions: Mapping[str, type[Statistic]]) -> Question:
     plain(node)
     known = catalogue.with_views(node)
     first, joins, scope = sources(node, known)
@@ -86,7 +87,8 @@ def _question(node: Any, catalogue: Catalogue) -> Question:
             f"people, gather their rows first: SELECT AVG(LEAST(n, 20)) AS n FROM (SELECT {known.key}, COUNT(*) AS n FROM … "
             f"GROUP BY {known.key})."
         )
-    reading = _Reading(scope, keys, known.key, (first, *(join.relation for join in joins)))
+    inputs = (first, *(join.relation for join in joins))
+    reading = _Reading(Sources(scope, known.key, inputs), keys, functions)
     names, outputs = [], []
     for item in node.expressions:
         for name, output in _outputs(item, reading):
@@ -192,131 +194,21 @@ def _later(aliases: dict[str, Output], reading: _Reading) -> Callable[[Any], Out
 def _outputs(item: Any, reading: _Reading) -> list[tuple[str, Output]]:
     """The columns of the answer that one item of SELECT makes: a list of quantiles makes several."""
     alias, inner = (item.alias, item.this) if isinstance(item, exp.Alias) else ("", item)
-    several = _several(inner)
-    if several:
-        of, ranks = several
-        stem = alias or f"quantile_{of.sql()}"[:60]
-        return [(f"{stem}_{rank:g}", reading.statistic(_quantile(of, rank, reading, inner))) for rank in ranks]
-    made = _output(inner, reading, None)
-    return [(alias or (inner.name if isinstance(inner, exp.Column) else inner.sql()[:60].lower()), made)]
+    call = read_call(inner, reading.sources)
+    kind = None if call is None else reading.functions.get(call.name)
+    several = {} if call is None or kind is None else kind.read_columns(call)
+    if call is not None and several:
+        stem = alias or f"quantile_{call.argument.sql()}"[:60]
+        return [(stem + suffix, reading.statistic(statistic)) for suffix, statistic in several.items()]
+    output = _output(inner, reading, None)
+    return [(alias or (inner.name if isinstance(inner, exp.Column) else inner.sql()[:60].lower()), output)]
 
 
-_QUANTILES = (exp.Quantile, exp.PercentileCont, exp.PercentileDisc, exp.ApproxQuantile)
-
-
-def _quantile_parts(node: Any) -> tuple[Any, Any] | None:
-    """(what, rank) of any way to write a quantile."""
-    if isinstance(node, exp.WithinGroup) and isinstance(node.this, _QUANTILES) and isinstance(node.expression, exp.Order):
-        ordered = node.expression.expressions
-        if len(ordered) != 1 or ordered[0].args.get("desc"):
-            raise InvalidQuery("WITHIN GROUP takes one rising order: (ORDER BY x).")
-        return ordered[0].this, node.this.this
-    if isinstance(node, _QUANTILES):
-        if any(part for name, part in node.args.items() if name not in ("this", "quantile", "expression")):
-            raise refused(node)
-        return node.this, node.args.get("quantile") or node.args.get("expression")
-    return None
-
-
-def _several(node: Any) -> tuple[Any, list[float]] | None:
-    parts = _quantile_parts(node)
-    if parts is None or not isinstance(parts[1], (exp.Array, exp.List)):
-        return None
-    ranks = [_rank(item) for item in parts[1].expressions]
-    if not ranks or len(set(ranks)) != len(ranks) or len(ranks) > 100:
-        raise InvalidQuery("A list of quantiles needs between one and 100 different ranks, such as [0.25, 0.5, 0.75].")
-    return parts[0], ranks
-
-
-def _rank(node: Any) -> float:
-    if isinstance(node, exp.Literal) and not node.is_string:
-        value = _number(node)
-        if 0 < value < 1:
-            return value
-    raise InvalidQuery("The rank of a quantile is a number above 0 and below 1, written out; for the ends ask MIN and MAX.")
-
-
-def _quantile(of: Any, rank: float, reading: _Reading, node: Any) -> Aggregate:
-    return Aggregate("quantile", _bounded(of, reading, node), rank)
-
-
-def _bounded(node: Any, reading: _Reading, where: Any) -> Scalar:
-    """What is added up or ranked: a number with bounds."""
-    it = number(scalar(node, reading.scope), where)
-    if finite(it.bounds) is None or it.bounds is None:
-        text = node.sql("duckdb") if len(node.sql("duckdb")) < 80 else "…"
-        raise InvalidQuery(
-            f"{where.sql('duckdb')[:60]} needs bounds: without them one person could move it by any amount. Say them, such as "
-            f"bounds={{'{node.name or 'column'}': (0, 100)}}, or clip it: LEAST(GREATEST({text}, 0), 100)."
-        )
-    if it.bounds[0] == it.bounds[1]:
-        raise InvalidQuery(f"{where.sql()[:60]} is of a constant. Use COUNT(*).")
-    return it
-
-
-_MOMENTS = {
-    exp.Sum: "sum", exp.Avg: "mean", exp.Variance: "variance", exp.VariancePop: "variance", exp.Stddev: "deviation",
-    exp.StddevSamp: "deviation", exp.StddevPop: "deviation", exp.Min: "least", exp.Max: "most",
-}  # fmt: skip
-
-
-def _aggregate(node: Any, reading: _Reading, only: Any = None) -> Aggregate | None:
-    """The statistic a node asks for, or None if it is not one; `only` is the condition of a FILTER."""
-    if isinstance(node, exp.Filter):
-        if only is not None:
-            raise refused(node)
-        return _aggregate(node.this, reading, node.expression.this)
-    if isinstance(node, exp.CountIf):
-        return _count_where(node.this, reading, only)
-    if isinstance(node, exp.Count):
-        return _count(node, reading, only)
-    parts = _quantile_parts(node)
-    if parts is not None:
-        return _quantile(_kept(parts[0], only), _rank(parts[1]), reading, node)
-    if isinstance(node, exp.Median):
-        return _quantile(_kept(node.this, only), 0.5, reading, node)
-    kind = _MOMENTS.get(type(node))
-    if kind is None:
-        return None
-    if node.this is None or more_than_one(node) or isinstance(node.this, (exp.Distinct, exp.Order, exp.Star)):
-        raise InvalidQuery(f"{node.sql()[:60]} is not known here; it takes one expression over the columns of a row.")
-    return Aggregate(kind, _bounded(_kept(node.this, only), reading, node))
-
-
-def _kept(node: Any, only: Any) -> Any:
-    """The expression, NULL where the condition of a FILTER does not hold."""
-    return node if only is None or node is None else exp.If(this=only.copy(), true=node.copy())
-
-
-def _count_where(condition: Any, reading: _Reading, only: Any) -> Aggregate:
-    both: Any = condition if only is None else exp.and_(condition.copy(), only.copy())
-    it = truth(scalar(both, reading.scope), condition)
-    return Aggregate("count_of", Scalar("case", "integer", (it, number_literal(1), Scalar("null", "integer"))))
-
-
-def _count(node: Any, reading: _Reading, only: Any) -> Aggregate:
-    if node.expressions or node.this is None:
-        raise InvalidQuery(f"{node.sql()[:60]}: COUNT takes one expression.")
-    if isinstance(node.this, exp.Star):
-        return Aggregate("count") if only is None else _count_where(only, reading, None)
-    if isinstance(node.this, exp.Distinct):
-        return _distinct(node, reading, only)
-    it = scalar(_kept(node.this, only), reading.scope)
-    if it.kind == "null":
-        raise InvalidQuery(f"{node.sql()[:60]} is always 0. Leave it out.")
-    return Aggregate("count") if it.required else Aggregate("count_of", it)
-
-
-def _distinct(node: Any, reading: _Reading, only: Any) -> Aggregate:
-    items = node.this.expressions
-    if len(items) == 1 and reading.unit and only is None:
-        it = scalar(items[0], reading.scope)
-        if it.op == "column":
-            found = reading.inputs[it.value[0]]
-            if found.private and found.names[it.value[1]].lower() == reading.unit.lower():
-                return Aggregate("units")
-    known = f"COUNT(DISTINCT {reading.unit}) counts people" if reading.unit else "This unit is one row: COUNT(*) counts them"
-    raise InvalidQuery(f"{node.sql()[:60]} is not known here. {known}; for the values of a column, GROUP BY it.")
+def _statistic(node: Any, reading: _Reading) -> Statistic | None:
+    """The statistic a node asks for, or None if it is not one."""
+    call = read_call(node, reading.sources)
+    kind = None if call is None else reading.functions.get(call.name)
+    return None if call is None or kind is None else kind.read(call)
 
 
 _ARITHMETIC = {exp.Add: "add", exp.Sub: "sub", exp.Mul: "mul", exp.Div: "div"}
@@ -331,9 +223,9 @@ def _output(node: Any, reading: _Reading, rule: Callable[[Any], Output] | None) 
         return inner(node.this)
     if reading.keys and (place := _key(node, reading)) is not None:
         return Output("key", value=place)
-    found = _aggregate(node, reading)
-    if found is not None:
-        return reading.statistic(found)
+    statistic = _statistic(node, reading)
+    if statistic is not None:
+        return reading.statistic(statistic)
     if isinstance(node, exp.Literal):
         return Output("literal", value=node.this if node.is_string else _number(node))
     if isinstance(node, exp.Neg):
@@ -350,7 +242,7 @@ def _output(node: Any, reading: _Reading, rule: Callable[[Any], Output] | None) 
         left, right = inner(node.this), inner(node.expression)
         return Output(op, (_moments(left, right, reading.keys), _moments(right, left, reading.keys)))
     if isinstance(node, exp.Column):
-        scalar(node, reading.scope)  # a name that is not there is told first
+        scalar(node, reading.sources.scope)  # a name that is not there is told first
         raise InvalidQuery(
             f"{node.sql()} is neither in GROUP BY nor inside a statistic. Add it to GROUP BY, or take its AVG, …"
         )
@@ -378,7 +270,7 @@ def _key(node: Any, reading: _Reading) -> int | None:
     if isinstance(node, exp.Literal):
         return None
     try:
-        found = scalar(node, reading.scope)
+        found = scalar(node, reading.sources.scope)
     except InvalidQuery:
         return None
     return reading.keys.index(found) if found in reading.keys else None

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from discreet.query import arrow
-from discreet.query.answer import CONFIDENCE, Noisy, evaluate, shown_plan
+from discreet.query.answer import Noisy, evaluate, shown_plan
 from discreet.query.price import Priced
+from discreet.query.statistics.statistic import CONFIDENCE
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,9 +43,9 @@ def answer_table(noisy: Noisy, rows: np.ndarray[Any, Any], nonnegative: bool) ->
         for suffix, part in zip(ENDS, (value, low, high)):
             column = np.asarray(part, float)
             made[name + suffix] = arrow.numbers(np.maximum(column, 0.0) if nonnegative else column)
-    for share in noisy.priced.shares:
-        for suffix, part in zip(ENDS, noisy.share(share)):
-            made[share.name + suffix] = arrow.numbers(part[rows])
+    for name, share in noisy.priced.shares:
+        for suffix, part in zip(ENDS, noisy.statistic(share)):
+            made[name + suffix] = arrow.numbers(part[rows])
     return pa.Table.from_arrays(list(made.values()), names=list(made)).replace_schema_metadata({"discreet": _told(noisy)})
 
 

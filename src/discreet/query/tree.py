@@ -7,7 +7,10 @@ operation is one of a closed table that each engine writes in its own words.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from discreet.query.statistics import Statistic
 
 NUMBERS = ("integer", "number")
 KINDS = (*NUMBERS, "text", "boolean", "date", "timestamp")
@@ -127,15 +130,6 @@ def preserves(relation: Relation, name: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Aggregate:
-    """A statistic of the rows of a group: count, count_of, units, sum, mean, variance, deviation, quantile, least, most."""
-
-    kind: str
-    of: Scalar | None = None
-    rank: float = 0.5  # of a quantile
-
-
-@dataclass(frozen=True, slots=True)
 class Output:
     """An expression over a released row: keys, noisy statistics, literals. It costs nothing."""
 
@@ -150,7 +144,7 @@ class Question:
 
     rows: Select
     keys: tuple[Scalar, ...]
-    aggregates: tuple[Aggregate, ...]
+    aggregates: tuple[Statistic, ...]
     names: tuple[str, ...]
     outputs: tuple[Output, ...]
     having: Output | None = None
