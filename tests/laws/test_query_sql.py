@@ -92,7 +92,8 @@ def test_the_claim_never_exceeds_epsilon(
         return
     assert sum(map(Fraction, priced.epsilons)) <= Fraction(repr(epsilon))
     claimed = curve(SqlQuery(sources[plan].unit, priced).claims()[0].event).epsilon(0.0)
-    assert 0.99 * epsilon < claimed <= epsilon * (1 + 1e-9)
+    spare = 3 * sum(len(measure.ranks) for measure in priced.measures) * float(GRAIN)  # each part of a quantile is rounded up
+    assert 0.99 * epsilon - spare < claimed <= epsilon * (1 + 1e-9)
 
 
 # ---- any text ----------------------------------------------------------------------------------------------------------

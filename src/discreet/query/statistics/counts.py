@@ -28,6 +28,7 @@ class Count(Statistic):
     """COUNT(*): rows. COUNT(x) and COUNT_IF: rows in which `of` is not missing."""
 
     functions: ClassVar[tuple[str, ...]] = ("COUNT", "COUNT_IF")
+    needs_bounds: ClassVar[bool] = False
     least: ClassVar[float] = 0.0
 
     @classmethod
@@ -57,6 +58,7 @@ class Count(Statistic):
 class CountUnits(Statistic):
     """COUNT(DISTINCT key), where the key says whose row it is: the number of units."""
 
+    needs_bounds: ClassVar[bool] = False
     counts_units: ClassVar[bool] = True
 
     def measures(self, others: Collection[Collection[Quantity]] = ()) -> Mapping[Quantity, float]:

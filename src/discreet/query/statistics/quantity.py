@@ -14,6 +14,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet.errors import InvalidValue
 from discreet.query.engines.request import Bins, Plan, Term
 from discreet.query.tree import Scalar
 
@@ -79,11 +80,11 @@ class Quantity(ABC):
     @property
     def reach(self) -> Fraction | None:
         """The largest magnitude that one row of an array adds; None where rows are counted."""
-        raise NotImplementedError(f"{type(self).__name__} is not measured in arrays.")
+        raise InvalidValue(f"{type(self).__name__} cannot be measured in arrays; ask for it in SQL.")
 
     def per_row(self, columns: Mapping[Scalar, Floats]) -> Floats | None:
         """What each row of an array adds, within +-reach; None where rows are counted."""
-        raise NotImplementedError(f"{type(self).__name__} is not measured in arrays.")
+        raise InvalidValue(f"{type(self).__name__} cannot be measured in arrays; ask for it in SQL.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,6 +65,7 @@ class Statistic(ABC):
     of: Scalar | None = None
 
     functions: ClassVar[tuple[str, ...]] = ()  # names of the SQL functions that ask for it, in capitals
+    needs_bounds: ClassVar[bool] = True  # it is of an expression with bounds, not of whole rows
     counts_units: ClassVar[bool] = False  # units are counted, so each must be sampled into few groups
     least: ClassVar[float] = -math.inf  # no true value is less; intervals of arrays end there
 
