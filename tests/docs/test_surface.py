@@ -19,6 +19,7 @@ ROOMS = [
     "discreet.heuristic",
     "discreet.query.local",
     "discreet.query.arrays",
+    "discreet.query.statistics",
     "discreet.report",
     "discreet.errors",
 ]

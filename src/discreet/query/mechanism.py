@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -52,19 +52,11 @@ class SqlQuery:
         return answer_table(noisy, rows, self.nonnegative)
 
     def key(self, engine: Engine) -> str:
-        """The same for an identical question only: the same SQL for the engine, the same columns made of it, the same data."""
-        priced, question = self.priced, self.priced.question
-        columns = (
-            question.names,
-            question.outputs,
-            question.having,
-            question.order,
-            question.limit,
-            priced.keys,
-            priced.shares,
-        )
-        price = (priced.epsilons, priced.delta, self.nonnegative)
-        return " | ".join([*map(engine.text, requests(priced)), repr(columns), repr(price), engine.fingerprint()])
+        """The same for an identical question of the same data only: what the engine is asked, and all that is done with it."""
+        priced, question = self.priced, replace(self.priced.question, aggregates=())
+        parts = (requests(priced), question, priced.measures, priced.epsilons, priced.delta, priced.keys, priced.shares)
+        statistics = [(type(it).__module__, type(it).__qualname__, it) for it in priced.question.aggregates]
+        return " | ".join([*map(repr, (*parts, statistics, self.nonnegative)), engine.name, engine.fingerprint()])
 
 
 @dataclass(frozen=True, slots=True)

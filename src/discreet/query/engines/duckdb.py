@@ -112,6 +112,7 @@ class DuckEngine:
         self._writer = DuckWriter()
         self._files: list[Path] = []
         self._slow: set[str] = set()
+        self._memory = ""  # a name of this connection's own, where some tables are in memory
         scratch = tempfile.mkdtemp(prefix="discreet-")  # rows that do not fit into memory: for no other user to read
         self._sweep = weakref.finalize(self, shutil.rmtree, scratch, ignore_errors=True)
         try:
@@ -147,6 +148,7 @@ class DuckEngine:
                 self._run(f"CREATE VIEW {self._writer.name(name)} AS SELECT * FROM {reader}({place})")
             else:
                 self._link.register(name, it)
+                self._memory = secrets.token_hex(16)
 
     def _run(self, text: str) -> list[tuple[Any, ...]]:
         found: list[tuple[Any, ...]] = self._link.execute(text).fetchall()
@@ -229,7 +231,9 @@ class DuckEngine:
             it.registered = table
 
     def fingerprint(self) -> str:
-        return " ".join(f"{path.name}:{path.stat().st_size}:{path.stat().st_mtime_ns}" for path in self._files)
+        """Sizes and times of files. Tables in memory have none, so the answers of one connection are not those of another."""
+        files = [f"{path.name}:{path.stat().st_size}:{path.stat().st_mtime_ns}" for path in self._files]
+        return " ".join([*files, *([self._memory] if self._memory else [])])
 
     def close(self) -> None:
         self._link.close()
