@@ -32,6 +32,7 @@ from discreet.query.engines import duckdb as duck
 from discreet.query.engines.request import SCALE, Plan, Request
 from discreet.query.joint import box
 from discreet.query.mechanism import SqlQuery
+from discreet.query.operations import Kind, Op
 from discreet.query.price import Priced
 from discreet.query.statistics.quantity import Cut, RowCount, Total
 from discreet.query.threshold import Threshold
@@ -96,7 +97,7 @@ def worlds(plan: str, unit: list[Row], asked: str, **more: Any) -> tuple[Priced,
 
 def repeated(priced: Priced, found: list[Found], runs: int, seed: bytes) -> Noisy:
     """The noise stage, run many times at once."""
-    number = Scalar("column", "integer", (), (0, 0))
+    number = Scalar(Op.COLUMN, Kind.INTEGER, (), (0, 0))
     keys = None if priced.keys is None else tuple((run, *key) for run in range(runs) for key in priced.keys)
     many = replace(priced, question=replace(priced.question, keys=(number, *priced.question.keys)), keys=keys)
     answers = iter(found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from discreet.noise import discrete_laplace
 from discreet.query.engines.request import Plan, Request
+from discreet.query.operations import OutputOp, PlanKind
 from discreet.query.price import Priced
 from discreet.query.quantiles import Quantiles
 from discreet.query.statistics.quantity import Quantity
@@ -189,34 +191,34 @@ def evaluate(output: Output, noisy: Noisy) -> Cells:
 
 
 def _used(output: Output) -> set[int]:
-    return {output.value} if output.op == "statistic" else set[int]().union(*(_used(part) for part in output.args))
+    return {output.value} if output.op == OutputOp.STATISTIC else set[int]().union(*(_used(part) for part in output.args))
 
 
 def _evaluate(output: Output, noisy: Noisy, confidence: float) -> Cells:
-    if output.op == "statistic":
+    if output.op == OutputOp.STATISTIC:
         statistic: Statistic = noisy.priced.question.aggregates[output.value]
         return statistic.estimate(noisy, confidence)
-    if output.op == "key":
+    if output.op == OutputOp.KEY:
         column = np.array([key[output.value] for key in noisy.keys], object)
         return column, column, column
-    if output.op == "literal":
+    if output.op == OutputOp.LITERAL:
         column = np.full(len(noisy.keys), output.value)
         return column, column, column
     args = [_evaluate(part, noisy, confidence) for part in output.args]
-    if output.op == "neg":
+    if output.op == OutputOp.NEG:
         return tuple(-part.astype(float) for part in (args[0][0], args[0][2], args[0][1]))  # type: ignore[return-value]
-    if output.op == "round":
+    if output.op == OutputOp.ROUND:
         return tuple(np.round(part.astype(float), output.value) for part in args[0])  # type: ignore[return-value]
     return _ARITHMETIC[output.op](*args)
 
 
 def holds(output: Output, noisy: Noisy) -> NDArray[np.bool_]:
     """Which released rows a condition keeps; it looks at noisy values only."""
-    if output.op == "and":
+    if output.op == OutputOp.AND:
         return np.asarray(np.all([holds(part, noisy) for part in output.args], axis=0))
-    if output.op == "or":
+    if output.op == OutputOp.OR:
         return np.asarray(np.any([holds(part, noisy) for part in output.args], axis=0))
-    if output.op == "not":
+    if output.op == OutputOp.NOT:
         return ~holds(output.args[0], noisy)
     left, right = (evaluate(part, noisy)[0] for part in output.args)
     return np.array(
@@ -248,21 +250,21 @@ def _quotient(one: Cells, two: Cells) -> Cells:
     return value, np.where(crossing, -math.inf, low), np.where(crossing, math.inf, high)
 
 
-_ARITHMETIC: dict[str, Callable[[Cells, Cells], Cells]] = {
-    "add": lambda a, b: _spread(np.add, a, b), "sub": lambda a, b: _spread(np.subtract, a, b),
-    "mul": lambda a, b: _spread(np.multiply, a, b), "div": _quotient,
+_ARITHMETIC: dict[OutputOp, Callable[[Cells, Cells], Cells]] = {
+    OutputOp.ADD: lambda a, b: _spread(np.add, a, b), OutputOp.SUB: lambda a, b: _spread(np.subtract, a, b),
+    OutputOp.MUL: lambda a, b: _spread(np.multiply, a, b), OutputOp.DIV: _quotient,
 }  # fmt: skip
-_COMPARE: dict[str, Callable[[Any, Any], bool]] = {
-    "eq": lambda a, b: a == b, "ne": lambda a, b: a != b, "lt": lambda a, b: a < b, "le": lambda a, b: a <= b,
-    "gt": lambda a, b: a > b, "ge": lambda a, b: a >= b,
+_COMPARE: dict[OutputOp, Callable[[Any, Any], bool]] = {
+    OutputOp.EQ: operator.eq, OutputOp.NE: operator.ne, OutputOp.LT: operator.lt, OutputOp.LE: operator.le,
+    OutputOp.GT: operator.gt, OutputOp.GE: operator.ge,
 }  # fmt: skip
 
 
 def shown_plan(plan: Plan) -> str:
     """How units were bounded, as the claim says it."""
-    if plan.kind == "rows":
+    if plan.kind == PlanKind.ROWS:
         return "each row is one unit"
-    if plan.kind == "sampled":
+    if plan.kind == PlanKind.SAMPLED:
         return f"of each unit at most {plan.groups} groups count, chosen at random, each as at most {plan.each} rows"
-    when = "when the table was registered" if plan.kind == "registered" else "in this query"
+    when = "when the table was registered" if plan.kind == PlanKind.REGISTERED else "in this query"
     return f"the rows of one unit weigh at most {plan.rows} together, weighted {when}"

@@ -20,6 +20,7 @@ from discreet.errors import InvalidValue
 from discreet.noise import discrete_laplace, discrete_laplace_error, exponential, exponential_rows
 from discreet.noise.grid import Grid
 from discreet.noise.samplers import Number, float_above, float_below, rational
+from discreet.query.operations import Kind, Op
 from discreet.query.quantiles import Quantiles
 from discreet.query.rows import Contribution, Floats, Ints, Rows, add, clipped_table, codes, column, numbers, public, weigh
 from discreet.query.statistics.quantity import Quantity, RowCount
@@ -156,7 +157,7 @@ def statistic(kind: type[Statistic], *, unit: Any, epsilon: Number, confidence: 
     """Any statistic that is estimated from counts and sums; each of them gets an equal part of epsilon."""
     contribution = Contribution(unit)
     limits = [bounds_pair(bounds)] if kind.needs_bounds else []
-    of = Scalar("column", "number", (), (0, 0), (float(limits[0][0]), float(limits[0][1]))) if limits else None
+    of = Scalar(Op.COLUMN, Kind.NUMBER, (), (0, 0), (float(limits[0][0]), float(limits[0][1]))) if limits else None
     estimated = kind(of)
     quantities = estimated.measures()
     part = rational("epsilon", epsilon) / len(quantities)

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from discreet.query.operations import Kind
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
-KINDS = ("integer", "number", "text", "boolean", "date", "timestamp")
+KINDS = (Kind.INTEGER, Kind.NUMBER, Kind.TEXT, Kind.BOOLEAN, Kind.DATE, Kind.TIMESTAMP)
 
 
 def numbers(values: Any) -> pa.Array:
@@ -33,13 +35,13 @@ def column(values: Sequence[Any], kind: str) -> pa.Array:
     kinds = dict(zip(KINDS, (pa.int64(), pa.float64(), pa.string(), pa.bool_(), pa.date32(), pa.timestamp("us"))))
     known = np.array([value is not None for value in values], bool)
     buffers = [None if known.all() else _bits(known)]
-    if kind == "text":
+    if kind == Kind.TEXT:
         parts = [b"" if value is None else value.encode() for value in values]
         ends = np.cumsum([0, *map(len, parts)])
         if ends[-1] >= 1 << 31:
             return pa.array(values, pa.large_string())
         buffers += [pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(b"".join(parts))]
-    elif kind == "boolean":
+    elif kind == Kind.BOOLEAN:
         buffers.append(_bits(np.array([bool(value) for value in values], bool)))
     else:
         found, dtype = _NUMBERS[kind]
@@ -51,7 +53,7 @@ def constant(value: Any, count: int) -> pa.Array:
     """One value, `count` times."""
     import pyarrow as pa
 
-    for types, kind in ((bool, "boolean"), (int, "integer"), (float, "number"), (str, "text")):
+    for types, kind in ((bool, Kind.BOOLEAN), (int, Kind.INTEGER), (float, Kind.NUMBER), (str, Kind.TEXT)):
         if isinstance(value, types):
             return column([value] * count, kind)
     return pa.nulls(count) if value is None else pa.array([value] * count)
@@ -64,8 +66,8 @@ def _bits(flags: Any) -> pa.Buffer:
 
 
 _NUMBERS: dict[str, tuple[Any, Any]] = {
-    "integer": (int, np.int64),
-    "number": (float, np.float64),
-    "date": (lambda it: (it - date(1970, 1, 1)).days, np.int32),
-    "timestamp": (lambda it: (it.replace(tzinfo=None) - datetime(1970, 1, 1)) // timedelta(microseconds=1), np.int64),
+    Kind.INTEGER: (int, np.int64),
+    Kind.NUMBER: (float, np.float64),
+    Kind.DATE: (lambda it: (it - date(1970, 1, 1)).days, np.int32),
+    Kind.TIMESTAMP: (lambda it: (it.replace(tzinfo=None) - datetime(1970, 1, 1)) // timedelta(microseconds=1), np.int64),
 }

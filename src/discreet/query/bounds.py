@@ -9,8 +9,9 @@ from discreet.core import Pure, check
 from discreet.errors import InvalidValue
 from discreet.noise import discrete_laplace
 from discreet.query.engines.request import Bins, Plan, Request
+from discreet.query.operations import NUMBERS, Kind, Op
 from discreet.query.scalars.operands import number_literal
-from discreet.query.tree import NUMBERS, Base, Scalar, Select
+from discreet.query.tree import Base, Scalar, Select
 
 REACH = 35.0  # ln(1 + 1e15): numbers beyond count as that
 PARTS = 560  # of [-REACH, REACH]: neighbouring bounds differ by an eighth
@@ -25,9 +26,9 @@ def request(table: Base, column: str, plan: Plan) -> Request:
     field = table.fields[places[0]]
     if field.kind not in NUMBERS:
         raise InvalidValue(f"{column} holds {field.kind}; only numbers have bounds.")
-    it = Scalar("column", field.kind, (), (0, places[0]))
-    size = Scalar("ln", "number", (Scalar("add", "number", (Scalar("abs", "number", (it,)), number_literal(1))),))
-    shaped = Scalar("mul", "number", (Scalar("sign", "number", (it,)), size))
+    it = Scalar(Op.COLUMN, field.kind, (), (0, places[0]))
+    size = Scalar(Op.LN, Kind.NUMBER, (Scalar(Op.ADD, Kind.NUMBER, (Scalar(Op.ABS, Kind.NUMBER, (it,)), number_literal(1))),))
+    shaped = Scalar(Op.MUL, Kind.NUMBER, (Scalar(Op.SIGN, Kind.NUMBER, (it,)), size))
     return Request(Select(table, (), None, (), (), True), (), plan, (), Bins(shaped, -REACH, REACH, PARTS))
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from sqlglot import exp
 
 from discreet.errors import InvalidQuery
+from discreet.query.operations import Kind, Op
 from discreet.query.relations import more_than_one
 from discreet.query.scalars.expression import Scope, scalar
 from discreet.query.scalars.operands import finite, number, number_literal, refused, truth
@@ -52,7 +53,7 @@ class Call:
     def expression(self) -> Scalar:
         """The argument, of any kind but NULL."""
         value = scalar(self._kept(), self.sources.scope)
-        if value.kind == "null":
+        if value.kind == Kind.NULL:
             raise InvalidQuery(f"{self.node.sql()[:60]} is always 0. Leave it out.")
         return value
 
@@ -81,7 +82,7 @@ class Call:
         parts = [part for part in (condition, self.filter) if part is not None]
         both: Any = parts[0] if len(parts) == 1 else exp.and_(*(part.copy() for part in parts))
         holds = truth(scalar(both, self.sources.scope), parts[0])
-        return Scalar("case", "integer", (holds, number_literal(1), Scalar("null", "integer")))
+        return Scalar(Op.CASE, Kind.INTEGER, (holds, number_literal(1), Scalar(Op.NULL, Kind.INTEGER)))
 
     def rank(self) -> float:
         """The rank of a quantile, written out."""
@@ -98,7 +99,7 @@ class Call:
         items, unit = self.argument.expressions, self.sources.unit
         if len(items) == 1 and unit and self.filter is None:
             value = scalar(items[0], self.sources.scope)
-            if value.op == "column":
+            if value.op == Op.COLUMN:
                 table = self.sources.inputs[value.value[0]]
                 if table.private and table.names[value.value[1]].lower() == unit.lower():
                     return

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from discreet.core import Event
+from discreet.query.operations import OutputOp, PlanKind
 from discreet.query.price import Priced
 
 
@@ -44,7 +45,7 @@ def expected_errors(priced: Priced) -> dict[str, str]:
     """How wrong each number of the answer may be, by its name."""
     question = priced.question
     columns = {name: question.aggregates[output.value] for name, output in zip(question.names, question.outputs)
-               if output.op == "statistic"}  # fmt: skip
+               if output.op == OutputOp.STATISTIC}  # fmt: skip
     return {name: statistic.expected_error(priced) for name, statistic in [*columns.items(), *priced.shares]}
 
 
@@ -54,7 +55,7 @@ def shown_groups(priced: Priced) -> str:
         return "one, of all rows"
     if priced.keys is not None:
         return f"{len(priced.keys)}, public"
-    counted = "units" if priced.plan.kind == "sampled" else "weighted rows"
+    counted = "units" if priced.plan.kind == PlanKind.SAMPLED else "weighted rows"
     return f"those with more than about {_reach(priced):,.0f} {counted}"
 
 

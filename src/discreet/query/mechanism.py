@@ -12,6 +12,7 @@ from discreet.query import bounds
 from discreet.query.answer import Noisy, holds, order, requests, shown_plan
 from discreet.query.engines import Engine
 from discreet.query.engines.request import Plan
+from discreet.query.operations import PlanKind
 from discreet.query.price import Priced
 from discreet.query.table import answer_table
 from discreet.query.tree import Base
@@ -71,7 +72,7 @@ class BoundsQuery:
     @property
     def plan(self) -> Plan:
         assert self.unit.rows is not None  # Database.find_bounds says what to do where it is
-        return Plan("rows" if self.unit.key is None else "weighted", self.unit.rows)
+        return Plan(PlanKind.ROWS if self.unit.key is None else PlanKind.WEIGHTED, self.unit.rows)
 
     def claims(self) -> tuple[Claim, ...]:
         bounds.request(self.table, self.column, self.plan)  # a column without bounds is refused before anything is charged

@@ -15,11 +15,12 @@ from sqlglot.errors import SqlglotError
 from discreet.core import check
 from discreet.errors import InvalidQuery
 from discreet.query.calls import Sources, read_call
+from discreet.query.operations import MOMENTS, NUMBERS, Kind, Op, OutputOp
 from discreet.query.relations import Catalogue, group_keys, is_unit_column, plain, sources, where_of
 from discreet.query.scalars.expression import scalar
 from discreet.query.scalars.operands import refused
 from discreet.query.statistics import STATISTICS, Statistic
-from discreet.query.tree import NUMBERS, Output, Question, Scalar, Select
+from discreet.query.tree import Output, Question, Scalar, Select
 
 LONGEST = 100_000  # letters in a query
 MOST_OUTPUTS = 1_000
@@ -66,7 +67,7 @@ class _Reading:
     def statistic(self, statistic: Statistic) -> Output:
         if statistic not in self.aggregates:
             self.aggregates.append(statistic)
-        return Output("statistic", value=self.aggregates.index(statistic))
+        return Output(OutputOp.STATISTIC, value=self.aggregates.index(statistic))
 
 
 def _question(node: Any, catalogue: Catalogue, functions: Mapping[str, type[Statistic]]) -> Question:
@@ -79,9 +80,9 @@ def _question(node: Any, catalogue: Catalogue, functions: Mapping[str, type[Stat
     if not node.expressions:
         raise InvalidQuery("SELECT names nothing.")
     keys = [scalar(key, scope) for key in group_keys(node, node.expressions, scope)]
-    if any(key.op in ("literal", "null") for key in keys):
+    if any(key.op in (Op.LITERAL, Op.NULL) for key in keys):
         raise InvalidQuery("GROUP BY a constant makes one group. Leave it out.")
-    if any(it.op == "column" and it.values is None and is_unit_column(it, first, joins, known) for it in keys):
+    if any(it.op == Op.COLUMN and it.values is None and is_unit_column(it, first, joins, known) for it in keys):
         raise InvalidQuery(
             f"GROUP BY {known.key} makes groups of one person each, and none of them would be released. For statistics of "
             f"people, gather their rows first: SELECT AVG(LEAST(n, 20)) AS n FROM (SELECT {known.key}, COUNT(*) AS n FROM … "
@@ -106,50 +107,50 @@ def _question(node: Any, catalogue: Catalogue, functions: Mapping[str, type[Stat
             "SELECT asks for rows, and rows are not released. Ask for statistics: COUNT(*), SUM, AVG, QUANTILE …"
         )
     for output in (*outputs, *(output for output, _ in order)):
-        if kind_of(output, keys) == "boolean" and output.op != "key":
+        if kind_of(output, keys) == Kind.BOOLEAN and output.op != OutputOp.KEY:
             raise InvalidQuery("A comparison cannot be a column of the answer, nor order it. It can stand in HAVING.")
-    if having is not None and (kind_of(having, keys) != "boolean" or having.op == "key"):
+    if having is not None and (kind_of(having, keys) != Kind.BOOLEAN or having.op == OutputOp.KEY):
         raise InvalidQuery("HAVING takes comparisons of columns of the answer, such as n > 100.")
     rows = Select(first, joins, where, (), (), True)
     return Question(rows, tuple(keys), tuple(reading.aggregates), tuple(names), tuple(outputs), having, order, _limit(node))
 
 
-def kind_of(output: Output, keys: list[Scalar]) -> str:
+def kind_of(output: Output, keys: list[Scalar]) -> Kind:
     """What an expression over the released row holds; a mix that has no meaning is refused before anything is spent."""
-    if output.op == "key":
+    if output.op == OutputOp.KEY:
         key: Scalar = keys[output.value]
         return key.kind
-    if output.op == "literal":
+    if output.op == OutputOp.LITERAL:
         return _literal_kind(output.value)
-    kinds = {"number" if kind in NUMBERS else kind for kind in (kind_of(part, keys) for part in output.args)}
-    if output.op in ("and", "or", "not"):
-        if kinds != {"boolean"} or any(part.op == "key" for part in output.args):
+    kinds = {Kind.NUMBER if kind in NUMBERS else kind for kind in (kind_of(part, keys) for part in output.args)}
+    if output.op in (OutputOp.AND, OutputOp.OR, OutputOp.NOT):
+        if kinds != {Kind.BOOLEAN} or any(part.op == OutputOp.KEY for part in output.args):
             raise InvalidQuery(f"{output.op.upper()} in HAVING takes comparisons, such as n > 100.")
-        return "boolean"
+        return Kind.BOOLEAN
     if output.op in _COMPARISONS.values():
         if len(kinds) > 1:
             raise InvalidQuery(f"HAVING compares {' with '.join(sorted(kinds))}. Compare things of one kind.")
-        return "boolean"
-    if kinds - {"number"}:
+        return Kind.BOOLEAN
+    if kinds - {Kind.NUMBER}:
         raise InvalidQuery(f"Arithmetic on the columns of the answer takes numbers, and found {min(kinds - {'number'})}.")
-    return "number"
+    return Kind.NUMBER
 
 
-def _literal_kind(value: Any) -> str:
+def _literal_kind(value: Any) -> Kind:
     if isinstance(value, datetime):
-        return "timestamp"
-    return "text" if isinstance(value, str) else "date" if isinstance(value, date) else "number"
+        return Kind.TIMESTAMP
+    return Kind.TEXT if isinstance(value, str) else Kind.DATE if isinstance(value, date) else Kind.NUMBER
 
 
 def _moments(one: Output, two: Output, keys: list[Scalar]) -> Output:
     """The first, read as a date where it is a text beside a date."""
-    if one.op == "literal" and isinstance(one.value, str) and two.op == "key" and keys[two.value].kind in ("date", "timestamp"):
+    if one.op == OutputOp.LITERAL and isinstance(one.value, str) and two.op == OutputOp.KEY and keys[two.value].kind in MOMENTS:
         kind = keys[two.value].kind
         try:
-            moment = date.fromisoformat(one.value) if kind == "date" else datetime.fromisoformat(one.value)
+            moment = date.fromisoformat(one.value) if kind == Kind.DATE else datetime.fromisoformat(one.value)
         except ValueError:
             raise InvalidQuery(f"{one.value[:40]!r} is not a {kind}; write it like 2026-01-31.") from None
-        return Output("literal", value=moment.replace(tzinfo=None) if isinstance(moment, datetime) else moment)
+        return Output(OutputOp.LITERAL, value=moment.replace(tzinfo=None) if isinstance(moment, datetime) else moment)
     return one
 
 
@@ -211,9 +212,10 @@ def _statistic(node: Any, reading: _Reading) -> Statistic | None:
     return None if call is None or kind is None else kind.read(call)
 
 
-_ARITHMETIC = {exp.Add: "add", exp.Sub: "sub", exp.Mul: "mul", exp.Div: "div"}
-_COMPARISONS = {exp.EQ: "eq", exp.NEQ: "ne", exp.LT: "lt", exp.LTE: "le", exp.GT: "gt", exp.GTE: "ge"}
-_LOGIC = {exp.And: "and", exp.Or: "or"}
+_ARITHMETIC = {exp.Add: OutputOp.ADD, exp.Sub: OutputOp.SUB, exp.Mul: OutputOp.MUL, exp.Div: OutputOp.DIV}
+_COMPARISONS = {exp.EQ: OutputOp.EQ, exp.NEQ: OutputOp.NE, exp.LT: OutputOp.LT, exp.LTE: OutputOp.LE, exp.GT: OutputOp.GT,
+                exp.GTE: OutputOp.GE}  # fmt: skip
+_LOGIC = {exp.And: OutputOp.AND, exp.Or: OutputOp.OR}
 
 
 def _output(node: Any, reading: _Reading, rule: Callable[[Any], Output] | None) -> Output:
@@ -222,21 +224,21 @@ def _output(node: Any, reading: _Reading, rule: Callable[[Any], Output] | None) 
     if isinstance(node, exp.Paren):
         return inner(node.this)
     if reading.keys and (place := _key(node, reading)) is not None:
-        return Output("key", value=place)
+        return Output(OutputOp.KEY, value=place)
     statistic = _statistic(node, reading)
     if statistic is not None:
         return reading.statistic(statistic)
     if isinstance(node, exp.Literal):
-        return Output("literal", value=node.this if node.is_string else _number(node))
+        return Output(OutputOp.LITERAL, value=node.this if node.is_string else _number(node))
     if isinstance(node, exp.Neg):
-        return Output("neg", (inner(node.this),))
+        return Output(OutputOp.NEG, (inner(node.this),))
     if isinstance(node, exp.Round):
         digits = node.args.get("decimals")
-        return Output("round", (inner(node.this),), _digits(digits))
+        return Output(OutputOp.ROUND, (inner(node.this),), _digits(digits))
     if type(node) in _LOGIC and rule is not None:
         return Output(_LOGIC[type(node)], tuple(inner(part) for part in node.flatten()))
     if isinstance(node, exp.Not) and rule is not None:
-        return Output("not", (inner(node.this),))
+        return Output(OutputOp.NOT, (inner(node.this),))
     op = _ARITHMETIC.get(type(node)) or (_COMPARISONS.get(type(node)) if rule is not None else None)
     if op is not None:
         left, right = inner(node.this), inner(node.expression)

@@ -13,6 +13,7 @@ from discreet.errors import InvalidQuery, InvalidValue
 from discreet.noise import discrete_laplace_error
 from discreet.query.engines.request import Plan
 from discreet.query.joint import MOST, Joint, common_steps
+from discreet.query.operations import OutputOp, PlanKind
 from discreet.query.quantiles import Quantiles
 from discreet.query.split import split, worst
 from discreet.query.statistics.bias import Column, bias_columns
@@ -117,13 +118,13 @@ def choose_plan(question: Question, unit: Unit, *, registered: bool, groups: int
         if not single(question.rows):
             raise InvalidQuery("Each row is a unit here, and a JOIN, or a UNION ALL of a table with itself, can make several "
                                "of one. Join beforehand, or say whose rows they are: unit=user('id', rows=1).")  # fmt: skip
-        return Plan("rows", 1)
+        return Plan(PlanKind.ROWS, 1)
     if unit.rows is None:
         raise InvalidValue(f"{unit} has no bound on its rows, so nothing can be added up. Say one: user({unit.key!r}, rows=…).")
     if groups is not None or any(statistic.counts_units for statistic in question.aggregates):
         most = min(groups or unit.rows, unit.rows) if question.keys else 1
-        return Plan("sampled", unit.rows, most, max(1, unit.rows // most))
-    return Plan("registered" if registered else "weighted", unit.rows)
+        return Plan(PlanKind.SAMPLED, unit.rows, most, max(1, unit.rows // most))
+    return Plan(PlanKind.REGISTERED if registered else PlanKind.WEIGHTED, unit.rows)
 
 
 def price(
@@ -247,7 +248,7 @@ def public_keys(question: Question) -> tuple[tuple[object, ...], ...] | None:
 
 def _needs(output: Output, statistics: list[Mapping[Quantity, float]], weight: float) -> dict[Quantity, float]:
     """How much of a column's relative error each quantity brings, for a group of one size or another."""
-    if output.op == "statistic":
+    if output.op == OutputOp.STATISTIC:
         return _scaled(statistics[output.value], weight)
     most: dict[Quantity, float] = {}
     for part in output.args:

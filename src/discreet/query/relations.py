@@ -10,6 +10,7 @@ from typing import Any
 from sqlglot import exp
 
 from discreet.errors import InvalidQuery
+from discreet.query.operations import Kind, Op
 from discreet.query.scalars.expression import Scope, scalar
 from discreet.query.scalars.operands import alike, number, refused, truth
 from discreet.query.tree import Base, Field, Join, Relation, Scalar, Select, Union
@@ -136,8 +137,8 @@ def _condition(node: Any, scope: Scope, place: int) -> Scalar:
 def _equal_by_name(name: str, scope: Scope, place: int) -> Scalar:
     left = Scope(scope.inputs[:place]).column(exp.column(name))
     right = Scope(scope.inputs[place:]).column(exp.column(name))
-    right = Scalar("column", right.kind, (), (place, right.value[1]), right.bounds, right.values, right.required)
-    return Scalar("eq", "boolean", alike(left, right, exp.column(name)))
+    right = Scalar(Op.COLUMN, right.kind, (), (place, right.value[1]), right.bounds, right.values, right.required)
+    return Scalar(Op.EQ, Kind.BOOLEAN, alike(left, right, exp.column(name)))
 
 
 def _same_unit(on: Scalar, before: list[Relation], found: Relation, catalogue: Catalogue, alias: str) -> Scalar:
@@ -147,13 +148,13 @@ def _same_unit(on: Scalar, before: list[Relation], found: Relation, catalogue: C
             "Two private tables can be joined only where the unit has a key: connect(…, unit=user('key', rows=…))."
         )
     place = len(before)
-    for part in on.args if on.op == "and" else (on,):
-        if part.op == "eq" and all(arg.op == "column" for arg in part.args):
+    for part in on.args if on.op == Op.AND else (on,):
+        if part.op == Op.EQ and all(arg.op == Op.COLUMN for arg in part.args):
             ends = {arg.value[0]: arg.value[1] for arg in part.args}
             others = [i for i in ends if i != place]
             if place in ends and len(others) == 1 and _is_unit(before[others[0]], ends[others[0]], catalogue.key) \
                     and before[others[0]].private and _is_unit(found, ends[place], catalogue.key):  # fmt: skip
-                return _all([on, Scalar("same_unit", "boolean", value=(0, place))])
+                return _all([on, Scalar(Op.SAME_UNIT, Kind.BOOLEAN, value=(0, place))])
     raise InvalidQuery(
         f"{alias} is private, and is not joined on the unit key. Add it: ON … AND a.{catalogue.key} = {alias}.{catalogue.key}."
     )
@@ -164,7 +165,7 @@ def _is_unit(found: Relation, place: int, key: str) -> bool:
 
 
 def _all(parts: list[Scalar]) -> Scalar:
-    return parts[0] if len(parts) == 1 else Scalar("and", "boolean", tuple(parts))
+    return parts[0] if len(parts) == 1 else Scalar(Op.AND, Kind.BOOLEAN, tuple(parts))
 
 
 def relation(node: Any, catalogue: Catalogue) -> Relation:
@@ -192,7 +193,7 @@ def relation(node: Any, catalogue: Catalogue) -> Relation:
 
 
 def _owned(it: Scalar, node: Any) -> Scalar:
-    if it.kind == "null":
+    if it.kind == Kind.NULL:
         raise InvalidQuery(f"{node.sql()[:60]} is always NULL. Leave it out.")
     return it
 
@@ -223,7 +224,7 @@ def _named(item: Any, place: int) -> tuple[str, Any]:
     return (item.name if isinstance(item, exp.Column) else f"column{place}"), item
 
 
-_GATHER = {exp.Sum: "sum_of", exp.Avg: "avg_of", exp.Min: "min_of", exp.Max: "max_of", exp.Count: "count_of"}
+_GATHER = {exp.Sum: Op.SUM_OF, exp.Avg: Op.AVG_OF, exp.Min: Op.MIN_OF, exp.Max: Op.MAX_OF, exp.Count: Op.COUNT_OF}
 
 
 def _grouped(
@@ -234,7 +235,7 @@ def _grouped(
     if not first.private:
         raise InvalidQuery("GROUP BY over public tables alone is not known here. Prepare the public table beforehand.")
     keys = [scalar(key, scope) for key in group_keys(node, [item for _, item in items], scope)]
-    if not any(it.op == "column" and is_unit_column(it, first, joins, catalogue) for it in keys):
+    if not any(it.op == Op.COLUMN and is_unit_column(it, first, joins, catalogue) for it in keys):
         raise InvalidQuery("A sub-query that groups must keep the unit: GROUP BY "
                            f"{catalogue.key or 'the unit key (this source has none)'}, …. To choose among groups of the "
                            "answer, write HAVING.")  # fmt: skip
@@ -291,14 +292,14 @@ def _gathered(node: Any, scope: Scope, keys: list[Scalar]) -> Scalar:
     if more_than_one(node):
         raise InvalidQuery(f"{node.sql()[:60]} is not known here; it takes one expression over the columns of a row.")
     if isinstance(node.this, exp.Star):
-        return Scalar("count_of", "integer", (), bounds=(0.0, math.inf), required=True)
+        return Scalar(Op.COUNT_OF, Kind.INTEGER, (), bounds=(0.0, math.inf), required=True)
     if isinstance(node.this, exp.Distinct):
         raise InvalidQuery("COUNT(DISTINCT …) inside a sub-query is not known here. Group by the column as well.")
     it = _owned(scalar(node.this, scope), node)
-    if op == "count_of":
-        return Scalar(op, "integer", (it,), bounds=(0.0, math.inf), required=True)
+    if op == Op.COUNT_OF:
+        return Scalar(op, Kind.INTEGER, (it,), bounds=(0.0, math.inf), required=True)
     it = number(it, node)
-    return Scalar(op, "number", (it,), None, it.bounds if op != "sum_of" else None)
+    return Scalar(op, Kind.NUMBER, (it,), None, it.bounds if op != Op.SUM_OF else None)
 
 
 def _union(node: Any, catalogue: Catalogue) -> Union:
@@ -325,4 +326,4 @@ def _union(node: Any, catalogue: Catalogue) -> Union:
 
 
 def _sort(field: Field) -> str:
-    return "number" if field.kind == "integer" else field.kind
+    return Kind.NUMBER if field.kind == Kind.INTEGER else field.kind

@@ -24,7 +24,8 @@ from typing import Any
 
 from discreet.core import check
 from discreet.errors import InvalidDocument, InvalidValue
-from discreet.query.tree import NUMBERS, Bounds, Field
+from discreet.query.operations import NUMBERS, Kind
+from discreet.query.tree import Bounds, Field
 
 KNOWN = ("bounds", "values", "required", "type")
 
@@ -39,7 +40,8 @@ class Schema:
     def fields(self, table: str, found: Mapping[str, str]) -> dict[str, Field]:
         """The columns an engine found, with what is known of them; columns of a type that SQL here cannot use are left out."""
         known = {**self.facts.get("", {}), **self.facts.get(table.lower(), {})}
-        columns = {name: _known(name, kind, known.get(name.lower(), {})) for name, kind in found.items() if kind != "other"}
+        usable = {name: Kind(kind) for name, kind in found.items() if kind != "other"}
+        columns = {name: _known(name, kind, known.get(name.lower(), {})) for name, kind in usable.items()}
         missing = set(self.facts.get(table.lower(), {})) - {name.lower() for name in found}
         if missing:
             raise InvalidValue(f"The schema describes {table}.{min(missing)}, and {table} has no such column; it has "
@@ -125,7 +127,7 @@ def public_values(name: str, values: Any) -> tuple[Any, ...]:
     return found
 
 
-def _known(name: str, kind: str, facts: Mapping[str, Any]) -> Field:
+def _known(name: str, kind: Kind, facts: Mapping[str, Any]) -> Field:
     bounds = facts.get("bounds")
     if bounds is not None and kind not in NUMBERS:
         raise InvalidValue(f"{name} holds {kind}, so it has no bounds; list its public values instead, or cast it to a number.")

@@ -9,6 +9,7 @@ import numpy as np
 
 from discreet.query import arrow
 from discreet.query.answer import Noisy, evaluate, shown_plan
+from discreet.query.operations import OutputOp
 from discreet.query.price import Priced
 from discreet.query.statistics.statistic import CONFIDENCE
 
@@ -22,7 +23,7 @@ def column_names(priced: Priced) -> list[str]:
     """The names of all columns of the answer."""
     made = []
     for name, output in zip(priced.question.names, priced.question.outputs):
-        made += [name] if output.op in ("key", "literal") else [name + end for end in ENDS]
+        made += [name] if output.op in (OutputOp.KEY, OutputOp.LITERAL) else [name + end for end in ENDS]
     return made + [it.name + end for it in priced.shares for end in ENDS]
 
 
@@ -34,10 +35,10 @@ def answer_table(noisy: Noisy, rows: np.ndarray[Any, Any], nonnegative: bool) ->
     question = noisy.priced.question
     for name, output in zip(question.names, question.outputs):
         value, low, high = (np.asarray(part)[rows] for part in evaluate(output, noisy))
-        if output.op == "key":
+        if output.op == OutputOp.KEY:
             made[name] = arrow.column(value.tolist(), question.keys[output.value].kind)
             continue
-        if output.op == "literal":
+        if output.op == OutputOp.LITERAL:
             made[name] = arrow.constant(output.value, len(rows))
             continue
         for suffix, part in zip(ENDS, (value, low, high)):

@@ -9,11 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from discreet.query.operations import Kind, Op, OutputOp
+
 if TYPE_CHECKING:
     from discreet.query.statistics import Statistic
-
-NUMBERS = ("integer", "number")
-KINDS = (*NUMBERS, "text", "boolean", "date", "timestamp")
 
 Bounds = tuple[float, float]
 
@@ -22,7 +21,7 @@ Bounds = tuple[float, float]
 class Field:
     """One column: what it holds, and what is publicly known of it."""
 
-    kind: str
+    kind: Kind
     bounds: Bounds | None = None  # values outside are moved to the nearer bound when they are added up
     values: tuple[Any, ...] | None = None  # the public list of its values
     required: bool = False  # never NULL; a NULL that is there all the same counts as the middle of the bounds
@@ -30,10 +29,10 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """An expression over one row. `op` is a word of the closed table in engines/expressions.py."""
+    """An expression over one row."""
 
-    op: str
-    kind: str
+    op: Op
+    kind: Kind
     args: tuple[Scalar, ...] = ()
     value: Any = None  # of a literal; (input, position) of a column; an option of an operation
     bounds: Bounds | None = None
@@ -133,7 +132,7 @@ def preserves(relation: Relation, name: str) -> bool:
 class Output:
     """An expression over a released row: keys, noisy statistics, literals. It costs nothing."""
 
-    op: str
+    op: OutputOp
     args: tuple[Output, ...] = ()
     value: Any = None  # of a literal; the position of a key or of a statistic
 
@@ -155,7 +154,7 @@ class Question:
 def _both(fields: tuple[Field, ...]) -> Field:
     bounds = [field.bounds for field in fields if field.bounds is not None]
     whole = len(bounds) == len(fields)
-    kind = fields[0].kind if all(field.kind == fields[0].kind for field in fields) else "number"
+    kind = fields[0].kind if all(field.kind == fields[0].kind for field in fields) else Kind.NUMBER
     return Field(
         kind,
         (min(low for low, _ in bounds), max(high for _, high in bounds)) if whole else None,

@@ -17,6 +17,7 @@ from typing import Any
 from discreet.errors import EngineFailed, InvalidValue, MissingExtra
 from discreet.query.engines.request import SCALE, Request
 from discreet.query.engines.writer import REGISTERED, WEIGHT, Writer
+from discreet.query.operations import PlanKind, TermKind
 from discreet.query.tree import Base, Relation, Select
 
 READERS = {".parquet": "read_parquet", ".csv": "read_csv", ".tsv": "read_csv", ".json": "read_json", ".jsonl": "read_json",
@@ -36,7 +37,7 @@ class DuckWriter(Writer):
 
     def thins(self, it: Request) -> bool:
         """Whether most pairs of units in many groups are dropped before they are gathered."""
-        return it.plan.kind == "sampled" and bool(it.keys) and it.plan.groups <= 16
+        return it.plan.kind == PlanKind.SAMPLED and bool(it.keys) and it.plan.groups <= 16
 
     def chances(self, it: Request) -> str:
         """Per unit u: in how many of 2^32 cases a pair of it is looked at, p, and about how many `pairs` that leaves.
@@ -67,7 +68,7 @@ class DuckWriter(Writer):
         rows = self.rows(  # sums are made of those rows only that are looked at
             it, unit=True, terms=True, join=" JOIN chances AS o ON r0.u = o.u", where=f"CAST({lot} >> 32 AS BIGINT) < o.p"
         )
-        sums = ["count(*) AS t{0}" if term.kind == "count" else "CAST(sum(t{0}) AS {1}) AS t{0}" for term in it.terms]
+        sums = ["count(*) AS t{0}" if term.kind == TermKind.COUNT else "CAST(sum(t{0}) AS {1}) AS t{0}" for term in it.terms]
         sums = [text.format(i, self.integer) for i, text in enumerate(sums)]  # a count takes less memory, and pairs are many
         columns = ", ".join(["x.u", *keys, *sums, "count(*) AS n", f"{self.hash(['x.u', *keys], salt)} AS h"])
         pairs = f"SELECT {columns} FROM ({rows}) AS x GROUP BY {', '.join(['x.u', *keys])}"

@@ -12,6 +12,7 @@ from typing import Any
 
 from discreet.errors import InvalidQuery
 from discreet.query.engines.request import Bins, Term
+from discreet.query.operations import GATHERING, MOMENTS, Kind, Op, TermKind
 from discreet.query.tree import Field, Scalar
 
 LONGEST = 1 << 20  # letters of SQL for one expression or one relation
@@ -48,9 +49,9 @@ class Expressions:
             return f"DATE '{value.isoformat()}'"
         return self.string(str(value))
 
-    def type(self, kind: str) -> str:
-        return {"integer": self.integer, "number": self.double, "text": self.text, "boolean": "BOOLEAN", "date": "DATE",
-                "timestamp": self.timestamp}[kind]  # fmt: skip
+    def type(self, kind: Kind) -> str:
+        return {Kind.INTEGER: self.integer, Kind.NUMBER: self.double, Kind.TEXT: self.text, Kind.BOOLEAN: "BOOLEAN",
+                Kind.DATE: "DATE", Kind.TIMESTAMP: self.timestamp}[kind]  # fmt: skip
 
     def finite(self, text: str) -> str:
         """A double, NULL where it is NaN or infinite."""
@@ -69,9 +70,9 @@ class Expressions:
         """A double within +-2^62 without what follows its point, as a whole number."""
         return f"CAST(trunc({text}) AS {self.integer})"
 
-    def within(self, text: str, kind: str) -> str:
+    def within(self, text: str, kind: Kind) -> str:
         """A date or timestamp of the years 1 to 9999, else NULL: dates reach further than timestamps, and than Python."""
-        first, last = (date.min, date.max) if kind == "date" else (datetime.min, datetime.max)
+        first, last = (date.min, date.max) if kind == Kind.DATE else (datetime.min, datetime.max)
         return f"CASE WHEN {text} BETWEEN {self.constant(first)} AND {self.constant(last)} THEN {text} END"
 
     def matches(self, text: str, pattern: str) -> str:
@@ -81,25 +82,25 @@ class Expressions:
         """The nearest whole number, halves to even; NULL where it has no 64 bits."""
         return f"TRY_CAST({text} AS {self.integer})"
 
-    def try_cast(self, text: str, kind: str, to: str) -> str:
+    def try_cast(self, text: str, kind: Kind, to: Kind) -> str:
         """A value of another kind; NULL where it cannot be read."""
-        if kind == "text":
+        if kind == Kind.TEXT:
             return self.read(self.trimmed(text), to)
-        if to == "boolean":
+        if to == Kind.BOOLEAN:
             return f"{text} <> 0"
-        if to == "integer":
+        if to == Kind.INTEGER:
             return self.to_whole(text)
-        if kind == "date" and to == "timestamp":
+        if kind == Kind.DATE and to == Kind.TIMESTAMP:
             return self.sure_cast(self.within(text, kind), to)
         return self.sure_cast(text, to)
 
-    def sure_cast(self, text: str, to: str) -> str:
+    def sure_cast(self, text: str, to: Kind) -> str:
         """A cast that cannot fail, or is NULL where it does."""
         return f"TRY_CAST({text} AS {self.type(to)})"
 
-    def read(self, text: str, to: str) -> str:
+    def read(self, text: str, to: Kind) -> str:
         """What a text says; only what every engine reads alike is read."""
-        if to == "boolean":
+        if to == Kind.BOOLEAN:
             yes, no = (", ".join(map(self.string, words)) for words in (YES, NO))
             return f"CASE WHEN lower({text}) IN ({yes}) THEN TRUE WHEN lower({text}) IN ({no}) THEN FALSE END"
         return f"CASE WHEN {self.matches(text, PATTERNS[to])} THEN {self.sure_cast(text, to)} END"
@@ -131,35 +132,35 @@ class Expressions:
     def column(self, table: str, name: str, field: Field) -> str:
         """A column of a table as this kind; a number that is none is NULL."""
         text = self.name(name)
-        if field.kind == "number":
+        if field.kind == Kind.NUMBER:
             return self.finite(f"CAST({text} AS {self.double})")
         return f"TRY_CAST({text} AS {self.type(field.kind)})"
 
     # ---- one row ---------------------------------------------------------------------------------------------------
 
     def scalar(self, it: Scalar) -> str:
-        if it.op == "column":
+        if it.op == Op.COLUMN:
             return f"r{it.value[0]}.c{it.value[1]}"
-        if it.op == "literal":
+        if it.op == Op.LITERAL:
             return self.constant(it.value)
-        if it.op == "null":
+        if it.op == Op.NULL:
             return f"CAST(NULL AS {self.type(it.kind)})"
-        if it.op == "same_unit":
+        if it.op == Op.SAME_UNIT:
             return f"r{it.value[0]}.u = r{it.value[1]}.u"
         args = [self.scalar(arg) for arg in it.args]
         if it.op in _NUMERIC:
-            args = [f"CAST({text} AS {self.double})" if arg.kind == "integer" else text for text, arg in zip(args, it.args)]
+            args = [f"CAST({text} AS {self.double})" if arg.kind == Kind.INTEGER else text for text, arg in zip(args, it.args)]
         return short(f"({self.operation(it, args)})")
 
     def operation(self, it: Scalar, args: list[str]) -> str:
-        rule = getattr(self, "op_" + it.op, None)
+        rule = getattr(self, f"op_{it.op}", None)
         return _OPERATIONS[it.op](*args) if rule is None else rule(it, args)
 
     def op_div(self, it: Scalar, args: list[str]) -> str:
         return self.quotient(*args)
 
     def op_mod(self, it: Scalar, args: list[str]) -> str:
-        if any(arg.kind != "integer" for arg in it.args):
+        if any(arg.kind != Kind.INTEGER for arg in it.args):
             return self.remainder(*args)
         left, right = (f"CAST({self.scalar(arg)} AS {self.integer})" for arg in it.args)
         least = (
@@ -215,7 +216,7 @@ class Expressions:
         return f"CAST(extract({it.value} FROM {args[0]}) AS {self.integer})"
 
     def op_days(self, it: Scalar, args: list[str]) -> str:
-        return f"CAST({self.days(*(self.within(text, 'date') for text in args))} AS {self.double})"
+        return f"CAST({self.days(*(self.within(text, Kind.DATE) for text in args))} AS {self.double})"
 
     def days(self, start: str, end: str) -> str:
         """From one date to another, both within the years 1 to 9999."""
@@ -227,7 +228,7 @@ class Expressions:
     def op_power(self, it: Scalar, args: list[str]) -> str:
         """NULL where the result is too large, or the base negative and the exponent no whole number that is written out."""
         base, exponent = args
-        known = it.args[1].value if it.args[1].op == "literal" else math.nan
+        known = it.args[1].value if it.args[1].op == Op.LITERAL else math.nan
         if known == 2:
             return f"{base} * {base}"
         whole = float(known).is_integer()
@@ -260,22 +261,22 @@ class Expressions:
     def key(self, it: Scalar) -> str:
         """A group key; what Python's dates do not reach is NULL, and so is what is no number."""
         text = self.scalar(it)
-        if it.kind == "number" and it.op != "column":
+        if it.kind == Kind.NUMBER and it.op != Op.COLUMN:
             return self.finite(text)
-        return self.within(text, it.kind) if it.kind in ("date", "timestamp") else text
+        return self.within(text, it.kind) if it.kind in MOMENTS else text
 
     def term(self, it: Term) -> str:
         """A whole number for each row, never NULL, of magnitude at most it.most."""
         if it.of is None:
             return "1"
         text = self.scalar(it.of)
-        if it.kind == "known":
+        if it.kind == TermKind.KNOWN:
             return f"CASE WHEN {text} IS NULL THEN 0 ELSE {it.most} END"
-        if it.kind == "outside":
+        if it.kind == TermKind.OUTSIDE:
             low, high = (self.constant(float(end)) for end in it.of.bounds or (0.0, 0.0))
             return f"CASE WHEN {text} < {low} OR {text} > {high} THEN {it.most} ELSE 0 END"
         number = self.tame(f"CAST({text} AS {self.double})")
-        if it.kind == "square":
+        if it.kind == TermKind.SQUARE:
             number = f"(({number} - {self.constant(it.centre)}) * ({number} - {self.constant(it.centre)}))"
             centred = f"{number} / {self.constant(it.step)} - {self.constant(float(it.most))}"
         else:
@@ -309,24 +310,35 @@ _DAY = (
     f"|{_LEAP}-02-29)"
 )
 PATTERNS = {  # what texts are read as, alike in every engine: no backslash, no look-ahead
-    "integer": "[+-]?[0-9]{1,18}",
-    "number": "[+-]?([0-9]{1,40}([.][0-9]{0,40})?|[.][0-9]{1,40})([eE][+-]?[0-9]{1,2})?",
-    "date": _DAY,
-    "timestamp": f"{_DAY}([ T]([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9]([.][0-9]{{1,6}})?)?)?",
+    Kind.INTEGER: "[+-]?[0-9]{1,18}",
+    Kind.NUMBER: "[+-]?([0-9]{1,40}([.][0-9]{0,40})?|[.][0-9]{1,40})([eE][+-]?[0-9]{1,2})?",
+    Kind.DATE: _DAY,
+    Kind.TIMESTAMP: f"{_DAY}([ T]([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9]([.][0-9]{{1,6}})?)?)?",
 }
 
-_NUMERIC = {"add", "sub", "mul", "div", "mod", "power", "neg", "abs", "sqrt", "exp", "ln", "log2", "log10", "floor",
-            "ceil", "sign", "round", "greatest", "least"}  # fmt: skip
-_OPERATIONS: dict[str, Callable[..., str]] = {
-    "add": "{} + {}".format, "sub": "{} - {}".format, "mul": "{} * {}".format, "neg": "-({})".format,
-    "abs": "abs({})".format, "floor": "floor({})".format, "ceil": "ceil({})".format,
-    "sqrt": lambda x: f"sqrt(CASE WHEN {x} >= 0 THEN {x} END)",
-    "ln": lambda x: f"ln(CASE WHEN {x} > 0 THEN {x} END)",
-    "log2": lambda x: f"log2(CASE WHEN {x} > 0 THEN {x} END)",
-    "log10": lambda x: f"log10(CASE WHEN {x} > 0 THEN {x} END)",
-    "exp": lambda x: f"exp(CASE WHEN {x} BETWEEN -700 AND 700 THEN {x} WHEN {x} < -700 THEN -700.0 END)",
-    "eq": "{} = {}".format, "ne": "{} <> {}".format, "lt": "{} < {}".format, "le": "{} <= {}".format, "gt": "{} > {}".format,
-    "ge": "{} >= {}".format, "not": "NOT {}".format, "is_null": "{} IS NULL".format,
-    "truth": lambda x: f"CASE WHEN {x} THEN 1 WHEN NOT {x} THEN 0 END",
-    "lower": "lower({})".format, "upper": "upper({})".format, "length": "length({})".format,
+_NUMERIC = {Op.ADD, Op.SUB, Op.MUL, Op.DIV, Op.MOD, Op.POWER, Op.NEG, Op.ABS, Op.SQRT, Op.EXP, Op.LN, Op.LOG2, Op.LOG10,
+            Op.FLOOR, Op.CEIL, Op.SIGN, Op.ROUND, Op.GREATEST, Op.LEAST}  # fmt: skip
+_OPERATIONS: dict[Op, Callable[..., str]] = {
+    Op.ADD: "{} + {}".format, Op.SUB: "{} - {}".format, Op.MUL: "{} * {}".format, Op.NEG: "-({})".format,
+    Op.ABS: "abs({})".format, Op.FLOOR: "floor({})".format, Op.CEIL: "ceil({})".format,
+    Op.SQRT: lambda x: f"sqrt(CASE WHEN {x} >= 0 THEN {x} END)",
+    Op.LN: lambda x: f"ln(CASE WHEN {x} > 0 THEN {x} END)",
+    Op.LOG2: lambda x: f"log2(CASE WHEN {x} > 0 THEN {x} END)",
+    Op.LOG10: lambda x: f"log10(CASE WHEN {x} > 0 THEN {x} END)",
+    Op.EXP: lambda x: f"exp(CASE WHEN {x} BETWEEN -700 AND 700 THEN {x} WHEN {x} < -700 THEN -700.0 END)",
+    Op.EQ: "{} = {}".format, Op.NE: "{} <> {}".format, Op.LT: "{} < {}".format, Op.LE: "{} <= {}".format,
+    Op.GT: "{} > {}".format, Op.GE: "{} >= {}".format, Op.NOT: "NOT {}".format, Op.IS_NULL: "{} IS NULL".format,
+    Op.TRUTH: lambda x: f"CASE WHEN {x} THEN 1 WHEN NOT {x} THEN 0 END",
+    Op.LOWER: "lower({})".format, Op.UPPER: "upper({})".format, Op.LENGTH: "length({})".format,
 }  # fmt: skip
+
+_READ = (Op.COLUMN, Op.LITERAL, Op.NULL, Op.SAME_UNIT)  # by Expressions.scalar itself
+
+
+def unwritten(writer: type) -> list[Op]:
+    """The operations on one row for which a writer has no SQL."""
+    return [op for op in Op if op not in (*_OPERATIONS, *_READ, *GATHERING) and not hasattr(writer, f"op_{op}")]
+
+
+if unwritten(Expressions):
+    raise TypeError(f"No SQL is written for {', '.join(unwritten(Expressions))}. Add a line to _OPERATIONS or a method op_….")

@@ -17,6 +17,7 @@ from discreet.errors import EngineFailed, InvalidValue, MissingExtra
 from discreet.query.engines.expressions import LONGEST_TEXT, short
 from discreet.query.engines.request import SCALE, Request
 from discreet.query.engines.writer import REGISTERED, WEIGHT, Writer
+from discreet.query.operations import Kind, Op
 from discreet.query.tree import Field, Relation, Scalar, Select, Union
 
 HUGE = 1e100  # factors beyond are moved here, so that no product overflows
@@ -70,9 +71,9 @@ class PostgresWriter(Writer):
         ends = f"{text} >= {self.constant(-(2.0**63))} AND {text} < {self.constant(2.0**63)}"
         return f"CASE WHEN {ends} THEN CAST({text} AS {self.integer}) END"
 
-    def sure_cast(self, text: str, to: str) -> str:
+    def sure_cast(self, text: str, to: Kind) -> str:
         made = f"CAST({text} AS {self.type(to)})"
-        return f'{made} COLLATE "C"' if to == "text" else made
+        return f'{made} COLLATE "C"' if to == Kind.TEXT else made
 
     def trimmed(self, text: str) -> str:
         return f"btrim({text}, ' ')"
@@ -90,18 +91,18 @@ class PostgresWriter(Writer):
 
     def unit(self, table: str, name: str, field: Field) -> str:
         text = self.name(name)
-        if field.kind == "text":
+        if field.kind == Kind.TEXT:
             return f'CAST({text} AS TEXT) COLLATE "C"'
-        return f"CAST({text} AS BIGINT)" if field.kind == "integer" else text
+        return f"CAST({text} AS BIGINT)" if field.kind == Kind.INTEGER else text
 
     def column(self, table: str, name: str, field: Field) -> str:
         text = self.name(name)
-        if field.kind == "text":
+        if field.kind == Kind.TEXT:
             return f'left(CAST({text} AS TEXT), {LONGEST_TEXT}) COLLATE "C"'
-        if field.kind == "number" and self.types.get((table, name)) == "numeric":
+        if field.kind == Kind.NUMBER and self.types.get((table, name)) == "numeric":
             inner = f"round(least(greatest({text}, -1e100), 1e100), 130)"  # a double holds neither 1e400 nor 1e-400
             return f"CASE WHEN {text} - {text} = 0 THEN CAST({inner} AS {self.double}) END"
-        if field.kind == "number":
+        if field.kind == Kind.NUMBER:
             return self.finite(f"CAST({text} AS {self.double})")
         return f"CAST({text} AS {self.type(field.kind)})"
 
@@ -110,12 +111,12 @@ class PostgresWriter(Writer):
         if isinstance(it, Union):
             return short(" UNION ALL ".join(f"({self.relation(part)})" for part in it.parts))
         text = super().relation(it)
-        computes = isinstance(it, Select) and any(output.op not in ("column", "literal") for output in it.outputs)
+        computes = isinstance(it, Select) and any(output.op not in (Op.COLUMN, Op.LITERAL) for output in it.outputs)
         return f"{text} OFFSET 0" if computes else text
 
     def _operands(self, it: Scalar, args: list[str], guard: Callable[[str], str]) -> list[str]:
         """Guarded, but for what is small by its kind."""
-        sure = [arg.kind == "integer" or (arg.op == "literal" and abs(arg.value) > 1e-15) for arg in it.args]
+        sure = [arg.kind == Kind.INTEGER or (arg.op == Op.LITERAL and abs(arg.value) > 1e-15) for arg in it.args]
         return [text if fine else guard(text) for text, fine in zip(args, sure)]
 
     def op_add(self, it: Scalar, args: list[str]) -> str:
@@ -133,7 +134,7 @@ class PostgresWriter(Writer):
 
     def op_mod(self, it: Scalar, args: list[str]) -> str:
         """There is no remainder of doubles."""
-        if all(arg.kind == "integer" for arg in it.args):
+        if all(arg.kind == Kind.INTEGER for arg in it.args):
             return super().op_mod(it, args)
         left, right = self._operands(it, args, self.tame)
         return f"{left} - {right} * trunc({left} / NULLIF({right}, {self.constant(0.0)}))"
@@ -312,7 +313,7 @@ class PostgresEngine:
         it = self._writer
         columns = self._kinds[table]
         key = next(name for name in columns if name.lower() == key.lower())
-        unit = it.unit(table, key, Field(columns[key]))
+        unit = it.unit(table, key, Field(Kind(columns[key])))
         share = f"least({SCALE}, {rows * SCALE} / count(*) OVER (PARTITION BY {unit}))"
         with link.transaction():
             link.execute("SET TRANSACTION READ WRITE")

@@ -17,6 +17,7 @@ from discreet.errors import EngineFailed, InvalidValue, MissingExtra
 from discreet.query.engines.expressions import LONGEST_TEXT
 from discreet.query.engines.request import SCALE, Request
 from discreet.query.engines.writer import REGISTERED, WEIGHT, Writer
+from discreet.query.operations import Kind
 from discreet.query.tree import Field, Scalar
 
 _OURS = re.compile("discreet_[0-9a-f]{16}_")
@@ -112,7 +113,7 @@ class SparkWriter(Writer):
         moment = self.within(args[0], it.args[0].kind)
         parts = ["year", "month", "day", "hour"]
         kept = {"year": 1, "quarter": 2, "month": 2, "day": 3, "hour": 4}[it.value]
-        if it.args[0].kind == "date":
+        if it.args[0].kind == Kind.DATE:
             kept = min(kept, 3)
         found = [f"{part}({moment})" for part in parts[:kept]] + ["1", "1", "0"][kept - 1 :]
         if it.value == "quarter":
@@ -209,7 +210,7 @@ class SparkEngine:
         """The copy is kept by the executors; where they lose it, queries fail rather than mix old rows with new ones."""
         it = self._writer
         columns = [field.name for field in self._frames[table].schema.fields]
-        unit = it.unit(table, next(name for name in columns if name.lower() == key.lower()), Field("text"))
+        unit = it.unit(table, next(name for name in columns if name.lower() == key.lower()), Field(Kind.TEXT))
         share = it.whole_quotient(it.constant(rows * SCALE), f"count(*) OVER (PARTITION BY {unit})")
         weight = f"CAST(least({it.constant(SCALE)}, {share}) AS INT) AS {it.name(WEIGHT)}"
         kept = f"SELECT {', '.join([*map(it.name, columns), weight])} FROM {it.table(table)} WHERE {unit} IS NOT NULL"

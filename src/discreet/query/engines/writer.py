@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from discreet.query.engines.expressions import Expressions, short
 from discreet.query.engines.request import SCALE, Request
+from discreet.query.operations import GATHERING, Op, PlanKind, TermKind
 from discreet.query.tree import Base, Join, Relation, Scalar, Select, Union, preserves
 
 FURTHEST = float(1 << 50)  # numbers beyond are moved here when those of one unit are gathered
 FINE = float(1 << 40)  # parts of 1 that are told apart then
 WEIGHT = "discreet weight"
 REGISTERED = "discreet registered"
-_GATHERED = {"sum_of": "sum", "avg_of": "avg", "min_of": "min", "max_of": "max", "count_of": "count"}
+_LEAST = {Op.MIN_OF: "min", Op.MAX_OF: "max"}
 
 
 class Writer(Expressions):
@@ -65,17 +66,17 @@ class Writer(Expressions):
         return "LEFT JOIN" if join.keep else "JOIN"
 
     def gathered(self, it: Scalar) -> str:
-        if it.op not in _GATHERED:
+        if it.op not in GATHERING:
             return self.scalar(it)
         inner = [self.scalar(arg) for arg in it.args]
-        if it.op == "count_of":
+        if it.op == Op.COUNT_OF:
             return f"CAST(count({inner[0] if inner else '*'}) AS {self.integer})"
         number = f"CAST({inner[0]} AS {self.double})"
-        if it.op == "sum_of":
+        if it.op == Op.SUM_OF:
             return self.exact_sum(number)
-        if it.op == "avg_of":
+        if it.op == Op.AVG_OF:
             return f"{self.exact_sum(number)} / NULLIF(CAST(count({number}) AS {self.double}), {self.constant(0.0)})"
-        return f"{_GATHERED[it.op]}({number})"
+        return f"{_LEAST[it.op]}({number})"
 
     def exact_sum(self, text: str) -> str:
         """The sum of doubles in whole numbers: added as doubles, it would depend on the order of the rows, and so on those of
@@ -103,7 +104,7 @@ class Writer(Expressions):
             columns += [f"{self.key(key)} AS k{i}" for i, key in enumerate(it.keys)]
             columns += [f"{self.term(term)} AS t{i}" for i, term in enumerate(it.terms)]
             columns += [f"{self.bin(it.bins)} AS b"] if it.bins else []
-            columns += ["r0.w AS w"] if it.plan.kind == "registered" else []
+            columns += ["r0.w AS w"] if it.plan.kind == PlanKind.REGISTERED else []
         conditions = ["r0.u IS NOT NULL"] if self._keyed(it.rows) else []
         if it.bins:
             conditions.append(f"{self.scalar(it.bins.of)} IS NOT NULL")
@@ -119,7 +120,7 @@ class Writer(Expressions):
 
     def _by_key(self, it: Request, source: str, weight: str) -> str:
         keys = [f"k{i}" for i in range(len(it.keys))] + (["b"] if it.bins else [])
-        weighed = [self.weighed(f"t{i}", self.below_whole(weight) if term.kind == "cut" else weight)
+        weighed = [self.weighed(f"t{i}", self.below_whole(weight) if term.kind == TermKind.CUT else weight)
                    for i, term in enumerate(it.terms)] if not it.bins else [self.weighed("1", weight)]  # fmt: skip
         sums = [f"{self.total(text)} AS s{i}" for i, text in enumerate(weighed)]
         by = f" GROUP BY {', '.join(keys)}" if keys else ""
@@ -153,7 +154,7 @@ class Writer(Expressions):
             return self._sampled_bins(it, salt)
         keys = [f"k{i}" for i in range(len(it.keys))]
         each = it.plan.each
-        capped = [f"CASE WHEN n > {each} THEN 1 ELSE 0 END AS t{i}" if term.kind == "cut" else
+        capped = [f"CASE WHEN n > {each} THEN 1 ELSE 0 END AS t{i}" if term.kind == TermKind.CUT else
                   f"{self.capped(f't{i}', each)} AS t{i}" for i, term in enumerate(it.terms)]  # fmt: skip
         kept = self.kept_pairs(it, salt)
         inner = f"SELECT {', '.join([*keys, *capped, '1 AS one'])} FROM ({kept}) AS z"

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from sqlglot import exp
 
 from discreet.errors import InvalidQuery
+from discreet.query.operations import MOMENTS, Kind, Op
 from discreet.query.scalars.operands import Inner, Node, Rule, Rules, refused
 from discreet.query.tree import Scalar
 
@@ -23,7 +24,7 @@ PARTS = {"year": (1.0, 9999.0), "quarter": (1.0, 4.0), "month": (1.0, 12.0), "da
 
 
 def _moment(it: Scalar, node: Node) -> Scalar:
-    if it.kind not in ("date", "timestamp"):
+    if it.kind not in MOMENTS:
         raise InvalidQuery(f"{node.sql()[:80]} needs a date, and found {it.kind}. CAST it AS DATE.")
     return it
 
@@ -41,9 +42,9 @@ def part_of(name: str, it: Scalar, node: Node) -> Scalar:
     if part not in PARTS:
         raise InvalidQuery(f"{part[:20]} of a date is not known here; {', '.join(PARTS)} are.")
     it = _moment(it, node)
-    if it.kind == "date" and part in ("hour", "minute"):
+    if it.kind == Kind.DATE and part in ("hour", "minute"):
         raise InvalidQuery(f"A date has no {part}; a timestamp has.")
-    return Scalar("part", "integer", (it,), part, PARTS[part], required=it.required)
+    return Scalar(Op.PART, Kind.INTEGER, (it,), part, PARTS[part], required=it.required)
 
 
 def _truncated(node: Any, inner: Inner) -> Scalar:
@@ -51,7 +52,7 @@ def _truncated(node: Any, inner: Inner) -> Scalar:
     if unit not in ("year", "quarter", "month", "day", "hour"):
         raise InvalidQuery(f"DATE_TRUNC takes year, quarter, month, day or hour; got {unit[:20]}.")
     it = _moment(inner(node.this), node)
-    return Scalar("truncate", "timestamp", (it,), unit, required=it.required)
+    return Scalar(Op.TRUNCATE, Kind.TIMESTAMP, (it,), unit, required=it.required)
 
 
 def _days(node: Any, inner: Inner) -> Scalar:
@@ -62,17 +63,17 @@ def _days(node: Any, inner: Inner) -> Scalar:
             f"DATE_DIFF counts days here; got {unit.name[:20].lower()}. Divide: DATE_DIFF('day', a, b) / 365.25."
         )
     start, end = (_day(_moment(inner(part), node)) for part in (node.expression, node.this))
-    return Scalar("days", "number", (start, end))
+    return Scalar(Op.DAYS, Kind.NUMBER, (start, end))
 
 
 def _day(it: Scalar) -> Scalar:
-    return it if it.kind == "date" else Scalar("to_date", "date", (it,))
+    return it if it.kind == Kind.DATE else Scalar(Op.TO_DATE, Kind.DATE, (it,))
 
 
 def moved_literal(sign: int, it: Scalar, node: Any) -> Scalar:
     """A day or a moment that is written out, moved by an interval."""
     span = node.expression
-    if it.op != "literal" or it.kind not in ("date", "timestamp"):
+    if it.op != Op.LITERAL or it.kind not in MOMENTS:
         raise refused(span)
     return replace(it, value=moved(it.value, sign, span))
 

@@ -8,6 +8,7 @@ from typing import Any
 from sqlglot import exp
 
 from discreet.errors import InvalidQuery
+from discreet.query.operations import Kind, Op
 from discreet.query.scalars import casts, conditions, dates, numbers, texts
 from discreet.query.scalars.operands import Inner, Node, Rules, number_literal, refused
 from discreet.query.tree import Field, Scalar
@@ -34,7 +35,7 @@ class Scope:
         ]
         if len(hits) == 1:
             i, place, found = hits[0]
-            return Scalar("column", found.kind, (), (i, place), found.bounds, found.values, found.required)
+            return Scalar(Op.COLUMN, found.kind, (), (i, place), found.bounds, found.values, found.required)
         if hits:
             raise InvalidQuery(
                 f"{node.sql()} is in more than one of {', '.join(it[0] for it in self.inputs)}. Say which: table.{node.name}."
@@ -70,7 +71,7 @@ _PARTS_READ = {
 
 def _literal(node: Any, inner: Inner) -> Scalar:
     if node.is_string:
-        return Scalar("literal", "text", value=node.this, required=True)
+        return Scalar(Op.LITERAL, Kind.TEXT, value=node.this, required=True)
     try:
         value = int(node.this) if node.this.isdecimal() else float(node.this)
     except ValueError:
@@ -81,7 +82,7 @@ def _literal(node: Any, inner: Inner) -> Scalar:
 
 
 def _boolean(node: Any, inner: Inner) -> Scalar:
-    return Scalar("literal", "boolean", value=bool(node.this), required=True)
+    return Scalar(Op.LITERAL, Kind.BOOLEAN, value=bool(node.this), required=True)
 
 
 def _named(node: Any, inner: Inner) -> Scalar:
@@ -95,7 +96,7 @@ def _named(node: Any, inner: Inner) -> Scalar:
 
 
 _RULES: Rules = {
-    exp.Literal: _literal, exp.Boolean: _boolean, exp.Null: lambda *_: Scalar("null", "null"),
+    exp.Literal: _literal, exp.Boolean: _boolean, exp.Null: lambda *_: Scalar(Op.NULL, Kind.NULL),
     exp.Paren: lambda node, inner: inner(node.this), exp.Anonymous: _named,
     **numbers.RULES, **conditions.RULES, **texts.RULES, **dates.RULES, **casts.RULES,
 }  # fmt: skip

@@ -9,29 +9,30 @@ from typing import Any
 from sqlglot import exp
 
 from discreet.errors import InvalidQuery
+from discreet.query.operations import Kind, Op
 from discreet.query.scalars.dates import moved_literal
 from discreet.query.scalars.operands import Inner, Node, Rule, Rules, finite, number, number_literal, refused, whole_literal
 from discreet.query.tree import Bounds, Scalar
 
 
-def _arithmetic(op: str) -> Rule:
+def _arithmetic(op: Op) -> Rule:
     def rule(node: Any, inner: Inner) -> Scalar:
         return _of_numbers(op, inner(node.this), inner(node.expression), node)
 
     return rule
 
 
-def _of_numbers(op: str, left: Scalar, right: Scalar, node: Node) -> Scalar:
+def _of_numbers(op: Op, left: Scalar, right: Scalar, node: Node) -> Scalar:
     left, right = number(left, node), number(right, node)
     bounds = _BOUNDS[op](left.bounds, right.bounds) if left.bounds and right.bounds else None
-    total = op in ("add", "sub", "mul")
-    return Scalar(op, "number", (left, right), None, finite(bounds), required=total and left.required and right.required)
+    total = op in (Op.ADD, Op.SUB, Op.MUL)
+    return Scalar(op, Kind.NUMBER, (left, right), None, finite(bounds), required=total and left.required and right.required)
 
 
 def _sum(node: Any, inner: Inner) -> Scalar:
     if isinstance(node.expression, exp.Interval):
         return moved_literal(1, inner(node.this), node)
-    return _of_numbers("add", inner(node.this), inner(node.expression), node)
+    return _of_numbers(Op.ADD, inner(node.this), inner(node.expression), node)
 
 
 def _difference(node: Any, inner: Inner) -> Scalar:
@@ -40,11 +41,11 @@ def _difference(node: Any, inner: Inner) -> Scalar:
         return moved_literal(-1, inner(node.this), node)
     left, right = inner(node.this), inner(node.expression)
     kinds = {left.kind, right.kind}
-    if kinds == {"date"}:
-        return Scalar("days", "number", (right, left))
-    if kinds <= {"date", "timestamp"}:
+    if kinds == {Kind.DATE}:
+        return Scalar(Op.DAYS, Kind.NUMBER, (right, left))
+    if kinds <= {Kind.DATE, Kind.TIMESTAMP}:
         raise InvalidQuery(f"{node.sql()[:80]} is a span of time. Write DATE_DIFF('day', from, to) for whole days.")
-    return _of_numbers("sub", left, right, node)
+    return _of_numbers(Op.SUB, left, right, node)
 
 
 def _corners(f: Callable[[float, float], float]) -> Callable[[Bounds, Bounds], Bounds]:
@@ -64,25 +65,25 @@ def _remainder(one: Bounds, two: Bounds) -> Bounds:
     return (-most if one[0] < 0 else 0.0), most
 
 
-_BOUNDS: dict[str, Callable[[Bounds, Bounds], Bounds | None]] = {
-    "add": _corners(lambda a, b: a + b), "sub": _corners(lambda a, b: a - b), "mul": _corners(lambda a, b: a * b),
-    "div": _quotient, "mod": _remainder, "power": lambda one, two: None,
+_BOUNDS: dict[Op, Callable[[Bounds, Bounds], Bounds | None]] = {
+    Op.ADD: _corners(lambda a, b: a + b), Op.SUB: _corners(lambda a, b: a - b), Op.MUL: _corners(lambda a, b: a * b),
+    Op.DIV: _quotient, Op.MOD: _remainder, Op.POWER: lambda one, two: None,
 }  # fmt: skip
 
 
 def _whole_division(node: Any, inner: Inner) -> Scalar:
     """The quotient without what follows its point, so that a = a // b * b + a % b."""
-    quotient = _arithmetic("div")(node, inner)
-    size, sign = (Scalar(op, "number", (quotient,)) for op in ("abs", "sign"))
+    quotient = _arithmetic(Op.DIV)(node, inner)
+    size, sign = (Scalar(op, Kind.NUMBER, (quotient,)) for op in (Op.ABS, Op.SIGN))
     known = finite(quotient.bounds)
     bounds = (float(math.trunc(known[0])), float(math.trunc(known[1]))) if known else None
-    return Scalar("mul", "number", (sign, Scalar("floor", "number", (size,))), None, bounds)
+    return Scalar(Op.MUL, Kind.NUMBER, (sign, Scalar(Op.FLOOR, Kind.NUMBER, (size,))), None, bounds)
 
 
-def _monotone(op: str, it: Scalar, f: Callable[[float], float]) -> Scalar:
+def _monotone(op: Op, it: Scalar, f: Callable[[float], float]) -> Scalar:
     known = finite(it.bounds)
     bounds = (float(f(known[0])), float(f(known[1]))) if known else None
-    return Scalar(op, "number", (it,), None, bounds, required=it.required)
+    return Scalar(op, Kind.NUMBER, (it,), None, bounds, required=it.required)
 
 
 def _rounded(node: Any, inner: Inner) -> Scalar:
@@ -90,46 +91,46 @@ def _rounded(node: Any, inner: Inner) -> Scalar:
     digits = whole_literal(node.args.get("decimals"), 0, node) if node.args.get("decimals") else 0
     step = 10.0**-digits
     bounds = finite((it.bounds[0] - step, it.bounds[1] + step)) if it.bounds else None
-    return Scalar("round", "number", (it,), digits, bounds, required=it.required)
+    return Scalar(Op.ROUND, Kind.NUMBER, (it,), digits, bounds, required=it.required)
 
 
-def _function(op: str) -> Rule:
+def _function(op: Op) -> Rule:
     def rule(node: Any, inner: Inner) -> Scalar:
         it = number(inner(node.this), node)
-        if op in ("floor", "ceil"):
+        if op in (Op.FLOOR, Op.CEIL):
             if node.args.get("decimals"):
                 raise refused(node)
-            return _monotone(op, it, math.floor if op == "floor" else math.ceil)
+            return _monotone(op, it, math.floor if op == Op.FLOOR else math.ceil)
         bounds = None
-        if op == "abs" and it.bounds:
+        if op == Op.ABS and it.bounds:
             ends = [abs(end) for end in it.bounds]
             bounds = (0.0 if it.bounds[0] <= 0 <= it.bounds[1] else min(ends), max(ends))
-        if op == "sqrt" and it.bounds:
+        if op == Op.SQRT and it.bounds:
             bounds = finite((0.0, math.sqrt(max(it.bounds[1], 0.0)) or 1.0))
-        if op == "sign":
+        if op == Op.SIGN:
             bounds = (-1.0, 1.0)
-        return Scalar(op, "number", (it,), None, bounds, required=op in ("abs", "sign") and it.required)
+        return Scalar(op, Kind.NUMBER, (it,), None, bounds, required=op in (Op.ABS, Op.SIGN) and it.required)
 
     return rule
 
 
 def _negated(node: Any, inner: Inner) -> Scalar:
     it = number(inner(node.this), node)
-    if it.op == "literal":
+    if it.op == Op.LITERAL:
         return number_literal(-it.value)
-    return Scalar("neg", "number", (it,), None, (-it.bounds[1], -it.bounds[0]) if it.bounds else None, required=it.required)
+    return Scalar(Op.NEG, Kind.NUMBER, (it,), None, (-it.bounds[1], -it.bounds[0]) if it.bounds else None, required=it.required)
 
 
 def _logarithm(node: Any, inner: Inner) -> Scalar:
     if node.expression:  # log(base, x)
         base = number(inner(node.this), node)
-        if base.op != "literal" or base.value not in (2, 10):
+        if base.op != Op.LITERAL or base.value not in (2, 10):
             raise InvalidQuery("LOG takes base 2 or 10 here. Write LN(x) / LN(base).")
-        return Scalar(f"log{base.value:g}", "number", (number(inner(node.expression), node),))
-    return Scalar("log10", "number", (number(inner(node.this), node),))
+        return Scalar(Op.LOG2 if base.value == 2 else Op.LOG10, Kind.NUMBER, (number(inner(node.expression), node),))
+    return Scalar(Op.LOG10, Kind.NUMBER, (number(inner(node.this), node),))
 
 
-def _extreme(op: str) -> Rule:
+def _extreme(op: Op) -> Rule:
     def rule(node: Any, inner: Inner) -> Scalar:
         """What is NULL is passed over, so that only the others move an end for sure: those of GREATEST the lower one."""
         items = [number(inner(it), node) for it in (node.this, *node.expressions)]
@@ -138,8 +139,8 @@ def _extreme(op: str) -> Rule:
         bounds = (min(lows), max(highs))
         if sure:
             low, high = zip(*sure)
-            bounds = (max(low), max(highs)) if op == "greatest" else (min(lows), min(high))
-        return Scalar(op, "number", tuple(items), None, bounds, required=bool(sure))
+            bounds = (max(low), max(highs)) if op == Op.GREATEST else (min(lows), min(high))
+        return Scalar(op, Kind.NUMBER, tuple(items), None, bounds, required=bool(sure))
 
     return rule
 
@@ -158,14 +159,14 @@ def bucket(node: Any, inner: Inner) -> Scalar:
                            "give bounds={'column': (low, high)}.")  # fmt: skip
     low, high = it.bounds
     ends = tuple(low + (high - low) * i / parts for i in range(parts))
-    return Scalar("bucket", "number", (it,), ends, (low, high), ends, it.required)
+    return Scalar(Op.BUCKET, Kind.NUMBER, (it,), ends, (low, high), ends, it.required)
 
 
 RULES: Rules = {
-    exp.Neg: _negated, exp.Add: _sum, exp.Sub: _difference, exp.Mul: _arithmetic("mul"), exp.Div: _arithmetic("div"),
-    exp.Mod: _arithmetic("mod"), exp.Pow: _arithmetic("power"), exp.IntDiv: _whole_division,
-    exp.Abs: _function("abs"), exp.Sqrt: _function("sqrt"), exp.Exp: _function("exp"), exp.Ln: _function("ln"),
+    exp.Neg: _negated, exp.Add: _sum, exp.Sub: _difference, exp.Mul: _arithmetic(Op.MUL), exp.Div: _arithmetic(Op.DIV),
+    exp.Mod: _arithmetic(Op.MOD), exp.Pow: _arithmetic(Op.POWER), exp.IntDiv: _whole_division,
+    exp.Abs: _function(Op.ABS), exp.Sqrt: _function(Op.SQRT), exp.Exp: _function(Op.EXP), exp.Ln: _function(Op.LN),
     exp.Log: _logarithm,
-    exp.Floor: _function("floor"), exp.Ceil: _function("ceil"), exp.Sign: _function("sign"), exp.Round: _rounded,
-    exp.Greatest: _extreme("greatest"), exp.Least: _extreme("least"),
+    exp.Floor: _function(Op.FLOOR), exp.Ceil: _function(Op.CEIL), exp.Sign: _function(Op.SIGN), exp.Round: _rounded,
+    exp.Greatest: _extreme(Op.GREATEST), exp.Least: _extreme(Op.LEAST),
 }  # fmt: skip

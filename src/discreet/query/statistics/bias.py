@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from discreet.errors import InvalidQuery
 from discreet.query.engines.request import Plan
+from discreet.query.operations import OutputOp, PlanKind
 from discreet.query.statistics.quantity import Cut, Outside, Quantity, RowCount, UnitCount, optional
 from discreet.query.statistics.statistic import (
     Cells,
@@ -68,14 +69,14 @@ def bias_columns(question: Question, plan: Plan) -> tuple[Column, ...]:
         new = dict.fromkeys(of for of in clamped if of is not None and of not in columns)
         for i, of in enumerate(new, 1):
             columns[of] = Column(f"{name}_outside" + (f"_{i}" if i > 1 else ""), Share(of))
-    capped = [] if plan.kind == "rows" else [Column(CAPPED, Share(sampled=plan.kind == "sampled"))]
+    capped = [] if plan.kind == PlanKind.ROWS else [Column(CAPPED, Share(sampled=plan.kind == PlanKind.SAMPLED))]
     if not columns and not capped:
         raise InvalidQuery("Nothing is clamped or cut in this query, so there is no bias to estimate. Ask it without bias.")
     return (*columns.values(), *capped)
 
 
 def _statistics(output: Output, question: Question) -> Iterator[Statistic]:
-    if output.op == "statistic":
+    if output.op == OutputOp.STATISTIC:
         yield question.aggregates[output.value]
     for part in output.args:
         yield from _statistics(part, question)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from discreet.errors import InvalidValue
 from discreet.query.engines.request import Bins, Plan, Term
+from discreet.query.operations import Kind, PlanKind, TermKind
 from discreet.query.tree import Scalar
 
 Floats = NDArray[np.float64]
@@ -48,7 +49,7 @@ class Bounding:
 
     @property
     def sampled(self) -> bool:
-        return self.plan.kind == "sampled"
+        return self.plan.kind == PlanKind.SAMPLED
 
     @property
     def weight(self) -> int:
@@ -61,7 +62,7 @@ class Bounding:
         """The most groups in which one unit is counted, where units are."""
         return max(1, self.plan.groups) * self.times
 
-    def flagged(self, kind: str, of: Scalar) -> Measure:
+    def flagged(self, kind: TermKind, of: Scalar) -> Measure:
         """How many rows have a property. Where units are sampled, the mean over a unit's rows counts, so a row has `steps`
         parts: with a single part that mean would be rounded to 0 or 1."""
         parts = self.steps if self.sampled else 1
@@ -95,8 +96,8 @@ class RowCount(Quantity):
 
     def measure(self, unit: Bounding, ranks: tuple[float, ...] = ()) -> Measure:
         if self.of is None:
-            return Measure(Term("count"), unit.weight, 1 / unit.plan.scale)
-        return unit.flagged("known", self.of)
+            return Measure(Term(TermKind.COUNT), unit.weight, 1 / unit.plan.scale)
+        return unit.flagged(TermKind.KNOWN, self.of)
 
     @property
     def reach(self) -> None:
@@ -130,7 +131,7 @@ class Total(Quantity):
         low, high = bounds_of(self.of)
         reach = (high - low) / 2 if self.centred else max(abs(low), abs(high))
         step, most = _grid(reach, unit, whole=_whole(self.of))
-        return Measure(Term("sum", self.of, self.centre, step, most), unit.weight * most, step / unit.plan.scale)
+        return Measure(Term(TermKind.SUM, self.of, self.centre, step, most), unit.weight * most, step / unit.plan.scale)
 
     @property
     def reach(self) -> Fraction:
@@ -155,7 +156,7 @@ class Squares(Quantity):
         low, high = bounds_of(self.of)
         half = (high - low) / 2
         step = half * half / (2 * unit.steps)
-        term = Term("square", self.of, (low + high) / 2, step, unit.steps)
+        term = Term(TermKind.SQUARE, self.of, (low + high) / 2, step, unit.steps)
         return Measure(term, unit.weight * unit.steps, step / unit.plan.scale)
 
     @property
@@ -192,7 +193,7 @@ class Outside(Quantity):
     of: Scalar
 
     def measure(self, unit: Bounding, ranks: tuple[float, ...] = ()) -> Measure:
-        return unit.flagged("outside", self.of)
+        return unit.flagged(TermKind.OUTSIDE, self.of)
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,8 +203,8 @@ class Cut(Quantity):
 
     def measure(self, unit: Bounding, ranks: tuple[float, ...] = ()) -> Measure:
         if unit.sampled:
-            return Measure(Term("cut"), unit.groups, 1.0)
-        return Measure(Term("cut"), unit.weight, 1 / unit.plan.scale)
+            return Measure(Term(TermKind.CUT), unit.groups, 1.0)
+        return Measure(Term(TermKind.CUT), unit.weight, 1 / unit.plan.scale)
 
 
 def bounds_of(of: Scalar | None) -> tuple[float, float]:
@@ -220,7 +221,7 @@ def optional(of: Scalar | None) -> Scalar | None:
 
 def _whole(of: Scalar) -> bool:
     low, high = bounds_of(of)
-    return of.kind == "integer" and low == int(low) and high == int(high)
+    return of.kind == Kind.INTEGER and low == int(low) and high == int(high)
 
 
 def _grid(reach: float, unit: Bounding, *, whole: bool) -> tuple[float, int]:
