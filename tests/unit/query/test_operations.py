@@ -78,9 +78,7 @@ def test_every_plan_and_term_is_written_for_every_engine(engine: str, plan: Plan
     writer = WRITERS[engine]()
     writer.registered = "t" if plan == PlanKind.REGISTERED else ""
     table = Base("t", tuple(NAMES.values()), tuple(Field(kind) for kind in NAMES), True, 0)
-    kinds = [
-        kind for kind in TermKind if kind != TermKind.CUT or plan != PlanKind.ROWS
-    ]  # nothing is cut of one row
+    kinds = [kind for kind in TermKind if kind != TermKind.CUT or plan != PlanKind.ROWS]  # nothing is cut of one row
     terms = tuple(Term(kind, None if kind in (TermKind.COUNT, TermKind.CUT) else column(N)) for kind in kinds)
     request = Request(Select(table, (), None, (), (), True), (column(T),), Plan(plan, 3, 2, 1), terms)
     text = writer.request(request, 0)
