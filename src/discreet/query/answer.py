@@ -1,4 +1,4 @@
-"""From exact whole numbers inside to noisy columns with intervals outside."""
+"""Noise: from the exact whole numbers of an engine to noisy columns with intervals."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ def requests(priced: Priced) -> list[Request]:
     question = priced.question
     terms = tuple(measure.term for measure in priced.measures if measure.term is not None)
     counted = any(measure.bins is None for measure in priced.measures)
-    made = [Request(question.rows, question.keys, priced.plan, terms)] if counted else []
-    made += [
+    asked = [Request(question.rows, question.keys, priced.plan, terms)] if counted else []
+    asked += [
         Request(question.rows, question.keys, priced.plan, (), measure.bins) for measure in priced.measures if measure.bins
     ]
-    return made
+    return asked
 
 
 class Noisy:
-    """The released numbers of one question, and how wrong each may be."""
+    """The noisy numbers of one query, with their intervals."""
 
     def __init__(self, priced: Priced) -> None:
         self.priced = priced
@@ -53,9 +53,9 @@ class Noisy:
         if len(histograms) == len(asked):  # nothing to add up, and all groups are public
             self.keys = list(self.priced.keys or ())
         else:
-            found = ask(asked[0])
-            engine_keys = [_one_zero(key) for key in zip(*(found[f"k{i}"] for i in range(len(self.priced.question.keys))))]
-            self._choose(engine_keys if self.priced.question.keys else [()], self._exact(found))
+            sums = ask(asked[0])
+            engine_keys = [_one_zero(key) for key in zip(*(sums[f"k{i}"] for i in range(len(self.priced.question.keys))))]
+            self._choose(engine_keys if self.priced.question.keys else [()], self._exact(sums))
         for request, place in zip(histograms, self._places(ranked=True)):
             self._ranked[place] = self._quantiles(place, ask(request))
         return self
@@ -63,14 +63,14 @@ class Noisy:
     def _places(self, *, ranked: bool) -> list[int]:
         return [i for i, measure in enumerate(self.priced.measures) if (measure.bins is not None) == ranked]
 
-    def _exact(self, found: Mapping[str, Sequence[Any]]) -> dict[int, list[int]]:
+    def _exact(self, sums: Mapping[str, Sequence[Any]]) -> dict[int, list[int]]:
         """The engine's whole numbers, by measurement; a sum over no rows is 0."""
         columns: dict[int, list[int]] = {}
         place = 0
         for i in self._places(ranked=False):
             name = "units" if self.priced.measures[i].term is None else f"s{place}"
             place += self.priced.measures[i].term is not None
-            columns[i] = [int(value or 0) for value in found[name]]
+            columns[i] = [int(value or 0) for value in sums[name]]
         return columns
 
     def _choose(self, engine_keys: list[tuple[Any, ...]], exact: Mapping[int, list[int]]) -> None:
@@ -96,7 +96,7 @@ class Noisy:
             self._keep({m: np.array([a + b for a, b in zip(column, noise)], object)})
 
     def _show(self, exact: Mapping[int, list[int]]) -> tuple[NDArray[np.bool_], dict[int, NDArray[Any]]]:
-        """Which groups are shown, and the noisy numbers that were drawn with what decided it."""
+        """Which groups are released, and the noisy numbers drawn jointly with the count that decided it."""
         priced = self.priced
         assert priced.threshold is not None
         if priced.threshold not in priced.joint:
@@ -113,14 +113,14 @@ class Noisy:
     def _scale(self, m: int) -> Fraction:
         return Fraction(self.priced.measures[m].sensitivity) / Fraction(self.priced.epsilons[m])
 
-    def _quantiles(self, m: int, found: Mapping[str, Sequence[Any]]) -> Mapping[float, Cells]:
+    def _quantiles(self, m: int, counts: Mapping[str, Sequence[Any]]) -> Mapping[float, Cells]:
         measure = self.priced.measures[m]
         assert measure.bins is not None
         bins = measure.bins
         rows = {_plain_key(key): i for i, key in enumerate(self.keys)}
         histogram = np.zeros((len(self.keys), bins.parts), np.int64)
-        columns = [found[f"k{i}"] for i in range(len(self.priced.question.keys))]
-        for *key, place, weight in zip(*columns, found["b"], found["s0"]):
+        columns = [counts[f"k{i}"] for i in range(len(self.priced.question.keys))]
+        for *key, place, weight in zip(*columns, counts["b"], counts["s0"]):
             row = rows.get(_plain_key(tuple(key)))
             if row is not None and place is not None:
                 histogram[row, int(place)] += int(weight)
@@ -132,10 +132,12 @@ class Noisy:
         return {target: tuple(part[:, i] for part in cells) for i, target in enumerate(measure.ranks)}  # type: ignore[misc]
 
     def _sure(self, of: Scalar) -> float:
-        """The confidence that quantiles of an expression need in the column of the answer that has the most statistics."""
+        """The confidence for quantiles of an expression: enough for the column that combines it with most others."""
         question = self.priced.question
         used = [_used(output) for output in question.outputs]
-        return each(max([1, *(len(it) for it in used if any(question.aggregates[i].of == of for i in it))]), CONFIDENCE)
+        return each(
+            max([1, *(len(indices) for indices in used if any(question.aggregates[i].of == of for i in indices))]), CONFIDENCE
+        )
 
     # ---- what statistics are estimated from ----------------------------------------------------------------------------
 
@@ -168,7 +170,7 @@ class Noisy:
 
 
 def _plain_key(key: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Keys as they are compared: 1 and 1.0 are the same; True is not 1."""
+    """A key for comparison with others: 1 equals 1.0, and True does not equal 1."""
     return tuple(("truth", part) if isinstance(part, bool) else part for part in key)
 
 
@@ -178,7 +180,7 @@ def _one_zero(key: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _in_order(part: Any) -> tuple[bool, str, Any]:
-    """Keys in an order of their own: the engine's order may tell which row came first."""
+    """A sort key for group keys. The engine's own order may reveal which row came first."""
     return part is None, type(part).__name__, 0 if part is None else part
 
 
@@ -186,7 +188,7 @@ def _in_order(part: Any) -> tuple[bool, str, Any]:
 
 
 def evaluate(output: Output, noisy: Noisy) -> Cells:
-    """An expression over released columns, with the ends of what it may be: all its statistics hold at once."""
+    """An expression over released columns, with an interval that holds if the intervals of all its statistics do."""
     return _evaluate(output, noisy, each(max(1, len(_used(output))), CONFIDENCE))
 
 
@@ -213,7 +215,7 @@ def _evaluate(output: Output, noisy: Noisy, confidence: float) -> Cells:
 
 
 def holds(output: Output, noisy: Noisy) -> NDArray[np.bool_]:
-    """Which released rows a condition keeps; it looks at noisy values only."""
+    """The released rows that satisfy a HAVING condition, which sees noisy values only."""
     if output.op == OutputOp.AND:
         return np.asarray(np.all([holds(part, noisy) for part in output.args], axis=0))
     if output.op == OutputOp.OR:
@@ -227,7 +229,7 @@ def holds(output: Output, noisy: Noisy) -> NDArray[np.bool_]:
 
 
 def order(noisy: Noisy, rows: NDArray[np.intp], by: Sequence[tuple[Output, bool]]) -> NDArray[np.intp]:
-    """The rows as ORDER BY wants them; NULL comes last."""
+    """The rows sorted by ORDER BY; NULL comes last."""
     for output, falling in reversed(by):
         column = evaluate(output, noisy)[0]
         known = [i for i in rows if column[i] is not None]
@@ -261,7 +263,7 @@ _COMPARE: dict[OutputOp, Callable[[Any, Any], bool]] = {
 
 
 def shown_plan(plan: Plan) -> str:
-    """How units were bounded, as the claim says it."""
+    """How units were bounded, as a sentence for the claim."""
     if plan.kind == PlanKind.ROWS:
         return "each row is one unit"
     if plan.kind == PlanKind.SAMPLED:

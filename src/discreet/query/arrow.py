@@ -1,4 +1,4 @@
-"""Columns of an answer as Arrow arrays, made of their bytes.
+"""Columns of an answer as Arrow arrays, built from buffers.
 
 `pyarrow.array` would load pandas, wherever that is installed, to see whether it was given some of its objects: more memory than
 the engine takes for most tables.
@@ -24,8 +24,8 @@ def numbers(values: Any) -> pa.Array:
     """Floats without missing ones."""
     import pyarrow as pa
 
-    made = np.ascontiguousarray(values, np.float64)
-    return pa.Array.from_buffers(pa.float64(), len(made), [None, pa.py_buffer(made)])
+    floats = np.ascontiguousarray(values, np.float64)
+    return pa.Array.from_buffers(pa.float64(), len(floats), [None, pa.py_buffer(floats)])
 
 
 def column(values: Sequence[Any], kind: str) -> pa.Array:
@@ -44,8 +44,8 @@ def column(values: Sequence[Any], kind: str) -> pa.Array:
     elif kind == Kind.BOOLEAN:
         buffers.append(_bits(np.array([bool(value) for value in values], bool)))
     else:
-        found, dtype = _NUMBERS[kind]
-        buffers.append(pa.py_buffer(np.array([0 if value is None else found(value) for value in values], dtype)))
+        encode, dtype = _NUMBERS[kind]
+        buffers.append(pa.py_buffer(np.array([0 if value is None else encode(value) for value in values], dtype)))
     return pa.Array.from_buffers(kinds[kind], len(values), buffers)
 
 
@@ -68,6 +68,9 @@ def _bits(flags: Any) -> pa.Buffer:
 _NUMBERS: dict[str, tuple[Any, Any]] = {
     Kind.INTEGER: (int, np.int64),
     Kind.NUMBER: (float, np.float64),
-    Kind.DATE: (lambda it: (it - date(1970, 1, 1)).days, np.int32),
-    Kind.TIMESTAMP: (lambda it: (it.replace(tzinfo=None) - datetime(1970, 1, 1)) // timedelta(microseconds=1), np.int64),
+    Kind.DATE: (lambda moment: (moment - date(1970, 1, 1)).days, np.int32),
+    Kind.TIMESTAMP: (
+        lambda moment: (moment.replace(tzinfo=None) - datetime(1970, 1, 1)) // timedelta(microseconds=1),
+        np.int64,
+    ),
 }

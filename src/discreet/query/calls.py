@@ -19,7 +19,7 @@ _RANKED = (exp.Quantile, exp.PercentileCont, exp.PercentileDisc, exp.ApproxQuant
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """What the arguments of a call may name: columns in sight, the tables they come from, and the unit's key."""
+    """What the arguments of a call may name: columns in scope, the tables they come from, and the unit's key."""
 
     scope: Scope
     unit: str | None

@@ -110,7 +110,7 @@ class Database:
         return Catalogue(tables, self.unit.key)
 
     def _one_kind_of_key(self, tables: Mapping[str, Base]) -> None:
-        """Keys of two kinds could make one unit of two: 2^53 + 1 is 2^53 among numbers with a fraction."""
+        """Refuse unit keys of two types: converted to floats, the keys 2^53 and 2^53 + 1 would become one unit."""
         kinds = {base.fields[base.unit].kind: name for name, base in tables.items() if base.unit is not None}
         if len(kinds) > 1:
             (one, first), (two, second), *_ = kinds.items()
@@ -125,8 +125,8 @@ class Database:
         }
 
     def register(self, table: str | None = None) -> Database:
-        """Bound one table once for all: a copy in which every unit weighs at most its rows. Later queries of it alone are
-        plain aggregations."""
+        """Bound the contributions to one table in advance, in a copy with weights. Later queries of this table alone are plain
+        aggregations."""
         if self.unit.key is None or self.unit.rows is None:
             raise InvalidValue("Only units with a key and a bound on their rows need to be registered; here a row is a unit.")
         private = [name for name, base in self._catalogue.tables.items() if base.private]
@@ -248,6 +248,6 @@ class Database:
 
 
 def _one_line(query: str) -> str:
-    """A question as a heading."""
+    """The query on one line, as a title."""
     text = " ".join(query.split())
     return text if len(text) <= LONGEST_TITLE else f"{text[: LONGEST_TITLE - 1]}…"

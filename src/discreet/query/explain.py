@@ -1,4 +1,4 @@
-"""What a query would cost and how wrong its answer may be, told before anything is read or spent."""
+"""The cost of a query and the expected error of its answer, before anything is read or spent."""
 
 from __future__ import annotations
 

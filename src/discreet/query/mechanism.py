@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from discreet.core import Claim, Game, Sequence, Unit
 from discreet.query import bounds
-from discreet.query.answer import Noisy, holds, order, requests, shown_plan
+from discreet.query.answer import Noisy, holds, order, shown_plan
 from discreet.query.engines import Engine
 from discreet.query.engines.request import Plan
 from discreet.query.operations import PlanKind
@@ -54,10 +54,14 @@ class SqlQuery:
 
     def key(self, engine: Engine) -> str:
         """The same for an identical question of the same data only: what the engine is asked, and all that is done with it."""
-        priced, question = self.priced, replace(self.priced.question, aggregates=())
-        parts = (requests(priced), question, priced.measures, priced.epsilons, priced.delta, priced.keys, priced.shares)
-        statistics = [(type(it).__module__, type(it).__qualname__, it) for it in priced.question.aggregates]
-        return " | ".join([*map(repr, (*parts, statistics, self.nonnegative)), engine.name, engine.fingerprint()])
+        priced, question = self.priced, self.priced.question
+        statistics = [(type(statistic).__module__, type(statistic).__qualname__, statistic) for statistic in question.aggregates]
+        parts = (
+            (question.rows, question.keys, priced.plan, priced.measures),
+            (question.names, question.outputs, statistics, question.having, question.order, question.limit),
+            (priced.keys, priced.shares, priced.epsilons, priced.delta, priced.joint, self.nonnegative),
+        )
+        return " | ".join([*map(repr, parts), engine.name, engine.fingerprint()])
 
 
 @dataclass(frozen=True, slots=True)

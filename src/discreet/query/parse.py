@@ -1,4 +1,4 @@
-"""From the text of a query to a Question, or to the reason why not; no row is read."""
+"""Parsing: from the text of a query to a Question, or a refusal that says why. No row is read."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ MOST_OUTPUTS = 1_000
 @lru_cache(256)
 def _tree(text: str) -> Any:
     try:
-        found = [it for it in sqlglot.parse(text, read="duckdb") if it is not None]
+        statements = [statement for statement in sqlglot.parse(text, read="duckdb") if statement is not None]
     except SqlglotError as error:
         raise InvalidQuery(f"This is not SQL: {_first_line(error)}") from None
     except RecursionError:
         raise InvalidQuery("The query is nested too deeply. Write it flatter.") from None
-    if len(found) != 1:
-        raise InvalidQuery(f"Ask one query at a time; got {len(found)}.")
-    return found[0]
+    if len(statements) != 1:
+        raise InvalidQuery(f"Ask one query at a time; got {len(statements)}.")
+    return statements[0]
 
 
 def _first_line(error: Exception) -> str:
@@ -82,7 +82,7 @@ def _question(node: Any, catalogue: Catalogue, functions: Mapping[str, type[Stat
     keys = [scalar(key, scope) for key in group_keys(node, node.expressions, scope)]
     if any(key.op in (Op.LITERAL, Op.NULL) for key in keys):
         raise InvalidQuery("GROUP BY a constant makes one group. Leave it out.")
-    if any(it.op == Op.COLUMN and it.values is None and is_unit_column(it, first, joins, known) for it in keys):
+    if any(key.op == Op.COLUMN and key.values is None and is_unit_column(key, first, joins, known) for key in keys):
         raise InvalidQuery(
             f"GROUP BY {known.key} makes groups of one person each, and none of them would be released. For statistics of "
             f"people, gather their rows first: SELECT AVG(LEAST(n, 20)) AS n FROM (SELECT {known.key}, COUNT(*) AS n FROM … "
@@ -143,7 +143,7 @@ def _literal_kind(value: Any) -> Kind:
 
 
 def _moments(one: Output, two: Output, keys: list[Scalar]) -> Output:
-    """The first, read as a date where it is a text beside a date."""
+    """The first operand, parsed as a date if it is a text compared with a date."""
     if one.op == OutputOp.LITERAL and isinstance(one.value, str) and two.op == OutputOp.KEY and keys[two.value].kind in MOMENTS:
         kind = keys[two.value].kind
         try:
@@ -182,7 +182,7 @@ def _ordered(item: Any, outputs: list[Output], later: Callable[[Any], Output]) -
 
 
 def _later(aliases: dict[str, Output], reading: _Reading) -> Callable[[Any], Output]:
-    """What HAVING and ORDER BY mean: columns of the answer by name, else keys and statistics."""
+    """How HAVING and ORDER BY are read: names of output columns first, then keys and statistics."""
 
     def rule(node: Any) -> Output:
         if isinstance(node, exp.Column) and not node.table and node.name.lower() in aliases:
@@ -272,7 +272,7 @@ def _key(node: Any, reading: _Reading) -> int | None:
     if isinstance(node, exp.Literal):
         return None
     try:
-        found = scalar(node, reading.sources.scope)
+        value = scalar(node, reading.sources.scope)
     except InvalidQuery:
         return None
-    return reading.keys.index(found) if found in reading.keys else None
+    return reading.keys.index(value) if value in reading.keys else None

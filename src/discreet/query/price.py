@@ -1,4 +1,4 @@
-"""What a question costs: how units are bounded, what is measured, and which part of epsilon each measurement gets."""
+"""Pricing: how units are bounded, what is measured, and which part of epsilon each measurement gets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from discreet.core import Event, Pure, Unit, check
 from discreet.errors import InvalidQuery, InvalidValue
 from discreet.noise import discrete_laplace_error
 from discreet.query.engines.request import Plan
-from discreet.query.joint import MOST, Joint, common_steps
+from discreet.query.joint import MOST_NUMBERS, Joint, common_steps
 from discreet.query.operations import OutputOp, PlanKind
 from discreet.query.quantiles import Quantiles
 from discreet.query.split import split, worst
@@ -179,7 +179,7 @@ def _price(
     added = [quantity for quantity, i in place.items() if measures[i].bins is None]
     added.sort(key=lambda quantity: quantity != threshold)
     together = [tuple(place[q] for q in added), tuple(place[q] for q in added if q in main)]
-    ways = {(), *(joint for joint in together if 1 < len(joint) <= MOST)}
+    ways = {(), *(joint for joint in together if 1 < len(joint) <= MOST_NUMBERS)}
     divided = [(joint, *_divide(epsilon, needs, len(measures), joint, spare)) for joint in sorted(ways)]
     joint, parts, _ = min(divided, key=lambda way: way[2])
     return Priced(

@@ -96,10 +96,10 @@ def identities(ids: Any) -> Ints:
         return np.unique(array, return_inverse=True)[1].astype(np.int64)
     known: dict[Any, int] = {}
     try:
-        found = [-1 if missing(item) else known.setdefault(item, len(known)) for item in array.tolist()]
+        numbers = [-1 if missing(item) else known.setdefault(item, len(known)) for item in array.tolist()]
     except TypeError:
         raise InvalidValue("ids must be numbers, text or other hashable values.") from None
-    return np.array(found, np.int64)
+    return np.array(numbers, np.int64)
 
 
 def numbers(values: Any) -> Floats:
@@ -178,13 +178,13 @@ def missing(item: Any) -> bool:
 def public(name: str, values: Iterable[Any]) -> list[Any]:
     """Public categories or candidates: different from one another, at least one."""
     try:
-        found = list(values)
-        different = len(set(found)) == len(found)
+        items = list(values)
+        different = len(set(items)) == len(items)
     except TypeError:
         raise InvalidValue(f"{name} must be a list of hashable values; got {type(values).__name__}.") from None
-    if isinstance(values, (str, bytes)) or not found or not different:
+    if isinstance(values, (str, bytes)) or not items or not different:
         raise InvalidValue(f"{name} must be a list of at least one value, all different, that was not read from the data.")
-    return found
+    return items
 
 
 def _number(item: Any) -> float:

@@ -1,6 +1,6 @@
-"""What a query means, once it is understood: the only thing that engines ever see of it.
+"""The syntax tree of a query after parsing: all that an engine ever sees of it.
 
-Nothing of the text that was asked reaches an engine. Names are resolved to positions, literals are values, and every
+No text of the query reaches an engine. Names are resolved to positions, literals are values, and every
 operation is one of a closed table that each engine writes in its own words.
 """
 
@@ -78,7 +78,7 @@ class Select:
 
     @property
     def fields(self) -> tuple[Field, ...]:
-        return tuple(Field(it.kind, it.bounds, it.values, it.required) for it in self.outputs)
+        return tuple(Field(output.kind, output.bounds, output.values, output.required) for output in self.outputs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,13 +109,13 @@ def single(relation: Relation) -> bool:
     return tables is not None and len(set(tables)) == len(tables)
 
 
-def _tables(it: Relation) -> list[str] | None:
+def _tables(relation: Relation) -> list[str] | None:
     """The tables whose rows go through one by one; None where rows are joined or gathered."""
-    if isinstance(it, Base):
-        return [it.table]
-    if isinstance(it, Select):
-        return None if it.joins or it.grouped is not None else _tables(it.first)
-    parts = [_tables(part) for part in it.parts]
+    if isinstance(relation, Base):
+        return [relation.table]
+    if isinstance(relation, Select):
+        return None if relation.joins or relation.grouped is not None else _tables(relation.first)
+    parts = [_tables(part) for part in relation.parts]
     return None if None in parts else [table for part in parts for table in part or ()]
 
 

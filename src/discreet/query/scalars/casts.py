@@ -15,24 +15,24 @@ from discreet.query.tree import Scalar
 
 def _cast(node: Any, inner: Inner) -> Scalar:
     kind = _cast_kind(node)
-    it = inner(node.this)
-    if it.kind == Kind.NULL:
+    value = inner(node.this)
+    if value.kind == Kind.NULL:
         return Scalar(Op.NULL, kind)
-    if it.op == Op.LITERAL and it.kind == Kind.TEXT and kind in MOMENTS:
-        return alike(it, Scalar(Op.COLUMN, kind), node)[0]
-    if it.kind == kind:
-        return it
-    if kind in MOMENTS and it.kind not in (Kind.TEXT, Kind.DATE, Kind.TIMESTAMP):
-        raise InvalidQuery(f"{node.sql()[:80]} makes a {kind} of {it.kind}. Only texts can be read so.")
-    if it.kind in MOMENTS and kind not in (Kind.TEXT, Kind.DATE, Kind.TIMESTAMP):
-        raise InvalidQuery(f"{node.sql()[:80]} makes {kind} of a {it.kind}. Use EXTRACT(YEAR FROM …) and the like.")
-    if it.kind == Kind.BOOLEAN and kind in NUMBERS:
-        return number(it, node)
-    bounds = finite(it.bounds)
+    if value.op == Op.LITERAL and value.kind == Kind.TEXT and kind in MOMENTS:
+        return alike(value, Scalar(Op.COLUMN, kind), node)[0]
+    if value.kind == kind:
+        return value
+    if kind in MOMENTS and value.kind not in (Kind.TEXT, Kind.DATE, Kind.TIMESTAMP):
+        raise InvalidQuery(f"{node.sql()[:80]} makes a {kind} of {value.kind}. Only texts can be read so.")
+    if value.kind in MOMENTS and kind not in (Kind.TEXT, Kind.DATE, Kind.TIMESTAMP):
+        raise InvalidQuery(f"{node.sql()[:80]} makes {kind} of a {value.kind}. Use EXTRACT(YEAR FROM …) and the like.")
+    if value.kind == Kind.BOOLEAN and kind in NUMBERS:
+        return number(value, node)
+    bounds = finite(value.bounds)
     if kind == Kind.INTEGER and bounds:
         bounds = (float(math.floor(bounds[0])), float(math.ceil(bounds[1])))
-    sure = it.required and kind in NUMBERS and it.kind in NUMBERS and bounds is not None
-    return Scalar(Op(f"to_{kind}"), kind, (it,), None, bounds if kind in NUMBERS else None, required=sure)
+    sure = value.required and kind in NUMBERS and value.kind in NUMBERS and bounds is not None
+    return Scalar(Op(f"to_{kind}"), kind, (value,), None, bounds if kind in NUMBERS else None, required=sure)
 
 
 def _cast_kind(node: Any) -> Kind:

@@ -29,19 +29,19 @@ def _logic(op: Op) -> Rule:
 
 
 def _not(node: Any, inner: Inner) -> Scalar:
-    it = truth(inner(node.this), node)
-    return Scalar(Op.NOT, Kind.BOOLEAN, (it,), required=it.required)
+    value = truth(inner(node.this), node)
+    return Scalar(Op.NOT, Kind.BOOLEAN, (value,), required=value.required)
 
 
 def _is(node: Any, inner: Inner) -> Scalar:
-    it = inner(node.this)
+    value = inner(node.this)
     if isinstance(node.expression, exp.Null):
-        if it.kind == Kind.NULL:
+        if value.kind == Kind.NULL:
             return Scalar(Op.LITERAL, Kind.BOOLEAN, value=True, required=True)
-        return Scalar(Op.IS_NULL, Kind.BOOLEAN, (it,), required=True)
+        return Scalar(Op.IS_NULL, Kind.BOOLEAN, (value,), required=True)
     if isinstance(node.expression, exp.Boolean):
         literal = Scalar(Op.LITERAL, Kind.BOOLEAN, value=bool(node.expression.this), required=True)
-        same = Scalar(Op.EQ, Kind.BOOLEAN, (truth(it, node), literal))
+        same = Scalar(Op.EQ, Kind.BOOLEAN, (truth(value, node), literal))
         no = Scalar(Op.LITERAL, Kind.BOOLEAN, value=False, required=True)
         return Scalar(Op.COALESCE, Kind.BOOLEAN, (same, no), required=True)
     raise refused(node)
@@ -52,10 +52,10 @@ def _in(node: Any, inner: Inner) -> Scalar:
         raise InvalidQuery(
             "IN takes a list of values here. For a public table, JOIN it; for people, keep the unit key and JOIN."
         )
-    it = inner(node.this)
+    value = inner(node.this)
     same = []
     for item in node.expressions:
-        left, right = alike(it, inner(item), node)
+        left, right = alike(value, inner(item), node)
         if right.op != Op.LITERAL:
             raise InvalidQuery(f"IN takes plain values; {item.sql()[:60]} is not one. Write OR.")
         same.append(Scalar(Op.EQ, Kind.BOOLEAN, (left, right), required=left.required))
@@ -65,10 +65,10 @@ def _in(node: Any, inner: Inner) -> Scalar:
 
 
 def _between(node: Any, inner: Inner) -> Scalar:
-    it = inner(node.this)
+    value = inner(node.this)
     sides = []
     for op, end in ((Op.GE, node.args["low"]), (Op.LE, node.args["high"])):
-        sides.append(Scalar(op, Kind.BOOLEAN, alike(it, inner(end), node)))
+        sides.append(Scalar(op, Kind.BOOLEAN, alike(value, inner(end), node)))
     return Scalar(Op.AND, Kind.BOOLEAN, tuple(sides), required=all(arg.required for side in sides for arg in side.args))
 
 
@@ -82,9 +82,14 @@ def _case(node: Any, inner: Inner) -> Scalar:
     default = node.args.get("default")
     results.append(inner(default) if default is not None else Scalar(Op.NULL, Kind.NULL))
     results = one_kind(results, node)
-    pairs = tuple(it for pair in zip(args, results[:-1]) for it in pair)
+    pairs = tuple(part for pair in zip(args, results[:-1]) for part in pair)
     return Scalar(
-        Op.CASE, results[0].kind, (*pairs, results[-1]), None, hull(results), required=all(it.required for it in results)
+        Op.CASE,
+        results[0].kind,
+        (*pairs, results[-1]),
+        None,
+        hull(results),
+        required=all(result.required for result in results),
     )
 
 
@@ -93,12 +98,12 @@ def _if(node: Any, inner: Inner) -> Scalar:
     results = [inner(node.args["true"]), inner(default) if default is not None else Scalar(Op.NULL, Kind.NULL)]
     results = one_kind(results, node)
     args = (truth(inner(node.this), node), *results)
-    return Scalar(Op.CASE, results[0].kind, args, None, hull(results), required=all(it.required for it in results))
+    return Scalar(Op.CASE, results[0].kind, args, None, hull(results), required=all(result.required for result in results))
 
 
 def _coalesce(node: Any, inner: Inner) -> Scalar:
-    items = one_kind([inner(node.this), *(inner(it) for it in node.expressions)], node)
-    return Scalar(Op.COALESCE, items[0].kind, tuple(items), None, hull(items), required=any(it.required for it in items))
+    items = one_kind([inner(node.this), *(inner(item) for item in node.expressions)], node)
+    return Scalar(Op.COALESCE, items[0].kind, tuple(items), None, hull(items), required=any(item.required for item in items))
 
 
 def _nullif(node: Any, inner: Inner) -> Scalar:

@@ -1,4 +1,4 @@
-"""Reading an expression over one row: the columns in sight, literals, and the rule for every other part."""
+"""Parsing an expression over one row: columns in scope, literals, and a rule for every other node."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DEEPEST = 200  # operations inside one another
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The columns in sight, by input: (alias, names, fields)."""
+    """The columns in scope, by input: (alias, names, fields)."""
 
     inputs: tuple[tuple[str, tuple[str, ...], tuple[Field, ...]], ...]
 
@@ -34,13 +34,14 @@ class Scope:
             if hit.lower() == name
         ]
         if len(hits) == 1:
-            i, place, found = hits[0]
-            return Scalar(Op.COLUMN, found.kind, (), (i, place), found.bounds, found.values, found.required)
+            i, place, field = hits[0]
+            return Scalar(Op.COLUMN, field.kind, (), (i, place), field.bounds, field.values, field.required)
         if hits:
             raise InvalidQuery(
-                f"{node.sql()} is in more than one of {', '.join(it[0] for it in self.inputs)}. Say which: table.{node.name}."
+                f"{node.sql()} is in more than one of {', '.join(alias for alias, _, _ in self.inputs)}. "
+                f"Say which: table.{node.name}."
             )
-        there = [f"{alias}.{it}" if len(self.inputs) > 1 else it for alias, names, _ in self.inputs for it in names]
+        there = [f"{alias}.{column}" if len(self.inputs) > 1 else column for alias, names, _ in self.inputs for column in names]
         raise InvalidQuery(f"There is no column {node.sql()}; there are {', '.join(there[:20]) or 'none'}"
                            f"{' and more' if len(there) > 20 else ''}.")  # fmt: skip
 

@@ -80,45 +80,52 @@ def _whole_division(node: Any, inner: Inner) -> Scalar:
     return Scalar(Op.MUL, Kind.NUMBER, (sign, Scalar(Op.FLOOR, Kind.NUMBER, (size,))), None, bounds)
 
 
-def _monotone(op: Op, it: Scalar, f: Callable[[float], float]) -> Scalar:
-    known = finite(it.bounds)
+def _monotone(op: Op, operand: Scalar, f: Callable[[float], float]) -> Scalar:
+    known = finite(operand.bounds)
     bounds = (float(f(known[0])), float(f(known[1]))) if known else None
-    return Scalar(op, Kind.NUMBER, (it,), None, bounds, required=it.required)
+    return Scalar(op, Kind.NUMBER, (operand,), None, bounds, required=operand.required)
 
 
 def _rounded(node: Any, inner: Inner) -> Scalar:
-    it = number(inner(node.this), node)
+    operand = number(inner(node.this), node)
     digits = whole_literal(node.args.get("decimals"), 0, node) if node.args.get("decimals") else 0
     step = 10.0**-digits
-    bounds = finite((it.bounds[0] - step, it.bounds[1] + step)) if it.bounds else None
-    return Scalar(Op.ROUND, Kind.NUMBER, (it,), digits, bounds, required=it.required)
+    bounds = finite((operand.bounds[0] - step, operand.bounds[1] + step)) if operand.bounds else None
+    return Scalar(Op.ROUND, Kind.NUMBER, (operand,), digits, bounds, required=operand.required)
 
 
 def _function(op: Op) -> Rule:
     def rule(node: Any, inner: Inner) -> Scalar:
-        it = number(inner(node.this), node)
+        operand = number(inner(node.this), node)
         if op in (Op.FLOOR, Op.CEIL):
             if node.args.get("decimals"):
                 raise refused(node)
-            return _monotone(op, it, math.floor if op == Op.FLOOR else math.ceil)
+            return _monotone(op, operand, math.floor if op == Op.FLOOR else math.ceil)
         bounds = None
-        if op == Op.ABS and it.bounds:
-            ends = [abs(end) for end in it.bounds]
-            bounds = (0.0 if it.bounds[0] <= 0 <= it.bounds[1] else min(ends), max(ends))
-        if op == Op.SQRT and it.bounds:
-            bounds = finite((0.0, math.sqrt(max(it.bounds[1], 0.0)) or 1.0))
+        if op == Op.ABS and operand.bounds:
+            ends = [abs(end) for end in operand.bounds]
+            bounds = (0.0 if operand.bounds[0] <= 0 <= operand.bounds[1] else min(ends), max(ends))
+        if op == Op.SQRT and operand.bounds:
+            bounds = finite((0.0, math.sqrt(max(operand.bounds[1], 0.0)) or 1.0))
         if op == Op.SIGN:
             bounds = (-1.0, 1.0)
-        return Scalar(op, Kind.NUMBER, (it,), None, bounds, required=op in (Op.ABS, Op.SIGN) and it.required)
+        return Scalar(op, Kind.NUMBER, (operand,), None, bounds, required=op in (Op.ABS, Op.SIGN) and operand.required)
 
     return rule
 
 
 def _negated(node: Any, inner: Inner) -> Scalar:
-    it = number(inner(node.this), node)
-    if it.op == Op.LITERAL:
-        return number_literal(-it.value)
-    return Scalar(Op.NEG, Kind.NUMBER, (it,), None, (-it.bounds[1], -it.bounds[0]) if it.bounds else None, required=it.required)
+    operand = number(inner(node.this), node)
+    if operand.op == Op.LITERAL:
+        return number_literal(-operand.value)
+    return Scalar(
+        Op.NEG,
+        Kind.NUMBER,
+        (operand,),
+        None,
+        (-operand.bounds[1], -operand.bounds[0]) if operand.bounds else None,
+        required=operand.required,
+    )
 
 
 def _logarithm(node: Any, inner: Inner) -> Scalar:
@@ -133,9 +140,9 @@ def _logarithm(node: Any, inner: Inner) -> Scalar:
 def _extreme(op: Op) -> Rule:
     def rule(node: Any, inner: Inner) -> Scalar:
         """What is NULL is passed over, so that only the others move an end for sure: those of GREATEST the lower one."""
-        items = [number(inner(it), node) for it in (node.this, *node.expressions)]
-        lows, highs = zip(*(_ends(it) for it in items))
-        sure = [_ends(it) for it in items if it.required]
+        items = [number(inner(item), node) for item in (node.this, *node.expressions)]
+        lows, highs = zip(*(_ends(item) for item in items))
+        sure = [_ends(item) for item in items if item.required]
         bounds = (min(lows), max(highs))
         if sure:
             low, high = zip(*sure)
@@ -145,21 +152,21 @@ def _extreme(op: Op) -> Rule:
     return rule
 
 
-def _ends(it: Scalar) -> Bounds:
+def _ends(value: Scalar) -> Bounds:
     """One end may be known alone: LEAST(GREATEST(x, 0), 9)."""
-    return it.bounds or (-math.inf, math.inf)
+    return value.bounds or (-math.inf, math.inf)
 
 
 def bucket(node: Any, inner: Inner) -> Scalar:
     """BUCKET(x, n): the lower end of the one of n equal parts of x's bounds that x falls into; a public list."""
-    it = number(inner(node.expressions[0]), node)
+    operand = number(inner(node.expressions[0]), node)
     parts = whole_literal(node.expressions[1], 1, node)
-    if not finite(it.bounds) or it.bounds is None or it.bounds[0] == it.bounds[1] or parts > 10_000:
+    if not finite(operand.bounds) or operand.bounds is None or operand.bounds[0] == operand.bounds[1] or parts > 10_000:
         raise InvalidQuery(f"{node.sql()[:80]} needs bounds of what it divides, and at most 10,000 parts: "
                            "give bounds={'column': (low, high)}.")  # fmt: skip
-    low, high = it.bounds
+    low, high = operand.bounds
     ends = tuple(low + (high - low) * i / parts for i in range(parts))
-    return Scalar(Op.BUCKET, Kind.NUMBER, (it,), ends, (low, high), ends, it.required)
+    return Scalar(Op.BUCKET, Kind.NUMBER, (operand,), ends, (low, high), ends, operand.required)
 
 
 RULES: Rules = {

@@ -13,29 +13,29 @@ from discreet.query.scalars.operands import Inner, Node, Rule, Rules, refused, w
 from discreet.query.tree import Scalar
 
 
-def _text(it: Scalar, node: Node) -> Scalar:
-    if it.kind != Kind.TEXT:
-        raise InvalidQuery(f"{node.sql()[:80]} needs text, and found {it.kind}. CAST it AS VARCHAR.")
-    return it
+def _text(value: Scalar, node: Node) -> Scalar:
+    if value.kind != Kind.TEXT:
+        raise InvalidQuery(f"{node.sql()[:80]} needs text, and found {value.kind}. CAST it AS VARCHAR.")
+    return value
 
 
 def _like(node: Any, inner: Inner) -> Scalar:
     pattern = inner(node.expression)
     if pattern.op != Op.LITERAL or pattern.kind != Kind.TEXT:
         raise InvalidQuery("LIKE takes a pattern written out, such as 'A%'.")
-    it = _text(inner(node.this), node)
+    text = _text(inner(node.this), node)
     if isinstance(node, exp.ILike):
-        it, pattern = Scalar(Op.LOWER, Kind.TEXT, (it,)), replace(pattern, value=pattern.value.lower())
-    like = Scalar(Op.LIKE, Kind.BOOLEAN, (it, pattern), required=it.required)
-    return Scalar(Op.NOT, Kind.BOOLEAN, (like,), required=it.required) if node.args.get("negate") else like
+        text, pattern = Scalar(Op.LOWER, Kind.TEXT, (text,)), replace(pattern, value=pattern.value.lower())
+    like = Scalar(Op.LIKE, Kind.BOOLEAN, (text, pattern), required=text.required)
+    return Scalar(Op.NOT, Kind.BOOLEAN, (like,), required=text.required) if node.args.get("negate") else like
 
 
 def _on_text(op: Op, kind: Kind) -> Rule:
     def rule(node: Any, inner: Inner) -> Scalar:
         if op == Op.TRIM and (node.expression or node.args.get("position")):
             raise refused(node)
-        it = _text(inner(node.this), node)
-        return Scalar(op, kind, (it,), required=it.required)
+        text = _text(inner(node.this), node)
+        return Scalar(op, kind, (text,), required=text.required)
 
     return rule
 
@@ -43,13 +43,13 @@ def _on_text(op: Op, kind: Kind) -> Rule:
 def _substring(node: Any, inner: Inner) -> Scalar:
     start = whole_literal(node.args.get("start"), 1, node)
     length = whole_literal(node.args["length"], 0, node) if node.args.get("length") else 1 << 20
-    it = _text(inner(node.this), node)
-    return Scalar(Op.SUBSTRING, Kind.TEXT, (it,), (start, length), required=it.required)
+    text = _text(inner(node.this), node)
+    return Scalar(Op.SUBSTRING, Kind.TEXT, (text,), (start, length), required=text.required)
 
 
 def _left(node: Any, inner: Inner) -> Scalar:
-    it = _text(inner(node.this), node)
-    return Scalar(Op.SUBSTRING, Kind.TEXT, (it,), (1, whole_literal(node.expression, 0, node)), required=it.required)
+    text = _text(inner(node.this), node)
+    return Scalar(Op.SUBSTRING, Kind.TEXT, (text,), (1, whole_literal(node.expression, 0, node)), required=text.required)
 
 
 def _concat(node: Any, inner: Inner) -> Scalar:
@@ -58,12 +58,12 @@ def _concat(node: Any, inner: Inner) -> Scalar:
         items = [_text(inner(part), node) for part in (node.this, node.expression)]
     else:
         items = [_or_empty(_text(inner(part), node)) for part in node.expressions]
-    return Scalar(Op.CONCAT, Kind.TEXT, tuple(items), required=all(it.required for it in items))
+    return Scalar(Op.CONCAT, Kind.TEXT, tuple(items), required=all(item.required for item in items))
 
 
-def _or_empty(it: Scalar) -> Scalar:
+def _or_empty(text: Scalar) -> Scalar:
     empty = Scalar(Op.LITERAL, Kind.TEXT, value="", required=True)
-    return it if it.required else Scalar(Op.COALESCE, Kind.TEXT, (it, empty), required=True)
+    return text if text.required else Scalar(Op.COALESCE, Kind.TEXT, (text, empty), required=True)
 
 
 RULES: Rules = {
