@@ -55,7 +55,7 @@ class SqlQuery:
     def key(self, engine: Engine) -> str:
         """The same for an identical question of the same data only: what the engine is asked, and all that is done with it."""
         priced, question = self.priced, self.priced.question
-        statistics = [(type(statistic).__module__, type(statistic).__qualname__, statistic) for statistic in question.aggregates]
+        statistics = [(type(asked).__module__, type(asked).__qualname__, asked) for asked in question.aggregates]
         parts = (
             (question.rows, question.keys, priced.plan, priced.measures),
             (question.names, question.outputs, statistics, question.having, question.order, question.limit),
