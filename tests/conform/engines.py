@@ -13,8 +13,8 @@ import spark
 from discreet import Unit, connect
 from discreet.query import Database
 from discreet.query.answer import requests
-from discreet.query.measures import Measure
 from discreet.query.price import Priced
+from discreet.query.statistics.quantity import Measure
 
 ENGINES = ("duckdb", "postgres", "spark")
 KINDS = {  # kind -> (Arrow, PostgreSQL, Spark)

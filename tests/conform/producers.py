@@ -14,8 +14,11 @@ from discreet.learn.sgd.canary import Training
 from discreet.learn.sgd.run import Run
 from discreet.learn.sgd.stream import Stream
 from discreet.learn.sgd.train import train
-from discreet.query import bounds, joint, moments
+from discreet.query import array_mechanisms as mechanisms
+from discreet.query import bounds, joint
+from discreet.query.covariance import covariance
 from discreet.query.mechanism import BoundsQuery, SqlQuery
+from discreet.query.statistics import Count, Mean, Sum
 
 ROW = record()
 FEW, MORE = [1.0, 2.0, 2.0], [1.0, 2.0, 2.0, 9.0]
@@ -32,7 +35,7 @@ def _arrays(plan: Callable[[], Any], with_unit: Any = MORE, without: Any = FEW) 
 
 
 def _no_array_noise(patch: Any) -> None:
-    patch.setattr(moments, "discrete_laplace", lambda scale, size=None: 0 if size is None else np.zeros(size, np.int64))
+    patch.setattr(mechanisms, "discrete_laplace", lambda scale, size=None: 0 if size is None else np.zeros(size, np.int64))
 
 
 def _engine(values: list[float]) -> Any:
@@ -83,15 +86,21 @@ def _training() -> tuple[Any, list[tuple[Any, Any]]]:
 
 
 PRODUCERS = [
-    Producer("count", _arrays(lambda: moments.count_plan(unit=ROW, epsilon=0.1, confidence=0.95)), _no_array_noise),
-    Producer("sum", _arrays(lambda: moments.sum_plan(unit=ROW, epsilon=0.1, bounds=(0, 10), confidence=0.95)), _no_array_noise),
+    Producer("count", _arrays(lambda: mechanisms.statistic(Count, unit=ROW, epsilon=0.1, confidence=0.95)), _no_array_noise),
     Producer(
-        "mean", _arrays(lambda: moments.mean_plan(unit=ROW, epsilon=0.1, bounds=(0, 10), confidence=0.95)), _no_array_noise
+        "sum",
+        _arrays(lambda: mechanisms.statistic(Sum, unit=ROW, epsilon=0.1, bounds=(0, 10), confidence=0.95)),
+        _no_array_noise,
+    ),
+    Producer(
+        "mean",
+        _arrays(lambda: mechanisms.statistic(Mean, unit=ROW, epsilon=0.1, bounds=(0, 10), confidence=0.95)),
+        _no_array_noise,
     ),
     Producer(
         "covariance",
         _arrays(
-            lambda: moments.covariance_plan(unit=ROW, epsilon=0.1, bounds=[(0, 10), (0, 10)], confidence=0.95),
+            lambda: covariance(unit=ROW, epsilon=0.1, bounds=[(0, 10), (0, 10)], confidence=0.95),
             [MORE, MORE],
             [FEW, FEW],
         ),
@@ -99,17 +108,17 @@ PRODUCERS = [
     ),
     Producer(
         "histogram",
-        _arrays(lambda: moments.histogram_plan(unit=ROW, epsilon=0.1, confidence=0.95, edges=[0, 5, 10])),
+        _arrays(lambda: mechanisms.histogram(unit=ROW, epsilon=0.1, confidence=0.95, edges=[0, 5, 10])),
         _no_array_noise,
     ),
     Producer(
         "top k",
-        _arrays(lambda: moments.top_k_plan(unit=ROW, epsilon=0.1, categories=[1.0, 2.0, 9.0], k=1, confidence=0.95)),
+        _arrays(lambda: mechanisms.top_k(unit=ROW, epsilon=0.1, categories=[1.0, 2.0, 9.0], k=1, confidence=0.95)),
         None,
     ),
     Producer(
         "quantile",
-        _arrays(lambda: moments.quantile_plan(unit=ROW, epsilon=0.1, bounds=(0, 10), targets=0.5, bins=16, confidence=0.95)),
+        _arrays(lambda: mechanisms.quantile(unit=ROW, epsilon=0.1, bounds=(0, 10), targets=0.5, bins=16, confidence=0.95)),
         None,
     ),
     Producer("sql", _sql, _no_sql_noise),

@@ -25,7 +25,7 @@ from discreet.query import Database
 from discreet.query.engines.duckdb import DuckWriter
 from discreet.query.engines.request import SCALE, Plan, Term
 from discreet.query.engines.writer import Writer
-from discreet.query.measures import Measure
+from discreet.query.statistics.quantity import Measure
 from discreet.query.tree import Field
 
 COLUMNS = {"id": "integer", "g": "text", "x": "number"}

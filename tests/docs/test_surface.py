@@ -21,6 +21,7 @@ ROOMS = [
     "discreet.models",
     "discreet.query.local",
     "discreet.query.arrays",
+    "discreet.query.statistics",
     "discreet.report",
     "discreet.errors",
 ]

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from discreet.core import record, user
-from discreet.query.moments import Piece, _bounds, _table, _weigh
-from discreet.query.rows import Contribution, Rows, codes, identities, numbers
+from discreet.query.array_mechanisms import NoisySum, bounds_pair
+from discreet.query.rows import Contribution, Rows, clipped_table, codes, identities, numbers, weigh
 
 VALUES = (
     st.floats(allow_nan=True, allow_infinity=True) | st.integers(-(10**30), 10**30) | st.sampled_from([None, "x", True, 1j])
@@ -30,16 +30,16 @@ def world(others, own):
 @given(rows, mine, mine, LIMITS, st.integers(1, 4), st.sampled_from(["add_remove", "replace"]))
 def test_a_person_moves_sums_by_no_more_than_the_sensitivity(others, own, instead, bounds, most, relation):
     contribution = Contribution(user("id", rows=most, relation=relation))
-    limits = _bounds(bounds)
-    piece = Piece(contribution, Fraction(1), max(map(abs, limits)))
-    count = Piece(contribution, Fraction(1))
+    limits = bounds_pair(bounds)
+    noisy_sum = NoisySum(contribution, Fraction(1), max(map(abs, limits)))
+    count = NoisySum(contribution, Fraction(1))
     totals, counts = [], []
     for part in (own, instead if relation == "replace" else []):
         values, ids = world(others, part)
-        table, weights = _table(Rows([values], ids), contribution, [limits])
-        totals.append(piece.total(table[0], weights))
+        table, weights = clipped_table(Rows([values], ids), contribution, [limits])
+        totals.append(noisy_sum.total(table[0], weights))
         counts.append(count.total(None, weights))
-    assert abs(totals[0] - totals[1]) <= piece.sensitivity
+    assert abs(totals[0] - totals[1]) <= noisy_sum.sensitivity
     assert abs(counts[0] - counts[1]) <= count.sensitivity
 
 
@@ -50,21 +50,21 @@ def test_a_person_moves_cells_by_no_more_than_the_sensitivity_together(others, o
     for part in (own, []):
         values, ids = world(others, part)
         place = np.array([hash(repr(value)) % 5 for value in values], np.int64)
-        cells.append(_weigh(place, contribution.weights(len(values), ids), 5))
+        cells.append(weigh(place, contribution.weights(len(values), ids), 5))
     assert np.abs(cells[0] - cells[1]).sum() <= contribution.sensitivity
 
 
 @given(rows, VALUES, VALUES, LIMITS)
 def test_one_bad_row_changes_its_own_contribution_only(others, one, other, bounds):
-    limits = _bounds(bounds)
+    limits = bounds_pair(bounds)
     contribution = Contribution(record())
-    piece = Piece(contribution, Fraction(1), max(map(abs, limits)))
+    noisy_sum = NoisySum(contribution, Fraction(1), max(map(abs, limits)))
     totals = []
     for value in (one, other):
-        table, weights = _table(Rows([[v for v, _ in others] + [value]]), contribution, [limits])
+        table, weights = clipped_table(Rows([[v for v, _ in others] + [value]]), contribution, [limits])
         assert np.isfinite(table[0]).all()
-        totals.append(piece.total(table[0], weights))
-    assert abs(totals[0] - totals[1]) <= 2 * piece.sensitivity
+        totals.append(noisy_sum.total(table[0], weights))
+    assert abs(totals[0] - totals[1]) <= 2 * noisy_sum.sensitivity
 
 
 @given(st.lists(IDS, max_size=20))

@@ -14,8 +14,10 @@ import pytest
 from discreet.core import record, user
 from discreet.noise import discrete_laplace, exponential
 from discreet.noise.source import seeded_for_tests
-from discreet.query import moments
+from discreet.query import array_mechanisms as mechanisms
+from discreet.query.covariance import covariance
 from discreet.query.rows import Rows
+from discreet.query.statistics import Count, Mean, Sum, Variance
 from unit.noise.tools import epsilon_at_least
 
 ALPHA = 1e-7
@@ -50,46 +52,46 @@ def unowned(plan):
 
 
 RIGHT = [
-    ("count", moments.count_plan(**COMMON), ([1, 1], [1]), above(2)),
-    ("count by user", moments.count_plan(**OWNED), MANY, above(4)),
-    ("sum", moments.sum_plan(bounds=(0, 10), **COMMON), ([5.0, 1e9], [5.0]), above(15)),
-    ("sum by user", moments.sum_plan(bounds=(0, 1), **OWNED), MANY, above(4)),
-    ("mean", moments.mean_plan(bounds=(0, 1), **COMMON), ([0.0, 0.0, 1.0], [0.0, 0.0]), above(0.5)),
-    ("mean by user", moments.mean_plan(bounds=(0, 1), **OWNED), MANY, above(0.99)),
-    ("variance", moments.variance_plan(bounds=(0, 1), **COMMON), ([0.0, 0.0, 1.0], [0.0, 0.0]), above(0.2)),
+    ("count", mechanisms.statistic(Count, **COMMON), ([1, 1], [1]), above(2)),
+    ("count by user", mechanisms.statistic(Count, **OWNED), MANY, above(4)),
+    ("sum", mechanisms.statistic(Sum, bounds=(0, 10), **COMMON), ([5.0, 1e9], [5.0]), above(15)),
+    ("sum by user", mechanisms.statistic(Sum, bounds=(0, 1), **OWNED), MANY, above(4)),
+    ("mean", mechanisms.statistic(Mean, bounds=(0, 1), **COMMON), ([0.0, 0.0, 1.0], [0.0, 0.0]), above(0.5)),
+    ("mean by user", mechanisms.statistic(Mean, bounds=(0, 1), **OWNED), MANY, above(0.99)),
+    ("variance", mechanisms.statistic(Variance, bounds=(0, 1), **COMMON), ([0.0, 0.0, 1.0], [0.0, 0.0]), above(0.2)),
     (
         "covariance",
-        moments.covariance_plan(bounds=[(0, 1), (0, 1)], **COMMON),
+        covariance(bounds=[(0, 1), (0, 1)], **COMMON),
         (np.array([[0.0, 0.0], [1.0, 1.0]]), np.array([[0.0, 0.0]])),
         lambda found: found.value[0][1] > 0,
     ),
     (
         "median",
-        moments.quantile_plan(bounds=(0, 2), targets=0.5, bins=2, **COMMON),
+        mechanisms.quantile(bounds=(0, 2), targets=0.5, bins=2, **COMMON),
         ([0.5, 0.5, 1.5], [0.5, 0.5]),
         lambda found: found.value > 1,
     ),
     (
         "median by user",
-        moments.quantile_plan(bounds=(0, 2), targets=0.5, bins=2, **OWNED),
+        mechanisms.quantile(bounds=(0, 2), targets=0.5, bins=2, **OWNED),
         MANY,
         lambda found: found.value > 1,
     ),
     (
         "histogram by user",
-        moments.histogram_plan(categories=list(range(5)), **OWNED),
+        mechanisms.histogram(categories=list(range(5)), **OWNED),
         (Rows(list(range(5)), ["me"] * 5), Rows([], [])),
         lambda found: sum(found.value) > 2,
     ),
     (
         "top k",
-        moments.top_k_plan(categories=list("abcd"), k=2, **COMMON),
+        mechanisms.top_k(categories=list("abcd"), k=2, **COMMON),
         (["a"], []),
         lambda found: "a" in [row["category"] for row in found],
     ),
     (
         "select",
-        moments.select_plan(candidates=list("ab"), score=lambda v, c: v.count(c), sensitivity=1, unit=R, epsilon=1),
+        mechanisms.select(candidates=list("ab"), score=lambda v, c: v.count(c), sensitivity=1, unit=R, epsilon=1),
         (["a"], []),
         lambda found: found == "a",
     ),
@@ -104,8 +106,12 @@ def test_holds_on_a_worst_pair(plan, pair, event):
 def test_counts_and_sums_reach_their_claim():
     """The check has power: at twice the epsilon both are refuted."""
     for plan, pair, event in (
-        (moments.count_plan(unit=R, epsilon=2, confidence=0.95), ([1, 1], [1]), above(2)),
-        (moments.sum_plan(unit=R, epsilon=2, bounds=(0, 10), confidence=0.95), ([5.0, 1e9], [5.0]), above(15)),
+        (mechanisms.statistic(Count, unit=R, epsilon=2, confidence=0.95), ([1, 1], [1]), above(2)),
+        (
+            mechanisms.statistic(Sum, unit=R, epsilon=2, bounds=(0, 10), confidence=0.95),
+            ([5.0, 1e9], [5.0]),
+            above(15),
+        ),
     ):
         assert bound(plan.run, pair, event) > 1
 
@@ -113,9 +119,9 @@ def test_counts_and_sums_reach_their_claim():
 @pytest.mark.parametrize(
     ("plan", "event"),
     [
-        (moments.count_plan(**COMMON), above(8)),
-        (moments.sum_plan(bounds=(0, 1), **COMMON), above(8)),
-        (moments.mean_plan(bounds=(-1, 1), **COMMON), lambda found: found.low > 0.01),
+        (mechanisms.statistic(Count, **COMMON), above(8)),
+        (mechanisms.statistic(Sum, bounds=(0, 1), **COMMON), above(8)),
+        (mechanisms.statistic(Mean, bounds=(-1, 1), **COMMON), lambda found: found.low > 0.01),
     ],
     ids=["count", "sum", "mean"],
 )
@@ -154,7 +160,7 @@ def test_a_covariance_that_counts_each_pair_as_free_is_refuted():
 
 
 def test_a_histogram_for_one_row_is_refuted_for_a_person_in_every_cell():
-    plan = moments.histogram_plan(categories=list(range(10)), **COMMON)
+    plan = mechanisms.histogram(categories=list(range(10)), **COMMON)
     pair = (Rows(list(range(10)), ["me"] * 10), Rows([], []))
     assert bound(unowned(plan), pair, lambda found: sum(found.value) > 5) > 1
 
@@ -166,5 +172,5 @@ def test_top_k_that_pays_once_for_all_its_choices_is_refuted():
 
 
 def test_select_with_an_understated_sensitivity_is_refuted():
-    plan = moments.select_plan(candidates=list("ab"), score=lambda v, c: 6 * v.count(c), sensitivity=1, unit=R, epsilon=1)
+    plan = mechanisms.select(candidates=list("ab"), score=lambda v, c: 6 * v.count(c), sensitivity=1, unit=R, epsilon=1)
     assert bound(plan.run, (["a"], ["b"]), lambda found: found == "a") > 1

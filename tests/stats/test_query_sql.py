@@ -32,7 +32,9 @@ from discreet.query.engines import duckdb as duck
 from discreet.query.engines.request import SCALE, Plan, Request
 from discreet.query.joint import box
 from discreet.query.mechanism import SqlQuery
+from discreet.query.operations import Kind, Op
 from discreet.query.price import Priced
+from discreet.query.statistics.quantity import Cut, RowCount, Total
 from discreet.query.threshold import Threshold
 from discreet.query.tree import Scalar
 from unit.noise.tools import epsilon_at_least
@@ -95,7 +97,7 @@ def worlds(plan: str, unit: list[Row], asked: str, **more: Any) -> tuple[Priced,
 
 def repeated(priced: Priced, found: list[Found], runs: int, seed: bytes) -> Noisy:
     """The noise stage, run many times at once."""
-    number = Scalar("column", "integer", (), (0, 0))
+    number = Scalar(Op.COLUMN, Kind.INTEGER, (), (0, 0))
     keys = None if priced.keys is None else tuple((run, *key) for run in range(runs) for key in priced.keys)
     many = replace(priced, question=replace(priced.question, keys=(number, *priced.question.keys)), keys=keys)
     answers = iter(found)
@@ -369,8 +371,8 @@ def test_a_mean_over_the_exact_count_is_refuted() -> None:
         priced = priced_for(there, "rows", "AVG(i) AS m")
         worlds = [exact(db, requests(priced)) for db in (there, gone)]
     count, centred = (
-        priced.place["count", priced.question.aggregates[0].of],
-        priced.place["centred", priced.question.aggregates[0].of],
+        priced.place[RowCount(priced.question.aggregates[0].of)],
+        priced.place[Total(priced.question.aggregates[0].of, centred=True)],  # type: ignore[arg-type]
     )
     seen = []
     for found, seed in zip(worlds, (b"there", b"gone")):
@@ -441,7 +443,7 @@ def test_a_unit_alone_shows_its_groups_with_probability_delta_where_a_noise_is_s
 def test_shares_that_count_rows_instead_of_weight_are_refuted() -> None:
     """All rows of units that were cut, instead of what they weigh: nobody bounds them."""
     priced, there, gone = worlds("weighted", UNITS["heavy"], "COUNT(*) AS n", bias=True)
-    cut = f"s{priced.place['cut', None]}"
+    cut = f"s{priced.place[Cut()]}"
     assert audited(priced, there, gone, 4000) <= EPSILON
     rows = [1000 * SCALE if key == "A" else 0 for key in there[0]["k0"]]
     assert audited(priced, [{**there[0], cut: rows}], gone, 4000) > 2 * EPSILON
@@ -544,7 +546,7 @@ def test_intervals_of_shares_hold(plan: str) -> None:
         still = repeated(priced, found, 1, b"still")
     noisy = repeated(priced, found, 4000, b"shares")
     for share in priced.shares:
-        inside, all_ = covered(noisy.share(share), np.asarray(still.share(share)[0], float))
+        inside, all_ = covered(noisy.statistic(share.statistic), np.asarray(still.statistic(share.statistic)[0], float))
         assert stats.binom.cdf(inside, all_, 0.95) > ALPHA
 
 

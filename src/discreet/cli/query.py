@@ -38,7 +38,7 @@ def command(
 ) -> None:  # fmt: skip
     from discreet.query import connect
 
-    budget = {"ledger": ledger, "source": source} if source is not None else {}
+    budget: dict[str, Any] = {"ledger": ledger, "source": source} if source is not None else {}
     given = dict(_bounds(text) for text in bounds)
     with connect(location, unit=_unit(unit, rows), bounds=given, schema=schema, account=account, **budget) as db:
         if dry_run:

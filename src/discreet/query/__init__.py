@@ -9,13 +9,25 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from discreet.query import local
-    from discreet.query.arrays import Estimate, count, covariance, histogram, mean, quantile, select, sum, top_k, variance
+    from discreet.query.arrays import (
+        Estimate,
+        count,
+        covariance,
+        estimate,
+        histogram,
+        mean,
+        quantile,
+        select,
+        sum,
+        top_k,
+        variance,
+    )  # fmt: skip
     from discreet.query.database import Database, connect
     from discreet.query.explain import Explanation
 
 __all__ = [
-    "Database", "Estimate", "Explanation", "connect", "count", "covariance", "histogram", "local", "mean", "quantile",
-    "select", "sum", "top_k", "variance",
+    "Database", "Estimate", "Explanation", "connect", "count", "covariance", "estimate", "histogram", "local", "mean",
+    "quantile", "select", "sum", "top_k", "variance",
 ]  # fmt: skip
 
 _SQL = {"Database": "database", "Explanation": "explain", "connect": "database"}

@@ -1,8 +1,9 @@
-"""From exact whole numbers inside to noisy columns with intervals outside."""
+"""Noise: from the exact whole numbers of an engine to noisy columns with intervals."""
 
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
@@ -11,14 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.noise import discrete_laplace
-from discreet.query.bias import Share
 from discreet.query.engines.request import Plan, Request
-from discreet.query.measures import bounds_of, optional, rank
+from discreet.query.operations import OutputOp, PlanKind
 from discreet.query.price import Priced
-from discreet.query.tree import Aggregate, Output, Scalar
+from discreet.query.quantiles import Quantiles
+from discreet.query.statistics.quantity import Quantity
+from discreet.query.statistics.statistic import CONFIDENCE, Cells, Statistic, each
+from discreet.query.tree import Output, Scalar
 
-CONFIDENCE = 0.95
-Cells = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]  # value, low, high
 Ask = Callable[[Request], Mapping[str, Sequence[Any]]]
 
 
@@ -27,22 +28,22 @@ def requests(priced: Priced) -> list[Request]:
     question = priced.question
     terms = tuple(measure.term for measure in priced.measures if measure.term is not None)
     counted = any(measure.bins is None for measure in priced.measures)
-    made = [Request(question.rows, question.keys, priced.plan, terms)] if counted else []
-    made += [
+    asked = [Request(question.rows, question.keys, priced.plan, terms)] if counted else []
+    asked += [
         Request(question.rows, question.keys, priced.plan, (), measure.bins) for measure in priced.measures if measure.bins
     ]
-    return made
+    return asked
 
 
 class Noisy:
-    """The released numbers of one question, and how wrong each may be."""
+    """The noisy numbers of one query, with their intervals."""
 
     def __init__(self, priced: Priced) -> None:
         self.priced = priced
         self.keys: list[tuple[Any, ...]] = []
         self.values: dict[int, NDArray[np.float64]] = {}
         self.shown: NDArray[Any] = np.zeros(0, np.int64)  # noisy counts of the groups that were released by them
-        self.ranked: dict[int, Mapping[float, Cells]] = {}
+        self._ranked: dict[int, Mapping[float, Cells]] = {}
         self._limits: dict[float, tuple[NDArray[Any], NDArray[Any]]] = {}
 
     def run(self, ask: Ask) -> Noisy:
@@ -52,24 +53,24 @@ class Noisy:
         if len(histograms) == len(asked):  # nothing to add up, and all groups are public
             self.keys = list(self.priced.keys or ())
         else:
-            found = ask(asked[0])
-            engine_keys = [_one_zero(key) for key in zip(*(found[f"k{i}"] for i in range(len(self.priced.question.keys))))]
-            self._choose(engine_keys if self.priced.question.keys else [()], self._exact(found))
+            sums = ask(asked[0])
+            engine_keys = [_one_zero(key) for key in zip(*(sums[f"k{i}"] for i in range(len(self.priced.question.keys))))]
+            self._choose(engine_keys if self.priced.question.keys else [()], self._exact(sums))
         for request, place in zip(histograms, self._places(ranked=True)):
-            self.ranked[place] = self._quantiles(place, ask(request))
+            self._ranked[place] = self._quantiles(place, ask(request))
         return self
 
     def _places(self, *, ranked: bool) -> list[int]:
         return [i for i, measure in enumerate(self.priced.measures) if (measure.bins is not None) == ranked]
 
-    def _exact(self, found: Mapping[str, Sequence[Any]]) -> dict[int, list[int]]:
+    def _exact(self, sums: Mapping[str, Sequence[Any]]) -> dict[int, list[int]]:
         """The engine's whole numbers, by measurement; a sum over no rows is 0."""
         columns: dict[int, list[int]] = {}
         place = 0
         for i in self._places(ranked=False):
             name = "units" if self.priced.measures[i].term is None else f"s{place}"
             place += self.priced.measures[i].term is not None
-            columns[i] = [int(value or 0) for value in found[name]]
+            columns[i] = [int(value or 0) for value in sums[name]]
         return columns
 
     def _choose(self, engine_keys: list[tuple[Any, ...]], exact: Mapping[int, list[int]]) -> None:
@@ -95,7 +96,7 @@ class Noisy:
             self._keep({m: np.array([a + b for a, b in zip(column, noise)], object)})
 
     def _show(self, exact: Mapping[int, list[int]]) -> tuple[NDArray[np.bool_], dict[int, NDArray[Any]]]:
-        """Which groups are shown, and the noisy numbers that were drawn with what decided it."""
+        """Which groups are released, and the noisy numbers drawn jointly with the count that decided it."""
         priced = self.priced
         assert priced.threshold is not None
         if priced.threshold not in priced.joint:
@@ -112,16 +113,14 @@ class Noisy:
     def _scale(self, m: int) -> Fraction:
         return Fraction(self.priced.measures[m].sensitivity) / Fraction(self.priced.epsilons[m])
 
-    def _quantiles(self, m: int, found: Mapping[str, Sequence[Any]]) -> Mapping[float, Cells]:
-        from discreet.query.quantiles import Quantiles
-
+    def _quantiles(self, m: int, counts: Mapping[str, Sequence[Any]]) -> Mapping[float, Cells]:
         measure = self.priced.measures[m]
         assert measure.bins is not None
         bins = measure.bins
         rows = {_plain_key(key): i for i, key in enumerate(self.keys)}
         histogram = np.zeros((len(self.keys), bins.parts), np.int64)
-        columns = [found[f"k{i}"] for i in range(len(self.priced.question.keys))]
-        for *key, place, weight in zip(*columns, found["b"], found["s0"]):
+        columns = [counts[f"k{i}"] for i in range(len(self.priced.question.keys))]
+        for *key, place, weight in zip(*columns, counts["b"], counts["s0"]):
             row = rows.get(_plain_key(tuple(key)))
             if row is not None and place is not None:
                 histogram[row, int(place)] += int(weight)
@@ -133,96 +132,45 @@ class Noisy:
         return {target: tuple(part[:, i] for part in cells) for i, target in enumerate(measure.ranks)}  # type: ignore[misc]
 
     def _sure(self, of: Scalar) -> float:
-        """The confidence that quantiles of an expression need in the column of the answer that has the most statistics."""
+        """The confidence for quantiles of an expression: enough for the column that combines it with most others."""
         question = self.priced.question
         used = [_used(output) for output in question.outputs]
-        return _each(max([1, *(len(it) for it in used if any(question.aggregates[i].of == of for i in it))]), CONFIDENCE)
+        return each(
+            max([1, *(len(indices) for indices in used if any(question.aggregates[i].of == of for i in indices))]), CONFIDENCE
+        )
 
-    # ---- statistics --------------------------------------------------------------------------------------------------
+    # ---- what statistics are estimated from ----------------------------------------------------------------------------
 
-    def statistic(self, it: Aggregate, confidence: float = CONFIDENCE) -> Cells:
-        """One column of the answer, from the same noisy numbers as all others. Quantiles chose their ends when they ran."""
-        place, of = self.priced.place, it.of
-        known = optional(of)
-        if it.kind in ("count", "count_of"):
-            return self._counted(place["count", known], confidence)
-        if it.kind == "units":
-            return self._counted(place["units", None], confidence)
-        if it.kind in ("quantile", "least", "most"):
-            return self.ranked[place["histogram", of]][rank(it)]
-        if it.kind == "sum" and ("centred", of) not in place:
-            return self._straight(place["sum", of], confidence)
-        low, high = bounds_of(of)
-        count, centred = place["count", known], place["centred", of]
-        if it.kind == "sum":
-            middle = (low + high) / 2
-            value = self.values[centred] + middle * self.values[count]
-            ends = [self.ends(m, _each(2, confidence)) for m in (centred, count)]
-            least, most = (ends[0][i] + middle * ends[1][i if middle >= 0 else 1 - i] for i in (0, 1))
-            return value, least, most
-        if it.kind == "mean":
-            found = self._ratio(centred, count, _each(2, confidence))
-            return tuple(np.clip((low + high) / 2 + part, low, high) for part in found)  # type: ignore[return-value]
-        found = self._variance((count, centred, place["square", of]), (high - low) / 2, _each(3, confidence))
-        return tuple(np.sqrt(part) for part in found) if it.kind == "deviation" else found  # type: ignore[return-value]
+    def statistic(self, statistic: Statistic, confidence: float = CONFIDENCE) -> Cells:
+        """One column of the answer, from the same noisy numbers as all others."""
+        return statistic.estimate(self, confidence)
 
-    def share(self, it: Share) -> Cells:
-        """What part of the rows was clamped, or of the weight cut: between 0 and 1."""
-        kind, of = ("outside", it.of) if it.of is not None else ("cut", None)
-        known = optional(of)
-        whole = "units" if of is None and self.priced.plan.kind == "sampled" else "count"
-        found = self._ratio(self.priced.place[kind, of], self.priced.place[whole, known], _each(2, CONFIDENCE))
-        return tuple(np.clip(part, 0.0, 1.0) for part in found)  # type: ignore[return-value]
+    def __contains__(self, quantity: Quantity) -> bool:
+        return quantity in self.priced.place
 
-    def _straight(self, m: int, confidence: float) -> Cells:
-        return self.values[m], *self.ends(m, confidence)
+    def value(self, quantity: Quantity) -> NDArray[np.float64]:
+        return self.values[self.priced.place[quantity]]
 
-    def _counted(self, m: int, confidence: float) -> Cells:
-        """A count; whole where what is counted is whole, though noise that is shared comes in finer steps."""
-        value, low, high = self._straight(m, confidence)
-        if self.priced.measures[m].scale == 1:
-            value = np.round(value)
-        return value, np.minimum(low, value), np.maximum(high, value)
+    def whole(self, quantity: Quantity) -> bool:
+        return self.priced.measures[self.priced.place[quantity]].scale == 1
 
-    def ends(self, m: int, confidence: float) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Between what the number without noise lies; of groups that were released by it, given that they were."""
+    def ranked(self, quantity: Quantity, rank: float) -> Cells:
+        return self._ranked[self.priced.place[quantity]][rank]
+
+    def ends(self, quantity: Quantity, confidence: float) -> tuple[NDArray[Any], NDArray[Any]]:
+        """The interval of the number without noise; of groups that were released by it, given that they were."""
+        m = self.priced.place[quantity]
         if m == self.priced.threshold:
             if confidence not in self._limits:  # several columns ask for the same
                 low, high = self.priced.selector().limits(self.shown, confidence)
                 self._limits[confidence] = (low.astype(float) * self.priced.step(m), high.astype(float) * self.priced.step(m))
             return self._limits[confidence]
-        room = self.priced.error(m, confidence)
-        return self.values[m] - room, self.values[m] + room
-
-    def _ratio(self, above: int, below: int, confidence: float) -> Cells:
-        """A noisy sum over a noisy count, and the ends over all that both may have been; unknown where it may be 0."""
-        top, bottom = self.values[above], self.values[below]
-        (a, b), (least, most) = self.ends(above, confidence), self.ends(below, confidence)
-        least = np.maximum(least, 0.0)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            value = np.where(bottom > 0, top / bottom, 0.0)
-            low = np.where(least > 0, np.minimum(a / least, a / most), -math.inf)
-            high = np.where(least > 0, np.maximum(b / least, b / most), math.inf)
-        return value, low, high
-
-    def _variance(self, places: tuple[int, int, int], half: float, confidence: float) -> Cells:
-        count, centred, square = places
-        mean, mean_low, mean_high = (np.clip(part, -half, half) for part in self._ratio(centred, count, confidence))
-        rest, rest_low, rest_high = self._ratio(square, count, confidence)
-        middle = half * half / 2
-        furthest = np.maximum(mean_low**2, mean_high**2)
-        nearest = np.where((mean_low <= 0) & (mean_high >= 0), 0.0, np.minimum(mean_low**2, mean_high**2))
-        cells = (middle + rest - mean**2, middle + rest_low - furthest, middle + rest_high - nearest)
-        return tuple(np.clip(part, 0.0, half * half) for part in cells)  # type: ignore[return-value]
-
-
-def _each(parts: int, confidence: float) -> float:
-    """The confidence each of several parts needs for all of them together to have it."""
-    return 1 - (1 - confidence) / parts
+        error = self.priced.error(m, confidence)
+        return self.values[m] - error, self.values[m] + error
 
 
 def _plain_key(key: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Keys as they are compared: 1 and 1.0 are the same; True is not 1."""
+    """A key for comparison with others: 1 equals 1.0, and True does not equal 1."""
     return tuple(("truth", part) if isinstance(part, bool) else part for part in key)
 
 
@@ -232,7 +180,7 @@ def _one_zero(key: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _in_order(part: Any) -> tuple[bool, str, Any]:
-    """Keys in an order of their own: the engine's order may tell which row came first."""
+    """A sort key for group keys. The engine's own order may reveal which row came first."""
     return part is None, type(part).__name__, 0 if part is None else part
 
 
@@ -240,38 +188,39 @@ def _in_order(part: Any) -> tuple[bool, str, Any]:
 
 
 def evaluate(output: Output, noisy: Noisy) -> Cells:
-    """An expression over released columns, with the ends of what it may be: all its statistics hold at once."""
-    return _evaluate(output, noisy, _each(max(1, len(_used(output))), CONFIDENCE))
+    """An expression over released columns, with an interval that holds if the intervals of all its statistics do."""
+    return _evaluate(output, noisy, each(max(1, len(_used(output))), CONFIDENCE))
 
 
 def _used(output: Output) -> set[int]:
-    return {output.value} if output.op == "statistic" else set[int]().union(*(_used(part) for part in output.args))
+    return {output.value} if output.op == OutputOp.STATISTIC else set[int]().union(*(_used(part) for part in output.args))
 
 
 def _evaluate(output: Output, noisy: Noisy, confidence: float) -> Cells:
-    if output.op == "statistic":
-        return noisy.statistic(noisy.priced.question.aggregates[output.value], confidence)
-    if output.op == "key":
+    if output.op == OutputOp.STATISTIC:
+        statistic: Statistic = noisy.priced.question.aggregates[output.value]
+        return statistic.estimate(noisy, confidence)
+    if output.op == OutputOp.KEY:
         column = np.array([key[output.value] for key in noisy.keys], object)
         return column, column, column
-    if output.op == "literal":
+    if output.op == OutputOp.LITERAL:
         column = np.full(len(noisy.keys), output.value)
         return column, column, column
     args = [_evaluate(part, noisy, confidence) for part in output.args]
-    if output.op == "neg":
+    if output.op == OutputOp.NEG:
         return tuple(-part.astype(float) for part in (args[0][0], args[0][2], args[0][1]))  # type: ignore[return-value]
-    if output.op == "round":
+    if output.op == OutputOp.ROUND:
         return tuple(np.round(part.astype(float), output.value) for part in args[0])  # type: ignore[return-value]
     return _ARITHMETIC[output.op](*args)
 
 
 def holds(output: Output, noisy: Noisy) -> NDArray[np.bool_]:
-    """Which released rows a condition keeps; it looks at noisy values only."""
-    if output.op == "and":
+    """The released rows that satisfy a HAVING condition, which sees noisy values only."""
+    if output.op == OutputOp.AND:
         return np.asarray(np.all([holds(part, noisy) for part in output.args], axis=0))
-    if output.op == "or":
+    if output.op == OutputOp.OR:
         return np.asarray(np.any([holds(part, noisy) for part in output.args], axis=0))
-    if output.op == "not":
+    if output.op == OutputOp.NOT:
         return ~holds(output.args[0], noisy)
     left, right = (evaluate(part, noisy)[0] for part in output.args)
     return np.array(
@@ -280,7 +229,7 @@ def holds(output: Output, noisy: Noisy) -> NDArray[np.bool_]:
 
 
 def order(noisy: Noisy, rows: NDArray[np.intp], by: Sequence[tuple[Output, bool]]) -> NDArray[np.intp]:
-    """The rows as ORDER BY wants them; NULL comes last."""
+    """The rows sorted by ORDER BY; NULL comes last."""
     for output, falling in reversed(by):
         column = evaluate(output, noisy)[0]
         known = [i for i in rows if column[i] is not None]
@@ -303,21 +252,21 @@ def _quotient(one: Cells, two: Cells) -> Cells:
     return value, np.where(crossing, -math.inf, low), np.where(crossing, math.inf, high)
 
 
-_ARITHMETIC: dict[str, Callable[[Cells, Cells], Cells]] = {
-    "add": lambda a, b: _spread(np.add, a, b), "sub": lambda a, b: _spread(np.subtract, a, b),
-    "mul": lambda a, b: _spread(np.multiply, a, b), "div": _quotient,
+_ARITHMETIC: dict[OutputOp, Callable[[Cells, Cells], Cells]] = {
+    OutputOp.ADD: lambda a, b: _spread(np.add, a, b), OutputOp.SUB: lambda a, b: _spread(np.subtract, a, b),
+    OutputOp.MUL: lambda a, b: _spread(np.multiply, a, b), OutputOp.DIV: _quotient,
 }  # fmt: skip
-_COMPARE: dict[str, Callable[[Any, Any], bool]] = {
-    "eq": lambda a, b: a == b, "ne": lambda a, b: a != b, "lt": lambda a, b: a < b, "le": lambda a, b: a <= b,
-    "gt": lambda a, b: a > b, "ge": lambda a, b: a >= b,
+_COMPARE: dict[OutputOp, Callable[[Any, Any], bool]] = {
+    OutputOp.EQ: operator.eq, OutputOp.NE: operator.ne, OutputOp.LT: operator.lt, OutputOp.LE: operator.le,
+    OutputOp.GT: operator.gt, OutputOp.GE: operator.ge,
 }  # fmt: skip
 
 
 def shown_plan(plan: Plan) -> str:
-    """How units were bounded, as the claim says it."""
-    if plan.kind == "rows":
+    """How units were bounded, as a sentence for the claim."""
+    if plan.kind == PlanKind.ROWS:
         return "each row is one unit"
-    if plan.kind == "sampled":
+    if plan.kind == PlanKind.SAMPLED:
         return f"of each unit at most {plan.groups} groups count, chosen at random, each as at most {plan.each} rows"
-    when = "when the table was registered" if plan.kind == "registered" else "in this query"
+    when = "when the table was registered" if plan.kind == PlanKind.REGISTERED else "in this query"
     return f"the rows of one unit weigh at most {plan.rows} together, weighted {when}"

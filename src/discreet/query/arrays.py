@@ -10,14 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from discreet.core import Release
+from discreet.core import Release, check
+from discreet.errors import InvalidValue
 from discreet.ledger import Ledger, release
 from discreet.noise.samplers import Number
-from discreet.query import moments
-from discreet.query.moments import Estimate, Plan
+from discreet.query import array_mechanisms as mechanisms
+from discreet.query.array_mechanisms import ArrayMechanism, Estimate
+from discreet.query.covariance import covariance as covariance_mechanism
 from discreet.query.rows import Rows
+from discreet.query.statistics import Count, Mean, Statistic, Sum, Variance
 
-__all__ = ["Estimate", "count", "covariance", "histogram", "mean", "quantile", "select", "sum", "top_k", "variance"]
+__all__ = ["Estimate", "count", "covariance", "estimate", "histogram", "mean", "quantile", "select", "sum", "top_k", "variance"]
 
 
 def count(
@@ -31,7 +34,8 @@ def count(
     >>> answer.low <= answer.high
     True
     """
-    return _release(moments.count_plan(unit=unit, epsilon=epsilon, confidence=confidence), values, ids, ledger, source)
+    mechanism = mechanisms.statistic(Count, unit=unit, epsilon=epsilon, confidence=confidence)
+    return _release(mechanism, values, ids, ledger, source)
 
 
 def sum(
@@ -44,8 +48,8 @@ def sum(
     >>> round(sum([20.0] * 1000, bounds=(0, 100), unit=record(), epsilon=1e4).value.value)
     20000
     """
-    plan = moments.sum_plan(unit=unit, epsilon=epsilon, bounds=bounds, confidence=confidence)
-    return _release(plan, values, ids, ledger, source)
+    mechanism = mechanisms.statistic(Sum, unit=unit, epsilon=epsilon, bounds=bounds, confidence=confidence)
+    return _release(mechanism, values, ids, ledger, source)
 
 
 def mean(
@@ -58,8 +62,8 @@ def mean(
     >>> round(mean([20.0] * 1000, bounds=(0, 100), unit=record(), epsilon=1e4).value.value)
     20
     """
-    plan = moments.mean_plan(unit=unit, epsilon=epsilon, bounds=bounds, confidence=confidence)
-    return _release(plan, values, ids, ledger, source)
+    mechanism = mechanisms.statistic(Mean, unit=unit, epsilon=epsilon, bounds=bounds, confidence=confidence)
+    return _release(mechanism, values, ids, ledger, source)
 
 
 def variance(
@@ -72,8 +76,26 @@ def variance(
     >>> round(variance([20.0, 40.0] * 1000, bounds=(0, 100), unit=record(), epsilon=1e6).value.value)
     100
     """
-    plan = moments.variance_plan(unit=unit, epsilon=epsilon, bounds=bounds, confidence=confidence)
-    return _release(plan, values, ids, ledger, source)
+    mechanism = mechanisms.statistic(Variance, unit=unit, epsilon=epsilon, bounds=bounds, confidence=confidence)
+    return _release(mechanism, values, ids, ledger, source)
+
+
+def estimate(
+    values: Any, statistic: type[Statistic], *, bounds: Any = None, unit: Any, epsilon: Number, ids: Any = None,
+    confidence: float = 0.95, ledger: Ledger | None = None, source: str = "data",
+) -> Release[Estimate]:  # fmt: skip
+    """Any statistic that is estimated from counts and sums of a column, such as one of your own; epsilon is divided equally
+    among the quantities it measures.
+
+    >>> from discreet.core import record
+    >>> from discreet.query.statistics import Deviation
+    >>> round(estimate([20.0, 40.0] * 1000, Deviation, bounds=(0, 100), unit=record(), epsilon=1e6).value.value)
+    10
+    """
+    if not (isinstance(statistic, type) and issubclass(statistic, Statistic)):
+        raise InvalidValue(f"statistic must be a class of statistics, such as Mean; got {check.shown(statistic)}.")
+    mechanism = mechanisms.statistic(statistic, unit=unit, epsilon=epsilon, bounds=bounds, confidence=confidence)
+    return _release(mechanism, values, ids, ledger, source)
 
 
 def covariance(
@@ -86,12 +108,12 @@ def covariance(
 
     >>> from discreet.core import record
     >>> table = [[20.0, 40.0] * 1000, [1.0, 3.0] * 1000]
-    >>> found = covariance(table, bounds=[(0, 100), (0, 5)], unit=record(), epsilon=1e6).value.value
-    >>> round(found[0][1])
+    >>> matrix = covariance(table, bounds=[(0, 100), (0, 5)], unit=record(), epsilon=1e6).value.value
+    >>> round(matrix[0][1])
     10
     """
-    plan = moments.covariance_plan(unit=unit, epsilon=epsilon, bounds=bounds, confidence=confidence)
-    return _release(plan, values, ids, ledger, source)
+    mechanism = covariance_mechanism(unit=unit, epsilon=epsilon, bounds=bounds, confidence=confidence)
+    return _release(mechanism, values, ids, ledger, source)
 
 
 def quantile(
@@ -107,11 +129,11 @@ def quantile(
     >>> quantile(range(1000), 0.45, bounds=(0, 1000), bins=10, unit=record(), epsilon=100).value.value
     450.0
     """
-    plan = moments.quantile_plan(
+    mechanism = mechanisms.quantile(
         unit=unit, epsilon=epsilon, bounds=bounds, targets=target, bins=bins, confidence=confidence,
         interval_share=interval_share,
     )  # fmt: skip
-    return _release(plan, values, ids, ledger, source)
+    return _release(mechanism, values, ids, ledger, source)
 
 
 def histogram(
@@ -124,8 +146,8 @@ def histogram(
     >>> histogram(["a", "b", "a", "?"], categories=["a", "b", "c"], unit=record(), epsilon=1e4).value.value
     [2.0, 1.0, 0.0]
     """
-    plan = moments.histogram_plan(unit=unit, epsilon=epsilon, edges=edges, categories=categories, confidence=confidence)
-    return _release(plan, values, ids, ledger, source)
+    mechanism = mechanisms.histogram(unit=unit, epsilon=epsilon, edges=edges, categories=categories, confidence=confidence)
+    return _release(mechanism, values, ids, ledger, source)
 
 
 def top_k(
@@ -135,12 +157,12 @@ def top_k(
     """The k commonest of the public categories, one after another, with their noisy counts.
 
     >>> from discreet.core import record
-    >>> found = top_k(["a"] * 50 + ["b"] * 90, k=1, categories=["a", "b", "c"], unit=record(), epsilon=1e4).value
-    >>> found[0]["category"], found[0]["value"]
+    >>> first = top_k(["a"] * 50 + ["b"] * 90, k=1, categories=["a", "b", "c"], unit=record(), epsilon=1e4).value[0]
+    >>> first["category"], first["value"]
     ('b', 90.0)
     """
-    plan = moments.top_k_plan(unit=unit, epsilon=epsilon, categories=categories, k=k, confidence=confidence)
-    return _release(plan, values, ids, ledger, source)
+    mechanism = mechanisms.top_k(unit=unit, epsilon=epsilon, categories=categories, k=k, confidence=confidence)
+    return _release(mechanism, values, ids, ledger, source)
 
 
 def select(
@@ -154,9 +176,9 @@ def select(
     >>> select([3, 3, 4], candidates=[3, 4], score=lambda v, c: v.count(c), sensitivity=1, unit=record(), epsilon=1e4).value
     3
     """
-    plan = moments.select_plan(unit=unit, epsilon=epsilon, candidates=candidates, score=score, sensitivity=sensitivity)
-    return _release(plan, values, None, ledger, source)
+    mechanism = mechanisms.select(unit=unit, epsilon=epsilon, candidates=candidates, score=score, sensitivity=sensitivity)
+    return _release(mechanism, values, None, ledger, source)
 
 
-def _release(plan: Plan, values: Any, ids: Any, ledger: Ledger | None, source: str) -> Release[Any]:
-    return release(plan, Rows(values, ids), source=source, ledger=ledger)
+def _release(mechanism: ArrayMechanism, values: Any, ids: Any, ledger: Ledger | None, source: str) -> Release[Any]:
+    return release(mechanism, Rows(values, ids), source=source, ledger=ledger)

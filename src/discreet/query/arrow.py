@@ -1,4 +1,4 @@
-"""Columns of an answer as Arrow arrays, made of their bytes.
+"""Columns of an answer as Arrow arrays, built from buffers.
 
 `pyarrow.array` would load pandas, wherever that is installed, to see whether it was given some of its objects: more memory than
 the engine takes for most tables.
@@ -12,18 +12,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from discreet.query.operations import Kind
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
-KINDS = ("integer", "number", "text", "boolean", "date", "timestamp")
+KINDS = (Kind.INTEGER, Kind.NUMBER, Kind.TEXT, Kind.BOOLEAN, Kind.DATE, Kind.TIMESTAMP)
 
 
 def numbers(values: Any) -> pa.Array:
     """Floats without missing ones."""
     import pyarrow as pa
 
-    made = np.ascontiguousarray(values, np.float64)
-    return pa.Array.from_buffers(pa.float64(), len(made), [None, pa.py_buffer(made)])
+    floats = np.ascontiguousarray(values, np.float64)
+    return pa.Array.from_buffers(pa.float64(), len(floats), [None, pa.py_buffer(floats)])
 
 
 def column(values: Sequence[Any], kind: str) -> pa.Array:
@@ -33,17 +35,17 @@ def column(values: Sequence[Any], kind: str) -> pa.Array:
     kinds = dict(zip(KINDS, (pa.int64(), pa.float64(), pa.string(), pa.bool_(), pa.date32(), pa.timestamp("us"))))
     known = np.array([value is not None for value in values], bool)
     buffers = [None if known.all() else _bits(known)]
-    if kind == "text":
+    if kind == Kind.TEXT:
         parts = [b"" if value is None else value.encode() for value in values]
         ends = np.cumsum([0, *map(len, parts)])
         if ends[-1] >= 1 << 31:
             return pa.array(values, pa.large_string())
         buffers += [pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(b"".join(parts))]
-    elif kind == "boolean":
+    elif kind == Kind.BOOLEAN:
         buffers.append(_bits(np.array([bool(value) for value in values], bool)))
     else:
-        found, dtype = _NUMBERS[kind]
-        buffers.append(pa.py_buffer(np.array([0 if value is None else found(value) for value in values], dtype)))
+        encode, dtype = _NUMBERS[kind]
+        buffers.append(pa.py_buffer(np.array([0 if value is None else encode(value) for value in values], dtype)))
     return pa.Array.from_buffers(kinds[kind], len(values), buffers)
 
 
@@ -51,7 +53,7 @@ def constant(value: Any, count: int) -> pa.Array:
     """One value, `count` times."""
     import pyarrow as pa
 
-    for types, kind in ((bool, "boolean"), (int, "integer"), (float, "number"), (str, "text")):
+    for types, kind in ((bool, Kind.BOOLEAN), (int, Kind.INTEGER), (float, Kind.NUMBER), (str, Kind.TEXT)):
         if isinstance(value, types):
             return column([value] * count, kind)
     return pa.nulls(count) if value is None else pa.array([value] * count)
@@ -64,8 +66,11 @@ def _bits(flags: Any) -> pa.Buffer:
 
 
 _NUMBERS: dict[str, tuple[Any, Any]] = {
-    "integer": (int, np.int64),
-    "number": (float, np.float64),
-    "date": (lambda it: (it - date(1970, 1, 1)).days, np.int32),
-    "timestamp": (lambda it: (it.replace(tzinfo=None) - datetime(1970, 1, 1)) // timedelta(microseconds=1), np.int64),
+    Kind.INTEGER: (int, np.int64),
+    Kind.NUMBER: (float, np.float64),
+    Kind.DATE: (lambda moment: (moment - date(1970, 1, 1)).days, np.int32),
+    Kind.TIMESTAMP: (
+        lambda moment: (moment.replace(tzinfo=None) - datetime(1970, 1, 1)) // timedelta(microseconds=1),
+        np.int64,
+    ),
 }

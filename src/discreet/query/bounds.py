@@ -1,4 +1,4 @@
-"""Bounds found privately: paid for, where nobody knows them."""
+"""Bounds of a column found privately, from a noisy histogram, where nobody knows them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from discreet.core import Pure, check
 from discreet.errors import InvalidValue
 from discreet.noise import discrete_laplace
 from discreet.query.engines.request import Bins, Plan, Request
+from discreet.query.operations import NUMBERS, Kind, Op
 from discreet.query.scalars.operands import number_literal
-from discreet.query.tree import NUMBERS, Base, Scalar, Select
+from discreet.query.tree import Base, Scalar, Select
 
 REACH = 35.0  # ln(1 + 1e15): numbers beyond count as that
 PARTS = 560  # of [-REACH, REACH]: neighbouring bounds differ by an eighth
@@ -18,16 +19,18 @@ MISTAKE = 1e-3  # how often noise alone makes an empty part look full
 
 
 def request(table: Base, column: str, plan: Plan) -> Request:
-    """A histogram of sign(x) ln(1 + |x|), in public parts."""
+    """The request for a histogram of sign(x) ln(1 + |x|) with public bins."""
     places = [i for i, name in enumerate(table.names) if name.lower() == column.lower()]
     if not places:
         raise InvalidValue(f"{table.table} has no column {column}; it has {', '.join(table.names[:20])}.")
     field = table.fields[places[0]]
     if field.kind not in NUMBERS:
         raise InvalidValue(f"{column} holds {field.kind}; only numbers have bounds.")
-    it = Scalar("column", field.kind, (), (0, places[0]))
-    size = Scalar("ln", "number", (Scalar("add", "number", (Scalar("abs", "number", (it,)), number_literal(1))),))
-    shaped = Scalar("mul", "number", (Scalar("sign", "number", (it,)), size))
+    value = Scalar(Op.COLUMN, field.kind, (), (0, places[0]))
+    size = Scalar(
+        Op.LN, Kind.NUMBER, (Scalar(Op.ADD, Kind.NUMBER, (Scalar(Op.ABS, Kind.NUMBER, (value,)), number_literal(1))),)
+    )
+    shaped = Scalar(Op.MUL, Kind.NUMBER, (Scalar(Op.SIGN, Kind.NUMBER, (value,)), size))
     return Request(Select(table, (), None, (), (), True), (), plan, (), Bins(shaped, -REACH, REACH, PARTS))
 
 
@@ -40,12 +43,12 @@ def event(epsilon: float) -> Pure:
     return Pure(check.positive("epsilon", epsilon))
 
 
-def choose(found: dict[int, int], epsilon: float, moved: int) -> tuple[float, float]:
-    """The outer ends of the outermost parts that hold more than noise explains."""
+def choose(counts: dict[int, int], epsilon: float, moved: int) -> tuple[float, float]:
+    """The bounds of the outermost bins whose noisy count exceeds what noise alone explains."""
     scale = Fraction(moved) / Fraction(epsilon)
     noise = discrete_laplace(scale, PARTS).tolist()
     level = float(scale) * math.log(PARTS / MISTAKE)
-    full = [i for i in range(PARTS) if found.get(i, 0) + noise[i] > level]
+    full = [i for i in range(PARTS) if counts.get(i, 0) + noise[i] > level]
     if not full:
         raise InvalidValue("No bounds stood out from the noise. Ask with a larger epsilon, or give bounds you know.")
     return _end(full[0]), _end(full[-1] + 1)

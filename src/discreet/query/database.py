@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from discreet.query.parse import parse
 from discreet.query.price import Priced, choose_plan, price
 from discreet.query.relations import Catalogue
 from discreet.query.schema import Schema, public_values, read_schema
+from discreet.query.statistics import STATISTICS, Statistic
 from discreet.query.table import column_names, from_text, to_text
 from discreet.query.tree import Base, preserves
 
@@ -40,12 +42,15 @@ def connect(
     bounds: Mapping[str, Any] | None = None,
     schema: str | os.PathLike[str] | Mapping[str, Any] | None = None,
     account: str | None = None,
+    statistics: Sequence[type[Statistic]] = STATISTICS,
 ) -> Database:
     """Open a source of private rows for SQL.
 
     `location` is a parquet, csv or json file, a DuckDB database, a `postgresql://` or `spark://` URL, a Spark session or
     DataFrame, an Arrow table, a pandas or polars frame, or a dict of such by table name. With a `ledger`, every answer is
     charged to `source` (opened there by its owner) before a row is read; without one nobody adds up what was asked.
+    `account` is whom answers are charged to where the query names nobody. `statistics` are the aggregate functions that may
+    be asked, such as (*STATISTICS, YourOwn) of discreet.query.statistics.
 
     >>> import pyarrow as pa
     >>> from discreet.core import record
@@ -64,7 +69,7 @@ def connect(
     known = read_schema(schema).with_bounds(bounds)
     engine = open_engine(location)
     try:
-        return Database(engine, unit, ledger, source, known, account)
+        return Database(engine, unit, known, ledger=ledger, source=source, account=account, statistics=statistics)
     except BaseException:
         engine.close()
         raise
@@ -74,14 +79,15 @@ class Database:
     """Private rows behind an engine: asked in SQL, answered with noise, intervals and a claim."""
 
     def __init__(
-        self, engine: Engine, unit: Unit, ledger: Ledger | None, source: str | None, schema: Schema, account: str | None
-    ) -> None:
+        self, engine: Engine, unit: Unit, schema: Schema, *, ledger: Ledger | None = None, source: str | None = None,
+        account: str | None = None, statistics: Sequence[type[Statistic]] = STATISTICS,
+    ) -> None:  # fmt: skip
         self.engine, self.unit, self.ledger, self.source, self.account = engine, unit, ledger, source, account
-        self._schema = schema
+        self._schema, self._statistics = schema, tuple(statistics)
         self._catalogue = self._look()
         self._registered: str | None = None
         if ledger is not None and source is not None:
-            ledger.balance(source)  # a source that is not open is told now, not with the first query
+            ledger.balance(source)  # a source that is not open is refused now, not with the first query
 
     def _look(self) -> Catalogue:
         tables = {}
@@ -91,7 +97,7 @@ class Database:
             names = tuple(fields)
             unit = None
             if private and self.unit.key is not None:
-                places = [i for i, it in enumerate(names) if it.lower() == self.unit.key.lower()]
+                places = [i for i, column in enumerate(names) if column.lower() == self.unit.key.lower()]
                 if not places:
                     raise InvalidValue(f"{name} has no column {self.unit.key}, so nobody knows whose rows it holds; it has "
                                        f"{', '.join(names[:12])}. If it is about nobody, say so in the schema: "
@@ -104,7 +110,7 @@ class Database:
         return Catalogue(tables, self.unit.key)
 
     def _one_kind_of_key(self, tables: Mapping[str, Base]) -> None:
-        """Keys of two kinds could make one unit of two: 2^53 + 1 is 2^53 among numbers with a fraction."""
+        """Refuse unit keys of two types: converted to floats, the keys 2^53 and 2^53 + 1 would become one unit."""
         kinds = {base.fields[base.unit].kind: name for name, base in tables.items() if base.unit is not None}
         if len(kinds) > 1:
             (one, first), (two, second), *_ = kinds.items()
@@ -113,11 +119,14 @@ class Database:
 
     def tables(self) -> dict[str, dict[str, str]]:
         """The tables and their columns with types."""
-        return {name: dict(zip(base.names, (it.kind for it in base.fields))) for name, base in self._catalogue.tables.items()}
+        return {
+            name: {column: str(field.kind) for column, field in zip(base.names, base.fields)}
+            for name, base in self._catalogue.tables.items()
+        }
 
     def register(self, table: str | None = None) -> Database:
-        """Bound one table once for all: a copy in which every unit weighs at most its rows. Later queries of it alone are
-        plain aggregations."""
+        """Bound the contributions to one table in advance, in a copy with weights. Later queries of this table alone are plain
+        aggregations."""
         if self.unit.key is None or self.unit.rows is None:
             raise InvalidValue("Only units with a key and a bound on their rows need to be registered; here a row is a unit.")
         private = [name for name, base in self._catalogue.tables.items() if base.private]
@@ -137,7 +146,7 @@ class Database:
             delta = check.small_fraction("delta", delta)
         if groups is not None:
             groups = check.whole("groups", groups)
-        question = parse(query, self._with_keys(keys))
+        question = parse(query, self._with_keys(keys), self._statistics)
         registered = (
             self._registered is not None and not question.rows.joins and preserves(question.rows.first, self._registered)
         )
@@ -158,24 +167,24 @@ class Database:
         tables = {}
         for name, base in self._catalogue.tables.items():
             fields = tuple(
-                type(it)(it.kind, it.bounds, lists.get(column.lower(), it.values), it.required)
-                for column, it in zip(base.names, base.fields)
+                replace(field, values=lists.get(column.lower(), field.values)) for column, field in zip(base.names, base.fields)
             )
-            tables[name] = Base(base.table, base.names, fields, base.private, base.unit)
+            tables[name] = replace(base, fields=fields)
         missing = set(lists) - {column.lower() for base in tables.values() for column in base.names}
         if missing:
             raise InvalidValue(f"keys lists values of {min(missing)!r}, and no table has that column.")
-        return Catalogue(tables, self._catalogue.key)
+        return replace(self._catalogue, tables=tables)
 
     def explain(
         self, query: str, *, epsilon: float, delta: float | None = None, groups: int | None = None,
         keys: Mapping[str, Any] | None = None, weights: Mapping[str, float] | None = None, bias: bool = False,
+        account: str | None = None,
     ) -> Explanation:  # fmt: skip
         """Cost and expected error, before anything is spent; no private row is touched."""
         priced = self._price(query, epsilon, delta, groups, keys, weights, bias)
         left = None
         if self.ledger is not None and self.source is not None:
-            left = str(self.ledger.balance(self.source, self.account or "default"))
+            left = str(self.ledger.balance(self.source, account or self.account or "default"))
         claim = SqlQuery(self.unit, priced).claims()[0]
         text = tuple(self.engine.text(request) for request in requests(priced))
         return Explanation(
@@ -186,14 +195,14 @@ class Database:
     def sql(
         self, query: str, *, epsilon: float, delta: float | None = None, groups: int | None = None,
         keys: Mapping[str, Any] | None = None, weights: Mapping[str, float] | None = None, nonnegative: bool = False,
-        bias: bool = False,
+        bias: bool = False, account: str | None = None,
     ) -> Release[pa.Table]:  # fmt: skip
         """The answer: an Arrow table with an interval (95 %, for the noise) beside each number, its claim, its entry.
 
         `groups` bounds the groups of one unit (then units are sampled); `keys` lists public groups by column; `weights`
         says which columns should be more exact than others; `nonnegative` moves noisy numbers below zero to zero.
         With `bias`, part of the same epsilon buys the shares of rows that were moved to a bound (`<name>_outside`) and of
-        weight that was cut (`rows_capped`).
+        weight that was cut (`rows_capped`). `account` is charged, or else that of the connection.
         """
         priced = self._price(query, epsilon, delta, groups, keys, weights, bias)
         mechanism = SqlQuery(self.unit, priced, nonnegative)
@@ -201,8 +210,8 @@ class Database:
         replay = Replay(mechanism.key(self.engine), to_text, from_text) if self._charged is not None else None
         facts = {"title": _one_line(query), "made": made(), "query": query}
         return release(
-            mechanism, self.engine, source=self.source or private, ledger=self._charged, account=self.account, replay=replay,
-            facts=facts,
+            mechanism, self.engine, source=self.source or private, ledger=self._charged, account=account or self.account,
+            replay=replay, facts=facts,
         )  # fmt: skip
 
     @property
@@ -210,7 +219,9 @@ class Database:
         """The ledger, where there is a source to charge."""
         return None if self.source is None else self.ledger
 
-    def find_bounds(self, column: str, *, epsilon: float, table: str | None = None) -> Release[list[float]]:
+    def find_bounds(
+        self, column: str, *, epsilon: float, table: str | None = None, account: str | None = None
+    ) -> Release[list[float]]:
         """Bounds [low, high] that hold nearly all values of a column, for when nobody knows them; it costs epsilon.
 
         Few values lie outside, and outliers of a handful of people are meant to. Give the answer as bounds= later.
@@ -224,7 +235,7 @@ class Database:
         if self.unit.rows is None or self.unit.relation == "zero_out":
             raise InvalidValue(f"{self.unit} has no bound on its rows, so its values cannot be counted. Say one: rows=…")
         mechanism, source = BoundsQuery(self.unit, base, column, epsilon), self.source or base.table
-        return release(mechanism, self.engine, source=source, ledger=self._charged, account=self.account)
+        return release(mechanism, self.engine, source=source, ledger=self._charged, account=account or self.account)
 
     def close(self) -> None:
         self.engine.close()
@@ -237,6 +248,6 @@ class Database:
 
 
 def _one_line(query: str) -> str:
-    """A question as a heading."""
+    """The query on one line, as a title."""
     text = " ".join(query.split())
     return text if len(text) <= LONGEST_TITLE else f"{text[: LONGEST_TITLE - 1]}…"

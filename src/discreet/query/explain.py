@@ -1,4 +1,4 @@
-"""What a query would cost and how wrong its answer may be, told before anything is read or spent."""
+"""The cost of a query and the expected error of its answer, before anything is read or spent."""
 
 from __future__ import annotations
 
@@ -7,13 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from discreet.core import Event
-from discreet.query.answer import CONFIDENCE
-from discreet.query.bias import Share
-from discreet.query.measures import bounds_of, optional
+from discreet.query.operations import OutputOp, PlanKind
 from discreet.query.price import Priced
-from discreet.query.tree import Aggregate
-
-TYPICAL = 1_000  # the size of group for which the error of a mean is told
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +43,10 @@ class Explanation:
 
 def expected_errors(priced: Priced) -> dict[str, str]:
     """How wrong each number of the answer may be, by its name."""
-    asked = zip(priced.question.names, priced.question.outputs)
-    told = {name: _expected(priced, output.value) for name, output in asked if output.op == "statistic"}
-    return told | {it.name: _expected_share(priced, it) for it in priced.shares}
+    question = priced.question
+    columns = {name: question.aggregates[output.value] for name, output in zip(question.names, question.outputs)
+               if output.op == OutputOp.STATISTIC}  # fmt: skip
+    return {name: statistic.expected_error(priced) for name, statistic in [*columns.items(), *priced.shares]}
 
 
 def shown_groups(priced: Priced) -> str:
@@ -59,39 +55,8 @@ def shown_groups(priced: Priced) -> str:
         return "one, of all rows"
     if priced.keys is not None:
         return f"{len(priced.keys)}, public"
-    counted = "units" if priced.plan.kind == "sampled" else "weighted rows"
+    counted = "units" if priced.plan.kind == PlanKind.SAMPLED else "weighted rows"
     return f"those with more than about {_reach(priced):,.0f} {counted}"
-
-
-def _expected_share(priced: Priced, it: Share) -> str:
-    half = _half(priced, priced.place["outside" if it.of is not None else "cut", it.of])
-    return f"a share, within about {half / TYPICAL:,.4g} in a group of {TYPICAL:,} rows, in 95 of 100 answers"
-
-
-def _expected(priced: Priced, place: int) -> str:
-    """The half-width of the interval of one statistic, for people."""
-    it = priced.question.aggregates[place]
-    known = optional(it.of)
-    if it.kind in ("quantile", "least", "most"):
-        return "depends on how the values lie; its interval comes with the answer"
-    found = {"count": ("count", known), "count_of": ("count", known), "units": ("units", None)}.get(it.kind)
-    if found is None and ("sum", it.of) in priced.place and it.kind == "sum":
-        found = ("sum", it.of)
-    if found is not None:
-        return f"within {_half(priced, priced.place[found]):,.4g} in 95 of 100 answers"
-    part = _half(priced, priced.place["centred", it.of])
-    if it.kind == "sum":
-        return f"within about {part + _middle(it) * _half(priced, priced.place['count', known]):,.4g} in 95 of 100 answers"
-    return f"within about {part / TYPICAL:,.4g} in a group of {TYPICAL:,} rows, in 95 of 100 answers"
-
-
-def _middle(it: Aggregate) -> float:
-    low, high = bounds_of(it.of)
-    return abs(low + high) / 2
-
-
-def _half(priced: Priced, m: int) -> float:
-    return priced.error(m, CONFIDENCE)
 
 
 def _reach(priced: Priced) -> float:

@@ -23,7 +23,7 @@ from discreet.noise.samplers import Number, draw, float_above, rational
 from discreet.noise.source import Source, open_source
 
 FINER = 1 << 8  # a common step is so much finer than the finest number's where the others are no multiples of it
-MOST = 16  # numbers under one noise
+MOST_NUMBERS = 16  # numbers under one noise
 WIDE = 1 << 10  # of a scale: of narrower noise few of the boxes that are drawn would be kept
 
 
@@ -34,9 +34,9 @@ def common_steps(sensitivities: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
     ((146, 1), 146)
     """
     most = max(sensitivities)
-    if any(most % it for it in sensitivities):
+    if any(most % sensitivity for sensitivity in sensitivities):
         most *= FINER
-    times = tuple(-(-most // it) for it in sensitivities)
+    times = tuple(-(-most // sensitivity) for sensitivity in sensitivities)
     return times, max(a * b for a, b in zip(times, sensitivities))
 
 
@@ -60,13 +60,15 @@ class Joint:
     sensitivity: int
 
     def __init__(self, sensitivities: tuple[int, ...], epsilon: Number) -> None:
-        given = tuple(check.whole("sensitivities", it) for it in check.items("sensitivities", sensitivities, "whole numbers"))
-        if not 0 < len(given) <= MOST:
-            raise InvalidValue(f"sensitivities must be 1 to {MOST} whole numbers; got {len(given)}.")
-        fix(self, sensitivities=given, epsilon=rational("epsilon", epsilon))
-        times, most = common_steps(given)
+        wholes = tuple(
+            check.whole("sensitivities", item) for item in check.items("sensitivities", sensitivities, "whole numbers")
+        )
+        if not 0 < len(wholes) <= MOST_NUMBERS:
+            raise InvalidValue(f"sensitivities must be 1 to {MOST_NUMBERS} whole numbers; got {len(wholes)}.")
+        fix(self, sensitivities=wholes, epsilon=rational("epsilon", epsilon))
+        times, most = common_steps(wholes)
         finer = max(1, math.ceil(WIDE * self.epsilon / most))
-        fix(self, times=tuple(finer * it for it in times), sensitivity=finer * most)
+        fix(self, times=tuple(finer * factor for factor in times), sensitivity=finer * most)
         if self.scale > WIDEST:
             raise InvalidValue("The noise would be larger than int64 holds; choose a larger epsilon, or coarser whole numbers.")
 
@@ -81,9 +83,9 @@ class Joint:
     def run(self, columns: Any) -> Any:
         """Columns of whole numbers, one column per number, in finer steps and with noise; whole numbers of any size."""
         noise = box(self.scale, len(self.times), len(columns[0]), open_source())
-        made = [[int(a) * t + b for a, b in zip(column, noise[:, i].tolist())]
+        noisy = [[int(a) * t + b for a, b in zip(column, noise[:, i].tolist())]
                 for i, (column, t) in enumerate(zip(columns, self.times))]  # fmt: skip
-        return np.array(made, object)
+        return np.array(noisy, object)
 
     def error(self, confidence: float) -> int:
         """A t such that the noise of one number is within t of its finer steps with this probability."""
@@ -203,13 +205,13 @@ def binomials(size: int) -> tuple[int, ...]:
 def above_terms(size: int) -> tuple[tuple[int, int, int], ...]:
     """(n + 1) (2n + c)^(size - 1) = sum of times c^power binomial(n, j), as (j, power, times)."""
     m = size - 1
-    found: dict[tuple[int, int], int] = {}
+    terms: dict[tuple[int, int], int] = {}
     for i in range(m + 1):
         for j in range(i + 1):
             times = math.comb(m, i) * 2**i * stirling(i, j)
             for place, more in ((j, j + 1), (j + 1, j + 1)):  # (n + 1) binomial(n, j)
-                found[place, m - i] = found.get((place, m - i), 0) + more * times
-    return tuple((j, power, times) for (j, power), times in sorted(found.items()) if times)
+                terms[place, m - i] = terms.get((place, m - i), 0) + more * times
+    return tuple((j, power, times) for (j, power), times in sorted(terms.items()) if times)
 
 
 @lru_cache(1024)

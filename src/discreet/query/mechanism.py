@@ -9,9 +9,10 @@ import numpy as np
 
 from discreet.core import Claim, Game, Sequence, Unit
 from discreet.query import bounds
-from discreet.query.answer import Noisy, holds, order, requests, shown_plan
+from discreet.query.answer import Noisy, holds, order, shown_plan
 from discreet.query.engines import Engine
 from discreet.query.engines.request import Plan
+from discreet.query.operations import PlanKind
 from discreet.query.price import Priced
 from discreet.query.table import answer_table
 from discreet.query.tree import Base
@@ -52,19 +53,15 @@ class SqlQuery:
         return answer_table(noisy, rows, self.nonnegative)
 
     def key(self, engine: Engine) -> str:
-        """The same for an identical question only: the same SQL for the engine, the same columns made of it, the same data."""
+        """The same for an identical question of the same data only: what the engine is asked, and all that is done with it."""
         priced, question = self.priced, self.priced.question
-        columns = (
-            question.names,
-            question.outputs,
-            question.having,
-            question.order,
-            question.limit,
-            priced.keys,
-            priced.shares,
+        statistics = [(type(asked).__module__, type(asked).__qualname__, asked) for asked in question.aggregates]
+        parts = (
+            (question.rows, question.keys, priced.plan, priced.measures),
+            (question.names, question.outputs, statistics, question.having, question.order, question.limit),
+            (priced.keys, priced.shares, priced.epsilons, priced.delta, priced.joint, self.nonnegative),
         )
-        price = (priced.epsilons, priced.delta, self.nonnegative)
-        return " | ".join([*map(engine.text, requests(priced)), repr(columns), repr(price), engine.fingerprint()])
+        return " | ".join([*map(repr, parts), engine.name, engine.fingerprint()])
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +76,7 @@ class BoundsQuery:
     @property
     def plan(self) -> Plan:
         assert self.unit.rows is not None  # Database.find_bounds says what to do where it is
-        return Plan("rows" if self.unit.key is None else "weighted", self.unit.rows)
+        return Plan(PlanKind.ROWS if self.unit.key is None else PlanKind.WEIGHTED, self.unit.rows)
 
     def claims(self) -> tuple[Claim, ...]:
         bounds.request(self.table, self.column, self.plan)  # a column without bounds is refused before anything is charged

@@ -1,8 +1,8 @@
-"""From the text of a query to a Question, or to the reason why not; no row is read."""
+"""Parsing: from the text of a query to a Question, or a refusal that says why. No row is read."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from functools import lru_cache
@@ -14,10 +14,13 @@ from sqlglot.errors import SqlglotError
 
 from discreet.core import check
 from discreet.errors import InvalidQuery
-from discreet.query.relations import Catalogue, group_keys, is_unit_column, more_than_one, plain, sources, where_of
-from discreet.query.scalars.expression import Scope, scalar
-from discreet.query.scalars.operands import finite, number, number_literal, refused, truth
-from discreet.query.tree import NUMBERS, Aggregate, Output, Question, Scalar, Select
+from discreet.query.calls import Sources, read_call
+from discreet.query.operations import MOMENTS, NUMBERS, Kind, Op, OutputOp
+from discreet.query.relations import Catalogue, group_keys, is_unit_column, plain, sources, where_of
+from discreet.query.scalars.expression import scalar
+from discreet.query.scalars.operands import refused
+from discreet.query.statistics import STATISTICS, Statistic
+from discreet.query.tree import Output, Question, Scalar, Select
 
 LONGEST = 100_000  # letters in a query
 MOST_OUTPUTS = 1_000
@@ -26,14 +29,14 @@ MOST_OUTPUTS = 1_000
 @lru_cache(256)
 def _tree(text: str) -> Any:
     try:
-        found = [it for it in sqlglot.parse(text, read="duckdb") if it is not None]
+        statements = [statement for statement in sqlglot.parse(text, read="duckdb") if statement is not None]
     except SqlglotError as error:
         raise InvalidQuery(f"This is not SQL: {_first_line(error)}") from None
     except RecursionError:
         raise InvalidQuery("The query is nested too deeply. Write it flatter.") from None
-    if len(found) != 1:
-        raise InvalidQuery(f"Ask one query at a time; got {len(found)}.")
-    return found[0]
+    if len(statements) != 1:
+        raise InvalidQuery(f"Ask one query at a time; got {len(statements)}.")
+    return statements[0]
 
 
 def _first_line(error: Exception) -> str:
@@ -41,13 +44,13 @@ def _first_line(error: Exception) -> str:
     return lines[0][:200]
 
 
-def parse(text: str, catalogue: Catalogue) -> Question:
-    """What the query asks."""
+def parse(text: str, catalogue: Catalogue, statistics: Sequence[type[Statistic]] = STATISTICS) -> Question:
+    """What the query asks; `statistics` are those it may ask for."""
     check.word("query", text)
     if len(text) > LONGEST:
         raise InvalidQuery(f"A query may have at most {LONGEST:,} letters; got {len(text):,}.")
     try:
-        return _question(_tree(text), catalogue)
+        return _question(_tree(text), catalogue, {name: kind for kind in statistics for name in kind.functions})
     except RecursionError:
         raise InvalidQuery("The query is nested too deeply. Write it flatter.") from None
 
@@ -56,19 +59,18 @@ def parse(text: str, catalogue: Catalogue) -> Question:
 class _Reading:
     """The keys and statistics met so far."""
 
-    scope: Scope
+    sources: Sources
     keys: list[Scalar]
-    unit: str | None
-    inputs: tuple[Any, ...]
-    aggregates: list[Aggregate] = field(default_factory=list)
+    functions: Mapping[str, type[Statistic]]
+    aggregates: list[Statistic] = field(default_factory=list)
 
-    def statistic(self, found: Aggregate) -> Output:
-        if found not in self.aggregates:
-            self.aggregates.append(found)
-        return Output("statistic", value=self.aggregates.index(found))
+    def statistic(self, statistic: Statistic) -> Output:
+        if statistic not in self.aggregates:
+            self.aggregates.append(statistic)
+        return Output(OutputOp.STATISTIC, value=self.aggregates.index(statistic))
 
 
-def _question(node: Any, catalogue: Catalogue) -> Question:
+def _question(node: Any, catalogue: Catalogue, functions: Mapping[str, type[Statistic]]) -> Question:
     plain(node)
     known = catalogue.with_views(node)
     first, joins, scope = sources(node, known)
@@ -78,15 +80,16 @@ def _question(node: Any, catalogue: Catalogue) -> Question:
     if not node.expressions:
         raise InvalidQuery("SELECT names nothing.")
     keys = [scalar(key, scope) for key in group_keys(node, node.expressions, scope)]
-    if any(key.op in ("literal", "null") for key in keys):
+    if any(key.op in (Op.LITERAL, Op.NULL) for key in keys):
         raise InvalidQuery("GROUP BY a constant makes one group. Leave it out.")
-    if any(it.op == "column" and it.values is None and is_unit_column(it, first, joins, known) for it in keys):
+    if any(key.op == Op.COLUMN and key.values is None and is_unit_column(key, first, joins, known) for key in keys):
         raise InvalidQuery(
             f"GROUP BY {known.key} makes groups of one person each, and none of them would be released. For statistics of "
             f"people, gather their rows first: SELECT AVG(LEAST(n, 20)) AS n FROM (SELECT {known.key}, COUNT(*) AS n FROM … "
             f"GROUP BY {known.key})."
         )
-    reading = _Reading(scope, keys, known.key, (first, *(join.relation for join in joins)))
+    inputs = (first, *(join.relation for join in joins))
+    reading = _Reading(Sources(scope, known.key, inputs), keys, functions)
     names, outputs = [], []
     for item in node.expressions:
         for name, output in _outputs(item, reading):
@@ -104,50 +107,50 @@ def _question(node: Any, catalogue: Catalogue) -> Question:
             "SELECT asks for rows, and rows are not released. Ask for statistics: COUNT(*), SUM, AVG, QUANTILE …"
         )
     for output in (*outputs, *(output for output, _ in order)):
-        if kind_of(output, keys) == "boolean" and output.op != "key":
+        if kind_of(output, keys) == Kind.BOOLEAN and output.op != OutputOp.KEY:
             raise InvalidQuery("A comparison cannot be a column of the answer, nor order it. It can stand in HAVING.")
-    if having is not None and (kind_of(having, keys) != "boolean" or having.op == "key"):
+    if having is not None and (kind_of(having, keys) != Kind.BOOLEAN or having.op == OutputOp.KEY):
         raise InvalidQuery("HAVING takes comparisons of columns of the answer, such as n > 100.")
     rows = Select(first, joins, where, (), (), True)
     return Question(rows, tuple(keys), tuple(reading.aggregates), tuple(names), tuple(outputs), having, order, _limit(node))
 
 
-def kind_of(output: Output, keys: list[Scalar]) -> str:
+def kind_of(output: Output, keys: list[Scalar]) -> Kind:
     """What an expression over the released row holds; a mix that has no meaning is refused before anything is spent."""
-    if output.op == "key":
+    if output.op == OutputOp.KEY:
         key: Scalar = keys[output.value]
         return key.kind
-    if output.op == "literal":
+    if output.op == OutputOp.LITERAL:
         return _literal_kind(output.value)
-    kinds = {"number" if kind in NUMBERS else kind for kind in (kind_of(part, keys) for part in output.args)}
-    if output.op in ("and", "or", "not"):
-        if kinds != {"boolean"} or any(part.op == "key" for part in output.args):
+    kinds = {Kind.NUMBER if kind in NUMBERS else kind for kind in (kind_of(part, keys) for part in output.args)}
+    if output.op in (OutputOp.AND, OutputOp.OR, OutputOp.NOT):
+        if kinds != {Kind.BOOLEAN} or any(part.op == OutputOp.KEY for part in output.args):
             raise InvalidQuery(f"{output.op.upper()} in HAVING takes comparisons, such as n > 100.")
-        return "boolean"
+        return Kind.BOOLEAN
     if output.op in _COMPARISONS.values():
         if len(kinds) > 1:
             raise InvalidQuery(f"HAVING compares {' with '.join(sorted(kinds))}. Compare things of one kind.")
-        return "boolean"
-    if kinds - {"number"}:
+        return Kind.BOOLEAN
+    if kinds - {Kind.NUMBER}:
         raise InvalidQuery(f"Arithmetic on the columns of the answer takes numbers, and found {min(kinds - {'number'})}.")
-    return "number"
+    return Kind.NUMBER
 
 
-def _literal_kind(value: Any) -> str:
+def _literal_kind(value: Any) -> Kind:
     if isinstance(value, datetime):
-        return "timestamp"
-    return "text" if isinstance(value, str) else "date" if isinstance(value, date) else "number"
+        return Kind.TIMESTAMP
+    return Kind.TEXT if isinstance(value, str) else Kind.DATE if isinstance(value, date) else Kind.NUMBER
 
 
 def _moments(one: Output, two: Output, keys: list[Scalar]) -> Output:
-    """The first, read as a date where it is a text beside a date."""
-    if one.op == "literal" and isinstance(one.value, str) and two.op == "key" and keys[two.value].kind in ("date", "timestamp"):
+    """The first operand, parsed as a date if it is a text compared with a date."""
+    if one.op == OutputOp.LITERAL and isinstance(one.value, str) and two.op == OutputOp.KEY and keys[two.value].kind in MOMENTS:
         kind = keys[two.value].kind
         try:
-            moment = date.fromisoformat(one.value) if kind == "date" else datetime.fromisoformat(one.value)
+            moment = date.fromisoformat(one.value) if kind == Kind.DATE else datetime.fromisoformat(one.value)
         except ValueError:
             raise InvalidQuery(f"{one.value[:40]!r} is not a {kind}; write it like 2026-01-31.") from None
-        return Output("literal", value=moment.replace(tzinfo=None) if isinstance(moment, datetime) else moment)
+        return Output(OutputOp.LITERAL, value=moment.replace(tzinfo=None) if isinstance(moment, datetime) else moment)
     return one
 
 
@@ -179,7 +182,7 @@ def _ordered(item: Any, outputs: list[Output], later: Callable[[Any], Output]) -
 
 
 def _later(aliases: dict[str, Output], reading: _Reading) -> Callable[[Any], Output]:
-    """What HAVING and ORDER BY mean: columns of the answer by name, else keys and statistics."""
+    """How HAVING and ORDER BY are read: names of output columns first, then keys and statistics."""
 
     def rule(node: Any) -> Output:
         if isinstance(node, exp.Column) and not node.table and node.name.lower() in aliases:
@@ -192,136 +195,27 @@ def _later(aliases: dict[str, Output], reading: _Reading) -> Callable[[Any], Out
 def _outputs(item: Any, reading: _Reading) -> list[tuple[str, Output]]:
     """The columns of the answer that one item of SELECT makes: a list of quantiles makes several."""
     alias, inner = (item.alias, item.this) if isinstance(item, exp.Alias) else ("", item)
-    several = _several(inner)
-    if several:
-        of, ranks = several
-        stem = alias or f"quantile_{of.sql()}"[:60]
-        return [(f"{stem}_{rank:g}", reading.statistic(_quantile(of, rank, reading, inner))) for rank in ranks]
-    made = _output(inner, reading, None)
-    return [(alias or (inner.name if isinstance(inner, exp.Column) else inner.sql()[:60].lower()), made)]
+    call = read_call(inner, reading.sources)
+    kind = None if call is None else reading.functions.get(call.name)
+    several = {} if call is None or kind is None else kind.read_columns(call)
+    if call is not None and several:
+        stem = alias or f"quantile_{call.argument.sql()}"[:60]
+        return [(stem + suffix, reading.statistic(statistic)) for suffix, statistic in several.items()]
+    output = _output(inner, reading, None)
+    return [(alias or (inner.name if isinstance(inner, exp.Column) else inner.sql()[:60].lower()), output)]
 
 
-_QUANTILES = (exp.Quantile, exp.PercentileCont, exp.PercentileDisc, exp.ApproxQuantile)
+def _statistic(node: Any, reading: _Reading) -> Statistic | None:
+    """The statistic a node asks for, or None if it is not one."""
+    call = read_call(node, reading.sources)
+    kind = None if call is None else reading.functions.get(call.name)
+    return None if call is None or kind is None else kind.read(call)
 
 
-def _quantile_parts(node: Any) -> tuple[Any, Any] | None:
-    """(what, rank) of any way to write a quantile."""
-    if isinstance(node, exp.WithinGroup) and isinstance(node.this, _QUANTILES) and isinstance(node.expression, exp.Order):
-        ordered = node.expression.expressions
-        if len(ordered) != 1 or ordered[0].args.get("desc"):
-            raise InvalidQuery("WITHIN GROUP takes one rising order: (ORDER BY x).")
-        return ordered[0].this, node.this.this
-    if isinstance(node, _QUANTILES):
-        if any(part for name, part in node.args.items() if name not in ("this", "quantile", "expression")):
-            raise refused(node)
-        return node.this, node.args.get("quantile") or node.args.get("expression")
-    return None
-
-
-def _several(node: Any) -> tuple[Any, list[float]] | None:
-    parts = _quantile_parts(node)
-    if parts is None or not isinstance(parts[1], (exp.Array, exp.List)):
-        return None
-    ranks = [_rank(item) for item in parts[1].expressions]
-    if not ranks or len(set(ranks)) != len(ranks) or len(ranks) > 100:
-        raise InvalidQuery("A list of quantiles needs between one and 100 different ranks, such as [0.25, 0.5, 0.75].")
-    return parts[0], ranks
-
-
-def _rank(node: Any) -> float:
-    if isinstance(node, exp.Literal) and not node.is_string:
-        value = _number(node)
-        if 0 < value < 1:
-            return value
-    raise InvalidQuery("The rank of a quantile is a number above 0 and below 1, written out; for the ends ask MIN and MAX.")
-
-
-def _quantile(of: Any, rank: float, reading: _Reading, node: Any) -> Aggregate:
-    return Aggregate("quantile", _bounded(of, reading, node), rank)
-
-
-def _bounded(node: Any, reading: _Reading, where: Any) -> Scalar:
-    """What is added up or ranked: a number with bounds."""
-    it = number(scalar(node, reading.scope), where)
-    if finite(it.bounds) is None or it.bounds is None:
-        text = node.sql("duckdb") if len(node.sql("duckdb")) < 80 else "…"
-        raise InvalidQuery(
-            f"{where.sql('duckdb')[:60]} needs bounds: without them one person could move it by any amount. Say them, such as "
-            f"bounds={{'{node.name or 'column'}': (0, 100)}}, or clip it: LEAST(GREATEST({text}, 0), 100)."
-        )
-    if it.bounds[0] == it.bounds[1]:
-        raise InvalidQuery(f"{where.sql()[:60]} is of a constant. Use COUNT(*).")
-    return it
-
-
-_MOMENTS = {
-    exp.Sum: "sum", exp.Avg: "mean", exp.Variance: "variance", exp.VariancePop: "variance", exp.Stddev: "deviation",
-    exp.StddevSamp: "deviation", exp.StddevPop: "deviation", exp.Min: "least", exp.Max: "most",
-}  # fmt: skip
-
-
-def _aggregate(node: Any, reading: _Reading, only: Any = None) -> Aggregate | None:
-    """The statistic a node asks for, or None if it is not one; `only` is the condition of a FILTER."""
-    if isinstance(node, exp.Filter):
-        if only is not None:
-            raise refused(node)
-        return _aggregate(node.this, reading, node.expression.this)
-    if isinstance(node, exp.CountIf):
-        return _count_where(node.this, reading, only)
-    if isinstance(node, exp.Count):
-        return _count(node, reading, only)
-    parts = _quantile_parts(node)
-    if parts is not None:
-        return _quantile(_kept(parts[0], only), _rank(parts[1]), reading, node)
-    if isinstance(node, exp.Median):
-        return _quantile(_kept(node.this, only), 0.5, reading, node)
-    kind = _MOMENTS.get(type(node))
-    if kind is None:
-        return None
-    if node.this is None or more_than_one(node) or isinstance(node.this, (exp.Distinct, exp.Order, exp.Star)):
-        raise InvalidQuery(f"{node.sql()[:60]} is not known here; it takes one expression over the columns of a row.")
-    return Aggregate(kind, _bounded(_kept(node.this, only), reading, node))
-
-
-def _kept(node: Any, only: Any) -> Any:
-    """The expression, NULL where the condition of a FILTER does not hold."""
-    return node if only is None or node is None else exp.If(this=only.copy(), true=node.copy())
-
-
-def _count_where(condition: Any, reading: _Reading, only: Any) -> Aggregate:
-    both: Any = condition if only is None else exp.and_(condition.copy(), only.copy())
-    it = truth(scalar(both, reading.scope), condition)
-    return Aggregate("count_of", Scalar("case", "integer", (it, number_literal(1), Scalar("null", "integer"))))
-
-
-def _count(node: Any, reading: _Reading, only: Any) -> Aggregate:
-    if node.expressions or node.this is None:
-        raise InvalidQuery(f"{node.sql()[:60]}: COUNT takes one expression.")
-    if isinstance(node.this, exp.Star):
-        return Aggregate("count") if only is None else _count_where(only, reading, None)
-    if isinstance(node.this, exp.Distinct):
-        return _distinct(node, reading, only)
-    it = scalar(_kept(node.this, only), reading.scope)
-    if it.kind == "null":
-        raise InvalidQuery(f"{node.sql()[:60]} is always 0. Leave it out.")
-    return Aggregate("count") if it.required else Aggregate("count_of", it)
-
-
-def _distinct(node: Any, reading: _Reading, only: Any) -> Aggregate:
-    items = node.this.expressions
-    if len(items) == 1 and reading.unit and only is None:
-        it = scalar(items[0], reading.scope)
-        if it.op == "column":
-            found = reading.inputs[it.value[0]]
-            if found.private and found.names[it.value[1]].lower() == reading.unit.lower():
-                return Aggregate("units")
-    known = f"COUNT(DISTINCT {reading.unit}) counts people" if reading.unit else "This unit is one row: COUNT(*) counts them"
-    raise InvalidQuery(f"{node.sql()[:60]} is not known here. {known}; for the values of a column, GROUP BY it.")
-
-
-_ARITHMETIC = {exp.Add: "add", exp.Sub: "sub", exp.Mul: "mul", exp.Div: "div"}
-_COMPARISONS = {exp.EQ: "eq", exp.NEQ: "ne", exp.LT: "lt", exp.LTE: "le", exp.GT: "gt", exp.GTE: "ge"}
-_LOGIC = {exp.And: "and", exp.Or: "or"}
+_ARITHMETIC = {exp.Add: OutputOp.ADD, exp.Sub: OutputOp.SUB, exp.Mul: OutputOp.MUL, exp.Div: OutputOp.DIV}
+_COMPARISONS = {exp.EQ: OutputOp.EQ, exp.NEQ: OutputOp.NE, exp.LT: OutputOp.LT, exp.LTE: OutputOp.LE, exp.GT: OutputOp.GT,
+                exp.GTE: OutputOp.GE}  # fmt: skip
+_LOGIC = {exp.And: OutputOp.AND, exp.Or: OutputOp.OR}
 
 
 def _output(node: Any, reading: _Reading, rule: Callable[[Any], Output] | None) -> Output:
@@ -330,27 +224,27 @@ def _output(node: Any, reading: _Reading, rule: Callable[[Any], Output] | None) 
     if isinstance(node, exp.Paren):
         return inner(node.this)
     if reading.keys and (place := _key(node, reading)) is not None:
-        return Output("key", value=place)
-    found = _aggregate(node, reading)
-    if found is not None:
-        return reading.statistic(found)
+        return Output(OutputOp.KEY, value=place)
+    statistic = _statistic(node, reading)
+    if statistic is not None:
+        return reading.statistic(statistic)
     if isinstance(node, exp.Literal):
-        return Output("literal", value=node.this if node.is_string else _number(node))
+        return Output(OutputOp.LITERAL, value=node.this if node.is_string else _number(node))
     if isinstance(node, exp.Neg):
-        return Output("neg", (inner(node.this),))
+        return Output(OutputOp.NEG, (inner(node.this),))
     if isinstance(node, exp.Round):
         digits = node.args.get("decimals")
-        return Output("round", (inner(node.this),), _digits(digits))
+        return Output(OutputOp.ROUND, (inner(node.this),), _digits(digits))
     if type(node) in _LOGIC and rule is not None:
         return Output(_LOGIC[type(node)], tuple(inner(part) for part in node.flatten()))
     if isinstance(node, exp.Not) and rule is not None:
-        return Output("not", (inner(node.this),))
+        return Output(OutputOp.NOT, (inner(node.this),))
     op = _ARITHMETIC.get(type(node)) or (_COMPARISONS.get(type(node)) if rule is not None else None)
     if op is not None:
         left, right = inner(node.this), inner(node.expression)
         return Output(op, (_moments(left, right, reading.keys), _moments(right, left, reading.keys)))
     if isinstance(node, exp.Column):
-        scalar(node, reading.scope)  # a name that is not there is told first
+        scalar(node, reading.sources.scope)  # a name that is not there is told first
         raise InvalidQuery(
             f"{node.sql()} is neither in GROUP BY nor inside a statistic. Add it to GROUP BY, or take its AVG, …"
         )
@@ -378,7 +272,7 @@ def _key(node: Any, reading: _Reading) -> int | None:
     if isinstance(node, exp.Literal):
         return None
     try:
-        found = scalar(node, reading.scope)
+        value = scalar(node, reading.sources.scope)
     except InvalidQuery:
         return None
-    return reading.keys.index(found) if found in reading.keys else None
+    return reading.keys.index(value) if value in reading.keys else None

@@ -1,4 +1,4 @@
-"""What a question costs: how units are bounded, what is measured, and which part of epsilon each measurement gets."""
+"""Pricing: how units are bounded, what is measured, and which part of epsilon each measurement gets."""
 
 from __future__ import annotations
 
@@ -11,35 +11,37 @@ from functools import lru_cache
 from discreet.core import Event, Pure, Unit, check
 from discreet.errors import InvalidQuery, InvalidValue
 from discreet.noise import discrete_laplace_error
-from discreet.query.bias import Share, shares
 from discreet.query.engines.request import Plan
-from discreet.query.joint import MOST, Joint, common_steps
-from discreet.query.measures import RANKED, Measure, Measures, bounds_of, optional
+from discreet.query.joint import MOST_NUMBERS, Joint, common_steps
+from discreet.query.operations import OutputOp, PlanKind
+from discreet.query.quantiles import Quantiles
 from discreet.query.split import split, worst
+from discreet.query.statistics.bias import Column, bias_columns
+from discreet.query.statistics.quantity import Bounding, Measure, Quantity, RowCount, UnitCount
+from discreet.query.statistics.statistic import CONFIDENCE
 from discreet.query.threshold import Threshold
-from discreet.query.tree import Aggregate, Output, Question, Scalar, single
+from discreet.query.tree import Output, Question, single
 
 FINEST = 1 << 14  # steps between the middle of the bounds and their ends
 WIDEST = 1 << 49  # of noise scales: beyond it whole numbers would not fit 64 bits
-ROUGH = 0.25  # how exact a share of what was clamped or cut is meant to be, beside the columns that were asked
 
 
 @dataclass(frozen=True, slots=True)
 class Priced:
-    """A question with its measurements and their parts of epsilon. `place` finds the measurements of each statistic.
+    """A question with its measurements and their parts of epsilon. `place` says which measurement a quantity is.
 
-    Those in `joint` share one noise; its epsilon stands with the first of them, and 0 with the others.
+    Those in `joint` share one noise; its epsilon is that of the first of them, and the others have 0.
     """
 
     question: Question
     plan: Plan
     measures: tuple[Measure, ...]
     epsilons: tuple[float, ...]
-    place: Mapping[tuple[str, Scalar | None], int] = field(hash=False)
+    place: Mapping[Quantity, int] = field(hash=False)
     keys: tuple[tuple[object, ...], ...] | None  # public keys, or None: they are released by threshold
     threshold: int | None  # which measurement decides about keys
     delta: float
-    shares: tuple[Share, ...] = ()  # what is told of clamping and bounding, if that was asked
+    shares: tuple[Column, ...] = ()  # the columns about clamping and bounding, if they were asked for
     joint: tuple[int, ...] = ()  # measurements under one noise; the one that decides about keys comes first
 
     def selector(self) -> Threshold:
@@ -70,17 +72,24 @@ class Priced:
         scale = Fraction(self.measures[m].sensitivity) / Fraction(self.epsilons[m])
         return float(discrete_laplace_error(float(scale), confidence)) * self.step(m)
 
+    def __contains__(self, quantity: Quantity) -> bool:
+        return quantity in self.place
+
+    def half_width(self, quantity: Quantity) -> float:
+        """Half of the interval of a quantity in the answer."""
+        return self.error(self.place[quantity], CONFIDENCE)
+
     def events(self) -> tuple[Event, ...]:
         """What runs, one event per measurement, in order."""
-        made: list[Event] = []
+        events: list[Event] = []
         for i, (measure, epsilon) in enumerate(zip(self.measures, self.epsilons)):
             if i == self.threshold:
-                made.append(self.selector().event)
+                events.append(self.selector().event)
             elif measure.bins is not None:
-                made += quantile_events(measure, epsilon)
+                events += quantile_events(measure, epsilon)
             elif i not in self.joint[1:]:
-                made.append(Pure(epsilon))
-        return tuple(made)
+                events.append(Pure(epsilon))
+        return tuple(events)
 
 
 @lru_cache(256)
@@ -94,8 +103,6 @@ def _noise(sensitivities: tuple[int, ...], epsilon: float) -> Joint:
 
 
 def quantile_events(measure: Measure, epsilon: float) -> list[Event]:
-    from discreet.query.quantiles import Quantiles
-
     return list(Quantiles(measure.ranks, epsilon, measure.sensitivity).events)
 
 
@@ -111,14 +118,13 @@ def choose_plan(question: Question, unit: Unit, *, registered: bool, groups: int
         if not single(question.rows):
             raise InvalidQuery("Each row is a unit here, and a JOIN, or a UNION ALL of a table with itself, can make several "
                                "of one. Join beforehand, or say whose rows they are: unit=user('id', rows=1).")  # fmt: skip
-        return Plan("rows", 1)
+        return Plan(PlanKind.ROWS, 1)
     if unit.rows is None:
         raise InvalidValue(f"{unit} has no bound on its rows, so nothing can be added up. Say one: user({unit.key!r}, rows=…).")
-    wanted = any(it.kind == "units" for it in question.aggregates)
-    if groups is not None or wanted:
+    if groups is not None or any(statistic.counts_units for statistic in question.aggregates):
         most = min(groups or unit.rows, unit.rows) if question.keys else 1
-        return Plan("sampled", unit.rows, most, max(1, unit.rows // most))
-    return Plan("registered" if registered else "weighted", unit.rows)
+        return Plan(PlanKind.SAMPLED, unit.rows, most, max(1, unit.rows // most))
+    return Plan(PlanKind.REGISTERED if registered else PlanKind.WEIGHTED, unit.rows)
 
 
 def price(
@@ -126,62 +132,79 @@ def price(
     bias: bool = False,
 ) -> Priced:  # fmt: skip
     """The measurements of a question, with epsilon divided among them, on the finest grid whose noise fits 64 bits."""
-    told = shares(question, plan) if bias else ()
-    unknown = set(weights) - {*question.names, *(it.name for it in told)}
+    shares = bias_columns(question, plan) if bias else ()
+    unknown = set(weights) - {*question.names, *(column.name for column in shares)}
     if unknown:
         raise InvalidValue(f"weights names {min(unknown)!r}, and the answer has {', '.join(question.names)}.")
-    for finest in (FINEST, FINEST >> 4, FINEST >> 8):
-        made = _price(question, unit, plan, epsilon, delta, weights, told, finest)
-        if _fits(made):
-            return made
-    raise InvalidQuery(f"epsilon {epsilon:g} is too little for {len(made.measures)} measurements of units of {unit.rows} rows: "
-                       "the noise would not fit 64 bits. Ask fewer statistics, or bound the rows of a unit more.")  # fmt: skip
+    for steps in (FINEST, FINEST >> 4, FINEST >> 8):
+        bounding = Bounding(plan, 2 if unit.relation == "replace" else 1, steps)
+        priced = _price(question, unit, bounding, epsilon, delta, weights, shares)
+        if _fits(priced):
+            return priced
+    raise InvalidQuery(
+        f"epsilon {epsilon:g} is too little for {len(priced.measures)} measurements of units of {unit.rows} rows: the noise "
+        "would not fit 64 bits. Ask fewer statistics, or bound the rows of a unit more."
+    )
 
 
-def _fits(it: Priced) -> bool:
-    alone = [i for i in range(len(it.measures)) if i not in it.joint]
-    joint = common_steps(tuple(it.measures[m].sensitivity for m in it.joint))[1] if it.joint else 0
-    return joint <= WIDEST * (it.epsilons[it.joint[0]] if it.joint else 1.0) and all(
-        it.measures[i].sensitivity <= WIDEST * it.epsilons[i] for i in alone
+def _fits(priced: Priced) -> bool:
+    alone = [i for i in range(len(priced.measures)) if i not in priced.joint]
+    joint = common_steps(tuple(priced.measures[m].sensitivity for m in priced.joint))[1] if priced.joint else 0
+    return joint <= WIDEST * (priced.epsilons[priced.joint[0]] if priced.joint else 1.0) and all(
+        priced.measures[i].sensitivity <= WIDEST * priced.epsilons[i] for i in alone
     )
 
 
 def _price(
-    question: Question, unit: Unit, plan: Plan, epsilon: float, delta: float | None, weights: Mapping[str, float],
-    told: tuple[Share, ...], finest: int,
+    question: Question, unit: Unit, bounding: Bounding, epsilon: float, delta: float | None, weights: Mapping[str, float],
+    shares: tuple[Column, ...],
 ) -> Priced:  # fmt: skip
     keys = public_keys(question)
-    builder = Measures(plan, 2 if unit.relation == "replace" else 1, finest, counted=keys is None and plan.kind != "sampled")
-    for aggregate in question.aggregates:
-        builder.need(aggregate, question)
-    for share in told:
-        builder.share(share)
-    threshold = builder.threshold(unit) if keys is None else None
-    if threshold is not None and not delta:
+    threshold = _threshold(unit, bounding, delta) if keys is None else None
+    asked = [set(statistic.measures()) for statistic in question.aggregates] + ([{threshold}] if threshold else [])
+    statistics = [statistic.measures(asked) for statistic in question.aggregates]
+    measured = [*statistics, *(column.statistic.measures() for column in shares), *([{threshold: 1.0}] if threshold else [])]
+    place = {quantity: i for i, quantity in enumerate(dict.fromkeys(quantity for needs in measured for quantity in needs))}
+    if not place:
+        raise InvalidQuery(
+            "The query asks nothing of the rows, and its groups are public. Ask for a statistic: COUNT(*), SUM …"
+        )
+    measures = [quantity.measure(bounding, _ranks(quantity, question, statistics)) for quantity in place]
+    columns = [_needs(output, statistics, weights.get(name, 1.0)) for name, output in zip(question.names, question.outputs)]
+    columns = [column for column in columns if column] + ([{threshold: 1.0}] if threshold else [])
+    main = {quantity for column in columns for quantity in column}
+    columns += [_scaled(column.statistic.measures(), weights.get(column.name, 1.0)) for column in shares]
+    needs = [{place[quantity]: need for quantity, need in column.items()} for column in columns]
+    spare = sum(3 * len(measure.ranks) for measure in measures)
+    added = [quantity for quantity, i in place.items() if measures[i].bins is None]
+    added.sort(key=lambda quantity: quantity != threshold)
+    together = [tuple(place[q] for q in added), tuple(place[q] for q in added if q in main)]
+    ways = {(), *(joint for joint in together if 1 < len(joint) <= MOST_NUMBERS)}
+    divided = [(joint, *_divide(epsilon, needs, len(measures), joint, spare)) for joint in sorted(ways)]
+    joint, parts, _ = min(divided, key=lambda way: way[2])
+    return Priced(
+        question, bounding.plan, tuple(measures), tuple(parts), place, keys, None if threshold is None else place[threshold],
+        delta or 0.0, shares, joint,
+    )  # fmt: skip
+
+
+def _threshold(unit: Unit, bounding: Bounding, delta: float | None) -> Quantity:
+    """What decides which groups are released: the number of units where they are sampled, else of weighted rows."""
+    if unit.relation == "replace":
+        raise InvalidQuery("Names of groups can be released where units are added or removed; for replaced units list "
+                           "them: values = [...] in the schema.")  # fmt: skip
+    if not delta:
         raise InvalidQuery(
             "The groups are not public, so releasing their names needs a delta, such as delta=1e-6; or list them in the "
             "schema: values = [...]."
         )
-    if not builder.measures:
-        raise InvalidQuery(
-            "The query asks nothing of the rows, and its groups are public. Ask for a statistic: COUNT(*), SUM …"
-        )
-    needs = [
-        _needs(output, builder, question, weights.get(name, 1.0)) for name, output in zip(question.names, question.outputs)
-    ]
-    needs = [need for need in needs if need]
-    needs += [{threshold: 1.0}] if threshold is not None else []
-    main = {i for need in needs for i in need}
-    needs += [{i: ROUGH * _weight(weights.get(it.name, 1.0)) for i in builder.share(it)} for it in told]
-    spare = sum(3 * len(measure.ranks) for measure in builder.measures)
-    added = [i for i, measure in enumerate(builder.measures) if measure.bins is None]
-    added.sort(key=lambda i: i != threshold)
-    ways = {(), *(it for it in (tuple(added), tuple(i for i in added if i in main)) if 1 < len(it) <= MOST)}
-    found = [(joint, *_divide(epsilon, needs, len(builder.measures), joint, spare)) for joint in sorted(ways)]
-    joint, parts, _ = min(found, key=lambda it: it[2])
-    return Priced(
-        question, plan, tuple(builder.measures), tuple(parts), builder.place, keys, threshold, delta or 0.0, told, joint
-    )
+    return UnitCount() if bounding.sampled else RowCount()
+
+
+def _ranks(quantity: Quantity, question: Question, statistics: list[Mapping[Quantity, float]]) -> tuple[float, ...]:
+    """The ranks that statistics ask of a quantity."""
+    users = (statistic for statistic, needs in zip(question.aggregates, statistics) if quantity in needs)
+    return tuple(sorted({rank for statistic in users for rank in statistic.ranks}))
 
 
 def _divide(
@@ -196,16 +219,16 @@ def _divide(
     first = 1 if joint else 0
     merged = []
     for need in needs:
-        column = {first + alone.index(i): it for i, it in need.items() if i in alone}
-        shared = math.sqrt(more * sum(it * it for i, it in need.items() if i in joint))
+        column = {first + alone.index(i): part for i, part in need.items() if i in alone}
+        shared = math.sqrt(more * sum(part * part for i, part in need.items() if i in joint))
         merged.append(column | ({0: shared} if shared else {}))
     parts = split(epsilon, merged, first + len(alone), spare)
-    made = [0.0] * count
+    epsilons = [0.0] * count
     for i in alone:
-        made[i] = parts[first + alone.index(i)]
+        epsilons[i] = parts[first + alone.index(i)]
     if joint:
-        made[joint[0]] = parts[0]
-    return made, worst(merged, parts)
+        epsilons[joint[0]] = parts[0]
+    return epsilons, worst(merged, parts)
 
 
 def public_keys(question: Question) -> tuple[tuple[object, ...], ...] | None:
@@ -217,46 +240,23 @@ def public_keys(question: Question) -> tuple[tuple[object, ...], ...] | None:
         return None
     if math.prod(len(values or ()) for values in lists) > 1_000_000:
         raise InvalidQuery("The public keys make more than a million groups. Ask for fewer at a time.")
-    found: tuple[tuple[object, ...], ...] = ((),)
+    keys: tuple[tuple[object, ...], ...] = ((),)
     for values in lists:
-        found = tuple((*head, value) for head in found for value in values or ())
-    return found
+        keys = tuple((*head, value) for head in keys for value in values or ())
+    return keys
 
 
-def _needs(output: Output, builder: Measures, question: Question, weight: float) -> dict[int, float]:
-    """How much of a column's relative error each measurement brings, for a group of one size or another."""
-    weight = _weight(weight)
-    if output.op == "statistic":
-        return {i: need * weight for i, need in _statistic_needs(question.aggregates[output.value], builder).items()}
-    found: dict[int, float] = {}
+def _needs(output: Output, statistics: list[Mapping[Quantity, float]], weight: float) -> dict[Quantity, float]:
+    """How much of a column's relative error each quantity brings, for a group of one size or another."""
+    if output.op == OutputOp.STATISTIC:
+        return _scaled(statistics[output.value], weight)
+    most: dict[Quantity, float] = {}
     for part in output.args:
-        for i, need in _needs(part, builder, question, weight).items():
-            found[i] = max(need, found.get(i, 0.0))
-    return found
+        for quantity, need in _needs(part, statistics, weight).items():
+            most[quantity] = max(need, most.get(quantity, 0.0))
+    return most
 
 
-def _weight(weight: float) -> float:
-    return check.positive("weights", weight)
-
-
-def _statistic_needs(it: Aggregate, builder: Measures) -> dict[int, float]:
-    count = builder.place.get(("count", optional(it.of)))
-    if it.kind in ("count", "count_of"):
-        return {builder.count(it.of): 1.0}
-    if it.kind == "units":
-        return {builder.units(): 1.0}
-    if it.kind in RANKED:
-        return {builder.place["histogram", it.of]: 1.0}  # its rank is about as wrong as a count
-    centred = builder.place.get(("centred", it.of))
-    if it.kind == "sum" and centred is None:
-        return {builder.place["sum", it.of]: 1.0}
-    assert count is not None
-    assert centred is not None
-    if it.kind == "sum":
-        low, high = bounds_of(it.of)
-        middle, reach = abs(low + high) / 2, max(abs(low), abs(high))
-        return {count: middle / reach, centred: (high - low) / 2 / reach}
-    needs = {count: 0.5, centred: math.sqrt(0.75)}  # a mean halfway to an end; in equal parts no worse off than a count
-    if it.kind != "mean":
-        needs[builder.place["square", it.of]] = 1.0
-    return needs
+def _scaled(needs: Mapping[Quantity, float], weight: float) -> dict[Quantity, float]:
+    weight = check.positive("weights", weight)
+    return {quantity: need * weight for quantity, need in needs.items()}

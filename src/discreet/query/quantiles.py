@@ -26,7 +26,7 @@ EDGE = Fraction(1, 20)  # targets this near 0 or 1 are kept some ranks away from
 TIMES = 10  # so far away that all empty bins beyond the end together are this many times less likely than the right one
 
 
-class Found(NamedTuple):
+class QuantileBins(NamedTuple):
     """Bins, one row per group and one column per target: the quantile's, and an interval that holds the true one's."""
 
     value: Ints
@@ -67,10 +67,10 @@ class Quantiles:
         interval_share: Number = Fraction(1, 8),
         confidence: float = 0.95,
     ) -> None:
-        given = check.items("targets", targets, "a list of numbers from 0 to 1")
-        if not 0 < len(given) <= 1000:
-            raise InvalidValue(f"targets must be between 1 and 1000 numbers; got {len(given)}.")
-        fix(self, targets=tuple(_target(q) for q in given), epsilon=rational("epsilon", epsilon))
+        asked = check.items("targets", targets, "a list of numbers from 0 to 1")
+        if not 0 < len(asked) <= 1000:
+            raise InvalidValue(f"targets must be between 1 and 1000 numbers; got {len(asked)}.")
+        fix(self, targets=tuple(_target(q) for q in asked), epsilon=rational("epsilon", epsilon))
         fix(self, sensitivity=check.whole("sensitivity", sensitivity))
         share = Fraction(check.small_fraction("interval_share", interval_share)).limit_denominator(FINEST)
         fix(self, interval_share=share, confidence=check.open_fraction("confidence", confidence))
@@ -93,24 +93,24 @@ class Quantiles:
     def _end_epsilon(self) -> Fraction:
         return self.epsilon * self.interval_share / (2 * len(self.targets))
 
-    def run(self, histograms: Any) -> Found:
+    def run(self, histograms: Any) -> QuantileBins:
         """Bins of each group's quantiles, from an array of whole-number weights, groups x bins."""
         weights = whole_numbers(histograms)
         if isinstance(weights, int) or weights.ndim != 2 or not weights.shape[1]:
             raise InvalidValue("histograms must be an array of whole numbers, groups x bins, with at least one bin.")
         shape = (len(weights), len(self.targets))
-        found = Found(*(np.empty(shape, np.int64) for _ in range(3)))
+        chosen = QuantileBins(*(np.empty(shape, np.int64) for _ in range(3)))
         step = max(1, CHUNK // weights.shape[1])
         source = open_source()
         for start in range(0, len(weights), step):
             part = _Ranks(weights[start : start + step])
             for i, target in enumerate(self.targets):
                 ends = self._run_one(part, target, source)
-                for column, end in zip(found, ends):
+                for column, end in zip(chosen, ends):
                     column[start : start + step, i] = end
         order = np.argsort([float(q) for q in self.targets], kind="stable")
-        found.value[:, order] = np.sort(found.value, axis=1)  # a larger target's value is not the smaller
-        return Found(found.value, np.minimum(found.low, found.value), np.maximum(found.high, found.value))
+        chosen.value[:, order] = np.sort(chosen.value, axis=1)  # a larger target's value is not the smaller
+        return QuantileBins(chosen.value, np.minimum(chosen.low, chosen.value), np.maximum(chosen.high, chosen.value))
 
     def _run_one(self, ranks: _Ranks, target: Fraction, source: Source) -> tuple[Ints, Ints, Ints]:
         bins = ranks.bins
@@ -186,8 +186,8 @@ class _Ranks:
             """2 b times how far the weight `inner` is past max(target x total, min(away, total / 2)); outer is the rest."""
             inner, outer = np.minimum(inner, most), np.minimum(outer, most)
             at_least = np.maximum(2 * b * (inner - away), b * (inner - outer))
-            found: Ints = np.minimum(2 * ((b - a) * inner - a * outer), at_least)
-            return found
+            distance: Ints = np.minimum(2 * ((b - a) * inner - a * outer), at_least)
+            return distance
 
         if flip:
             below, above = -past(self.onward, self.before), -past(self.after, self.upto)

@@ -10,6 +10,7 @@ from typing import Any
 from sqlglot import exp
 
 from discreet.errors import InvalidQuery
+from discreet.query.operations import Kind, Op
 from discreet.query.scalars.expression import Scope, scalar
 from discreet.query.scalars.operands import alike, number, refused, truth
 from discreet.query.tree import Base, Field, Join, Relation, Scalar, Select, Union
@@ -87,8 +88,8 @@ def sources(node: Any, catalogue: Catalogue) -> tuple[Relation, tuple[Join, ...]
     scope = Scope(((alias, first.names, first.fields),))
     joins: list[Join] = []
     for join in node.args.get("joins") or ():
-        made, scope = _join(join, scope, [first, *(it.relation for it in joins)], catalogue)
-        joins.append(made)
+        joined, scope = _join(join, scope, [first, *(before.relation for before in joins)], catalogue)
+        joins.append(joined)
     if len(joins) >= MOST_INPUTS:
         raise InvalidQuery(f"A query may join at most {MOST_INPUTS} tables.")
     return first, tuple(joins), scope
@@ -111,17 +112,19 @@ def _join(node: Any, scope: Scope, before: list[Relation], catalogue: Catalogue)
         raise InvalidQuery(
             f"{side or kind or method} JOIN is not among what private SQL may run. Use JOIN or LEFT JOIN with ON."
         )
-    alias, found = _source(node.this, catalogue)
-    if alias.lower() in {it[0].lower() for it in scope.inputs}:
+    alias, joined = _source(node.this, catalogue)
+    if alias.lower() in {source[0].lower() for source in scope.inputs}:
         raise InvalidQuery(f"{alias} stands twice in FROM. Give one of them another name with AS.")
-    if found.private and not before[0].private:
+    if joined.private and not before[0].private:
         raise InvalidQuery(f"Put the private table first: FROM {alias} JOIN {scope.inputs[0][0]} ON …")
-    fields = tuple(replace(it, required=False) for it in found.fields) if side == "LEFT" else found.fields  # none may match
-    wider = Scope((*scope.inputs, (alias, found.names, fields)))
+    fields = (
+        tuple(replace(field, required=False) for field in joined.fields) if side == "LEFT" else joined.fields
+    )  # none may match
+    wider = Scope((*scope.inputs, (alias, joined.names, fields)))
     on = _condition(node, wider, len(before))
-    if found.private:
-        on = _same_unit(on, before, found, catalogue, alias)
-    return Join(found, on, side == "LEFT"), wider
+    if joined.private:
+        on = _same_unit(on, before, joined, catalogue, alias)
+    return Join(joined, on, side == "LEFT"), wider
 
 
 def _condition(node: Any, scope: Scope, place: int) -> Scalar:
@@ -136,35 +139,35 @@ def _condition(node: Any, scope: Scope, place: int) -> Scalar:
 def _equal_by_name(name: str, scope: Scope, place: int) -> Scalar:
     left = Scope(scope.inputs[:place]).column(exp.column(name))
     right = Scope(scope.inputs[place:]).column(exp.column(name))
-    right = Scalar("column", right.kind, (), (place, right.value[1]), right.bounds, right.values, right.required)
-    return Scalar("eq", "boolean", alike(left, right, exp.column(name)))
+    right = Scalar(Op.COLUMN, right.kind, (), (place, right.value[1]), right.bounds, right.values, right.required)
+    return Scalar(Op.EQ, Kind.BOOLEAN, alike(left, right, exp.column(name)))
 
 
-def _same_unit(on: Scalar, before: list[Relation], found: Relation, catalogue: Catalogue, alias: str) -> Scalar:
+def _same_unit(on: Scalar, before: list[Relation], joined: Relation, catalogue: Catalogue, alias: str) -> Scalar:
     """Private tables may only be joined person by person."""
     if catalogue.key is None:
         raise InvalidQuery(
             "Two private tables can be joined only where the unit has a key: connect(…, unit=user('key', rows=…))."
         )
     place = len(before)
-    for part in on.args if on.op == "and" else (on,):
-        if part.op == "eq" and all(arg.op == "column" for arg in part.args):
+    for part in on.args if on.op == Op.AND else (on,):
+        if part.op == Op.EQ and all(arg.op == Op.COLUMN for arg in part.args):
             ends = {arg.value[0]: arg.value[1] for arg in part.args}
             others = [i for i in ends if i != place]
             if place in ends and len(others) == 1 and _is_unit(before[others[0]], ends[others[0]], catalogue.key) \
-                    and before[others[0]].private and _is_unit(found, ends[place], catalogue.key):  # fmt: skip
-                return _all([on, Scalar("same_unit", "boolean", value=(0, place))])
+                    and before[others[0]].private and _is_unit(joined, ends[place], catalogue.key):  # fmt: skip
+                return _all([on, Scalar(Op.SAME_UNIT, Kind.BOOLEAN, value=(0, place))])
     raise InvalidQuery(
         f"{alias} is private, and is not joined on the unit key. Add it: ON … AND a.{catalogue.key} = {alias}.{catalogue.key}."
     )
 
 
-def _is_unit(found: Relation, place: int, key: str) -> bool:
-    return found.names[place].lower() == key.lower()
+def _is_unit(relation: Relation, place: int, key: str) -> bool:
+    return relation.names[place].lower() == key.lower()
 
 
 def _all(parts: list[Scalar]) -> Scalar:
-    return parts[0] if len(parts) == 1 else Scalar("and", "boolean", tuple(parts))
+    return parts[0] if len(parts) == 1 else Scalar(Op.AND, Kind.BOOLEAN, tuple(parts))
 
 
 def relation(node: Any, catalogue: Catalogue) -> Relation:
@@ -191,10 +194,10 @@ def relation(node: Any, catalogue: Catalogue) -> Relation:
     return _grouped(node, first, joins, where, items, scope, known)
 
 
-def _owned(it: Scalar, node: Any) -> Scalar:
-    if it.kind == "null":
+def _owned(value: Scalar, node: Any) -> Scalar:
+    if value.kind == Kind.NULL:
         raise InvalidQuery(f"{node.sql()[:60]} is always NULL. Leave it out.")
-    return it
+    return value
 
 
 def where_of(node: Any, scope: Scope) -> Scalar | None:
@@ -204,17 +207,17 @@ def where_of(node: Any, scope: Scope) -> Scalar | None:
 
 def _expanded(items: list[Any], scope: Scope) -> list[Any]:
     """The columns that a star stands for."""
-    found: list[Any] = []
+    expanded: list[Any] = []
     for item in items:
         if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star)):
             if any(item.args.get(name) for name in ("except", "except_", "replace", "rename")):
                 raise refused(item)
             wanted = item.table.lower() if isinstance(item, exp.Column) else ""
-            hits = [it for it in scope.inputs if not wanted or it[0].lower() == wanted]
-            found += [exp.column(name, table=alias, quoted=True) for alias, names, _ in hits for name in names]
+            hits = [source for source in scope.inputs if not wanted or source[0].lower() == wanted]
+            expanded += [exp.column(name, table=alias, quoted=True) for alias, names, _ in hits for name in names]
         else:
-            found.append(item)
-    return found
+            expanded.append(item)
+    return expanded
 
 
 def _named(item: Any, place: int) -> tuple[str, Any]:
@@ -223,7 +226,7 @@ def _named(item: Any, place: int) -> tuple[str, Any]:
     return (item.name if isinstance(item, exp.Column) else f"column{place}"), item
 
 
-_GATHER = {exp.Sum: "sum_of", exp.Avg: "avg_of", exp.Min: "min_of", exp.Max: "max_of", exp.Count: "count_of"}
+_GATHER = {exp.Sum: Op.SUM_OF, exp.Avg: Op.AVG_OF, exp.Min: Op.MIN_OF, exp.Max: Op.MAX_OF, exp.Count: Op.COUNT_OF}
 
 
 def _grouped(
@@ -234,7 +237,7 @@ def _grouped(
     if not first.private:
         raise InvalidQuery("GROUP BY over public tables alone is not known here. Prepare the public table beforehand.")
     keys = [scalar(key, scope) for key in group_keys(node, [item for _, item in items], scope)]
-    if not any(it.op == "column" and is_unit_column(it, first, joins, catalogue) for it in keys):
+    if not any(key.op == Op.COLUMN and is_unit_column(key, first, joins, catalogue) for key in keys):
         raise InvalidQuery("A sub-query that groups must keep the unit: GROUP BY "
                            f"{catalogue.key or 'the unit key (this source has none)'}, …. To choose among groups of the "
                            "answer, write HAVING.")  # fmt: skip
@@ -242,11 +245,11 @@ def _grouped(
     return Select(first, joins, where, tuple(name for name, _ in items), outputs, True, tuple(keys))
 
 
-def is_unit_column(it: Scalar, first: Relation, joins: tuple[Join, ...], catalogue: Catalogue) -> bool:
+def is_unit_column(value: Scalar, first: Relation, joins: tuple[Join, ...], catalogue: Catalogue) -> bool:
     if catalogue.key is None:
         return False
-    found = [first, *(join.relation for join in joins)][it.value[0]]
-    return found.private and _is_unit(found, it.value[1], catalogue.key)
+    table = [first, *(join.relation for join in joins)][value.value[0]]
+    return table.private and _is_unit(table, value.value[1], catalogue.key)
 
 
 def group_keys(node: Any, items: list[Any], scope: Scope) -> list[Any]:
@@ -257,7 +260,7 @@ def group_keys(node: Any, items: list[Any], scope: Scope) -> list[Any]:
     if any(clause.args.get(name) for name in ("cube", "rollup", "grouping_sets", "totals")):
         raise InvalidQuery("GROUP BY takes plain keys here; ask CUBE, ROLLUP and GROUPING SETS as queries of their own.")
     if clause.args.get("all"):
-        return [it for it in (item.unalias() for item in items) if not it.find(exp.AggFunc)]
+        return [item for item in (item.unalias() for item in items) if not item.find(exp.AggFunc)]
     aliases = {item.alias.lower(): item.this for item in items if isinstance(item, exp.Alias)}
     keys = []
     for key in clause.expressions:
@@ -284,21 +287,21 @@ def more_than_one(node: Any) -> bool:
 def _gathered(node: Any, scope: Scope, keys: list[Scalar]) -> Scalar:
     op = _GATHER.get(type(node))
     if op is None:
-        it = scalar(node, scope)
-        if it not in keys:
+        value = scalar(node, scope)
+        if value not in keys:
             raise InvalidQuery(f"{node.sql()[:60]} is neither in GROUP BY nor gathered with SUM, AVG, MIN, MAX or COUNT.")
-        return it
+        return value
     if more_than_one(node):
         raise InvalidQuery(f"{node.sql()[:60]} is not known here; it takes one expression over the columns of a row.")
     if isinstance(node.this, exp.Star):
-        return Scalar("count_of", "integer", (), bounds=(0.0, math.inf), required=True)
+        return Scalar(Op.COUNT_OF, Kind.INTEGER, (), bounds=(0.0, math.inf), required=True)
     if isinstance(node.this, exp.Distinct):
         raise InvalidQuery("COUNT(DISTINCT …) inside a sub-query is not known here. Group by the column as well.")
-    it = _owned(scalar(node.this, scope), node)
-    if op == "count_of":
-        return Scalar(op, "integer", (it,), bounds=(0.0, math.inf), required=True)
-    it = number(it, node)
-    return Scalar(op, "number", (it,), None, it.bounds if op != "sum_of" else None)
+    value = _owned(scalar(node.this, scope), node)
+    if op == Op.COUNT_OF:
+        return Scalar(op, Kind.INTEGER, (value,), bounds=(0.0, math.inf), required=True)
+    value = number(value, node)
+    return Scalar(op, Kind.NUMBER, (value,), None, value.bounds if op != Op.SUM_OF else None)
 
 
 def _union(node: Any, catalogue: Catalogue) -> Union:
@@ -313,16 +316,16 @@ def _union(node: Any, catalogue: Catalogue) -> Union:
     known = catalogue.with_views(node)
     parts: list[Relation] = []
     for side in (node.left, node.right):
-        found = relation(side, known.inside())
-        parts += found.parts if isinstance(found, Union) else [found]
-    shapes = {(len(part.names), tuple(_sort(it) for it in part.fields), part.private) for part in parts}
+        part = relation(side, known.inside())
+        parts += part.parts if isinstance(part, Union) else [part]
+    shapes = {(len(part.names), tuple(_sort(field) for field in part.fields), part.private) for part in parts}
     if len(shapes) != 1:
         raise InvalidQuery("The parts of a UNION ALL must have as many columns of the same types, all private or all public.")
     names = [tuple(name.lower() for name in part.names) for part in parts]
-    if catalogue.key and len({tuple(name == catalogue.key.lower() for name in it) for it in names}) != 1:
+    if catalogue.key and len({tuple(name == catalogue.key.lower() for name in part) for part in names}) != 1:
         raise InvalidQuery("The unit key must be the same column in every part of a UNION ALL.")
     return Union(tuple(parts))
 
 
 def _sort(field: Field) -> str:
-    return "number" if field.kind == "integer" else field.kind
+    return Kind.NUMBER if field.kind == Kind.INTEGER else field.kind

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from fractions import Fraction
 from numbers import Real
 from typing import Any, NamedTuple
 
@@ -95,10 +96,10 @@ def identities(ids: Any) -> Ints:
         return np.unique(array, return_inverse=True)[1].astype(np.int64)
     known: dict[Any, int] = {}
     try:
-        found = [-1 if missing(item) else known.setdefault(item, len(known)) for item in array.tolist()]
+        numbers = [-1 if missing(item) else known.setdefault(item, len(known)) for item in array.tolist()]
     except TypeError:
         raise InvalidValue("ids must be numbers, text or other hashable values.") from None
-    return np.array(found, np.int64)
+    return np.array(numbers, np.int64)
 
 
 def numbers(values: Any) -> Floats:
@@ -140,6 +141,35 @@ def column(values: Any) -> NDArray[Any]:
     return values
 
 
+def clipped_table(
+    rows: Rows, contribution: Contribution, limits: Sequence[tuple[Fraction, Fraction]]
+) -> tuple[list[Floats], Ints]:
+    """Columns within their bounds, and weights: 0 for a row with a number missing, whose values then do not matter."""
+    values = rows.values
+    if isinstance(values, np.ndarray) and values.ndim == 2:
+        values = list(values.T)
+    elif hasattr(values, "columns"):  # a data frame
+        values = [values[name] for name in values.columns]
+    table = [numbers(item) for item in values]
+    if len(table) != len(limits) or len({len(item) for item in table}) != 1:
+        raise InvalidValue(f"values must have {len(limits)} columns of one length, one for each pair of bounds; they have not.")
+    weights = contribution.weights(len(table[0]), rows.ids)
+    known = ~np.any([np.isnan(item) for item in table], axis=0)
+    ends = [(float(lower), float(upper)) for lower, upper in limits]
+    return [np.clip(np.where(known, item, end[0]), *end) for item, end in zip(table, ends)], np.where(known, weights, 0)
+
+
+def weigh(cell: Ints, weights: Ints, cells: int) -> Ints:
+    """The weight in each cell, in whole numbers."""
+    high, low = (np.bincount(cell, weights=part, minlength=cells) for part in (weights >> 10, weights & 1023))
+    return high.astype(np.int64) * 1024 + low.astype(np.int64)
+
+
+def add(numbers: Ints) -> int:
+    """The exact sum of whole numbers below 2^52."""
+    return int((numbers >> 26).sum()) * (1 << 26) + int((numbers & ((1 << 26) - 1)).sum())  # no overflow below 2^36 rows
+
+
 def missing(item: Any) -> bool:
     """None, NaN and data frames' own names for nothing."""
     return item is None or type(item).__name__ in ("NAType", "NaTType") or (isinstance(item, float) and math.isnan(item))
@@ -148,13 +178,13 @@ def missing(item: Any) -> bool:
 def public(name: str, values: Iterable[Any]) -> list[Any]:
     """Public categories or candidates: different from one another, at least one."""
     try:
-        found = list(values)
-        different = len(set(found)) == len(found)
+        items = list(values)
+        different = len(set(items)) == len(items)
     except TypeError:
         raise InvalidValue(f"{name} must be a list of hashable values; got {type(values).__name__}.") from None
-    if isinstance(values, (str, bytes)) or not found or not different:
+    if isinstance(values, (str, bytes)) or not items or not different:
         raise InvalidValue(f"{name} must be a list of at least one value, all different, that was not read from the data.")
-    return found
+    return items
 
 
 def _number(item: Any) -> float:

@@ -24,7 +24,8 @@ from typing import Any
 
 from discreet.core import check
 from discreet.errors import InvalidDocument, InvalidValue
-from discreet.query.tree import NUMBERS, Bounds, Field
+from discreet.query.operations import NUMBERS, Kind
+from discreet.query.tree import Bounds, Field
 
 KNOWN = ("bounds", "values", "required", "type")
 
@@ -36,14 +37,15 @@ class Schema:
     facts: Mapping[str, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
     public: frozenset[str] = frozenset()
 
-    def fields(self, table: str, found: Mapping[str, str]) -> dict[str, Field]:
+    def fields(self, table: str, kinds: Mapping[str, str]) -> dict[str, Field]:
         """The columns an engine found, with what is known of them; columns of a type that SQL here cannot use are left out."""
         known = {**self.facts.get("", {}), **self.facts.get(table.lower(), {})}
-        columns = {name: _known(name, kind, known.get(name.lower(), {})) for name, kind in found.items() if kind != "other"}
-        missing = set(self.facts.get(table.lower(), {})) - {name.lower() for name in found}
+        usable = {name: Kind(kind) for name, kind in kinds.items() if kind != "other"}
+        columns = {name: _known(name, kind, known.get(name.lower(), {})) for name, kind in usable.items()}
+        missing = set(self.facts.get(table.lower(), {})) - {name.lower() for name in kinds}
         if missing:
             raise InvalidValue(f"The schema describes {table}.{min(missing)}, and {table} has no such column; it has "
-                               f"{', '.join(list(found)[:12])}.")  # fmt: skip
+                               f"{', '.join(list(kinds)[:12])}.")  # fmt: skip
         return columns
 
     def with_bounds(self, bounds: Mapping[str, Any] | None) -> Schema:
@@ -57,11 +59,11 @@ class Schema:
         return replace(self, facts={**self.facts, "": {**self.facts.get("", {}), **every}})
 
 
-def read_schema(given: str | os.PathLike[str] | Mapping[str, Any] | None) -> Schema:
+def read_schema(document: str | os.PathLike[str] | Mapping[str, Any] | None) -> Schema:
     """A schema from a TOML file or from the same as a dict."""
-    if given is None:
+    if document is None:
         return Schema()
-    document = given if isinstance(given, Mapping) else _toml(Path(given))
+    document = document if isinstance(document, Mapping) else _toml(Path(document))
     facts: dict[str, dict[str, dict[str, Any]]] = {}
     public = set()
     for table, columns in document.items():
@@ -115,17 +117,17 @@ def _bounds(name: str, pair: Any) -> Bounds:
 
 def public_values(name: str, values: Any) -> tuple[Any, ...]:
     """A public list of values: all different, and texts, numbers, truth values, dates or None."""
-    found = check.items(f"values of {name}", values, "a list of public values")
-    if not found or len(set(found)) != len(found):
+    public = check.items(f"values of {name}", values, "a list of public values")
+    if not public or len(set(public)) != len(public):
         raise InvalidValue(f"values of {name} must be a list of different values, at least one; got {check.shown(values)}.")
-    if len(found) > 1_000_000:
-        raise InvalidValue(f"values of {name} may be at most a million; got {len(found)}.")
-    if any(isinstance(value, float) and not math.isfinite(value) for value in found):
+    if len(public) > 1_000_000:
+        raise InvalidValue(f"values of {name} may be at most a million; got {len(public)}.")
+    if any(isinstance(value, float) and not math.isfinite(value) for value in public):
         raise InvalidValue(f"values of {name} must be finite; got {check.shown(values)}.")
-    return found
+    return public
 
 
-def _known(name: str, kind: str, facts: Mapping[str, Any]) -> Field:
+def _known(name: str, kind: Kind, facts: Mapping[str, Any]) -> Field:
     bounds = facts.get("bounds")
     if bounds is not None and kind not in NUMBERS:
         raise InvalidValue(f"{name} holds {kind}, so it has no bounds; list its public values instead, or cast it to a number.")

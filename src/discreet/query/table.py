@@ -1,4 +1,4 @@
-"""The answer as an Arrow table: the names of its columns, what is told beside them, and the text that a ledger keeps."""
+"""The answer as an Arrow table, its column names, and its serialised form in a ledger."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from discreet.query import arrow
-from discreet.query.answer import CONFIDENCE, Noisy, evaluate, shown_plan
+from discreet.query.answer import Noisy, evaluate, shown_plan
+from discreet.query.operations import OutputOp
 from discreet.query.price import Priced
+from discreet.query.statistics.statistic import CONFIDENCE
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -19,37 +21,37 @@ ENDS = ("", "_low", "_high")  # of the names of a number and of its interval
 
 def column_names(priced: Priced) -> list[str]:
     """The names of all columns of the answer."""
-    made = []
+    names = []
     for name, output in zip(priced.question.names, priced.question.outputs):
-        made += [name] if output.op in ("key", "literal") else [name + end for end in ENDS]
-    return made + [it.name + end for it in priced.shares for end in ENDS]
+        names += [name] if output.op in (OutputOp.KEY, OutputOp.LITERAL) else [name + end for end in ENDS]
+    return names + [share.name + end for share in priced.shares for end in ENDS]
 
 
 def answer_table(noisy: Noisy, rows: np.ndarray[Any, Any], nonnegative: bool) -> pa.Table:
     """The released rows that are asked for, in this order, with the ends of an interval beside each number."""
     import pyarrow as pa
 
-    made: dict[str, Any] = {}
+    columns: dict[str, Any] = {}
     question = noisy.priced.question
     for name, output in zip(question.names, question.outputs):
         value, low, high = (np.asarray(part)[rows] for part in evaluate(output, noisy))
-        if output.op == "key":
-            made[name] = arrow.column(value.tolist(), question.keys[output.value].kind)
+        if output.op == OutputOp.KEY:
+            columns[name] = arrow.column(value.tolist(), question.keys[output.value].kind)
             continue
-        if output.op == "literal":
-            made[name] = arrow.constant(output.value, len(rows))
+        if output.op == OutputOp.LITERAL:
+            columns[name] = arrow.constant(output.value, len(rows))
             continue
         for suffix, part in zip(ENDS, (value, low, high)):
             column = np.asarray(part, float)
-            made[name + suffix] = arrow.numbers(np.maximum(column, 0.0) if nonnegative else column)
-    for share in noisy.priced.shares:
-        for suffix, part in zip(ENDS, noisy.share(share)):
-            made[share.name + suffix] = arrow.numbers(part[rows])
-    return pa.Table.from_arrays(list(made.values()), names=list(made)).replace_schema_metadata({"discreet": _told(noisy)})
+            columns[name + suffix] = arrow.numbers(np.maximum(column, 0.0) if nonnegative else column)
+    for name, share in noisy.priced.shares:
+        for suffix, part in zip(ENDS, noisy.statistic(share)):
+            columns[name + suffix] = arrow.numbers(part[rows])
+    return pa.Table.from_arrays(list(columns.values()), names=list(columns)).replace_schema_metadata({"discreet": _note(noisy)})
 
 
-def _told(noisy: Noisy) -> str:
-    shares = ", ".join(it.name for it in noisy.priced.shares)
+def _note(noisy: Noisy) -> str:
+    shares = ", ".join(share.name for share in noisy.priced.shares)
     return (
         f"intervals hold the answer without noise with probability {CONFIDENCE:g} each; the error that bounding "
         f"({shown_plan(noisy.priced.plan)}) and clamping to bounds bring is not included"

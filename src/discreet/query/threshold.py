@@ -1,4 +1,4 @@
-"""Which groups exist, and how large they are, without a list of them: counts with noise that cannot make a group up.
+"""Private selection of groups: noisy counts above a threshold, with noise that never releases an empty group.
 
 docs/theory/query-threshold.md proves what is claimed here.
 """
@@ -21,7 +21,7 @@ from discreet.noise.digits import LaplaceLaw
 from discreet.noise.fast import WIDEST
 from discreet.noise.samplers import Number, draw, float_above, one, rational
 from discreet.noise.source import Source, open_source
-from discreet.query.joint import MOST, above, above_bounds, box, least
+from discreet.query.joint import MOST_NUMBERS, above, above_bounds, box, least
 
 LARGEST = 1 << 61  # the largest bound on the noise: counts up to 2^62 plus noise fit int64
 TOO_WIDE = "The noise would be larger than int64 holds; choose a larger epsilon, or coarser whole numbers for the counts."
@@ -64,7 +64,7 @@ class Threshold:
         fix(self, scale=self.sensitivity / self.epsilon)
         if self.scale > LARGEST:
             raise InvalidValue(TOO_WIDE)
-        fix(self, numbers=check.whole("numbers", numbers, most=MOST))
+        fix(self, numbers=check.whole("numbers", numbers, most=MOST_NUMBERS))
         if self.numbers > 1 and self.scale > WIDEST:
             raise InvalidValue(TOO_WIDE)
         fix(self, bound=_least_bound(self.scale, Fraction(self.delta), self.sensitivity, self.each, self.numbers))
@@ -95,19 +95,19 @@ class Threshold:
 
     def _noises(self, count: int, source: Source) -> Ints:
         """Vectors whose first number is within the bound, by rejection."""
-        found = np.empty((count, self.numbers), np.int64)
+        noise = np.empty((count, self.numbers), np.int64)
         todo = np.arange(count)
         while todo.size:
             drawn = box(self.scale, self.numbers, todo.size, source)
             fits = np.abs(drawn[:, 0]) <= self.bound
-            found[todo[fits]] = drawn[fits]
+            noise[todo[fits]] = drawn[fits]
             todo = todo[~fits]
-        return found
+        return noise
 
     def _noise(self, count: int, source: Source) -> Ints:
         """Truncated by rejection: drawn again until all are within the bound, each on its own."""
         law = LaplaceLaw(self.scale)
-        found = np.empty(count, np.int64)
+        noise = np.empty(count, np.int64)
         todo = np.arange(count)
         while todo.size:
             if self.scale <= WIDEST:
@@ -115,9 +115,9 @@ class Threshold:
             else:
                 drawn = np.array([one(law, source) for _ in range(todo.size)], object)
             fits = np.asarray((drawn >= -self.bound) & (drawn <= self.bound), bool)
-            found[todo[fits]] = drawn[fits].astype(np.int64)
+            noise[todo[fits]] = drawn[fits].astype(np.int64)
             todo = todo[~fits]
-        return found
+        return noise
 
     def interval(self, confidence: float) -> int:
         """A t such that the noise of a group is within t with this probability; it is always within `bound`.
@@ -140,12 +140,12 @@ class Threshold:
         """The least and largest true counts of groups that were shown, from their noisy counts.
 
         Each is within its limits with at least this probability, given that it is shown: every true count is tested
-        against the law of its noisy count given that it is above the bound, which is why small groups get wide limits.
+        against the distribution of its noisy count given that it is above the bound, which is why small groups get wide limits.
         """
-        given = np.atleast_1d(np.asarray(noisy))
+        shown = np.atleast_1d(np.asarray(noisy))
         # so far above the bound everything moves with the count
-        far = given - np.minimum(given, min(4 * self.bound + 1, 1 << 62))
-        y = np.atleast_1d(whole_numbers((given - far).astype(np.int64)))
+        far = shown - np.minimum(shown, min(4 * self.bound + 1, 1 << 62))
+        y = np.atleast_1d(whole_numbers((shown - far).astype(np.int64)))
         half = (1 - check.open_fraction("confidence", confidence)) / 2
         return self._least_count(y, half) + far, y + self.interval(1 - half) + far
 
@@ -167,8 +167,8 @@ class Threshold:
         """Pr[Z > noise] of the truncated noise, for noise >= -1."""
         s = float(self.scale)
         edge = _edge(s, self.numbers, self.bound)
-        found: NDArray[np.float64] = (above(np.minimum(noise, self.bound), s, self.numbers) - edge) / (1 - 2 * edge)
-        return found
+        chance: NDArray[np.float64] = (above(np.minimum(noise, self.bound), s, self.numbers) - edge) / (1 - 2 * edge)
+        return chance
 
 
 @lru_cache(1024)
@@ -191,7 +191,7 @@ def _least_bound(scale: Fraction, delta: Fraction, sensitivity: int, each: int, 
     s, d = float(scale), float(delta)
 
     def about(bound: int) -> bool:
-        edge, big, small = (float(above(bound - it, s, numbers)) for it in (0, each, rest))
+        edge, big, small = (float(above(bound - weight, s, numbers)) for weight in (0, each, rest))
         return groups * (big - edge) + small - edge <= d * (1 - 2 * edge)
 
     def enough(bound: int) -> bool:
@@ -213,7 +213,7 @@ def _enough(bound: int, scale: Fraction, delta: Fraction, groups: int, each: int
     """
     bits = 128
     while True:
-        edge, big, small = (above_bounds(bound - it, scale, numbers, bits) for it in (0, each, rest))
+        edge, big, small = (above_bounds(bound - weight, scale, numbers, bits) for weight in (0, each, rest))
         some = groups + (rest > 0)
         left_lo = groups * big[0] + (rest > 0) * small[0] - some * edge[1]
         left_hi = groups * big[1] + (rest > 0) * small[1] - some * edge[0]

@@ -1,16 +1,18 @@
-"""What a query means, once it is understood: the only thing that engines ever see of it.
+"""The syntax tree of a query after parsing: all that an engine ever sees of it.
 
-Nothing of the text that was asked reaches an engine. Names are resolved to positions, literals are values, and every
+No text of the query reaches an engine. Names are resolved to positions, literals are values, and every
 operation is one of a closed table that each engine writes in its own words.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-NUMBERS = ("integer", "number")
-KINDS = (*NUMBERS, "text", "boolean", "date", "timestamp")
+from discreet.query.operations import Kind, Op, OutputOp
+
+if TYPE_CHECKING:
+    from discreet.query.statistics import Statistic
 
 Bounds = tuple[float, float]
 
@@ -19,7 +21,7 @@ Bounds = tuple[float, float]
 class Field:
     """One column: what it holds, and what is publicly known of it."""
 
-    kind: str
+    kind: Kind
     bounds: Bounds | None = None  # values outside are moved to the nearer bound when they are added up
     values: tuple[Any, ...] | None = None  # the public list of its values
     required: bool = False  # never NULL; a NULL that is there all the same counts as the middle of the bounds
@@ -27,10 +29,10 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """An expression over one row. `op` is a word of the closed table in engines/expressions.py."""
+    """An expression over one row."""
 
-    op: str
-    kind: str
+    op: Op
+    kind: Kind
     args: tuple[Scalar, ...] = ()
     value: Any = None  # of a literal; (input, position) of a column; an option of an operation
     bounds: Bounds | None = None
@@ -76,7 +78,7 @@ class Select:
 
     @property
     def fields(self) -> tuple[Field, ...]:
-        return tuple(Field(it.kind, it.bounds, it.values, it.required) for it in self.outputs)
+        return tuple(Field(output.kind, output.bounds, output.values, output.required) for output in self.outputs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,13 +109,13 @@ def single(relation: Relation) -> bool:
     return tables is not None and len(set(tables)) == len(tables)
 
 
-def _tables(it: Relation) -> list[str] | None:
+def _tables(relation: Relation) -> list[str] | None:
     """The tables whose rows go through one by one; None where rows are joined or gathered."""
-    if isinstance(it, Base):
-        return [it.table]
-    if isinstance(it, Select):
-        return None if it.joins or it.grouped is not None else _tables(it.first)
-    parts = [_tables(part) for part in it.parts]
+    if isinstance(relation, Base):
+        return [relation.table]
+    if isinstance(relation, Select):
+        return None if relation.joins or relation.grouped is not None else _tables(relation.first)
+    parts = [_tables(part) for part in relation.parts]
     return None if None in parts else [table for part in parts for table in part or ()]
 
 
@@ -127,19 +129,10 @@ def preserves(relation: Relation, name: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Aggregate:
-    """A statistic of the rows of a group: count, count_of, units, sum, mean, variance, deviation, quantile, least, most."""
-
-    kind: str
-    of: Scalar | None = None
-    rank: float = 0.5  # of a quantile
-
-
-@dataclass(frozen=True, slots=True)
 class Output:
     """An expression over a released row: keys, noisy statistics, literals. It costs nothing."""
 
-    op: str
+    op: OutputOp
     args: tuple[Output, ...] = ()
     value: Any = None  # of a literal; the position of a key or of a statistic
 
@@ -150,7 +143,7 @@ class Question:
 
     rows: Select
     keys: tuple[Scalar, ...]
-    aggregates: tuple[Aggregate, ...]
+    aggregates: tuple[Statistic, ...]
     names: tuple[str, ...]
     outputs: tuple[Output, ...]
     having: Output | None = None
@@ -161,7 +154,7 @@ class Question:
 def _both(fields: tuple[Field, ...]) -> Field:
     bounds = [field.bounds for field in fields if field.bounds is not None]
     whole = len(bounds) == len(fields)
-    kind = fields[0].kind if all(field.kind == fields[0].kind for field in fields) else "number"
+    kind = fields[0].kind if all(field.kind == fields[0].kind for field in fields) else Kind.NUMBER
     return Field(
         kind,
         (min(low for low, _ in bounds), max(high for _, high in bounds)) if whole else None,

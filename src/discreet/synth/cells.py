@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from discreet.core import check
 from discreet.errors import InvalidValue
+from discreet.query.operations import Kind, Op
 from discreet.query.tree import Scalar
 from discreet.synth.schema import LISTED, Column
 
@@ -124,11 +125,11 @@ class Cells:
         if not self.bins:
             return self._listed(it, missing)
         low, high = self._ends()
-        tests = [Scalar("is_null", "boolean", (it,)), missing]
+        tests = [Scalar(Op.IS_NULL, Kind.BOOLEAN, (it,)), missing]
         for i, point in enumerate(self.values):
-            op = {low: "le", high: "ge"}.get(point, "eq")  # what lies outside is moved to the nearer end
-            tests += [Scalar(op, "boolean", (it, _literal(point, self.kind))), _literal(self.bins + i, "integer")]
-        return Scalar("case", "integer", (*tests, self._bin(it)))
+            op = {low: Op.LE, high: Op.GE}.get(point, Op.EQ)  # what lies outside is moved to the nearer end
+            tests += [Scalar(op, Kind.BOOLEAN, (it, _literal(point, self.kind))), _literal(self.bins + i, "integer")]
+        return Scalar(Op.CASE, Kind.INTEGER, (*tests, self._bin(it)))
 
     def _middle(self) -> int:
         return self.bins // 2 if self.bins else self.known - 1
@@ -136,14 +137,14 @@ class Cells:
     def _listed(self, it: Scalar, missing: Scalar) -> Scalar:
         first, last = self.values[0], self.values[-1]
         if self.kind in ("integer", "number") and self.values == tuple(range(int(first), int(last) + 1)):
-            within = [Scalar(op, "boolean", (it, _literal(end, self.kind))) for op, end in (("ge", first), ("le", last))]
-            place = _whole(Scalar("sub", "number", (it, _literal(first, self.kind))))
-            return Scalar("case", "integer", (Scalar("and", "boolean", tuple(within)), place, missing))
+            within = [Scalar(op, Kind.BOOLEAN, (it, _literal(end, self.kind))) for op, end in ((Op.GE, first), (Op.LE, last))]
+            place = _whole(Scalar(Op.SUB, Kind.NUMBER, (it, _literal(first, self.kind))))
+            return Scalar(Op.CASE, Kind.INTEGER, (Scalar(Op.AND, Kind.BOOLEAN, tuple(within)), place, missing))
         tests = []
         for i, value in enumerate(self.values):
-            same = Scalar("eq", "boolean", (it, _literal(value, self.kind)))
+            same = Scalar(Op.EQ, Kind.BOOLEAN, (it, _literal(value, self.kind)))
             tests += [same, _literal(i, "integer")]
-        return Scalar("case", "integer", (*tests, missing))
+        return Scalar(Op.CASE, Kind.INTEGER, (*tests, missing))
 
     def _ends(self) -> tuple[Any, Any]:
         assert self.column.bounds is not None
@@ -154,19 +155,19 @@ class Cells:
         if column.type == "timestamp" or not isinstance(column.bins, int):
             tests: list[Scalar] = []
             for i, edge in enumerate(self.edges[1:-1]):
-                tests += [Scalar("lt", "boolean", (it, _literal(edge, self.kind))), _literal(i, "integer")]
+                tests += [Scalar(Op.LT, Kind.BOOLEAN, (it, _literal(edge, self.kind))), _literal(i, "integer")]
             last = _literal(self.bins - 1, "integer")
-            return Scalar("case", "integer", (*tests, last)) if tests else last
+            return Scalar(Op.CASE, Kind.INTEGER, (*tests, last)) if tests else last
         low, high = self._ends()
         if column.type == "date":
-            start, width = Scalar("days", "number", (_literal(low, "date"), it)), (high - low).days + 1.0
+            start, width = Scalar(Op.DAYS, Kind.NUMBER, (_literal(low, "date"), it)), (high - low).days + 1.0
         else:
-            start = Scalar("sub", "number", (it, _literal(float(low), "number")))
+            start = Scalar(Op.SUB, Kind.NUMBER, (it, _literal(float(low), "number")))
             width = float(high - low + (1 if column.type == "integer" else 0))
-        scaled = Scalar("mul", "number", (start, _literal(float(self.bins), "number")))
-        part = Scalar("floor", "number", (Scalar("div", "number", (scaled, _literal(width, "number"))),))
-        least = Scalar("greatest", "number", (part, _literal(0.0, "number")))
-        return _whole(Scalar("least", "number", (least, _literal(float(self.bins - 1), "number"))))
+        scaled = Scalar(Op.MUL, Kind.NUMBER, (start, _literal(float(self.bins), "number")))
+        part = Scalar(Op.FLOOR, Kind.NUMBER, (Scalar(Op.DIV, Kind.NUMBER, (scaled, _literal(width, "number"))),))
+        least = Scalar(Op.GREATEST, Kind.NUMBER, (part, _literal(0.0, "number")))
+        return _whole(Scalar(Op.LEAST, Kind.NUMBER, (least, _literal(float(self.bins - 1), "number"))))
 
     # ---- outside ---------------------------------------------------------------------------------------------------
 
@@ -253,11 +254,11 @@ def _number(value: Any) -> float:
 
 
 def _literal(value: Any, kind: str) -> Scalar:
-    return Scalar("literal", kind, (), float(value) if kind == "number" else value)
+    return Scalar(Op.LITERAL, Kind(kind), (), float(value) if kind == "number" else value)
 
 
 def _whole(it: Scalar) -> Scalar:
-    return Scalar("to_integer", "integer", (it,))
+    return Scalar(Op.TO_INTEGER, Kind.INTEGER, (it,))
 
 
 def _as_kind(name: str, value: Any, kind: str) -> Any:

@@ -19,6 +19,7 @@ from discreet.errors import DiscreetError, InvalidValue
 from discreet.query.engines import Engine
 from discreet.query.engines.places import open_engine
 from discreet.query.engines.request import MOST_CODES, Marginals, Plan
+from discreet.query.operations import Kind, Op, PlanKind
 from discreet.query.tree import Base, Field, Scalar, Select
 from discreet.synth.cells import Cells
 from discreet.synth.schema import Schema
@@ -46,13 +47,15 @@ class Table:
             self.name, kinds = _one_table(self.engine, name)
             self.cells = _domains(self.name, kinds, schema)
             self.sizes = tuple(cells.size for cells in self.cells)  # how many cells each column has
-            self._base = Base(self.name, tuple(kinds), tuple(Field(kind) for kind in kinds.values()), True, None)
+            self._base = Base(self.name, tuple(kinds), tuple(Field(Kind(kind)) for kind in kinds.values()), True, None)
             self._opened = self.engine.fingerprint()
         except BaseException:
             self.engine.close()
             raise
         places = {column: i for i, column in enumerate(kinds)}
-        self._codes = tuple(cells.code(Scalar("column", cells.kind, (), (0, places[cells.name]))) for cells in self.cells)
+        self._codes = tuple(
+            cells.code(Scalar(Op.COLUMN, Kind(cells.kind), (), (0, places[cells.name]))) for cells in self.cells
+        )
 
     def unchanged(self) -> None:
         """Raise where the data is not what was opened, as far as the engine can tell without reading it."""
@@ -111,7 +114,7 @@ def plan(unit: Unit) -> Plan:
     if unit.key is not None or unit.rows != 1:
         raise InvalidValue(f"Synthesis protects records: unit=discreet.record(). Got {unit}. Make one row per unit first, "
                            "for instance by a view that keeps one row of each.")  # fmt: skip
-    return Plan("rows", 1)
+    return Plan(PlanKind.ROWS, 1)
 
 
 def _one_table(engine: Engine, name: str | None) -> tuple[str, dict[str, str]]:

@@ -12,8 +12,10 @@ from discreet.core import DiscreteLaplace, Exponential, Mechanism, Release, Repe
 from discreet.errors import BudgetExceeded, InvalidValue
 from discreet.ledger import Ledger
 from discreet.noise.source import seeded_for_tests
-from discreet.query import arrays, moments
+from discreet.query import array_mechanisms as mechanisms
+from discreet.query import arrays
 from discreet.query.rows import Contribution
+from discreet.query.statistics import Count, Mean, Sum, Variance
 
 R, U = record(), user("id", rows=2)
 PLENTY = 1e6
@@ -49,12 +51,12 @@ def test_every_statistic_is_right_when_budget_is_plenty():
 def test_intervals_hold_the_truth_about_as_often_as_they_say():
     """Each is at 95% or more; below 85% of 400 has probability under 1e-10."""
     plans = {
-        "count": (moments.count_plan(unit=R, epsilon=0.5, confidence=0.95), 3000),
-        "sum": (moments.sum_plan(unit=R, epsilon=0.5, bounds=(0, 100), confidence=0.95), X.sum()),
-        "mean": (moments.mean_plan(unit=R, epsilon=0.5, bounds=(0, 100), confidence=0.95), X.mean()),
-        "variance": (moments.variance_plan(unit=R, epsilon=0.5, bounds=(0, 100), confidence=0.95), X.var()),
+        "count": (mechanisms.statistic(Count, unit=R, epsilon=0.5, confidence=0.95), 3000),
+        "sum": (mechanisms.statistic(Sum, unit=R, epsilon=0.5, bounds=(0, 100), confidence=0.95), X.sum()),
+        "mean": (mechanisms.statistic(Mean, unit=R, epsilon=0.5, bounds=(0, 100), confidence=0.95), X.mean()),
+        "variance": (mechanisms.statistic(Variance, unit=R, epsilon=0.5, bounds=(0, 100), confidence=0.95), X.var()),
         "median": (
-            moments.quantile_plan(unit=R, epsilon=0.5, bounds=(0, 100), targets=0.5, bins=256, confidence=0.95),
+            mechanisms.quantile(unit=R, epsilon=0.5, bounds=(0, 100), targets=0.5, bins=256, confidence=0.95),
             np.median(X),
         ),
     }
@@ -110,24 +112,24 @@ def test_data_frames_and_their_columns():
 
 
 def test_what_is_claimed():
-    plan = moments.sum_plan(unit=R, epsilon=0.5, bounds=(-3, 2), confidence=0.95)
+    plan = mechanisms.statistic(Sum, unit=R, epsilon=0.5, bounds=(-3, 2), confidence=0.95)
     assert isinstance(plan, Mechanism)
     event = plan.claims()[0].event
     assert isinstance(event, DiscreteLaplace)
     assert event.scale / event.sensitivity == pytest.approx(2)
-    assert moments.count_plan(unit=U, epsilon=1, confidence=0.9).events == (DiscreteLaplace(2.0**21, 2**21),)
-    swap = moments.count_plan(unit=record("replace"), epsilon=1, confidence=0.9)
+    assert mechanisms.statistic(Count, unit=U, epsilon=1, confidence=0.9).events == (DiscreteLaplace(2.0**21, 2**21),)
+    swap = mechanisms.statistic(Count, unit=record("replace"), epsilon=1, confidence=0.9)
     assert swap.events == (DiscreteLaplace(2.0, 2),)
-    chosen, counts = moments.top_k_plan(unit=R, epsilon=1, categories=list("abc"), k=2, confidence=0.9).events
+    chosen, counts = mechanisms.top_k(unit=R, epsilon=1, categories=list("abc"), k=2, confidence=0.9).events
     assert chosen == Repeat(Exponential(0.25), 2)
     assert counts == DiscreteLaplace(2.0, 1)
-    assert "ids" in moments.count_plan(unit=U, epsilon=1, confidence=0.9).claims()[0].assumptions[0]
+    assert "ids" in mechanisms.statistic(Count, unit=U, epsilon=1, confidence=0.9).claims()[0].assumptions[0]
 
 
 @pytest.mark.parametrize("bounds", [(0, 1), (0, 2**40), (-1e-30, 1e-30), (1, 1.0000001)])
 @pytest.mark.parametrize("rows", [1, 1000, 2**16])
-def test_sensitivities_fit_whatever_the_bounds(bounds, rows):
-    plan = moments.sum_plan(unit=user("id", rows=rows), epsilon=1, bounds=bounds, confidence=0.95)
+def test_sensitivities_fit_whatever_thebounds_pair(bounds, rows):
+    plan = mechanisms.statistic(Sum, unit=user("id", rows=rows), epsilon=1, bounds=bounds, confidence=0.95)
     assert plan.events[0].sensitivity <= 2**53 - 1
 
 

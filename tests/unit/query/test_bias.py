@@ -17,6 +17,7 @@ from discreet.cli.query import command
 from discreet.errors import InvalidQuery, InvalidValue
 from discreet.query import Database
 from discreet.query.mechanism import SqlQuery
+from discreet.query.statistics.quantity import Cut
 
 LOUD = 100.0  # the noise is small: shares are off by 0.05 with probability below 1e-9
 DRAW = np.random.default_rng(5)
@@ -121,7 +122,7 @@ def test_weights_sharpen_shares() -> None:
     db, _ = opened("weighted")
     query = "SELECT SUM(cost) AS c FROM t"
     plain, sharp = (db._price(query, 1.0, None, None, None, weights, True) for weights in (None, {"rows_capped": 8.0}))
-    place = plain.place["cut", None]
+    place = plain.place[Cut()]
     assert sharp.epsilons[place] > 2 * plain.epsilons[place]
 
 

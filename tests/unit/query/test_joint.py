@@ -13,7 +13,7 @@ from discreet import connect, record, user
 from discreet.core import Pure
 from discreet.errors import InvalidValue
 from discreet.noise.source import open_source, seeded_for_tests
-from discreet.query.joint import MOST, Joint, above, above_bounds, box, common_steps, least
+from discreet.query.joint import MOST_NUMBERS, Joint, above, above_bounds, box, common_steps, least
 from discreet.query.threshold import Threshold
 from unit.noise.tools import chi2
 
@@ -81,7 +81,7 @@ def test_tails_are_those_of_the_law(scale, size):
             assert hi - lo <= 4
 
 
-@pytest.mark.parametrize("size", [2, 4, MOST])
+@pytest.mark.parametrize("size", [2, 4, MOST_NUMBERS])
 def test_tails_of_wide_noise_are_those_of_the_gamma_law(size):
     scale = float(2**41)
     for x in (0.1, 2.0, 9.0, 25.0):
@@ -112,9 +112,9 @@ def test_numbers_of_other_sizes_come_in_common_steps():
     assert found.shape == (2, 50)
     assert all(abs(int(value) - 10**27) < 5_000 * 50 for value in found[0])
     assert all(abs(int(value) + 5) < 5_000 * 50 for value in found[1])
-    narrow = Joint((1,) * MOST, 100)
+    narrow = Joint((1,) * MOST_NUMBERS, 100)
     assert narrow.scale >= 1000, "narrow noise is drawn in finer steps: few of its boxes would be kept"
-    assert narrow.run([[0] * 100] * MOST).shape == (MOST, 100)
+    assert narrow.run([[0] * 100] * MOST_NUMBERS).shape == (MOST_NUMBERS, 100)
     assert Joint((1, 1), 1).run([[], []]).shape[0] == 2
 
 
@@ -125,7 +125,7 @@ def test_least_finds_the_first_that_is_enough():
 
 
 @pytest.mark.parametrize(
-    "case", [((), 1), ((0,), 1), ((1.5,), 1), ((1,), 0), ((1,) * (MOST + 1), 1), ((2**60, 1), 1), (3, 1)], ids=str
+    "case", [((), 1), ((0,), 1), ((1.5,), 1), ((1,), 0), ((1,) * (MOST_NUMBERS + 1), 1), ((2**60, 1), 1), (3, 1)], ids=str
 )
 def test_what_makes_no_sense_is_refused(case):
     with pytest.raises(InvalidValue):

@@ -18,6 +18,7 @@ from discreet.query.engines import duckdb as duck
 from discreet.query.engines.duckdb import DuckWriter
 from discreet.query.engines.request import Request, Term
 from discreet.query.engines.writer import Writer
+from discreet.query.operations import Kind, Op
 from discreet.query.tree import Scalar
 
 ROWS = [(unit, f"g{group}", unit + group) for unit in range(60) for group in range(unit % 7) for _ in range(1 + group % 3)]
@@ -170,7 +171,7 @@ def _request(db: Database) -> Request:
 
 def test_only_whole_sums_are_cut(monkeypatch):
     """Four units at 2^61 and two at -2^61 make 2^62; the four alone are more than that."""
-    huge = Term("sum", Scalar("column", "number", value=(0, 1)), 0.0, 1.0, 1 << 61)
+    huge = Term("sum", Scalar(Op.COLUMN, Kind.NUMBER, value=(0, 1)), 0.0, 1.0, 1 << 61)
     rows = pa.table({"id": [1, 2, 3, 4, 5, 6], "x": [2.0**61] * 4 + [-(2.0**61)] * 2, "g": [0] * 6})
     with connect({"t": rows}, unit=user("id", rows=1), schema={"t": {"x": {"bounds": [0, 1]}}}) as db:
         asked = requests(db._price("SELECT g, SUM(x) AS s FROM t GROUP BY g", 1.0, 1e-6, 1, None, None))[0]

@@ -1,4 +1,4 @@
-"""Where the rows are. One seam: an engine tells what columns there are, and adds up."""
+"""Engines hold the rows: they list tables and columns, and compute sums."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from discreet.query.engines.request import Marginals, Request
 
 
 class Engine(Protocol):
-    """Nothing but names, types and sums of bounded units ever leaves it."""
+    """A place where rows are. Only names, types and sums over bounded units leave it."""
 
     name: str
 

@@ -17,6 +17,7 @@ from typing import Any
 from discreet.errors import EngineFailed, InvalidValue, MissingExtra
 from discreet.query.engines.request import SCALE, Marginals, Request
 from discreet.query.engines.writer import REGISTERED, WEIGHT, Writer
+from discreet.query.operations import PlanKind, TermKind
 from discreet.query.tree import Base, Relation, Select
 
 READERS = {".parquet": "read_parquet", ".csv": "read_csv", ".tsv": "read_csv", ".json": "read_json", ".jsonl": "read_json",
@@ -31,69 +32,70 @@ DATABASES = (".duckdb", ".db", ".ddb")
 
 
 class DuckWriter(Writer):
-    """DuckDB's own shapes of the plans."""
+    """DuckDB's SQL for the plans."""
 
     chosen = ""  # where chances are kept in a table: which of them, as a SELECT of u and p
 
-    def thins(self, it: Request) -> bool:
+    def thins(self, request: Request) -> bool:
         """Whether most pairs of units in many groups are dropped before they are gathered."""
-        return it.plan.kind == "sampled" and bool(it.keys) and it.plan.groups <= 16
+        return request.plan.kind == PlanKind.SAMPLED and bool(request.keys) and request.plan.groups <= 16
 
-    def chances(self, it: Request) -> str:
+    def chances(self, request: Request) -> str:
         """Per unit u: in how many of 2^32 cases a pair of it is looked at, p, and about how many `pairs` that leaves.
 
         The groups d of a unit are estimated from 64 buckets. From 300 groups on those are full, and there may be as many groups
         as rows n: about √(d n) are taken to be there.
         """
-        keys = ", ".join(f"k{i}" for i in range(len(it.keys)))
-        rows = self.rows(Request(it.rows, it.keys, it.plan), unit=True, terms=True)
+        keys = ", ".join(f"k{i}" for i in range(len(request.keys)))
+        rows = self.rows(Request(request.rows, request.keys, request.plan), unit=True, terms=True)
         seen = f"64.0 * ln(64.0 / greatest(64.25 - bit_count(bit_or(CAST(1 AS UBIGINT) << (hash({keys}) & 63))), 0.25))"
-        wanted = float(max(3 * it.plan.groups, it.plan.groups + 9))
+        wanted = float(max(3 * request.plan.groups, request.plan.groups + 9))
         counted = f"SELECT u, count(*) AS n, least(count(*), {seen}) AS d FROM ({rows}) AS x GROUP BY u"
         often = f"CAST(least({wanted} / d, 1.0) * 4294967296 AS BIGINT)"
         left = f"CAST(ceil(CASE WHEN d < 300 THEN least(d, {wanted}) ELSE {wanted} * sqrt(n / d) END) AS BIGINT)"
         return f"SELECT u, {often} AS p, {left} AS pairs FROM ({counted}) AS c"
 
-    def kept_pairs(self, it: Request, salt: int) -> str:
+    def kept_pairs(self, request: Request, salt: int) -> str:
         """As everywhere, after dropping most pairs of units in many groups by the same hash, and without a window: a unit keeps
         what is below the hash of its first pair too many. Of pairs with that same hash it keeps none, so never too many.
 
         What is dropped depends on the unit's own rows and its hashes alone. A unit in d groups keeps each with probability
         about `wanted` / d at least, so that fewer than `groups` remain once in a thousand units or less.
         """
-        keys = [f"k{i}" for i in range(len(it.keys))]
-        if not self.thins(it):
-            return super().kept_pairs(it, salt)
-        lot = self.hash(["r0.u", *map(self.key, it.keys)], salt)
+        keys = [f"k{i}" for i in range(len(request.keys))]
+        if not self.thins(request):
+            return super().kept_pairs(request, salt)
+        lot = self.hash(["r0.u", *map(self.key, request.keys)], salt)
         rows = self.rows(  # sums are made of those rows only that are looked at
-            it, unit=True, terms=True, join=" JOIN chances AS o ON r0.u = o.u", where=f"CAST({lot} >> 32 AS BIGINT) < o.p"
+            request, unit=True, terms=True, join=" JOIN chances AS o ON r0.u = o.u", where=f"CAST({lot} >> 32 AS BIGINT) < o.p"
         )
-        sums = ["count(*) AS t{0}" if term.kind == "count" else "CAST(sum(t{0}) AS {1}) AS t{0}" for term in it.terms]
+        counts = [term.kind == TermKind.COUNT for term in request.terms]
+        sums = ["count(*) AS t{0}" if counted else "CAST(sum(t{0}) AS {1}) AS t{0}" for counted in counts]
         sums = [text.format(i, self.integer) for i, text in enumerate(sums)]  # a count takes less memory, and pairs are many
         columns = ", ".join(["x.u", *keys, *sums, "count(*) AS n", f"{self.hash(['x.u', *keys], salt)} AS h"])
         pairs = f"SELECT {columns} FROM ({rows}) AS x GROUP BY {', '.join(['x.u', *keys])}"
-        most = it.plan.groups
+        most = request.plan.groups
         first = f"SELECT u, min(h, {most + 1}) AS l FROM pairs GROUP BY u"
         ends = f"SELECT u, CASE WHEN len(l) > {most} THEN list_max(l) END AS e FROM ({first}) AS f"
         return (
-            f"WITH chances AS ({self.chosen or self.chances(it)}), pairs AS ({pairs}), ends AS ({ends}) "
+            f"WITH chances AS ({self.chosen or self.chances(request)}), pairs AS ({pairs}), ends AS ({ends}) "
             "SELECT p.* FROM pairs AS p JOIN ends AS e ON p.u = e.u WHERE e.e IS NULL OR p.h < e.e"
         )
 
     def of_some(self, chosen: str) -> DuckWriter:
-        """The same for units in a table of chances only."""
-        made = copy.copy(self)
-        made.chosen = chosen
-        return made
+        """The same writer, restricted to the units in a table of chances."""
+        writer = copy.copy(self)
+        writer.chosen = chosen
+        return writer
 
     def added(self, text: str) -> str:
         """Sums of some units are not yet cut to 64 bits: the answer must not depend on which units are together."""
         return f"coalesce(sum({text}), 0)" if self.chosen else self.total(text)
 
-    def together(self, it: Request, source: str) -> str:
+    def together(self, request: Request, source: str) -> str:
         """The sums of all parts, as the plan in one piece gives them."""
-        keys = [f"k{i}" for i in range(len(it.keys))] + (["b"] if it.bins else [])
-        sums = ["s0"] if it.bins else [*(f"s{i}" for i in range(len(it.terms))), "units"]
+        keys = [f"k{i}" for i in range(len(request.keys))] + (["b"] if request.bins else [])
+        sums = ["s0"] if request.bins else [*(f"s{i}" for i in range(len(request.terms))), "units"]
         totals = ", ".join(f"{self.total(name)} AS {name}" for name in sums)
         return f"SELECT {', '.join(keys)}, {totals} FROM {source} GROUP BY {', '.join(keys)}"
 
@@ -114,6 +116,7 @@ class DuckEngine:
         self._files: list[Path] = []
         self._slow: set[str] = set()
         self._coded: Any = None  # what the copy of the codes was made of
+        self._memory = ""  # a name of this connection's own, where some tables are in memory
         scratch = tempfile.mkdtemp(prefix="discreet-")  # rows that do not fit into memory: for no other user to read
         self._sweep = weakref.finalize(self, shutil.rmtree, scratch, ignore_errors=True)
         try:
@@ -134,11 +137,11 @@ class DuckEngine:
                                f"{str(error).splitlines()[0][:200]}") from None  # fmt: skip
 
     def _read(self, locations: Mapping[str, Any]) -> None:
-        files = {name: _existing(it) for name, it in locations.items() if isinstance(it, (str, os.PathLike))}
+        files = {name: _existing(location) for name, location in locations.items() if isinstance(location, (str, os.PathLike))}
         self._files = list(files.values())
         allowed = ", ".join(self._writer.string(str(path)) for path in self._files)
         self._run(f"SET allowed_paths = [{allowed}]")
-        for name, it in locations.items():
+        for name, location in locations.items():
             if name in files:
                 reader = READERS.get(files[name].suffix.lower())
                 if reader is None:
@@ -148,11 +151,12 @@ class DuckEngine:
                 place = self._writer.string(str(files[name]))
                 self._run(f"CREATE VIEW {self._writer.name(name)} AS SELECT * FROM {reader}({place})")
             else:
-                self._link.register(name, it)
+                self._link.register(name, location)
+                self._memory = secrets.token_hex(16)
 
     def _run(self, text: str) -> list[tuple[Any, ...]]:
-        found: list[tuple[Any, ...]] = self._link.execute(text).fetchall()
-        return found
+        rows: list[tuple[Any, ...]] = self._link.execute(text).fetchall()
+        return rows
 
     def tables(self) -> Mapping[str, Mapping[str, str]]:
         names = [row[0] for row in self._run(
@@ -203,23 +207,23 @@ class DuckEngine:
         Each unit is in one part, and sums are whole numbers, so nothing but time and memory depends on the parts. How many
         there are is rounded at random: else one unit more could be what adds a whole reading of the table.
         """
-        it = self._writer
+        writer = self._writer
         parts = 1
         try:
-            self._run(f"CREATE OR REPLACE TEMP TABLE {CHANCES} AS {it.chances(request)}")
+            self._run(f"CREATE OR REPLACE TEMP TABLE {CHANCES} AS {writer.chances(request)}")
             pairs = int(self._run(f"SELECT coalesce(sum(pairs), 0) FROM {CHANCES}")[0][0])
             parts = min(PARTS, (pairs + secrets.randbelow(size)) // size)
             if parts < 2:
-                one = it.of_some(f"SELECT u, p FROM {CHANCES}")
-                return self._columns(it.together(request, f"({one.request(request, salt)}) AS x"))
+                one = writer.of_some(f"SELECT u, p FROM {CHANCES}")
+                return self._columns(writer.together(request, f"({one.request(request, salt)}) AS x"))
             before = "sum(pairs) OVER (ORDER BY u ROWS UNBOUNDED PRECEDING) - pairs"
             self._run(f"CREATE OR REPLACE TEMP TABLE {CHANCES} AS SELECT u, p, "
                       f"CAST(({before}) * {parts} // {pairs} AS INTEGER) AS part FROM {CHANCES}")  # fmt: skip
             for part in range(parts):
-                some = it.of_some(f"SELECT u, p FROM {CHANCES} WHERE part = {part}")
+                some = writer.of_some(f"SELECT u, p FROM {CHANCES} WHERE part = {part}")
                 into = f"INSERT INTO {SUMS}" if part else f"CREATE OR REPLACE TEMP TABLE {SUMS} AS"
                 self._run(f"{into} {some.request(request, salt)}")
-            return self._columns(it.together(request, SUMS))
+            return self._columns(writer.together(request, SUMS))
         finally:
             for name in (CHANCES, SUMS):
                 self._run(f"DROP TABLE IF EXISTS {name}")
@@ -227,40 +231,43 @@ class DuckEngine:
                 self._hand_back()
 
     def _hand_back(self) -> None:
-        """Where DuckDB runs on the thread that asks, it keeps the pages it once used until some database is closed."""
+        """Make DuckDB return memory: on a single thread it keeps freed pages until some database is closed."""
         with contextlib.suppress(self._error):
             self._connect(":memory:", config={"threads": 1}).close()
 
     def register(self, table: str, key: str, rows: int) -> None:
-        it = self._writer
-        unit = it.name(key)
+        writer = self._writer
+        unit = writer.name(key)
         share = f"least({SCALE}, ({rows} * {SCALE}) // n)"
-        weights = f"SELECT {unit} AS u, count(*) AS n FROM {it.name(table)} WHERE {unit} IS NOT NULL GROUP BY {unit}"
+        weights = f"SELECT {unit} AS u, count(*) AS n FROM {writer.name(table)} WHERE {unit} IS NOT NULL GROUP BY {unit}"
         with self._lock:
             self._run(
-                f"CREATE OR REPLACE TEMP TABLE {it.name(REGISTERED)} AS "
-                f"SELECT t.*, CAST({share} AS INTEGER) AS {it.name(WEIGHT)} "
-                f"FROM {it.name(table)} AS t JOIN ({weights}) AS n ON t.{unit} = n.u"
+                f"CREATE OR REPLACE TEMP TABLE {writer.name(REGISTERED)} AS "
+                f"SELECT t.*, CAST({share} AS INTEGER) AS {writer.name(WEIGHT)} "
+                f"FROM {writer.name(table)} AS t JOIN ({weights}) AS n ON t.{unit} = n.u"
             )
-            it.registered = table
+            writer.registered = table
 
     def fingerprint(self) -> str:
-        return " ".join(f"{path.name}:{path.stat().st_size}:{path.stat().st_mtime_ns}" for path in self._files)
+        """Sizes and times of files. Tables in memory have none, so the answers of one connection are not those of another."""
+        files = [f"{path.name}:{path.stat().st_size}:{path.stat().st_mtime_ns}" for path in self._files]
+        return " ".join([*files, *([self._memory] if self._memory else [])])
 
     def close(self) -> None:
         self._link.close()
         self._sweep()
 
 
-def _again(it: Relation, slow: set[str]) -> bool:
-    """Whether reading some units' rows once more is cheap: those of a table that is read fast, at most beside public ones."""
-    if isinstance(it, Select):
-        return it.grouped is None and not any(join.relation.private for join in it.joins) and _again(it.first, slow)
-    return isinstance(it, Base) and it.table not in slow
+def _again(relation: Relation, slow: set[str]) -> bool:
+    """Whether it is cheap to read the rows once more: those of one table that reads fast, joined with public ones at most."""
+    if isinstance(relation, Select):
+        joins = any(join.relation.private for join in relation.joins)
+        return relation.grouped is None and not joins and _again(relation.first, slow)
+    return isinstance(relation, Base) and relation.table not in slow
 
 
 def _threads() -> int | None:
-    """As many as this process may use, where those are not all; DuckDB would count all, and each takes memory."""
+    """The CPUs this process may use, where they are fewer than all. DuckDB would start one thread per CPU of the machine."""
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
     return usable if 0 < usable < (os.cpu_count() or 1) else None
 

@@ -17,6 +17,7 @@ from discreet.errors import EngineFailed, InvalidValue, MissingExtra
 from discreet.query.engines.expressions import LONGEST_TEXT, short
 from discreet.query.engines.request import SCALE, Marginals, Request
 from discreet.query.engines.writer import REGISTERED, WEIGHT, Writer
+from discreet.query.operations import Kind, Op
 from discreet.query.tree import Field, Relation, Scalar, Select, Union
 
 HUGE = 1e100  # factors beyond are moved here, so that no product overflows
@@ -26,7 +27,7 @@ ABOVE_700 = 700.0000000000001  # the least double above 700
 
 
 class PostgresWriter(Writer):
-    """PostgreSQL's words. The strict functions float8larger and float8smaller keep NULL, where greatest and least drop it."""
+    """PostgreSQL's dialect. The strict functions float8larger and float8smaller keep NULL, where greatest and least drop it."""
 
     double, text = "DOUBLE PRECISION", "TEXT"
 
@@ -34,7 +35,7 @@ class PostgresWriter(Writer):
         self.places: dict[str, str] = {}  # table -> where it is
         self.types: dict[tuple[str, str], str] = {}  # (table, column) -> PostgreSQL's name of its type
 
-    # ---- words -----------------------------------------------------------------------------------------------------
+    # ---- dialect ---------------------------------------------------------------------------------------------------
 
     def table(self, name: str) -> str:
         return f"pg_temp.{self.name(name)}" if name == REGISTERED else self.places.get(name, self.name(name))
@@ -70,9 +71,9 @@ class PostgresWriter(Writer):
         ends = f"{text} >= {self.constant(-(2.0**63))} AND {text} < {self.constant(2.0**63)}"
         return f"CASE WHEN {ends} THEN CAST({text} AS {self.integer}) END"
 
-    def sure_cast(self, text: str, to: str) -> str:
-        made = f"CAST({text} AS {self.type(to)})"
-        return f'{made} COLLATE "C"' if to == "text" else made
+    def sure_cast(self, text: str, to: Kind) -> str:
+        cast = f"CAST({text} AS {self.type(to)})"
+        return f'{cast} COLLATE "C"' if to == Kind.TEXT else cast
 
     def trimmed(self, text: str) -> str:
         return f"btrim({text}, ' ')"
@@ -82,92 +83,92 @@ class PostgresWriter(Writer):
 
     def hash(self, parts: list[str], salt: int) -> str:
         """Of all parts, written so that different parts are different texts."""
-        texts = [self.cut(f"CAST({it} AS TEXT)") for it in parts]
-        shown = [f"coalesce(length({it}) || ':' || {it}, '')" for it in texts]
+        texts = [self.cut(f"CAST({part} AS TEXT)") for part in parts]
+        shown = [f"coalesce(length({part}) || ':' || {part}, '')" for part in texts]
         return f'hashtextextended(({" || ".join(shown)}) COLLATE "C", {self.constant(salt)})'
 
     # ---- one row ---------------------------------------------------------------------------------------------------
 
     def unit(self, table: str, name: str, field: Field) -> str:
         text = self.name(name)
-        if field.kind == "text":
+        if field.kind == Kind.TEXT:
             return f'CAST({text} AS TEXT) COLLATE "C"'
-        return f"CAST({text} AS BIGINT)" if field.kind == "integer" else text
+        return f"CAST({text} AS BIGINT)" if field.kind == Kind.INTEGER else text
 
     def column(self, table: str, name: str, field: Field) -> str:
         text = self.name(name)
-        if field.kind == "text":
+        if field.kind == Kind.TEXT:
             return f'left(CAST({text} AS TEXT), {LONGEST_TEXT}) COLLATE "C"'
-        if field.kind == "number" and self.types.get((table, name)) == "numeric":
+        if field.kind == Kind.NUMBER and self.types.get((table, name)) == "numeric":
             inner = f"round(least(greatest({text}, -1e100), 1e100), 130)"  # a double holds neither 1e400 nor 1e-400
             return f"CASE WHEN {text} - {text} = 0 THEN CAST({inner} AS {self.double}) END"
-        if field.kind == "number":
+        if field.kind == Kind.NUMBER:
             return self.finite(f"CAST({text} AS {self.double})")
         return f"CAST({text} AS {self.type(field.kind)})"
 
-    def relation(self, it: Relation) -> str:
+    def relation(self, relation: Relation) -> str:
         """As everywhere, but what a sub-query computes is computed once: PostgreSQL would copy it to every place of use."""
-        if isinstance(it, Union):
-            return short(" UNION ALL ".join(f"({self.relation(part)})" for part in it.parts))
-        text = super().relation(it)
-        computes = isinstance(it, Select) and any(output.op not in ("column", "literal") for output in it.outputs)
+        if isinstance(relation, Union):
+            return short(" UNION ALL ".join(f"({self.relation(part)})" for part in relation.parts))
+        text = super().relation(relation)
+        computes = isinstance(relation, Select) and any(output.op not in (Op.COLUMN, Op.LITERAL) for output in relation.outputs)
         return f"{text} OFFSET 0" if computes else text
 
-    def _operands(self, it: Scalar, args: list[str], guard: Callable[[str], str]) -> list[str]:
-        """Guarded, but for what is small by its kind."""
-        sure = [arg.kind == "integer" or (arg.op == "literal" and abs(arg.value) > 1e-15) for arg in it.args]
+    def _operands(self, expression: Scalar, args: list[str], guard: Callable[[str], str]) -> list[str]:
+        """The operands, guarded unless their kind bounds them."""
+        sure = [arg.kind == Kind.INTEGER or (arg.op == Op.LITERAL and abs(arg.value) > 1e-15) for arg in expression.args]
         return [text if fine else guard(text) for text, fine in zip(args, sure)]
 
-    def op_add(self, it: Scalar, args: list[str]) -> str:
-        return " + ".join(self._operands(it, args, lambda text: self.clamped(text, 1e300)))
+    def op_add(self, expression: Scalar, args: list[str]) -> str:
+        return " + ".join(self._operands(expression, args, lambda text: self.clamped(text, 1e300)))
 
-    def op_sub(self, it: Scalar, args: list[str]) -> str:
-        return " - ".join(self._operands(it, args, lambda text: self.clamped(text, 1e300)))
+    def op_sub(self, expression: Scalar, args: list[str]) -> str:
+        return " - ".join(self._operands(expression, args, lambda text: self.clamped(text, 1e300)))
 
-    def op_mul(self, it: Scalar, args: list[str]) -> str:
-        return " * ".join(self._operands(it, args, self.tame))
+    def op_mul(self, expression: Scalar, args: list[str]) -> str:
+        return " * ".join(self._operands(expression, args, self.tame))
 
-    def op_div(self, it: Scalar, args: list[str]) -> str:
-        left, right = self._operands(it, args, self.tame)
+    def op_div(self, expression: Scalar, args: list[str]) -> str:
+        left, right = self._operands(expression, args, self.tame)
         return f"{left} / NULLIF({right}, {self.constant(0.0)})"
 
-    def op_mod(self, it: Scalar, args: list[str]) -> str:
-        """There is no remainder of doubles."""
-        if all(arg.kind == "integer" for arg in it.args):
-            return super().op_mod(it, args)
-        left, right = self._operands(it, args, self.tame)
+    def op_mod(self, expression: Scalar, args: list[str]) -> str:
+        """PostgreSQL has no remainder of doubles."""
+        if all(arg.kind == Kind.INTEGER for arg in expression.args):
+            return super().op_mod(expression, args)
+        left, right = self._operands(expression, args, self.tame)
         return f"{left} - {right} * trunc({left} / NULLIF({right}, {self.constant(0.0)}))"
 
-    def op_round(self, it: Scalar, args: list[str]) -> str:
-        return super().op_round(it, self._operands(it, args, self.tame))
+    def op_round(self, expression: Scalar, args: list[str]) -> str:
+        return super().op_round(expression, self._operands(expression, args, self.tame))
 
-    def op_sqrt(self, it: Scalar, args: list[str]) -> str:
+    def op_sqrt(self, expression: Scalar, args: list[str]) -> str:
         return f"sqrt(NULLIF({self.larger(args[0], BELOW_ZERO)}, {self.constant(BELOW_ZERO)}))"
 
-    def op_ln(self, it: Scalar, args: list[str]) -> str:
+    def op_ln(self, expression: Scalar, args: list[str]) -> str:
         return f"ln(NULLIF({self.larger(args[0], 0.0)}, {self.constant(0.0)}))"
 
-    def op_log10(self, it: Scalar, args: list[str]) -> str:
+    def op_log10(self, expression: Scalar, args: list[str]) -> str:
         return f"log(NULLIF({self.larger(args[0], 0.0)}, {self.constant(0.0)}))"
 
-    def op_log2(self, it: Scalar, args: list[str]) -> str:
-        """There is none of doubles."""
-        return f"{self.op_ln(it, args)} / {self.constant(math.log(2))}"
+    def op_log2(self, expression: Scalar, args: list[str]) -> str:
+        """PostgreSQL has no log2 of doubles."""
+        return f"{self.op_ln(expression, args)} / {self.constant(math.log(2))}"
 
-    def op_exp(self, it: Scalar, args: list[str]) -> str:
+    def op_exp(self, expression: Scalar, args: list[str]) -> str:
         near = self.smaller(self.larger(args[0], -700.0), ABOVE_700)
         return f"exp(NULLIF({near}, {self.constant(ABOVE_700)}))"
 
-    def op_power(self, it: Scalar, args: list[str]) -> str:
-        return super().op_power(it, [self.tame(text) for text in args])
+    def op_power(self, expression: Scalar, args: list[str]) -> str:
+        return super().op_power(expression, [self.tame(text) for text in args])
 
-    def op_like(self, it: Scalar, args: list[str]) -> str:
+    def op_like(self, expression: Scalar, args: list[str]) -> str:
         return f"{args[0]} LIKE {args[1]} ESCAPE ''"
 
-    def op_lower(self, it: Scalar, args: list[str]) -> str:
+    def op_lower(self, expression: Scalar, args: list[str]) -> str:
         return self._letters("lower", args[0])
 
-    def op_upper(self, it: Scalar, args: list[str]) -> str:
+    def op_upper(self, expression: Scalar, args: list[str]) -> str:
         return self._letters("upper", args[0])
 
     def _letters(self, function: str, text: str) -> str:
@@ -175,14 +176,14 @@ class PostgresWriter(Writer):
 
     letters = '"default"'
 
-    def op_part(self, it: Scalar, args: list[str]) -> str:
-        return f"CASE WHEN isfinite({args[0]}) THEN {super().op_part(it, args)} END"
+    def op_part(self, expression: Scalar, args: list[str]) -> str:
+        return f"CASE WHEN isfinite({args[0]}) THEN {super().op_part(expression, args)} END"
 
     def days(self, start: str, end: str) -> str:
         return f"({end} - {start})"
 
-    def op_truncate(self, it: Scalar, args: list[str]) -> str:
-        return f"date_trunc('{it.value}', CAST({self.within(args[0], it.args[0].kind)} AS TIMESTAMP))"
+    def op_truncate(self, expression: Scalar, args: list[str]) -> str:
+        return f"date_trunc('{expression.value}', CAST({self.within(args[0], expression.args[0].kind)} AS TIMESTAMP))"
 
 
 class PostgresEngine:
@@ -210,15 +211,15 @@ class PostgresEngine:
 
     def _connect(self) -> Any:
         """A session in which texts, dates and numbers are written one way, whatever the server's settings are."""
-        told = self._told()
+        location = self._location()
         try:
             link = self._psycopg.connect(self._url, autocommit=True, client_encoding="utf8", connect_timeout=30)
         except self._psycopg.Error as error:
-            raise InvalidValue(f"PostgreSQL cannot be opened at {told}: {self._reason(error)}.") from None
+            raise InvalidValue(f"PostgreSQL cannot be opened at {location}: {self._reason(error)}.") from None
         try:
             encoding = link.info.parameter_status("server_encoding")
             if encoding != "UTF8":
-                raise InvalidValue(f"The database at {told} keeps text as {encoding}; only UTF8 can be read without errors "
+                raise InvalidValue(f"The database at {location} keeps text as {encoding}; only UTF8 can be read without errors "
                                    "that depend on the data.")  # fmt: skip
             for name, value in _SESSION.items():
                 link.execute(f"SET {name} = {value}")
@@ -227,7 +228,7 @@ class PostgresEngine:
             raise
         return link
 
-    def _told(self) -> str:
+    def _location(self) -> str:
         """Where the database is, without the password."""
         try:
             parts = self._psycopg.conninfo.conninfo_to_dict(self._url)
@@ -262,20 +263,20 @@ class PostgresEngine:
         return link
 
     def _look(self, cursor: Any) -> tuple[dict[str, dict[str, str]], str]:
-        it = self._writer
+        writer = self._writer
         cursor.execute(
             "SELECT count(*) FROM pg_collation WHERE collname = 'und-x-icu' AND collnamespace = 'pg_catalog'::regnamespace"
         )
         if cursor.fetchone()[0]:
-            it.letters = '"und-x-icu"'
+            writer.letters = '"und-x-icu"'
         cursor.execute(_CATALOGUE)
         tables: dict[str, dict[str, str]] = {}
         oids: dict[str, int] = {}
         for oid, schema, table, column, base, category in cursor.fetchall():
             if oids.setdefault(table, oid) != oid:
                 continue  # a table of that name comes earlier on the search_path
-            it.places[table] = f"{it.name(schema)}.{it.name(table)}"
-            it.types[table, column] = base
+            writer.places[table] = f"{writer.name(schema)}.{writer.name(table)}"
+            writer.types[table, column] = base
             tables.setdefault(table, {})[column] = _kind(base, category)
         cursor.execute("SELECT oid, datname FROM pg_database WHERE datname = current_database()")
         identity = ":".join(map(str, cursor.fetchone()))
@@ -309,19 +310,19 @@ class PostgresEngine:
         self._writer.registered = table
 
     def _keep(self, link: Any, table: str, key: str, rows: int) -> None:
-        it = self._writer
+        writer = self._writer
         columns = self._kinds[table]
         key = next(name for name in columns if name.lower() == key.lower())
-        unit = it.unit(table, key, Field(columns[key]))
+        unit = writer.unit(table, key, Field(Kind(columns[key])))
         share = f"least({SCALE}, {rows * SCALE} / count(*) OVER (PARTITION BY {unit}))"
         with link.transaction():
             link.execute("SET TRANSACTION READ WRITE")
-            link.execute(f"DROP TABLE IF EXISTS {it.table(REGISTERED)}")
+            link.execute(f"DROP TABLE IF EXISTS {writer.table(REGISTERED)}")
             link.execute(
-                f"CREATE TEMPORARY TABLE {it.name(REGISTERED)} AS SELECT {', '.join(map(it.name, columns))}, "
-                f"CAST({share} AS INTEGER) AS {it.name(WEIGHT)} FROM {it.table(table)} WHERE {unit} IS NOT NULL"
+                f"CREATE TEMPORARY TABLE {writer.name(REGISTERED)} AS SELECT {', '.join(map(writer.name, columns))}, "
+                f"CAST({share} AS INTEGER) AS {writer.name(WEIGHT)} FROM {writer.table(table)} WHERE {unit} IS NOT NULL"
             )
-            link.execute(f"ANALYZE {it.table(REGISTERED)}")
+            link.execute(f"ANALYZE {writer.table(REGISTERED)}")
 
     def fingerprint(self) -> str:
         """The database and its tables, not their rows: to say that rows changed would be to say that somebody came or went."""
@@ -355,7 +356,7 @@ ORDER BY array_position(current_schemas(false), n.nspname), c.relname, a.attnum
 
 
 def _kind(base: str, category: str) -> str:
-    """What PostgreSQL's types are here; a domain is what it is made of."""
+    """The kind of a PostgreSQL type; a domain has the kind of its base type."""
     known = {"int2": "integer", "int4": "integer", "int8": "integer", "float4": "number", "float8": "number",
              "numeric": "number", "bool": "boolean", "date": "date", "timestamp": "timestamp", "timestamptz": "timestamp",
              "uuid": "text"}  # fmt: skip

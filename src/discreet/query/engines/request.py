@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from discreet.query.operations import PlanKind, TermKind
 from discreet.query.tree import Scalar, Select
 
 SCALE = 1 << 20  # the weight of a whole row, in whole numbers
@@ -18,14 +19,14 @@ class Plan:
     groups, chosen at random for each unit, and in each as at most `each` rows (the mean of its rows there, times `each`).
     """
 
-    kind: str
+    kind: PlanKind
     rows: int
     groups: int = 0
     each: int = 0
 
     @property
     def scale(self) -> int:
-        return SCALE if self.kind in ("weighted", "registered") else 1
+        return SCALE if self.kind in (PlanKind.WEIGHTED, PlanKind.REGISTERED) else 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ class Term:
     within +-most; or 1 for what was cut: a row that weighs less than a whole one, a unit of more than `each` rows in a group.
     """
 
-    kind: str  # count, known, outside, sum, square, cut
+    kind: TermKind
     of: Scalar | None = None
     centre: float = 0.0
     step: float = 1.0

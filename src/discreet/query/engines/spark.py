@@ -17,6 +17,7 @@ from discreet.errors import EngineFailed, InvalidValue, MissingExtra
 from discreet.query.engines.expressions import LONGEST_TEXT
 from discreet.query.engines.request import SCALE, Marginals, Request
 from discreet.query.engines.writer import REGISTERED, WEIGHT, Writer
+from discreet.query.operations import Kind
 from discreet.query.tree import Field, Scalar
 
 _OURS = re.compile("discreet_[0-9a-f]{16}_")
@@ -24,14 +25,14 @@ EXACT = float(1 << 52)  # doubles beyond are whole
 
 
 class SparkWriter(Writer):
-    """Spark's words."""
+    """Spark's dialect."""
 
     text, timestamp = "STRING", "TIMESTAMP_NTZ"
 
     def __init__(self) -> None:
         self.places: dict[str, str] = {}  # table -> where it is
 
-    # ---- words -----------------------------------------------------------------------------------------------------
+    # ---- dialect ---------------------------------------------------------------------------------------------------
 
     def name(self, name: str) -> str:
         return "`" + name.replace("`", "``") + "`"
@@ -88,53 +89,54 @@ class SparkWriter(Writer):
 
     # ---- one row ---------------------------------------------------------------------------------------------------
 
-    def op_sign(self, it: Scalar, args: list[str]) -> str:
+    def op_sign(self, expression: Scalar, args: list[str]) -> str:
         return f"signum({args[0]})"
 
-    def op_floor(self, it: Scalar, args: list[str]) -> str:
+    def op_floor(self, expression: Scalar, args: list[str]) -> str:
         """floor() and ceil() give whole numbers of 64 bits."""
-        return f"CASE WHEN abs({args[0]}) < {self.constant(EXACT)} THEN CAST({it.op}({args[0]}) AS DOUBLE) ELSE {args[0]} END"
+        near = f"abs({args[0]}) < {self.constant(EXACT)}"
+        return f"CASE WHEN {near} THEN CAST({expression.op}({args[0]}) AS DOUBLE) ELSE {args[0]} END"
 
     op_ceil = op_floor
 
-    def op_like(self, it: Scalar, args: list[str]) -> str:
-        return f"{args[0]} LIKE {self.string(str(it.args[1].value).replace(chr(92), chr(92) * 2))}"
+    def op_like(self, expression: Scalar, args: list[str]) -> str:
+        return f"{args[0]} LIKE {self.string(str(expression.args[1].value).replace(chr(92), chr(92) * 2))}"
 
     def days(self, start: str, end: str) -> str:
         return f"datediff({end}, {start})"
 
-    def op_part(self, it: Scalar, args: list[str]) -> str:
+    def op_part(self, expression: Scalar, args: list[str]) -> str:
         """Spark's week begins with 1."""
-        return f"CAST(dayofweek({args[0]}) - 1 AS BIGINT)" if it.value == "dow" else super().op_part(it, args)
+        return f"CAST(dayofweek({args[0]}) - 1 AS BIGINT)" if expression.value == "dow" else super().op_part(expression, args)
 
-    def op_truncate(self, it: Scalar, args: list[str]) -> str:
+    def op_truncate(self, expression: Scalar, args: list[str]) -> str:
         """date_trunc() would pass through the time zone, whose days may have 23 hours."""
-        moment = self.within(args[0], it.args[0].kind)
+        moment = self.within(args[0], expression.args[0].kind)
         parts = ["year", "month", "day", "hour"]
-        kept = {"year": 1, "quarter": 2, "month": 2, "day": 3, "hour": 4}[it.value]
-        if it.args[0].kind == "date":
+        kept = {"year": 1, "quarter": 2, "month": 2, "day": 3, "hour": 4}[expression.value]
+        if expression.args[0].kind == Kind.DATE:
             kept = min(kept, 3)
-        found = [f"{part}({moment})" for part in parts[:kept]] + ["1", "1", "0"][kept - 1 :]
-        if it.value == "quarter":
-            found[1] = f"(quarter({moment}) * 3 - 2)"
-        return f"make_timestamp_ntz({', '.join(found)}, 0, 0)"
+        fields = [f"{part}({moment})" for part in parts[:kept]] + ["1", "1", "0"][kept - 1 :]
+        if expression.value == "quarter":
+            fields[1] = f"(quarter({moment}) * 3 - 2)"
+        return f"make_timestamp_ntz({', '.join(fields)}, 0, 0)"
 
     # ---- rows, read once -------------------------------------------------------------------------------------------
 
-    def plan_weighted(self, it: Request, salt: int) -> str:
-        share = self.whole_quotient(self.constant(it.plan.rows * SCALE), "count(*) OVER (PARTITION BY u)")
-        rows = f"SELECT *, least({self.constant(SCALE)}, {share}) AS w FROM ({self.rows(it, unit=True, terms=True)}) AS y"
-        return self._by_key(it, f"({rows}) AS x", "w")
+    def plan_weighted(self, request: Request, salt: int) -> str:
+        share = self.whole_quotient(self.constant(request.plan.rows * SCALE), "count(*) OVER (PARTITION BY u)")
+        rows = f"SELECT *, least({self.constant(SCALE)}, {share}) AS w FROM ({self.rows(request, unit=True, terms=True)}) AS y"
+        return self._by_key(request, f"({rows}) AS x", "w")
 
-    def _sampled_bins(self, it: Request, salt: int) -> str:
-        keys = [f"k{i}" for i in range(len(it.keys))]
-        hashed = f"SELECT *, {self.hash(['u', *keys], salt)} AS h FROM ({self.rows(it, unit=True, terms=True)}) AS x"
+    def _sampled_bins(self, request: Request, salt: int) -> str:
+        keys = [f"k{i}" for i in range(len(request.keys))]
+        hashed = f"SELECT *, {self.hash(['u', *keys], salt)} AS h FROM ({self.rows(request, unit=True, terms=True)}) AS x"
         place = f"dense_rank() OVER (PARTITION BY u ORDER BY {', '.join(['h', *keys])})"
         count = f"count(*) OVER (PARTITION BY {', '.join(['u', *keys])})"
         placed = f"SELECT *, {place} AS place, {count} AS n FROM ({hashed}) AS y"
-        weight = f"least({self.constant(SCALE)}, {self.whole_quotient(self.constant(it.plan.each * SCALE), 'n')})"
+        weight = f"least({self.constant(SCALE)}, {self.whole_quotient(self.constant(request.plan.each * SCALE), 'n')})"
         by = ", ".join([*keys, "b"])
-        kept = f"({placed}) AS z WHERE place <= {max(1, it.plan.groups)}"
+        kept = f"({placed}) AS z WHERE place <= {max(1, request.plan.groups)}"
         return f"SELECT {by}, {self.total(weight)} AS s0 FROM {kept} GROUP BY {by}"
 
 
@@ -165,7 +167,7 @@ class SparkEngine:
         self._session: Any
         if hasattr(location, "catalog") and hasattr(location, "sql"):
             self._session = location
-            self._frames = self._found()
+            self._frames = self._listed()
         else:
             self._frames = dict(location) if isinstance(location, Mapping) else {"data": location}
             self._session = next(iter(self._frames.values())).sparkSession
@@ -177,9 +179,9 @@ class SparkEngine:
             if frame.isStreaming:
                 raise InvalidValue(f"{name} is a stream, which never ends. Ask a table it is written to.")
 
-    def _found(self) -> dict[str, Any]:
+    def _listed(self) -> dict[str, Any]:
         """The tables of the current database and the temporary views."""
-        names = [it.name for it in self._session.catalog.listTables() if not _OURS.match(it.name)]
+        names = [table.name for table in self._session.catalog.listTables() if not _OURS.match(table.name)]
         return {name: self._session.table(self._writer.name(name)) for name in names}
 
     def _view(self, frame: Any, suffix: str) -> str:
@@ -207,19 +209,19 @@ class SparkEngine:
 
     def register(self, table: str, key: str, rows: int) -> None:
         """The copy is kept by the executors; where they lose it, queries fail rather than mix old rows with new ones."""
-        it = self._writer
+        writer = self._writer
         columns = [field.name for field in self._frames[table].schema.fields]
-        unit = it.unit(table, next(name for name in columns if name.lower() == key.lower()), Field("text"))
-        share = it.whole_quotient(it.constant(rows * SCALE), f"count(*) OVER (PARTITION BY {unit})")
-        weight = f"CAST(least({it.constant(SCALE)}, {share}) AS INT) AS {it.name(WEIGHT)}"
-        kept = f"SELECT {', '.join([*map(it.name, columns), weight])} FROM {it.table(table)} WHERE {unit} IS NOT NULL"
+        unit = writer.unit(table, next(name for name in columns if name.lower() == key.lower()), Field(Kind.TEXT))
+        share = writer.whole_quotient(writer.constant(rows * SCALE), f"count(*) OVER (PARTITION BY {unit})")
+        weight = f"CAST(least({writer.constant(SCALE)}, {share}) AS INT) AS {writer.name(WEIGHT)}"
+        kept = f"SELECT {', '.join([*map(writer.name, columns), weight])} FROM {writer.table(table)} WHERE {unit} IS NOT NULL"
         with self._lock:
             try:
                 copy = self._session.sql(kept).localCheckpoint()
             except self._error as error:
                 raise EngineFailed(self.name) from error
-            it.places[REGISTERED] = self._view(copy, "registered")
-            it.registered = table
+            writer.places[REGISTERED] = self._view(copy, "registered")
+            writer.registered = table
 
     def fingerprint(self) -> str:
         """The plans of the DataFrames, as far as Spark tells them apart."""

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from discreet.query.engines.expressions import Expressions, short
 from discreet.query.engines.request import SCALE, Marginals, Request
+from discreet.query.operations import GATHERING, Op, PlanKind, TermKind
 from discreet.query.tree import Base, Join, Relation, Scalar, Select, Union, preserves
 
 FURTHEST = float(1 << 50)  # numbers beyond are moved here when those of one unit are gathered
 FINE = float(1 << 40)  # parts of 1 that are told apart then
 WEIGHT = "discreet weight"
 REGISTERED = "discreet registered"
-_GATHERED = {"sum_of": "sum", "avg_of": "avg", "min_of": "min", "max_of": "max", "count_of": "count"}
+_LEAST = {Op.MIN_OF: "min", Op.MAX_OF: "max"}
 
 
 class Writer(Expressions):
@@ -24,58 +25,59 @@ class Writer(Expressions):
 
     # ---- rows ------------------------------------------------------------------------------------------------------
 
-    def relation(self, it: Relation) -> str:
-        if isinstance(it, Base):
-            return self.base(it)
-        if isinstance(it, Union):
-            return short(" UNION ALL ".join(self.relation(part) for part in it.parts))
-        columns = [f"{self.gathered(output)} AS c{i}" for i, output in enumerate(it.outputs)]
-        if it.private and self._keyed(it):
+    def relation(self, relation: Relation) -> str:
+        if isinstance(relation, Base):
+            return self.base(relation)
+        if isinstance(relation, Union):
+            return short(" UNION ALL ".join(self.relation(part) for part in relation.parts))
+        columns = [f"{self.gathered(output)} AS c{i}" for i, output in enumerate(relation.outputs)]
+        if relation.private and self._keyed(relation):
             columns.append("r0.u AS u")
-        if preserves(it, self.registered):
+        if preserves(relation, self.registered):
             columns.append("r0.w AS w")
-        text = f"SELECT {', '.join(columns)} FROM {self.inputs(it)}"
-        if it.grouped is not None:
-            keys = ["r0.u", *(self.scalar(key) for key in it.grouped)]
+        text = f"SELECT {', '.join(columns)} FROM {self.inputs(relation)}"
+        if relation.grouped is not None:
+            keys = ["r0.u", *(self.scalar(key) for key in relation.grouped)]
             text += f" GROUP BY {', '.join(dict.fromkeys(keys))}"
         return short(text)
 
-    def _keyed(self, it: Relation) -> bool:
-        if isinstance(it, Base):
-            return it.unit is not None
-        return self._keyed(it.parts[0] if isinstance(it, Union) else it.first)
+    def _keyed(self, relation: Relation) -> bool:
+        if isinstance(relation, Base):
+            return relation.unit is not None
+        return self._keyed(relation.parts[0] if isinstance(relation, Union) else relation.first)
 
-    def base(self, it: Base) -> str:
-        columns = [f"{self.column(it.table, name, field)} AS c{i}" for i, (name, field) in enumerate(zip(it.names, it.fields))]
-        if it.unit is not None:
-            columns.append(f"{self.unit(it.table, it.names[it.unit], it.fields[it.unit])} AS u")
-        if it.table == self.registered:
+    def base(self, base: Base) -> str:
+        fields = enumerate(zip(base.names, base.fields))
+        columns = [f"{self.column(base.table, name, field)} AS c{i}" for i, (name, field) in fields]
+        if base.unit is not None:
+            columns.append(f"{self.unit(base.table, base.names[base.unit], base.fields[base.unit])} AS u")
+        if base.table == self.registered:
             columns.append(f"{self.name(WEIGHT)} AS w")
-        table = self.table(REGISTERED) if it.table == self.registered else self.table(it.table)
+        table = self.table(REGISTERED) if base.table == self.registered else self.table(base.table)
         return f"SELECT {', '.join(columns)} FROM {table}"
 
-    def inputs(self, it: Select, more: str = "") -> str:
+    def inputs(self, select: Select, more: str = "") -> str:
         """What the rows are made of, with one more join, if any."""
-        text = f"({self.relation(it.first)}) AS r0"
-        for i, join in enumerate(it.joins, 1):
+        text = f"({self.relation(select.first)}) AS r0"
+        for i, join in enumerate(select.joins, 1):
             text += f" {self.join_word(join)} ({self.relation(join.relation)}) AS r{i} ON {self.scalar(join.on)}"
-        return text + more + (f" WHERE {self.scalar(it.where)}" if it.where is not None else "")
+        return text + more + (f" WHERE {self.scalar(select.where)}" if select.where is not None else "")
 
     def join_word(self, join: Join) -> str:
         return "LEFT JOIN" if join.keep else "JOIN"
 
-    def gathered(self, it: Scalar) -> str:
-        if it.op not in _GATHERED:
-            return self.scalar(it)
-        inner = [self.scalar(arg) for arg in it.args]
-        if it.op == "count_of":
+    def gathered(self, expression: Scalar) -> str:
+        if expression.op not in GATHERING:
+            return self.scalar(expression)
+        inner = [self.scalar(arg) for arg in expression.args]
+        if expression.op == Op.COUNT_OF:
             return f"CAST(count({inner[0] if inner else '*'}) AS {self.integer})"
         number = f"CAST({inner[0]} AS {self.double})"
-        if it.op == "sum_of":
+        if expression.op == Op.SUM_OF:
             return self.exact_sum(number)
-        if it.op == "avg_of":
+        if expression.op == Op.AVG_OF:
             return f"{self.exact_sum(number)} / NULLIF(CAST(count({number}) AS {self.double}), {self.constant(0.0)})"
-        return f"{_GATHERED[it.op]}({number})"
+        return f"{_LEAST[expression.op]}({number})"
 
     def exact_sum(self, text: str) -> str:
         """The sum of doubles in whole numbers: added as doubles, it would depend on the order of the rows, and so on those of
@@ -96,21 +98,21 @@ class Writer(Expressions):
         """A sum over sampled units, as it leaves the engine."""
         return self.total(text)
 
-    def rows(self, it: Request, *, unit: bool, terms: bool, join: str = "", where: str = "") -> str:
+    def rows(self, request: Request, *, unit: bool, terms: bool, join: str = "", where: str = "") -> str:
         """The rows as they are counted: u, k0 …, t0 … (and w); of some only, if they are joined and chosen."""
         columns = ["r0.u AS u"] if unit else []
         if terms:
-            columns += [f"{self.key(key)} AS k{i}" for i, key in enumerate(it.keys)]
-            columns += [f"{self.term(term)} AS t{i}" for i, term in enumerate(it.terms)]
-            columns += [f"{self.bin(it.bins)} AS b"] if it.bins else []
-            columns += ["r0.w AS w"] if it.plan.kind == "registered" else []
-        conditions = ["r0.u IS NOT NULL"] if self._keyed(it.rows) else []
-        if it.bins:
-            conditions.append(f"{self.scalar(it.bins.of)} IS NOT NULL")
+            columns += [f"{self.key(key)} AS k{i}" for i, key in enumerate(request.keys)]
+            columns += [f"{self.term(term)} AS t{i}" for i, term in enumerate(request.terms)]
+            columns += [f"{self.bin(request.bins)} AS b"] if request.bins else []
+            columns += ["r0.w AS w"] if request.plan.kind == PlanKind.REGISTERED else []
+        conditions = ["r0.u IS NOT NULL"] if self._keyed(request.rows) else []
+        if request.bins:
+            conditions.append(f"{self.scalar(request.bins.of)} IS NOT NULL")
         conditions += [where] if where else []
-        text = f"SELECT {', '.join(columns) or '1 AS one'} FROM {self.inputs(it.rows, join)}"
+        text = f"SELECT {', '.join(columns) or '1 AS one'} FROM {self.inputs(request.rows, join)}"
         if conditions:
-            text += (" WHERE " if it.rows.where is None else " AND ") + " AND ".join(conditions)
+            text += (" WHERE " if request.rows.where is None else " AND ") + " AND ".join(conditions)
         return text
 
     def request(self, it: Request | Marginals, salt: int) -> str:
@@ -147,7 +149,7 @@ class Writer(Expressions):
 
     def _by_key(self, it: Request, source: str, weight: str) -> str:
         keys = [f"k{i}" for i in range(len(it.keys))] + (["b"] if it.bins else [])
-        weighed = [self.weighed(f"t{i}", self.below_whole(weight) if term.kind == "cut" else weight)
+        weighed = [self.weighed(f"t{i}", self.below_whole(weight) if term.kind == TermKind.CUT else weight)
                    for i, term in enumerate(it.terms)] if not it.bins else [self.weighed("1", weight)]  # fmt: skip
         sums = [f"{self.total(text)} AS s{i}" for i, text in enumerate(weighed)]
         by = f" GROUP BY {', '.join(keys)}" if keys else ""
@@ -160,32 +162,32 @@ class Writer(Expressions):
         """The weight, 0 where it is that of a whole row."""
         return f"(CASE WHEN {weight} < {self.constant(SCALE)} THEN {weight} ELSE 0 END)"
 
-    def plan_rows(self, it: Request, salt: int) -> str:
-        return self._by_key(it, f"({self.rows(it, unit=False, terms=True)}) AS x", "")
+    def plan_rows(self, request: Request, salt: int) -> str:
+        return self._by_key(request, f"({self.rows(request, unit=False, terms=True)}) AS x", "")
 
-    def plan_registered(self, it: Request, salt: int) -> str:
-        return self._by_key(it, f"({self.rows(it, unit=False, terms=True)}) AS x", f"CAST(w AS {self.integer})")
+    def plan_registered(self, request: Request, salt: int) -> str:
+        return self._by_key(request, f"({self.rows(request, unit=False, terms=True)}) AS x", f"CAST(w AS {self.integer})")
 
     def weight_of_units(self, rows: str, most: int) -> str:
         share = self.whole_quotient(self.constant(most * SCALE), "count(*)")
         return f"SELECT u, least({self.constant(SCALE)}, {share}) AS w FROM ({rows}) AS y GROUP BY u"
 
-    def plan_weighted(self, it: Request, salt: int) -> str:
-        weights = self.weight_of_units(self.rows(it, unit=True, terms=False), it.plan.rows)
-        source = f"({self.rows(it, unit=True, terms=True)}) AS x JOIN ({weights}) AS n ON x.u = n.u"
-        return self._by_key(it, source, "n.w")
+    def plan_weighted(self, request: Request, salt: int) -> str:
+        weights = self.weight_of_units(self.rows(request, unit=True, terms=False), request.plan.rows)
+        source = f"({self.rows(request, unit=True, terms=True)}) AS x JOIN ({weights}) AS n ON x.u = n.u"
+        return self._by_key(request, source, "n.w")
 
-    def plan_sampled(self, it: Request, salt: int) -> str:
+    def plan_sampled(self, request: Request, salt: int) -> str:
         """At most `groups` groups of each unit, by a hash that is fresh for every query and differs between units."""
-        if it.bins:
-            return self._sampled_bins(it, salt)
-        keys = [f"k{i}" for i in range(len(it.keys))]
-        each = it.plan.each
-        capped = [f"CASE WHEN n > {each} THEN 1 ELSE 0 END AS t{i}" if term.kind == "cut" else
-                  f"{self.capped(f't{i}', each)} AS t{i}" for i, term in enumerate(it.terms)]  # fmt: skip
-        kept = self.kept_pairs(it, salt)
+        if request.bins:
+            return self._sampled_bins(request, salt)
+        keys = [f"k{i}" for i in range(len(request.keys))]
+        each = request.plan.each
+        capped = [f"CASE WHEN n > {each} THEN 1 ELSE 0 END AS t{i}" if term.kind == TermKind.CUT else
+                  f"{self.capped(f't{i}', each)} AS t{i}" for i, term in enumerate(request.terms)]  # fmt: skip
+        kept = self.kept_pairs(request, salt)
         inner = f"SELECT {', '.join([*keys, *capped, '1 AS one'])} FROM ({kept}) AS z"
-        sums = [f"{self.added(f't{i}')} AS s{i}" for i in range(len(it.terms))]
+        sums = [f"{self.added(f't{i}')} AS s{i}" for i in range(len(request.terms))]
         by = f" GROUP BY {', '.join(keys)}" if keys else ""
         sums.append(f"{self.added('one')} AS units")
         return f"SELECT {', '.join([*keys, *sums])} FROM ({inner}) AS v{by}"
@@ -196,25 +198,25 @@ class Writer(Expressions):
         share = self.whole_quotient(f"({near} * {self.constant(each)})", "n")
         return f"CASE WHEN n > {each} THEN {share} ELSE {term} END"
 
-    def kept_pairs(self, it: Request, salt: int) -> str:
+    def kept_pairs(self, request: Request, salt: int) -> str:
         """Per unit and group kept: its number of rows n and its sums t0 …"""
-        keys = [f"k{i}" for i in range(len(it.keys))]
-        sums = [f"CAST(sum(t{i}) AS {self.integer}) AS t{i}" for i in range(len(it.terms))]
+        keys = [f"k{i}" for i in range(len(request.keys))]
+        sums = [f"CAST(sum(t{i}) AS {self.integer}) AS t{i}" for i in range(len(request.terms))]
         by = ", ".join(["u", *keys])
         chance = self.hash(["u", *keys], salt)
         columns = ", ".join(["u", *keys, *sums, "count(*) AS n", f"{chance} AS h"])
-        pairs = f"SELECT {columns} FROM ({self.rows(it, unit=True, terms=True)}) AS x GROUP BY {by}"
+        pairs = f"SELECT {columns} FROM ({self.rows(request, unit=True, terms=True)}) AS x GROUP BY {by}"
         if not keys:
             return pairs
         place = f"row_number() OVER (PARTITION BY u ORDER BY {', '.join(['h', *keys])})"
-        return f"SELECT * FROM (SELECT *, {place} AS place FROM ({pairs}) AS p) AS q WHERE place <= {it.plan.groups}"
+        return f"SELECT * FROM (SELECT *, {place} AS place FROM ({pairs}) AS p) AS q WHERE place <= {request.plan.groups}"
 
-    def _sampled_bins(self, it: Request, salt: int) -> str:
-        plain = Request(it.rows, it.keys, it.plan)
-        keys = [f"k{i}" for i in range(len(it.keys))]
-        weight = f"least({self.constant(SCALE)}, {self.whole_quotient(self.constant(it.plan.each * SCALE), 'n')})"
+    def _sampled_bins(self, request: Request, salt: int) -> str:
+        plain = Request(request.rows, request.keys, request.plan)
+        keys = [f"k{i}" for i in range(len(request.keys))]
+        weight = f"least({self.constant(SCALE)}, {self.whole_quotient(self.constant(request.plan.each * SCALE), 'n')})"
         kept = f"SELECT u, {''.join(f'{key}, ' for key in keys)}{weight} AS w FROM ({self.kept_pairs(plain, salt)}) AS z"
         same = " AND ".join(["x.u = n.u", *(f"x.{key} IS NOT DISTINCT FROM n.{key}" for key in keys)])
-        rows = f"({self.rows(it, unit=True, terms=True)}) AS x JOIN ({kept}) AS n ON {same}"
+        rows = f"({self.rows(request, unit=True, terms=True)}) AS x JOIN ({kept}) AS n ON {same}"
         columns = [f"x.{key}" for key in keys] + ["x.b"]
         return f"SELECT {', '.join(columns)}, {self.added('n.w')} AS s0 FROM {rows} GROUP BY {', '.join(columns)}"

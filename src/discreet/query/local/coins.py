@@ -21,15 +21,15 @@ from discreet.noise.source import Source
 BITS = 64
 ONE = 1 << BITS
 _PRECISION = 192  # digits of exp(-epsilon)
-MOST = 40  # the largest epsilon: beyond it a wrong answer would be rarer than a coin can say to a digit
+LARGEST_EPSILON = 40  # the largest epsilon: beyond it a wrong answer would be rarer than a coin can say to a digit
 
 
 def budget(epsilon: Number) -> Fraction:
     """Epsilon as a fraction, where coins of 64 bits can keep it."""
-    found = rational("epsilon", epsilon)
-    if not Fraction(1, 1 << 32) <= found <= MOST:
-        raise InvalidValue(f"epsilon must be from 2^-32 to {MOST} for a local report; got {float(found):g}.")
-    return found
+    exact = rational("epsilon", epsilon)
+    if not Fraction(1, 1 << 32) <= exact <= LARGEST_EPSILON:
+        raise InvalidValue(f"epsilon must be from 2^-32 to {LARGEST_EPSILON} for a local report; got {float(exact):g}.")
+    return exact
 
 
 def decay(epsilon: Fraction) -> Fraction:

@@ -73,8 +73,8 @@ class LocalHashing(_Hashing):
         source = open_source()
         a, b = (below(PRIME, len(truth), source) for _ in range(2))
         hashed = _mod_prime(a * truth.astype(np.uint64) + b) % np.uint64(self.answers)
-        told = respond(hashed.astype(np.int64), self.keep, self.answers)
-        return np.stack([(a << np.uint64(31) | b).astype(np.int64), told], axis=1)
+        answer = respond(hashed.astype(np.int64), self.keep, self.answers)
+        return np.stack([(a << np.uint64(31) | b).astype(np.int64), answer], axis=1)
 
     def _supports(self, reports: NDArray[Any]) -> Ints:
         table = whole_reports(reports, (1 << SEED, self.answers))
@@ -82,9 +82,9 @@ class LocalHashing(_Hashing):
         total = np.zeros(self.size, np.int64)
         rows = max(1, CELLS // self.size)
         for start in range(0, len(table), rows):
-            seed, told = table[start : start + rows].astype(np.uint64).T
+            seed, answer = table[start : start + rows].astype(np.uint64).T
             hashed = _mod_prime((seed >> np.uint64(31))[:, None] * every + (seed & np.uint64(PRIME))[:, None])
-            total += (hashed % np.uint64(self.answers) == told[:, None]).sum(axis=0)
+            total += (hashed % np.uint64(self.answers) == answer[:, None]).sum(axis=0)
         return total
 
 

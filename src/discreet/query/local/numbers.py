@@ -134,10 +134,10 @@ class OneBitMean(Numbers):
 
     def estimate(self, reports: Any, confidence: float) -> Average:
         """The mean, with an exact interval."""
-        told, lie = whole_reports(np.asarray(reports), (2,)), float(self.lie)
-        low, high = rate_interval(int(told.sum()), len(told), beta(confidence))
-        share = [(rate - lie) / (1 - 2 * lie) for rate in (float(told.mean()), float(low), float(high))]
-        return self._scaled(share[0], share[1], share[2], len(told), confidence)
+        bits, lie = whole_reports(np.asarray(reports), (2,)), float(self.lie)
+        low, high = rate_interval(int(bits.sum()), len(bits), beta(confidence))
+        share = [(rate - lie) / (1 - 2 * lie) for rate in (float(bits.mean()), float(low), float(high))]
+        return self._scaled(share[0], share[1], share[2], len(bits), confidence)
 
     def _encode(self, step: Ints) -> NDArray[Any]:
         source = open_source()
@@ -186,12 +186,12 @@ class PiecewiseMean(Numbers):
 
     def estimate(self, reports: Any, confidence: float) -> Average:
         """The mean, with an interval by Bernstein's inequality: guaranteed, a little wider than a normal one."""
-        told, alpha = whole_reports(np.asarray(reports), (self.answers,)), beta(confidence)
+        answers, alpha = whole_reports(np.asarray(reports), (self.answers,)), beta(confidence)
         scale = float(self.keep) * self.steps
-        share = (float(told.mean()) - float(self.moments(0)[0])) / scale
+        share = (float(answers.mean()) - float(self.moments(0)[0])) / scale
         widest = max(float(self.moments(step)[1]) for step in (0, self.steps // 2, self.steps))
-        off = bernstein(alpha, len(told), widest, self.answers - 1) / scale
-        return self._scaled(share, share - off, share + off, len(told), confidence)
+        off = bernstein(alpha, len(answers), widest, self.answers - 1) / scale
+        return self._scaled(share, share - off, share + off, len(answers), confidence)
 
     def _encode(self, step: Ints) -> NDArray[Any]:
         source = open_source()

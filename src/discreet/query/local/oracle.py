@@ -16,7 +16,7 @@ from discreet.noise.response import categories_of
 from discreet.noise.samplers import float_above
 from discreet.query.local.intervals import Frequencies, frequencies
 
-MOST = 1 << 24  # categories
+MOST_CATEGORIES = 1 << 24  # categories
 USER = Unit("user", "replace", rows=1)  # one person, whose whole value may be another
 ONCE = "each user sends one report"
 
@@ -104,11 +104,11 @@ def claimed(event: Event) -> tuple[Claim, ...]:
 def public(categories: Any) -> int | tuple[Any, ...]:
     """The categories as they are kept: their number, or the list of labels."""
     if isinstance(categories, (int, np.integer)) and not isinstance(categories, bool):
-        return check.whole("categories", categories, least=2, most=MOST)
+        return check.whole("categories", categories, least=2, most=MOST_CATEGORIES)
     labels = check.items("categories", categories, "a whole number or a list of labels")
     if not all(isinstance(label, (str, int)) for label in labels):
         raise InvalidValue("categories must be strings, whole numbers or booleans; some label is neither.")
-    if not 2 <= len(labels) <= MOST or len(set(labels)) < len(labels):
+    if not 2 <= len(labels) <= MOST_CATEGORIES or len(set(labels)) < len(labels):
         raise InvalidValue(f"categories must hold 2 to 2^24 labels, all different; got {len(labels)} labels.")
     return labels
 
@@ -124,10 +124,10 @@ def indices(values: Any, categories: int | tuple[Any, ...]) -> Ints:
         if array.dtype.kind not in "iufbO" or array.ndim != 1:
             raise InvalidValue(f"values must be whole numbers from 0 to {categories - 1}, one per person.")
         return categories_of(array, categories)
-    given = [values] if _is_one(values) else values
-    given = given.tolist() if isinstance(given, np.ndarray) else check.items("values", given, "a category or a list of them")
+    items = [values] if _is_one(values) else values
+    items = items.tolist() if isinstance(items, np.ndarray) else check.items("values", items, "a category or a list of them")
     places = {label: (place, type(label)) for place, label in enumerate(categories)}
-    return np.array([_place(value, places) for value in given], np.int64)
+    return np.array([_place(value, places) for value in items], np.int64)
 
 
 def several(values: Any) -> NDArray[Any]:

@@ -68,8 +68,8 @@ def respond(truth: NDArray[Any], keep: Fraction, size: int) -> Ints:
     out = np.empty(len(truth), np.int64)
     for start in range(0, len(truth), CHUNK):
         part = truth[start : start + CHUNK]
-        told = below(size, len(part), source)
-        out[start : start + CHUNK] = told
+        answer = below(size, len(part), source)
+        out[start : start + CHUNK] = answer
         np.copyto(out[start : start + CHUNK], part, where=coins(keep, len(part), source))
     return out
 

@@ -8,42 +8,43 @@ from typing import Any
 from sqlglot import exp
 
 from discreet.errors import InvalidQuery
+from discreet.query.operations import MOMENTS, NUMBERS, Kind, Op
 from discreet.query.scalars.operands import Inner, Rules, alike, finite, number
-from discreet.query.tree import NUMBERS, Scalar
+from discreet.query.tree import Scalar
 
 
 def _cast(node: Any, inner: Inner) -> Scalar:
     kind = _cast_kind(node)
-    it = inner(node.this)
-    if it.kind == "null":
-        return Scalar("null", kind)
-    if it.op == "literal" and it.kind == "text" and kind in ("date", "timestamp"):
-        return alike(it, Scalar("column", kind), node)[0]
-    if it.kind == kind:
-        return it
-    if kind in ("date", "timestamp") and it.kind not in ("text", "date", "timestamp"):
-        raise InvalidQuery(f"{node.sql()[:80]} makes a {kind} of {it.kind}. Only texts can be read so.")
-    if it.kind in ("date", "timestamp") and kind not in ("text", "date", "timestamp"):
-        raise InvalidQuery(f"{node.sql()[:80]} makes {kind} of a {it.kind}. Use EXTRACT(YEAR FROM …) and the like.")
-    if it.kind == "boolean" and kind in NUMBERS:
-        return number(it, node)
-    bounds = finite(it.bounds)
-    if kind == "integer" and bounds:
+    value = inner(node.this)
+    if value.kind == Kind.NULL:
+        return Scalar(Op.NULL, kind)
+    if value.op == Op.LITERAL and value.kind == Kind.TEXT and kind in MOMENTS:
+        return alike(value, Scalar(Op.COLUMN, kind), node)[0]
+    if value.kind == kind:
+        return value
+    if kind in MOMENTS and value.kind not in (Kind.TEXT, Kind.DATE, Kind.TIMESTAMP):
+        raise InvalidQuery(f"{node.sql()[:80]} makes a {kind} of {value.kind}. Only texts can be read so.")
+    if value.kind in MOMENTS and kind not in (Kind.TEXT, Kind.DATE, Kind.TIMESTAMP):
+        raise InvalidQuery(f"{node.sql()[:80]} makes {kind} of a {value.kind}. Use EXTRACT(YEAR FROM …) and the like.")
+    if value.kind == Kind.BOOLEAN and kind in NUMBERS:
+        return number(value, node)
+    bounds = finite(value.bounds)
+    if kind == Kind.INTEGER and bounds:
         bounds = (float(math.floor(bounds[0])), float(math.ceil(bounds[1])))
-    sure = it.required and kind in NUMBERS and it.kind in NUMBERS and bounds is not None
-    return Scalar("to_" + kind, kind, (it,), None, bounds if kind in NUMBERS else None, required=sure)
+    sure = value.required and kind in NUMBERS and value.kind in NUMBERS and bounds is not None
+    return Scalar(Op(f"to_{kind}"), kind, (value,), None, bounds if kind in NUMBERS else None, required=sure)
 
 
-def _cast_kind(node: Any) -> str:
+def _cast_kind(node: Any) -> Kind:
     to = node.args["to"]
     name = to.this.name if hasattr(to.this, "name") else str(to.this)
     for kind, names in (
-        ("integer", ("TINYINT", "SMALLINT", "INT", "MEDIUMINT", "BIGINT")),
-        ("number", ("FLOAT", "DOUBLE")),
-        ("text", ("VARCHAR", "TEXT", "CHAR", "NVARCHAR")),
-        ("boolean", ("BOOLEAN",)),
-        ("date", ("DATE",)),
-        ("timestamp", ("TIMESTAMP", "TIMESTAMPNTZ", "DATETIME")),
+        (Kind.INTEGER, ("TINYINT", "SMALLINT", "INT", "MEDIUMINT", "BIGINT")),
+        (Kind.NUMBER, ("FLOAT", "DOUBLE")),
+        (Kind.TEXT, ("VARCHAR", "TEXT", "CHAR", "NVARCHAR")),
+        (Kind.BOOLEAN, ("BOOLEAN",)),
+        (Kind.DATE, ("DATE",)),
+        (Kind.TIMESTAMP, ("TIMESTAMP", "TIMESTAMPNTZ", "DATETIME")),
     ):
         if name in names and not (to.args.get("nested") or to.expressions):
             return kind

@@ -7,41 +7,43 @@ from typing import Any
 from sqlglot import exp
 
 from discreet.errors import InvalidQuery
+from discreet.query.operations import Kind, Op
 from discreet.query.scalars.operands import Inner, Rule, Rules, alike, hull, one_kind, refused, truth
 from discreet.query.tree import Scalar
 
 
-def _compared(op: str) -> Rule:
+def _compared(op: Op) -> Rule:
     def rule(node: Any, inner: Inner) -> Scalar:
         left, right = alike(inner(node.this), inner(node.expression), node)
-        return Scalar(op, "boolean", (left, right), required=left.required and right.required)
+        return Scalar(op, Kind.BOOLEAN, (left, right), required=left.required and right.required)
 
     return rule
 
 
-def _logic(op: str) -> Rule:
+def _logic(op: Op) -> Rule:
     def rule(node: Any, inner: Inner) -> Scalar:
         parts = tuple(truth(inner(part), node) for part in node.flatten())
-        return Scalar(op, "boolean", parts, required=all(part.required for part in parts))
+        return Scalar(op, Kind.BOOLEAN, parts, required=all(part.required for part in parts))
 
     return rule
 
 
 def _not(node: Any, inner: Inner) -> Scalar:
-    it = truth(inner(node.this), node)
-    return Scalar("not", "boolean", (it,), required=it.required)
+    value = truth(inner(node.this), node)
+    return Scalar(Op.NOT, Kind.BOOLEAN, (value,), required=value.required)
 
 
 def _is(node: Any, inner: Inner) -> Scalar:
-    it = inner(node.this)
+    value = inner(node.this)
     if isinstance(node.expression, exp.Null):
-        if it.kind == "null":
-            return Scalar("literal", "boolean", value=True, required=True)
-        return Scalar("is_null", "boolean", (it,), required=True)
+        if value.kind == Kind.NULL:
+            return Scalar(Op.LITERAL, Kind.BOOLEAN, value=True, required=True)
+        return Scalar(Op.IS_NULL, Kind.BOOLEAN, (value,), required=True)
     if isinstance(node.expression, exp.Boolean):
-        literal = Scalar("literal", "boolean", value=bool(node.expression.this), required=True)
-        same = Scalar("eq", "boolean", (truth(it, node), literal))
-        return Scalar("coalesce", "boolean", (same, Scalar("literal", "boolean", value=False, required=True)), required=True)
+        literal = Scalar(Op.LITERAL, Kind.BOOLEAN, value=bool(node.expression.this), required=True)
+        same = Scalar(Op.EQ, Kind.BOOLEAN, (truth(value, node), literal))
+        no = Scalar(Op.LITERAL, Kind.BOOLEAN, value=False, required=True)
+        return Scalar(Op.COALESCE, Kind.BOOLEAN, (same, no), required=True)
     raise refused(node)
 
 
@@ -50,24 +52,24 @@ def _in(node: Any, inner: Inner) -> Scalar:
         raise InvalidQuery(
             "IN takes a list of values here. For a public table, JOIN it; for people, keep the unit key and JOIN."
         )
-    it = inner(node.this)
+    value = inner(node.this)
     same = []
     for item in node.expressions:
-        left, right = alike(it, inner(item), node)
-        if right.op != "literal":
+        left, right = alike(value, inner(item), node)
+        if right.op != Op.LITERAL:
             raise InvalidQuery(f"IN takes plain values; {item.sql()[:60]} is not one. Write OR.")
-        same.append(Scalar("eq", "boolean", (left, right), required=left.required))
+        same.append(Scalar(Op.EQ, Kind.BOOLEAN, (left, right), required=left.required))
     if not same:
         raise InvalidQuery("IN () has no values. Name at least one.")
-    return same[0] if len(same) == 1 else Scalar("or", "boolean", tuple(same), required=all(one.required for one in same))
+    return same[0] if len(same) == 1 else Scalar(Op.OR, Kind.BOOLEAN, tuple(same), required=all(one.required for one in same))
 
 
 def _between(node: Any, inner: Inner) -> Scalar:
-    it = inner(node.this)
+    value = inner(node.this)
     sides = []
-    for op, end in (("ge", node.args["low"]), ("le", node.args["high"])):
-        sides.append(Scalar(op, "boolean", alike(it, inner(end), node)))
-    return Scalar("and", "boolean", tuple(sides), required=all(arg.required for side in sides for arg in side.args))
+    for op, end in ((Op.GE, node.args["low"]), (Op.LE, node.args["high"])):
+        sides.append(Scalar(op, Kind.BOOLEAN, alike(value, inner(end), node)))
+    return Scalar(Op.AND, Kind.BOOLEAN, tuple(sides), required=all(arg.required for side in sides for arg in side.args))
 
 
 def _case(node: Any, inner: Inner) -> Scalar:
@@ -78,36 +80,41 @@ def _case(node: Any, inner: Inner) -> Scalar:
         args.append(truth(inner(test), node))
         results.append(inner(branch.args["true"]))
     default = node.args.get("default")
-    results.append(inner(default) if default is not None else Scalar("null", "null"))
+    results.append(inner(default) if default is not None else Scalar(Op.NULL, Kind.NULL))
     results = one_kind(results, node)
-    pairs = tuple(it for pair in zip(args, results[:-1]) for it in pair)
+    pairs = tuple(part for pair in zip(args, results[:-1]) for part in pair)
     return Scalar(
-        "case", results[0].kind, (*pairs, results[-1]), None, hull(results), required=all(it.required for it in results)
+        Op.CASE,
+        results[0].kind,
+        (*pairs, results[-1]),
+        None,
+        hull(results),
+        required=all(result.required for result in results),
     )
 
 
 def _if(node: Any, inner: Inner) -> Scalar:
     default = node.args.get("false")
-    results = [inner(node.args["true"]), inner(default) if default is not None else Scalar("null", "null")]
+    results = [inner(node.args["true"]), inner(default) if default is not None else Scalar(Op.NULL, Kind.NULL)]
     results = one_kind(results, node)
     args = (truth(inner(node.this), node), *results)
-    return Scalar("case", results[0].kind, args, None, hull(results), required=all(it.required for it in results))
+    return Scalar(Op.CASE, results[0].kind, args, None, hull(results), required=all(result.required for result in results))
 
 
 def _coalesce(node: Any, inner: Inner) -> Scalar:
-    items = one_kind([inner(node.this), *(inner(it) for it in node.expressions)], node)
-    return Scalar("coalesce", items[0].kind, tuple(items), None, hull(items), required=any(it.required for it in items))
+    items = one_kind([inner(node.this), *(inner(item) for item in node.expressions)], node)
+    return Scalar(Op.COALESCE, items[0].kind, tuple(items), None, hull(items), required=any(item.required for item in items))
 
 
 def _nullif(node: Any, inner: Inner) -> Scalar:
     left, right = alike(inner(node.this), inner(node.expression), node)
-    same = Scalar("eq", "boolean", (left, right))
-    return Scalar("case", left.kind, (same, Scalar("null", left.kind), left), None, left.bounds)
+    same = Scalar(Op.EQ, Kind.BOOLEAN, (left, right))
+    return Scalar(Op.CASE, left.kind, (same, Scalar(Op.NULL, left.kind), left), None, left.bounds)
 
 
 RULES: Rules = {
-    exp.EQ: _compared("eq"), exp.NEQ: _compared("ne"), exp.LT: _compared("lt"), exp.LTE: _compared("le"),
-    exp.GT: _compared("gt"), exp.GTE: _compared("ge"), exp.And: _logic("and"), exp.Or: _logic("or"), exp.Not: _not,
+    exp.EQ: _compared(Op.EQ), exp.NEQ: _compared(Op.NE), exp.LT: _compared(Op.LT), exp.LTE: _compared(Op.LE),
+    exp.GT: _compared(Op.GT), exp.GTE: _compared(Op.GE), exp.And: _logic(Op.AND), exp.Or: _logic(Op.OR), exp.Not: _not,
     exp.Is: _is, exp.In: _in, exp.Between: _between, exp.Case: _case, exp.If: _if, exp.Coalesce: _coalesce,
     exp.Nullif: _nullif,
 }  # fmt: skip

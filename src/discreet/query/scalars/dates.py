@@ -1,4 +1,4 @@
-"""Rules for days and moments: their parts, the days between them, and those written out that an interval moves.
+"""Rules for dates and timestamps: their parts, differences in days, and literals plus or minus an interval.
 
 Intervals are added here, so that every engine sees the same literal.
 """
@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from sqlglot import exp
 
 from discreet.errors import InvalidQuery
+from discreet.query.operations import MOMENTS, Kind, Op
 from discreet.query.scalars.operands import Inner, Node, Rule, Rules, refused
 from discreet.query.tree import Scalar
 
@@ -22,10 +23,10 @@ PARTS = {"year": (1.0, 9999.0), "quarter": (1.0, 4.0), "month": (1.0, 12.0), "da
          "minute": (0.0, 59.0), "dow": (0.0, 6.0)}  # fmt: skip
 
 
-def _moment(it: Scalar, node: Node) -> Scalar:
-    if it.kind not in ("date", "timestamp"):
-        raise InvalidQuery(f"{node.sql()[:80]} needs a date, and found {it.kind}. CAST it AS DATE.")
-    return it
+def _moment(value: Scalar, node: Node) -> Scalar:
+    if value.kind not in MOMENTS:
+        raise InvalidQuery(f"{node.sql()[:80]} needs a date, and found {value.kind}. CAST it AS DATE.")
+    return value
 
 
 def _part(name: str | None = None) -> Rule:
@@ -35,23 +36,23 @@ def _part(name: str | None = None) -> Rule:
     return rule
 
 
-def part_of(name: str, it: Scalar, node: Node) -> Scalar:
+def part_of(name: str, moment: Scalar, node: Node) -> Scalar:
     """A part of a date; weeks begin with Sunday, 0."""
     part = "dow" if name.lower() in ("dayofweek", "weekday") else name.lower()
     if part not in PARTS:
         raise InvalidQuery(f"{part[:20]} of a date is not known here; {', '.join(PARTS)} are.")
-    it = _moment(it, node)
-    if it.kind == "date" and part in ("hour", "minute"):
+    moment = _moment(moment, node)
+    if moment.kind == Kind.DATE and part in ("hour", "minute"):
         raise InvalidQuery(f"A date has no {part}; a timestamp has.")
-    return Scalar("part", "integer", (it,), part, PARTS[part], required=it.required)
+    return Scalar(Op.PART, Kind.INTEGER, (moment,), part, PARTS[part], required=moment.required)
 
 
 def _truncated(node: Any, inner: Inner) -> Scalar:
     unit = node.args["unit"].name.lower()
     if unit not in ("year", "quarter", "month", "day", "hour"):
         raise InvalidQuery(f"DATE_TRUNC takes year, quarter, month, day or hour; got {unit[:20]}.")
-    it = _moment(inner(node.this), node)
-    return Scalar("truncate", "timestamp", (it,), unit, required=it.required)
+    moment = _moment(inner(node.this), node)
+    return Scalar(Op.TRUNCATE, Kind.TIMESTAMP, (moment,), unit, required=moment.required)
 
 
 def _days(node: Any, inner: Inner) -> Scalar:
@@ -62,19 +63,19 @@ def _days(node: Any, inner: Inner) -> Scalar:
             f"DATE_DIFF counts days here; got {unit.name[:20].lower()}. Divide: DATE_DIFF('day', a, b) / 365.25."
         )
     start, end = (_day(_moment(inner(part), node)) for part in (node.expression, node.this))
-    return Scalar("days", "number", (start, end))
+    return Scalar(Op.DAYS, Kind.NUMBER, (start, end))
 
 
-def _day(it: Scalar) -> Scalar:
-    return it if it.kind == "date" else Scalar("to_date", "date", (it,))
+def _day(moment: Scalar) -> Scalar:
+    return moment if moment.kind == Kind.DATE else Scalar(Op.TO_DATE, Kind.DATE, (moment,))
 
 
-def moved_literal(sign: int, it: Scalar, node: Any) -> Scalar:
+def moved_literal(sign: int, literal: Scalar, node: Any) -> Scalar:
     """A day or a moment that is written out, moved by an interval."""
     span = node.expression
-    if it.op != "literal" or it.kind not in ("date", "timestamp"):
+    if literal.op != Op.LITERAL or literal.kind not in MOMENTS:
         raise refused(span)
-    return replace(it, value=moved(it.value, sign, span))
+    return replace(literal, value=moved(literal.value, sign, span))
 
 
 def moved(moment: Moment, sign: int, span: exp.Interval) -> Moment:

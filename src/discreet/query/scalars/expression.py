@@ -1,4 +1,4 @@
-"""Reading an expression over one row: the columns in sight, literals, and the rule for every other part."""
+"""Parsing an expression over one row: columns in scope, literals, and a rule for every other node."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 from sqlglot import exp
 
 from discreet.errors import InvalidQuery
+from discreet.query.operations import Kind, Op
 from discreet.query.scalars import casts, conditions, dates, numbers, texts
 from discreet.query.scalars.operands import Inner, Node, Rules, number_literal, refused
 from discreet.query.tree import Field, Scalar
@@ -17,7 +18,7 @@ DEEPEST = 200  # operations inside one another
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The columns in sight, by input: (alias, names, fields)."""
+    """The columns in scope, by input: (alias, names, fields)."""
 
     inputs: tuple[tuple[str, tuple[str, ...], tuple[Field, ...]], ...]
 
@@ -33,13 +34,14 @@ class Scope:
             if hit.lower() == name
         ]
         if len(hits) == 1:
-            i, place, found = hits[0]
-            return Scalar("column", found.kind, (), (i, place), found.bounds, found.values, found.required)
+            i, place, field = hits[0]
+            return Scalar(Op.COLUMN, field.kind, (), (i, place), field.bounds, field.values, field.required)
         if hits:
             raise InvalidQuery(
-                f"{node.sql()} is in more than one of {', '.join(it[0] for it in self.inputs)}. Say which: table.{node.name}."
+                f"{node.sql()} is in more than one of {', '.join(alias for alias, _, _ in self.inputs)}. "
+                f"Say which: table.{node.name}."
             )
-        there = [f"{alias}.{it}" if len(self.inputs) > 1 else it for alias, names, _ in self.inputs for it in names]
+        there = [f"{alias}.{column}" if len(self.inputs) > 1 else column for alias, names, _ in self.inputs for column in names]
         raise InvalidQuery(f"There is no column {node.sql()}; there are {', '.join(there[:20]) or 'none'}"
                            f"{' and more' if len(there) > 20 else ''}.")  # fmt: skip
 
@@ -70,7 +72,7 @@ _PARTS_READ = {
 
 def _literal(node: Any, inner: Inner) -> Scalar:
     if node.is_string:
-        return Scalar("literal", "text", value=node.this, required=True)
+        return Scalar(Op.LITERAL, Kind.TEXT, value=node.this, required=True)
     try:
         value = int(node.this) if node.this.isdecimal() else float(node.this)
     except ValueError:
@@ -81,7 +83,7 @@ def _literal(node: Any, inner: Inner) -> Scalar:
 
 
 def _boolean(node: Any, inner: Inner) -> Scalar:
-    return Scalar("literal", "boolean", value=bool(node.this), required=True)
+    return Scalar(Op.LITERAL, Kind.BOOLEAN, value=bool(node.this), required=True)
 
 
 def _named(node: Any, inner: Inner) -> Scalar:
@@ -95,7 +97,7 @@ def _named(node: Any, inner: Inner) -> Scalar:
 
 
 _RULES: Rules = {
-    exp.Literal: _literal, exp.Boolean: _boolean, exp.Null: lambda *_: Scalar("null", "null"),
+    exp.Literal: _literal, exp.Boolean: _boolean, exp.Null: lambda *_: Scalar(Op.NULL, Kind.NULL),
     exp.Paren: lambda node, inner: inner(node.this), exp.Anonymous: _named,
     **numbers.RULES, **conditions.RULES, **texts.RULES, **dates.RULES, **casts.RULES,
 }  # fmt: skip

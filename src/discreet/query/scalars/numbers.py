@@ -9,29 +9,30 @@ from typing import Any
 from sqlglot import exp
 
 from discreet.errors import InvalidQuery
+from discreet.query.operations import Kind, Op
 from discreet.query.scalars.dates import moved_literal
 from discreet.query.scalars.operands import Inner, Node, Rule, Rules, finite, number, number_literal, refused, whole_literal
 from discreet.query.tree import Bounds, Scalar
 
 
-def _arithmetic(op: str) -> Rule:
+def _arithmetic(op: Op) -> Rule:
     def rule(node: Any, inner: Inner) -> Scalar:
         return _of_numbers(op, inner(node.this), inner(node.expression), node)
 
     return rule
 
 
-def _of_numbers(op: str, left: Scalar, right: Scalar, node: Node) -> Scalar:
+def _of_numbers(op: Op, left: Scalar, right: Scalar, node: Node) -> Scalar:
     left, right = number(left, node), number(right, node)
     bounds = _BOUNDS[op](left.bounds, right.bounds) if left.bounds and right.bounds else None
-    total = op in ("add", "sub", "mul")
-    return Scalar(op, "number", (left, right), None, finite(bounds), required=total and left.required and right.required)
+    total = op in (Op.ADD, Op.SUB, Op.MUL)
+    return Scalar(op, Kind.NUMBER, (left, right), None, finite(bounds), required=total and left.required and right.required)
 
 
 def _sum(node: Any, inner: Inner) -> Scalar:
     if isinstance(node.expression, exp.Interval):
         return moved_literal(1, inner(node.this), node)
-    return _of_numbers("add", inner(node.this), inner(node.expression), node)
+    return _of_numbers(Op.ADD, inner(node.this), inner(node.expression), node)
 
 
 def _difference(node: Any, inner: Inner) -> Scalar:
@@ -40,11 +41,11 @@ def _difference(node: Any, inner: Inner) -> Scalar:
         return moved_literal(-1, inner(node.this), node)
     left, right = inner(node.this), inner(node.expression)
     kinds = {left.kind, right.kind}
-    if kinds == {"date"}:
-        return Scalar("days", "number", (right, left))
-    if kinds <= {"date", "timestamp"}:
+    if kinds == {Kind.DATE}:
+        return Scalar(Op.DAYS, Kind.NUMBER, (right, left))
+    if kinds <= {Kind.DATE, Kind.TIMESTAMP}:
         raise InvalidQuery(f"{node.sql()[:80]} is a span of time. Write DATE_DIFF('day', from, to) for whole days.")
-    return _of_numbers("sub", left, right, node)
+    return _of_numbers(Op.SUB, left, right, node)
 
 
 def _corners(f: Callable[[float, float], float]) -> Callable[[Bounds, Bounds], Bounds]:
@@ -64,108 +65,115 @@ def _remainder(one: Bounds, two: Bounds) -> Bounds:
     return (-most if one[0] < 0 else 0.0), most
 
 
-_BOUNDS: dict[str, Callable[[Bounds, Bounds], Bounds | None]] = {
-    "add": _corners(lambda a, b: a + b), "sub": _corners(lambda a, b: a - b), "mul": _corners(lambda a, b: a * b),
-    "div": _quotient, "mod": _remainder, "power": lambda one, two: None,
+_BOUNDS: dict[Op, Callable[[Bounds, Bounds], Bounds | None]] = {
+    Op.ADD: _corners(lambda a, b: a + b), Op.SUB: _corners(lambda a, b: a - b), Op.MUL: _corners(lambda a, b: a * b),
+    Op.DIV: _quotient, Op.MOD: _remainder, Op.POWER: lambda one, two: None,
 }  # fmt: skip
 
 
 def _whole_division(node: Any, inner: Inner) -> Scalar:
     """The quotient without what follows its point, so that a = a // b * b + a % b."""
-    quotient = _arithmetic("div")(node, inner)
-    size, sign = (Scalar(op, "number", (quotient,)) for op in ("abs", "sign"))
+    quotient = _arithmetic(Op.DIV)(node, inner)
+    size, sign = (Scalar(op, Kind.NUMBER, (quotient,)) for op in (Op.ABS, Op.SIGN))
     known = finite(quotient.bounds)
     bounds = (float(math.trunc(known[0])), float(math.trunc(known[1]))) if known else None
-    return Scalar("mul", "number", (sign, Scalar("floor", "number", (size,))), None, bounds)
+    return Scalar(Op.MUL, Kind.NUMBER, (sign, Scalar(Op.FLOOR, Kind.NUMBER, (size,))), None, bounds)
 
 
-def _monotone(op: str, it: Scalar, f: Callable[[float], float]) -> Scalar:
-    known = finite(it.bounds)
+def _monotone(op: Op, operand: Scalar, f: Callable[[float], float]) -> Scalar:
+    known = finite(operand.bounds)
     bounds = (float(f(known[0])), float(f(known[1]))) if known else None
-    return Scalar(op, "number", (it,), None, bounds, required=it.required)
+    return Scalar(op, Kind.NUMBER, (operand,), None, bounds, required=operand.required)
 
 
 def _rounded(node: Any, inner: Inner) -> Scalar:
-    it = number(inner(node.this), node)
+    operand = number(inner(node.this), node)
     digits = whole_literal(node.args.get("decimals"), 0, node) if node.args.get("decimals") else 0
     step = 10.0**-digits
-    bounds = finite((it.bounds[0] - step, it.bounds[1] + step)) if it.bounds else None
-    return Scalar("round", "number", (it,), digits, bounds, required=it.required)
+    bounds = finite((operand.bounds[0] - step, operand.bounds[1] + step)) if operand.bounds else None
+    return Scalar(Op.ROUND, Kind.NUMBER, (operand,), digits, bounds, required=operand.required)
 
 
-def _function(op: str) -> Rule:
+def _function(op: Op) -> Rule:
     def rule(node: Any, inner: Inner) -> Scalar:
-        it = number(inner(node.this), node)
-        if op in ("floor", "ceil"):
+        operand = number(inner(node.this), node)
+        if op in (Op.FLOOR, Op.CEIL):
             if node.args.get("decimals"):
                 raise refused(node)
-            return _monotone(op, it, math.floor if op == "floor" else math.ceil)
+            return _monotone(op, operand, math.floor if op == Op.FLOOR else math.ceil)
         bounds = None
-        if op == "abs" and it.bounds:
-            ends = [abs(end) for end in it.bounds]
-            bounds = (0.0 if it.bounds[0] <= 0 <= it.bounds[1] else min(ends), max(ends))
-        if op == "sqrt" and it.bounds:
-            bounds = finite((0.0, math.sqrt(max(it.bounds[1], 0.0)) or 1.0))
-        if op == "sign":
+        if op == Op.ABS and operand.bounds:
+            ends = [abs(end) for end in operand.bounds]
+            bounds = (0.0 if operand.bounds[0] <= 0 <= operand.bounds[1] else min(ends), max(ends))
+        if op == Op.SQRT and operand.bounds:
+            bounds = finite((0.0, math.sqrt(max(operand.bounds[1], 0.0)) or 1.0))
+        if op == Op.SIGN:
             bounds = (-1.0, 1.0)
-        return Scalar(op, "number", (it,), None, bounds, required=op in ("abs", "sign") and it.required)
+        return Scalar(op, Kind.NUMBER, (operand,), None, bounds, required=op in (Op.ABS, Op.SIGN) and operand.required)
 
     return rule
 
 
 def _negated(node: Any, inner: Inner) -> Scalar:
-    it = number(inner(node.this), node)
-    if it.op == "literal":
-        return number_literal(-it.value)
-    return Scalar("neg", "number", (it,), None, (-it.bounds[1], -it.bounds[0]) if it.bounds else None, required=it.required)
+    operand = number(inner(node.this), node)
+    if operand.op == Op.LITERAL:
+        return number_literal(-operand.value)
+    return Scalar(
+        Op.NEG,
+        Kind.NUMBER,
+        (operand,),
+        None,
+        (-operand.bounds[1], -operand.bounds[0]) if operand.bounds else None,
+        required=operand.required,
+    )
 
 
 def _logarithm(node: Any, inner: Inner) -> Scalar:
     if node.expression:  # log(base, x)
         base = number(inner(node.this), node)
-        if base.op != "literal" or base.value not in (2, 10):
+        if base.op != Op.LITERAL or base.value not in (2, 10):
             raise InvalidQuery("LOG takes base 2 or 10 here. Write LN(x) / LN(base).")
-        return Scalar(f"log{base.value:g}", "number", (number(inner(node.expression), node),))
-    return Scalar("log10", "number", (number(inner(node.this), node),))
+        return Scalar(Op.LOG2 if base.value == 2 else Op.LOG10, Kind.NUMBER, (number(inner(node.expression), node),))
+    return Scalar(Op.LOG10, Kind.NUMBER, (number(inner(node.this), node),))
 
 
-def _extreme(op: str) -> Rule:
+def _extreme(op: Op) -> Rule:
     def rule(node: Any, inner: Inner) -> Scalar:
         """What is NULL is passed over, so that only the others move an end for sure: those of GREATEST the lower one."""
-        items = [number(inner(it), node) for it in (node.this, *node.expressions)]
-        lows, highs = zip(*(_ends(it) for it in items))
-        sure = [_ends(it) for it in items if it.required]
+        items = [number(inner(item), node) for item in (node.this, *node.expressions)]
+        lows, highs = zip(*(_ends(item) for item in items))
+        sure = [_ends(item) for item in items if item.required]
         bounds = (min(lows), max(highs))
         if sure:
             low, high = zip(*sure)
-            bounds = (max(low), max(highs)) if op == "greatest" else (min(lows), min(high))
-        return Scalar(op, "number", tuple(items), None, bounds, required=bool(sure))
+            bounds = (max(low), max(highs)) if op == Op.GREATEST else (min(lows), min(high))
+        return Scalar(op, Kind.NUMBER, tuple(items), None, bounds, required=bool(sure))
 
     return rule
 
 
-def _ends(it: Scalar) -> Bounds:
+def _ends(value: Scalar) -> Bounds:
     """One end may be known alone: LEAST(GREATEST(x, 0), 9)."""
-    return it.bounds or (-math.inf, math.inf)
+    return value.bounds or (-math.inf, math.inf)
 
 
 def bucket(node: Any, inner: Inner) -> Scalar:
     """BUCKET(x, n): the lower end of the one of n equal parts of x's bounds that x falls into; a public list."""
-    it = number(inner(node.expressions[0]), node)
+    operand = number(inner(node.expressions[0]), node)
     parts = whole_literal(node.expressions[1], 1, node)
-    if not finite(it.bounds) or it.bounds is None or it.bounds[0] == it.bounds[1] or parts > 10_000:
+    if not finite(operand.bounds) or operand.bounds is None or operand.bounds[0] == operand.bounds[1] or parts > 10_000:
         raise InvalidQuery(f"{node.sql()[:80]} needs bounds of what it divides, and at most 10,000 parts: "
                            "give bounds={'column': (low, high)}.")  # fmt: skip
-    low, high = it.bounds
+    low, high = operand.bounds
     ends = tuple(low + (high - low) * i / parts for i in range(parts))
-    return Scalar("bucket", "number", (it,), ends, (low, high), ends, it.required)
+    return Scalar(Op.BUCKET, Kind.NUMBER, (operand,), ends, (low, high), ends, operand.required)
 
 
 RULES: Rules = {
-    exp.Neg: _negated, exp.Add: _sum, exp.Sub: _difference, exp.Mul: _arithmetic("mul"), exp.Div: _arithmetic("div"),
-    exp.Mod: _arithmetic("mod"), exp.Pow: _arithmetic("power"), exp.IntDiv: _whole_division,
-    exp.Abs: _function("abs"), exp.Sqrt: _function("sqrt"), exp.Exp: _function("exp"), exp.Ln: _function("ln"),
+    exp.Neg: _negated, exp.Add: _sum, exp.Sub: _difference, exp.Mul: _arithmetic(Op.MUL), exp.Div: _arithmetic(Op.DIV),
+    exp.Mod: _arithmetic(Op.MOD), exp.Pow: _arithmetic(Op.POWER), exp.IntDiv: _whole_division,
+    exp.Abs: _function(Op.ABS), exp.Sqrt: _function(Op.SQRT), exp.Exp: _function(Op.EXP), exp.Ln: _function(Op.LN),
     exp.Log: _logarithm,
-    exp.Floor: _function("floor"), exp.Ceil: _function("ceil"), exp.Sign: _function("sign"), exp.Round: _rounded,
-    exp.Greatest: _extreme("greatest"), exp.Least: _extreme("least"),
+    exp.Floor: _function(Op.FLOOR), exp.Ceil: _function(Op.CEIL), exp.Sign: _function(Op.SIGN), exp.Round: _rounded,
+    exp.Greatest: _extreme(Op.GREATEST), exp.Least: _extreme(Op.LEAST),
 }  # fmt: skip

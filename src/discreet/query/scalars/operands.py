@@ -1,4 +1,4 @@
-"""What rules share: operands of the kind they need, literals, bounds of several, and how they refuse what they do not know."""
+"""Helpers of the rules: operands of a required kind, literals, common bounds, and refusals."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from typing import Any
 from sqlglot import exp
 
 from discreet.errors import InvalidQuery
-from discreet.query.tree import NUMBERS, Bounds, Scalar
+from discreet.query.operations import NUMBERS, Kind, Op
+from discreet.query.tree import Bounds, Scalar
 
 Node = exp.Expression
 Inner = Callable[[Node], Scalar]  # reads a part of the node
@@ -20,7 +21,7 @@ Rules = dict[type[Node], Rule]
 
 
 def refused(node: Node) -> InvalidQuery:
-    """What is outside the subset, and what is inside."""
+    """The error for SQL outside the supported subset, with a hint."""
     text = node.sql("duckdb")
     name = node.name if isinstance(node, exp.Anonymous) else type(node).__name__.upper()
     hint = _HINTS.get(type(node), "Of each row you may use its columns, arithmetic, comparisons, CASE, casts, and functions of "
@@ -49,75 +50,77 @@ _HINTS: dict[type[Node], str] = {
 }
 
 
-def number(it: Scalar, node: Node) -> Scalar:
+def number(value: Scalar, node: Node) -> Scalar:
     """The operand as a number; a truth value counts as 0 or 1."""
-    if it.kind in NUMBERS:
-        return it
-    if it.kind == "boolean":
-        return Scalar("truth", "integer", (it,), bounds=(0.0, 1.0), required=it.required)
-    raise InvalidQuery(f"{node.sql()[:80]} needs a number, and found {it.kind}. CAST it AS DOUBLE.")
+    if value.kind in NUMBERS:
+        return value
+    if value.kind == Kind.BOOLEAN:
+        return Scalar(Op.TRUTH, Kind.INTEGER, (value,), bounds=(0.0, 1.0), required=value.required)
+    raise InvalidQuery(f"{node.sql()[:80]} needs a number, and found {value.kind}. CAST it AS DOUBLE.")
 
 
-def truth(it: Scalar, node: Node) -> Scalar:
-    if it.kind != "boolean":
-        raise InvalidQuery(f"{node.sql()[:80]} needs true or false, and found {it.kind}. Compare it with something.")
-    return it
+def truth(value: Scalar, node: Node) -> Scalar:
+    if value.kind != Kind.BOOLEAN:
+        raise InvalidQuery(f"{node.sql()[:80]} needs true or false, and found {value.kind}. Compare it with something.")
+    return value
 
 
 def alike(left: Scalar, right: Scalar, node: Node) -> tuple[Scalar, Scalar]:
     """Both sides of one kind; a text literal beside a date is a date."""
-    for kind, read in (("date", date.fromisoformat), ("timestamp", datetime.fromisoformat)):
+    for kind, read in ((Kind.DATE, date.fromisoformat), (Kind.TIMESTAMP, datetime.fromisoformat)):
         left, right = _as_moment(left, right, kind, read), _as_moment(right, left, kind, read)
-    if {left.kind, right.kind} == {"date", "timestamp"}:
-        left, right = (Scalar("to_timestamp", "timestamp", (it,)) if it.kind == "date" else it for it in (left, right))
-    if left.kind == right.kind != "null":
+    if {left.kind, right.kind} == {Kind.DATE, Kind.TIMESTAMP}:
+        left, right = (
+            Scalar(Op.TO_TIMESTAMP, Kind.TIMESTAMP, (side,)) if side.kind == Kind.DATE else side for side in (left, right)
+        )
+    if left.kind == right.kind != Kind.NULL:
         return left, right
-    if {left.kind, right.kind} <= {*NUMBERS, "boolean"}:
+    if {left.kind, right.kind} <= {*NUMBERS, Kind.BOOLEAN}:
         return number(left, node), number(right, node)
     raise InvalidQuery(f"{node.sql()[:80]} compares {left.kind} with {right.kind}. CAST one of them.")
 
 
-def _as_moment(it: Scalar, other: Scalar, kind: str, read: Callable[[str], Any]) -> Scalar:
-    if it.op == "literal" and it.kind == "text" and other.kind == kind:
+def _as_moment(value: Scalar, other: Scalar, kind: Kind, read: Callable[[str], Any]) -> Scalar:
+    if value.op == Op.LITERAL and value.kind == Kind.TEXT and other.kind == kind:
         try:
-            return replace(it, kind=kind, value=read(it.value))
+            return replace(value, kind=kind, value=read(value.value))
         except ValueError:
-            raise InvalidQuery(f"{it.value[:40]!r} is not a {kind}; write it like 2026-01-31.") from None
-    return it
+            raise InvalidQuery(f"{value.value[:40]!r} is not a {kind}; write it like 2026-01-31.") from None
+    return value
 
 
 def one_kind(items: Sequence[Scalar], node: Node) -> list[Scalar]:
     """All of one kind; a NULL is of any, and numbers are whole only where all of them are."""
-    kinds = {it.kind for it in items if it.kind != "null"}
+    kinds = {item.kind for item in items if item.kind != Kind.NULL}
     if not kinds:
         raise InvalidQuery(f"{node.sql()[:80]} is always NULL. Give it a value.")
     if len(kinds) == 1:
-        return [_of_kind(it, next(iter(kinds)), node) for it in items]
-    if kinds <= {*NUMBERS, "boolean"}:
-        return [_of_kind(it, "number" if "number" in kinds else "integer", node) for it in items]
+        return [_of_kind(item, next(iter(kinds)), node) for item in items]
+    if kinds <= {*NUMBERS, Kind.BOOLEAN}:
+        return [_of_kind(item, Kind.NUMBER if Kind.NUMBER in kinds else Kind.INTEGER, node) for item in items]
     raise InvalidQuery(f"{node.sql()[:80]} mixes {' and '.join(sorted(kinds))}. CAST them to one.")
 
 
-def _of_kind(it: Scalar, kind: str, node: Node) -> Scalar:
+def _of_kind(value: Scalar, kind: Kind, node: Node) -> Scalar:
     """A NULL of any kind, a truth value as a number, or a whole number as one that need not be."""
-    if it.kind == kind:
-        return it
-    if it.kind == "null":
-        return replace(it, kind=kind)
-    found = number(it, node)
-    if found.kind == kind:
-        return found
-    if found.op == "literal":
-        return number_literal(float(found.value))
-    return Scalar("to_number", "number", (found,), None, found.bounds, required=found.required)
+    if value.kind == kind:
+        return value
+    if value.kind == Kind.NULL:
+        return replace(value, kind=kind)
+    numeric = number(value, node)
+    if numeric.kind == kind:
+        return numeric
+    if numeric.op == Op.LITERAL:
+        return number_literal(float(numeric.value))
+    return Scalar(Op.TO_NUMBER, Kind.NUMBER, (numeric,), None, numeric.bounds, required=numeric.required)
 
 
 def hull(items: Sequence[Scalar]) -> Bounds | None:
     """Bounds that hold for all; a NULL has none to add."""
-    found = [it.bounds for it in items if it.op != "null"]
-    if not found or any(it is None for it in found):
+    bounds = [item.bounds for item in items if item.op != Op.NULL]
+    if not bounds or any(pair is None for pair in bounds):
         return None
-    return min(it[0] for it in found if it), max(it[1] for it in found if it)
+    return min(pair[0] for pair in bounds if pair), max(pair[1] for pair in bounds if pair)
 
 
 def finite(bounds: Bounds | None) -> Bounds | None:
@@ -125,7 +128,8 @@ def finite(bounds: Bounds | None) -> Bounds | None:
 
 
 def number_literal(value: float) -> Scalar:
-    return Scalar("literal", "integer" if isinstance(value, int) else "number", (), value, (float(value),) * 2, required=True)
+    kind = Kind.INTEGER if isinstance(value, int) else Kind.NUMBER
+    return Scalar(Op.LITERAL, kind, (), value, (float(value),) * 2, required=True)
 
 
 def whole_literal(node: Any, least: int, where: Node) -> int:

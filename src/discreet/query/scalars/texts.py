@@ -8,33 +8,34 @@ from typing import Any
 from sqlglot import exp
 
 from discreet.errors import InvalidQuery
+from discreet.query.operations import Kind, Op
 from discreet.query.scalars.operands import Inner, Node, Rule, Rules, refused, whole_literal
 from discreet.query.tree import Scalar
 
 
-def _text(it: Scalar, node: Node) -> Scalar:
-    if it.kind != "text":
-        raise InvalidQuery(f"{node.sql()[:80]} needs text, and found {it.kind}. CAST it AS VARCHAR.")
-    return it
+def _text(value: Scalar, node: Node) -> Scalar:
+    if value.kind != Kind.TEXT:
+        raise InvalidQuery(f"{node.sql()[:80]} needs text, and found {value.kind}. CAST it AS VARCHAR.")
+    return value
 
 
 def _like(node: Any, inner: Inner) -> Scalar:
     pattern = inner(node.expression)
-    if pattern.op != "literal" or pattern.kind != "text":
+    if pattern.op != Op.LITERAL or pattern.kind != Kind.TEXT:
         raise InvalidQuery("LIKE takes a pattern written out, such as 'A%'.")
-    it = _text(inner(node.this), node)
+    text = _text(inner(node.this), node)
     if isinstance(node, exp.ILike):
-        it, pattern = Scalar("lower", "text", (it,)), replace(pattern, value=pattern.value.lower())
-    like = Scalar("like", "boolean", (it, pattern), required=it.required)
-    return Scalar("not", "boolean", (like,), required=it.required) if node.args.get("negate") else like
+        text, pattern = Scalar(Op.LOWER, Kind.TEXT, (text,)), replace(pattern, value=pattern.value.lower())
+    like = Scalar(Op.LIKE, Kind.BOOLEAN, (text, pattern), required=text.required)
+    return Scalar(Op.NOT, Kind.BOOLEAN, (like,), required=text.required) if node.args.get("negate") else like
 
 
-def _on_text(op: str, kind: str) -> Rule:
+def _on_text(op: Op, kind: Kind) -> Rule:
     def rule(node: Any, inner: Inner) -> Scalar:
-        if op == "trim" and (node.expression or node.args.get("position")):
+        if op == Op.TRIM and (node.expression or node.args.get("position")):
             raise refused(node)
-        it = _text(inner(node.this), node)
-        return Scalar(op, kind, (it,), required=it.required)
+        text = _text(inner(node.this), node)
+        return Scalar(op, kind, (text,), required=text.required)
 
     return rule
 
@@ -42,13 +43,13 @@ def _on_text(op: str, kind: str) -> Rule:
 def _substring(node: Any, inner: Inner) -> Scalar:
     start = whole_literal(node.args.get("start"), 1, node)
     length = whole_literal(node.args["length"], 0, node) if node.args.get("length") else 1 << 20
-    it = _text(inner(node.this), node)
-    return Scalar("substring", "text", (it,), (start, length), required=it.required)
+    text = _text(inner(node.this), node)
+    return Scalar(Op.SUBSTRING, Kind.TEXT, (text,), (start, length), required=text.required)
 
 
 def _left(node: Any, inner: Inner) -> Scalar:
-    it = _text(inner(node.this), node)
-    return Scalar("substring", "text", (it,), (1, whole_literal(node.expression, 0, node)), required=it.required)
+    text = _text(inner(node.this), node)
+    return Scalar(Op.SUBSTRING, Kind.TEXT, (text,), (1, whole_literal(node.expression, 0, node)), required=text.required)
 
 
 def _concat(node: Any, inner: Inner) -> Scalar:
@@ -57,16 +58,16 @@ def _concat(node: Any, inner: Inner) -> Scalar:
         items = [_text(inner(part), node) for part in (node.this, node.expression)]
     else:
         items = [_or_empty(_text(inner(part), node)) for part in node.expressions]
-    return Scalar("concat", "text", tuple(items), required=all(it.required for it in items))
+    return Scalar(Op.CONCAT, Kind.TEXT, tuple(items), required=all(item.required for item in items))
 
 
-def _or_empty(it: Scalar) -> Scalar:
-    empty = Scalar("literal", "text", value="", required=True)
-    return it if it.required else Scalar("coalesce", "text", (it, empty), required=True)
+def _or_empty(text: Scalar) -> Scalar:
+    empty = Scalar(Op.LITERAL, Kind.TEXT, value="", required=True)
+    return text if text.required else Scalar(Op.COALESCE, Kind.TEXT, (text, empty), required=True)
 
 
 RULES: Rules = {
-    exp.Like: _like, exp.ILike: _like, exp.Lower: _on_text("lower", "text"), exp.Upper: _on_text("upper", "text"),
-    exp.Trim: _on_text("trim", "text"), exp.Length: _on_text("length", "integer"), exp.Substring: _substring, exp.Left: _left,
-    exp.DPipe: _concat, exp.Concat: _concat,
+    exp.Like: _like, exp.ILike: _like, exp.Lower: _on_text(Op.LOWER, Kind.TEXT), exp.Upper: _on_text(Op.UPPER, Kind.TEXT),
+    exp.Trim: _on_text(Op.TRIM, Kind.TEXT), exp.Length: _on_text(Op.LENGTH, Kind.INTEGER), exp.Substring: _substring,
+    exp.Left: _left, exp.DPipe: _concat, exp.Concat: _concat,
 }  # fmt: skip

@@ -1,0 +1,152 @@
+"""Calls of aggregate functions in SQL: what is aggregated, under which FILTER, at which rank."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from sqlglot import exp
+
+from discreet.errors import InvalidQuery
+from discreet.query.operations import Kind, Op
+from discreet.query.relations import more_than_one
+from discreet.query.scalars.expression import Scope, scalar
+from discreet.query.scalars.operands import finite, number, number_literal, refused, truth
+from discreet.query.tree import Relation, Scalar
+
+_RANKED = (exp.Quantile, exp.PercentileCont, exp.PercentileDisc, exp.ApproxQuantile)
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """What the arguments of a call may name: columns in scope, the tables they come from, and the unit's key."""
+
+    scope: Scope
+    unit: str | None
+    inputs: tuple[Relation, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call of an aggregate function, for `Statistic.read`. Nothing is checked until it is asked for."""
+
+    name: str  # of the function, in capitals
+    node: Any
+    argument: Any  # the expression that is aggregated
+    rank_node: Any
+    filter: Any  # the condition of FILTER (WHERE …), or None
+    sources: Sources
+
+    @property
+    def star(self) -> bool:
+        return isinstance(self.argument, exp.Star)
+
+    @property
+    def distinct(self) -> bool:
+        return isinstance(self.argument, exp.Distinct)
+
+    def check_single(self) -> None:
+        """Refuse more than one argument, and none."""
+        if self.node.expressions or self.argument is None:
+            raise InvalidQuery(f"{self.node.sql()[:60]}: COUNT takes one expression.")
+
+    def expression(self) -> Scalar:
+        """The argument, of any kind but NULL."""
+        value = scalar(self._kept(), self.sources.scope)
+        if value.kind == Kind.NULL:
+            raise InvalidQuery(f"{self.node.sql()[:60]} is always 0. Leave it out.")
+        return value
+
+    def bounded(self) -> Scalar:
+        """The argument as a number with bounds."""
+        if self.rank_node is None and (
+            self.argument is None
+            or (not isinstance(self.node, exp.Anonymous) and more_than_one(self.node))
+            or isinstance(self.argument, (exp.Distinct, exp.Order, exp.Star))
+        ):
+            raise InvalidQuery(f"{self.node.sql()[:60]} is not known here; it takes one expression over the columns of a row.")
+        kept = self._kept()
+        value = number(scalar(kept, self.sources.scope), self.node)
+        if finite(value.bounds) is None or value.bounds is None:
+            text = kept.sql("duckdb") if len(kept.sql("duckdb")) < 80 else "…"
+            raise InvalidQuery(
+                f"{self.node.sql('duckdb')[:60]} needs bounds: without them one person could move it by any amount. Say them, "
+                f"such as bounds={{'{kept.name or 'column'}': (0, 100)}}, or clip it: LEAST(GREATEST({text}, 0), 100)."
+            )
+        if value.bounds[0] == value.bounds[1]:
+            raise InvalidQuery(f"{self.node.sql()[:60]} is of a constant. Use COUNT(*).")
+        return value
+
+    def rows_where(self, condition: Any) -> Scalar:
+        """1 where the condition and the FILTER hold, else NULL."""
+        parts = [part for part in (condition, self.filter) if part is not None]
+        both: Any = parts[0] if len(parts) == 1 else exp.and_(*(part.copy() for part in parts))
+        holds = truth(scalar(both, self.sources.scope), parts[0])
+        return Scalar(Op.CASE, Kind.INTEGER, (holds, number_literal(1), Scalar(Op.NULL, Kind.INTEGER)))
+
+    def rank(self) -> float:
+        """The rank of a quantile, written out."""
+        return _rank(self.rank_node)
+
+    def ranks(self) -> list[float] | None:
+        """The ranks of a list of quantiles; None where one is asked for."""
+        if self.filter is not None or not isinstance(self.rank_node, (exp.Array, exp.List)):
+            return None
+        return [_rank(item) for item in self.rank_node.expressions]
+
+    def check_distinct_unit(self) -> None:
+        """Refuse DISTINCT of anything but the unit's key."""
+        items, unit = self.argument.expressions, self.sources.unit
+        if len(items) == 1 and unit and self.filter is None:
+            value = scalar(items[0], self.sources.scope)
+            if value.op == Op.COLUMN:
+                table = self.sources.inputs[value.value[0]]
+                if table.private and table.names[value.value[1]].lower() == unit.lower():
+                    return
+        known = f"COUNT(DISTINCT {unit}) counts people" if unit else "This unit is one row: COUNT(*) counts them"
+        raise InvalidQuery(f"{self.node.sql()[:60]} is not known here. {known}; for the values of a column, GROUP BY it.")
+
+    def _kept(self) -> Any:
+        """The argument, NULL where the condition of a FILTER does not hold."""
+        if self.filter is None or self.argument is None:
+            return self.argument
+        return exp.If(this=self.filter.copy(), true=self.argument.copy())
+
+
+def read_call(node: Any, sources: Sources, condition: Any = None) -> Call | None:
+    """The call of a function that a node is; None if it is none."""
+    if isinstance(node, exp.Filter):
+        if condition is not None:
+            raise refused(node)
+        return read_call(node.this, sources, node.expression.this)
+    if isinstance(node, exp.WithinGroup) and isinstance(node.this, _RANKED) and isinstance(node.expression, exp.Order):
+        ordered = node.expression.expressions
+        if len(ordered) != 1 or ordered[0].args.get("desc"):
+            raise InvalidQuery("WITHIN GROUP takes one rising order: (ORDER BY x).")
+        return Call(_name(node.this), node, ordered[0].this, node.this.this, condition, sources)
+    if isinstance(node, _RANKED):
+        if any(part for name, part in node.args.items() if name not in ("this", "quantile", "expression")):
+            raise refused(node)
+        rank = node.args.get("quantile") or node.args.get("expression")
+        return Call(_name(node), node, node.this, rank, condition, sources)
+    if not isinstance(node, exp.Func):
+        return None
+    if isinstance(node, exp.Anonymous):
+        argument = node.expressions[0] if len(node.expressions) == 1 else None
+        return Call(node.name.upper(), node, argument, None, condition, sources)
+    return Call(_name(node), node, node.args.get("this"), None, condition, sources)
+
+
+def _name(node: exp.Func) -> str:
+    return type(node).sql_names()[0]
+
+
+def _rank(node: Any) -> float:
+    if isinstance(node, exp.Literal) and not node.is_string:
+        try:
+            value = float(node.this)
+        except ValueError:
+            raise refused(node) from None
+        if 0 < value < 1:
+            return value
+    raise InvalidQuery("The rank of a quantile is a number above 0 and below 1, written out; for the ends ask MIN and MAX.")

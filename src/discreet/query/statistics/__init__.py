@@ -1,0 +1,15 @@
+"""The statistics that may be asked, one class each, shared by SQL and arrays.
+
+`quantity` is what they are estimated from; `statistic` is what each of them says. A query measures every quantity once.
+"""
+
+from __future__ import annotations
+
+from discreet.query.statistics.counts import Count, CountUnits
+from discreet.query.statistics.moments import Deviation, Mean, Sum, Variance
+from discreet.query.statistics.ranks import Quantile
+from discreet.query.statistics.statistic import Statistic
+
+__all__ = ["STATISTICS", "Count", "CountUnits", "Deviation", "Mean", "Quantile", "Statistic", "Sum", "Variance"]
+
+STATISTICS: tuple[type[Statistic], ...] = (Count, CountUnits, Sum, Mean, Variance, Deviation, Quantile)
