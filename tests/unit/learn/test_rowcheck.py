@@ -211,7 +211,7 @@ def test_what_fails_after_the_charge_says_so(ledger):
     steps = iter(run)
     next(steps)
     limit[0] = 0
-    with pytest.raises(RuntimeError, match="own") as caught:
+    with pytest.raises(RuntimeError, match=r"RuntimeError at test_rowcheck\.py") as caught:
         next(steps)
     [entry] = [it for it in ledger.history("people") if it.kind == "reserve"]
     assert run._entry == entry.id

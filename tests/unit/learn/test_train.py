@@ -593,7 +593,7 @@ def test_a_failure_inside_the_run_keeps_the_charge(ledger):
     for _ in range(4):
         next(steps)
     broken = True
-    with pytest.raises(RuntimeError, match="own"):
+    with pytest.raises(RuntimeError, match=r"RuntimeError at test_train\.py"):
         next(steps)
     broken = False
     assert kinds(ledger) == ["open", "reserve"]
