@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -93,8 +94,7 @@ class NoisySum:
     @property
     def step(self) -> Fraction:
         """A power of two, so that whole numbers stay whole, as fine as the sensitivity's limit lets it be."""
-        steps = min(FINEST, WIDEST // self.contribution.sensitivity)
-        return Fraction(1) if self.reach is None else Fraction(2) ** math.ceil(math.log2(self.reach / steps) + 1e-9)
+        return Fraction(1) if self.reach is None else _step(self.reach, self.contribution.sensitivity)
 
     @property
     def sensitivity(self) -> int:
@@ -103,7 +103,7 @@ class NoisySum:
     @property
     def most(self) -> int:
         """The largest magnitude of a number, in steps."""
-        return 1 if self.reach is None else max(1, Grid(self.step).step(self.reach))
+        return 1 if self.reach is None else _most(self.step, self.reach)
 
     @property
     def event(self) -> Event:
@@ -124,6 +124,16 @@ class NoisySum:
         """How far the noise moves the sum, at this confidence."""
         t = discrete_laplace_error(float(self.sensitivity / self.epsilon), confidence)
         return t * float(self.step) / self.contribution.one
+
+
+@lru_cache(256)
+def _step(reach: Fraction, sensitivity: int) -> Fraction:
+    return Fraction(2) ** math.ceil(math.log2(reach / min(FINEST, WIDEST // sensitivity)) + 1e-9)
+
+
+@lru_cache(256)
+def _most(step: Fraction, reach: Fraction) -> int:
+    return max(1, Grid(step).step(reach))
 
 
 class _Released:

@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -135,7 +136,7 @@ class Total(Quantity):
 
     @property
     def reach(self) -> Fraction:
-        return max(abs(Fraction(end) - Fraction(self.centre)) for end in bounds_of(self.of))
+        return _distance(bounds_of(self.of), self.centre)
 
     def per_row(self, columns: Mapping[Scalar, Floats]) -> Floats:
         return columns[self.of] - self.centre
@@ -150,7 +151,7 @@ class Squares(Quantity):
     @property
     def shift(self) -> float:
         """Half of the largest square: squares lie between 0 and twice this."""
-        return float(Total(self.of, centred=True).reach ** 2 / 2)
+        return _half_square(Total(self.of, centred=True).reach)
 
     def measure(self, unit: Bounding, ranks: tuple[float, ...] = ()) -> Measure:
         low, high = bounds_of(self.of)
@@ -217,6 +218,17 @@ def bounds_of(of: Scalar | None) -> tuple[float, float]:
 def optional(of: Scalar | None) -> Scalar | None:
     """The expression, or None where it is never missing: counting it is then counting rows."""
     return None if of is not None and of.required else of
+
+
+@lru_cache(256)
+def _distance(bounds: tuple[float, float], centre: float) -> Fraction:
+    """The largest distance of a number within the bounds from the centre, exactly."""
+    return max(abs(Fraction(end) - Fraction(centre)) for end in bounds)
+
+
+@lru_cache(256)
+def _half_square(distance: Fraction) -> float:
+    return float(distance**2 / 2)
 
 
 def _whole(of: Scalar) -> bool:
