@@ -7,6 +7,7 @@ import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import click
@@ -51,9 +52,25 @@ def _draw_table(cells: list[list[str]], heads: Sequence[str]) -> None:
     Console(file=sys.stdout, highlight=False).print(drawn)
 
 
+_reported_to: ContextVar[Callable[[int, int], None] | None] = ContextVar("_reported_to", default=None)
+
+
+@contextmanager
+def reporting_to(step: Callable[[int, int], None]) -> Iterator[None]:
+    """Within it, `progress` calls `step` instead of drawing: for a program that shows the progress of a command itself."""
+    token = _reported_to.set(step)
+    try:
+        yield
+    finally:
+        _reported_to.reset(token)
+
+
 @contextmanager
 def progress(count: int, label: str) -> Iterator[Callable[[int, int], None] | None]:
     """Something to call with (done, count): a bar on stderr where that is a terminal, nothing elsewhere."""
+    if (step := _reported_to.get()) is not None:
+        yield step
+        return
     if not sys.stderr.isatty():
         yield None
         return

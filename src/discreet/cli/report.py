@@ -36,8 +36,9 @@ def command(
     from discreet.core.check import open_fraction
     from discreet.core.document import write_whole
     from discreet.report import files as forms
-    from discreet.report import modelcard, prose
-    from discreet.report.gathered import made
+    from discreet.report import modelcard
+    from discreet.report.markdown import render as render_markdown
+    from discreet.report.model import build
 
     open_fraction("confidence", confidence)
     for path in output:
@@ -47,11 +48,11 @@ def command(
     given = [each for name in files for each in _opened(name)]
     with ExitStack() as stack:
         ledger = stack.enter_context(opened_ledger(place)) if place else None
-        report = made(given, ledger=ledger, title=title, confidence=confidence)
+        report = build(given, ledger=ledger, title=title, confidence=confidence)
     for path in output:
         talk(f"The report is in {forms.write_report(report, path, annex=annex)}")
     if card is not None:
-        written = write_whole(card, modelcard.rendered(report.found[0], confidence))
+        written = write_whole(card, modelcard.render(report.assessments[0], confidence))
         talk(f"The section for a model card is in {written}")
     if plots is not None:
         folder = _beside(output)
@@ -59,7 +60,7 @@ def command(
     if as_json:
         write_json(forms.as_document(report, annex=annex))
     elif not output and card is None and plots is None:
-        click.echo(prose.rendered(report, annex=annex), nl=False)
+        click.echo(render_markdown(report, annex=annex), nl=False)
     talk(f"{report.status}: {report.sentence}")
 
 

@@ -5,10 +5,10 @@ JSON is the document; HTML, PDF and Markdown are views of it. Nothing here is co
 
 from discreet.report import plots
 from discreet.report.files import document, write
+from discreet.report.markdown import markdown
 from discreet.report.modelcard import card
-from discreet.report.page import html
-from discreet.report.paper import pdf
+from discreet.report.page import Parts, html, parts
+from discreet.report.pdf import pdf
 from discreet.report.plots import Plot
-from discreet.report.prose import markdown
 
-__all__ = ["Plot", "card", "document", "html", "markdown", "pdf", "plots", "write"]
+__all__ = ["Parts", "Plot", "card", "document", "html", "markdown", "parts", "pdf", "plots", "write"]

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from discreet.report import words
+from discreet.report import text
 from discreet.report.plots import Plot, burn_down
 
 if TYPE_CHECKING:
     from discreet.ledger import Balance, Entry, Ledger
-    from discreet.report.findings import Found
+    from discreet.report.assessment import Assessment
 
 SHOWN = 12  # entries of a source that are listed
 _KINDS = {
@@ -44,15 +44,15 @@ class Account:
     plot: Plot | None
 
 
-def accounts(found: Sequence[Found], ledger: Ledger | None) -> tuple[tuple[Account, ...], tuple[str, ...]]:
+def accounts(assessments: Sequence[Assessment], ledger: Ledger | None) -> tuple[tuple[Account, ...], tuple[str, ...]]:
     """What the ledger says of the releases' sources, and what there is to warn of."""
     if ledger is None:
-        return (), tuple(_without(found))
+        return (), tuple(_without(assessments))
     warnings: list[str] = []
     paid: dict[str, str] = {}
     sources: dict[str, None] = {}
     known = set(ledger.sources())
-    for item in found:
+    for item in assessments:
         entry = ledger.payment(item.release).entry
         if entry is not None:
             paid[entry.id] = item.title
@@ -60,33 +60,33 @@ def accounts(found: Sequence[Found], ledger: Ledger | None) -> tuple[tuple[Accou
         elif item.release.source in known:
             sources[item.release.source] = None
         warnings += _warned(item, entry, known)
-    warnings += _shared(found)
+    warnings += _shared(assessments)
     return tuple(_account(ledger, source, paid) for source in sources), tuple(warnings)
 
 
-def contradicted(found: Sequence[Found], ledger: Ledger | None) -> tuple[Found, ...]:
+def contradicted(assessments: Sequence[Assessment], ledger: Ledger | None) -> tuple[Assessment, ...]:
     """The releases, each with what the ledger says against it."""
     if ledger is None:
-        return tuple(found)
-    faults = [ledger.payment(item.release).fault for item in found]
-    return tuple(replace(item, fault=item.fault or fault) for item, fault in zip(found, faults, strict=True))
+        return tuple(assessments)
+    faults = [ledger.payment(item.release).fault for item in assessments]
+    return tuple(replace(item, fault=item.fault or fault) for item, fault in zip(assessments, faults, strict=True))
 
 
-def _shared(found: Sequence[Found]) -> list[str]:
+def _shared(assessments: Sequence[Assessment]) -> list[str]:
     """Releases that name one entry: fine where one was made from the other, and no ledger can tell."""
-    names = [item.release.entry for item in found if item.release.entry]
+    names = [item.release.entry for item in assessments if item.release.entry]
     return [
-        f"Entry {words.short(name, 60)} is named by {count} of these releases. It paid for one answer: the others must have "
+        f"Entry {text.short(name, 60)} is named by {count} of these releases. It paid for one answer: the others must have "
         "been made from that answer alone, which no ledger can tell."
         for name, count in Counter(names).items()
         if count > 1
     ]
 
 
-def _without(found: Sequence[Found]) -> list[str]:
-    charged = [item for item in found if item.release.entry]
+def _without(assessments: Sequence[Assessment]) -> list[str]:
+    charged = [item for item in assessments if item.release.entry]
     told = [
-        f"{item.title} was paid by entry {words.short(item.release.entry, 60)} of a ledger that this report was not given."
+        f"{item.title} was paid by entry {text.short(item.release.entry, 60)} of a ledger that this report was not given."
         for item in charged
     ]
     return (
@@ -94,11 +94,11 @@ def _without(found: Sequence[Found]) -> list[str]:
     )
 
 
-def _warned(item: Found, entry: Entry | None, known: set[str]) -> list[str]:
+def _warned(item: Assessment, entry: Entry | None, known: set[str]) -> list[str]:
     if entry is not None:
         return []
     if item.release.entry:
-        return [f"{item.title} names entry {words.short(item.release.entry, 60)}, and this ledger has no such entry."]
+        return [f"{item.title} names entry {text.short(item.release.entry, 60)}, and this ledger has no such entry."]
     return [f"No entry of the ledger paid for {item.title}: its loss is counted nowhere."]
 
 
@@ -126,12 +126,12 @@ def _told(entry: Entry) -> str:
     body = entry.body
     told = [f"account {body['account']}"] if body.get("account", "default") != "default" else []
     if "claims" in body:
-        told.append(words.listed(sorted({str(claim["event"]["kind"]).replace("_", " ") for claim in body["claims"]})))
+        told.append(text.listed(sorted({str(claim["event"]["kind"]).replace("_", " ") for claim in body["claims"]})))
     if entry.kind == "reserve":
         told.append(cost_in_words(entry))
     if "epsilon" in body:
         told.append(f"ε {body['epsilon']:g} at δ {body['delta']:g}")
-    told += [words.short(body[name], 90) for name in ("by", "reason") if body.get(name)]
+    told += [text.short(body[name], 90) for name in ("by", "reason") if body.get(name)]
     if entry.about is not None:
         told.append(f"of entry {entry.about}")
-    return words.short("; ".join(told), 160)
+    return text.short("; ".join(told), 160)

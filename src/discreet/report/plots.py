@@ -16,7 +16,7 @@ from discreet.core.card import FEWEST, attack_line, ceiling_line
 from discreet.core.card import roc as roc_of
 from discreet.core.figures import percent_down, percent_up, rate, up
 from discreet.errors import DiscreetError, InvalidValue
-from discreet.report import words
+from discreet.report import text as words
 from discreet.report.chart import TOP, Chart, number
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from discreet.errors import InvalidValue
 from discreet.serve.app import make_app
-from discreet.serve.house import House
+from discreet.serve.state import AppState
 
 HEAD_WITHIN = 10.0  # seconds in which the head of a request must have come
 READ_WITHIN = 60.0  # seconds in which a client must take what was sent before more is
@@ -123,10 +123,10 @@ def write_ready(path: str, facts: dict[str, Any]) -> None:
     os.replace(scratch, path)
 
 
-def make_server(house: House, *, proxies: tuple[str, ...] = (), listening: Callable[[], None] = lambda: None) -> Server:
-    """The server for one house, ready to be run on a socket."""
+def make_server(state: AppState, *, proxies: tuple[str, ...] = (), listening: Callable[[], None] = lambda: None) -> Server:
+    """The server for one `AppState`, ready to run on a socket."""
     config = uvicorn.Config(
-        make_app(house), http=Brisk, ws="none", lifespan="on", loop="asyncio", access_log=False, log_config=None,
+        make_app(state), http=Brisk, ws="none", lifespan="on", loop="asyncio", access_log=False, log_config=None,
         server_header=False, proxy_headers=bool(proxies), forwarded_allow_ips=list(proxies), timeout_keep_alive=15,
         timeout_graceful_shutdown=STOP_WITHIN, limit_concurrency=MOST_CONNECTIONS, h11_max_incomplete_event_size=LONGEST_HEAD,
     )  # fmt: skip
@@ -134,10 +134,10 @@ def make_server(house: House, *, proxies: tuple[str, ...] = (), listening: Calla
 
 
 def run(
-    house: House, listener: socket.socket, *, proxies: tuple[str, ...] = (), listening: Callable[[], None] = lambda: None
+    state: AppState, listener: socket.socket, *, proxies: tuple[str, ...] = (), listening: Callable[[], None] = lambda: None
 ) -> None:
     """Serve until SIGTERM or Ctrl-C; requests under way are answered, attacks are stopped."""
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)
     for number in (signal.SIGINT, signal.SIGTERM):  # uvicorn stops at them, and sends them again when it has stopped
         signal.signal(number, lambda *_: None)
-    make_server(house, proxies=proxies, listening=listening).run(sockets=[listener])
+    make_server(state, proxies=proxies, listening=listening).run(sockets=[listener])

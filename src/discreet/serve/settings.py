@@ -47,7 +47,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What may be attacked: the arguments that no visitor chooses."""
+    """What may be attacked: the arguments that no user chooses."""
 
     name: str
     kind: str
@@ -61,7 +61,7 @@ class Settings:
 
     ledger: str
     releases: Path
-    people: Path
+    users: Path
     sources: Mapping[str, Source] = field(default_factory=dict)
     targets: Mapping[str, Target] = field(default_factory=dict)
     policy: Path | None = None

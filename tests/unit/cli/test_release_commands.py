@@ -120,7 +120,7 @@ def test_a_folder_stands_for_the_release_in_it(tmp_path: Path) -> None:
 def test_refutations_are_equally_sure_wherever_they_are_told() -> None:
     from discreet.audit.judge import SURE
     from discreet.cli.audit import SURE as AUDIT
-    from discreet.report.findings import SURE as REPORT
+    from discreet.report.assessment import SURE as REPORT
     from discreet.report.gate.policy import SURE as GATE
 
     assert AUDIT["release"] == SURE == REPORT == GATE

@@ -1,7 +1,7 @@
-"""Doors: every address of the server, who may pass, and what is behind it.
+"""Routes: every address of the server, the roles that may use it, and the page behind it.
 
-A page is a plain function of a visit. Whether the visitor is known, has the role and brought the proof that the form was ours
-is decided here, for all doors alike, before the page runs.
+A page is a plain function of a request. Authentication, roles and the check against forged forms are the same for all routes,
+and come before the page.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from discreet.errors import BudgetExceeded, DiscreetError, EngineFailed, InvalidValue, LedgerError
-from discreet.serve.people import Person, Session
+from discreet.serve.users import Session, User
 
 if TYPE_CHECKING:
-    from discreet.serve.house import House
+    from discreet.serve.state import AppState
 
 ANYONE: frozenset[str] = frozenset()
 EVERYONE = frozenset({"owner", "analyst", "officer"})
@@ -26,31 +26,31 @@ ASKERS = frozenset({"owner", "analyst"})
 
 
 @dataclass(frozen=True, slots=True)
-class Visit:
-    """What a page needs to know of a request."""
+class Request:
+    """What a page needs of an HTTP request."""
 
-    house: House
-    door: Door
+    state: AppState
+    route: Route
     wants: str  # "html", "part" (of a page, for htmx) or "json"
     path: Mapping[str, str]
     query: Mapping[str, str]
     form: Mapping[str, str]
     address: str
     session: Session | None = None
-    bearer: Person | None = None
+    bearer: User | None = None
     cookies: Mapping[str, str] = field(default_factory=dict)
     at: str = "/"
 
     @property
-    def person(self) -> Person:
-        """Who it is; only behind doors that are not for anyone."""
-        found = self.someone
+    def user(self) -> User:
+        """Who sent it; only for routes that need a role."""
+        found = self.optional_user
         assert found is not None
         return found
 
     @property
-    def someone(self) -> Person | None:
-        return self.session.person if self.session else self.bearer
+    def optional_user(self) -> User | None:
+        return self.session.user if self.session else self.bearer
 
     def text(self, name: str, default: str | None = None, *, longest: int = 20_000) -> str:
         """A field of the form, without the space around it."""
@@ -120,11 +120,11 @@ Reply = Page | Go | File
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
-    """An address and who may use it. `work` says in which queue the page waits: light, heavy or password."""
+class Route:
+    """An address and the roles that may use it. `work` names the queue in which the page waits: light, heavy or password."""
 
     path: str
-    page: Callable[[Visit], Reply]
+    page: Callable[[Request], Reply]
     roles: frozenset[str]
     method: str = "GET"
     work: str = "light"
@@ -132,13 +132,13 @@ class Door:
 
 
 class Refused(Exception):
-    """A visit that ends at the door, with a status and a sentence."""
+    """A request that is refused, with an HTTP status and a sentence."""
 
     def __init__(
-        self, status: int, message: str, *, headers: Mapping[str, str] | None = None, visit: Visit | None = None
+        self, status: int, message: str, *, headers: Mapping[str, str] | None = None, request: Request | None = None
     ) -> None:
         super().__init__(message)
-        self.status, self.message, self.headers, self.visit = status, message, dict(headers or {}), visit
+        self.status, self.message, self.headers, self.request = status, message, dict(headers or {}), request
 
 
 def status_of(error: DiscreetError) -> int:
@@ -147,9 +147,9 @@ def status_of(error: DiscreetError) -> int:
     return next((status for kind, status in known if isinstance(error, kind)), 400)
 
 
-def told_to(person: Person | None, error: DiscreetError) -> str:
-    """What a visitor is told: a fault of the ledger's file is for owners."""
-    if isinstance(error, LedgerError) and (person is None or person.role != "owner"):
+def message_for(user: User | None, error: DiscreetError) -> str:
+    """The message of an error for this user: only owners see faults of the ledger's file."""
+    if isinstance(error, LedgerError) and (user is None or user.role != "owner"):
         return "The ledger cannot be used now, so nothing was done; an owner sees why."
     return str(error)
 

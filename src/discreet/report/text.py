@@ -131,10 +131,10 @@ _SAMPLING = {
 
 def sampling(event: Event) -> str:
     """What the proof assumes about sampling."""
-    found = sorted({kind for each in _walk(event) if (kind := each.kind) in _SAMPLING})
-    if not found:
+    kinds = sorted({kind for each in _walk(event) if (kind := each.kind) in _SAMPLING})
+    if not kinds:
         return "no sampling: the bound holds with every unit taking part"
-    return "; ".join(dict.fromkeys(_SAMPLING[kind] for kind in found))
+    return "; ".join(dict.fromkeys(_SAMPLING[kind] for kind in kinds))
 
 
 def _walk(event: Any) -> Iterable[Any]:

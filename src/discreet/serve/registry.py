@@ -13,8 +13,8 @@ from discreet.core import Event
 from discreet.errors import DiscreetError, InvalidValue
 from discreet.ledger import Amount, Balance, Ledger
 from discreet.ledger.amount import cost
-from discreet.serve.people import Person
 from discreet.serve.settings import Source
+from discreet.serve.users import User
 
 if TYPE_CHECKING:
     from discreet.query import Database
@@ -23,7 +23,7 @@ DEFAULT = "default"
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class Headroom:
     """Whether a charge would fit now, and what would be left; another may ask before."""
 
     fits: bool
@@ -32,7 +32,7 @@ class Room:
     left_after: float
 
 
-class Desk:
+class SourceRegistry:
     """The sources of this server. The ledger alone says what may be spent."""
 
     def __init__(self, ledger: Ledger, sources: Mapping[str, Source]) -> None:
@@ -40,30 +40,30 @@ class Desk:
         self._opened: dict[str, Database] = {}
         self._locks = {name: threading.Lock() for name in sources}
 
-    def account(self, person: Person, source: str) -> str | None:
+    def account(self, user: User, source: str) -> str | None:
         """What a person spends from in a source: their account, if it was given a share; owners from what nobody was given."""
-        if person.role == "officer":
+        if user.role == "officer":
             return None
-        if person.role == "owner" and person.account == DEFAULT:
+        if user.role == "owner" and user.account == DEFAULT:
             return DEFAULT
-        return person.account if person.account in self.ledger.accounts(source) else None
+        return user.account if user.account in self.ledger.accounts(source) else None
 
-    def open_to(self, person: Person) -> list[str]:
+    def open_to(self, user: User) -> list[str]:
         """The sources a person may ask."""
         known = set(self.ledger.sources())
-        return [name for name in self.sources if name in known and self.account(person, name) is not None]
+        return [name for name in self.sources if name in known and self.account(user, name) is not None]
 
-    def database(self, person: Person, source: str) -> Database:
+    def database(self, user: User, source: str) -> Database:
         """The source as this person may ask it: every answer is charged to their account."""
-        account = self.account(person, source) if source in self.sources and source in self.ledger.sources() else None
+        account = self.account(user, source) if source in self.sources and source in self.ledger.sources() else None
         if account is None:
-            theirs = self.open_to(person)
+            theirs = self.open_to(user)
             hint = f"You may ask {', '.join(theirs)}." if theirs else "An owner can give your account a share of a source."
-            raise InvalidValue(f"{person.name} may not ask {source[:80]!r}. {hint}")
+            raise InvalidValue(f"{user.name} may not ask {source[:80]!r}. {hint}")
         try:
             found = copy(self._database(source))
         except DiscreetError as error:
-            if person.role == "owner":
+            if user.role == "owner":
                 raise
             raise InvalidValue(f"{source} cannot be opened now; an owner sees why. Nothing was spent.") from error
         found.account = account
@@ -83,14 +83,14 @@ class Desk:
         """The tables and columns of a source, with their types."""
         return self._database(source).tables()
 
-    def room(self, source: str, account: str, event: Event) -> Room:
+    def headroom(self, source: str, account: str, event: Event) -> Headroom:
         """Whether a charge for this event would fit, by the sums the ledger keeps."""
         found = self.ledger.balance(source, account)
         asked = cost(Filter(found.epsilon, found.delta, failure=found.failure, order=found.order), [event])
         both = [each for each in (found, found.whole) if each is not None]
         fits = all(each.holds(asked) for each in both) or found.holds_first(asked)
         after = min(1 - _part(each, asked) for each in both)
-        return Room(
+        return Headroom(
             fits, None if fits else str(found.refusal(asked)), min(1 - each.part_spent for each in both), max(0.0, after)
         )
 

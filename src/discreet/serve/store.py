@@ -44,7 +44,7 @@ class Card:
         }  # fmt: skip
 
 
-class Shelf:
+class ReleaseStore:
     """Releases by name: a folder NAME with release.json in it, or a file NAME.json."""
 
     def __init__(self, folder: Path) -> None:
