@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import click
 
 from discreet.cli import CHECK_FAILED, COMMANDS
 from discreet.cli.output import json_option, talk, write_json
-from discreet.cli.releases import opened_ledger
+from discreet.cli.releases import opened_ledger, place_of
+from discreet.errors import InvalidValue
 
 if TYPE_CHECKING:
     from discreet.report.signature import Signed
@@ -91,6 +93,9 @@ def verify(ctx: click.Context, files: tuple[str, ...], expected: tuple[str, ...]
 
     wanted = [named_key(each) for each in expected]
     if place is None:
+        missing = [file for file in files if not os.path.exists(place_of(file))]
+        if missing:
+            raise InvalidValue(f"There is no release at {missing[0]!r}; name a file such as release.json, or its folder.")
         found = [(file, check_release(file, wanted)) for file in files]
     else:
         with opened_ledger(place) as ledger:
@@ -103,8 +108,9 @@ def _report(found: list[tuple[str, Signed]], as_json: bool) -> None:
     if as_json:
         write_json(
             {"signatures": [
-                {"file": file, "holds": it.fault is None, "key": it.key, "fault": it.fault, "cannot_know": list(it.unknown)}
-                for file, it in found
+                {"file": file, "holds": signed.fault is None, "key": signed.key, "fault": signed.fault,
+                 "cannot_know": list(signed.unknown)}
+                for file, signed in found
             ]}
         )  # fmt: skip
         return

@@ -199,13 +199,15 @@ def _unit(named: str, rows: str | None, relation: str) -> Unit:
 
 
 def _tell(ledger: Ledger, found: Balance, as_json: bool) -> None:
+    from discreet.core.figures import up
+
     accounts = [ledger.balance(found.source, name) for name in ledger.accounts(found.source)]
     if as_json:
         write_json({**_facts(found), "accounts": [_facts(item) for item in accounts]})
         return
     rows = [("source", found.source), ("budget", _budget(found)), ("spent", _spent(found)), ("left", _left(found))]
-    if found.spent.divergence:
-        rows.insert(3, ("total", found.total_in_words()))
+    if found.spent.divergence and not found.by_period:
+        rows.append(("total", f"epsilon {up(found.epsilon_spent)} at delta {up(found.delta, 6)} {found.total_in_words()}"))
     rows += [(f"account {item.account}", f"spent {_spent(item)}; left {_left(item)}") for item in accounts if len(accounts) > 1]
     table(rows + _charges(ledger, found.source))
 
@@ -232,16 +234,18 @@ def _facts(found: Balance) -> dict[str, Any]:
 
 
 def _budget(found: Balance) -> str:
-    return f"epsilon {found.epsilon:g} at delta {found.delta:g}{' for each period' if found.by_period else ''}"
+    from discreet.core.figures import up
+
+    return f"epsilon {found.epsilon:g} at delta {up(found.delta, 6)}{' for each period' if found.by_period else ''}"
 
 
 def _spent(found: Balance) -> str:
-    from discreet.core.figures import percent_up, up
+    from discreet.core.figures import percent_up
 
     if found.by_period:
         return "by its periods"
     whole = "the budget" if found.account is None else "its share"
-    return f"epsilon {up(found.epsilon_spent)} at delta {found.delta:g} ({percent_up(found.part_spent)} of {whole})"
+    return f"{percent_up(found.part_spent)} of {whole} ({found.spent_in_words()})"
 
 
 def _left(found: Balance) -> str:
@@ -249,10 +253,13 @@ def _left(found: Balance) -> str:
 
     if found.by_period:
         return "by its periods"
-    return f"one more answer of epsilon {down(found.epsilon_left)}, or smaller ones ({percent_down(1 - found.part_spent)})"
+    left = percent_down(1 - found.part_spent)
+    return f"{left}, which is one more answer of epsilon {down(found.epsilon_left)}, or smaller ones"
 
 
 def _short(entry: Entry) -> str:
+    from discreet.core.figures import up
+
     body = entry.body
     told = [f"account {body['account']}"] if body.get("account", "default") != "default" else []
     if "claims" in body:
@@ -263,6 +270,6 @@ def _short(entry: Entry) -> str:
         told.append(cost_in_words(entry))
     told += [str(body[name]) for name in ("outcome", "by", "reason") if name in body]
     if "epsilon" in body:
-        told.append(f"epsilon {body['epsilon']:g} at delta {body['delta']:g}")
+        told.append(f"epsilon {body['epsilon']:g} at delta {up(body['delta'], 6)}")
     text = "; ".join(filter(None, told))
     return text if len(text) <= 80 else f"{text[:77]}..."

@@ -83,6 +83,15 @@ def progress(count: int, label: str) -> Iterator[Callable[[int, int], None] | No
         yield lambda done, _: bar.update(task, completed=done) if done % every == 0 else None
 
 
+def counted(number: int, noun: str) -> str:
+    """A number of things, as people write it.
+
+    >>> counted(1, "row"), counted(2000, "row")
+    ('1 row', '2,000 rows')
+    """
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def _finite(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None

@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from discreet.cli import COMMANDS
-from discreet.cli.output import json_option, talk, write_json
-from discreet.cli.releases import opened_ledger
+from discreet.cli.output import counted, json_option, talk, write_json
+from discreet.cli.releases import opened_ledger, place_of, releases_in
 from discreet.errors import InvalidValue
 
 
@@ -56,7 +56,8 @@ def command(
         talk(f"The section for a model card is in {written}")
     if plots is not None:
         folder = _beside(output)
-        talk(f"{len(forms.write_plots(report, folder))} plots are in {folder}")
+        count = len(forms.write_plots(report, folder))
+        talk(f"{counted(count, 'plot')} {'is' if count == 1 else 'are'} in {folder}")
     if as_json:
         write_json(forms.as_document(report, annex=annex))
     elif not output and card is None and plots is None:
@@ -65,28 +66,10 @@ def command(
 
 
 def _opened(name: str) -> list[Any]:
-    """The names of files. A folder stands for the release in it, or for all releases in it; - for what is on stdin."""
+    """The releases that an argument names, as files; what is on stdin is read now."""
     from discreet.core import Release
 
-    if name == "-":
-        return [Release.load("/dev/stdin")]
-    path = Path(name)
-    if not path.is_dir():
-        return [path]
-    if (path / "release.json").exists():
-        return [path / "release.json"]
-    found = [each for each in sorted([*path.glob("*.json"), *path.glob("*/release.json")]) if _is_release(each)]
-    if not found:
-        raise InvalidValue(f"The folder {name!r} holds no release.json and no other release; name a file.")
-    return found
-
-
-def _is_release(path: Path) -> bool:
-    try:
-        with path.open("rb") as file:
-            return b'"discreet-release"' in file.read(200)
-    except OSError:
-        return False
+    return [Release.load("/dev/stdin")] if name == "-" else [Path(place_of(file)) for file in releases_in(name)]
 
 
 def _beside(output: tuple[str, ...]) -> Path:

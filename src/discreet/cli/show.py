@@ -72,7 +72,7 @@ def _rows(release: Release[Any]) -> list[tuple[str, str]]:
 def _told(epsilon: float, delta: float) -> str:
     from discreet.core.figures import up
 
-    return f"{up(epsilon)} at delta {delta:g}{'' if math.isfinite(epsilon) else ': there is no ceiling'}"
+    return f"{up(epsilon)} at delta {up(delta, 6)}{'' if math.isfinite(epsilon) else ': there is no ceiling'}"
 
 
 def _epsilons(claim: Claim) -> list[dict[str, float]]:

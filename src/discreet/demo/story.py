@@ -70,13 +70,14 @@ class Story:
         if self.questions:
             answers = [f"{question.text} {question.answer}." for question in self.questions if question.refusal is None]
             lines.append(f"{len(answers)} questions in SQL were answered. {' '.join(answers)}")
-            lines += [f"The next was refused: {question.refusal}" for question in self.questions if question.refusal]
+            ledger = f"--ledger {self.folder / 'ledger.db'}"  # completes the command with which the refusal ends
+            lines += [f"The next was refused: {question.refusal} {ledger}" for question in self.questions if question.refusal]
         serve = f"{program} serve --ledger {self.folder / 'ledger.db'} --releases {self.folder} {self.serve_options}"
         return [*lines, f"Read {self.folder / 'report.html'}; then open the rest in a browser: {serve}"]
 
     def _model_lines(self) -> list[str]:
         from discreet.accounting import curve
-        from discreet.core.figures import percent_down, percent_up
+        from discreet.core.figures import percent_down, percent_up, up
         from discreet.demo.diagnosis import EPSILON
 
         overfit, private = self.models.values()
@@ -88,7 +89,7 @@ class Story:
         return [
             f"The overfit model is {right[0]}; at {LEVEL:.0%} false alarms an attack finds {percent_down(overfit.tpr)} of its "
             "patients. It has no ceiling, and the ledger refused to pay for it.",
-            f"The private model (epsilon {EPSILON:g} at delta {DELTA:g}) is {right[1]}; no attack can find more than "
+            f"The private model (epsilon {EPSILON:g} at delta {up(DELTA)}) is {right[1]}; no attack can find more than "
             f"{ceiling}, and the same one finds {percent_down(private.tpr)}.",
         ]
 

@@ -44,15 +44,21 @@ def _charges(entries: Sequence[Entry]) -> str:
 def sentence(found: Balance) -> str:
     """A balance in words."""
     if found.by_period:
-        return f"ε = {found.epsilon:g} at δ = {found.delta:g} for each of its periods."
-    part = "delta" if found.basic else "their part"
-    failed = f" Spent for events that may fail: {percent_up(found.failure_part)} of {part}." if found.spent.failure else ""
-    how = f" {found.total_in_words()}" if found.spent.divergence else ""
+        return f"ε = {found.epsilon:g} at δ = {up(found.delta, 6)} for each of its periods."
+    total = f" All answers together: ε = {up(found.epsilon_spent)} {found.total_in_words()}." if found.spent.divergence else ""
     return (
-        f"Budget ε = {found.epsilon:g} at δ = {found.delta:g}. Spent: ε = {up(found.epsilon_spent)}{how}, "
-        f"{percent_up(found.part_spent)} of the budget. Left: one more answer of ε = {down(found.epsilon_left)}, "
-        f"or smaller ones ({percent_down(1 - found.part_spent)}).{failed}"
+        f"Budget ε = {found.epsilon:g} at δ = {up(found.delta, 6)}. Spent: {percent_up(found.part_spent)} of it "
+        f"({found.spent_in_words()}). Left: {percent_down(1 - found.part_spent)}, which is one more answer of "
+        f"ε = {down(found.epsilon_left)}, or smaller ones.{total}{_failures(found)}"
     )
+
+
+def _failures(found: Balance) -> str:
+    """How much of delta is used by charges that may fail with a small probability, such as the release of group names."""
+    if not found.spent.failure:
+        return ""
+    reserved = "delta" if found.basic else "the part of delta that is reserved for charges with a failure probability"
+    return f" Of {reserved}, {percent_up(found.failure_part)} is used."
 
 
 def left_after(found: Balance, entries: Sequence[Entry]) -> list[float]:

@@ -130,7 +130,7 @@ def _told(entry: Entry) -> str:
     if entry.kind == "reserve":
         told.append(cost_in_words(entry))
     if "epsilon" in body:
-        told.append(f"ε {body['epsilon']:g} at δ {body['delta']:g}")
+        told.append(f"ε {body['epsilon']:g} at δ {text.small(body['delta'])}")
     told += [text.short(body[name], 90) for name in ("by", "reason") if body.get(name)]
     if entry.about is not None:
         told.append(f"of entry {entry.about}")

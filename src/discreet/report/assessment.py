@@ -119,10 +119,10 @@ class Assessment:
     def value(self) -> str:
         """What was released, in a few words."""
         if isinstance(self.release.value, Elsewhere):
-            return f"a {text.short(self.release.value.type, 60)}, beside this document"
+            return f"{text.an(text.short(self.release.value.type, 60))}, beside this document"
         if isinstance(self.release.value, (bool, int, float, str)):
             return text.short(check.shown(self.release.value), 80)
-        return f"a {type(self.release.value).__name__} inside its document"
+        return f"{text.an(type(self.release.value).__name__)} inside its document"
 
 
 def assess(releases: ReleaseLike | Iterable[ReleaseLike], *, confidence: float = CONFIDENCE) -> tuple[Assessment, ...]:
@@ -147,7 +147,7 @@ def _opened(item: ReleaseLike) -> tuple[Release[Any], str | None, str | None]:
     if isinstance(item, Release):
         return item, None, None
     if not isinstance(item, (str, os.PathLike)):
-        raise InvalidValue(f"releases must hold releases or the names of their files; got a {type(item).__name__}.")
+        raise InvalidValue(f"releases must hold releases or the names of their files; got {text.an(type(item).__name__)}.")
     release: Release[Any] = Release.load(item)
     try:
         return release, f"sha256:{hashlib.sha256(Path(item).read_bytes()).hexdigest()}", _unsigned(Path(item))

@@ -54,6 +54,15 @@ def stopped(text: str) -> str:
     return text if text.endswith((".", "?", "!", "…")) else f"{text}."
 
 
+def an(noun: str) -> str:
+    """A noun with its article, by its first letter.
+
+    >>> an("table"), an("int")
+    ('a table', 'an int')
+    """
+    return f"{'an' if noun[:1].lower() in set('aeiou') else 'a'} {noun}"
+
+
 def listed(items: Iterable[str], last: str = "and") -> str:
     """
     >>> listed(["a", "b", "c"])

@@ -139,7 +139,7 @@ class Floor(OnAttacks):
 
     def measure(self, evidence: Evidence) -> Finding:
         floor = evidence.epsilon(self.delta, self.confidence)
-        shown = f"shows epsilon >= {down(floor)} at delta {self.delta:g} ({rate(self.confidence)} confidence)"
+        shown = f"shows epsilon >= {down(floor)} at delta {up(self.delta, 6)} ({rate(self.confidence)} confidence)"
         message, outcome, needed = f"{evidence.attack} {shown}, the limit {up(self.limit)}.", "holds", None
         if floor > self.limit:
             outcome = "failed"
@@ -155,7 +155,7 @@ class Floor(OnAttacks):
         )  # fmt: skip
 
     def __str__(self) -> str:
-        return f"shown epsilon at delta {self.delta:g} within {up(self.limit)}, for attack.{self.attack}"
+        return f"shown epsilon at delta {up(self.delta, 6)} within {up(self.limit)}, for attack.{self.attack}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,7 +186,7 @@ class Ceiling:
     def _compared(self, game: Game, epsilon: float) -> Finding:
         holds = epsilon <= self.limit
         claimed = f"claimed epsilon is {up(epsilon)}" if math.isfinite(epsilon) else "there is no ceiling (epsilon ∞)"
-        message = f"{claimed} at delta {self.delta:g} for {_about(game)}; the limit is {up(self.limit)}."
+        message = f"{claimed} at delta {up(self.delta, 6)} for {_about(game)}; the limit is {up(self.limit)}."
         return Finding(
             rule=self.name, where=f"claim.{game.unit.name}", outcome="holds" if holds else "failed", message=message,
             line=self.line, value=epsilon, high=epsilon, limit=self.limit,
@@ -198,7 +198,7 @@ class Ceiling:
 
     def __str__(self) -> str:
         about = "" if self._asked() == "anything" else f", for {self._asked()}"
-        return f"claimed epsilon at delta {self.delta:g} within {up(self.limit)}{about}"
+        return f"claimed epsilon at delta {up(self.delta, 6)} within {up(self.limit)}{about}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

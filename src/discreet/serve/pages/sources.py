@@ -8,6 +8,7 @@ from markupsafe import Markup
 
 from discreet.core import Unit
 from discreet.core.claim import game_from_json
+from discreet.core.figures import up
 from discreet.errors import InvalidValue
 from discreet.ledger import Entry, Ledger
 from discreet.serve import registry
@@ -79,7 +80,7 @@ def _entry(entry: Entry) -> dict[str, Any]:
     kinds = [str(claim["event"]["kind"]) for claim in body.get("claims", [])]
     told = [*kinds, *(str(body[name]) for name in ("outcome", "by", "reason") if body.get(name))]
     if "epsilon" in body:
-        told.append(f"ε {body['epsilon']:g} at δ {body['delta']:g}")
+        told.append(f"ε {body['epsilon']:g} at δ {up(body['delta'], 6)}")
     return {"id": entry.id, "at": entry.at, "kind": entry.kind, "account": body.get("account"), "about": "; ".join(told)}
 
 
