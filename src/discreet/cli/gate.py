@@ -44,8 +44,7 @@ def command(
     junit: str | None, sarif: str | None, summary: str | None, as_json: bool,
 ) -> None:  # fmt: skip
     from discreet.report.gate import Policy, worst
-    from discreet.report.gate.document import document
-    from discreet.report.gate.summary import counts
+    from discreet.report.gate.outputs import counts, document
 
     rules = Policy.read(_here(policy))
     strict = strict or rules.strict
@@ -114,21 +113,19 @@ def _write(
     import json
 
     from discreet.core.document import write_whole
-    from discreet.report.gate import junit as xml
-    from discreet.report.gate import sarif as alerts
-    from discreet.report.gate.summary import markdown
+    from discreet.report.gate import outputs
 
     if junit:
-        write_whole(junit, xml.junit(judged, policy.name, strict=strict))
+        write_whole(junit, outputs.junit(judged, policy.name, strict=strict))
     if sarif:
-        write_whole(sarif, json.dumps(alerts.sarif(judged, policy, strict=strict), indent=2) + "\n")
+        write_whole(sarif, json.dumps(outputs.sarif(judged, policy, strict=strict), indent=2) + "\n")
     if summary:
-        write_whole(summary, markdown(judged, policy.name, strict=strict))
+        write_whole(summary, outputs.markdown(judged, policy.name, strict=strict))
 
 
 def _github(judged: list[Judged], policy: str, strict: bool) -> None:
     """What GitHub Actions reads: the job's summary, and lines on stderr, so that stdout stays data."""
-    from discreet.report.gate.summary import markdown, remarks
+    from discreet.report.gate.outputs import markdown, remarks
 
     if path := os.environ.get("GITHUB_STEP_SUMMARY"):
         try:

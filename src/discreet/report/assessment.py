@@ -198,7 +198,7 @@ def _floor(evidence: Evidence, ceilings: Sequence[Ceiling], confidence: float) -
     import numpy as np
 
     members = int(evidence.inside.sum())
-    judged = {claim: _verdict(claim, evidence) for claim in dict.fromkeys(item.claim for item in ceilings)}
+    judged = {claim: verdict_on(claim, evidence) for claim in dict.fromkeys(item.claim for item in ceilings)}
     return Floor(
         evidence=evidence, members=members, others=len(evidence) - members, runs=len(np.unique(evidence.run)),
         auc=evidence.auc(), epsilon=evidence.epsilon(DELTAS[0], confidence),
@@ -207,9 +207,10 @@ def _floor(evidence: Evidence, ceilings: Sequence[Ceiling], confidence: float) -
     )  # fmt: skip
 
 
-def _verdict(claim: Claim, evidence: Evidence) -> Verdict:
+def verdict_on(claim: Claim, evidence: Evidence, confidence: float = SURE) -> Verdict:
+    """The verdict, also on a claim that no theorem here covers: it bounds nothing, so nothing refutes it."""
     try:
-        return verdict(claim, evidence, confidence=SURE)
-    except DiscreetError as error:  # a claim that no theorem covers refutes nothing
+        return verdict(claim, evidence, confidence=confidence)
+    except DiscreetError as error:
         reason = f"no bound could be worked out: {text.short(error)}"
-        return Verdict(outcome="no ceiling", reason=reason, confidence=SURE, delta=0.0, ceiling=float("inf"), floor=0.0)
+        return Verdict(outcome="no ceiling", reason=reason, confidence=confidence, delta=0.0, ceiling=float("inf"), floor=0.0)

@@ -92,10 +92,10 @@ class Shield:
                 message["headers"] = [*message["headers"], *(pair for pair in self._headers.items() if pair[0] not in have)]
             await send(message)
 
-        given = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]
-        if len(given) != 1 or (_host(given[0]) not in self._hosts and "*" not in self._hosts):
-            told = "This server does not answer to that name. Its owner can allow it: discreet serve --allow-host NAME\n"
-            await Response(told, 400, media_type="text/plain")(scope, receive, dressed)
+        hosts = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]
+        if len(hosts) != 1 or (_host(hosts[0]) not in self._hosts and "*" not in self._hosts):
+            message = "This server does not answer to that name. Its owner can allow it: discreet serve --allow-host NAME\n"
+            await Response(message, 400, media_type="text/plain")(scope, receive, dressed)
             return
         await self._app(scope, receive, dressed)
 
@@ -175,9 +175,9 @@ class Guard:
             raise Refused(403, "This form was sent from another site. Nothing was done.")
         if http.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
             raise Refused(403, "This form was sent from another site. Nothing was done.")
-        given = http.headers.get("x-proof") or form.get("proof", "")
+        proof = http.headers.get("x-proof") or form.get("proof", "")
         wanted = session.proof if session else self.form_proof(http.cookies.get(self.form_cookie, ""))
-        if not wanted or not hmac.compare_digest(given.encode(), wanted.encode()):
+        if not wanted or not hmac.compare_digest(proof.encode(), wanted.encode()):
             raise Refused(403, "This form is too old, or not one of ours. Load the page again, and send it again.")
 
     def form_proof(self, cookie: str) -> str:
@@ -255,10 +255,10 @@ class Guard:
 
     async def not_found(self, http: HTTPRequest, error: HTTPException) -> Response:
         """An address that leads nowhere, or a method it does not know."""
-        told = "There is nothing at this address." if error.status_code == 404 else "This address is not used that way."
+        message = "There is nothing at this address." if error.status_code == 404 else "This address is not used that way."
         wants = "json" if http.url.path.endswith(".json") else "html"
         request = Request(self.state, ROUTES[0], wants, {}, {}, {}, _address(http))
-        return self._told(request, Refused(error.status_code, told, headers=dict(error.headers or {})))
+        return self._told(request, Refused(error.status_code, message, headers=dict(error.headers or {})))
 
     @staticmethod
     def _fault(http: HTTPRequest, error: BaseException) -> None:
@@ -269,17 +269,17 @@ class Guard:
 
 async def _body(http: HTTPRequest) -> bytes:
     """The body, if it is small and comes soon."""
-    told = f"A body may have {LARGEST_BODY >> 10} KiB."
-    given = http.headers.get("content-length", "0")
-    if not given.isdecimal() or int(given) > LARGEST_BODY:
-        raise Refused(413, told, headers={"connection": "close"})
+    message = f"A body may have {LARGEST_BODY >> 10} KiB."
+    length = http.headers.get("content-length", "0")
+    if not length.isdecimal() or int(length) > LARGEST_BODY:
+        raise Refused(413, message, headers={"connection": "close"})
     parts, size = [], 0
     try:
         with anyio.fail_after(BODY_WITHIN):
             async for chunk in http.stream():
                 size += len(chunk)
                 if size > LARGEST_BODY:
-                    raise Refused(413, told, headers={"connection": "close"})
+                    raise Refused(413, message, headers={"connection": "close"})
                 parts.append(chunk)
     except TimeoutError:
         raise Refused(408, f"The body did not come within {BODY_WITHIN:g} seconds.", headers={"connection": "close"}) from None
@@ -294,11 +294,11 @@ def _at(http: HTTPRequest) -> str:
     return http.url.path.removesuffix(".json")
 
 
-def _host(given: str) -> str:
+def _host(header: str) -> str:
     """A Host header without its port; an IPv6 address keeps its brackets."""
-    if given.startswith("["):
-        return given.partition("]")[0].lower() + "]"
-    return given.partition(":")[0].lower().rstrip(".")
+    if header.startswith("["):
+        return header.partition("]")[0].lower() + "]"
+    return header.partition(":")[0].lower().rstrip(".")
 
 
 def _json(document: Any) -> str:

@@ -28,7 +28,7 @@ from discreet.serve.worker import PATIENCE, Task, Worker
 MOST_WAITING = 8
 KEPT = 50  # ended ones that are still listed
 LONGEST = 6 * 3600.0  # seconds
-WRITTEN = ("number", "who", "told", "state", "done", "of", "fault", "release", "asked", "began", "ended")  # of an attack
+WRITTEN = ("number", "who", "description", "state", "done", "of", "fault", "release", "asked", "began", "ended")  # of an attack
 
 
 @dataclass
@@ -39,7 +39,7 @@ class Job:
     target: Target
     who: str
     options: Mapping[str, Any]
-    told: str
+    description: str
     state: str = "waiting"
     done: int = 0
     of: int = 0
@@ -77,7 +77,7 @@ class Job:
     def to_json(self) -> dict[str, Any]:
         return {
             "number": self.number, "target": self.target.name, "kind": self.target.kind, "release": self.target.release,
-            "who": self.who, "what": self.told, "state": self.state, "part": self.part, "done": self.done, "of": self.of,
+            "who": self.who, "what": self.description, "state": self.state, "part": self.part, "done": self.done, "of": self.of,
             "seconds": round(self.lasted, 1), "line": self.line, "result": self.release,
         }  # fmt: skip
 
@@ -118,8 +118,8 @@ class Jobs:
 
     def _last(self) -> int:
         """The highest number among the results of earlier attacks, so that names are not used twice."""
-        found = [re.fullmatch(r"attack-(\d+)-.*", name) for name in self._store.names()]
-        return max((int(each[1]) for each in found if each), default=0)
+        matches = [re.fullmatch(r"attack-(\d+)-.*", name) for name in self._store.names()]
+        return max((int(each[1]) for each in matches if each), default=0)
 
     def all(self) -> list[Job]:
         """Newest first."""
@@ -128,10 +128,10 @@ class Jobs:
 
     def find(self, number: str) -> Job:
         with self._lock:
-            found = self._jobs.get(int(number)) if number.isdecimal() and len(number) < 10 else None
-        if found is None:
+            job = self._jobs.get(int(number)) if number.isdecimal() and len(number) < 10 else None
+        if job is None:
             raise InvalidValue(f"There is no attack {number[:20]}; the last {KEPT} that ended are listed.")
-        return found
+        return job
 
     def cancel(self, number: str) -> Job:
         """Stop it, or take it from the queue."""
@@ -248,7 +248,7 @@ def _read(file: Path) -> list[Job]:
                 target=Target(saved["target"], saved["kind"], saved["about"], {}),
                 **{name: saved[name] for name in WRITTEN},
             )
-            for saved in read_json(file)
+            for saved in map(_renamed, read_json(file))
             if isinstance(saved["number"], int)
         ]
     except (DiscreetError, LookupError, TypeError):
@@ -259,9 +259,14 @@ def _read(file: Path) -> list[Job]:
     return known
 
 
+def _renamed(saved: Any) -> Any:
+    """An attack as an earlier version listed it, with the names of today."""
+    return {**saved, "description": saved.get("description", saved.get("told"))} if isinstance(saved, dict) else saved
+
+
 def options_of(target: Target, chosen: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
     """The options of an attack, and a description. Users choose numbers and names from lists, never files."""
-    options = {name: value for name, value in target.given.items() if name not in ("attacks", "shadows")}
+    options = {name: value for name, value in target.options.items() if name not in ("attacks", "shadows")}
     if target.kind == "table":
         return options, f"a join on {options['quasi']}"
     options |= {name: chosen[name] for name in ("attacks", "shadows", "seed")}

@@ -61,22 +61,25 @@ class SourceRegistry:
             hint = f"You may ask {', '.join(theirs)}." if theirs else "An owner can give your account a share of a source."
             raise InvalidValue(f"{user.name} may not ask {source[:80]!r}. {hint}")
         try:
-            found = copy(self._database(source))
+            database = copy(self._database(source))
         except DiscreetError as error:
             if user.role == "owner":
                 raise
             raise InvalidValue(f"{source} cannot be opened now; an owner sees why. Nothing was spent.") from error
-        found.account = account
-        return found
+        database.account = account
+        return database
 
     def _database(self, name: str) -> Database:
         with self._locks[name]:
             if name not in self._opened:
                 from discreet.query import connect
 
-                it = self.sources[name]
-                made = connect(it.location, unit=it.unit, ledger=self.ledger, source=name, bounds=it.bounds, schema=it.schema)
-                self._opened[name] = made
+                source = self.sources[name]
+                database = connect(
+                    source.location, unit=source.unit, ledger=self.ledger, source=name, bounds=source.bounds,
+                    schema=source.schema,
+                )  # fmt: skip
+                self._opened[name] = database
             return self._opened[name]
 
     def tables(self, source: str) -> dict[str, dict[str, str]]:
@@ -85,13 +88,13 @@ class SourceRegistry:
 
     def headroom(self, source: str, account: str, event: Event) -> Headroom:
         """Whether a charge for this event would fit, by the sums the ledger keeps."""
-        found = self.ledger.balance(source, account)
-        asked = cost(Filter(found.epsilon, found.delta, failure=found.failure, order=found.order), [event])
-        both = [each for each in (found, found.whole) if each is not None]
-        fits = all(each.holds(asked) for each in both) or found.holds_first(asked)
+        balance = self.ledger.balance(source, account)
+        asked = cost(Filter(balance.epsilon, balance.delta, failure=balance.failure, order=balance.order), [event])
+        both = [each for each in (balance, balance.whole) if each is not None]
+        fits = all(each.holds(asked) for each in both) or balance.holds_first(asked)
         after = min(1 - _part(each, asked) for each in both)
         return Headroom(
-            fits, None if fits else str(found.refusal(asked)), min(1 - each.part_spent for each in both), max(0.0, after)
+            fits, None if fits else str(balance.refusal(asked)), min(1 - each.part_spent for each in both), max(0.0, after)
         )
 
     def close(self) -> None:
@@ -99,17 +102,17 @@ class SourceRegistry:
             database.close()
 
 
-def _part(found: Balance, more: Amount) -> float:
+def _part(balance: Balance, more: Amount) -> float:
     from discreet.ledger.balance import part_of
 
-    return part_of(Amount(*(a + b for a, b in zip(found.spent, more))), found.limit)
+    return part_of(Amount(*(a + b for a, b in zip(balance.spent, more))), balance.limit)
 
 
-def facts(found: Balance) -> dict[str, Any]:
+def facts(balance: Balance) -> dict[str, Any]:
     """A balance as data."""
     return {
-        "source": found.source, "account": found.account, "by_period": found.by_period,
-        "budget": {"epsilon": found.epsilon, "delta": found.delta, "failure": found.failure, "order": found.order},
-        "spent": {"epsilon": found.epsilon_spent, "part": found.part_spent},
-        "left": {"epsilon": found.epsilon_left, "part": 1 - found.part_spent},
+        "source": balance.source, "account": balance.account, "by_period": balance.by_period,
+        "budget": {"epsilon": balance.epsilon, "delta": balance.delta, "failure": balance.failure, "order": balance.order},
+        "spent": {"epsilon": balance.epsilon_spent, "part": balance.part_spent},
+        "left": {"epsilon": balance.epsilon_left, "part": 1 - balance.part_spent},
     }  # fmt: skip

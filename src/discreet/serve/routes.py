@@ -44,9 +44,9 @@ class Request:
     @property
     def user(self) -> User:
         """Who sent it; only for routes that need a role."""
-        found = self.optional_user
-        assert found is not None
-        return found
+        user = self.optional_user
+        assert user is not None
+        return user
 
     @property
     def optional_user(self) -> User | None:
@@ -54,22 +54,22 @@ class Request:
 
     def text(self, name: str, default: str | None = None, *, longest: int = 20_000) -> str:
         """A field of the form, without the space around it."""
-        found = self.form.get(name, "").strip()
-        if not found and default is None:
+        value = self.form.get(name, "").strip()
+        if not value and default is None:
             raise InvalidValue(f"{name} is missing; fill it in.")
-        if len(found) > longest:
-            raise InvalidValue(f"{name} has {len(found)} characters; it may have {longest}.")
-        return found or (default or "")
+        if len(value) > longest:
+            raise InvalidValue(f"{name} has {len(value)} characters; it may have {longest}.")
+        return value or (default or "")
 
     def number(self, name: str) -> float:
         """A number from the form."""
-        found = self.text(name)
+        value = self.text(name)
         try:
-            number = float(found)
+            number = float(value)
         except ValueError:
             number = math.nan
         if not math.isfinite(number):
-            raise InvalidValue(f"{name} must be a number; got {found[:40]!r}.")
+            raise InvalidValue(f"{name} must be a number; got {value[:40]!r}.")
         return number
 
     def maybe(self, name: str) -> float | None:
@@ -78,10 +78,10 @@ class Request:
 
     def whole(self, name: str) -> int | None:
         """A whole number from the form, or None where the field was left empty."""
-        found = self.maybe(name)
-        if found is not None and found != int(found):
-            raise InvalidValue(f"{name} must be a whole number; got {found:g}.")
-        return None if found is None else int(found)
+        value = self.maybe(name)
+        if value is not None and value != int(value):
+            raise InvalidValue(f"{name} must be a whole number; got {value:g}.")
+        return None if value is None else int(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,12 +162,12 @@ def fields(kind: str, body: bytes) -> dict[str, str]:
         return {}
     try:
         if kind == "application/json":
-            found = json.loads(body)
-            if not isinstance(found, dict) or not all(
-                isinstance(v, (str, int, float, bool, type(None))) for v in found.values()
+            members = json.loads(body)
+            if not isinstance(members, dict) or not all(
+                isinstance(v, (str, int, float, bool, type(None))) for v in members.values()
             ):
                 raise Refused(400, "The body must be a flat JSON object: names with texts, numbers, true, false or null.")
-            return {str(name): _text(value) for name, value in found.items()}
+            return {str(name): _text(value) for name, value in members.items()}
         if kind in ("application/x-www-form-urlencoded", ""):
             return dict(parse_qsl(body.decode("utf-8"), keep_blank_values=True, max_num_fields=100, strict_parsing=False))
     except (ValueError, RecursionError):

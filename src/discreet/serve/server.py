@@ -86,12 +86,12 @@ class Server(uvicorn.Server):
 def bind(host: str, port: int) -> socket.socket:
     """A socket that listens, or a sentence that says why not."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    made = socket.socket(family, socket.SOCK_STREAM)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        made.bind((host, port))
+        listener.bind((host, port))
     except (OSError, OverflowError) as error:
-        made.close()
+        listener.close()
         number = getattr(error, "errno", None)
         if number == errno.EADDRINUSE:
             raise InvalidValue(
@@ -101,16 +101,16 @@ def bind(host: str, port: int) -> socket.socket:
             raise InvalidValue(
                 f"Port {port} may be used by root only. Choose one above 1023, and put a proxy before it."
             ) from None
-        told = getattr(error, "strerror", None) or error
+        reason = getattr(error, "strerror", None) or error
         raise InvalidValue(
-            f"The server cannot listen at {host}, port {port}: {told}. Name an address of this machine with --host."
+            f"The server cannot listen at {host}, port {port}: {reason}. Name an address of this machine with --host."
         ) from None
-    return made
+    return listener
 
 
-def address(host: str, made: socket.socket) -> str:
+def address(host: str, listener: socket.socket) -> str:
     """Where a browser on this machine finds the server."""
-    port = made.getsockname()[1]
+    port = listener.getsockname()[1]
     name = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
     return f"http://{name}:{port}"
 

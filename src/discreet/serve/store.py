@@ -64,22 +64,22 @@ class ReleaseStore:
 
     def names(self) -> list[str]:
         """The names of all releases."""
-        found = set()
+        names = set()
         for place in self.folder.iterdir():
             name = place.stem if place.suffix == ".json" and place.is_file() else place.name
             if NAME.fullmatch(name) and (place.suffix == ".json" or (place / "release.json").is_file()):
-                found.add(name)
-        return sorted(found)
+                names.add(name)
+        return sorted(names)
 
     def cards(self) -> list[Card]:
         """All releases, newest first."""
-        found = []
+        cards = []
         for name in self.names():
             try:
-                found.append(self.card(name))
+                cards.append(self.card(name))
             except (DiscreetError, OSError):
                 continue  # taken away, or led outside, while we looked
-        return sorted(found, key=lambda card: (card.made, card.name), reverse=True)
+        return sorted(cards, key=lambda card: (card.made, card.name), reverse=True)
 
     def card(self, name: str) -> Card:
         """What a list tells of a release; remembered until its file changes."""
@@ -91,11 +91,11 @@ class ReleaseStore:
             return kept[1]
         written = datetime.fromtimestamp(about.st_mtime, UTC).isoformat(timespec="seconds")
         try:
-            made = _card(name, self.load(name), written)
+            card = _card(name, self.load(name), written)
         except DiscreetError as error:
-            made = Card(name, name, "", written, None, None, 0, (), str(error))
-        self._cards[name] = (stamp, made)
-        return made
+            card = Card(name, name, "", written, None, None, 0, (), str(error))
+        self._cards[name] = (stamp, card)
+        return card
 
     def load(self, name: str) -> Release[Any]:
         """A release, as its file says; the last few are remembered."""
@@ -108,24 +108,24 @@ class ReleaseStore:
             if key in self._read:
                 self._read.move_to_end(key)
                 return self._read[key]
-        found: Release[Any] = Release.load(place)
+        release: Release[Any] = Release.load(place)
         with self._lock:
-            self._read[key] = found
+            self._read[key] = release
             while len(self._read) > 16:
                 self._read.popitem(last=False)
-        return found
+        return release
 
     def remember(self, name: str, what: Hashable, make: Callable[[], Any]) -> Any:
         """Something that is made of a release and takes a while, until its file changes."""
         about = self.path(name).stat()
         key = (name, about.st_mtime_ns, about.st_size, what)
         if key not in self._kept:
-            made = make()
+            value = make()
             with self._lock:
-                self._kept[key] = made
+                self._kept[key] = value
                 while len(self._kept) > 1000:
                     self._kept.popitem(last=False)
-            return made
+            return value
         return self._kept[key]
 
     def table(self, name: str, release: Release[Any]) -> Any:
@@ -141,8 +141,8 @@ class ReleaseStore:
         import pyarrow.parquet as parquet
 
         try:
-            found = parquet.ParquetFile(file)
-            return found.read() if found.metadata.num_rows <= MOST_ROWS else None
+            parquet_file = parquet.ParquetFile(file)
+            return parquet_file.read() if parquet_file.metadata.num_rows <= MOST_ROWS else None
         except (pyarrow.ArrowException, OSError):
             return None
 
@@ -174,7 +174,7 @@ def seen_by(role: str, release: Release[Any]) -> Release[Any]:
     """What someone may see: evidence was measured on the rows without noise, so those who only ask do not see it."""
     if role != "analyst":
         return release
-    rest = {name: said for name, said in release.facts.items() if name not in MEASURED}
+    rest = {name: fact for name, fact in release.facts.items() if name not in MEASURED}
     return replace(release, evidence=(), facts=rest)
 
 

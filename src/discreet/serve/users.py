@@ -81,9 +81,9 @@ class Users:
             ) from None
 
     def _prepare(self) -> None:
-        found = self._link.execute("PRAGMA application_id").fetchone()[0]
+        mark = self._link.execute("PRAGMA application_id").fetchone()[0]
         tables = self._link.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-        if found != MARK and (found or tables):
+        if mark != MARK and (mark or tables):
             raise InvalidValue(f"{self.path} is a database of something else. Name another file with --users.")
         if os.name == "posix":
             os.chmod(self.path, 0o600)
@@ -181,9 +181,9 @@ class Users:
             else:
                 link.execute("UPDATE person SET password = ? WHERE name = ?", (hashed, name))
                 self._throw_out(link, name)
-        found = self.find(name)
-        assert found is not None
-        return found
+        user = self.find(name)
+        assert user is not None
+        return user
 
     def change(self, name: str, *, role: str | None = None, account: str | None = None, active: bool | None = None) -> User:
         """Another role or account, or in or out; whoever is changed has to log in again."""
@@ -197,9 +197,9 @@ class Users:
             link.execute("UPDATE person SET role = ?, account = ?, active = ? WHERE name = ?", (*new, name))
             self._keep_an_owner(link)
             self._throw_out(link, name, tokens=not new[2])
-        found = self.find(name)
-        assert found is not None
-        return found
+        user = self.find(name)
+        assert user is not None
+        return user
 
     @staticmethod
     def _must_be(link: sqlite3.Connection, name: str) -> User:

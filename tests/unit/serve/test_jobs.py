@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -183,7 +184,7 @@ def test_a_server_without_attacks_says_so(store: ReleaseStore) -> None:
 
 def test_options_have_files_of_the_owner_alone() -> None:
     options, description = options_of(TARGET, {**CHOSEN, "weights": "/etc/passwd", "out": "/x"})
-    assert options == {**TARGET.given, **CHOSEN}
+    assert options == {**TARGET.options, **CHOSEN}
     assert description == "loss with 4 shadow models, seed 0"
     table = Target("t", "table", "model", {"file": "f", "quasi": "a,b", "fraction": 0.1})
     assert options_of(table, {"file": "x"}) == ({"file": "f", "quasi": "a,b", "fraction": 0.1}, "a join on a,b")
@@ -218,3 +219,11 @@ def test_why_it_failed_is_for_owners(served: Served) -> None:
     assert "There is no file" not in served.get("/attacks/1", "olga").text
     assert "an owner sees why" in served.get("/attacks/1", "olga").text
     assert served.post("/attacks/1/cancel.json", "olga").status_code == 400
+
+
+def test_a_list_of_an_earlier_version_is_read(store: ReleaseStore) -> None:
+    """It had the description under another name."""
+    listed = {"number": 7, "who": "ada", "told": "loss", "state": "done", "done": 4, "of": 4, "fault": "", "asked": 1.0,
+              "release": "attack-7-x", "began": 1.0, "ended": 2.0, "target": "x", "kind": "model", "about": "m"}  # fmt: skip
+    (store.folder / ".attacks.json").write_text(json.dumps([listed]))
+    assert [(job.number, job.description) for job in Jobs(store).all()] == [(7, "loss")]

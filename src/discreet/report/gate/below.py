@@ -8,7 +8,7 @@ from typing import Any
 from discreet.core import Release, check
 from discreet.errors import InvalidValue, RuleFailed
 from discreet.report.gate.finding import Finding
-from discreet.report.gate.rules import Area, Floor, OnAttacks, Rate
+from discreet.report.gate.rules import Area, OnAttacks, Rate, ShownEpsilon
 
 
 def assert_below(
@@ -20,14 +20,14 @@ def assert_below(
     check.open_fraction("confidence", confidence)
     check.word("attack", attack)
     rules = _rules(tpr, fpr, auc, epsilon, delta, {"line": 1, "attack": attack, "confidence": confidence})
-    found = tuple(finding for rule in rules for finding in rule.judge(release))
-    bad = [each for each in found if each.outcome == "failed" or (strict and each.outcome == "inconclusive")]
+    findings = tuple(finding for rule in rules for finding in rule.judge(release))
+    bad = [each for each in findings if each.outcome == "failed" or (strict and each.outcome == "inconclusive")]
     if bad:
         raise RuleFailed("\n".join(f"{each.where}: {each.outcome}: {each.message}" for each in bad))
-    for each in found:
+    for each in findings:
         if each.outcome == "inconclusive":
             warnings.warn(f"{each.where}: {each.message}", UserWarning, stacklevel=3)
-    return found
+    return findings
 
 
 def _rules(
@@ -48,7 +48,7 @@ def _rules(
         rules.append(Area(name="auc", limit=auc, **common))
     if epsilon is not None and delta is not None:
         limit = check.nonnegative("epsilon", epsilon)
-        rules.append(Floor(name="epsilon", limit=limit, delta=check.small_fraction("delta", delta), **common))
+        rules.append(ShownEpsilon(name="epsilon", limit=limit, delta=check.small_fraction("delta", delta), **common))
     if not rules:
         raise InvalidValue("assert_below needs a limit: tpr with fpr, auc, or epsilon with delta.")
     return rules

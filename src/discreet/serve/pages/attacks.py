@@ -27,11 +27,11 @@ def attacks(request: Request) -> Reply:
 
 
 def _target(request: Request, name: str) -> dict[str, Any]:
-    it = request.state.settings.targets[name]
-    usual = tuple(it.given.get("attacks", ())) or (USUAL if "recipe" in it.given else ALONE[:3])
-    here = it.release in request.state.store.names()
-    return {"name": name, "kind": it.kind, "release": it.release, "attacks": list(usual), "here": here,
-            "trains": "recipe" in it.given, "shadows": it.given.get("shadows", 16)}  # fmt: skip
+    target = request.state.settings.targets[name]
+    usual = tuple(target.options.get("attacks", ())) or (USUAL if "recipe" in target.options else ALONE[:3])
+    here = target.release in request.state.store.names()
+    return {"name": name, "kind": target.kind, "release": target.release, "attacks": list(usual), "here": here,
+            "trains": "recipe" in target.options, "shadows": target.options.get("shadows", 16)}  # fmt: skip
 
 
 def _told(request: Request, job: Job) -> dict[str, Any]:
@@ -58,20 +58,20 @@ def start(request: Request) -> Reply:
     if not 0 <= seed < 2**31:
         raise InvalidValue(f"seed must be between 0 and 2147483647; got {seed}.")
     job = request.state.jobs.add(target, request.user.name, {"attacks": ",".join(asked), "shadows": shadows, "seed": seed})
-    request.state.users.note(request.user.name, "attacked", target.release, attack=job.number, how=job.told)
+    request.state.users.note(request.user.name, "attacked", target.release, attack=job.number, how=job.description)
     return Go(f"/attacks/{job.number}", job.to_json())
 
 
 def job(request: Request) -> Reply:
     """One attack; while it runs, the page asks again every second."""
-    found = request.state.jobs.find(request.path["number"])
-    return Page("attack.html", {"job": _told(request, found)}, part="parts/job.html")
+    job_found = request.state.jobs.find(request.path["number"])
+    return Page("attack.html", {"job": _told(request, job_found)}, part="parts/job.html")
 
 
 def cancel(request: Request) -> Reply:
-    found = request.state.jobs.cancel(request.path["number"])
-    request.state.users.note(request.user.name, "cancelled", f"attack {found.number}")
-    return Go(f"/attacks/{found.number}", found.to_json())
+    job = request.state.jobs.cancel(request.path["number"])
+    request.state.users.note(request.user.name, "cancelled", f"attack {job.number}")
+    return Go(f"/attacks/{job.number}", job.to_json())
 
 
 ROUTES = (

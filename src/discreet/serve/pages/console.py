@@ -29,13 +29,13 @@ def _nothing() -> dict[str, Any]:
 def _offered(request: Request, chosen: str) -> dict[str, Any]:
     """The sources this person may ask, with their columns and what is left to spend."""
     state = request.state
-    found = []
+    sources = []
     for name in state.registry.open_to(request.user):
         account = state.registry.account(request.user, name)
         balance = state.ledger.balance(name, account)
-        found.append({"name": name, "account": account, "left": balance.epsilon_left, "part": 1 - min(1.0, _spent(balance)),
+        sources.append({"name": name, "account": account, "left": balance.epsilon_left, "part": 1 - min(1.0, _spent(balance)),
                       "delta": balance.delta, "tables": _tables(request, name)})  # fmt: skip
-    return {"sources": found, "chosen": chosen or (found[0]["name"] if found else "")}
+    return {"sources": sources, "chosen": chosen or (sources[0]["name"] if sources else "")}
 
 
 def _spent(balance: Any) -> float:
@@ -55,11 +55,11 @@ def _question(request: Request) -> dict[str, str]:
 
 def _told(request: Request, asked: dict[str, str], error: DiscreetError) -> Reply:
     """A question that was refused, and why; for programs with the status that says so."""
-    told = message_for(request.user, error)
-    request.state.users.note(request.user.name, "refused", asked["source"], sql=asked["sql"][:2000], reason=told[:500])
+    message = message_for(request.user, error)
+    request.state.users.note(request.user.name, "refused", asked["source"], sql=asked["sql"][:2000], reason=message[:500])
     if request.wants == "json":
-        raise Refused(status_of(error), told)
-    more = {**_nothing(), "refusal": told}
+        raise Refused(status_of(error), message)
+    more = {**_nothing(), "refusal": message}
     return Page(
         "console.html", {"asked": asked, **_offered(request, asked["source"])}, more, part="parts/refusal_of_question.html"
     )
@@ -88,12 +88,13 @@ def explain(request: Request) -> Reply:
     asked = _question(request)
     try:
         database = request.state.registry.database(request.user, request.text("source", longest=80))
-        told = database.explain(request.text("sql", longest=LONGEST), **_how(request))
-        headroom = request.state.registry.headroom(str(database.source), str(database.account), told.event)
+        explained = database.explain(request.text("sql", longest=LONGEST), **_how(request))
+        headroom = request.state.registry.headroom(str(database.source), str(database.account), explained.event)
     except DiscreetError as error:
         return _told(request, asked, error)
     cost = {
-        "epsilon": told.epsilon, "delta": told.delta, "errors": dict(told.errors), "groups": told.keys, "units": told.plan,
+        "epsilon": explained.epsilon, "delta": explained.delta, "errors": dict(explained.errors),
+        "groups": explained.keys, "units": explained.plan,
         "account": database.account, "fits": headroom.fits, "refusal": headroom.refusal,
         "left_before": headroom.left_before, "left_after": headroom.left_after if headroom.fits else headroom.left_before,
     }  # fmt: skip
@@ -114,12 +115,12 @@ def ask(request: Request) -> Reply:
         release = database.sql(asked["sql"], **_how(request))
     except DiscreetError as error:
         return _told(request, asked, error)
-    name, found = _keep(request, release, asked)
+    name, values = _keep(request, release, asked)
     request.state.users.note(request.user.name, "asked", release.source, sql=asked["sql"][:4000], entry=release.entry,
                             epsilon=asked["epsilon"], release=name)  # fmt: skip
-    columns = answer.columns(found)
+    columns = answer.columns(values)
     balance = request.state.ledger.balance(release.source, database.account)
-    answered = {"release": name, "entry": release.entry, "source": release.source, "columns": found,
+    answered = {"release": name, "entry": release.entry, "source": release.source, "columns": values,
                 "left": {"epsilon": balance.epsilon_left, "part": 1 - _spent(balance)}}  # fmt: skip
     if request.wants == "json":
         return Page("console.html", {"answer": answered})
@@ -131,14 +132,14 @@ def ask(request: Request) -> Reply:
 def _keep(request: Request, release: Any, asked: dict[str, str]) -> tuple[str, dict[str, list[Any]]]:
     """Save the answer under the entry that paid for it: asked again, it is the same release."""
     table = release.value
-    found = answer.plain(table)
+    values = answer.plain(table)
     title = asked["title"][:200] or " ".join(asked["sql"].split())[:120]
     question = {"sql": asked["sql"], "epsilon": asked["epsilon"], "delta": asked["delta"], "by": request.user.name}
     facts = {**release.facts, "title": title, "question": question, "made": made("discreet serve")}
-    small = sum(map(len, found.values())) <= answer.INLINE
-    kept = replace(release.map(lambda _: {"columns": found}) if small else release, facts=facts)
+    small = sum(map(len, values.values())) <= answer.INLINE
+    kept = replace(release.map(lambda _: {"columns": values}) if small else release, facts=facts)
     name = f"{plain_name(release.source)}-{str(release.entry)[:24]}"
-    return request.state.store.save(name, kept, table), found
+    return request.state.store.save(name, kept, table), values
 
 
 ROUTES = (

@@ -42,10 +42,10 @@ def login(request: Request) -> Reply:
     limits = ((state.by_both, both), (state.by_address, request.address), (state.by_name, name))
     wait = max(limit.wait(key) for limit, key in limits)
     if wait > 0:
-        told = f"Too many failed logins. Try again in {math.ceil(wait / 60)} minutes."
+        message = f"Too many failed logins. Try again in {math.ceil(wait / 60)} minutes."
         if request.wants == "json":
-            raise Refused(429, told, headers={"retry-after": str(math.ceil(wait))})
-        return _login(request, name, told, 429, {"retry-after": str(math.ceil(wait))})
+            raise Refused(429, message, headers={"retry-after": str(math.ceil(wait))})
+        return _login(request, name, message, 429, {"retry-after": str(math.ceil(wait))})
     for limit, key in limits:
         limit.mark(key)  # before the password is looked at: many at once must not all pass the count
     user = state.users.check_password(name, password)
@@ -110,10 +110,10 @@ def _files() -> dict[str, tuple[bytes, str]]:
 
 def static(request: Request) -> Reply:
     """Style, script and icon: read once, so that no name leads anywhere else."""
-    found = _files().get(request.path["file"])
-    if found is None:
+    content = _files().get(request.path["file"])
+    if content is None:
         raise Refused(404, "There is no such file.")
-    return File(found[0], found[1], headers={"cache-control": "public, max-age=3600"})
+    return File(content[0], content[1], headers={"cache-control": "public, max-age=3600"})
 
 
 def health(request: Request) -> Reply:

@@ -24,8 +24,8 @@ def policy(request: Request) -> Reply:
         return Page("policy.html", {**data, "fault": str(error)}, {"counts": {}})
     for card in request.state.store.cards():
         if card.fault is None:
-            told = {"name": card.name, "title": card.title, "source": card.source}
-            data["releases"].append({**told, **_judged(request, rules, file, card.name)})
+            summary = {"name": card.name, "title": card.title, "source": card.source}
+            data["releases"].append({**summary, **_judged(request, rules, file, card.name)})
     counts = {word: sum(each["outcome"] == word for each in data["releases"]) for word in WORST}
     return Page("policy.html", data, {"counts": counts})
 
@@ -40,12 +40,12 @@ def _judged(request: Request, rules: Policy, file: Path, name: str) -> dict[str,
             findings = [each.to_json() for each in rules.judge(release, proofs)]
         except DiscreetError as error:
             findings = [{"rule": "", "where": name, "outcome": "failed", "message": str(error), "needed": None}]
-        outcome = next((word for word in WORST if any(it["outcome"] == word for it in findings)), "holds")
+        outcome = next((word for word in WORST if any(finding["outcome"] == word for finding in findings)), "holds")
         return {"outcome": outcome, "findings": findings}
 
     last = tuple(entry.id for entry in request.state.ledger.history()[-1:])
-    found: dict[str, Any] = request.state.store.remember(name, ("policy", file.stat().st_mtime_ns, *last), judge)
-    return found
+    judged: dict[str, Any] = request.state.store.remember(name, ("policy", file.stat().st_mtime_ns, *last), judge)
+    return judged
 
 
 ROUTES = (Route("/policy", policy, READERS, work="heavy"),)

@@ -20,20 +20,20 @@ def releases(request: Request) -> Reply:
     """All releases, newest first; words of the filter must all occur in name, title, source or attacks."""
     words = request.query.get("filter", "")[:200]
     source = request.query.get("source", "")[:200]
-    found = [_seen(request, card) for card in request.state.store.cards()]
-    sources = sorted({card["source"] for card in found if card["source"]})
-    kept = [card for card in found if _matches(card, words.lower().split()) and source in ("", card["source"])]
+    cards = [_seen(request, card) for card in request.state.store.cards()]
+    sources = sorted({card["source"] for card in cards if card["source"]})
+    kept = [card for card in cards if _matches(card, words.lower().split()) and source in ("", card["source"])]
     page = int(request.query.get("page", "1")) if request.query.get("page", "1").isdecimal() else 1
     start = ON_A_PAGE * (max(page, 1) - 1)
-    data = {"releases": kept[start : start + ON_A_PAGE], "count": len(kept), "all": len(found), "filter": words,
+    data = {"releases": kept[start : start + ON_A_PAGE], "count": len(kept), "all": len(cards), "filter": words,
             "source": source, "sources": sources, "page": max(page, 1),
             "pages": max(1, -(-len(kept) // ON_A_PAGE))}  # fmt: skip
     return Page("releases.html", data, part="parts/releases.html")
 
 
 def _seen(request: Request, card: Card) -> dict[str, Any]:
-    told = card.to_json()
-    return {**told, "attacks": []} if request.user.role == "analyst" else told
+    data = card.to_json()
+    return {**data, "attacks": []} if request.user.role == "analyst" else data
 
 
 def _matches(card: dict[str, Any], words: list[str]) -> bool:
@@ -60,23 +60,23 @@ def _ledger(request: Request) -> Ledger | None:
 
 def release(request: Request) -> Reply:
     """One release as its report; as JSON, what the report says."""
-    found, name = _release(request), request.path["name"]
+    seen, name = _release(request), request.path["name"]
     if request.wants == "json":
-        return Page("", {"name": name, **reports.document(found, _ledger(request))})
-    columns = answer.columns(_columns(request, found))
+        return Page("", {"name": name, **reports.document(seen, _ledger(request))})
+    columns = answer.columns(_columns(request, seen))
     bar = {"name": name, "heads": columns, "lines": answer.rows(columns), "picture": answer.picture(columns),
-           "question": _question(found), "entry": found.entry, "targets": _targets(request, name), "pdf": reports.has_pdf(),
-           "less": len(found.evidence) < len(_whole(request).evidence)}  # fmt: skip
-    parts = request.state.store.remember(name, _moment(request), lambda: reports.parts(found, _ledger(request)))
+           "question": _question(seen), "entry": seen.entry, "targets": _targets(request, name), "pdf": reports.has_pdf(),
+           "less": len(seen.evidence) < len(_whole(request).evidence)}  # fmt: skip
+    parts = request.state.store.remember(name, _moment(request), lambda: reports.parts(seen, _ledger(request)))
     return Page("release.html", {"name": name}, {**bar, **parts}, headers={"content-security-policy": reports.POLICY})
 
 
-def _question(found: Release[Any]) -> dict[str, str] | None:
+def _question(release: Release[Any]) -> dict[str, str] | None:
     """What was asked, for a link that asks it again; any file may say anything there."""
-    said = found.facts.get("question")
-    if not isinstance(said, Mapping) or not isinstance(said.get("sql"), str):
+    question = release.facts.get("question")
+    if not isinstance(question, Mapping) or not isinstance(question.get("sql"), str):
         return None
-    return {"source": found.source, **{name: str(said.get(name, "")) for name in ("sql", "epsilon", "delta")}}
+    return {"source": release.source, **{name: str(question.get(name, "")) for name in ("sql", "epsilon", "delta")}}
 
 
 def _moment(request: Request) -> tuple[str, ...]:
@@ -86,10 +86,10 @@ def _moment(request: Request) -> tuple[str, ...]:
     return ("report", "less" if ledger is None else "all", *(entry.id for entry in last))
 
 
-def _columns(request: Request, found: Release[Any]) -> dict[str, Any]:
+def _columns(request: Request, release: Release[Any]) -> dict[str, Any]:
     """The columns of an answer, from the document or from the table beside it."""
-    table = request.state.store.table(request.path["name"], found)
-    value = found.value if table is None else {"columns": answer.plain(table)}
+    table = request.state.store.table(request.path["name"], release)
+    value = release.value if table is None else {"columns": answer.plain(table)}
     columns = value.get("columns") if isinstance(value, dict) else None
     if not isinstance(columns, dict) or len({len(each) if isinstance(each, list) else -1 for each in columns.values()}) != 1:
         return {}
@@ -98,7 +98,7 @@ def _columns(request: Request, found: Release[Any]) -> dict[str, Any]:
 
 def _targets(request: Request, name: str) -> list[str]:
     return (
-        [it.name for it in request.state.settings.targets.values() if it.release == name]
+        [target.name for target in request.state.settings.targets.values() if target.release == name]
         if request.user.role != "analyst"
         else []
     )
@@ -124,10 +124,10 @@ def exported(request: Request, releases: list[Release[Any]], name: str, title: s
 
 def document(request: Request) -> Reply:
     """The release itself, with its raw scores."""
-    found = _release(request)
+    release = _release(request)
     request.state.users.note(request.user.name, "exported", request.path["name"], kind="release.json")
     return File(
-        json.dumps(found.to_json(), allow_nan=False).encode(), "application/json", f"{request.path['name']}.release.json"
+        json.dumps(release.to_json(), allow_nan=False).encode(), "application/json", f"{request.path['name']}.release.json"
     )
 
 

@@ -32,12 +32,12 @@ def unit_in(ledger: Ledger, source: str) -> Unit:
 
 def _facts(request: Request, name: str) -> dict[str, Any]:
     ledger = request.state.ledger
-    found = ledger.balance(name)
+    balance = ledger.balance(name)
     mine = request.state.registry.account(request.user, name) if name in request.state.settings.sources else None
     shown = ledger.accounts(name) if request.user.role != "analyst" else [mine] if mine is not None else []
     accounts = [registry.facts(ledger.balance(name, account)) for account in shown]
     return {
-        **registry.facts(found), "unit": str(unit_in(ledger, name)), "accounts": accounts, "may_ask": mine is not None,
+        **registry.facts(balance), "unit": str(unit_in(ledger, name)), "accounts": accounts, "may_ask": mine is not None,
         "configured": name in request.state.settings.sources,
     }  # fmt: skip
 
@@ -46,17 +46,17 @@ def sources(request: Request) -> Reply:
     """All budgets at a glance."""
     ledger = request.state.ledger
     names = ledger.sources()
-    found = [_facts(request, name) for name in names]
-    pictures = {each["source"]: _picture(ledger, each) for each in found}
+    facts = [_facts(request, name) for name in names]
+    pictures = {each["source"]: _picture(ledger, each) for each in facts}
     missing = sorted(set(request.state.settings.sources) - set(names))
     units = {name: str(request.state.settings.sources[name].unit) for name in missing}
-    return Page("sources.html", {"sources": found, "not_open": missing}, {"pictures": pictures, "units": units})
+    return Page("sources.html", {"sources": facts, "not_open": missing}, {"pictures": pictures, "units": units})
 
 
-def _picture(ledger: Ledger, found: dict[str, Any]) -> Markup:
-    if found["by_period"]:
+def _picture(ledger: Ledger, facts: dict[str, Any]) -> Markup:
+    if facts["by_period"]:
         return Markup()
-    return burn_down(ledger.balance(found["source"]), ledger.history(found["source"])[-RECENT:])
+    return burn_down(ledger.balance(facts["source"]), ledger.history(facts["source"])[-RECENT:])
 
 
 def source(request: Request) -> Reply:
@@ -64,24 +64,24 @@ def source(request: Request) -> Reply:
     name, ledger = request.path["source"], request.state.ledger
     if name not in ledger.sources():
         raise InvalidValue(f"The ledger has no source {name[:80]!r}.")
-    found = _facts(request, name)
+    facts = _facts(request, name)
     entries = [_entry(each) for each in reversed(ledger.history(name)[-SHOWN:])]
     if request.user.role == "analyst":
         entries = [each for each in entries if each["account"] in (None, request.user.account)]
     users = [each.account for each in request.state.users.everyone() if each.active and each.role == "analyst"]
-    accounts = sorted(set(users) | {each["account"] for each in found["accounts"]} - {registry.DEFAULT})
+    accounts = sorted(set(users) | {each["account"] for each in facts["accounts"]} - {registry.DEFAULT})
     return Page(
-        "source.html", {**found, "entries": entries}, {"picture": _picture(ledger, found), "known": accounts, "pdf": has_pdf()}
+        "source.html", {**facts, "entries": entries}, {"picture": _picture(ledger, facts), "known": accounts, "pdf": has_pdf()}
     )
 
 
 def _entry(entry: Entry) -> dict[str, Any]:
     body = entry.body
     kinds = [str(claim["event"]["kind"]) for claim in body.get("claims", [])]
-    told = [*kinds, *(str(body[name]) for name in ("outcome", "by", "reason") if body.get(name))]
+    parts = [*kinds, *(str(body[name]) for name in ("outcome", "by", "reason") if body.get(name))]
     if "epsilon" in body:
-        told.append(f"ε {body['epsilon']:g} at δ {up(body['delta'], 6)}")
-    return {"id": entry.id, "at": entry.at, "kind": entry.kind, "account": body.get("account"), "about": "; ".join(told)}
+        parts.append(f"ε {body['epsilon']:g} at δ {up(body['delta'], 6)}")
+    return {"id": entry.id, "at": entry.at, "kind": entry.kind, "account": body.get("account"), "about": "; ".join(parts)}
 
 
 def export(request: Request) -> Reply:
