@@ -96,25 +96,25 @@ def verify(ctx: click.Context, files: tuple[str, ...], expected: tuple[str, ...]
         missing = [file for file in files if not os.path.exists(place_of(file))]
         if missing:
             raise InvalidValue(f"There is no release at {missing[0]!r}; name a file such as release.json, or its folder.")
-        found = [(file, check_release(file, wanted)) for file in files]
+        checked = [(file, check_release(file, wanted)) for file in files]
     else:
         with opened_ledger(place) as ledger:
-            found = [(file, check_head(ledger, file, wanted)) for file in files]
-    _report(found, as_json)
-    ctx.exit(CHECK_FAILED if any(signed.fault for _, signed in found) else 0)
+            checked = [(file, check_head(ledger, file, wanted)) for file in files]
+    _report(checked, as_json)
+    ctx.exit(CHECK_FAILED if any(signed.fault for _, signed in checked) else 0)
 
 
-def _report(found: list[tuple[str, Signed]], as_json: bool) -> None:
+def _report(checked: list[tuple[str, Signed]], as_json: bool) -> None:
     if as_json:
         write_json(
             {"signatures": [
                 {"file": file, "holds": signed.fault is None, "key": signed.key, "fault": signed.fault,
                  "cannot_know": list(signed.unknown)}
-                for file, signed in found
+                for file, signed in checked
             ]}
         )  # fmt: skip
         return
-    for file, signed in found:
+    for file, signed in checked:
         click.echo(f"{file}: {f'not as signed: {signed.fault}.' if signed.fault else f'as {signed.key} signed it'}")
         for text in signed.unknown:
             talk(text)

@@ -1,4 +1,4 @@
-"""How commands speak: data on stdout, talk on stderr, tables drawn by rich only when there is something to draw."""
+"""Output of commands: data on stdout, messages and progress on stderr, tables by rich on a terminal only."""
 
 from __future__ import annotations
 

@@ -40,11 +40,11 @@ def command(
     from discreet.query import connect
 
     budget = {"ledger": ledger, "source": source} if source is not None else {}
-    given = dict(_bounds(text) for text in bounds)
+    bounds_by_column = dict(_bounds(text) for text in bounds)
     unit_of_rows = _unit(unit, rows)
     with (
         naming_ledger(ledger),
-        connect(location, unit=unit_of_rows, bounds=given, schema=schema, account=account, **budget) as db,
+        connect(location, unit=unit_of_rows, bounds=bounds_by_column, schema=schema, account=account, **budget) as db,
     ):
         if dry_run:
             cost = db.explain(sql, epsilon=epsilon, delta=delta, groups=groups, bias=bias)

@@ -78,5 +78,5 @@ def _told(epsilon: float, delta: float) -> str:
 def _epsilons(claim: Claim) -> list[dict[str, float]]:
     from discreet.accounting import curve
 
-    found = curve(claim.event)
-    return [{"delta": delta, "epsilon": found.epsilon(delta)} for delta in _DELTAS]
+    bound = curve(claim.event)
+    return [{"delta": delta, "epsilon": bound.epsilon(delta)} for delta in _DELTAS]

@@ -85,12 +85,14 @@ def _shared(assessments: Sequence[Assessment]) -> list[str]:
 
 def _without(assessments: Sequence[Assessment]) -> list[str]:
     charged = [item for item in assessments if item.release.entry]
-    told = [
+    sentences = [
         f"{item.title} was paid by entry {text.short(item.release.entry, 60)} of a ledger that this report was not given."
         for item in charged
     ]
     return (
-        told if charged else ["No ledger was given, and no entry of one paid for this: nothing counts what was spent before."]
+        sentences
+        if charged
+        else ["No ledger was given, and no entry of one paid for this: nothing counts what was spent before."]
     )
 
 
@@ -124,14 +126,14 @@ def _told(entry: Entry) -> str:
     from discreet.ledger.history import cost_in_words
 
     body = entry.body
-    told = [f"account {body['account']}"] if body.get("account", "default") != "default" else []
+    parts = [f"account {body['account']}"] if body.get("account", "default") != "default" else []
     if "claims" in body:
-        told.append(text.listed(sorted({str(claim["event"]["kind"]).replace("_", " ") for claim in body["claims"]})))
+        parts.append(text.listed(sorted({str(claim["event"]["kind"]).replace("_", " ") for claim in body["claims"]})))
     if entry.kind == "reserve":
-        told.append(cost_in_words(entry))
+        parts.append(cost_in_words(entry))
     if "epsilon" in body:
-        told.append(f"ε {body['epsilon']:g} at δ {text.small(body['delta'])}")
-    told += [text.short(body[name], 90) for name in ("by", "reason") if body.get(name)]
+        parts.append(f"ε {body['epsilon']:g} at δ {text.small(body['delta'])}")
+    parts += [text.short(body[name], 90) for name in ("by", "reason") if body.get(name)]
     if entry.about is not None:
-        told.append(f"of entry {entry.about}")
-    return text.short("; ".join(told), 160)
+        parts.append(f"of entry {entry.about}")
+    return text.short("; ".join(parts), 160)

@@ -143,9 +143,9 @@ def _advice() -> Part:
     ))  # fmt: skip
 
 
-def _each(assessments: tuple[Assessment, ...], told: object) -> tuple[str, ...]:
-    assert callable(told)
-    return tuple(f"{item.title}: {told(item)}" if len(assessments) > 1 else str(told(item)) for item in assessments)
+def _each(assessments: tuple[Assessment, ...], describe: object) -> tuple[str, ...]:
+    assert callable(describe)
+    return tuple(f"{item.title}: {describe(item)}" if len(assessments) > 1 else str(describe(item)) for item in assessments)
 
 
 def _views(item: Assessment) -> set[str]:
@@ -173,14 +173,14 @@ def _most(item: Assessment) -> str:
 def _reached(item: Assessment) -> str:
     if not item.floors:
         return "No attack was run."
-    told = []
+    sentences = []
     for floor in item.floors[:8]:
         best = [each for each in floor.rates if each.resolvable]
         hits = (
-            ", ".join(f"{percent_down(each.rate)} at {rate(each.level)} wrongly accused" for each in best) or "too few samples"
+            ", ".join(f"{percent_down(each.rate)} at {rate(each.level)} false positives" for each in best) or "too few samples"
         )
-        told.append(f"{text.short(floor.evidence.attack, 60)} ({label(tables.outcome(floor))}): {hits}")
-    return f"{'; '.join(told)}."
+        sentences.append(f"{text.short(floor.evidence.attack, 60)} ({label(tables.outcome(floor))}): {hits}")
+    return f"{'; '.join(sentences)}."
 
 
 def _exposed(item: Assessment) -> str:

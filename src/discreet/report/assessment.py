@@ -128,10 +128,10 @@ class Assessment:
 def assess(releases: ReleaseLike | Iterable[ReleaseLike], *, confidence: float = CONFIDENCE) -> tuple[Assessment, ...]:
     """Everything about one or more releases, given as such or by the names of their files."""
     check.open_fraction("confidence", confidence)
-    given = [releases] if isinstance(releases, (Release, str, os.PathLike)) else list(_several(releases))
-    if not given:
+    items = [releases] if isinstance(releases, (Release, str, os.PathLike)) else list(_several(releases))
+    if not items:
         raise InvalidValue("releases holds nothing; a report is about at least one release.")
-    opened = [_opened(item) for item in given]
+    opened = [_opened(item) for item in items]
     names = _titles([release for release, _, _ in opened])
     assessments = [_assess(release, name, digest, confidence) for (release, digest, _), name in zip(opened, names)]
     return tuple(replace(item, fault=fault) for item, (_, _, fault) in zip(assessments, opened))

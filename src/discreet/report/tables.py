@@ -73,9 +73,13 @@ def key_figures(assessment: Assessment, report: Report) -> list[tuple[str, str, 
     ]
     best = assessment.strongest
     if best is not None:
-        told = _telling(best)
-        reached = percent_down(told.rate) if told else "too few samples"
-        means = f"found at {rate(told.level)} wrongly accused, by {text.short(best.evidence.attack, 30)}" if told else "to tell"
+        measured = _telling(best)
+        reached = percent_down(measured.rate) if measured else "too few samples"
+        means = (
+            f"found at {rate(measured.level)} false positives, by {text.short(best.evidence.attack, 30)}"
+            if measured
+            else "to tell"
+        )
         figures.append(("Strongest attack", reached, means))
     else:
         figures.append(("Strongest attack", "none", "nothing was tried"))
@@ -100,8 +104,8 @@ def evidence(assessment: Assessment, confidence: float, most: int = MOST_ATTACKS
 
 def evidence_note(confidence: float) -> str:
     return (
-        "Assessment at an FPR: the share of those inside that the attack recognises while it wrongly accuses that share of the "
-        f"others, with its {rate(confidence)} interval. ε at least: no smaller ε is true of what was attacked, at δ = "
+        "Found at an FPR: the share of those inside that the attack recognises while that share of the others are false "
+        f"positives, with its {rate(confidence)} interval. ε at least: no smaller ε is true of what was attacked, at δ = "
         f"{text.small(DELTAS[0])} and {rate(confidence)} confidence; of a post-hoc attack it is indicative only. "
         f"Verdicts are {rate(SURE)} sure."
     )
@@ -116,11 +120,11 @@ def belief_note() -> str:
 
 def groups(assessment: Assessment) -> Table | None:
     """How exposed each class or group is, worst first."""
-    given: Any = assessment.facts.get("groups", ())
-    if not given:
+    listed: Any = assessment.facts.get("groups", ())
+    if not listed:
         return None
-    ordered = sorted(given, key=lambda item: -max(item.get("tpr", {}).values(), default=item.get("auc", 0.0)))
-    levels = sorted({level for item in given for level in item.get("tpr", {})}, key=float)[:3]
+    ordered = sorted(listed, key=lambda item: -max(item.get("tpr", {}).values(), default=item.get("auc", 0.0)))
+    levels = sorted({level for item in listed for level in item.get("tpr", {})}, key=float)[:3]
     rows = [
         (
             f"{text.short(item['by'], 40)}: {text.short(item['group'], 60)}",
@@ -131,7 +135,7 @@ def groups(assessment: Assessment) -> Table | None:
         for item in ordered[:MOST_GROUPS]
     ]
     heads = ("group", "people or rows", *(f"found at {rate(float(level))} FPR" for level in levels), "AUC")
-    left = len(given) - MOST_GROUPS
+    left = len(listed) - MOST_GROUPS
     return _filled(Table(heads, tuple(rows), f"and {left} more groups" if left > 0 else ""))
 
 
@@ -154,18 +158,18 @@ def _filled(table: Table) -> Table:
 
 def records(assessment: Assessment) -> str | None:
     """The most exposed records, by their number alone."""
-    given = assessment.facts.get("exposed", ())
-    if not given:
+    listed = assessment.facts.get("exposed", ())
+    if not listed:
         return None
-    shown = ", ".join(str(item["index"]) for item in given[:MOST_RECORDS])
-    more = f" and {len(given) - MOST_RECORDS:,} more" if len(given) > MOST_RECORDS else ""
+    shown = ", ".join(str(item["index"]) for item in listed[:MOST_RECORDS])
+    more = f" and {len(listed) - MOST_RECORDS:,} more" if len(listed) > MOST_RECORDS else ""
     return f"The most exposed records, by their number in the data: {shown}{more}."
 
 
 def controls(assessment: Assessment) -> Table | None:
     """What the attacks found where there is something to find, and where there is nothing."""
-    given = assessment.facts.get("controls", ())
-    if not given:
+    listed = assessment.facts.get("controls", ())
+    if not listed:
         return None
     rows = [
         (
@@ -177,16 +181,16 @@ def controls(assessment: Assessment) -> Table | None:
             else "",
             down(item["auc"], 3) if "auc" in item else "",
         )
-        for item in given[:20]
+        for item in listed[:20]
     ]
     return _filled(Table(("control", "it", "was", "true positives at an FPR", "AUC"), tuple(rows)))
 
 
 def control_notes(assessment: Assessment) -> list[str]:
     """What to say of controls that did not come out as they should."""
-    given = [item for item in assessment.facts.get("controls", ()) if "found" in item]
-    blind = [text.short(item["name"], 80) for item in given if item["kind"] == "positive" and not item["found"]]
-    biased = [text.short(item["name"], 80) for item in given if item["kind"] == "negative" and item["found"]]
+    listed = [item for item in assessment.facts.get("controls", ()) if "found" in item]
+    blind = [text.short(item["name"], 80) for item in listed if item["kind"] == "positive" and not item["found"]]
+    biased = [text.short(item["name"], 80) for item in listed if item["kind"] == "negative" and item["found"]]
     silent = "found nothing where there is something to find, so that it is silent elsewhere means nothing."
     noisy = "“finds” people where there are none to find; what it finds elsewhere is not membership alone."
     return [*(f"{name}: {silent}" for name in blind), *(f"{name}: {noisy}" for name in biased)][:10]
@@ -203,10 +207,10 @@ def entries(report: Report, place: int) -> Table:
 def reproduce(assessment: Assessment) -> list[tuple[str, str]]:
     """Versions, seeds and hashes, one line each."""
     facts = assessment.facts
-    made = facts.get("made", {})
+    origin = facts.get("made", {})
     rows = [("document", assessment.hash)] if assessment.hash else []
-    rows += [(name, made[name]) for name in ("when", "discreet", "python", "command") if name in made]
-    rows += [(name, version) for name, version in list(made.get("packages", {}).items())[:30]]
+    rows += [(name, origin[name]) for name in ("when", "discreet", "python", "command") if name in origin]
+    rows += [(name, version) for name, version in list(origin.get("packages", {}).items())[:30]]
     rows += [(f"seed of {name}", f"{seed:g}") for name, seed in list(facts.get("seeds", {}).items())[:30]]
     rows += [(name, digest) for name, digest in list(facts.get("hashes", {}).items())[:30]]
     return [(text.short(name, 60), text.short(value, 400)) for name, value in rows][:MOST_LINES]
@@ -274,9 +278,9 @@ def _strongest(assessment: Assessment) -> str:
     best = assessment.strongest
     if best is None:
         return "none was tried"
-    told = _telling(best)
+    measured = _telling(best)
     name = text.short(best.evidence.attack, 40)
-    return f"{name}: {percent_down(told.rate)} at {rate(told.level)} FPR" if told else f"{name}: too few samples"
+    return f"{name}: {percent_down(measured.rate)} at {rate(measured.level)} FPR" if measured else f"{name}: too few samples"
 
 
 def _number(value: float | None) -> str:

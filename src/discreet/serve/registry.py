@@ -1,4 +1,4 @@
-"""Sources that can be asked: opened when first asked, shared by all who ask, charged to the account of each."""
+"""The configured sources: opened on first use, shared by all users, each charged to the user's own account."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DEFAULT = "default"
 
 @dataclass(frozen=True, slots=True)
 class Headroom:
-    """Whether a charge would fit now, and what would be left; another may ask before."""
+    """Whether a charge fits now, and what would be left. Another charge may come first."""
 
     fits: bool
     refusal: str | None
@@ -41,7 +41,7 @@ class SourceRegistry:
         self._locks = {name: threading.Lock() for name in sources}
 
     def account(self, user: User, source: str) -> str | None:
-        """What a person spends from in a source: their account, if it was given a share; owners from what nobody was given."""
+        """The account that a user spends from: their own where it has a share, for owners the default; else None."""
         if user.role == "officer":
             return None
         if user.role == "owner" and user.account == DEFAULT:
@@ -49,12 +49,12 @@ class SourceRegistry:
         return user.account if user.account in self.ledger.accounts(source) else None
 
     def open_to(self, user: User) -> list[str]:
-        """The sources a person may ask."""
+        """The sources that a user may query."""
         known = set(self.ledger.sources())
         return [name for name in self.sources if name in known and self.account(user, name) is not None]
 
     def database(self, user: User, source: str) -> Database:
-        """The source as this person may ask it: every answer is charged to their account."""
+        """The source for this user: every answer is charged to their account."""
         account = self.account(user, source) if source in self.sources and source in self.ledger.sources() else None
         if account is None:
             theirs = self.open_to(user)

@@ -1,4 +1,4 @@
-"""The server itself: one process, patient with those who work and not with those who dawdle."""
+"""The HTTP server: one process with time limits on slow clients, none on slow answers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ STOP_WITHIN = 20  # seconds that requests may still take when the server is stop
 
 
 class Brisk(H11Protocol):
-    """HTTP as uvicorn speaks it; a head that comes too slowly, or an answer that is not taken, ends the connection."""
+    """uvicorn's HTTP protocol with two time limits: on the head of a request, and on a client that does not read its answer."""
 
     _head: asyncio.TimerHandle | None = None
     _taken: asyncio.TimerHandle | None = None

@@ -82,7 +82,7 @@ class ReleaseStore:
         return sorted(cards, key=lambda card: (card.made, card.name), reverse=True)
 
     def card(self, name: str) -> Card:
-        """What a list tells of a release; remembered until its file changes."""
+        """The line of a release in the list; cached until its file changes."""
         place = self.path(name)
         about = place.stat()
         stamp = (about.st_mtime_ns, about.st_size)
@@ -98,7 +98,7 @@ class ReleaseStore:
         return card
 
     def load(self, name: str) -> Release[Any]:
-        """A release, as its file says; the last few are remembered."""
+        """Load a release; the last few are cached."""
         place = self.path(name)
         about = place.stat()
         if about.st_size > LARGEST:
@@ -116,7 +116,7 @@ class ReleaseStore:
         return release
 
     def remember(self, name: str, what: Hashable, make: Callable[[], Any]) -> Any:
-        """Something that is made of a release and takes a while, until its file changes."""
+        """The result of a slow function of a release, cached until its file changes."""
         about = self.path(name).stat()
         key = (name, about.st_mtime_ns, about.st_size, what)
         if key not in self._kept:
@@ -129,7 +129,7 @@ class ReleaseStore:
         return self._kept[key]
 
     def table(self, name: str, release: Release[Any]) -> Any:
-        """The table beside an answer that its document does not hold; of other releases none, whatever lies there."""
+        """The table in the folder of an answer that is too large for its document; None for every other release."""
         file = self.path(name).with_name("table.parquet")
         private = [claim for claim in release.claims if not isinstance(claim.event, NonPrivate)]
         answers = private and all(claim.game.view == {"answers"} for claim in release.claims)
@@ -171,7 +171,7 @@ def plain_name(text: str) -> str:
 
 
 def seen_by(role: str, release: Release[Any]) -> Release[Any]:
-    """What someone may see: evidence was measured on the rows without noise, so those who only ask do not see it."""
+    """The release as a role may see it. Evidence was measured on the rows without noise, so analysts do not see it."""
     if role != "analyst":
         return release
     rest = {name: fact for name, fact in release.facts.items() if name not in MEASURED}
@@ -198,7 +198,7 @@ def epsilon_of(claims: tuple[Claim, ...]) -> float | None:
 
 @lru_cache(4096)
 def _epsilon(event: Event) -> float:
-    """Answers to many questions are made by few events."""
+    """Cached: many answers share few events."""
     from discreet.accounting import curve
 
     return curve(event).epsilon(DELTA)

@@ -114,16 +114,16 @@ class Users:
         return [_user(row) for row in self._rows(f"{_USERS} ORDER BY name")]
 
     def find(self, name: str) -> User | None:
-        """A person, whether they may come in or not."""
+        """A user, active or not; None if there is no such name."""
         rows = self._rows(f"{_USERS} WHERE name = ?", (name,))
         return _user(rows[0]) if rows else None
 
     def has_owner(self) -> bool:
-        """Whether someone who can let others in has come in once."""
+        """Whether an active owner has chosen a password."""
         return bool(self._rows("SELECT 1 FROM person WHERE role = 'owner' AND password IS NOT NULL AND active"))
 
     def invite(self, name: str, role: str, *, account: str | None = None) -> str:
-        """A new person, and the secret of a link with which they choose their password."""
+        """Add a user; returns the secret of the link with which they choose a password."""
         name = _named(name)
         check.word("role", role, ROLES)
         account = check.word("account", account) if account else name
@@ -134,13 +134,13 @@ class Users:
             return self._new_link(link, name)
 
     def first_link(self) -> str:
-        """The secret with which the first owner comes in; earlier ones no longer open anything."""
+        """The secret of the first owner's link; earlier ones are withdrawn."""
         with self._change() as link:
             link.execute("DELETE FROM link WHERE person IS NULL")
             return self._new_link(link, None)
 
     def reset(self, name: str) -> str:
-        """A link to choose a new password; the old one and all that was opened by it end now."""
+        """A link to choose a new password; the old password, its sessions and tokens end now."""
         with self._change() as link:
             self._must_be(link, name)
             self._throw_out(link, name)
@@ -160,7 +160,7 @@ class Users:
         return secret
 
     def invited(self, secret: str) -> tuple[bool, str | None]:
-        """Whether a link still opens, and for whom (nobody yet, for the first owner)."""
+        """Whether a link is valid, and for whom (for the first owner: nobody yet)."""
         rows = self._rows("SELECT person, ends FROM link WHERE hash = ?", (_hash(secret),))
         if not rows or rows[0][1] < self._clock() or (rows[0][0] is None and self.has_owner()):
             return False, None
@@ -186,7 +186,7 @@ class Users:
         return user
 
     def change(self, name: str, *, role: str | None = None, account: str | None = None, active: bool | None = None) -> User:
-        """Another role or account, or in or out; whoever is changed has to log in again."""
+        """Change role or account, activate or deactivate; the user has to log in again."""
         with self._change() as link:
             old = self._must_be(link, name)
             new = (
@@ -223,7 +223,7 @@ class Users:
     # ---- passwords and sessions ------------------------------------------------------------------------------------------
 
     def check_password(self, name: str, password: str) -> User | None:
-        """The person, if the password is theirs. Who does not exist takes as long as who does."""
+        """The user, if the password is theirs. An unknown name takes as long to check as a known one."""
         from argon2.exceptions import Argon2Error, InvalidHashError
 
         rows = self._rows("SELECT password FROM person WHERE name = ? AND active", (name,))
@@ -235,7 +235,7 @@ class Users:
         return self.find(name) if kept else None
 
     def set_password(self, name: str, old: str, new: str, *, keep: str | None = None) -> None:
-        """Choose a new password, knowing the old one; all other sessions of this person end."""
+        """Choose a new password, knowing the old one; all other sessions of this user end."""
         if self.check_password(name, old) is None:
             raise InvalidValue("The old password is not right.")
         hashed = self._hasher.hash(_password(new, name))
@@ -252,7 +252,7 @@ class Users:
         return Session(user, proof, key)
 
     def session(self, key: str) -> Session | None:
-        """The session of a cookie, unless it rested or lasted too long."""
+        """The session of a cookie, unless it was idle or lasted too long."""
         hashed, now = _hash(key), self._clock()
         rows = self._rows(
             f"SELECT v.proof, v.seen, v.began, {_FIELDS} FROM visit AS v JOIN person AS p ON p.name = v.person "
@@ -304,7 +304,7 @@ class Users:
                 raise InvalidValue(f"There is no token {number} of {name}.")
 
     def bearer(self, secret: str) -> User | None:
-        """Whose token this is."""
+        """The user of a token, if it is valid."""
         rows = self._rows(
             f"SELECT t.ends, {_FIELDS} FROM token AS t JOIN person AS p ON p.name = t.person WHERE t.hash = ? AND p.active",
             (_hash(secret),),

@@ -27,7 +27,7 @@ def _nothing() -> dict[str, Any]:
 
 
 def _offered(request: Request, chosen: str) -> dict[str, Any]:
-    """The sources this person may ask, with their columns and what is left to spend."""
+    """The sources that this user may query, with their columns and what is left to spend."""
     state = request.state
     sources = []
     for name in state.registry.open_to(request.user):
@@ -54,7 +54,7 @@ def _question(request: Request) -> dict[str, str]:
 
 
 def _told(request: Request, asked: dict[str, str], error: DiscreetError) -> Reply:
-    """A question that was refused, and why; for programs with the status that says so."""
+    """A refused question with its reason; for programs as an HTTP error."""
     message = message_for(request.user, error)
     request.state.users.note(request.user.name, "refused", asked["source"], sql=asked["sql"][:2000], reason=message[:500])
     if request.wants == "json":

@@ -35,7 +35,7 @@ def _login(request: Request, name: str = "", fault: str = "", status: int = 200,
 
 
 def login(request: Request) -> Reply:
-    """A name and a password. Failures are counted before the password is looked at, and all sound the same."""
+    """Log in. Attempts are counted before the password is checked, and every failure has the same message."""
     state = request.state
     name, password = request.text("name", "", longest=100), request.form.get("password", "")[:1000]
     both = f"{name} {request.address}"
@@ -117,7 +117,7 @@ def static(request: Request) -> Reply:
 
 
 def health(request: Request) -> Reply:
-    """For those who watch the server: it answers, and its ledger can be read."""
+    """Health check: the server answers and its ledger can be read."""
     request.state.ledger.sources()
     return File(b"ok\n", "text/plain")
 

@@ -1,4 +1,4 @@
-"""Oneself: the password, and tokens for programs."""
+"""The user's own page: password, and tokens for programs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def password(request: Request) -> Reply:
 
 
 def new_token(request: Request) -> Reply:
-    """A token, told once. One token cannot make another: whoever finds one should not be able to stay."""
+    """Create a token, shown once. A token cannot create another, so a stolen one cannot outlive its withdrawal."""
     if request.session is None:
         raise Refused(403, "Tokens are made in the browser, not with a token.")
     label = request.text("label", longest=80)

@@ -54,7 +54,7 @@ def _whole(request: Request) -> Release[Any]:
 
 
 def _ledger(request: Request) -> Ledger | None:
-    """Entries and accounts of others are not for those who only ask."""
+    """The ledger; None for analysts, who may not see entries and accounts of others."""
     return None if request.user.role == "analyst" else request.state.ledger
 
 
@@ -72,7 +72,7 @@ def release(request: Request) -> Reply:
 
 
 def _question(release: Release[Any]) -> dict[str, str] | None:
-    """What was asked, for a link that asks it again; any file may say anything there."""
+    """The question of an answer, for a link that asks it again. The file may hold anything, so its types are checked."""
     question = release.facts.get("question")
     if not isinstance(question, Mapping) or not isinstance(question.get("sql"), str):
         return None
@@ -80,7 +80,7 @@ def _question(release: Release[Any]) -> dict[str, str] | None:
 
 
 def _moment(request: Request) -> tuple[str, ...]:
-    """What a report depends on beside its release: who reads it, and what the ledger says then."""
+    """What a report depends on beside its release: the role of its reader, and the last entry of the ledger."""
     ledger = _ledger(request)
     last = ledger.history()[-1:] if ledger is not None else []
     return ("report", "less" if ledger is None else "all", *(entry.id for entry in last))

@@ -15,7 +15,7 @@ def users(request: Request) -> Reply:
 
 
 def _with_link(request: Request, name: str, secret: str) -> Reply:
-    """The one-time link, told once: it is not kept anywhere."""
+    """Show a one-time link; its secret is not stored."""
     found = [each.to_json() for each in request.state.users.everyone()]
     data = {"users": found, "link": {"name": name, "path": f"/welcome/{secret}"}}
     return Page("users.html", data, {"roles": ROLES}, part="parts/link.html")
@@ -39,7 +39,7 @@ def _other(request: Request) -> User:
 
 
 def change(request: Request) -> Reply:
-    """Another role or account."""
+    """Change role or account."""
     old = _other(request)
     role = request.text("role", old.role, longest=20)
     account = request.text("account", old.account, longest=80)
@@ -51,7 +51,7 @@ def change(request: Request) -> Reply:
 
 
 def turn(request: Request) -> Reply:
-    """Out, or in again."""
+    """Deactivate a user, or activate them again."""
     old = _other(request)
     new = request.state.users.change(old.name, active=not old.active)
     request.state.users.note(request.user.name, "activated" if new.active else "deactivated", new.name)
