@@ -30,7 +30,7 @@ def prepare(folder: Path, analysts: int, *, epsilon: float, rows: int = 20_000) 
     import pyarrow.parquet as parquet
 
     import discreet
-    from discreet.serve import People, people
+    from discreet.serve import Users, users
 
     draw = np.random.default_rng(0)
     columns = {"patient_id": draw.integers(0, rows // 4, rows), "ward": draw.choice(["A", "B", "C"], rows),
@@ -45,8 +45,8 @@ def prepare(folder: Path, analysts: int, *, epsilon: float, rows: int = 20_000) 
         ledger.open(SOURCE, unit=discreet.user("patient_id", rows=4), epsilon=epsilon, delta=1e-6)
         for name in names:
             ledger.share(SOURCE, name, 0.999 / analysts, by="ada")
-    people.HASHING.update(time_cost=1, memory_cost=64)  # nobody's password
-    crowd = People(folder / "people.db")
+    users.HASHING.update(time_cost=1, memory_cost=64)  # nobody's password
+    crowd = Users(folder / "users.db")
     try:
         crowd.join(crowd.first_link(), "ada", "four words make one")
         return {name: crowd.new_token(crowd.join(crowd.invite(name, "analyst"), name, "four words make one"), "program")

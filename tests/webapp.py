@@ -14,10 +14,11 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 from starlette.testclient import TestClient
 
+from discreet.cli.attack_tasks import ATTACKS
 from discreet.core import Claim, Evidence, Game, Laplace, Release, record, user
-from discreet.serve import House, Settings, make_app
-from discreet.serve.people import Session
+from discreet.serve import AppState, Settings, make_app
 from discreet.serve.settings import Source, Target
+from discreet.serve.users import Session
 
 UNIT = user("patient_id", rows=4)
 SCHEMA = """
@@ -50,7 +51,7 @@ def settings(folder: Path, **more: Any) -> Settings:
     source = Source("hospital", str(visits(folder)), UNIT, folder / "schema.toml")
     target = Target("readmission", "model", "model", {"weights": "w", "members": "m", "nonmembers": "n", "recipe": "r"})
     given = {"sources": {"hospital": source}, "targets": {"readmission": target}, **more}
-    return Settings(str(folder / "ledger.db"), folder / "releases", folder / "people.db", **given)
+    return Settings(str(folder / "ledger.db"), folder / "releases", folder / "users.db", **given)
 
 
 def model(title: str = "Readmissions", evidence: bool = True) -> Release[Any]:
@@ -69,7 +70,7 @@ def model(title: str = "Readmissions", evidence: bool = True) -> Release[Any]:
 class Served:
     """A running app and people who are in."""
 
-    house: House
+    state: AppState
     client: TestClient
     sessions: dict[str, Session]
 
@@ -101,20 +102,20 @@ class Served:
 @contextmanager
 def serving(folder: Path, *, ledger: bool = True, **more: Any) -> Iterator[Served]:
     """A server with an owner ada, an analyst ann who has half of the budget, an analyst bob who has none, an officer olga."""
-    house = House(settings(folder, **more))
+    state = AppState(settings(folder, **more), ATTACKS)
     sessions = {}
     for name, role in (("ada", "owner"), ("ann", "analyst"), ("bob", "analyst"), ("olga", "officer")):
-        link = house.people.invite(name, role, account="default" if role == "owner" else name)
-        sessions[name] = house.people.enter(house.people.join(link, name, PASSWORD))
+        link = state.users.invite(name, role, account="default" if role == "owner" else name)
+        sessions[name] = state.users.enter(state.users.join(link, name, PASSWORD))
     if ledger:
-        house.ledger.open("hospital", unit=UNIT, epsilon=4.0, delta=1e-6)
-        house.ledger.share("hospital", "ann", 0.5, by="ada")
-    house.shelf.save("model", model())
-    with TestClient(make_app(house), base_url="http://127.0.0.1", raise_server_exceptions=False) as client:
-        yield Served(house, client, sessions)
+        state.ledger.open("hospital", unit=UNIT, epsilon=4.0, delta=1e-6)
+        state.ledger.share("hospital", "ann", 0.5, by="ada")
+    state.store.save("model", model())
+    with TestClient(make_app(state), base_url="http://127.0.0.1", raise_server_exceptions=False) as client:
+        yield Served(state, client, sessions)
 
 
 def fill(path: str) -> str:
-    """An address of the table of doors with something in its places."""
+    """An address of the table of routes with something in its places."""
     known = {"name": "model", "source": "hospital", "kind": "html", "file": "app.css", "secret": "none", "number": "1"}
     return re.sub(r"{(\w+)}", lambda found: known[found[1]], path)

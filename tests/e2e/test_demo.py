@@ -18,8 +18,8 @@ import pytest
 from browser import look
 
 from discreet import Ledger, connect
-from discreet.cli.hospital import SOURCE
 from discreet.core import NonPrivate, Release
+from discreet.demo.hospital import SOURCE
 
 ROOT = Path(__file__).parents[2]
 NAMES = ["answer-1", "answer-2", "answer-3", "overfit-model", "private-model"]
@@ -144,7 +144,7 @@ def test_the_report_is_one_small_file_without_script(demo: Path) -> None:
     assert len(text.encode()) < 150_000
     assert "script" not in page.tags
     assert all(address.startswith(("data:,", "#")) for address in page.addresses)
-    for told in ("learned by heart", "trained privately", "Number of patients", "no ceiling"):
+    for told in ("Diagnosis model, overfit", "trained privately", "Number of patients", "no ceiling"):
         assert told in text
 
 
@@ -179,9 +179,9 @@ def test_the_picture_of_the_readme_is_what_the_demo_draws(demo: Path) -> None:
 
 
 def test_an_earlier_demo_is_replaced_and_nobody_elses_ledger(tmp_path: Path) -> None:
-    from discreet.cli.demo import cleared
-    from discreet.cli.hospital import open_budget
     from discreet.core import record
+    from discreet.demo.hospital import open_budget
+    from discreet.demo.story import cleared
     from discreet.errors import InvalidValue
 
     with Ledger(tmp_path / "ledger.db") as ledger:

@@ -31,7 +31,7 @@ PAGES = (
     "/console",
     "/attacks",
     "/policy",
-    "/people",
+    "/users",
     "/log",
     "/me",
 )
@@ -179,9 +179,9 @@ def owned(server: Server, browser: Browser) -> Server:
     page.get_by_label("Percent of the whole budget").fill("50")
     page.get_by_role("button", name="Share").click()
     expect(page.get_by_role("row").filter(has_text="ann").first).to_contain_text("100 %")
-    page.get_by_role("link", name="People").click()
+    page.get_by_role("link", name="Users").click()
     for name, role in (("ann", "analyst"), ("olga", "officer")):
-        page.goto(f"{url}/people")
+        page.goto(f"{url}/users")
         page.locator("form.fields input[name=name]").fill(name)
         page.locator("form.fields select[name=role]").select_option(role)
         page.get_by_role("button", name="Make a link").click()

@@ -12,11 +12,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from discreet.core import Elsewhere, Release
-from discreet.report import modelcard, prose
+from discreet.report import modelcard
 from discreet.report.files import as_document
-from discreet.report.gathered import made
+from discreet.report.markdown import render as render_markdown
+from discreet.report.model import build
 from discreet.report.page import LARGEST
-from discreet.report.page import rendered as page_of
+from discreet.report.page import render as page_of
 from strategies import claims_of, events, evidences, facts, json_values, leaves, text
 
 SCHEMA = jsonschema.Draft202012Validator(
@@ -56,12 +57,12 @@ given_releases = st.builds(
 @few
 @given(given_releases)
 def test_every_form_of_every_release(release: Release[Any]) -> None:
-    whole = made(release)
+    whole = build(release)
     shown = page_of(whole, annex=True)
     page = Page(shown)
     assert page.open == []
     assert not page.tags & {"script", "img", "iframe", "object", "form", "input"}
     assert len(shown.encode()) < LARGEST
     SCHEMA.validate(json.loads(json.dumps(as_document(whole, annex=True), allow_nan=False)))
-    prose.rendered(whole, annex=True).encode()
-    modelcard.rendered(whole.found[0], 0.95).encode()
+    render_markdown(whole, annex=True).encode()
+    modelcard.render(whole.assessments[0], 0.95).encode()

@@ -154,7 +154,7 @@ def _print(event: Event, curve: Curve, facts: dict[str, Any]) -> None:
     from discreet.figures import percent_up, rate, up
 
     rows = [("what ran", _short(event)), *_units(event)]
-    rows += [("epsilon", f"{up(item['epsilon'])} at delta {item['delta']:g}") for item in facts["epsilon"]]
+    rows += [("epsilon", f"{up(item['epsilon'])} at delta {up(item['delta'], 6)}") for item in facts["epsilon"]]
     rows += [
         (
             "power",

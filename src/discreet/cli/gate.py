@@ -11,7 +11,7 @@ import click
 
 from discreet.cli import CHECK_FAILED, COMMANDS, FINE, REFUTED
 from discreet.cli.output import json_option, table, talk, write_json
-from discreet.cli.releases import opened_ledger
+from discreet.cli.releases import opened_ledger, releases_in
 
 if TYPE_CHECKING:
     from discreet.ledger import Ledger
@@ -23,10 +23,10 @@ _CODES = {"holds": FINE, "inconclusive": FINE, "failed": CHECK_FAILED, "refuted"
 
 @click.command("gate", help=f"""{COMMANDS["gate"]}
 
-RELEASES are release.json files, or folders that hold one. With --ledger, the entry that a release names must be one that paid
-for its claims; a signature beside a release must fit. Exit codes: 0 every rule holds, or too few targets to tell (said, and
-with --strict 1), 1 a rule failed, 2 wrong use, 3 a claim was refuted by its evidence. Under GitHub Actions the summary and the
-lines at fault show up by themselves.""")  # fmt: skip
+RELEASES are files, or folders: with release.json in it, or of several releases. With --ledger, the entry that a release names
+must be one that paid for its claims; a signature beside a release must fit. Exit codes: 0 every rule holds, or too few targets
+to tell (said, and with --strict 1), 1 a rule failed, 2 wrong use, 3 a claim was refuted by its evidence. Under GitHub Actions
+the summary and the lines at fault show up by themselves.""")  # fmt: skip
 @click.argument("releases", nargs=-1, required=True, type=click.Path(allow_dash=True))
 @click.option("--policy", default="privacy.toml", show_default=True, metavar="FILE", help="The rules, in TOML.")
 @click.option(
@@ -44,15 +44,14 @@ def command(
     junit: str | None, sarif: str | None, summary: str | None, as_json: bool,
 ) -> None:  # fmt: skip
     from discreet.report.gate import Policy, worst
-    from discreet.report.gate.document import document
-    from discreet.report.gate.summary import counts
+    from discreet.report.gate.outputs import counts, document
 
     rules = Policy.read(_here(policy))
     strict = strict or rules.strict
     with ExitStack() as stack:
         ledger = stack.enter_context(opened_ledger(place)) if place else None
         signed = _head(ledger, head, rules)
-        judged = [_judged(each, rules, ledger, signed) for each in releases]
+        judged = [_judged(file, rules, ledger, signed) for each in releases for file in releases_in(each)]
     findings = [finding for each in judged for finding in each.findings]
     outcome = worst(findings, strict=strict)
     if as_json:
@@ -114,21 +113,19 @@ def _write(
     import json
 
     from discreet.core.document import write_whole
-    from discreet.report.gate import junit as xml
-    from discreet.report.gate import sarif as alerts
-    from discreet.report.gate.summary import markdown
+    from discreet.report.gate import outputs
 
     if junit:
-        write_whole(junit, xml.junit(judged, policy.name, strict=strict))
+        write_whole(junit, outputs.junit(judged, policy.name, strict=strict))
     if sarif:
-        write_whole(sarif, json.dumps(alerts.sarif(judged, policy, strict=strict), indent=2) + "\n")
+        write_whole(sarif, json.dumps(outputs.sarif(judged, policy, strict=strict), indent=2) + "\n")
     if summary:
-        write_whole(summary, markdown(judged, policy.name, strict=strict))
+        write_whole(summary, outputs.markdown(judged, policy.name, strict=strict))
 
 
 def _github(judged: list[Judged], policy: str, strict: bool) -> None:
     """What GitHub Actions reads: the job's summary, and lines on stderr, so that stdout stays data."""
-    from discreet.report.gate.summary import markdown, remarks
+    from discreet.report.gate.outputs import markdown, remarks
 
     if path := os.environ.get("GITHUB_STEP_SUMMARY"):
         try:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import click
 
 from discreet.cli import CHECK_FAILED, COMMANDS
 from discreet.cli.output import json_option, talk, write_json
-from discreet.cli.releases import opened_ledger
+from discreet.cli.releases import opened_ledger, place_of
+from discreet.errors import InvalidValue
 
 if TYPE_CHECKING:
     from discreet.report.signature import Signed
@@ -91,24 +93,28 @@ def verify(ctx: click.Context, files: tuple[str, ...], expected: tuple[str, ...]
 
     wanted = [named_key(each) for each in expected]
     if place is None:
-        found = [(file, check_release(file, wanted)) for file in files]
+        missing = [file for file in files if not os.path.exists(place_of(file))]
+        if missing:
+            raise InvalidValue(f"There is no release at {missing[0]!r}; name a file such as release.json, or its folder.")
+        checked = [(file, check_release(file, wanted)) for file in files]
     else:
         with opened_ledger(place) as ledger:
-            found = [(file, check_head(ledger, file, wanted)) for file in files]
-    _report(found, as_json)
-    ctx.exit(CHECK_FAILED if any(signed.fault for _, signed in found) else 0)
+            checked = [(file, check_head(ledger, file, wanted)) for file in files]
+    _report(checked, as_json)
+    ctx.exit(CHECK_FAILED if any(signed.fault for _, signed in checked) else 0)
 
 
-def _report(found: list[tuple[str, Signed]], as_json: bool) -> None:
+def _report(checked: list[tuple[str, Signed]], as_json: bool) -> None:
     if as_json:
         write_json(
             {"signatures": [
-                {"file": file, "holds": it.fault is None, "key": it.key, "fault": it.fault, "cannot_know": list(it.unknown)}
-                for file, it in found
+                {"file": file, "holds": signed.fault is None, "key": signed.key, "fault": signed.fault,
+                 "cannot_know": list(signed.unknown)}
+                for file, signed in checked
             ]}
         )  # fmt: skip
         return
-    for file, signed in found:
+    for file, signed in checked:
         click.echo(f"{file}: {f'not as signed: {signed.fault}.' if signed.fault else f'as {signed.key} signed it'}")
         for text in signed.unknown:
             talk(text)

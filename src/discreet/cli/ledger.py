@@ -81,11 +81,11 @@ def show(source: str | None, place: str, as_json: bool) -> None:
         if source is not None:
             _tell(ledger, ledger.balance(source), as_json)
             return
-        found = [ledger.balance(name) for name in ledger.sources()]
+        balances = [ledger.balance(name) for name in ledger.sources()]
         if as_json:
-            write_json({"sources": [_facts(item) for item in found]})
-        elif found:
-            table([(item.source, _budget(item), _spent(item), _left(item)) for item in found], heads=_HEADS)
+            write_json({"sources": [_facts(item) for item in balances]})
+        elif balances:
+            table([(item.source, _budget(item), _spent(item), _left(item)) for item in balances], heads=_HEADS)
         else:
             talk("The ledger has no sources.")
 
@@ -99,12 +99,12 @@ def history(source: str | None, last: int, place: str, as_json: bool) -> None:
     with _opened(place) as ledger:
         if source is not None:
             ledger.balance(source)  # says so if there is no such source
-        found = ledger.history(source)[-last:]
+        entries = ledger.history(source)[-last:]
     if as_json:
-        write_json({"entries": [entry.to_json() for entry in found]})
+        write_json({"entries": [entry.to_json() for entry in entries]})
     else:
         table(
-            [(e.id, e.at[:19], e.kind, e.source, _short(e)) for e in found], heads=("entry", "at (UTC)", "kind", "source", "")
+            [(e.id, e.at[:19], e.kind, e.source, _short(e)) for e in entries], heads=("entry", "at (UTC)", "kind", "source", "")
         )
 
 
@@ -198,16 +198,20 @@ def _unit(named: str, rows: str | None, relation: str) -> Unit:
     return user(key, rows=None if rows == "any" else int(rows), relation=relation)
 
 
-def _tell(ledger: Ledger, found: Balance, as_json: bool) -> None:
-    accounts = [ledger.balance(found.source, name) for name in ledger.accounts(found.source)]
+def _tell(ledger: Ledger, balance: Balance, as_json: bool) -> None:
+    from discreet.figures import up
+
+    accounts = [ledger.balance(balance.source, name) for name in ledger.accounts(balance.source)]
     if as_json:
-        write_json({**_facts(found), "accounts": [_facts(item) for item in accounts]})
+        write_json({**_facts(balance), "accounts": [_facts(item) for item in accounts]})
         return
-    rows = [("source", found.source), ("budget", _budget(found)), ("spent", _spent(found)), ("left", _left(found))]
-    if found.spent.divergence:
-        rows.insert(3, ("total", found.total_in_words()))
+    rows = [("source", balance.source), ("budget", _budget(balance)), ("spent", _spent(balance)), ("left", _left(balance))]
+    if balance.spent.divergence and not balance.by_period:
+        rows.append(
+            ("total", f"epsilon {up(balance.epsilon_spent)} at delta {up(balance.delta, 6)} {balance.total_in_words()}")
+        )
     rows += [(f"account {item.account}", f"spent {_spent(item)}; left {_left(item)}") for item in accounts if len(accounts) > 1]
-    table(rows + _charges(ledger, found.source))
+    table(rows + _charges(ledger, balance.source))
 
 
 def _charges(ledger: Ledger, source: str) -> list[tuple[str, str]]:
@@ -220,49 +224,55 @@ def _charges(ledger: Ledger, source: str) -> list[tuple[str, str]]:
     return [(f"charge {entry.id}", cost_in_words(entry)) for entry in stand[-LISTED:]]
 
 
-def _facts(found: Balance) -> dict[str, Any]:
+def _facts(balance: Balance) -> dict[str, Any]:
     return {
-        "source": found.source, "account": found.account, "by_period": found.by_period,
-        "budget": {"epsilon": found.epsilon, "delta": found.delta, "failure": found.failure, "order": found.order},
+        "source": balance.source, "account": balance.account, "by_period": balance.by_period,
+        "budget": {"epsilon": balance.epsilon, "delta": balance.delta, "failure": balance.failure, "order": balance.order},
         "spent": {
-            "epsilon": found.epsilon_spent, "part": found.part_spent, "amount": found.spent.to_json(), "ways": found.totals,
+            "epsilon": balance.epsilon_spent, "part": balance.part_spent, "amount": balance.spent.to_json(),
+            "ways": balance.totals,
         },
-        "left": {"epsilon": found.epsilon_left, "part": 1 - found.part_spent, "amount": found.left.to_json()},
+        "left": {"epsilon": balance.epsilon_left, "part": 1 - balance.part_spent, "amount": balance.left.to_json()},
     }  # fmt: skip
 
 
-def _budget(found: Balance) -> str:
-    return f"epsilon {found.epsilon:g} at delta {found.delta:g}{' for each period' if found.by_period else ''}"
+def _budget(balance: Balance) -> str:
+    from discreet.figures import up
+
+    return f"epsilon {balance.epsilon:g} at delta {up(balance.delta, 6)}{' for each period' if balance.by_period else ''}"
 
 
-def _spent(found: Balance) -> str:
-    from discreet.figures import percent_up, up
+def _spent(balance: Balance) -> str:
+    from discreet.figures import percent_up
 
-    if found.by_period:
+    if balance.by_period:
         return "by its periods"
-    whole = "the budget" if found.account is None else "its share"
-    return f"epsilon {up(found.epsilon_spent)} at delta {found.delta:g} ({percent_up(found.part_spent)} of {whole})"
+    whole = "the budget" if balance.account is None else "its share"
+    return f"{percent_up(balance.part_spent)} of {whole} ({balance.spent_in_words()})"
 
 
-def _left(found: Balance) -> str:
+def _left(balance: Balance) -> str:
     from discreet.figures import down, percent_down
 
-    if found.by_period:
+    if balance.by_period:
         return "by its periods"
-    return f"one more answer of epsilon {down(found.epsilon_left)}, or smaller ones ({percent_down(1 - found.part_spent)})"
+    left = percent_down(1 - balance.part_spent)
+    return f"{left}, which is one more answer of epsilon {down(balance.epsilon_left)}, or smaller ones"
 
 
 def _short(entry: Entry) -> str:
+    from discreet.figures import up
+
     body = entry.body
-    told = [f"account {body['account']}"] if body.get("account", "default") != "default" else []
+    parts = [f"account {body['account']}"] if body.get("account", "default") != "default" else []
     if "claims" in body:
-        told.append(", ".join(str(claim["event"]["kind"]) for claim in body["claims"]))
+        parts.append(", ".join(str(claim["event"]["kind"]) for claim in body["claims"]))
     if entry.kind == "reserve":
         from discreet.ledger.history import cost_in_words
 
-        told.append(cost_in_words(entry))
-    told += [str(body[name]) for name in ("outcome", "by", "reason") if name in body]
+        parts.append(cost_in_words(entry))
+    parts += [str(body[name]) for name in ("outcome", "by", "reason") if name in body]
     if "epsilon" in body:
-        told.append(f"epsilon {body['epsilon']:g} at delta {body['delta']:g}")
-    text = "; ".join(filter(None, told))
+        parts.append(f"epsilon {body['epsilon']:g} at delta {up(body['delta'], 6)}")
+    text = "; ".join(filter(None, parts))
     return text if len(text) <= 80 else f"{text[:77]}..."

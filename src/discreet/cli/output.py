@@ -1,4 +1,4 @@
-"""How commands speak: data on stdout, talk on stderr, tables drawn by rich only when there is something to draw."""
+"""Output of commands: data on stdout, messages and progress on stderr, tables by rich on a terminal only."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -55,9 +56,25 @@ def _draw_table(cells: list[list[str]], heads: Sequence[str]) -> None:
     Console(file=sys.stdout, highlight=False).print(drawn)
 
 
+_reported_to: ContextVar[Callable[[int, int], None] | None] = ContextVar("_reported_to", default=None)
+
+
+@contextmanager
+def reporting_to(step: Callable[[int, int], None]) -> Iterator[None]:
+    """Within it, `progress` calls `step` instead of drawing: for a program that shows the progress of a command itself."""
+    token = _reported_to.set(step)
+    try:
+        yield
+    finally:
+        _reported_to.reset(token)
+
+
 @contextmanager
 def progress(count: int, label: str) -> Iterator[Callable[[int, int], None] | None]:
     """Something to call with (done, count): a bar on stderr where that is a terminal, nothing elsewhere."""
+    if (step := _reported_to.get()) is not None:
+        yield step
+        return
     if not sys.stderr.isatty():
         yield None
         return
@@ -94,6 +111,15 @@ def command_line() -> str:
 def _without_folders(word: str) -> str:
     name, sign, value = word.partition("=") if word.startswith("--") and "=" in word else ("", "", word)
     return f"{name}{sign}{Path(value).name or value}"
+
+
+def counted(number: int, noun: str) -> str:
+    """A number of things, as people write it.
+
+    >>> counted(1, "row"), counted(2000, "row")
+    ('1 row', '2,000 rows')
+    """
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _finite(value: Any) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from discreet.cli import COMMANDS
-from discreet.cli.output import json_option, talk, write_json
+from discreet.cli.output import counted, json_option, talk, write_json
 
 
 @click.command("predict", help=COMMANDS["predict"])
@@ -38,7 +38,7 @@ def command(folder: str, table: str, probabilities: bool, output: str | None, as
         return
     with Path(output).open("w", newline="", encoding="utf-8") as file:
         _write(file, columns)
-    talk(f"Wrote {len(predicted)} rows to {output}.")
+    talk(f"Wrote {counted(len(predicted), 'row')} to {output}.")
 
 
 def _write(file: Any, columns: dict[str, list[Any]]) -> None:

@@ -9,6 +9,7 @@ import click
 
 from discreet.cli import COMMANDS
 from discreet.cli.output import json_option, table, talk, write_json
+from discreet.cli.releases import naming_ledger
 
 if TYPE_CHECKING:
     from discreet.core import Release, Unit
@@ -39,11 +40,15 @@ def command(
     from discreet.query import connect
 
     budget: dict[str, Any] = {"ledger": ledger, "source": source} if source is not None else {}
-    given = dict(_bounds(text) for text in bounds)
-    with connect(location, unit=_unit(unit, rows), bounds=given, schema=schema, account=account, **budget) as db:
+    bounds_by_column = dict(_bounds(text) for text in bounds)
+    unit_of_rows = _unit(unit, rows)
+    with (
+        naming_ledger(ledger),
+        connect(location, unit=unit_of_rows, bounds=bounds_by_column, schema=schema, account=account, **budget) as db,
+    ):
         if dry_run:
-            told = db.explain(sql, epsilon=epsilon, delta=delta, groups=groups, bias=bias)
-            write_json(told.to_json()) if as_json else click.echo(str(told))
+            cost = db.explain(sql, epsilon=epsilon, delta=delta, groups=groups, bias=bias)
+            write_json(cost.to_json()) if as_json else click.echo(str(cost))
             return
         release = db.sql(sql, epsilon=epsilon, delta=delta, groups=groups, bias=bias)
     if output is not None:

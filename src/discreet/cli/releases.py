@@ -1,11 +1,15 @@
-"""Releases as commands take them: a file, a folder that holds release.json, or - for stdin."""
+"""Releases and ledgers as commands take them: a file, a folder of releases, - for stdin; a ledger that is there."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
-from discreet.errors import InvalidValue
+from discreet.errors import BudgetExceeded, InvalidValue
 
 if TYPE_CHECKING:
     from discreet.core import Release
@@ -13,17 +17,49 @@ if TYPE_CHECKING:
 
 
 def place_of(path: str) -> str:
-    """The file that is meant."""
+    """The file that a path names: of a folder its release.json."""
     if path == "-":
         return "/dev/stdin"
     return os.path.join(path, "release.json") if os.path.isdir(path) else path
 
 
 def read_release(path: str) -> Release[Any]:
-    """The release that is meant."""
+    """The release that a path names."""
     from discreet.core import Release
 
     return Release.load(place_of(path))
+
+
+def releases_in(path: str) -> list[str]:
+    """The files that a path names: itself, the release.json of a folder, or else all releases in the folder."""
+    if path == "-" or not os.path.isdir(path):
+        return [path]
+    folder = Path(path)
+    if (folder / "release.json").exists():
+        return [path]
+    files = [str(file) for file in sorted([*folder.glob("*.json"), *folder.glob("*/release.json")]) if _is_release(file)]
+    if not files:
+        raise InvalidValue(f"The folder {path!r} holds no release.json and no other release; name a file.")
+    return files
+
+
+def _is_release(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return b'"discreet-release"' in file.read(200)
+    except OSError:
+        return False
+
+
+@contextmanager
+def naming_ledger(place: str | None) -> Iterator[None]:
+    """A refusal that ends with a command to run has the ledger in it, so that the command can be run as it is."""
+    try:
+        yield
+    except BudgetExceeded as error:
+        if place and "://" not in place and "discreet ledger show " in str(error):  # an address may hold a password
+            error.args = (f"{error} --ledger {quote(place)}",)
+        raise
 
 
 def opened_ledger(place: str) -> Ledger:

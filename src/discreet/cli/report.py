@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from discreet.cli import COMMANDS
-from discreet.cli.output import json_option, talk, write_json
-from discreet.cli.releases import opened_ledger
+from discreet.cli.output import counted, json_option, talk, write_json
+from discreet.cli.releases import opened_ledger, place_of, releases_in
 from discreet.errors import InvalidValue
 
 
@@ -36,8 +36,9 @@ def command(
     from discreet.core.check import open_fraction
     from discreet.core.document import write_whole
     from discreet.report import files as forms
-    from discreet.report import modelcard, prose
-    from discreet.report.gathered import made
+    from discreet.report import modelcard
+    from discreet.report.markdown import render as render_markdown
+    from discreet.report.model import build
 
     open_fraction("confidence", confidence)
     for path in output:
@@ -47,45 +48,28 @@ def command(
     given = [each for name in files for each in _opened(name)]
     with ExitStack() as stack:
         ledger = stack.enter_context(opened_ledger(place)) if place else None
-        report = made(given, ledger=ledger, title=title, confidence=confidence)
+        report = build(given, ledger=ledger, title=title, confidence=confidence)
     for path in output:
         talk(f"The report is in {forms.write_report(report, path, annex=annex)}")
     if card is not None:
-        written = write_whole(card, modelcard.rendered(report.found[0], confidence))
+        written = write_whole(card, modelcard.render(report.assessments[0], confidence))
         talk(f"The section for a model card is in {written}")
     if plots is not None:
         folder = _beside(output)
-        talk(f"{len(forms.write_plots(report, folder))} plots are in {folder}")
+        count = len(forms.write_plots(report, folder))
+        talk(f"{counted(count, 'plot')} {'is' if count == 1 else 'are'} in {folder}")
     if as_json:
         write_json(forms.as_document(report, annex=annex))
     elif not output and card is None and plots is None:
-        click.echo(prose.rendered(report, annex=annex), nl=False)
+        click.echo(render_markdown(report, annex=annex), nl=False)
     talk(f"{report.status}: {report.sentence}")
 
 
 def _opened(name: str) -> list[Any]:
-    """The names of files. A folder stands for the release in it, or for all releases in it; - for what is on stdin."""
+    """The releases that an argument names, as files; what is on stdin is read now."""
     from discreet.core import Release
 
-    if name == "-":
-        return [Release.load("/dev/stdin")]
-    path = Path(name)
-    if not path.is_dir():
-        return [path]
-    if (path / "release.json").exists():
-        return [path / "release.json"]
-    found = [each for each in sorted([*path.glob("*.json"), *path.glob("*/release.json")]) if _is_release(each)]
-    if not found:
-        raise InvalidValue(f"The folder {name!r} holds no release.json and no other release; name a file.")
-    return found
-
-
-def _is_release(path: Path) -> bool:
-    try:
-        with path.open("rb") as file:
-            return b'"discreet-release"' in file.read(200)
-    except OSError:
-        return False
+    return [Release.load("/dev/stdin")] if name == "-" else [Path(place_of(file)) for file in releases_in(name)]
 
 
 def _beside(output: tuple[str, ...]) -> Path:

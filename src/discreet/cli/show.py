@@ -77,11 +77,11 @@ def _rows(release: Release[Any]) -> list[tuple[str, str]]:
 def _told(epsilon: float, delta: float) -> str:
     from discreet.figures import up
 
-    return f"{up(epsilon)} at delta {delta:g}{'' if math.isfinite(epsilon) else ': there is no ceiling'}"
+    return f"{up(epsilon)} at delta {up(delta, 6)}{'' if math.isfinite(epsilon) else ': there is no ceiling'}"
 
 
 def _epsilons(claim: Claim) -> list[dict[str, float]]:
     from discreet.accounting import curve
 
-    found = curve(claim.event)
-    return [{"delta": delta, "epsilon": found.epsilon(delta)} for delta in _DELTAS]
+    bound = curve(claim.event)
+    return [{"delta": delta, "epsilon": bound.epsilon(delta)} for delta in _DELTAS]

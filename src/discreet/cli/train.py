@@ -11,6 +11,7 @@ import click
 
 from discreet.cli import COMMANDS
 from discreet.cli.output import json_option, talk, write_json
+from discreet.cli.releases import naming_ledger
 from discreet.errors import InvalidDocument, InvalidValue
 from discreet.figures import down, up
 
@@ -48,7 +49,8 @@ def command(config: str, test: str | None, dry_run: bool, as_json: bool) -> None
         _plan(told, as_json)
         return
     public = None if test is None else _public(known, test)  # read first: what is wrong with it must not cost a budget
-    run = start(told, known, folder).fit()
+    with naming_ledger(_place(told["ledger"], folder) if "place" in told.get("ledger", {}) else None):
+        run = start(told, known, folder).fit()
     quality = {} if public is None else _quality(run, public)
     release = run.release(folder / told["output"]["folder"], quality=quality or None)
     (folder / told["output"]["folder"] / table.CONFIG).write_text(Path(config).read_text())

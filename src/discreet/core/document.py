@@ -49,13 +49,13 @@ def read_text(path: str | os.PathLike[str], largest: int, what: str) -> str:
         raise InvalidDocument(f"{path} is not text in UTF-8; a {what} was expected.") from None
 
 
-def write_whole(path: str | os.PathLike[str], text: str) -> Path:
-    """Write a text file; an existing one is replaced whole or not at all, even if the machine stops."""
+def write_whole(path: str | os.PathLike[str], content: str | bytes) -> Path:
+    """Write a file, text as UTF-8; an existing one is replaced whole or not at all, even if the machine stops."""
     target = Path(path)
     scratch = target.parent / f".{target.name[:100]}.{os.getpid()}.{os.urandom(4).hex()}.part"
     try:
-        with open(scratch, "x", encoding="utf-8", newline="") as file:
-            file.write(text)
+        with open(scratch, "xb") as file:
+            file.write(content.encode("utf-8") if isinstance(content, str) else content)
             file.flush()
             os.fsync(file.fileno())
         scratch.replace(target)

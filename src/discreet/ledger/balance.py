@@ -80,6 +80,15 @@ class Balance:
         budget.pairs_spent = (self.spent.epsilon - self.pairs[0], (failed - self.pairs[1]) * FINER)
         return budget.totals()
 
+    def spent_in_words(self) -> str:
+        """The sum that `part_spent` is a part of, for people: which of the two it is, what is spent of it, and its limit."""
+        by_divergence = _ratio(self.spent.divergence, self.limit.divergence) < _ratio(self.spent.epsilon, self.limit.epsilon)
+        if by_divergence:
+            spent, limit = self.spent.divergence / UNIT, self.limit.divergence / UNIT
+            return f"{up(spent)} of {down(limit)} in Rényi divergence of order {self.order:.4g}"
+        spent, limit = self.spent.epsilon / EPSILON_UNIT, self.limit.epsilon / EPSILON_UNIT
+        return f"{up(spent)} of {down(limit)} in epsilon"
+
     def total_in_words(self) -> str:
         """How the total was reached, for people: by which sum, and what the other would say."""
         ways = {"basic": "basic composition", "renyi": f"Rényi divergences of order {self.order:.4g}"}
@@ -124,13 +133,12 @@ class Balance:
         if price.asked is None or price.own.epsilon < UNBOUNDED:
             return refusal
         epsilon, delta = price.asked
+        asked = f"epsilon {epsilon:g} at delta {up(delta, 6)}"
         if (self.whole or self).basic:
             text = f"{self._name()} adds up (epsilon, delta) pairs; {self._pairs_left()} left of {self._of()} "
-            text += f"(delta {self.delta:g}). This one asks epsilon {epsilon:g} at delta {delta:g}. Ask {self._owner()}"
+            text += f"(delta {up(self.delta, 6)}). This one asks {asked}. Ask {self._owner()}"
         else:
-            text = (
-                f"{refusal}. It was asked for as epsilon {epsilon:g} at delta {delta:g}; for pairs, {self._pairs_left()} left."
-            )
+            text = f"{refusal}. It was asked for as {asked}; for pairs, {self._pairs_left()} left."
         return BudgetExceeded(text, asked=epsilon, left=self.epsilon_left)
 
     def _pairs_left(self) -> str:
@@ -165,26 +173,26 @@ class Balance:
         if not pure and self.basic:
             return BudgetExceeded(
                 f"{name} adds up (epsilon, delta) pairs, since its first charge could take all of delta; {self._pairs_left()} "
-                f"left of {self._of()} (delta {self.delta:g}), and this question has no pure epsilon. Say what it was made for "
-                f"(asked=), or ask {self._owner()}", asked=asked.divergence / UNIT, left=fits,
+                f"left of {self._of()} (delta {up(self.delta, 6)}), and this question has no pure epsilon. Say what it "
+                f"was made for (asked=), or ask {self._owner()}", asked=asked.divergence / UNIT, left=fits,
             )  # fmt: skip
         if not pure:
             want = _worth(self.order, asked.divergence) * (1 + 1e-9)
             return BudgetExceeded(
-                f"{has} that has no pure epsilon (delta {self.delta:g}); this one is worth about {up(want)} (divergence "
+                f"{has} that has no pure epsilon (delta {up(self.delta, 6)}); this one is worth about {up(want)} (divergence "
                 f"{up(asked.divergence / UNIT)}; {down(self.left.divergence / UNIT)} is left at order {self.order:.4g}). "
                 f"Add noise, or ask {self._owner()}", asked=want, left=fits,
             )  # fmt: skip
         want = asked.epsilon / EPSILON_UNIT
         near = f"{want:.4g}" if f"{want:.4g}" != _shown(left) else up(want)
         advice = "Ask" if _shown(fits) == "0" else f"Lower epsilon to {_shown(fits)}, or ask"
-        text = f"{has} (delta {self.delta:g}); this one asks {near}. {advice} {self._owner()}"
+        text = f"{has} (delta {up(self.delta, 6)}); this one asks {near}. {advice} {self._owner()}"
         return BudgetExceeded(text, asked=want, left=fits)
 
     def _short_of_failure(self, asked: Amount, name: str) -> BudgetExceeded:
         want, left, limit = (n.failure / FAILURE_UNIT for n in (asked, self.left, self.limit))
         return BudgetExceeded(
-            f"{name} has failure probability {down(left)} left of {down(limit)}, a part of its delta ({self.delta:g}); "
+            f"{name} has failure probability {down(left)} left of {down(limit)}, a part of its delta ({up(self.delta, 6)}); "
             f"this question may fail with {up(want)}. Lower its delta, or ask {self._owner()}", asked=want, left=left,
         )  # fmt: skip
 
@@ -217,8 +225,8 @@ class Balance:
 
     def __str__(self) -> str:
         if self.by_period:
-            return f"{self.source}: epsilon {self.epsilon:g} (delta {self.delta:g}) for each of its periods"
-        left = f"{self._name()}: epsilon {_shown(self.epsilon_left)} left of {self._of()} (delta {self.delta:g})"
+            return f"{self.source}: epsilon {self.epsilon:g} (delta {up(self.delta, 6)}) for each of its periods"
+        left = f"{self._name()}: epsilon {_shown(self.epsilon_left)} left of {self._of()} (delta {up(self.delta, 6)})"
         return f"{left}; (epsilon, delta) pairs add up to {up(self.epsilon_spent)}" if self.basic and any(self.spent) else left
 
 

@@ -85,7 +85,7 @@ def cost_in_words(entry: Entry) -> str:
         return ""
     if "terms" in entry.body:
         terms = entry.body["terms"]
-        return f"epsilon {terms['epsilon']:.6g} at delta {terms['delta']:g}"
+        return f"epsilon {terms['epsilon']:.6g} at delta {up(terms['delta'], 6)}"
     amount = Amount.from_json(entry.body["amount"])
     failure = f" at delta {up(amount.failure / FAILURE_UNIT)}" if amount.failure else ""
     if amount.epsilon < UNBOUNDED:

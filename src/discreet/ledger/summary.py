@@ -15,15 +15,23 @@ RECENT = 500  # entries that a picture of a budget goes back
 def sentence(balance: Balance) -> str:
     """A balance in words."""
     if balance.by_period:
-        return f"ε = {balance.epsilon:g} at δ = {balance.delta:g} for each of its periods."
-    part = "delta" if balance.basic else "their part"
-    failed = f" Spent for events that may fail: {percent_up(balance.failure_part)} of {part}." if balance.spent.failure else ""
-    how = f" {balance.total_in_words()}" if balance.spent.divergence else ""
+        return f"ε = {balance.epsilon:g} at δ = {up(balance.delta, 6)} for each of its periods."
+    total = ""
+    if balance.spent.divergence:
+        total = f" All answers together: ε = {up(balance.epsilon_spent)} {balance.total_in_words()}."
     return (
-        f"Budget ε = {balance.epsilon:g} at δ = {balance.delta:g}. Spent: ε = {up(balance.epsilon_spent)}{how}, "
-        f"{percent_up(balance.part_spent)} of the budget. Left: one more answer of ε = {down(balance.epsilon_left)}, "
-        f"or smaller ones ({percent_down(1 - balance.part_spent)}).{failed}"
+        f"Budget ε = {balance.epsilon:g} at δ = {up(balance.delta, 6)}. Spent: {percent_up(balance.part_spent)} of it "
+        f"({balance.spent_in_words()}). Left: {percent_down(1 - balance.part_spent)}, which is one more answer of "
+        f"ε = {down(balance.epsilon_left)}, or smaller ones.{total}{_failures(balance)}"
     )
+
+
+def _failures(balance: Balance) -> str:
+    """How much of delta is used by charges that may fail with a small probability, such as the release of group names."""
+    if not balance.spent.failure:
+        return ""
+    reserved = "delta" if balance.basic else "the part of delta that is reserved for charges with a failure probability"
+    return f" Of {reserved}, {percent_up(balance.failure_part)} is used."
 
 
 def left_after(balance: Balance, entries: Sequence[Entry]) -> list[float]:

@@ -4,9 +4,9 @@ JSON is the document; HTML, PDF and Markdown are views of it. Nothing here is co
 """
 
 from discreet.report.files import document, write
+from discreet.report.markdown import markdown
 from discreet.report.modelcard import card
-from discreet.report.page import html
-from discreet.report.paper import pdf
-from discreet.report.prose import markdown
+from discreet.report.page import Parts, html, parts
+from discreet.report.pdf import pdf
 
-__all__ = ["card", "document", "html", "markdown", "pdf", "write"]
+__all__ = ["Parts", "card", "document", "html", "markdown", "parts", "pdf", "write"]

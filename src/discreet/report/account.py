@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from discreet.charts import Plot, burn_down
-from discreet.report import words
+from discreet.report import text
 
 if TYPE_CHECKING:
     from discreet.ledger import Balance, Entry, Ledger
-    from discreet.report.findings import Found
+    from discreet.report.assessment import Assessment
 
 SHOWN = 12  # entries of a source that are listed
 _KINDS = {
@@ -44,15 +44,15 @@ class Account:
     plot: Plot | None
 
 
-def accounts(found: Sequence[Found], ledger: Ledger | None) -> tuple[tuple[Account, ...], tuple[str, ...]]:
+def accounts(assessments: Sequence[Assessment], ledger: Ledger | None) -> tuple[tuple[Account, ...], tuple[str, ...]]:
     """What the ledger says of the releases' sources, and what there is to warn of."""
     if ledger is None:
-        return (), tuple(_without(found))
+        return (), tuple(_without(assessments))
     warnings: list[str] = []
     paid: dict[str, str] = {}
     sources: dict[str, None] = {}
     known = set(ledger.sources())
-    for item in found:
+    for item in assessments:
         entries = ledger.payment(item.release).entries
         for entry in entries:
             paid[entry.id] = item.title
@@ -60,46 +60,48 @@ def accounts(found: Sequence[Found], ledger: Ledger | None) -> tuple[tuple[Accou
         if not entries and item.release.source in known:
             sources[item.release.source] = None
         warnings += _warned(item, {entry.id for entry in entries})
-    warnings += _shared(found)
+    warnings += _shared(assessments)
     return tuple(_account(ledger, source, paid) for source in sources), tuple(warnings)
 
 
-def contradicted(found: Sequence[Found], ledger: Ledger | None) -> tuple[Found, ...]:
+def contradicted(assessments: Sequence[Assessment], ledger: Ledger | None) -> tuple[Assessment, ...]:
     """The releases, each with what the ledger says against it."""
     if ledger is None:
-        return tuple(found)
-    faults = [ledger.payment(item.release).fault for item in found]
-    return tuple(replace(item, fault=item.fault or fault) for item, fault in zip(found, faults, strict=True))
+        return tuple(assessments)
+    faults = [ledger.payment(item.release).fault for item in assessments]
+    return tuple(replace(item, fault=item.fault or fault) for item, fault in zip(assessments, faults, strict=True))
 
 
-def _shared(found: Sequence[Found]) -> list[str]:
+def _shared(assessments: Sequence[Assessment]) -> list[str]:
     """Releases that name one entry: fine where one was made from the other, and no ledger can tell."""
-    names = [name for item in found for name in item.release.entries]
+    names = [name for item in assessments for name in item.release.entries]
     return [
-        f"Entry {words.short(name, 60)} is named by {count} of these releases. It paid for one answer: the others must have "
+        f"Entry {text.short(name, 60)} is named by {count} of these releases. It paid for one answer: the others must have "
         "been made from that answer alone, which no ledger can tell."
         for name, count in Counter(names).items()
         if count > 1
     ]
 
 
-def _without(found: Sequence[Found]) -> list[str]:
-    charged = [item for item in found if item.release.entry]
-    told = [
-        f"{item.title} was paid by entry {words.short(name, 60)} of a ledger that this report was not given."
+def _without(assessments: Sequence[Assessment]) -> list[str]:
+    charged = [item for item in assessments if item.release.entry]
+    sentences = [
+        f"{item.title} was paid by entry {text.short(name, 60)} of a ledger that this report was not given."
         for item in charged
         for name in item.release.entries
     ]
     return (
-        told if charged else ["No ledger was given, and no entry of one paid for this: nothing counts what was spent before."]
+        sentences
+        if charged
+        else ["No ledger was given, and no entry of one paid for this: nothing counts what was spent before."]
     )
 
 
-def _warned(item: Found, held: set[str]) -> list[str]:
+def _warned(item: Assessment, held: set[str]) -> list[str]:
     """Entries that a release names and the ledger does not hold, or that there is none."""
     if item.release.entries:
         missing = [name for name in item.release.entries if name not in held]
-        return [f"{item.title} names entry {words.short(name, 60)}, and this ledger has no such entry." for name in missing]
+        return [f"{item.title} names entry {text.short(name, 60)}, and this ledger has no such entry." for name in missing]
     return [f"No entry of the ledger paid for {item.title}: its loss is counted nowhere."]
 
 
@@ -125,14 +127,14 @@ def _told(entry: Entry) -> str:
     from discreet.ledger.history import cost_in_words
 
     body = entry.body
-    told = [f"account {body['account']}"] if body.get("account", "default") != "default" else []
+    parts = [f"account {body['account']}"] if body.get("account", "default") != "default" else []
     if "claims" in body:
-        told.append(words.listed(sorted({str(claim["event"]["kind"]).replace("_", " ") for claim in body["claims"]})))
+        parts.append(text.listed(sorted({str(claim["event"]["kind"]).replace("_", " ") for claim in body["claims"]})))
     if entry.kind == "reserve":
-        told.append(cost_in_words(entry))
+        parts.append(cost_in_words(entry))
     if "epsilon" in body:
-        told.append(f"ε {body['epsilon']:g} at δ {body['delta']:g}")
-    told += [words.short(body[name], 90) for name in ("by", "reason") if body.get(name)]
+        parts.append(f"ε {body['epsilon']:g} at δ {text.small(body['delta'])}")
+    parts += [text.short(body[name], 90) for name in ("by", "reason") if body.get(name)]
     if entry.about is not None:
-        told.append(f"of entry {entry.about}")
-    return words.short("; ".join(told), 160)
+        parts.append(f"of entry {entry.about}")
+    return text.short("; ".join(parts), 160)

@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from discreet.figures import percent_down, percent_up, rate
-from discreet.report import tables, words
-from discreet.report.findings import Found
-from discreet.report.gathered import Report
+from discreet.report import tables, text
+from discreet.report.assessment import Assessment
+from discreet.report.model import Report
 from discreet.report.sentences import label
 
 _MODEL = {"labels", "scores", "logits", "weights", "transcript"}
@@ -36,31 +36,31 @@ class Part:
 
 def parts(report: Report) -> tuple[Part, ...]:
     """The annex, part by part."""
-    found = report.found
-    models = [item for item in found if _views(item) & _MODEL]
-    made = [_description(report), _necessity(found), _risks(report), _measures(report)]
-    return (*made, *([_anonymous(models)] if models else []), _advice())
+    assessments = report.assessments
+    models = [item for item in assessments if _views(item) & _MODEL]
+    parts_so_far = [_description(report), _necessity(assessments), _risks(report), _measures(report)]
+    return (*parts_so_far, *([_anonymous(models)] if models else []), _advice())
 
 
 def _description(report: Report) -> Part:
-    found = report.found
+    assessments = report.assessments
     return Part("What is done, and what for", "GDPR Art. 35 (7) (a)", (
-        Item("What is released?", tuple(f"{item.title}: {item.value}." for item in found)),
-        Item("From which data?", (f"Named {words.listed(report.sources)} in the releases.",),
+        Item("What is released?", tuple(f"{item.title}: {item.value}." for item in assessments)),
+        Item("From which data?", (f"Named {text.listed(report.sources)} in the releases.",),
              "Where the data comes from, how many people it is about, and how long it is kept."),
-        Item("Who sees what of it?", _each(found, _seen),
+        Item("Who sees what of it?", _each(assessments, _seen),
              "Who receives it: inside, partners, the public; and how often they may ask."),
-        Item("Whose protection is measured?", _each(found, _unit_told),
+        Item("Whose protection is measured?", _each(assessments, _unit_told),
              "Which people these are; children or other vulnerable people; special categories of data (Art. 9, 10)."),
         Item("For which purposes, and on whose responsibility?", (),
              "Purposes; where it is the ground, the legitimate interest pursued; controller, joint controllers, processors."),
     ))  # fmt: skip
 
 
-def _necessity(found: tuple[Found, ...]) -> Part:
+def _necessity(assessments: tuple[Assessment, ...]) -> Part:
     useful = tuple(
         f"{item.title}: " + ", ".join(f"{name} {value}" for name, value in tables.quality(item)) + "."
-        for item in found
+        for item in assessments
         if tables.quality(item)
     )
     return Part("Whether it is necessary and proportionate", "GDPR Art. 35 (7) (b)", (
@@ -74,15 +74,17 @@ def _necessity(found: tuple[Found, ...]) -> Part:
 
 
 def _risks(report: Report) -> Part:
-    found = report.found
+    assessments = report.assessments
     return Part("The risks for people", "GDPR Art. 35 (7) (c)", (
-        Item("What can an attacker learn at most?", _each(found, _most)),
-        Item("What did attacks reach?", _each(found, _reached)),
-        Item("Who is most exposed?", _each(found, _exposed), "Whether those are people who would be hurt more than others."),
-        Item("Singling out, linking, inferring (WP29 Opinion 05/2014)?", _each(found, _three)),
-        Item("What was not tested?", tuple(dict.fromkeys(words.short(each) for item in found for each in item.not_tried[:12]))),
+        Item("What can an attacker learn at most?", _each(assessments, _most)),
+        Item("What did attacks reach?", _each(assessments, _reached)),
+        Item("Who is most exposed?", _each(assessments, _exposed),
+             "Whether those are people who would be hurt more than others."),
+        Item("Singling out, linking, inferring (WP29 Opinion 05/2014)?", _each(assessments, _three)),
+        Item("What was not tested?",
+             tuple(dict.fromkeys(text.short(each) for item in assessments for each in item.not_tried[:12]))),
         Item("What else is known about the same people?",
-             tuple(f"{words.short(item.source, 60)}: {item.sentence}" for item in report.accounts) or report.warnings[:3],
+             tuple(f"{text.short(item.source, 60)}: {item.sentence}" for item in report.accounts) or report.warnings[:3],
              "Other releases, other holders of the data, what is public about these people."),
         Item("How severe, and how likely?", (),
              "For the people concerned: discrimination, loss of confidentiality, of reputation, of money; how likely each is."),
@@ -90,15 +92,15 @@ def _risks(report: Report) -> Part:
 
 
 def _measures(report: Report) -> Part:
-    found = report.found
+    assessments = report.assessments
     ran = tuple(
-        f"{item.title}: {words.mechanism(ceiling.claim.event)}." for item in found for ceiling in item.ceilings[:4]
+        f"{item.title}: {text.mechanism(ceiling.claim.event)}." for item in assessments for ceiling in item.ceilings[:4]
     ) or ("None is claimed.",)
-    counted = [words.short(item.source, 60) for item in report.accounts]
+    counted = [text.short(item.source, 60) for item in report.accounts]
     kept = tuple(f"A ledger counts every release from {name} and refuses what does not fit." for name in counted)
     kept = kept or ("No ledger was given to this report.",)
     assumed = tuple(dict.fromkeys(
-        words.short(each, 400) for item in found for ceiling in item.ceilings for each in ceiling.claim.assumptions
+        text.short(each, 400) for item in assessments for ceiling in item.ceilings for each in ceiling.claim.assumptions
     ))[:20]  # fmt: skip
     return Part("The measures taken", "GDPR Art. 35 (7) (d)", (
         Item("Which technical measures limit what is learned?", (*ran, *kept)),
@@ -110,8 +112,8 @@ def _measures(report: Report) -> Part:
     ))  # fmt: skip
 
 
-def _anonymous(found: list[Found]) -> Part:
-    chosen = tuple(found)
+def _anonymous(assessments: list[Assessment]) -> Part:
+    chosen = tuple(assessments)
     return Part("Whether a model may be called anonymous", "EDPB Opinion 28/2024 of 17 December 2024", (
         Item("The test, case by case", (
             "Both likelihoods must be insignificant, for every person whose data was used, with all means reasonably likely to "
@@ -141,28 +143,26 @@ def _advice() -> Part:
     ))  # fmt: skip
 
 
-def _each(found: tuple[Found, ...], told: object) -> tuple[str, ...]:
-    assert callable(told)
-    return tuple(f"{item.title}: {told(item)}" if len(found) > 1 else str(told(item)) for item in found)
+def _each(assessments: tuple[Assessment, ...], describe: object) -> tuple[str, ...]:
+    assert callable(describe)
+    return tuple(f"{item.title}: {describe(item)}" if len(assessments) > 1 else str(describe(item)) for item in assessments)
 
 
-def _views(item: Found) -> set[str]:
+def _views(item: Assessment) -> set[str]:
     games = [*(each.game for each in item.release.claims), *(each.game for each in item.release.evidence)]
     return {name for game in games for name in game.view}
 
 
-def _seen(item: Found) -> str:
-    return f"{words.view(_views(item))}." if _views(item) else "Not stated."
+def _seen(item: Assessment) -> str:
+    return f"{text.view(_views(item))}." if _views(item) else "Not stated."
 
 
-def _unit_told(item: Found) -> str:
-    units = dict.fromkeys(
-        f"{words.unit(each.claim.game.unit)}, {words.relation(each.claim.game.unit)}" for each in item.ceilings
-    )
-    return f"{words.listed(units)}." if units else "No unit of protection is stated."
+def _unit_told(item: Assessment) -> str:
+    units = dict.fromkeys(f"{text.unit(each.claim.game.unit)}, {text.relation(each.claim.game.unit)}" for each in item.ceilings)
+    return f"{text.listed(units)}." if units else "No unit of protection is stated."
 
 
-def _most(item: Found) -> str:
+def _most(item: Assessment) -> str:
     if not item.bounded:
         return "Nothing bounds it: there is no ceiling."
     return " ".join(
@@ -170,20 +170,20 @@ def _most(item: Found) -> str:
     )
 
 
-def _reached(item: Found) -> str:
+def _reached(item: Assessment) -> str:
     if not item.floors:
         return "No attack was run."
-    told = []
+    sentences = []
     for floor in item.floors[:8]:
         best = [each for each in floor.rates if each.resolvable]
         hits = (
-            ", ".join(f"{percent_down(each.rate)} at {rate(each.level)} wrongly accused" for each in best) or "too few samples"
+            ", ".join(f"{percent_down(each.rate)} at {rate(each.level)} false positives" for each in best) or "too few samples"
         )
-        told.append(f"{words.short(floor.evidence.attack, 60)} ({label(tables.outcome(floor))}): {hits}")
-    return f"{'; '.join(told)}."
+        sentences.append(f"{text.short(floor.evidence.attack, 60)} ({label(tables.outcome(floor))}): {hits}")
+    return f"{'; '.join(sentences)}."
 
 
-def _exposed(item: Found) -> str:
+def _exposed(item: Assessment) -> str:
     table = tables.groups(item)
     if table is None:
         return tables.records(item) or "Not measured group by group."
@@ -192,7 +192,7 @@ def _exposed(item: Found) -> str:
     return f"Of {len(table.rows)} groups, {worst[0]} ({told})."
 
 
-def _three(item: Found) -> str:
+def _three(item: Assessment) -> str:
     names = " ".join(floor.evidence.attack.lower() for floor in item.floors)
     kinds = {
         "singling out": bool(item.floors),
@@ -201,12 +201,12 @@ def _three(item: Found) -> str:
     }
     tried = [kind for kind, was in kinds.items() if was]
     missing = [kind for kind, was in kinds.items() if not was]
-    said = [f"tested: {words.listed(tried)} (membership counts as singling out)"] if tried else []
-    said += [f"not tested: {words.listed(missing)}"] if missing else []
+    said = [f"tested: {text.listed(tried)} (membership counts as singling out)"] if tried else []
+    said += [f"not tested: {text.listed(missing)}"] if missing else []
     return f"{'; '.join(said)}."
 
 
-def _kinds(item: Found) -> str:
+def _kinds(item: Assessment) -> str:
     """Which of the attacks that the opinion names were tried."""
     names = " ".join(floor.evidence.attack.lower() for floor in item.floors)
     named = {
@@ -218,10 +218,8 @@ def _kinds(item: Found) -> str:
     }
     tried = [kind for kind, was in named.items() if was]
     missing = [kind for kind, was in named.items() if not was]
-    return f"Tried: {words.listed(tried)}. Not tried: {words.listed(missing)}."
+    return f"Tried: {text.listed(tried)}. Not tried: {text.listed(missing)}."
 
 
-def _designed(item: Found) -> str:
-    return (
-        words.listed(words.mechanism(each.claim.event) for each in item.ceilings[:3]) + "." if item.ceilings else "Not stated."
-    )
+def _designed(item: Assessment) -> str:
+    return text.listed(text.mechanism(each.claim.event) for each in item.ceilings[:3]) + "." if item.ceilings else "Not stated."

@@ -6,7 +6,6 @@ import json
 import os
 import re
 from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +13,11 @@ from discreet import charts
 from discreet.core import check
 from discreet.core.document import write_whole
 from discreet.errors import InvalidValue
-from discreet.report import gathered, page, paper, prose
-from discreet.report.findings import CONFIDENCE, Given
-from discreet.report.gathered import Report, made
+from discreet.report import model, page
+from discreet.report.assessment import CONFIDENCE, ReleaseLike
+from discreet.report.markdown import render as render_markdown
+from discreet.report.model import Report, build
+from discreet.report.pdf import render as render_pdf
 
 if TYPE_CHECKING:
     from discreet.ledger import Ledger
@@ -25,11 +26,11 @@ FORMS = (".html", ".pdf", ".md", ".json")
 
 
 def document(
-    releases: Given | Iterable[Given], *, ledger: Ledger | None = None, title: str | None = None, annex: bool = False,
-    confidence: float = CONFIDENCE,
+    releases: ReleaseLike | Iterable[ReleaseLike], *, ledger: Ledger | None = None, title: str | None = None,
+    annex: bool = False, confidence: float = CONFIDENCE,
 ) -> dict[str, Any]:  # fmt: skip
     """The report as JSON data (`docs/reference/report.schema.json`); see `html` for what it takes."""
-    return as_document(made(releases, ledger=ledger, title=title, confidence=confidence), annex=annex)
+    return as_document(build(releases, ledger=ledger, title=title, confidence=confidence), annex=annex)
 
 
 def as_document(report: Report, *, annex: bool = False) -> dict[str, Any]:
@@ -37,17 +38,17 @@ def as_document(report: Report, *, annex: bool = False) -> dict[str, Any]:
 
     from discreet.report.annex import parts
 
-    told = gathered.document(report)
-    return {**told, "annex": json.loads(json.dumps([asdict(part) for part in parts(report)]))} if annex else told
+    data = model.document(report)
+    return {**data, "annex": json.loads(json.dumps([asdict(part) for part in parts(report)]))} if annex else data
 
 
 def write(
-    releases: Given | Iterable[Given], path: str | os.PathLike[str], *, ledger: Ledger | None = None, title: str | None = None,
-    annex: bool = False, confidence: float = CONFIDENCE,
+    releases: ReleaseLike | Iterable[ReleaseLike], path: str | os.PathLike[str], *, ledger: Ledger | None = None,
+    title: str | None = None, annex: bool = False, confidence: float = CONFIDENCE,
 ) -> Path:  # fmt: skip
     """Write the report to a file: .html, .pdf, .md or .json. An existing file is replaced whole or not at all."""
     check_form(path)
-    return write_report(made(releases, ledger=ledger, title=title, confidence=confidence), path, annex=annex)
+    return write_report(build(releases, ledger=ledger, title=title, confidence=confidence), path, annex=annex)
 
 
 def check_form(path: str | os.PathLike[str]) -> str:
@@ -61,10 +62,10 @@ def check_form(path: str | os.PathLike[str]) -> str:
 def write_report(report: Report, path: str | os.PathLike[str], *, annex: bool = False) -> Path:
     form = check_form(path)
     if form == ".pdf":
-        return _write_bytes(Path(path), paper.rendered(report, annex=annex))
+        return write_whole(path, render_pdf(report, annex=annex))
     if form == ".json":
         return write_whole(path, json.dumps(as_document(report, annex=annex), indent=2, allow_nan=False) + "\n")
-    return write_whole(path, (page if form == ".html" else prose).rendered(report, annex=annex))
+    return write_whole(path, (page.render if form == ".html" else render_markdown)(report, annex=annex))
 
 
 def write_plots(report: Report, folder: str | os.PathLike[str]) -> list[Path]:
@@ -75,9 +76,9 @@ def write_plots(report: Report, folder: str | os.PathLike[str]) -> list[Path]:
     except OSError as error:
         raise InvalidValue(f"The folder {check.shown(str(where))} cannot be made: {error.strerror}.") from None
     written = []
-    for place, found in enumerate(report.found, 1):
-        before = f"{place}-{_slug(found.title)}-" if len(report.found) > 1 else ""
-        drawn = [page.roc_of(found, legend=True), *charts.all_plots(found.release)[1:]]
+    for place, assessment in enumerate(report.assessments, 1):
+        before = f"{place}-{_slug(assessment.title)}-" if len(report.assessments) > 1 else ""
+        drawn = [page.roc_of(assessment, legend=True), *charts.all_plots(assessment.release)[1:]]
         written += [write_whole(where / f"{before}{plot.name}.svg", plot.file()) for plot in drawn]
     for account in report.accounts:
         if account.plot is not None:
@@ -88,17 +89,3 @@ def write_plots(report: Report, folder: str | os.PathLike[str]) -> list[Path]:
 def _slug(name: str) -> str:
     """A name for a file: nothing in it leads out of a folder."""
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:40] or "release"
-
-
-def _write_bytes(target: Path, data: bytes) -> Path:
-    scratch = target.parent / f".{target.name[:100]}.{os.getpid()}.{os.urandom(4).hex()}.part"
-    try:
-        scratch.write_bytes(data)
-        scratch.replace(target)
-    except (OSError, ValueError) as error:
-        with suppress(OSError, ValueError):
-            scratch.unlink()
-        raise InvalidValue(
-            f"{check.shown(str(target))} cannot be written: {getattr(error, 'strerror', None) or error}."
-        ) from None
-    return target

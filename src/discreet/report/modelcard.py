@@ -7,13 +7,13 @@ import math
 from typing import Any
 
 from discreet.figures import down, percent_up, rate, up
-from discreet.report import tables, words
-from discreet.report.findings import BELIEF_DELTA, CONFIDENCE, DELTAS, Ceiling, Floor, Found, Given, found_in
-from discreet.report.prose import labelled, md
+from discreet.report import tables, text
+from discreet.report.assessment import BELIEF_DELTA, CONFIDENCE, DELTAS, Assessment, Ceiling, Floor, ReleaseLike, assess
+from discreet.report.markdown import labelled, md
 from discreet.report.sentences import label
 
 
-def card(release: Given, *, confidence: float = CONFIDENCE) -> str:
+def card(release: ReleaseLike, *, confidence: float = CONFIDENCE) -> str:
     """A model card with the section `Privacy`: a YAML head with the tags and numbers, then the guarantee in full words.
 
     Append it to a card of your own, or give it to `huggingface_hub.ModelCard`.
@@ -23,27 +23,31 @@ def card(release: Given, *, confidence: float = CONFIDENCE) -> str:
     >>> "epsilon: 0.5" in card(Release(value=0, source="people", claims=(claim,)))
     True
     """
-    (found,) = found_in(release, confidence=confidence)
-    return rendered(found, confidence)
+    (assessment,) = assess(release, confidence=confidence)
+    return render(assessment, confidence)
 
 
-def rendered(found: Found, confidence: float) -> str:
-    return f"---\n{_yaml(_head(found, confidence))}---\n\n{_section(found, confidence)}"
+def render(assessment: Assessment, confidence: float) -> str:
+    return f"---\n{_yaml(_head(assessment, confidence))}---\n\n{_section(assessment, confidence)}"
 
 
-def _head(found: Found, confidence: float) -> dict[str, Any]:
-    tags = ["privacy", *(["differential-privacy"] if found.bounded else []), *(["privacy-audit"] if found.floors else [])]
-    claims = [_claim(item) for item in found.ceilings[:8]]
-    attacks = [_attack(item, confidence) for item in found.floors[:20]]
-    privacy: dict[str, Any] = {"verdict": label(found.status), "source": words.short(found.release.source)}
+def _head(assessment: Assessment, confidence: float) -> dict[str, Any]:
+    tags = [
+        "privacy",
+        *(["differential-privacy"] if assessment.bounded else []),
+        *(["privacy-audit"] if assessment.floors else []),
+    ]
+    claims = [_claim(item) for item in assessment.ceilings[:8]]
+    attacks = [_attack(item, confidence) for item in assessment.floors[:20]]
+    privacy: dict[str, Any] = {"verdict": label(assessment.status), "source": text.short(assessment.release.source)}
     return {"tags": tags, "privacy": {**privacy, "claims": claims, "attacks": attacks}}
 
 
 def _claim(item: Ceiling) -> dict[str, Any]:
     unit = item.claim.game.unit
     told: dict[str, Any] = {
-        "unit": words.unit(unit), "relation": unit.relation, "view": sorted(item.claim.game.view),
-        "mechanism": words.mechanism(item.claim.event), "sampling": words.sampling(item.claim.event),
+        "unit": text.unit(unit), "relation": unit.relation, "view": sorted(item.claim.game.view),
+        "mechanism": text.mechanism(item.claim.event), "sampling": text.sampling(item.claim.event),
         "ceiling": item.curve is not None,
     }  # fmt: skip
     if item.curve is not None:
@@ -55,31 +59,31 @@ def _claim(item: Ceiling) -> dict[str, Any]:
 def _attack(item: Floor, confidence: float) -> dict[str, Any]:
     rates = {f"tpr_at_{each.level:g}_fpr": float(down(each.rate)) for each in item.rates if each.resolvable}
     return {
-        "name": words.short(item.evidence.attack), "design": item.evidence.design, "targets": len(item.evidence), **rates,
+        "name": text.short(item.evidence.attack), "design": item.evidence.design, "targets": len(item.evidence), **rates,
         "epsilon_at_least": float(down(item.epsilon)), "delta": DELTAS[0], "confidence": confidence,
         "verdict": label(tables.outcome(item)),
     }  # fmt: skip
 
 
-def _section(found: Found, confidence: float) -> str:
-    lines = ["## Privacy", "", f"**{label(found.status)}.** {md(found.sentence)}", ""]
-    for item in found.ceilings[:8]:
+def _section(assessment: Assessment, confidence: float) -> str:
+    lines = ["## Privacy", "", f"**{label(assessment.status)}.** {md(assessment.sentence)}", ""]
+    for item in assessment.ceilings[:8]:
         lines += [md(item.guarantee), ""]
         lines += [f"- Provided that: {md(text)}" for text in tables.assumptions(item.claim.assumptions)]
         if item.curve is not None:
             believed = "; ".join(f"{rate(prior)} becomes at most {percent_up(after)}" for prior, after in item.beliefs)
-            lines += [f"- Belief that the unit is inside, except with probability {words.small(BELIEF_DELTA)}: {believed}"]
+            lines += [f"- Belief that the unit is inside, except with probability {text.small(BELIEF_DELTA)}: {believed}"]
         lines += [""]
-    if not found.ceilings:
+    if not assessment.ceilings:
         lines += ["Nothing is claimed: there is no ceiling on what this model gives away.", ""]
-    table = labelled(tables.evidence(found, confidence), -1)
+    table = labelled(tables.evidence(assessment, confidence), -1)
     if table.rows:
         lines += [f"| {' | '.join(map(md, table.heads))} |", f"|{'---|' * len(table.heads)}"]
         lines += [f"| {' | '.join(map(md, row))} |" for row in table.rows]
         lines += ["", tables.evidence_note(confidence), ""]
     else:
         lines += ["No attack was run against it.", ""]
-    lines += ["Not tried:", "", *(f"- {md(text)}" for text in found.not_tried), ""]
+    lines += ["Not tried:", "", *(f"- {md(text)}" for text in assessment.not_tried), ""]
     return "\n".join(lines)
 
 

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
+
+from markupsafe import Markup
 
 from discreet import charts
 from discreet.charts import Plot
 from discreet.core import Claim
 from discreet.figures import percent_up, rate, up
 from discreet.report import annex as annexes
-from discreet.report import tables, words
-from discreet.report.findings import CONFIDENCE, Ceiling, Found, Given
-from discreet.report.gathered import Report, made
+from discreet.report import tables, text
+from discreet.report.assessment import CONFIDENCE, Assessment, Ceiling, ReleaseLike
+from discreet.report.model import Report, build
 from discreet.report.sentences import MARKS, label
 
 if TYPE_CHECKING:
@@ -23,15 +25,15 @@ if TYPE_CHECKING:
 
 LARGEST = 150_000  # bytes of a page
 CUT = "Left out so that the page stays small: plots and details of some releases. The JSON form has all."
-_MOST = {3: 24, 2: 24, 1: 12, 0: 4}  # releases told in full, by how much detail there is room for
+_MOST = {3: 24, 2: 24, 1: 12, 0: 4}  # releases shown in full, by level of detail
 _PLOTS = {3: 12, 2: 8, 1: 4, 0: 2}  # and plots of attacks
 _LINES = {3: 20, 2: 12, 1: 8, 0: 4}  # and attacks in each
 _CLAIMS = {3: 8, 2: 8, 1: 4, 0: 2}  # and claims of each release
 
 
 def html(
-    releases: Given | Iterable[Given], *, ledger: Ledger | None = None, title: str | None = None, annex: bool = False,
-    confidence: float = CONFIDENCE,
+    releases: ReleaseLike | Iterable[ReleaseLike], *, ledger: Ledger | None = None, title: str | None = None,
+    annex: bool = False, confidence: float = CONFIDENCE,
 ) -> str:  # fmt: skip
     """The report on one or more releases as a page: releases as such, or the names of their files.
 
@@ -44,76 +46,118 @@ def html(
     >>> "62.3" in page and "<script" not in page
     True
     """
-    return rendered(made(releases, ledger=ledger, title=title, confidence=confidence), annex=annex)
+    return render(build(releases, ledger=ledger, title=title, confidence=confidence), annex=annex)
 
 
-def rendered(report: Report, *, annex: bool = False) -> str:
+@dataclass(frozen=True)
+class Parts:
+    """A report in pieces for a page of one's own: text for the title, CSS, and HTML above and below the details."""
+
+    title: str
+    style: str
+    summary: str
+    details: str
+
+
+def parts(
+    releases: ReleaseLike | Iterable[ReleaseLike], *, ledger: Ledger | None = None, title: str | None = None,
+    annex: bool = False, confidence: float = CONFIDENCE,
+) -> Parts:  # fmt: skip
+    """The pieces of the page that `html` makes, for a page that has its own head and navigation.
+
+    >>> from discreet.core import Release
+    >>> parts(Release(value=41, source="people", claims=())).title
+    'Release from people · privacy report'
+    """
+    return _fitting(build(releases, ledger=ledger, title=title, confidence=confidence), annex)[0]
+
+
+def render(report: Report, *, annex: bool = False) -> str:
     """The page, with as much detail as fits."""
+    return _fitting(report, annex)[1]
+
+
+def _fitting(report: Report, annex: bool) -> tuple[Parts, str]:
+    """The parts and the page made of them, with the most detail that keeps the page small."""
+    from discreet import __version__
+
+    whole = _environment().get_template("report.html")
     for detail in (3, 2, 1, 0):
-        page = _page(report, annex, detail)
+        pieces = _parts(report, annex, detail)
+        page: str = whole.render(
+            title=pieces.title, style=pieces.style, summary=Markup(pieces.summary), details=Markup(pieces.details),
+            version=__version__,
+        )  # fmt: skip
         if len(page.encode()) < LARGEST:
-            return page
-    return page
+            break
+    return pieces, page
 
 
-def _page(report: Report, annex: bool, detail: int) -> str:
+def _parts(report: Report, annex: bool, detail: int) -> Parts:
     most = _MOST[detail]
     if detail == 0:
         report = _first(report, 200)
-    several = report.found[:most] if detail else report.found[:2]
-    claimed, unclaimed = claims_of(report.found, most, _CLAIMS[detail])
+    several = report.assessments[:most] if detail else report.assessments[:2]
+    claimed, unclaimed = claims_of(report.assessments, most, _CLAIMS[detail])
     from discreet import __version__
 
-    told = [
+    evidence = [
         (item.title, tables.evidence(item, report.confidence, 40 if detail else 8))
-        for item in report.found[:most]
+        for item in report.assessments[:most]
         if item.floors
     ]
-    text: str = _environment().get_template("report.html").render(
-        report=report, one=report.found[0] if len(report.found) == 1 else None, most=most, detail=detail, version=__version__,
-        style=_style(), tables=tables, words=words, marks=MARKS, label=label, compared=tables.compared(report), evidence=told,
-        drawn=drawn(report.found, _PLOTS[detail], _LINES[detail]), claimed=claimed, unclaimed=unclaimed,
-        untold=sum(bool(item.floors) for item in report.found[most:]), undrawn=undrawn(report.found), untried=untried(several),
-        steps=_of(several, "spending", charts.steps) if detail > 1 else [],
-        errors=_errors(report.found) if detail > 1 else [],
-        marginals=_of(several, "marginal_errors", charts.marginals) if detail > 1 else [],
-        histograms=_histograms(report.found) if detail > 2 else [],
-        annex=annexes.parts(replace(report, found=several)) if annex else None,
-        cut="" if detail > 1 else CUT,
+    context = {
+        "report": report, "one": report.assessments[0] if len(report.assessments) == 1 else None, "most": most,
+        "detail": detail, "version": __version__, "tables": tables, "text": text, "marks": MARKS, "label": label,
+        "compared": tables.compared(report), "evidence": evidence,
+        "drawn": drawn(report.assessments, _PLOTS[detail], _LINES[detail]), "claimed": claimed, "unclaimed": unclaimed,
+        "untold": sum(bool(item.floors) for item in report.assessments[most:]), "undrawn": undrawn(report.assessments),
+        "untried": untried(several),
+        "steps": _of(several, "spending", charts.steps) if detail > 1 else [],
+        "errors": _errors(report.assessments) if detail > 1 else [],
+        "marginals": _of(several, "marginal_errors", charts.marginals) if detail > 1 else [],
+        "histograms": _histograms(report.assessments) if detail > 2 else [],
+        "annex": annexes.parts(replace(report, assessments=several)) if annex else None,
+        "cut": "" if detail > 1 else CUT,
+    }  # fmt: skip
+    templates = _environment()
+    return Parts(
+        title=_together(f"{report.title} · privacy report"), style=_style(),
+        summary=templates.get_template("summary.html").render(context),
+        details=templates.get_template("details.html").render(context),
     )  # fmt: skip
-    return text.lstrip()
 
 
 def _first(report: Report, count: int) -> Report:
-    return replace(report, found=report.found[:count], warnings=report.warnings[:10], accounts=report.accounts[:5])
+    return replace(report, assessments=report.assessments[:count], warnings=report.warnings[:10], accounts=report.accounts[:5])
 
 
-def drawn(found: tuple[Found, ...], most: int, lines: int = 20) -> list[tuple[str, Plot]]:
+def drawn(assessments: tuple[Assessment, ...], most: int, lines: int = 20) -> list[tuple[str, Plot]]:
     """The plots of releases that were attacked; of few releases, also of those that have a ceiling alone."""
-    few = len(found) <= 2
-    chosen = [item for item in found if item.floors or (few and item.bounded)][:most]
+    few = len(assessments) <= 2
+    chosen = [item for item in assessments if item.floors or (few and item.bounded)][:most]
     return [(item.title, roc_of(item, legend=False, most=lines)) for item in chosen]
 
 
-def roc_of(found: Found, *, legend: bool, most: int = 20) -> Plot:
+def roc_of(assessment: Assessment, *, legend: bool, most: int = 20) -> Plot:
     """The plot of one release, attacks that went through a ceiling in their own colour."""
-    broken = [tables.outcome(floor) in ("refuted", "warning") for floor in found.floors]
-    curves = list({item.claim.event: item.curve for item in found.ceilings}.values())
-    title = f"Ceiling and attacks: {found.title}"
-    return charts.roc(found.release, title=title, broken=broken, legend=legend, curves=curves, most=most)
+    broken = [tables.outcome(floor) in ("refuted", "warning") for floor in assessment.floors]
+    curves = list({item.claim.event: item.curve for item in assessment.ceilings}.values())
+    title = f"Ceiling and attacks: {assessment.title}"
+    return charts.roc(assessment.release, title=title, broken=broken, legend=legend, curves=curves, most=most)
 
 
-def claims_of(found: Sequence[Found], releases: int, most: int) -> tuple[list[tuple[str, Ceiling | None]], int]:
+def claims_of(assessments: Sequence[Assessment], releases: int, most: int) -> tuple[list[tuple[str, Ceiling | None]], int]:
     """Every claim once, headed by the releases it is made for, and how many are left out; None where nothing is claimed."""
     headed: dict[Claim | str, tuple[list[str], Ceiling | None]] = {}
-    for item in found:
+    for item in assessments:
         for place, ceiling in enumerate(item.ceilings, 1):
             name = f"{item.title}, claim {place}" if len(item.ceilings) > 1 else item.title
             headed.setdefault(ceiling.claim, ([], ceiling))[0].append(name)
         if not item.ceilings:
             headed.setdefault(item.title, ([item.title], None))
-    shown = list(headed.values())[: releases if len(found) > 1 else most]
-    if len(found) == 1 and len(found[0].ceilings) <= 1:
+    shown = list(headed.values())[: releases if len(assessments) > 1 else most]
+    if len(assessments) == 1 and len(assessments[0].ceilings) <= 1:
         return [("Claim", ceiling) for _, ceiling in shown], 0
     return [(_several(names), ceiling) for names, ceiling in shown], len(headed) - len(shown)
 
@@ -122,34 +166,38 @@ def _several(names: Sequence[str]) -> str:
     return "; ".join(names[:6]) + (f"; and {len(names) - 6} more" if len(names) > 6 else "")
 
 
-def undrawn(found: tuple[Found, ...]) -> str:
-    if any(item.bounded for item in found):
+def undrawn(assessments: tuple[Assessment, ...]) -> str:
+    if any(item.bounded for item in assessments):
         return (
             "No attack was run on these releases, so there is nothing to draw below their ceilings; the table above has them."
         )
     return "There is no ceiling, and no attack was run: there is nothing to draw."
 
 
-def _errors(found: tuple[Found, ...]) -> list[tuple[str, Plot]]:
+def _errors(assessments: tuple[Assessment, ...]) -> list[tuple[str, Plot]]:
     """The claims as trade-offs between errors, where there are few of them."""
-    drawn = [(item, curve) for item in found for curve in {each.claim.event: each.curve for each in item.bounded}.values()]
+    drawn = [
+        (item, curve) for item in assessments for curve in {each.claim.event: each.curve for each in item.bounded}.values()
+    ]
     return [
-        (item.title, _named(charts.tradeoff(curve), item, len(found))) for item, curve in drawn if curve and len(drawn) <= 2
+        (item.title, _named(charts.tradeoff(curve), item, len(assessments)))
+        for item, curve in drawn
+        if curve and len(drawn) <= 2
     ]
 
 
-def _of(found: Iterable[Found], name: str, draw: Any) -> list[tuple[str, Plot]]:
-    chosen = [item for item in found if item.facts.get(name)][:4]
+def _of(assessments: Iterable[Assessment], name: str, draw: Any) -> list[tuple[str, Plot]]:
+    chosen = [item for item in assessments if item.facts.get(name)][:4]
     return [(item.title, _named(draw(item.facts[name]), item, len(chosen))) for item in chosen]
 
 
-def _named(plot: Plot, item: Found, count: int) -> Plot:
+def _named(plot: Plot, item: Assessment, count: int) -> Plot:
     return plot if count == 1 else replace(plot, title=f"{plot.title}: {item.title}")
 
 
-def _histograms(found: tuple[Found, ...]) -> list[tuple[str, Plot]]:
+def _histograms(assessments: tuple[Assessment, ...]) -> list[tuple[str, Plot]]:
     """The scores of the strongest attack on each release."""
-    chosen = [(item, item.strongest) for item in found[:4]]
+    chosen = [(item, item.strongest) for item in assessments[:4]]
     several = sum(best is not None for _, best in chosen)
     return [
         (item.title, _named(charts.histogram(best.evidence, legend=False), item, several))
@@ -158,12 +206,12 @@ def _histograms(found: tuple[Found, ...]) -> list[tuple[str, Plot]]:
     ]
 
 
-def untried(found: Iterable[Found]) -> list[tuple[list[str], list[str]]]:
-    """What was not tried, said once for releases of which the same is said."""
-    said: dict[tuple[str, ...], list[str]] = {}
-    for item in found:
-        said.setdefault(item.not_tried, []).append(item.title)
-    return [(names, [words.short(text) for text in texts[:30]]) for texts, names in said.items()]
+def untried(assessments: Iterable[Assessment]) -> list[tuple[list[str], list[str]]]:
+    """What was not tried; releases for which the list is the same share one list."""
+    titles: dict[tuple[str, ...], list[str]] = {}
+    for item in assessments:
+        titles.setdefault(item.not_tried, []).append(item.title)
+    return [(names, [text.short(sentence) for sentence in texts[:30]]) for texts, names in titles.items()]
 
 
 @lru_cache(1)
@@ -186,10 +234,10 @@ def _together(value: Any) -> Any:
 def _environment() -> Any:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    made_so = Environment(
+    environment = Environment(
         loader=PackageLoader("discreet.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True, finalize=_together,
     )  # fmt: skip
-    made_so.filters.update(up=up, percent_up=percent_up, rate=rate)
-    made_so.filters.update(short=words.short, small=words.small, stopped=words.stopped)
-    return made_so
+    environment.filters.update(up=up, percent_up=percent_up, rate=rate)
+    environment.filters.update(short=text.short, small=text.small, stopped=text.stopped)
+    return environment

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from discreet.figures import percent_down, percent_up, rate
-from discreet.report import words
+from discreet.report import text
 
 if TYPE_CHECKING:
     from discreet.core import Unit
-    from discreet.report.findings import Ceiling, Floor, Found
+    from discreet.report.assessment import Assessment, Ceiling, Floor
 
 STATUSES = ("contradicted", "refuted", "warning", "no ceiling", "inconclusive", "untested", "unbroken", "holds")  # worst first
 MARKS = {
@@ -47,74 +47,74 @@ def label(status: str) -> str:
     return {"unbroken": "not broken", "within": "stayed within"}.get(status, status)
 
 
-def judged(found: Found) -> tuple[str, str]:
+def judged(assessment: Assessment) -> tuple[str, str]:
     """The status of a release and its sentence; what contradicts the release comes before what it says of itself."""
-    if found.fault is not None:
-        told = f"Do not rely on this release: {words.short(found.fault, 300)}."
-        return "contradicted", f"{told} What it says of itself: {_told(found)[1]}"
-    return _told(found)
+    if assessment.fault is not None:
+        told = f"Do not rely on this release: {text.short(assessment.fault, 300)}."
+        return "contradicted", f"{told} What it says of itself: {_told(assessment)[1]}"
+    return _told(assessment)
 
 
-def _told(found: Found) -> tuple[str, str]:
-    status = _status(found)
+def _told(assessment: Assessment) -> tuple[str, str]:
+    status = _status(assessment)
     if status == "no ceiling":
-        return status, _partly(found) if found.bounded else _unpromised(found)
+        return status, _partly(assessment) if assessment.bounded else _unpromised(assessment)
     if status == "refuted":
-        return status, _refuted(found)
+        return status, _refuted(assessment)
     if status == "warning":
-        return status, _warned(found)
-    return status, f"{_promise(_weakest(found.bounded))}; {_tested(found, status)}"
+        return status, _warned(assessment)
+    return status, f"{_promise(_weakest(assessment.bounded))}; {_tested(assessment, status)}"
 
 
-def _tested(found: Found, status: str) -> str:
+def _tested(assessment: Assessment, status: str) -> str:
     """What the attacks say of a promise that stands."""
-    fitting = [item for item in found.floors if any(each.outcome == "holds" for each in item.verdicts)]
-    kept, tried = _counted(len(fitting), "attack"), _counted(len(found.floors), "attack")
-    rest = f" ({len(found.floors) - len(fitting)} more could not test it)" if len(found.floors) > len(fitting) else ""
+    fitting = [item for item in assessment.floors if any(each.outcome == "holds" for each in item.verdicts)]
+    kept, tried = _counted(len(fitting), "attack"), _counted(len(assessment.floors), "attack")
+    rest = f" ({len(assessment.floors) - len(fitting)} more could not test it)" if len(assessment.floors) > len(fitting) else ""
     if status == "holds":
         return f"{kept} {'were' if len(fitting) > 1 else 'was'} tried and stayed within that{rest}."
     if status == "unbroken":
         return f"{kept} on the finished release stayed within that{rest}, which is a good sign and no test."
     if status == "inconclusive":
-        return f"{tried} {'were' if len(found.floors) > 1 else 'was'} tried, with too few samples to test it."
-    if found.floors:
+        return f"{tried} {'were' if len(assessment.floors) > 1 else 'was'} tried, with too few samples to test it."
+    if assessment.floors:
         return "no attack that was run can be compared with it, so this rests on its proof alone."
     return "no attack was run against it, so this rests on its proof alone."
 
 
-def _warned(found: Found) -> str:
-    name = words.short(next(item.evidence.attack for item in found.floors if item.warns), 60)
+def _warned(assessment: Assessment) -> str:
+    name = text.short(next(item.evidence.attack for item in assessment.floors if item.warns), 60)
     return (
         f"A warning: against the finished release the attack “{name}” does better than the promise allows. That alone "
         "proves nothing, since who was inside was not decided by coins; have the promise audited before you rely on it."
     )
 
 
-def _partly(found: Found) -> str:
+def _partly(assessment: Assessment) -> str:
     """Where something is promised about a part of what is seen, and nothing about the rest."""
-    seen = {name for item in found.open for name in item.claim.game.view}
-    start = f"Nothing is promised to hold against someone who sees {words.view(seen)}: there is no ceiling on that"
-    return f"{start}. For the rest: {_promise(_weakest(found.bounded))}."
+    seen = {name for item in assessment.open for name in item.claim.game.view}
+    start = f"Nothing is promised to hold against someone who sees {text.view(seen)}: there is no ceiling on that"
+    return f"{start}. For the rest: {_promise(_weakest(assessment.bounded))}."
 
 
-def overall(found: Sequence[Found]) -> str:
+def overall(assessments: Sequence[Assessment]) -> str:
     """The sentence of a whole report."""
-    if len(found) == 1:
-        return found[0].sentence
-    count = Counter(item.status for item in found)
+    if len(assessments) == 1:
+        return assessments[0].sentence
+    count = Counter(item.status for item in assessments)
     parts = [f"{count[status]} {_SAID[status][count[status] > 1]}" for status in STATUSES if count[status]]
-    return f"Of {len(found)} releases, {', '.join(parts) if len(parts) > 2 else ', and '.join(parts)}."
+    return f"Of {len(assessments)} releases, {', '.join(parts) if len(parts) > 2 else ', and '.join(parts)}."
 
 
-def _status(found: Found) -> str:
-    verdicts = [each for item in found.floors for each in item.verdicts]
+def _status(assessment: Assessment) -> str:
+    verdicts = [each for item in assessment.floors for each in item.verdicts]
     if any(each.outcome == "refuted" for each in verdicts):
         return "refuted"
-    if found.open or not found.bounded:
+    if assessment.open or not assessment.bounded:
         return "no ceiling"
-    if any(item.warns for item in found.floors):
+    if any(item.warns for item in assessment.floors):
         return "warning"
-    if any(each.outcome == "holds" for item in found.floors if not item.indicative for each in item.verdicts):
+    if any(each.outcome == "holds" for item in assessment.floors if not item.indicative for each in item.verdicts):
         return "holds"
     outcomes = {each.outcome for each in verdicts}
     return "unbroken" if "holds" in outcomes else "inconclusive" if "inconclusive" in outcomes else "untested"
@@ -143,26 +143,26 @@ def _promise(ceiling: Ceiling) -> str:
 
 def one(unit: Unit) -> str:
     """What is protected, as people say it."""
-    name = words.short(unit.name, 40)
+    name = text.short(unit.name, 40)
     return "a given person" if name in _PEOPLE else "a given row" if name == "record" else f"a given {name}"
 
 
-def _refuted(found: Found) -> str:
-    broken = next(item for item in found.floors if any(each.outcome == "refuted" for each in item.verdicts))
+def _refuted(assessment: Assessment) -> str:
+    broken = next(item for item in assessment.floors if any(each.outcome == "refuted" for each in item.verdicts))
     return (
-        f"The promise is broken: the attack “{words.short(broken.evidence.attack, 60)}” tells who is in the data better than "
+        f"The promise is broken: the attack “{text.short(broken.evidence.attack, 60)}” tells who is in the data better than "
         "it allows, so what was proven is not what ran. Do not rely on it."
     )
 
 
-def _unpromised(found: Found) -> str:
-    if not found.floors:
+def _unpromised(assessment: Assessment) -> str:
+    if not assessment.floors:
         return "Nothing is promised and nothing was tried: treat this release as if it were the data itself."
     start = "Nothing is promised: there is no ceiling on what this release gives away"
-    best = found.strongest
+    best = assessment.strongest
     assert best is not None
     reached = _reached(best)
-    name = words.short(best.evidence.attack, 60)
+    name = text.short(best.evidence.attack, 60)
     if reached is None:
         return f"{start}, and the attacks that were tried had too few samples to measure it."
     hit, level = reached
@@ -174,8 +174,8 @@ def _unpromised(found: Found) -> str:
 
 def _reached(floor: Floor) -> tuple[float, float] | None:
     """True positives at the false-positive rate of 1 %, or at 0.1 % where that is more telling."""
-    told = [(found.rate, found.level) for found in floor.rates if found.resolvable]
-    return max(told, key=lambda pair: pair[1], default=None)
+    resolved = [(measured.rate, measured.level) for measured in floor.rates if measured.resolvable]
+    return max(resolved, key=lambda pair: pair[1], default=None)
 
 
 def _counted(number: int, noun: str) -> str:

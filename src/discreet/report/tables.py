@@ -8,9 +8,9 @@ from typing import Any
 
 from discreet.audit import RateAt
 from discreet.figures import down, percent_down, percent_up, rate, up
-from discreet.report import words
-from discreet.report.findings import BELIEF_DELTA, DELTAS, LEVELS, SURE, Floor, Found
-from discreet.report.gathered import Report
+from discreet.report import text
+from discreet.report.assessment import BELIEF_DELTA, DELTAS, LEVELS, SURE, Assessment, Floor
+from discreet.report.model import Report
 
 MOST_GROUPS, MOST_RECORDS, MOST_ATTACKS, MOST_ASSUMPTIONS, MOST_LINES = 40, 20, 40, 20, 60
 _DESIGNS = {"paired": "paired", "canary": "canaries", "post_hoc": "post hoc"}
@@ -27,7 +27,7 @@ class Table:
 
 def compared(report: Report) -> Table:
     """Several releases side by side, one line each."""
-    measures = sorted({name for item in report.found for name in item.facts.get("quality", {})})[:3]
+    measures = sorted({name for item in report.assessments for name in item.facts.get("quality", {})})[:3]
     rows = [
         (
             item.title,
@@ -37,61 +37,65 @@ def compared(report: Report) -> Table:
             _strongest(item),
             *(_number(item.facts.get("quality", {}).get(name)) for name in measures),
         )
-        for item in report.found
+        for item in report.assessments
     ]
     heads = (
         "release",
         "verdict",
-        f"ceiling: ε at δ = {words.small(DELTAS[0])}",
+        f"ceiling: ε at δ = {text.small(DELTAS[0])}",
         "belief: 50 % becomes at most",
         "strongest attack",
     )
-    return Table((*heads, *(words.short(name, 30) for name in measures)), tuple(rows))
+    return Table((*heads, *(text.short(name, 30) for name in measures)), tuple(rows))
 
 
 def together(report: Report) -> str:
     """What releases about the same people give away taken together, which no line about one of them tells."""
     alone = "Each line is about one release alone. What is given away about the same people adds up"
     counted = [
-        f"all that {words.short(item.source, 60)} paid for amounts to ε = {up(item.balance.epsilon_spent)} at "
-        f"δ = {words.small(item.balance.delta)}"
+        f"all that {text.short(item.source, 60)} paid for amounts to ε = {up(item.balance.epsilon_spent)} at "
+        f"δ = {text.small(item.balance.delta)}"
         for item in report.accounts[:5]
         if not item.balance.by_period
     ]
     return f"{alone}: {'; '.join(counted)}." if counted else f"{alone}, and no ledger was given that counts it."
 
 
-def key_figures(found: Found, report: Report) -> list[tuple[str, str, str]]:
+def key_figures(assessment: Assessment, report: Report) -> list[tuple[str, str, str]]:
     """Three figures under the verdict: a name, a number, and what it means."""
     figures = [
-        ("Ceiling", _least(found, "ε ≤ "), f"at δ = {words.small(DELTAS[0])}" if found.bounded else "nothing is promised")
+        (
+            "Ceiling",
+            _least(assessment, "ε ≤ "),
+            f"at δ = {text.small(DELTAS[0])}" if assessment.bounded else "nothing is promised",
+        )
     ]
-    best = found.strongest
+    best = assessment.strongest
     if best is not None:
-        told = _telling(best)
-        reached = percent_down(told.rate) if told else "too few samples"
+        measured = _telling(best)
+        reached = percent_down(measured.rate) if measured else "too few samples"
         means = (
-            f"found at {rate(told.level)} wrongly accused, by {words.short(best.evidence.attack, 30)}" if told else "to tell"
+            f"found at {rate(measured.level)} false positives, by {text.short(best.evidence.attack, 30)}"
+            if measured
+            else "to tell"
         )
         figures.append(("Strongest attack", reached, means))
     else:
         figures.append(("Strongest attack", "none", "nothing was tried"))
     for item in report.accounts[:1]:
         if not item.balance.by_period:
-            left = (
-                f"of ε = {item.balance.epsilon:g} at δ = {words.small(item.balance.delta)} for {words.short(item.source, 30)}"
-            )
+            left = f"of ε = {item.balance.epsilon:g} at δ = {text.small(item.balance.delta)} for {text.short(item.source, 30)}"
             figures.append(("Budget left", percent_down(1 - item.balance.part_spent), left))
-    useful = quality(found)
+    useful = quality(assessment)
     for name, value in [each for each in useful if "test" in each[0]][:1] or useful[:1]:
         figures.append(("Quality", value, name))
     return figures
 
 
-def evidence(found: Found, confidence: float, most: int = MOST_ATTACKS) -> Table:
+def evidence(assessment: Assessment, confidence: float, most: int = MOST_ATTACKS) -> Table:
     """Every attack on a release, one line each."""
-    rows = tuple(_attack(floor) for floor in found.floors[:most])
-    left = len(found.floors) - len(rows)
+    rows = tuple(_attack(floor) for floor in assessment.floors[:most])
+    left = len(assessment.floors) - len(rows)
     rates = (f"found at {rate(level)} FPR" for level in LEVELS)
     heads = ("attack", "sees", "design", "targets", *rates, f"ε at least ({rate(confidence)} sure)", "verdict")
     return Table(heads, rows, f"and {left} more, in the JSON form of this report" if left else "")
@@ -99,9 +103,9 @@ def evidence(found: Found, confidence: float, most: int = MOST_ATTACKS) -> Table
 
 def evidence_note(confidence: float) -> str:
     return (
-        "Found at an FPR: the share of those inside that the attack recognises while it wrongly accuses that share of the "
-        f"others, with its {rate(confidence)} interval. ε at least: no smaller ε is true of what was attacked, at δ = "
-        f"{words.small(DELTAS[0])} and {rate(confidence)} confidence; of a post-hoc attack it is indicative only. "
+        "Found at an FPR: the share of those inside that the attack recognises while that share of the others are false "
+        f"positives, with its {rate(confidence)} interval. ε at least: no smaller ε is true of what was attacked, at δ = "
+        f"{text.small(DELTAS[0])} and {rate(confidence)} confidence; of a post-hoc attack it is indicative only. "
         f"Verdicts are {rate(SURE)} sure."
     )
 
@@ -109,20 +113,20 @@ def evidence_note(confidence: float) -> str:
 def belief_note() -> str:
     return (
         "Belief: what someone who knows everything else, and thought it so likely, can at most think after seeing the "
-        f"release, except with probability {words.small(BELIEF_DELTA)}."
+        f"release, except with probability {text.small(BELIEF_DELTA)}."
     )
 
 
-def groups(found: Found) -> Table | None:
+def groups(assessment: Assessment) -> Table | None:
     """How exposed each class or group is, worst first."""
-    given: Any = found.facts.get("groups", ())
-    if not given:
+    listed: Any = assessment.facts.get("groups", ())
+    if not listed:
         return None
-    ordered = sorted(given, key=lambda item: -max(item.get("tpr", {}).values(), default=item.get("auc", 0.0)))
-    levels = sorted({level for item in given for level in item.get("tpr", {})}, key=float)[:3]
+    ordered = sorted(listed, key=lambda item: -max(item.get("tpr", {}).values(), default=item.get("auc", 0.0)))
+    levels = sorted({level for item in listed for level in item.get("tpr", {})}, key=float)[:3]
     rows = [
         (
-            f"{words.short(item['by'], 40)}: {words.short(item['group'], 60)}",
+            f"{text.short(item['by'], 40)}: {text.short(item['group'], 60)}",
             f"{item['n']:,}" if "n" in item else "",
             *(_share(item, level) for level in levels),
             down(item["auc"], 3) if "auc" in item else "",
@@ -130,7 +134,7 @@ def groups(found: Found) -> Table | None:
         for item in ordered[:MOST_GROUPS]
     ]
     heads = ("group", "people or rows", *(f"found at {rate(float(level))} FPR" for level in levels), "AUC")
-    left = len(given) - MOST_GROUPS
+    left = len(listed) - MOST_GROUPS
     return _filled(Table(heads, tuple(rows), f"and {left} more groups" if left > 0 else ""))
 
 
@@ -151,41 +155,41 @@ def _filled(table: Table) -> Table:
     return Table(tuple(table.heads[place] for place in kept), rows, table.more)
 
 
-def records(found: Found) -> str | None:
+def records(assessment: Assessment) -> str | None:
     """The most exposed records, by their number alone."""
-    given = found.facts.get("exposed", ())
-    if not given:
+    listed = assessment.facts.get("exposed", ())
+    if not listed:
         return None
-    shown = ", ".join(str(item["index"]) for item in given[:MOST_RECORDS])
-    more = f" and {len(given) - MOST_RECORDS:,} more" if len(given) > MOST_RECORDS else ""
+    shown = ", ".join(str(item["index"]) for item in listed[:MOST_RECORDS])
+    more = f" and {len(listed) - MOST_RECORDS:,} more" if len(listed) > MOST_RECORDS else ""
     return f"The most exposed records, by their number in the data: {shown}{more}."
 
 
-def controls(found: Found) -> Table | None:
+def controls(assessment: Assessment) -> Table | None:
     """What the attacks found where there is something to find, and where there is nothing."""
-    given = found.facts.get("controls", ())
-    if not given:
+    listed = assessment.facts.get("controls", ())
+    if not listed:
         return None
     rows = [
         (
-            words.short(item["name"], 80),
+            text.short(item["name"], 80),
             "must be found" if item["kind"] == "positive" else "must not be found",
             "" if "found" not in item else "found" if item["found"] else "not found",
-            words.listed(f"{percent_down(hit)} at {rate(float(level))}" for level, hit in item.get("tpr", {}).items())
+            text.listed(f"{percent_down(hit)} at {rate(float(level))}" for level, hit in item.get("tpr", {}).items())
             if item.get("tpr")
             else "",
             down(item["auc"], 3) if "auc" in item else "",
         )
-        for item in given[:20]
+        for item in listed[:20]
     ]
     return _filled(Table(("control", "it", "was", "true positives at an FPR", "AUC"), tuple(rows)))
 
 
-def control_notes(found: Found) -> list[str]:
+def control_notes(assessment: Assessment) -> list[str]:
     """What to say of controls that did not come out as they should."""
-    given = [item for item in found.facts.get("controls", ()) if "found" in item]
-    blind = [words.short(item["name"], 80) for item in given if item["kind"] == "positive" and not item["found"]]
-    biased = [words.short(item["name"], 80) for item in given if item["kind"] == "negative" and item["found"]]
+    listed = [item for item in assessment.facts.get("controls", ()) if "found" in item]
+    blind = [text.short(item["name"], 80) for item in listed if item["kind"] == "positive" and not item["found"]]
+    biased = [text.short(item["name"], 80) for item in listed if item["kind"] == "negative" and item["found"]]
     silent = "found nothing where there is something to find, so that it is silent elsewhere means nothing."
     noisy = "“finds” people where there are none to find; what it finds elsewhere is not membership alone."
     return [*(f"{name}: {silent}" for name in blind), *(f"{name}: {noisy}" for name in biased)][:10]
@@ -199,33 +203,33 @@ def entries(report: Report, place: int) -> Table:
     return Table(heads, tuple(rows), f"{left:,} other entries are in the ledger" if left > 0 else "")
 
 
-def reproduce(found: Found) -> list[tuple[str, str]]:
+def reproduce(assessment: Assessment) -> list[tuple[str, str]]:
     """Versions, seeds and hashes, one line each."""
-    facts = found.facts
-    made = facts.get("made", {})
-    rows = [("document", found.hash)] if found.hash else []
-    rows += [(name, made[name]) for name in ("when", "discreet", "python", "command") if name in made]
-    rows += [(name, version) for name, version in list(made.get("packages", {}).items())[:30]]
+    facts = assessment.facts
+    origin = facts.get("made", {})
+    rows = [("document", assessment.hash)] if assessment.hash else []
+    rows += [(name, origin[name]) for name in ("when", "discreet", "python", "command") if name in origin]
+    rows += [(name, version) for name, version in list(origin.get("packages", {}).items())[:30]]
     rows += [(f"seed of {name}", f"{seed:g}") for name, seed in list(facts.get("seeds", {}).items())[:30]]
     rows += [(name, digest) for name, digest in list(facts.get("hashes", {}).items())[:30]]
-    return [(words.short(name, 60), words.short(text, 400)) for name, text in rows][:MOST_LINES]
+    return [(text.short(name, 60), text.short(value, 400)) for name, value in rows][:MOST_LINES]
 
 
-def tried(found: Found) -> list[str]:
+def tried(assessment: Assessment) -> list[str]:
     """What the release itself says was tried."""
-    return [words.short(text) for text in found.facts.get("tried", ())[:20]]
+    return [text.short(attack) for attack in assessment.facts.get("tried", ())[:20]]
 
 
-def quality(found: Found) -> list[tuple[str, str]]:
-    return [(words.short(name, 60), _number(value)) for name, value in list(found.facts.get("quality", {}).items())[:12]]
+def quality(assessment: Assessment) -> list[tuple[str, str]]:
+    return [(text.short(name, 60), _number(value)) for name, value in list(assessment.facts.get("quality", {}).items())[:12]]
 
 
 def _attack(floor: Floor) -> tuple[str, ...]:
     seen = floor.evidence
     runs = f"{floor.runs:,} run{'' if floor.runs == 1 else 's'}"
     return (
-        words.short(seen.attack, 80),
-        words.view(seen.game.view),
+        text.short(seen.attack, 80),
+        text.view(seen.game.view),
         _DESIGNS[seen.design],
         f"{floor.members:,} in, {floor.others:,} out; {runs}",
         *(reached(each) for each in floor.rates),
@@ -234,11 +238,11 @@ def _attack(floor: Floor) -> tuple[str, ...]:
     )
 
 
-def reached(found: RateAt) -> str:
+def reached(measured: RateAt) -> str:
     """A rate with its interval, or what would be needed to tell."""
-    if not found.resolvable:
-        return f"not resolvable: needs {found.needs}"
-    return f"{percent_down(found.rate)} ({percent_down(found.low)} to {percent_up(found.high)})"
+    if not measured.resolvable:
+        return f"not resolvable: needs {measured.needs}"
+    return f"{percent_down(measured.rate)} ({percent_down(measured.low)} to {percent_up(measured.high)})"
 
 
 def outcome(floor: Floor) -> str:
@@ -254,14 +258,14 @@ def outcome(floor: Floor) -> str:
     return next((each for each in order if each in outcomes), "nothing claimed")
 
 
-def _least(found: Found, before: str = "") -> str:
-    if not found.bounded:
+def _least(assessment: Assessment, before: str = "") -> str:
+    if not assessment.bounded:
         return "no ceiling"
-    return before + up(max(item.epsilons[0][1] for item in found.bounded), 3)
+    return before + up(max(item.epsilons[0][1] for item in assessment.bounded), 3)
 
 
-def _belief(found: Found) -> str:
-    return percent_up(max(item.beliefs[-1][1] for item in found.bounded)) if found.bounded else "100 %"
+def _belief(assessment: Assessment) -> str:
+    return percent_up(max(item.beliefs[-1][1] for item in assessment.bounded)) if assessment.bounded else "100 %"
 
 
 def _telling(floor: Floor) -> RateAt | None:
@@ -269,13 +273,13 @@ def _telling(floor: Floor) -> RateAt | None:
     return next((each for each in reversed(floor.rates) if each.resolvable), None)
 
 
-def _strongest(found: Found) -> str:
-    best = found.strongest
+def _strongest(assessment: Assessment) -> str:
+    best = assessment.strongest
     if best is None:
         return "none was tried"
-    told = _telling(best)
-    name = words.short(best.evidence.attack, 40)
-    return f"{name}: {percent_down(told.rate)} at {rate(told.level)} FPR" if told else f"{name}: too few samples"
+    measured = _telling(best)
+    name = text.short(best.evidence.attack, 40)
+    return f"{name}: {percent_down(measured.rate)} at {rate(measured.level)} FPR" if measured else f"{name}: too few samples"
 
 
 def _number(value: float | None) -> str:
@@ -284,5 +288,5 @@ def _number(value: float | None) -> str:
 
 def assumptions(items: Iterable[str]) -> list[str]:
     known = list(items)
-    shown = [words.short(item, 600) for item in known[:MOST_ASSUMPTIONS]]
+    shown = [text.short(item, 600) for item in known[:MOST_ASSUMPTIONS]]
     return shown if len(known) <= MOST_ASSUMPTIONS else [*shown, f"and {len(known) - MOST_ASSUMPTIONS} more"]

@@ -39,35 +39,35 @@ def _plain(value: Any) -> Any:
     return value if value is None or isinstance(value, (bool, int, str)) else str(value)
 
 
-def columns(found: Mapping[str, Sequence[Any]]) -> list[Column]:
-    """Columns with their intervals beside them instead of after them."""
-    made = []
-    for name, values in found.items():
-        low, high = found.get(f"{name}_low"), found.get(f"{name}_high")
-        ends = name.rpartition("_")
-        if ends[2] in ("low", "high") and f"{ends[0]}_low" in found and f"{ends[0]}_high" in found and ends[0] in found:
-            continue
-        made.append(Column(name, values, low, high) if low is not None and high is not None else Column(name, values))
-    return made
-
-
-def rows(made: Sequence[Column]) -> list[list[tuple[Any, Any, Any]]]:
-    """Line by line: (value, low, high) of each column; ends are None where there is no interval."""
-    count = len(made[0].values) if made else 0
+def columns(table: Mapping[str, Sequence[Any]]) -> list[Column]:
+    """Columns, each with its interval: NAME_low and NAME_high belong to NAME."""
+    bounded = {name for name in table if f"{name}_low" in table and f"{name}_high" in table}
+    ends = {f"{name}_{end}" for name in bounded for end in ("low", "high")}
     return [
-        [(it.values[i], it.low[i] if it.low is not None else None, it.high[i] if it.high is not None else None) for it in made]
-        for i in range(count)
+        Column(name, values, table[f"{name}_low"], table[f"{name}_high"]) if name in bounded else Column(name, values)
+        for name, values in table.items()
+        if name not in ends
     ]
 
 
-def picture(made: Sequence[Column]) -> Markup:
+def rows(columns: Sequence[Column]) -> list[list[tuple[Any, Any, Any]]]:
+    """Line by line: (value, low, high) of each column; ends are None where there is no interval."""
+    count = len(columns[0].values) if columns else 0
+    return [[(column.values[i], _end(column.low, i), _end(column.high, i)) for column in columns] for i in range(count)]
+
+
+def _end(ends: Sequence[Any] | None, place: int) -> Any:
+    return None if ends is None else ends[place]
+
+
+def picture(columns: Sequence[Column]) -> Markup:
     """The first number of the answer, group by group."""
-    number = next((it for it in made if it.low is not None and it.high is not None), None)
+    number = next((column for column in columns if column.low is not None and column.high is not None), None)
     if number is None or not number.values or len(number.values) > DRAWN or number.low is None or number.high is None:
         return Markup()
-    keys = [it for it in made if it.low is None]
+    keys = [column for column in columns if column.low is None]
     labels = [
-        " · ".join("–" if it.values[i] is None else str(it.values[i]) for it in keys) or number.name
+        " · ".join("–" if column.values[i] is None else str(column.values[i]) for column in keys) or number.name
         for i in range(len(number.values))
     ]
     return Markup(intervals(labels, number.values, number.low, number.high, f"{number.name}, with 95 % intervals"))

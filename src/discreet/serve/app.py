@@ -1,4 +1,4 @@
-"""The web app: doors turned into routes, with one guard before all of them and one set of headers behind."""
+"""The ASGI application: the routes, one guard that admits every request, and the headers of every response."""
 
 from __future__ import annotations
 
@@ -20,22 +20,23 @@ import anyio.to_thread
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import ClientDisconnect
+from starlette.requests import Request as HTTPRequest
 from starlette.responses import RedirectResponse, Response
-from starlette.routing import Route
+from starlette.routing import Route as HTTPRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from discreet import __version__
 from discreet.errors import DiscreetError
-from discreet.serve.doors import Door, File, Go, Page, Refused, Reply, Visit, fields, status_of, told_to
-from discreet.serve.house import House
-from discreet.serve.pages import DOORS
+from discreet.serve.pages import ROUTES
+from discreet.serve.routes import File, Go, Page, Refused, Reply, Request, Route, fields, message_for, status_of
 from discreet.serve.show import FILTERS
+from discreet.serve.state import AppState
 
 LARGEST_BODY = 64 * 1024
 BODY_WITHIN = 10.0  # seconds in which a body must have come
 AT_ONCE = {"light": 16, "heavy": 16, "password": 2}
-WAITING = {"light": 2000, "heavy": 1000, "password": 200}  # visits that may wait for their turn
+WAITING = {"light": 2000, "heavy": 1000, "password": 200}  # requests that may wait for a thread
 HERE = Path(__file__).parent
 log = logging.getLogger("discreet.serve")
 
@@ -50,9 +51,9 @@ HEADERS = {
 }  # fmt: skip
 
 
-def make_app(house: House) -> ASGIApp:
-    """The application for one house; closing it closes the house."""
-    guard = Guard(house)
+def make_app(state: AppState) -> ASGIApp:
+    """The application for one `AppState`; its shutdown closes the state."""
+    guard = Guard(state)
 
     @asynccontextmanager
     async def life(_: Starlette) -> AsyncIterator[None]:
@@ -60,16 +61,16 @@ def make_app(house: House) -> ASGIApp:
         try:
             yield
         finally:
-            await anyio.to_thread.run_sync(house.close)
+            await anyio.to_thread.run_sync(state.close)
 
-    routes = [Route(path, partial(guard.pass_through, door), methods=[door.method]) for path, door in addresses()]
-    app = Starlette(routes=routes, lifespan=life, exception_handlers={HTTPException: guard.no_such_door})  # type: ignore[dict-item]
-    return Shield(app, house.settings.hosts, https=house.settings.https)
+    routes = [HTTPRoute(path, partial(guard.handle, route), methods=[route.method]) for path, route in addresses()]
+    app = Starlette(routes=routes, lifespan=life, exception_handlers={HTTPException: guard.not_found})  # type: ignore[dict-item]
+    return Shield(app, state.settings.hosts, https=state.settings.https)
 
 
-def addresses() -> list[tuple[str, Door]]:
-    """Every path with its door; a page's .json comes before what might take the ending for a part of a name."""
-    return [(f"{door.path}.json", door) for door in DOORS if door.json] + [(door.path, door) for door in DOORS]
+def addresses() -> list[tuple[str, Route]]:
+    """Every path with its route. A page's .json comes first, since a name in a path could also match the ending."""
+    return [(f"{route.path}.json", route) for route in ROUTES if route.json] + [(route.path, route) for route in ROUTES]
 
 
 class Shield:
@@ -91,10 +92,10 @@ class Shield:
                 message["headers"] = [*message["headers"], *(pair for pair in self._headers.items() if pair[0] not in have)]
             await send(message)
 
-        given = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]
-        if len(given) != 1 or (_host(given[0]) not in self._hosts and "*" not in self._hosts):
-            told = "This server does not answer to that name. Its owner can allow it: discreet serve --allow-host NAME\n"
-            await Response(told, 400, media_type="text/plain")(scope, receive, dressed)
+        hosts = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]
+        if len(hosts) != 1 or (_host(hosts[0]) not in self._hosts and "*" not in self._hosts):
+            message = "This server does not answer to that name. Its owner can allow it: discreet serve --allow-host NAME\n"
+            await Response(message, 400, media_type="text/plain")(scope, receive, dressed)
             return
         await self._app(scope, receive, dressed)
 
@@ -102,40 +103,34 @@ class Shield:
 class Guard:
     """Who comes in, and how the answer goes out."""
 
-    def __init__(self, house: House) -> None:
-        self.house = house
+    def __init__(self, state: AppState) -> None:
+        self.state = state
         self._limits: dict[str, anyio.CapacityLimiter] = {}
         self._waiting = dict.fromkeys(AT_ONCE, 0)
         self._templates = Environment(loader=FileSystemLoader(HERE / "templates"), autoescape=True, undefined=StrictUndefined,
                                       trim_blocks=True, lstrip_blocks=True)  # fmt: skip
         self._templates.filters.update(FILTERS)
-        self.cookie = "__Host-discreet" if house.settings.https else "discreet"
+        self.cookie = "__Host-discreet" if state.settings.https else "discreet"
         self.form_cookie = f"{self.cookie}-form"
 
     def begin(self) -> None:
         self._limits = {work: anyio.CapacityLimiter(count) for work, count in AT_ONCE.items()}
 
-    async def pass_through(self, door: Door, request: Request) -> Response:
-        """One visit, from the door to the answer."""
-        wants = (
-            "json"
-            if request.url.path.endswith(".json") and door.json
-            else "part"
-            if "hx-request" in request.headers
-            else "html"
-        )
-        visit = Visit(self.house, door, wants, request.path_params, dict(request.query_params), {}, _address(request))
+    async def handle(self, route: Route, http: HTTPRequest) -> Response:
+        """Admit a request, run its page in a thread, and answer."""
+        wants = "json" if http.url.path.endswith(".json") and route.json else "part" if "hx-request" in http.headers else "html"
+        request = Request(self.state, route, wants, http.path_params, dict(http.query_params), {}, _address(http))
         try:
-            body = await _body(request) if door.method == "POST" else b""
-            visit, reply = await self._turn(door.work, partial(self._serve, door, request, wants, body))
-            return self._answer(visit, reply)
+            body = await _body(http) if route.method == "POST" else b""
+            request, reply = await self._turn(route.work, partial(self._serve, route, http, wants, body))
+            return self._answer(request, reply)
         except Refused as refused:
-            return self._told(refused.visit or visit, refused)
+            return self._told(refused.request or request, refused)
         except ClientDisconnect:
             return Response(status_code=400)
         except Exception as error:
-            self._fault(request, error)
-            return self._told(visit, Refused(500, "This is a fault in discreet. What happened is in the log of the server."))
+            self._fault(http, error)
+            return self._told(request, Refused(500, "This is a fault in discreet. What happened is in the log of the server."))
 
     async def _turn(self, work: str, function: Any) -> Any:
         if self._waiting[work] >= WAITING[work]:
@@ -146,165 +141,164 @@ class Guard:
         finally:
             self._waiting[work] -= 1
 
-    def _serve(self, door: Door, request: Request, wants: str, body: bytes) -> tuple[Visit, Reply]:
-        form = fields(request.headers.get("content-type", "").split(";")[0].strip().lower(), body)
-        visit = self._known(door, request, wants, form)
+    def _serve(self, route: Route, http: HTTPRequest, wants: str, body: bytes) -> tuple[Request, Reply]:
+        form = fields(http.headers.get("content-type", "").split(";")[0].strip().lower(), body)
+        request = self._known(route, http, wants, form)
         try:
-            self._may(visit)
-            return visit, door.page(visit)
+            self._may(request)
+            return request, route.page(request)
         except Refused as refused:
-            refused.visit = visit
+            refused.request = request
             raise
         except DiscreetError as error:
-            raise Refused(status_of(error), told_to(visit.someone, error), visit=visit) from error
+            raise Refused(status_of(error), message_for(request.optional_user, error), request=request) from error
 
-    def _known(self, door: Door, request: Request, wants: str, form: Mapping[str, str]) -> Visit:
-        """The visit, with whoever it is."""
-        scheme, _, secret = request.headers.get("authorization", "").partition(" ")
+    def _known(self, route: Route, http: HTTPRequest, wants: str, form: Mapping[str, str]) -> Request:
+        """The request with its user, from a bearer token or a session cookie."""
+        scheme, _, secret = http.headers.get("authorization", "").partition(" ")
         session = bearer = None
         if scheme.lower() == "bearer":
-            bearer = self.house.people.bearer(secret.strip())
+            bearer = self.state.users.bearer(secret.strip())
             if bearer is None:
                 raise Refused(401, "This token opens nothing: it was withdrawn, has ended, or never was.")
-        elif key := request.cookies.get(self.cookie):
-            session = self.house.people.session(key)
-        if door.method == "POST" and bearer is None and (session is not None or not door.roles):  # else it ends at the door
-            self._ours(request, form, session)
-        return Visit(self.house, door, wants, request.path_params, dict(request.query_params), form, _address(request), session,
-                     bearer, request.cookies, _at(request))  # fmt: skip
+        elif key := http.cookies.get(self.cookie):
+            session = self.state.users.session(key)
+        if route.method == "POST" and bearer is None and (session is not None or not route.roles):  # else `_may` refuses it
+            self._ours(http, form, session)
+        return Request(self.state, route, wants, http.path_params, dict(http.query_params), form, _address(http), session,
+                     bearer, http.cookies, _at(http))  # fmt: skip
 
-    def _ours(self, request: Request, form: Mapping[str, str], session: Any) -> None:
-        """A form counts only if this server made it for this visitor, and it was sent from one of our pages."""
-        origin = request.headers.get("origin")
-        if origin is not None and urlsplit(origin).netloc != request.headers.get("host"):
+    def _ours(self, http: HTTPRequest, form: Mapping[str, str], session: Any) -> None:
+        """A form counts only if this server made it for this browser, and it was sent from one of our pages."""
+        origin = http.headers.get("origin")
+        if origin is not None and urlsplit(origin).netloc != http.headers.get("host"):
             raise Refused(403, "This form was sent from another site. Nothing was done.")
-        if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+        if http.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
             raise Refused(403, "This form was sent from another site. Nothing was done.")
-        given = request.headers.get("x-proof") or form.get("proof", "")
-        wanted = session.proof if session else self.form_proof(request.cookies.get(self.form_cookie, ""))
-        if not wanted or not hmac.compare_digest(given.encode(), wanted.encode()):
+        proof = http.headers.get("x-proof") or form.get("proof", "")
+        wanted = session.proof if session else self.form_proof(http.cookies.get(self.form_cookie, ""))
+        if not wanted or not hmac.compare_digest(proof.encode(), wanted.encode()):
             raise Refused(403, "This form is too old, or not one of ours. Load the page again, and send it again.")
 
     def form_proof(self, cookie: str) -> str:
         """What a form before the login must bring: only this server can work it out from the cookie."""
-        return hmac.new(self.house.secret, cookie.encode(), sha256).hexdigest() if cookie else ""
+        return hmac.new(self.state.secret, cookie.encode(), sha256).hexdigest() if cookie else ""
 
-    def _may(self, visit: Visit) -> None:
-        roles = visit.door.roles
+    def _may(self, request: Request) -> None:
+        roles = request.route.roles
         if not roles:
             return
-        if visit.someone is None:
+        if request.optional_user is None:
             raise Refused(401, "Log in first.")
-        if visit.someone.role not in roles:
-            raise Refused(
-                403, f"This is for {' and '.join(f'{role}s' for role in sorted(roles))}; you are here as {visit.someone.role}."
-            )
+        role, allowed = request.optional_user.role, " and ".join(f"{name}s" for name in sorted(roles))
+        if role not in roles:
+            raise Refused(403, f"This is for {allowed}; you are here as {role}.")
 
-    def _answer(self, visit: Visit, reply: Reply) -> Response:
+    def _answer(self, request: Request, reply: Reply) -> Response:
         if isinstance(reply, File):
             headers = dict(reply.headers)
             if reply.name is not None:
                 headers["content-disposition"] = f"attachment; filename*=UTF-8''{quote(reply.name)}"
             return Response(reply.body, media_type=reply.type, headers=headers)
         response: Response
-        if visit.wants == "json":
+        if request.wants == "json":
             status = reply.status if isinstance(reply, Page) else 200
             response = Response(_json(reply.data), status, media_type="application/json")
         elif isinstance(reply, Go):
             place = quote(reply.to, safe="/%:@")
-            response = Response(headers={"hx-redirect": place}) if visit.wants == "part" else RedirectResponse(place, 303)
+            response = Response(headers={"hx-redirect": place}) if request.wants == "part" else RedirectResponse(place, 303)
         else:
-            response = self._page(visit, reply)
+            response = self._page(request, reply)
         for name, value in reply.cookies.items():
             self._bake(response, self.cookie if name == "session" else self.form_cookie, value)
         return response
 
-    def _page(self, visit: Visit, reply: Page) -> Response:
-        cookie = visit.cookies.get(self.form_cookie, "")
+    def _page(self, request: Request, reply: Page) -> Response:
+        cookie = request.cookies.get(self.form_cookie, "")
         fresh = None
-        if visit.session is None and not cookie:
+        if request.session is None and not cookie:
             import secrets
 
             fresh = cookie = secrets.token_urlsafe(24)
-        proof = visit.session.proof if visit.session else self.form_proof(cookie)
-        template = reply.part if visit.wants == "part" and reply.part else reply.template
-        status = 200 if visit.wants == "part" and reply.part else reply.status
-        text = self._render(template, visit, proof, **{**reply.data, **reply.more})
+        proof = request.session.proof if request.session else self.form_proof(cookie)
+        template = reply.part if request.wants == "part" and reply.part else reply.template
+        status = 200 if request.wants == "part" and reply.part else reply.status
+        text = self._render(template, request, proof, **{**reply.data, **reply.more})
         response = Response(text, status, media_type="text/html", headers=dict(reply.headers))
         if fresh is not None:
             self._bake(response, self.form_cookie, fresh)
         return response
 
-    def _render(self, template: str, visit: Visit, proof: str, **data: Any) -> str:
-        people = {"me": visit.someone, "proof": proof, "at": visit.at, "version": __version__}
-        return self._templates.get_template(template).render(**data, **people)
+    def _render(self, template: str, request: Request, proof: str, **data: Any) -> str:
+        users = {"me": request.optional_user, "proof": proof, "at": request.at, "version": __version__}
+        return self._templates.get_template(template).render(**data, **users)
 
     def _bake(self, response: Response, name: str, value: str | None) -> None:
-        how: dict[str, Any] = {"path": "/", "httponly": True, "samesite": "lax", "secure": self.house.settings.https}
+        how: dict[str, Any] = {"path": "/", "httponly": True, "samesite": "lax", "secure": self.state.settings.https}
         response.delete_cookie(name, **how) if value is None else response.set_cookie(name, value, **how)
 
-    def _told(self, visit: Visit, refused: Refused) -> Response:
-        """A refusal in the words of whoever asked: JSON for programs, a page for people, the way to the login for strangers."""
-        if visit.wants == "json":
+    def _told(self, request: Request, refused: Refused) -> Response:
+        """A refusal in the form that was asked for: JSON, a part of a page, a page, or a redirect to the login."""
+        if request.wants == "json":
             document = {"error": refused.message, "status": refused.status}
             return Response(_json(document), refused.status, media_type="application/json", headers=refused.headers)
-        if refused.status == 401 and visit.door.method == "GET" and visit.wants == "html":
+        if refused.status == 401 and request.route.method == "GET" and request.wants == "html":
             return RedirectResponse("/login", 303)
-        if refused.status == 401 and visit.wants == "part":
+        if refused.status == 401 and request.wants == "part":
             return Response(status_code=401, headers={"hx-redirect": "/login"})
-        part = visit.wants == "part"
-        proof = visit.session.proof if visit.session else ""
-        text = self._render("parts/refusal.html" if part else "refused.html", visit, proof, message=refused.message,
+        part = request.wants == "part"
+        proof = request.session.proof if request.session else ""
+        text = self._render("parts/refusal.html" if part else "refused.html", request, proof, message=refused.message,
                             status=refused.status)  # fmt: skip
         mended = part and isinstance(refused.__cause__, DiscreetError)  # an answer to the form, and no error of the browser's
         return Response(text, 200 if mended else refused.status, media_type="text/html", headers=refused.headers)
 
-    async def no_such_door(self, request: Request, error: HTTPException) -> Response:
+    async def not_found(self, http: HTTPRequest, error: HTTPException) -> Response:
         """An address that leads nowhere, or a method it does not know."""
-        told = "There is nothing at this address." if error.status_code == 404 else "This address is not used that way."
-        wants = "json" if request.url.path.endswith(".json") else "html"
-        visit = Visit(self.house, DOORS[0], wants, {}, {}, {}, _address(request))
-        return self._told(visit, Refused(error.status_code, told, headers=dict(error.headers or {})))
+        message = "There is nothing at this address." if error.status_code == 404 else "This address is not used that way."
+        wants = "json" if http.url.path.endswith(".json") else "html"
+        request = Request(self.state, ROUTES[0], wants, {}, {}, {}, _address(http))
+        return self._told(request, Refused(error.status_code, message, headers=dict(error.headers or {})))
 
     @staticmethod
-    def _fault(request: Request, error: BaseException) -> None:
+    def _fault(http: HTTPRequest, error: BaseException) -> None:
         """Where it happened and what kind it was; never the message, which may hold a value from the data."""
         places = [f"{Path(frame.filename).name}:{frame.lineno}" for frame in traceback.extract_tb(error.__traceback__)[-6:]]
-        log.error("%s %s: %s at %s", request.method, request.url.path[:200], type(error).__name__, " < ".join(reversed(places)))
+        log.error("%s %s: %s at %s", http.method, http.url.path[:200], type(error).__name__, " < ".join(reversed(places)))
 
 
-async def _body(request: Request) -> bytes:
+async def _body(http: HTTPRequest) -> bytes:
     """The body, if it is small and comes soon."""
-    told = f"A body may have {LARGEST_BODY >> 10} KiB."
-    given = request.headers.get("content-length", "0")
-    if not given.isdecimal() or int(given) > LARGEST_BODY:
-        raise Refused(413, told, headers={"connection": "close"})
+    message = f"A body may have {LARGEST_BODY >> 10} KiB."
+    length = http.headers.get("content-length", "0")
+    if not length.isdecimal() or int(length) > LARGEST_BODY:
+        raise Refused(413, message, headers={"connection": "close"})
     parts, size = [], 0
     try:
         with anyio.fail_after(BODY_WITHIN):
-            async for chunk in request.stream():
+            async for chunk in http.stream():
                 size += len(chunk)
                 if size > LARGEST_BODY:
-                    raise Refused(413, told, headers={"connection": "close"})
+                    raise Refused(413, message, headers={"connection": "close"})
                 parts.append(chunk)
     except TimeoutError:
         raise Refused(408, f"The body did not come within {BODY_WITHIN:g} seconds.", headers={"connection": "close"}) from None
     return b"".join(parts)
 
 
-def _address(request: Request) -> str:
-    return request.client.host if request.client else "unknown"
+def _address(http: HTTPRequest) -> str:
+    return http.client.host if http.client else "unknown"
 
 
-def _at(request: Request) -> str:
-    return request.url.path.removesuffix(".json")
+def _at(http: HTTPRequest) -> str:
+    return http.url.path.removesuffix(".json")
 
 
-def _host(given: str) -> str:
+def _host(header: str) -> str:
     """A Host header without its port; an IPv6 address keeps its brackets."""
-    if given.startswith("["):
-        return given.partition("]")[0].lower() + "]"
-    return given.partition(":")[0].lower().rstrip(".")
+    if header.startswith("["):
+        return header.partition("]")[0].lower() + "]"
+    return header.partition(":")[0].lower().rstrip(".")
 
 
 def _json(document: Any) -> str:

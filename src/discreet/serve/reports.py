@@ -1,8 +1,7 @@
-"""Releases as reports: what `discreet.report` makes of them, fitted into a page of ours."""
+"""Releases as reports: the pieces that a page of the app shows, and the files it exports."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import Any
@@ -18,23 +17,16 @@ POLICY = (  # a report carries its own style, and no script
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; connect-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
-_PARTS = re.compile(r"<title>(?P<title>.*?)</title>.*?<style>(?P<style>.*?)</style>.*?<main>(?P<main>.*)</main>", re.DOTALL)
-_VERDICT = re.compile(r'<section class="verdict.*?</section>', re.DOTALL)
 
 
 def parts(release: Release[Any], ledger: Ledger | None) -> dict[str, Any]:
-    """The pieces of a report for a page of ours: its title, its style, and what stands above and below the answer."""
-    page = report.html(release, ledger=_that_knows(release, ledger))
-    found = _PARTS.search(page)
-    if found is None:
-        return {"title": "", "style": "", "report": Markup(page), "rest": ""}
-    verdict = _VERDICT.search(found["main"])
-    cut = verdict.end() if verdict else 0
-    texts = {"report": found["main"][:cut], "rest": found["main"][cut:]}
+    """The pieces of a report that a page of the app shows around the answer."""
+    pieces = report.parts(release, ledger=_that_knows(release, ledger))
     return {
-        "title": Markup(found["title"]),
-        "style": Markup(found["style"]),
-        **{name: Markup(text) for name, text in texts.items()},
+        "title": pieces.title,
+        "style": Markup(pieces.style),
+        "summary": Markup(pieces.summary),
+        "details": Markup(pieces.details),
     }
 
 

@@ -1,4 +1,4 @@
-"""The server itself: one process, patient with those who work and not with those who dawdle."""
+"""The HTTP server: one process with time limits on slow clients, none on slow answers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from discreet.errors import InvalidValue
 from discreet.serve.app import make_app
-from discreet.serve.house import House
+from discreet.serve.state import AppState
 
 HEAD_WITHIN = 10.0  # seconds in which the head of a request must have come
 READ_WITHIN = 60.0  # seconds in which a client must take what was sent before more is
@@ -30,7 +30,7 @@ STOP_WITHIN = 20  # seconds that requests may still take when the server is stop
 
 
 class Brisk(H11Protocol):
-    """HTTP as uvicorn speaks it; a head that comes too slowly, or an answer that is not taken, ends the connection."""
+    """uvicorn's HTTP protocol with two time limits: on the head of a request, and on a client that does not read its answer."""
 
     _head: asyncio.TimerHandle | None = None
     _taken: asyncio.TimerHandle | None = None
@@ -86,12 +86,12 @@ class Server(uvicorn.Server):
 def bind(host: str, port: int) -> socket.socket:
     """A socket that listens, or a sentence that says why not."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    made = socket.socket(family, socket.SOCK_STREAM)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        made.bind((host, port))
+        listener.bind((host, port))
     except (OSError, OverflowError) as error:
-        made.close()
+        listener.close()
         number = getattr(error, "errno", None)
         if number == errno.EADDRINUSE:
             raise InvalidValue(
@@ -101,16 +101,16 @@ def bind(host: str, port: int) -> socket.socket:
             raise InvalidValue(
                 f"Port {port} may be used by root only. Choose one above 1023, and put a proxy before it."
             ) from None
-        told = getattr(error, "strerror", None) or error
+        reason = getattr(error, "strerror", None) or error
         raise InvalidValue(
-            f"The server cannot listen at {host}, port {port}: {told}. Name an address of this machine with --host."
+            f"The server cannot listen at {host}, port {port}: {reason}. Name an address of this machine with --host."
         ) from None
-    return made
+    return listener
 
 
-def address(host: str, made: socket.socket) -> str:
+def address(host: str, listener: socket.socket) -> str:
     """Where a browser on this machine finds the server."""
-    port = made.getsockname()[1]
+    port = listener.getsockname()[1]
     name = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
     return f"http://{name}:{port}"
 
@@ -123,10 +123,10 @@ def write_ready(path: str, facts: dict[str, Any]) -> None:
     os.replace(scratch, path)
 
 
-def make_server(house: House, *, proxies: tuple[str, ...] = (), listening: Callable[[], None] = lambda: None) -> Server:
-    """The server for one house, ready to be run on a socket."""
+def make_server(state: AppState, *, proxies: tuple[str, ...] = (), listening: Callable[[], None] = lambda: None) -> Server:
+    """The server for one `AppState`, ready to run on a socket."""
     config = uvicorn.Config(
-        make_app(house), http=Brisk, ws="none", lifespan="on", loop="asyncio", access_log=False, log_config=None,
+        make_app(state), http=Brisk, ws="none", lifespan="on", loop="asyncio", access_log=False, log_config=None,
         server_header=False, proxy_headers=bool(proxies), forwarded_allow_ips=list(proxies), timeout_keep_alive=15,
         timeout_graceful_shutdown=STOP_WITHIN, limit_concurrency=MOST_CONNECTIONS, h11_max_incomplete_event_size=LONGEST_HEAD,
     )  # fmt: skip
@@ -134,10 +134,10 @@ def make_server(house: House, *, proxies: tuple[str, ...] = (), listening: Calla
 
 
 def run(
-    house: House, listener: socket.socket, *, proxies: tuple[str, ...] = (), listening: Callable[[], None] = lambda: None
+    state: AppState, listener: socket.socket, *, proxies: tuple[str, ...] = (), listening: Callable[[], None] = lambda: None
 ) -> None:
     """Serve until SIGTERM or Ctrl-C; requests under way are answered, attacks are stopped."""
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)
     for number in (signal.SIGINT, signal.SIGTERM):  # uvicorn stops at them, and sends them again when it has stopped
         signal.signal(number, lambda *_: None)
-    make_server(house, proxies=proxies, listening=listening).run(sockets=[listener])
+    make_server(state, proxies=proxies, listening=listening).run(sockets=[listener])

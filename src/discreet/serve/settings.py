@@ -47,12 +47,12 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What may be attacked: the arguments that no visitor chooses."""
+    """What may be attacked: the arguments that no user chooses."""
 
     name: str
     kind: str
     release: str
-    given: Mapping[str, Any]
+    options: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Settings:
 
     ledger: str
     releases: Path
-    people: Path
+    users: Path
     sources: Mapping[str, Source] = field(default_factory=dict)
     targets: Mapping[str, Target] = field(default_factory=dict)
     policy: Path | None = None
@@ -80,38 +80,38 @@ def read_config(path: str | os.PathLike[str]) -> tuple[dict[str, Source], dict[s
         raise InvalidDocument(f"{file} is not TOML: {error}.") from None
     _only(file, "the file", document, ("sources", "attacks"))
     folder = file.absolute().parent
-    sources = {name: _source(file, folder, name, said) for name, said in _tables(file, document, "sources")}
-    targets = {name: _target(file, folder, name, said) for name, said in _tables(file, document, "attacks")}
+    sources = {name: _source(file, folder, name, table) for name, table in _tables(file, document, "sources")}
+    targets = {name: _target(file, folder, name, table) for name, table in _tables(file, document, "attacks")}
     return sources, targets
 
 
 def _tables(file: Path, document: Mapping[str, Any], part: str) -> list[tuple[str, Mapping[str, Any]]]:
-    found = document.get(part, {})
-    if not isinstance(found, Mapping) or not all(isinstance(said, Mapping) for said in found.values()):
+    tables = document.get(part, {})
+    if not isinstance(tables, Mapping) or not all(isinstance(table, Mapping) for table in tables.values()):
         raise InvalidDocument(f"{file}: {part} must be tables such as [{part}.NAME].")
-    return list(found.items())
+    return list(tables.items())
 
 
-def _only(file: Path, where: str, said: Mapping[str, Any], known: tuple[str, ...], needed: tuple[str, ...] = ()) -> None:
-    extra = sorted(set(said) - set(known))
+def _only(file: Path, where: str, table: Mapping[str, Any], known: tuple[str, ...], needed: tuple[str, ...] = ()) -> None:
+    extra = sorted(set(table) - set(known))
     if extra:
         raise InvalidDocument(f"{file}: {where} says {check.shown(extra[0])}; it can say {', '.join(known)}.")
-    lacking = [name for name in needed if name not in said]
+    lacking = [name for name in needed if name not in table]
     if lacking:
         raise InvalidDocument(f"{file}: {where} must say {', '.join(lacking)}.")
 
 
-def _source(file: Path, folder: Path, name: str, said: Mapping[str, Any]) -> Source:
+def _source(file: Path, folder: Path, name: str, table: Mapping[str, Any]) -> Source:
     where = f"[sources.{name}]"
-    _only(file, where, said, ("location", "unit", "rows", "relation", "schema", "bounds"), ("location", "unit"))
-    location = said["location"]
+    _only(file, where, table, ("location", "unit", "rows", "relation", "schema", "bounds"), ("location", "unit"))
+    location = table["location"]
     if isinstance(location, Mapping):
         location = {table: _place(file, where, folder, each) for table, each in location.items()}
     else:
         location = _place(file, where, folder, location)
-    schema = said.get("schema")
-    unit = unit_of(f"{file}: {where}", said["unit"], said.get("rows"), said.get("relation", "add_remove"))
-    return Source(name, location, unit, None if schema is None else folder / str(schema), said.get("bounds", {}))
+    schema = table.get("schema")
+    unit = unit_of(f"{file}: {where}", table["unit"], table.get("rows"), table.get("relation", "add_remove"))
+    return Source(name, location, unit, None if schema is None else folder / str(schema), table.get("bounds", {}))
 
 
 def unit_of(where: str, named: Any, rows: Any, relation: Any = "add_remove") -> Unit:
@@ -128,38 +128,42 @@ def unit_of(where: str, named: Any, rows: Any, relation: Any = "add_remove") -> 
     return user(key, rows=None if rows == "any" else rows, relation=relation)
 
 
-def _place(file: Path, where: str, folder: Path, said: Any) -> str:
-    if not isinstance(said, str) or not said:
-        raise InvalidDocument(f"{file}: {where} must have a location that is a file or an address; got {check.shown(said)}.")
-    if said.startswith("env:"):
-        found = os.environ.get(said[4:])
-        if not found:
-            raise InvalidDocument(f"{file}: {where} is at {said}, and there is no variable {said[4:]} in the environment.")
-        return found
-    return said if "://" in said or said.startswith("local[") else str(folder / said)
+def _place(file: Path, where: str, folder: Path, location: Any) -> str:
+    if not isinstance(location, str) or not location:
+        raise InvalidDocument(
+            f"{file}: {where} must have a location that is a file or an address; got {check.shown(location)}."
+        )
+    if location.startswith("env:"):
+        value = os.environ.get(location[4:])
+        if not value:
+            raise InvalidDocument(
+                f"{file}: {where} is at {location}, and there is no variable {location[4:]} in the environment."
+            )
+        return value
+    return location if "://" in location or location.startswith("local[") else str(folder / location)
 
 
-def _target(file: Path, folder: Path, name: str, said: Mapping[str, Any]) -> Target:
-    where, kind = f"[attacks.{name}]", said.get("kind", "model")
+def _target(file: Path, folder: Path, name: str, table: Mapping[str, Any]) -> Target:
+    where, kind = f"[attacks.{name}]", table.get("kind", "model")
     if kind not in KINDS:
         raise InvalidDocument(f"{file}: {where} has the kind {check.shown(kind)}; known are {', '.join(KINDS)}.")
     needed = ("release", "weights", "members", "nonmembers") if kind == "model" else ("release", "file", "quasi")
-    _only(file, where, said, ("kind", "release", *KINDS[kind]), needed)
-    given: dict[str, Any] = {
-        key: str(folder / value) if key in FILES else value for key, value in said.items() if key not in ("kind", "release")
+    _only(file, where, table, ("kind", "release", *KINDS[kind]), needed)
+    options: dict[str, Any] = {
+        key: str(folder / value) if key in FILES else value for key, value in table.items() if key not in ("kind", "release")
     }
-    if "attacks" in given:
-        given["attacks"] = _names(f"{file}: {where}", given["attacks"])
-    if given.get("shadows", 16) not in range(2, MOST_SHADOWS + 1):
+    if "attacks" in options:
+        options["attacks"] = _names(f"{file}: {where}", options["attacks"])
+    if options.get("shadows", 16) not in range(2, MOST_SHADOWS + 1):
         raise InvalidDocument(
-            f"{file}: {where} must have shadows from 2 to {MOST_SHADOWS}; got {check.shown(given['shadows'])}."
+            f"{file}: {where} must have shadows from 2 to {MOST_SHADOWS}; got {check.shown(options['shadows'])}."
         )
-    return Target(name, kind, str(said["release"]), given)
+    return Target(name, kind, str(table["release"]), options)
 
 
-def _names(where: str, said: Any) -> tuple[str, ...]:
+def _names(where: str, attacks: Any) -> tuple[str, ...]:
     """Names of attacks: a list, or divided by commas as on the command line."""
-    names = [each.strip() for each in said.split(",")] if isinstance(said, str) else said
+    names = [each.strip() for each in attacks.split(",")] if isinstance(attacks, str) else attacks
     if not isinstance(names, list) or not names or not all(isinstance(each, str) and each for each in names):
-        raise InvalidDocument(f'{where} must have as attacks names such as ["bayes_lira", "loss"]; got {check.shown(said)}.')
+        raise InvalidDocument(f'{where} must have as attacks names such as ["bayes_lira", "loss"]; got {check.shown(attacks)}.')
     return tuple(names)

@@ -33,7 +33,7 @@ def test_it_burns_down(tmp_path: Path) -> None:
     assert picture.get("role") == "img"
     told = picture.find("{http://www.w3.org/2000/svg}desc")
     assert told is not None
-    assert "Budget ε = 1 at δ = 1e-06" in (told.text or "")
+    assert "Budget ε = 1 at δ = 1e-6" in (told.text or "")
 
 
 def test_it_burns_down_by_the_better_of_two_sums(tmp_path: Path) -> None:
@@ -46,7 +46,7 @@ def test_it_burns_down_by_the_better_of_two_sums(tmp_path: Path) -> None:
         assert found.spent.divergence > found.limit.divergence
         left = left_after(found, ledger.history("people"))
         assert left[2:] == [0.75, 0.5, 0.25, 0.125]
-        assert "Spent for events that may fail: 20 % of their part" in card(ledger)
+        assert "Of the part of delta that is reserved for charges with a failure probability, 20 % is used." in card(ledger)
 
 
 def test_names_are_escaped_and_periods_are_told(tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def test_infinity_is_null(tmp_path: Path) -> None:
     file = tmp_path / "event.json"
     file.write_text('{"kind": "non_private"}')
     assert data("event", str(file))["epsilon"][0]["epsilon"] is None
-    assert "epsilon   ∞ at delta 1e-05" in run("event", str(file)).stdout
+    assert "epsilon   ∞ at delta 1e-5" in run("event", str(file)).stdout
 
 
 def test_times_repeat() -> None:

@@ -183,3 +183,17 @@ def test_a_rule_that_no_attack_matches_fails(tmp_path: Path) -> None:
     file.write_text(RATE.replace("attack.*", "attack.whitebox"))
     result = run(saved(tmp_path, 0.0), "--policy", str(file))
     assert (result.exit_code, "no attack of the release matches whitebox" in result.stdout) == (1, True)
+
+
+def test_a_folder_stands_for_all_releases_in_it(policy: str, tmp_path: Path) -> None:
+    several = tmp_path / "several"
+    (several / "inner").mkdir(parents=True)
+    (several / "other.json").write_text("{}")
+    saved(several, 0.0, name="a")
+    saved(several / "inner", 0.0)
+    told = json.loads(run(str(several), "--policy", policy, "--json").stdout)
+    assert [Path(each["file"]).name for each in told["releases"]] == ["a.json", "release.json"]
+    (tmp_path / "empty").mkdir()
+    result = run(str(tmp_path / "empty"), "--policy", policy)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "holds no release.json" in result.stderr

@@ -117,3 +117,11 @@ def test_verify_says_what_it_cannot_know(place: Path) -> None:
     told = json.loads(run("ledger", "verify", "--ledger", place / "ledger.db", "--noted", noted, "--json").stdout)
     assert told["verified"]
     assert told["cannot_know"][0] == f"What was written after entry {noted} may be missing or written anew."
+
+
+def test_a_release_that_is_not_there_is_wrong_use(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    for name in ("nofolder", "empty", "no.json"):
+        result = run("keys", "verify", tmp_path / name)
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert "There is no release at" in result.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from discreet import Ledger, record
-from discreet.accounting import Gaussian, calibrate
+from discreet.accounting import Gaussian, Pure, calibrate
 from discreet.cli import app
 from discreet.core import Claim, Game, user
 
@@ -72,7 +73,7 @@ def test_show_tells_budget_spent_and_left(place: Path) -> None:
         ledger.reserve("people", CLAIM, account="ann")
         balance = ledger.balance("people")
     text = run(place, "show", "people").stdout
-    assert "epsilon 1 at delta 1e-06" in text
+    assert "epsilon 1 at delta 1e-6" in text
     assert "account ann" in text
     assert "of its share" in text
     found = data(place, "show", "people")
@@ -91,14 +92,33 @@ def test_show_tells_charges_as_they_were_asked_and_how_the_total_was_reached(pla
         entry = ledger.reserve("study", run_of_three, asked=(3.0, 1e-6)).id
         ledger.reserve("study", CLAIM).cancel("withdrawn")
     text = run(place, "show", "study").stdout
-    assert "epsilon 3 at delta 1e-05" in text
+    assert "epsilon 3 at delta 1e-5" in text
     assert "by basic composition (Rényi divergences of order" in text
     assert f"charge {entry}" in text
     assert text.count("charge ") == 1  # what was cancelled is not listed
-    assert "epsilon 3 at delta 1e-06" in text
-    assert "gaussian; epsilon 3 at delta 1e-06" in run(place, "history", "study").stdout
+    assert "epsilon 3 at delta 1e-6" in text
+    assert "gaussian; epsilon 3 at delta 1e-6" in run(place, "history", "study").stdout
+    rows = dict(line.split(maxsplit=1) for line in text.splitlines())
+    assert rows["total"].startswith("epsilon 3 at delta 1e-5 by basic composition")
+    assert_one_sum(rows["spent"], rows["left"])
     ways = data(place, "show", "study")["spent"]["ways"]
     assert ways["basic"] == 3.0 < ways["renyi"]
+
+
+def assert_one_sum(spent: str, left: str) -> None:
+    """Spent, its limit and both percentages are of the same sum: as printed, rounded outwards."""
+    part, so_far, limit = (float(number) for number in re.match(r"([\d.]+) % of .* \(([\d.]+) of ([\d.]+) in ", spent).groups())  # type: ignore[union-attr]
+    assert part == pytest.approx(100 * so_far / limit, rel=0.02)
+    assert float(left.split()[0]) == pytest.approx(100 - part, abs=0.2)
+
+
+@pytest.mark.parametrize("event", [Gaussian(20.0), Pure(0.25)])
+def test_spent_left_and_percent_are_of_one_sum(place: Path, event: Gaussian | Pure) -> None:
+    with Ledger(place) as ledger:
+        ledger.reserve("people", Claim(game=CLAIM.game, event=event))
+    rows = dict(line.split(maxsplit=1) for line in run(place, "show", "people").stdout.splitlines())
+    assert_one_sum(rows["spent"], rows["left"])
+    assert ("Rényi divergence of order" in rows["spent"]) == isinstance(event, Gaussian)
 
 
 def test_the_epsilon_that_is_left_fits_and_a_little_more_does_not(place: Path) -> None:

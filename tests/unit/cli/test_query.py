@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import pyarrow as pa
@@ -82,3 +83,15 @@ def test_wrong_use_is_told_in_one_paragraph(args: tuple[object, ...], told: str,
     assert told in done.stderr
     assert "Traceback" not in done.output
     assert done.stdout == ""
+
+
+def test_a_refusal_ends_with_a_command_that_can_be_run(visits: Path, tmp_path: Path) -> None:
+    place = tmp_path / "our budgets.db"
+    with Ledger(place) as ledger:
+        ledger.open("people", unit=user("patient", rows=2), epsilon=1.0, delta=1e-6)
+    paid = ("--ledger", place, "--source", "people", "--delta", 1e-7)
+    refused = call(visits, "SELECT COUNT(*) AS n FROM visits", *UNIT, "--epsilon", 3, *paid)
+    assert refused.exit_code == 2
+    words = shlex.split(refused.stderr.rpartition("discreet ")[2])
+    assert words == ["ledger", "show", "people", "--ledger", str(place)]
+    assert CliRunner().invoke(app, words).exit_code == 0

@@ -85,7 +85,7 @@ def test_show_tells_the_claim_and_the_evidence(tmp_path: Path) -> None:
         "people",
         "41",
         "Laplace(noise_multiplier=1.0)",
-        "1 at delta 1e-05",
+        "1 at delta 1e-5",
         "one record (1 row)",
         "threshold, paired",
     ):
@@ -105,7 +105,7 @@ def test_show_writes_a_card(tmp_path: Path) -> None:
 def test_show_and_audit_say_the_same_of_what_is_not_claimed(tmp_path: Path) -> None:
     file = saved(tmp_path, evidence(3.0, "post_hoc"), claims=(Claim(game=GAME, event=NonPrivate()),))
     shown = run("show", file).stdout
-    assert "∞ at delta 1e-05: there is no ceiling" in shown
+    assert "∞ at delta 1e-5: there is no ceiling" in shown
     assert "threshold, post_hoc" in shown
     assert "cannot refute a claim" in shown
     assert "no ceiling" in run("audit", file).stdout
@@ -120,7 +120,7 @@ def test_a_folder_stands_for_the_release_in_it(tmp_path: Path) -> None:
 def test_refutations_are_equally_sure_wherever_they_are_told() -> None:
     from discreet.audit.judge import SURE
     from discreet.cli.audit import SURE as AUDIT
-    from discreet.report.findings import SURE as REPORT
+    from discreet.report.assessment import SURE as REPORT
     from discreet.report.gate.policy import SURE as GATE
 
     assert AUDIT["release"] == SURE == REPORT == GATE

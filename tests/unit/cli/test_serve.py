@@ -21,7 +21,7 @@ def start(folder: Path, *more: str) -> tuple[int, str]:
 
 def test_help_names_every_option(tmp_path: Path) -> None:
     text = CliRunner().invoke(app, ["serve", "--help"]).output
-    for option in ("--ledger", "--releases", "--config", "--people", "--policy", "--host", "--port", "--allow-host", "--https",
+    for option in ("--ledger", "--releases", "--config", "--users", "--policy", "--host", "--port", "--allow-host", "--https",
                    "--trust-proxy", "--reset", "--ready-file", "--json"):  # fmt: skip
         assert option in text
 
@@ -39,7 +39,7 @@ def test_a_port_in_use(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     assert start(tmp_path, "--releases", str(tmp_path / "file" / "r"))[0] == 2
-    monkeypatch.setattr("discreet.serve.house.os.access", lambda *_: False)
+    monkeypatch.setattr("discreet.serve.state.os.access", lambda *_: False)
     code, text = start(tmp_path)
     assert code == 2
     assert "may not be written" in text
@@ -57,7 +57,7 @@ def test_a_ledger_that_is_none(tmp_path: Path) -> None:
 def test_a_ledger_in_a_database_needs_a_file_for_people(tmp_path: Path) -> None:
     code, text = start(tmp_path, "--ledger", "postgresql://nobody@127.0.0.1:1/x")
     assert code == 2
-    assert "--people" in text
+    assert "--users" in text
 
 
 def test_files_that_are_not_there(tmp_path: Path) -> None:
@@ -76,3 +76,13 @@ def test_a_missing_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     code, text = start(tmp_path)
     assert code == 2
     assert "pip install 'discreet[serve]'" in text
+
+
+def test_the_file_of_users_of_an_earlier_version_is_used(tmp_path: Path) -> None:
+    from discreet.cli.serve import _users_file
+
+    assert _users_file(tmp_path).name == "users.db"
+    (tmp_path / "people.db").touch()
+    assert _users_file(tmp_path).name == "people.db"
+    (tmp_path / "users.db").touch()
+    assert _users_file(tmp_path).name == "users.db"

@@ -548,7 +548,7 @@ def test_a_budget_holds_one_run_of_exactly_its_size(tmp_path, way):
         finish(begin(epsilon=1.0, delta=1e-5, rate=0.25, ledger=ledger, source="people", **way))
         assert ledger.spent("people") == 1.0
         assert ledger.left("people") == 0.0
-        with pytest.raises(BudgetExceeded, match="asks epsilon 1 at delta 1e-05"):
+        with pytest.raises(BudgetExceeded, match="asks epsilon 1 at delta 1e-5"):
             finish(begin(epsilon=1.0, delta=1e-5, rate=0.25, ledger=ledger, source="people", **way))
         with pytest.raises(BudgetExceeded):
             ledger.reserve("people", begin(noise_multiplier=1e3, delta=1e-5).plan.claim())

@@ -123,7 +123,7 @@ def test_what_started_cannot(ledger: Ledger) -> None:
 def test_a_refusal_spends_nothing_and_is_logged(ledger: Ledger) -> None:
     with pytest.raises(
         BudgetExceeded,
-        match=r"people has about epsilon 0\.\d+ left of 1 for one more question that has no pure epsilon \(delta 1e-06\); this "
+        match=r"people has about epsilon 0\.\d+ left of 1 for one more question that has no pure epsilon \(delta 1e-6\); this "
         r"one is worth about \d.* \(divergence \d.* is left at order \d.*Add noise, or ask its owner",
     ) as told:
         ledger.reserve("people", claim(Gaussian(1.0)))
@@ -329,7 +329,7 @@ def test_plain_epsilons_add_up(ledger: Ledger) -> None:
     with pytest.raises(BudgetExceeded) as told:
         ledger.reserve("visits", claim(Pure(0.5)))
     assert str(told.value) == (
-        "visits has about epsilon 0 left of 1.5 for one more question (delta 1e-06); this one asks 0.5. "
+        "visits has about epsilon 0 left of 1.5 for one more question (delta 1e-6); this one asks 0.5. "
         "Ask its owner to raise the budget: discreet ledger show visits"
     )
     ledger.verify()
@@ -341,11 +341,11 @@ def test_a_refusal_says_what_would_fit(ledger: Ledger) -> None:
     with pytest.raises(BudgetExceeded) as told:
         ledger.reserve("our people", claim(Pure(0.5)))
     assert str(told.value) == (
-        "our people has about epsilon 0.25 left of 1.5 for one more question (delta 1e-06); this one asks 0.5. "
+        "our people has about epsilon 0.25 left of 1.5 for one more question (delta 1e-6); this one asks 0.5. "
         "Lower epsilon to 0.25, or ask its owner to raise the budget: discreet ledger show 'our people'"
     )
     assert (told.value.asked, told.value.left) == (0.5, 0.25)
-    assert str(ledger.balance("our people")) == "our people: epsilon 0.25 left of 1.5 (delta 1e-06)"
+    assert str(ledger.balance("our people")) == "our people: epsilon 0.25 left of 1.5 (delta 1e-6)"
     with pytest.raises(BudgetExceeded, match=r"asks 0\.2501\. Lower epsilon to 0\.25,"):  # never "0.25 left; asks 0.25"
         ledger.reserve("our people", claim(Pure(0.25 + 1e-8)))
     ledger.reserve("our people", claim(Pure(0.25)))
@@ -381,7 +381,7 @@ def test_a_refusal_says_whether_the_account_or_the_source_is_short(ledger: Ledge
     with pytest.raises(BudgetExceeded, match=r"people \(account bob\) has about epsilon .* left of its 50 % of 1 for"):
         ledger.reserve("people", claim(Pure(0.6)), account="bob")
     ledger.reserve("people", claim(Pure(bob.epsilon_left)), account="bob")
-    assert str(ledger.balance("people", "bob")) == "people (account bob): epsilon 0 left of its 50 % of 1 (delta 1e-06)"
+    assert str(ledger.balance("people", "bob")) == "people (account bob): epsilon 0 left of its 50 % of 1 (delta 1e-6)"
     ledger.verify()
 
 

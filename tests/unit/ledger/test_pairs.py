@@ -64,7 +64,7 @@ def test_a_budget_holds_one_release_of_exactly_its_size(ledger: Ledger) -> None:
     ):
         with pytest.raises(BudgetExceeded):
             ledger.reserve("people", claim(event), asked=asked)
-    with pytest.raises(BudgetExceeded, match=r"epsilon 0 at delta 0 is left of 1 .* asks epsilon 1 at delta 1e-05"):
+    with pytest.raises(BudgetExceeded, match=r"epsilon 0 at delta 0 is left of 1 .* asks epsilon 1 at delta 1e-5"):
         ledger.reserve("people", claim(EXACT), asked=ASKED)
     with pytest.raises(BudgetExceeded, match=r"adds up .* Say what it was made for"):
         ledger.reserve("people", claim(EXACT))
@@ -199,11 +199,11 @@ def test_a_charge_is_told_as_it_was_asked(ledger: Ledger) -> None:
     for event in (Pure(0.5), Approximate(0.25, 1e-7), Gaussian(20.0)):
         ledger.reserve("study", claim(event))
     told = [cost_in_words(entry) for entry in ledger.history("study") if entry.kind == "reserve"]
-    assert told[0] == told[1] == "epsilon 3 at delta 1e-06"
+    assert told[0] == told[1] == "epsilon 3 at delta 1e-6"
     assert told[2] == "epsilon 0.5"
     assert told[3].startswith("epsilon 0.25 at delta 1e-7")
     assert told[4].startswith("divergence 0.00")
-    assert "epsilon 3 at delta 1e-06" in card(ledger)
+    assert "epsilon 3 at delta 1e-6" in card(ledger)
     ledger.verify()
 
 

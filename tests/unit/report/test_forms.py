@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -419,3 +420,29 @@ def test_non_private_only_release_with_no_view_of_a_model() -> None:
     claim = Claim(game=Game(record(), {"table"}), event=NonPrivate())
     text = report.markdown(Release(value=io.StringIO, source="x", claims=(claim,)), annex=True)
     assert "Linkage with other tables" in text
+
+
+def test_the_parts_are_those_of_the_page() -> None:
+    """A page of one's own shows the same report: nothing is lost between the parts, and the title is plain text."""
+    release = Release(value=41, source="a<b", claims=())
+    parts, page = report.parts(release), report.html(release)
+    assert parts.title == "Release from a<b · privacy report"
+    assert f"<title>{escape(parts.title)}</title>" in page
+    assert f"<style>{parts.style}</style>" in page
+    body = page[page.index("<main>") : page.index("</main>")].removeprefix("<main>")
+    assert body.strip() == f"{parts.summary}\n{parts.details}".strip()
+    assert parts.summary.rstrip().endswith("</section>")
+    assert 'class="verdict' in parts.summary
+    assert 'class="verdict' not in parts.details
+    assert "<footer>" in parts.details
+
+
+def test_a_pdf_is_written_whole_and_to_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PDF, too, is replaced whole or not at all, even if the machine stops: synced before it takes the old file's place."""
+    import os
+
+    synced: list[int] = []
+    monkeypatch.setattr("discreet.report.files.render_pdf", lambda *_, **__: b"%PDF")
+    monkeypatch.setattr("discreet.core.document.os.fsync", synced.append)
+    path = report.write(Release(value=1, source="x", claims=()), tmp_path / "r.pdf")
+    assert (path.read_bytes(), len(synced), os.listdir(tmp_path)) == (b"%PDF", 1, ["r.pdf"])

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from discreet.serve import people
+from discreet.serve import users
 
 
 @pytest.fixture(autouse=True, scope="session")
 def cheap_hashing() -> None:
-    people.HASHING.update(time_cost=1, memory_cost=64)
+    users.HASHING.update(time_cost=1, memory_cost=64)

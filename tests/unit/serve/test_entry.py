@@ -70,7 +70,7 @@ def test_logging_in_again_ends_the_session_before(served: Served) -> None:
     fields = {"name": "ada", "password": PASSWORD, "proof": proof(page.text)}
     served.client.post("/login", data=fields, follow_redirects=False)
     assert served.client.cookies["discreet"] != old
-    assert served.house.people.session(old) is None
+    assert served.state.users.session(old) is None
 
 
 def test_guessing_is_stopped(served: Served) -> None:
@@ -84,7 +84,7 @@ def test_guessing_is_stopped(served: Served) -> None:
     assert found.status_code == 429
     assert int(found.headers["retry-after"]) > 0
     assert login(served, "olga", "x").status_code == 401  # others are not locked out with her
-    assert "wrong wrong wrong" not in str(served.house.people.log())
+    assert "wrong wrong wrong" not in str(served.state.users.log())
 
 
 def test_one_address_cannot_try_many_names(served: Served) -> None:
@@ -96,29 +96,29 @@ def test_one_address_cannot_try_many_names(served: Served) -> None:
 def test_the_first_owner_comes_by_a_link(tmp_path: Path) -> None:
     from starlette.testclient import TestClient
 
-    from discreet.serve import House, make_app
+    from discreet.serve import AppState, make_app
     from webapp import settings
 
-    house = House(settings(tmp_path))
-    link = f"/welcome/{house.people.first_link()}"
-    with TestClient(make_app(house), base_url="http://127.0.0.1") as client:
+    state = AppState(settings(tmp_path))
+    link = f"/welcome/{state.users.first_link()}"
+    with TestClient(make_app(state), base_url="http://127.0.0.1") as client:
         assert "Nobody owns this server yet" in client.get("/login").text
         page = client.get(link)
         fields = {"name": "ada", "password": PASSWORD, "again": PASSWORD + "x", "proof": proof(page.text)}
         assert "not the same" in client.post(link, data=fields).text
         fields["again"] = PASSWORD
         assert client.post(link, data=fields, follow_redirects=False).status_code == 303
-        assert client.get("/people").status_code == 200
+        assert client.get("/users").status_code == 200
         assert client.get(link).status_code == 404
         assert client.get("/welcome/nothing").status_code == 404
 
 
 def test_a_token_is_enough_for_a_program_and_for_nothing_else(served: Served) -> None:
-    token = served.house.people.new_token(served.sessions["ann"].person, "notebook")
+    token = served.state.users.new_token(served.sessions["ann"].user, "notebook")
     head = {"authorization": f"Bearer {token}"}
     served.client.cookies.clear()
     assert served.client.get("/console.json", headers=head).status_code == 200
-    assert served.client.get("/people.json", headers=head).status_code == 403
+    assert served.client.get("/users.json", headers=head).status_code == 403
     assert served.client.post("/me/tokens.json", headers=head, data={"label": "another"}).status_code == 403
     asked = {"source": "hospital", "sql": "SELECT COUNT(*) AS n FROM visits", "epsilon": 0.1}
     found = served.client.post("/console/ask.json", headers=head, json=asked)

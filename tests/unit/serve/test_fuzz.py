@@ -1,4 +1,4 @@
-"""Whatever is sent, to whichever door: an answer that was meant, never a fault, and no page that runs what was sent."""
+"""Whatever is sent, to whichever route: an answer that was meant, never a fault, and no page that runs what was sent."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from discreet.serve.app import addresses
-from discreet.serve.doors import Door
+from discreet.serve.routes import Route
 from webapp import Served, fill, serving
 
 ROUTES = addresses()
@@ -36,7 +36,7 @@ FORMS = st.dictionaries(st.sampled_from(FIELDS), TEXTS, max_size=8)
 OFTEN = settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
-def told(route: tuple[str, Door]) -> str:
+def told(route: tuple[str, Route]) -> str:
     return f"{route[1].method} {route[0]}"
 
 
@@ -53,14 +53,14 @@ def meant(status: int) -> None:
 @pytest.mark.parametrize("route", POSTS, ids=told)
 @OFTEN
 @given(form=FORMS, part=st.booleans())
-def test_forms(served: Served, route: tuple[str, Door], form: dict[str, str], part: bool) -> None:
+def test_forms(served: Served, route: tuple[str, Route], form: dict[str, str], part: bool) -> None:
     meant(served.post(fill(route[0]), "ada", form, headers={"hx-request": "true"} if part else {}).status_code)
 
 
 @pytest.mark.parametrize("route", GETS, ids=told)
 @OFTEN
 @given(query=FORMS, piece=st.text(min_size=1, max_size=30))
-def test_addresses(served: Served, route: tuple[str, Door], query: dict[str, str], piece: str) -> None:
+def test_addresses(served: Served, route: tuple[str, Route], query: dict[str, str], piece: str) -> None:
     path, first, rest = route[0].partition("{")
     whole = path + quote(piece, safe="") + rest.partition("}")[2].replace("{kind}", "html") if first else route[0]
     for who in ("olga", "ann"):
@@ -73,11 +73,11 @@ def test_addresses(served: Served, route: tuple[str, Door], query: dict[str, str
     kind=st.sampled_from(["application/json", "application/x-www-form-urlencoded", "text/plain", "", "x"]),
 )
 def test_bodies(served: Served, body: bytes, kind: str) -> None:
-    token = served.house.people.new_token(served.sessions["ann"].person, "fuzz")
+    token = served.state.users.new_token(served.sessions["ann"].user, "fuzz")
     served.client.cookies.clear()
     head = {"authorization": f"Bearer {token}", "content-type": kind}
     meant(served.client.post("/console/explain.json", content=body, headers=head).status_code)
-    served.house.people.end_token("ann", served.house.people.tokens("ann")[-1]["number"])
+    served.state.users.end_token("ann", served.state.users.tokens("ann")[-1]["number"])
 
 
 @OFTEN
@@ -90,5 +90,5 @@ def test_cookies_and_tokens(served: Served, value: str) -> None:
         {"authorization": value},
         {"host": value or "x"},
     ):
-        status = served.client.get("/people.json", headers=head, follow_redirects=False).status_code
+        status = served.client.get("/users.json", headers=head, follow_redirects=False).status_code
         assert status in (400, 401)

@@ -64,7 +64,7 @@ def test_titles_and_column_names_are_text(served: Served) -> None:
     assert "The answer" in found.text
     harmless(found.text)
     assert "<b>odd" not in found.text
-    for page in ("/releases", *(f"/releases/{name}" for name in served.house.shelf.names())):
+    for page in ("/releases", *(f"/releases/{name}" for name in served.state.store.names())):
         for who in ("ann", "olga"):
             harmless(served.get(page, who).text)
     harmless(served.get("/console", "ann").text)
@@ -79,7 +79,7 @@ def test_what_a_release_says_is_text(served: Served) -> None:
     kept: Release[Any] = Release(value={"columns": {NASTY: [NASTY], "n": [1.0], "n_low": [0.0], "n_high": [2.0]}}, source=NASTY,
                                  claims=release.claims, evidence=release.evidence,
                                  facts={"title": NASTY, "question": {"sql": NASTY}, "made": _made()})  # fmt: skip
-    served.house.shelf.save("nasty", kept)
+    served.state.store.save("nasty", kept)
     for page in ("/releases", "/releases/nasty", "/policy", "/releases/nasty/export/html"):
         harmless(served.get(page, "olga").text)
     harmless(served.get("/releases", "olga", params={"filter": NASTY, "source": NASTY}).text)
@@ -88,11 +88,11 @@ def test_what_a_release_says_is_text(served: Served) -> None:
 def test_addresses_are_text(served: Served) -> None:
     from urllib.parse import quote
 
-    for path, door in addresses():
-        if door.method == "GET" and "{" in path:
+    for path, route in addresses():
+        if route.method == "GET" and "{" in path:
             nasty = path.split("{")[0] + quote(NASTY[:60], safe="") + path.partition("}")[2].replace("{kind}", "html")
             harmless(served.get(nasty, "ada").text)
-    for path in ("/attacks", "/sources", "/people"):
+    for path in ("/attacks", "/sources", "/users"):
         found = served.post(
             path, "ada", {"target": NASTY, "source": NASTY, "name": NASTY, "role": NASTY, "epsilon": NASTY, "reason": NASTY}
         )
@@ -127,10 +127,10 @@ def test_no_page_and_no_log_ever_shows_a_value_of_a_row(
     ):  # fmt: skip
         for path in ("/console/explain.json", "/console/ask.json", "/console/ask"):
             texts.append(served.post(path, "ann", {"source": "hospital", "sql": sql, "epsilon": "0.1", "delta": delta}).text)
-    for path, door in addresses():
-        if door.method == "GET":
+    for path, route in addresses():
+        if route.method == "GET":
             texts += [served.get(fill(path), who).text for who in ("ada", "ann", "olga")]
-    texts += [served.get(f"/releases/{name}", "ada").text for name in served.house.shelf.names()]
+    texts += [served.get(f"/releases/{name}", "ada").text for name in served.state.store.names()]
     written = [file.read_bytes() for file in tmp_path.rglob("*") if file.is_file() and file.name != "visits.parquet"]
     assert [text for text in texts if PLANTED in text] == []
     assert [each for each in written if PLANTED.encode() in each] == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,10 +11,11 @@ import pytest
 
 from discreet.errors import InvalidValue
 from discreet.serve import jobs as module
-from discreet.serve.jobs import Job, Jobs, _arguments, _heard
+from discreet.serve.jobs import Job, Jobs, options_of
 from discreet.serve.pages.attacks import NAMES
 from discreet.serve.settings import Target
-from discreet.serve.shelf import Shelf
+from discreet.serve.store import ReleaseStore
+from jobtasks import pretend
 from webapp import Served, model, serving
 
 TARGET = Target("readmission", "model", "model", {"weights": "w", "members": "m", "nonmembers": "n", "recipe": "r.py"})
@@ -21,8 +23,8 @@ CHOSEN = {"attacks": "loss", "shadows": 4, "seed": 0}
 
 
 @pytest.fixture
-def shelf(tmp_path: Path) -> Shelf:
-    made = Shelf(tmp_path)
+def store(tmp_path: Path) -> ReleaseStore:
+    made = ReleaseStore(tmp_path)
     made.save("model", model())
     return made
 
@@ -35,54 +37,40 @@ def until(true: Callable[[], bool], seconds: float = 20.0) -> None:
 
 
 @pytest.fixture
-def queue(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> Iterator[Jobs]:
-    """A queue whose command line is a small program: it says its progress and waits, fails, or writes a release."""
-    program = shelf.folder / "program.py"
-    program.write_text(
-        "import sys, time, json, os\n"
-        "how, out = sys.argv[1], sys.argv[sys.argv.index('--out') + 1]\n"
-        "print('private 12345', file=sys.stderr)\n"
-        "print('training shadows: 3 of 4, about 1 s left', file=sys.stderr, flush=True)\n"
-        "if how == 'wait': time.sleep(60)\n"
-        "if how == 'fail': print('Error: It cannot be done.', file=sys.stderr); sys.exit(2)\n"
-        f"os.link({str(shelf.folder / 'model' / 'release.json')!r}, os.path.join(out, 'release.json'))\n"
-    )
-    real = module.subprocess.Popen
-    monkeypatch.setattr(
-        module.subprocess, "Popen", lambda command, **how: real([command[0], str(program), *command[3:]], **how)
-    )
-    monkeypatch.setattr(module, "_arguments", lambda target, chosen: ([chosen["how"]], "made up"))
-    made = Jobs(shelf, waiting=2)
+def queue(store: ReleaseStore, monkeypatch: pytest.MonkeyPatch) -> Iterator[Jobs]:
+    """A queue whose attack is a small function: it reports its progress and waits, fails, or writes a release."""
+    monkeypatch.setattr(module, "options_of", lambda target, chosen: (chosen, "made up"))
+    made = Jobs(store, {"model": pretend}, waiting=2)
     yield made
     made.close()
 
 
-def test_an_attack_becomes_a_release(queue: Jobs, shelf: Shelf) -> None:
+def test_an_attack_becomes_a_release(queue: Jobs, store: ReleaseStore) -> None:
     job = queue.add(TARGET, "ada", {"how": "done"})
     until(lambda: job.over)
     assert (job.state, job.release, job.fault) == ("done", "attack-1-readmission", "")
-    found = shelf.load("attack-1-readmission")
+    found = store.load("attack-1-readmission")
     assert found.facts["title"] == "Readmissions, attacked"
-    assert not (shelf.folder / ".work" / "1").exists()
+    assert not (store.folder / ".work" / "1").exists()
     assert "private" not in str(job.to_json())
     assert queue.add(TARGET, "ada", {"how": "done"}).number == 2
-    (shelf.folder / ".attacks.json").unlink()
-    assert Jobs(shelf)._last() >= 1  # a later server does not use the number again, even if it knows of no attack
+    (store.folder / ".attacks.json").unlink()
+    assert Jobs(store)._last() >= 1  # a later server does not use the number again, even if it knows of no attack
 
 
-def test_an_attack_that_fails_says_why(queue: Jobs, shelf: Shelf) -> None:
+def test_an_attack_that_fails_says_why(queue: Jobs, store: ReleaseStore) -> None:
     job = queue.add(TARGET, "ada", {"how": "fail"})
     until(lambda: job.over)
     assert (job.state, job.fault, job.release) == ("failed", "It cannot be done.", None)
-    assert shelf.names() == ["model"]
+    assert store.names() == ["model"]
 
 
-def test_a_later_server_lists_the_attacks_of_an_earlier_one(queue: Jobs, shelf: Shelf) -> None:
+def test_a_later_server_lists_the_attacks_of_an_earlier_one(queue: Jobs, store: ReleaseStore) -> None:
     ended = [queue.add(TARGET, "ada", {"how": how}) for how in ("done", "fail")]
     until(lambda: all(job.over for job in ended))
     running, waiting = (queue.add(TARGET, "bo", {"how": "wait"}) for _ in range(2))
     until(lambda: running.done == 3)
-    later = Jobs(shelf)
+    later = Jobs(store, {"model": pretend})
     told = [(job.number, job.who, job.state, job.fault, job.release) for job in later.all()]
     stopped = "The server was stopped before it ended."
     assert told == [
@@ -97,14 +85,14 @@ def test_a_later_server_lists_the_attacks_of_an_earlier_one(queue: Jobs, shelf: 
 
 
 @pytest.mark.parametrize("text", ["", "{", "[{}]", "[1]", '{"number": 1}', '[{"number": "1"}]'])
-def test_a_list_that_cannot_be_read_is_no_list(text: str, shelf: Shelf) -> None:
-    (shelf.folder / ".attacks.json").write_text(text)
-    assert Jobs(shelf).all() == []
-    assert shelf.names() == ["model"]
+def test_a_list_that_cannot_be_read_is_no_list(text: str, store: ReleaseStore) -> None:
+    (store.folder / ".attacks.json").write_text(text)
+    assert Jobs(store).all() == []
+    assert store.names() == ["model"]
 
 
-def test_an_attack_runs_where_the_list_cannot_be_written(queue: Jobs, shelf: Shelf) -> None:
-    (shelf.folder / ".attacks.json").mkdir()
+def test_an_attack_runs_where_the_list_cannot_be_written(queue: Jobs, store: ReleaseStore) -> None:
+    (store.folder / ".attacks.json").mkdir()
     job = queue.add(TARGET, "ada", {"how": "done"})
     until(lambda: job.over)
     assert job.state == "done"
@@ -131,28 +119,75 @@ def test_attacks_wait_are_cancelled_and_are_few(queue: Jobs) -> None:
 def test_closing_stops_what_runs(queue: Jobs) -> None:
     job = queue.add(TARGET, "ada", {"how": "wait"})
     until(lambda: job.done == 3)
-    process = job.process
-    assert process is not None
+    worker = job.worker
+    assert worker is not None
     queue.close()
-    assert process.poll() is not None
+    assert worker.process.poll() is not None
     assert job.state == "cancelled"
+    assert job.fault == ""
+
+
+def test_what_an_attack_started_stops_with_it(queue: Jobs, tmp_path: Path) -> None:
+    note = tmp_path / "child.txt"
+    job = queue.add(TARGET, "ada", {"how": "family", "note": str(note)})
+    until(lambda: note.exists() and note.read_text() != "")
+    queue.cancel("1")
+    until(lambda: job.over)
+    assert job.state == "cancelled"
+    until(lambda: not running(int(note.read_text())))
+
+
+def running(pid: int) -> bool:
+    """Whether a process runs: one that ended and was not yet collected does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_a_fault_is_told_by_its_kind(queue: Jobs) -> None:
+    job = queue.add(TARGET, "ada", {"how": "break"})
+    until(lambda: job.over)
+    assert (job.state, job.fault) == ("failed", "This is a fault in discreet (RuntimeError: oops).")
+
+
+def test_a_process_that_dies_is_a_failed_attack(queue: Jobs) -> None:
+    job = queue.add(TARGET, "ada", {"how": "wait"})
+    until(lambda: job.done == 3)
+    assert job.worker is not None
+    job.worker.process.kill()
+    until(lambda: job.over)
+    assert (job.state, job.fault) == ("failed", "It ended with code -9, and said nothing.")
+
+
+def test_an_attack_does_not_know_the_ledger(queue: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DISCREET_LEDGER", "postgresql://secret")
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    job = queue.add(TARGET, "ada", {"how": "environment"})
+    until(lambda: job.over)
+    assert job.fault == "False 3"
 
 
 def test_only_progress_and_errors_are_heard() -> None:
-    job = Job(1, TARGET, "ada", [], "x")
-    for line in ("row 7 of 9: zanzibar", "Error: no", "training shadows: 5 of 64, about 3 s left", "", "Traceback"):
-        _heard(job, line)
+    job = Job(1, TARGET, "ada", {}, "x", began=time.time())
+    for message in (("row 7 of 9", "zanzibar"), ("failed", "no"), ("progress", 5, 64), ("",), ("Traceback", "zanzibar")):
+        job.report(*message)
     assert (job.done, job.of, job.fault) == (5, 64, "no")
     assert "zanzibar" not in job.line
+    assert job.line.startswith("training shadows: 5 of 64, about ")
 
 
-def test_the_command_line_has_files_of_the_owner_alone() -> None:
-    made, told = _arguments(TARGET, CHOSEN)
-    assert made[:3] == ["attack", "model", "w"]
-    assert made[-6:] == ["--attacks", "loss", "--shadows", "4", "--seed", "0"]
-    assert told == "loss with 4 shadow models, seed 0"
+def test_a_server_without_attacks_says_so(store: ReleaseStore) -> None:
+    with pytest.raises(InvalidValue, match="started without attacks on a model"):
+        Jobs(store).add(TARGET, "ada", CHOSEN)
+
+
+def test_options_have_files_of_the_owner_alone() -> None:
+    options, description = options_of(TARGET, {**CHOSEN, "weights": "/etc/passwd", "out": "/x"})
+    assert options == {**TARGET.options, **CHOSEN}
+    assert description == "loss with 4 shadow models, seed 0"
     table = Target("t", "table", "model", {"file": "f", "quasi": "a,b", "fraction": 0.1})
-    assert _arguments(table, {})[0] == ["attack", "table", "f", "--quasi", "a,b", "--fraction", "0.1"]
+    assert options_of(table, {"file": "x"}) == ({"file": "f", "quasi": "a,b", "fraction": 0.1}, "a join on a,b")
 
 
 def test_the_names_are_those_of_the_attacks() -> None:
@@ -172,15 +207,23 @@ def served(tmp_path: Path) -> Iterator[Served]:
 def test_only_names_and_numbers_are_chosen(served: Served, wrong: dict[str, str]) -> None:
     fields = {"target": "readmission", "attacks": "loss", "shadows": "4", "seed": "0", **wrong}
     assert served.post("/attacks.json", "olga", fields).status_code == 400
-    assert served.house.jobs.all() == []
+    assert served.state.jobs.all() == []
 
 
 def test_why_it_failed_is_for_owners(served: Served) -> None:
     made = served.post("/attacks.json", "olga", {"target": "readmission", "attacks": "loss"}).json()
-    job = served.house.jobs.find(str(made["number"]))
+    job = served.state.jobs.find(str(made["number"]))
     until(lambda: job.over, 60)
     assert job.state == "failed"  # its files are not there
     assert "There is no file" in served.get("/attacks/1", "ada").text
     assert "There is no file" not in served.get("/attacks/1", "olga").text
     assert "an owner sees why" in served.get("/attacks/1", "olga").text
     assert served.post("/attacks/1/cancel.json", "olga").status_code == 400
+
+
+def test_a_list_of_an_earlier_version_is_read(store: ReleaseStore) -> None:
+    """It had the description under another name."""
+    listed = {"number": 7, "who": "ada", "told": "loss", "state": "done", "done": 4, "of": 4, "fault": "", "asked": 1.0,
+              "release": "attack-7-x", "began": 1.0, "ended": 2.0, "target": "x", "kind": "model", "about": "m"}  # fmt: skip
+    (store.folder / ".attacks.json").write_text(json.dumps([listed]))
+    assert [(job.number, job.description) for job in Jobs(store).all()] == [(7, "loss")]

@@ -11,7 +11,7 @@ import pytest
 
 from discreet.core import Claim, Game, Laplace, Release, user
 from discreet.errors import InvalidValue
-from discreet.serve import House
+from discreet.serve import AppState
 from discreet.serve.settings import Source
 from webapp import COUNT, UNIT, Served, model, serving
 
@@ -31,21 +31,21 @@ def test_an_explanation_spends_nothing(served: Served) -> None:
     assert found["account"] == "ann"
     assert "within" in found["errors"]["n"]
     assert 0 < found["left_after"] < found["left_before"] <= 1
-    assert served.house.ledger.balance("hospital").spent.epsilon == 0
+    assert served.state.ledger.balance("hospital").spent.epsilon == 0
 
 
 def test_an_answer_is_charged_to_the_account_and_kept(served: Served) -> None:
     found = served.ask().json()["answer"]
     assert found["columns"]["ward"] == ["A", "B", "C"]
     assert all(low <= n <= high for n, low, high in zip(*(found["columns"][name] for name in ("n", "n_low", "n_high"))))
-    assert served.house.ledger.balance("hospital", "ann").spent.epsilon > 0
-    assert served.house.ledger.balance("hospital", "default").spent.epsilon == 0
-    kept: Release[dict[str, object]] = Release.load(served.house.shelf.folder / found["release"] / "release.json")
+    assert served.state.ledger.balance("hospital", "ann").spent.epsilon > 0
+    assert served.state.ledger.balance("hospital", "default").spent.epsilon == 0
+    kept: Release[dict[str, object]] = Release.load(served.state.store.folder / found["release"] / "release.json")
     assert (kept.entry, kept.source) == (found["entry"], "hospital")
     assert kept.value["columns"] == found["columns"]
     assert kept.facts["question"]["sql"] == COUNT
-    assert (served.house.shelf.folder / found["release"] / "table.parquet").is_file()
-    assert served.house.ledger.verify()
+    assert (served.state.store.folder / found["release"] / "table.parquet").is_file()
+    assert served.state.ledger.verify()
 
 
 def test_the_same_question_is_free_and_the_same_release(served: Served) -> None:
@@ -59,7 +59,7 @@ def test_an_answer_that_was_paid_for_and_not_kept_is_kept_when_asked_again(serve
     import shutil
 
     found = served.ask().json()["answer"]
-    shutil.rmtree(served.house.shelf.folder / found["release"])  # as if the server had stopped before it was written
+    shutil.rmtree(served.state.store.folder / found["release"])  # as if the server had stopped before it was written
     again = served.ask().json()["answer"]
     assert again["columns"] == found["columns"]
     assert served.get(f"/releases/{again['release']}", "olga").status_code == 200
@@ -101,8 +101,8 @@ def test_a_refused_question_says_why_and_costs_nothing(served: Served, sql: str,
     page = served.post("/console/ask", "ann", {**QUESTION, "sql": sql})
     assert page.status_code == 200
     assert "Not answered" in page.text
-    assert served.house.ledger.balance("hospital").spent.epsilon == 0
-    assert served.house.people.log()[0]["what"] == "refused"
+    assert served.state.ledger.balance("hospital").spent.epsilon == 0
+    assert served.state.users.log()[0]["what"] == "refused"
 
 
 @pytest.mark.parametrize("wrong", [{"epsilon": ""}, {"epsilon": "x"}, {"epsilon": "-1"}, {"epsilon": "nan"}, {"epsilon": "inf"},
@@ -110,7 +110,7 @@ def test_a_refused_question_says_why_and_costs_nothing(served: Served, sql: str,
 def test_numbers_that_are_none_are_refused(served: Served, wrong: dict[str, str]) -> None:
     for path in ("/console/explain.json", "/console/ask.json"):
         assert served.post(path, "ann", {**QUESTION, **wrong}).status_code == 400
-    assert served.house.ledger.balance("hospital").spent.epsilon == 0
+    assert served.state.ledger.balance("hospital").spent.epsilon == 0
 
 
 def test_htmx_gets_a_part_and_a_browser_the_page(served: Served) -> None:
@@ -136,11 +136,11 @@ def test_the_owner_opens_raises_and_shares_with_a_reason(tmp_path: Path) -> None
         raised = {"epsilon": "3", "delta": "1e-6", "reason": "more wards"}
         assert served.post("/sources/hospital/raise", "ada", raised).status_code == 303
         assert served.post("/sources/hospital/raise.json", "ada", {**raised, "epsilon": "1"}).status_code == 400
-        last = served.house.ledger.history("hospital")[-1]
+        last = served.state.ledger.history("hospital")[-1]
         assert (last.body["by"], last.body["reason"]) == ("ada", "more wards")
-        assert [note["what"] for note in served.house.people.log()[:2]] == ["raised", "opened"]
-        people = {"source": "clinic", "epsilon": "1", "delta": "1e-6", "reason": "x", "unit": "user:id", "rows": "any"}
-        assert served.post("/sources", "ada", people).status_code == 303
+        assert [note["what"] for note in served.state.users.log()[:2]] == ["raised", "opened"]
+        users = {"source": "clinic", "epsilon": "1", "delta": "1e-6", "reason": "x", "unit": "user:id", "rows": "any"}
+        assert served.post("/sources", "ada", users).status_code == 303
         assert served.get("/sources/clinic.json", "olga").json()["configured"] is False
 
 
@@ -172,7 +172,7 @@ def test_what_was_measured_on_the_rows_is_not_for_analysts(served: Served) -> No
 
 
 def test_releases_are_filtered(served: Served) -> None:
-    served.house.shelf.save("other", model("Length of stay"))
+    served.state.store.save("other", model("Length of stay"))
     names = lambda query: [each["name"] for each in served.get(f"/releases.json?{query}", "olga").json()["releases"]]  # noqa: E731
     assert names("filter=stay") == ["other"]
     assert sorted(names("filter=loss")) == ["model", "other"]
@@ -184,7 +184,7 @@ def test_releases_are_filtered(served: Served) -> None:
 
 
 def test_a_damaged_release_does_not_hide_the_others(served: Served) -> None:
-    (served.house.shelf.folder / "broken.json").write_text("{")
+    (served.state.store.folder / "broken.json").write_text("{")
     found = {each["name"]: each["fault"] for each in served.get("/releases.json", "olga").json()["releases"]}
     assert found["model"] is None
     assert "not valid JSON" in found["broken"]
@@ -192,19 +192,19 @@ def test_a_damaged_release_does_not_hide_the_others(served: Served) -> None:
 
 
 def test_people_come_and_go(served: Served) -> None:
-    found = served.post("/people.json", "ada", {"name": "carl", "role": "analyst"}).json()["link"]
+    found = served.post("/users.json", "ada", {"name": "carl", "role": "analyst"}).json()["link"]
     assert served.client.get(found["path"]).status_code == 200
-    assert served.post("/people/carl.json", "ada", {"role": "officer", "account": "team"}).json()["account"] == "team"
-    assert served.post("/people/ann/turn", "ada").status_code == 303
+    assert served.post("/users/carl.json", "ada", {"role": "officer", "account": "team"}).json()["account"] == "team"
+    assert served.post("/users/ann/turn", "ada").status_code == 303
     assert served.get("/console", "ann").headers["location"] == "/login"
-    assert served.post("/people.json", "ada", {"name": "dora", "role": "analyst", "account": "default"}).status_code == 400
-    assert served.post("/people.json", "ada", {"name": "dora", "role": "king"}).status_code == 400
-    assert served.post("/people/nobody/turn.json", "ada").status_code == 400
+    assert served.post("/users.json", "ada", {"name": "dora", "role": "analyst", "account": "default"}).status_code == 400
+    assert served.post("/users.json", "ada", {"name": "dora", "role": "king"}).status_code == 400
+    assert served.post("/users/nobody/turn.json", "ada").status_code == 400
 
 
 def test_the_log_is_read_in_pages(served: Served) -> None:
     for number in range(150):
-        served.house.people.note("ann", "asked", f"question {number}")
+        served.state.users.note("ann", "asked", f"question {number}")
     first = served.get("/log.json", "olga").json()
     assert len(first["notes"]) == 100
     second = served.get(f"/log.json?before={first['older']}&who=ann", "olga").json()
@@ -218,7 +218,7 @@ def test_a_budget_for_another_unit_stops_the_start(tmp_path: Path) -> None:
     with serving(tmp_path) as served:
         wanted = settings(tmp_path, sources={"hospital": Source("hospital", "x.parquet", user("patient_id", rows=9))})
         with pytest.raises(InvalidValue, match="The ledger has a budget of hospital for one user"):
-            House(wanted)
+            AppState(wanted)
         assert served.get("/health").text == "ok\n"
 
 
@@ -230,13 +230,13 @@ def test_data_that_is_gone_is_told_to_owners_only(tmp_path: Path) -> None:
         assert "an owner sees why" in served.ask("ann").text
         assert "gone.parquet" in served.ask("ada").text
         assert served.get("/console", "ann").status_code == 200
-        assert served.house.ledger.balance("hospital").spent.epsilon == 0
+        assert served.state.ledger.balance("hospital").spent.epsilon == 0
 
 
 def test_the_policy_says_which_releases_pass(tmp_path: Path) -> None:
     policy = tmp_path / "privacy.toml"
     with serving(tmp_path, policy=policy) as served:
-        served.house.shelf.save("bare", model("Bare", evidence=False))
+        served.state.store.save("bare", model("Bare", evidence=False))
         policy.write_text('[[rule]]\non = "release"\nrequire = ["evidence"]\n')
         found = {each["name"]: each["outcome"] for each in served.get("/policy.json", "olga").json()["releases"]}
         assert found == {"model": "holds", "bare": "failed"}
@@ -253,11 +253,11 @@ def test_a_release_that_borrowed_its_entry_is_told_of_first(tmp_path: Path) -> N
     policy.write_text('[[rule]]\non = "release"\nrequire = ["claim"]\n')
     with serving(tmp_path, policy=policy) as served:
         claims = (Claim(game=Game(UNIT, {"answers"}), event=Laplace(5.0)),)
-        with served.house.ledger.reserve("hospital", claims, account="ann") as entry:
+        with served.state.ledger.reserve("hospital", claims, account="ann") as entry:
             paid = replace(model("Paid", evidence=False), claims=claims, entry=entry)
-        served.house.shelf.save("paid", paid)
-        served.house.shelf.save("borrowed", replace(paid, source="visits"))
-        served.house.shelf.save("unknown", replace(paid, source="visits", entry="99-0123456789abcdef"))
+        served.state.store.save("paid", paid)
+        served.state.store.save("borrowed", replace(paid, source="visits"))
+        served.state.store.save("unknown", replace(paid, source="visits", entry="99-0123456789abcdef"))
         found = {each["name"]: each for each in served.get("/policy.json", "olga").json()["releases"]}
         assert {name: each["outcome"] for name, each in found.items()} == {
             "model": "holds", "paid": "holds", "borrowed": "failed", "unknown": "failed"
@@ -276,11 +276,11 @@ def test_a_table_beside_an_answer_is_shown_and_no_other(served: Served) -> None:
     import pyarrow as pa
 
     found = served.ask().json()["answer"]
-    folder = served.house.shelf.folder
+    folder = served.state.store.folder
     kept: Release[object] = Release.load(folder / found["release"] / "release.json")
     table = pa.table({"ward": ["A"], "n": [9753.0], "n_low": [10.0], "n_high": [15.0]})
     beside = kept.map(lambda _: table)
-    served.house.shelf.save("beside", beside, table)
+    served.state.store.save("beside", beside, table)
     assert "9,753" in served.get("/releases/beside", "ann").text
     assert "Ask again" in served.get("/releases/beside", "ann").text
     shutil.copytree(folder / "beside", folder / "raw")
@@ -298,7 +298,7 @@ def test_a_report_follows_the_ledger(served: Served) -> None:
 
 
 def test_an_expired_session_leads_to_the_login(served: Served) -> None:
-    served.house.people.leave(served.sessions["ann"].key)
+    served.state.users.leave(served.sessions["ann"].key)
     found = served.post("/console/explain", "ann", QUESTION, headers={"hx-request": "true"})
     assert (found.status_code, found.headers["hx-redirect"]) == (401, "/login")
     assert served.post("/console/explain.json", "ann", QUESTION).status_code == 401
@@ -318,7 +318,7 @@ def test_officers_export_reports(served: Served) -> None:
     assert "SELECT ward" in both
     assert served.get("/releases/model/export/exe", "olga").status_code == 404
     assert served.get("/sources/elsewhere/export/md", "olga").status_code == 404
-    assert [note["what"] for note in served.house.people.log()[:3]] == ["exported"] * 3
+    assert [note["what"] for note in served.state.users.log()[:3]] == ["exported"] * 3
 
 
 def test_a_ledger_that_cannot_be_used_is_told_to_owners_only(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -327,7 +327,7 @@ def test_a_ledger_that_cannot_be_used_is_told_to_owners_only(served: Served, mon
     def broken(*_: object, **__: object) -> object:
         raise LedgerError("/srv/secret/ledger.db cannot be used: the disk is full.")
 
-    monkeypatch.setattr(served.house.ledger, "reserve", broken)
+    monkeypatch.setattr(served.state.ledger, "reserve", broken)
     for who, told in (("ann", False), ("ada", True)):
         found = served.ask(who)
         assert found.status_code == 503

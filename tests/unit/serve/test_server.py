@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from discreet.errors import InvalidValue
-from discreet.serve import House, app, server
+from discreet.serve import AppState, app, server
 from webapp import settings
 
 GIVE_UP = 30.0
@@ -27,7 +27,7 @@ def port(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
         monkeypatch.setattr(module, name, 0.3)
     listener = server.bind("127.0.0.1", 0)
     up = threading.Event()
-    made = server.make_server(House(settings(tmp_path)), listening=up.set)
+    made = server.make_server(AppState(settings(tmp_path)), listening=up.set)
     thread = threading.Thread(target=made.run, kwargs={"sockets": [listener]})
     thread.start()
     assert up.wait(GIVE_UP)

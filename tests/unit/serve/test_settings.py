@@ -46,9 +46,9 @@ def test_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert hospital.location == {"visits": str(tmp_path / "visits.parquet"), "wards": str(tmp_path / "wards.csv")}
     assert (hospital.unit, hospital.schema) == (user("patient_id", rows=4), tmp_path / "schema.toml")
     assert (clinic.unit, clinic.location) == (record(), "postgresql://reader:secret@db/clinic")
-    assert targets["readmission"].given["weights"] == str(tmp_path / "model.safetensors")
-    assert targets["readmission"].given["attacks"] == ("bayes_lira", "loss")
-    assert (targets["table"].kind, targets["table"].given["quasi"]) == ("table", "age,zip")
+    assert targets["readmission"].options["weights"] == str(tmp_path / "model.safetensors")
+    assert targets["readmission"].options["attacks"] == ("bayes_lira", "loss")
+    assert (targets["table"].kind, targets["table"].options["quasi"]) == ("table", "age,zip")
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,10 @@
 """The gate: do releases keep to a policy?
 
-policy.py    privacy.toml, read strictly       lines.py    where its keys stand
+policy.py    privacy.toml, read strictly       lines.py    the line of each key
 rules.py     what each rule asks               parts.py    parts a release must have
 measure.py   intervals, and how many targets would decide
 proofs.py    the ledger that paid, and who signed
-finding.py   what a rule found                 junit.py, sarif.py, summary.py    the same for machines
+finding.py   what a rule found                 outputs.py  the same for machines and job summaries
 """
 
 from __future__ import annotations

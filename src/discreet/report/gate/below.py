@@ -8,7 +8,7 @@ from typing import Any
 from discreet.core import Release, check
 from discreet.errors import InvalidValue, RuleFailed
 from discreet.report.gate.finding import Finding
-from discreet.report.gate.rules import Area, Floor, OnAttacks, Rate
+from discreet.report.gate.rules import Area, OnAttacks, Rate, ShownEpsilon
 
 
 def assert_below(
@@ -55,7 +55,7 @@ def _rules(
         rules.append(Area(name="auc", limit=auc, **common))
     if epsilon is not None and delta is not None:
         limit = check.nonnegative("epsilon", epsilon)
-        rules.append(Floor(name="epsilon", limit=limit, delta=check.small_fraction("delta", delta), **common))
+        rules.append(ShownEpsilon(name="epsilon", limit=limit, delta=check.small_fraction("delta", delta), **common))
     if not rules:
         raise InvalidValue("assert_below needs a limit: tpr with fpr, auc, or epsilon with delta.")
     return rules

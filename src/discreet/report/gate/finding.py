@@ -56,8 +56,8 @@ def worst(findings: Iterable[Finding], *, strict: bool = False) -> str:
     >>> worst([])
     'holds'
     """
-    found = max((OUTCOMES.index(each.outcome) for each in findings), default=0)
-    return "failed" if strict and OUTCOMES[found] == "inconclusive" else OUTCOMES[found]
+    place = max((OUTCOMES.index(each.outcome) for each in findings), default=0)
+    return "failed" if strict and OUTCOMES[place] == "inconclusive" else OUTCOMES[place]
 
 
 def one_line(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Where each key of a TOML file stands, so that an error and an alert can point at its line.
+"""The line of each key of a TOML file, so that an error and an alert can point at it.
 
 `tomllib` reads values and forgets where they were. This walks the same text once more, after `tomllib` has found it valid.
 """
@@ -21,13 +21,13 @@ def lines_of(text: str) -> dict[Path, int]:
     walk = _Walk(text.replace("\r\n", "\n"))
     with suppress(IndexError, RecursionError):  # what was found so far is better than nothing
         walk.document()
-    return walk.found
+    return walk.line_of
 
 
 class _Walk:
     def __init__(self, text: str) -> None:
         self.text, self.at, self.line = text + "\n", 0, 1
-        self.found: dict[Path, int] = {}
+        self.line_of: dict[Path, int] = {}
         self.lengths: dict[Path, int] = {}  # of arrays of tables
 
     def document(self) -> None:
@@ -49,11 +49,11 @@ class _Walk:
         if several:
             path = (*path, last)
             self.lengths[path] = self.lengths.get(path, 0) + 1
-            self.found.setdefault(path, start)
+            self.line_of.setdefault(path, start)
             path = self.latest(path)
         else:
             path = self.latest((*path, last))
-        self.found.setdefault(path, start)
+        self.line_of.setdefault(path, start)
         return path
 
     def latest(self, path: Path) -> Path:
@@ -65,7 +65,7 @@ class _Walk:
         start, path = self.line, table
         for name in self.key():
             path = (*path, name)
-            self.found.setdefault(path, start)
+            self.line_of.setdefault(path, start)
         self.step(1)
         self.skip()
         self.value(path)
@@ -114,7 +114,7 @@ class _Walk:
             elif end == "}":
                 self.pair(path)
             else:
-                self.found[(*path, count)] = self.line
+                self.line_of[(*path, count)] = self.line
                 self.value((*path, count))
                 count += 1
 

@@ -97,8 +97,8 @@ def floor_needed(evidence: Evidence, delta: float, limit: float, confidence: flo
 
 @cache
 def _floor_needed(delta: float, limit: float, confidence: float, apart: bool) -> int | None:
-    found = _least(lambda count: _reach(math.ceil(count), delta, confidence, apart) > limit, float(1 << 22), within=0.05)
-    return None if found is None else math.ceil(found)
+    count_needed = _least(lambda count: _reach(math.ceil(count), delta, confidence, apart) > limit, float(1 << 22), within=0.05)
+    return None if count_needed is None else math.ceil(count_needed)
 
 
 @cache

@@ -18,7 +18,7 @@ from discreet.core.evidence import DESIGNS
 from discreet.core.game import RELATIONS, VIEWS
 from discreet.errors import DiscreetError, InvalidValue
 
-ROOMS = ("claim", "evidence", "controls", "entry", "ledger", "signature", "facts")
+SECTIONS = ("claim", "evidence", "controls", "entry", "ledger", "signature", "facts")
 _SHAPE = re.compile(r"\s*(?P<part>[^=!]+?)\s*(?:(?P<sign>==|!=)\s*(?P<value>.+?)\s*)?", re.DOTALL)
 # What a claim or evidence can be asked for, and the values there are (none: any word)
 _ASKED: dict[str, dict[str, tuple[str, ...]]] = {
@@ -31,9 +31,9 @@ KINDS = {"linkage": ("join *", "scoreboard *"), "reconstruction": ("reconstructi
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One part: a room of the release, what is asked of it, and what that should or should not be."""
+    """One part: a section of the release, what is asked of it, and what that should or should not be."""
 
-    room: str
+    section: str
     asked: str | None = None
     sign: str | None = None
     value: str | None = None
@@ -44,20 +44,20 @@ class Part:
         >>> Part.parse("evidence.design != post_hoc").sign
         '!='
         """
-        found = _SHAPE.fullmatch(text)
-        if not found:
+        match = _SHAPE.fullmatch(text)
+        if not match:
             raise InvalidValue(f"{text!r} is not a part; write claim.unit, evidence.membership or evidence.design != post_hoc.")
-        room, _, asked = found["part"].partition(".")
-        if room not in ROOMS:
-            raise InvalidValue(f"{room!r} is no part of a release{hint(room, ROOMS)}; it has {', '.join(ROOMS)}.")
-        part = cls(room, asked or None, found["sign"], found["value"])
+        section, _, asked = match["part"].partition(".")
+        if section not in SECTIONS:
+            raise InvalidValue(f"{section!r} is no part of a release{hint(section, SECTIONS)}; it has {', '.join(SECTIONS)}.")
+        part = cls(section, asked or None, match["sign"], match["value"])
         part._check()
         return part
 
     def _check(self) -> None:
-        values = _ASKED.get(self.room, {}).get(self.asked or "")
+        values = _ASKED.get(self.section, {}).get(self.asked or "")
         if self.sign is not None and (values is None or self.asked == "rows"):
-            able = [f"{room}.{name}" for room, names in _ASKED.items() for name in names if name != "rows"]
+            able = [f"{section}.{name}" for section, names in _ASKED.items() for name in names if name != "rows"]
             raise InvalidValue(f"{self.name} cannot be compared with a value; what can is {', '.join(able)}.")
         if values and self.value is not None and self.value not in values:
             raise InvalidValue(f"{self.name} is one of {', '.join(values)}{hint(self.value, values)}; got {self.value!r}.")
@@ -65,22 +65,22 @@ class Part:
             "claim": tuple(_ASKED["claim"]), "controls": ("positive", "negative"), "entry": (), "ledger": ("head",),
             "signature": (),
         }  # fmt: skip
-        if self.room in known and self.asked is not None and self.asked not in known[self.room]:
-            have = f"; it has {', '.join(known[self.room])}" if known[self.room] else ""
-            raise InvalidValue(f"{self.room} has no {self.asked!r}{hint(self.asked, known[self.room])}{have}.")
-        if self.room == "facts" and self.asked is None:
+        if self.section in known and self.asked is not None and self.asked not in known[self.section]:
+            have = f"; it has {', '.join(known[self.section])}" if known[self.section] else ""
+            raise InvalidValue(f"{self.section} has no {self.asked!r}{hint(self.asked, known[self.section])}{have}.")
+        if self.section == "facts" and self.asked is None:
             raise InvalidValue("facts must name one, such as facts.made.")
 
     @property
     def name(self) -> str:
-        return self.room if self.asked is None else f"{self.room}.{self.asked}"
+        return self.section if self.asked is None else f"{self.section}.{self.asked}"
 
     def __str__(self) -> str:
         return self.name if self.sign is None else f"{self.name} {self.sign} {self.value}"
 
     def find(self, release: Release[Any]) -> tuple[bool, str]:
         """Whether the release has it, and a sentence that says so."""
-        match self.room:
+        match self.section:
             case "claim":
                 return self._of_claims(release)
             case "evidence":
@@ -108,39 +108,40 @@ class Part:
         if self.asked is None or self.asked in _ASKED["evidence"]:
             return self._told("piece of evidence", [_values(each, self.asked) for each in release.evidence])
         names = sorted({each.attack for each in release.evidence})
-        found = [name for name in names if _is(name, self.asked)]
-        if found:
-            return True, f"there is evidence of {', '.join(found[:5])}."
+        matching = [name for name in names if _is(name, self.asked)]
+        if matching:
+            return True, f"there is evidence of {', '.join(matching[:5])}."
         return False, f"there is no evidence of {self.asked}{hint(self.asked, names)}; there is {', '.join(names[:10])}."
 
-    def _told(self, what: str, found: list[frozenset[str]]) -> tuple[bool, str]:
+    def _told(self, what: str, values: list[frozenset[str]]) -> tuple[bool, str]:
         """Whether one of them has the value asked for, or one has another than the value that is not enough."""
-        known = ", ".join(sorted({word for words in found for word in words})[:10])
+        known = ", ".join(sorted({word for words in values for word in words})[:10])
         if self.sign is None:
             several = what.replace("piece", "pieces") if " " in what else f"{what}s"
-            told = f"; {self.asked}: {known}" if known else ""
-            return True, f"there {f'is 1 {what}' if len(found) == 1 else f'are {len(found)} {several}'}{told}."
-        there = any((self.value in words) == (self.sign == "==") for words in found)
+            ending = f"; {self.asked}: {known}" if known else ""
+            count = f"is 1 {what}" if len(values) == 1 else f"are {len(values)} {several}"
+            return True, f"there {count}{ending}."
+        there = any((self.value in words) == (self.sign == "==") for words in values)
         return there, f"{'a' if there else 'no'} {what} has {self.asked} {self.sign} {self.value}; found {known}."
 
     def _of_controls(self, release: Release[Any]) -> tuple[bool, str]:
-        made = [each for each in release.facts.get("controls") or () if hasattr(each, "get")]
+        controls = [each for each in release.facts.get("controls") or () if hasattr(each, "get")]
         kinds = (self.asked,) if self.asked else ("positive", "negative")
         for kind in kinds:
-            chosen = [each for each in made if each.get("kind") == kind]
+            chosen = [each for each in controls if each.get("kind") == kind]
             if not chosen:
                 return False, f"there is no {kind} control."
             wrong = [str(each.get("name")) for each in chosen if each.get("found") is not (kind == "positive")]
             if wrong:
-                told = "found nothing where it had to" if kind == "positive" else "found something where there was nothing"
-                return False, f"the {kind} control {', '.join(wrong[:5])} {told}."
+                fault = "found nothing where it had to" if kind == "positive" else "found something where there was nothing"
+                return False, f"the {kind} control {', '.join(wrong[:5])} {fault}."
         return True, f"{' and '.join(kinds)} controls came out as they should."
 
 
 def hint(word: str, known: Iterable[str]) -> str:
     """A question with the nearest known word, or nothing.
 
-    >>> hint("evidense", ROOMS)
+    >>> hint("evidense", SECTIONS)
     ' (did you mean evidence?)'
     """
     near = get_close_matches(word, list(known), n=1, cutoff=0.5)

@@ -17,7 +17,7 @@ from discreet.report.gate.finding import Finding, one_line
 from discreet.report.gate.lines import Path, lines_of
 from discreet.report.gate.parts import Part, hint
 from discreet.report.gate.proofs import GENUINE, NOTHING, Genuine, Proofs
-from discreet.report.gate.rules import Area, Ceiling, Floor, Rate, Require, Rule, Unrefuted
+from discreet.report.gate.rules import Area, ClaimedEpsilon, Rate, Require, Rule, ShownEpsilon, Unrefuted
 
 LARGEST = 1 << 20  # bytes
 LONGEST = 100  # letters of a name
@@ -75,8 +75,8 @@ class _Reader:
         """The line of the innermost part of the path that has one."""
         return next((self.lines[path[:end]] for end in range(len(path), 0, -1) if path[:end] in self.lines), 1)
 
-    def wrong(self, path: Path, told: str) -> InvalidDocument:
-        return InvalidDocument(f"{self.name}, line {self.line(path)}: {told}")
+    def wrong(self, path: Path, message: str) -> InvalidDocument:
+        return InvalidDocument(f"{self.name}, line {self.line(path)}: {message}")
 
     def checked(self, path: Path, look: Callable[..., Any], *args: Any) -> Any:
         try:
@@ -132,8 +132,8 @@ class _Reader:
         return tuple(value)
 
     def rule(self, path: Path, value: Any) -> Iterator[Rule]:
-        found = self.table(path, value, KEYS, "a rule")
-        on = found.get("on")
+        terms = self.table(path, value, KEYS, "a rule")
+        on = terms.get("on")
         if on is None:
             raise self.wrong(path, f"a rule lacks on, which says what it looks at: {', '.join(WHERE)}.")
         if not isinstance(on, str):
@@ -141,16 +141,16 @@ class _Reader:
         kind = on.partition(".")[0] if on.startswith("attack.") else on
         if kind not in CHECKS or on in ("attack", "attack."):
             raise self.wrong((*path, "on"), f"on must be one of {', '.join(WHERE)}{hint(on, WHERE)}; got {check.shown(on)}.")
-        given = [key for key in ("tpr", "auc", "epsilon", "require") if key in found]
-        for key in given:
+        checks = [key for key in ("tpr", "auc", "epsilon", "require") if key in terms]
+        for key in checks:
             if key not in CHECKS[kind]:
                 able = ", ".join(CHECKS[kind])
                 raise self.wrong((*path, key), f"{key} is no rule for {on}; a rule on {on} has {able}.")
-        if not given:
+        if not checks:
             raise self.wrong(path, f"a rule on {on} checks nothing; give it {' or '.join(CHECKS[kind])}.")
-        name = self.rule_name(path, found.get("name"))
-        for key in given:
-            yield from self.check_of(path, kind, on, key, found[key], name if len(given) == 1 or not name else f"{name} {key}")
+        name = self.rule_name(path, terms.get("name"))
+        for key in checks:
+            yield from self.check_of(path, kind, on, key, terms[key], name if len(checks) == 1 or not name else f"{name} {key}")
 
     def check_of(self, path: Path, kind: str, on: str, key: str, value: Any, name: str | None) -> Iterator[Rule]:
         path = (*path, key)
@@ -163,42 +163,44 @@ class _Reader:
 
     def on_attacks(self, path: Path, attack: str, key: str, value: Any, name: str | None) -> Rule:
         keys = {"tpr": ("at_fpr",), "auc": (), "epsilon": ("at_delta",)}[key]
-        found = self.table(path, value, (*keys, "max", "confidence"), key)
-        sure = self.number(path, found, "confidence", check.open_fraction, _CONFIDENCE)
+        terms = self.table(path, value, (*keys, "max", "confidence"), key)
+        sure = self.number(path, terms, "confidence", check.open_fraction, _CONFIDENCE)
         common: dict[str, Any] = {"line": self.line(path), "attack": attack, "confidence": sure}
         if key == "tpr":
-            fpr = self.number(path, found, "at_fpr", check.open_fraction)
-            limit = self.number(path, found, "max", check.open_fraction)
+            fpr = self.number(path, terms, "at_fpr", check.open_fraction)
+            limit = self.number(path, terms, "max", check.open_fraction)
             if limit <= fpr:
                 raise self.wrong(
                     (*path, "max"), f"max must be above at_fpr, {fpr:g}: guessing alone reaches that; got {limit:g}."
                 )
             return Rate(name=self.unique(name or f"attack.{attack}/tpr-at-{fpr:g}"), limit=limit, fpr=fpr, **common)
         if key == "auc":
-            limit = self.number(path, found, "max", check.open_fraction)
+            limit = self.number(path, terms, "max", check.open_fraction)
             if limit <= 0.5:
                 raise self.wrong((*path, "max"), f"max must be above 0.5: guessing alone reaches that; got {limit:g}.")
             return Area(name=self.unique(name or f"attack.{attack}/auc"), limit=limit, **common)
-        delta = self.number(path, found, "at_delta", check.small_fraction)
-        limit = self.number(path, found, "max", check.nonnegative)
-        return Floor(name=self.unique(name or f"attack.{attack}/epsilon-at-{delta:g}"), limit=limit, delta=delta, **common)
+        delta = self.number(path, terms, "at_delta", check.small_fraction)
+        limit = self.number(path, terms, "max", check.nonnegative)
+        return ShownEpsilon(
+            name=self.unique(name or f"attack.{attack}/epsilon-at-{delta:g}"), limit=limit, delta=delta, **common
+        )
 
     def ceiling(self, path: Path, value: Any, name: str | None) -> Rule:
-        found = self.table(path, value, ("at_delta", "max", "unit", "relation", "view"), "epsilon")
-        delta = self.number(path, found, "at_delta", check.small_fraction)
-        limit = self.number(path, found, "max", check.nonnegative)
-        unit, relation = found.get("unit"), found.get("relation")
+        terms = self.table(path, value, ("at_delta", "max", "unit", "relation", "view"), "epsilon")
+        delta = self.number(path, terms, "at_delta", check.small_fraction)
+        limit = self.number(path, terms, "max", check.nonnegative)
+        unit, relation = terms.get("unit"), terms.get("relation")
         if unit is not None:
             self.checked((*path, "unit"), check.word, "unit", unit)
         if relation is not None:
             self.known((*path, "relation"), "relation", relation, RELATIONS)
-        seen = found.get("view", [])
+        seen = terms.get("view", [])
         views = seen if isinstance(seen, list) else [seen]
         for each in views:
             self.known((*path, "view"), "view", each, VIEWS)
-        made = "/".join(each for each in ("claim", unit, relation, "+".join(sorted(views)), f"epsilon-at-{delta:g}") if each)
-        return Ceiling(
-            name=self.unique(name or made), line=self.line(path), delta=delta, limit=limit, unit=unit, relation=relation,
+        default = "/".join(each for each in ("claim", unit, relation, "+".join(sorted(views)), f"epsilon-at-{delta:g}") if each)
+        return ClaimedEpsilon(
+            name=self.unique(name or default), line=self.line(path), delta=delta, limit=limit, unit=unit, relation=relation,
             view=frozenset(views),
         )  # fmt: skip
 
@@ -218,13 +220,13 @@ class _Reader:
             raise self.wrong(path, f"{what} must be one of {', '.join(words)}{near}; got {check.shown(value)}.")
 
     def number(
-        self, path: Path, found: Mapping[str, Any], key: str, look: Callable[[str, Any], float], default: float | None = None
+        self, path: Path, terms: Mapping[str, Any], key: str, look: Callable[[str, Any], float], default: float | None = None
     ) -> float:
-        if key not in found:
+        if key not in terms:
             if default is None:
                 raise self.wrong(path, f"{path[-1]} lacks {key}: it has no default.")
             return default
-        number: float = self.checked((*path, key), look, key, found[key])
+        number: float = self.checked((*path, key), look, key, terms[key])
         return number
 
     def rule_name(self, path: Path, name: Any) -> str | None:
@@ -239,9 +241,9 @@ class _Reader:
 
     def unique(self, name: str) -> str:
         """Names stay what they are when other rules come and go, so alerts keep their identity; a second gets a number."""
-        made, count = name, 1
-        while made in self.names:
+        candidate, count = name, 1
+        while candidate in self.names:
             count += 1
-            made = f"{name} ({count})"
-        self.names.add(made)
-        return made
+            candidate = f"{name} ({count})"
+        self.names.add(candidate)
+        return candidate

@@ -1,4 +1,4 @@
-"""The rules: each looks at a release and tells what it found, with intervals and not with points."""
+"""The rules of a policy. Each judges a release by intervals, never by point estimates."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from fnmatch import fnmatchcase
 from typing import Any, Protocol
 
 from discreet.audit import epsilon_at_least
-from discreet.audit.judge import SURE, verdict
-from discreet.core import Claim, Evidence, Game, Release, Verdict
+from discreet.audit.judge import SURE
+from discreet.core import Claim, Evidence, Game, Release
 from discreet.errors import DiscreetError
 from discreet.figures import down, percent_down, percent_up, rate, up
+from discreet.report.assessment import verdict_on
 from discreet.report.gate import measure
 from discreet.report.gate.finding import Finding
 from discreet.report.gate.measure import Interval
@@ -48,10 +49,10 @@ class OnAttacks:
     confidence: float
 
     def judge(self, release: Release[Any], proofs: Proofs = NOTHING) -> Iterator[Finding]:
-        found = [each for each in release.evidence if fnmatchcase(each.attack, self.attack)]
-        for each in found:
+        matching = [each for each in release.evidence if fnmatchcase(each.attack, self.attack)]
+        for each in matching:
             yield self.measure(each)
-        if not found:
+        if not matching:
             names = sorted({each.attack for each in release.evidence})
             there = f"it has {', '.join(names[:10])}{hint(self.attack, names)}" if names else "it has no evidence at all"
             message = f"no attack of the release matches {self.attack}: {there}. What was not measured is not below a limit."
@@ -64,20 +65,20 @@ class OnAttacks:
         """Numbers of this rule as people read them, rounded outwards."""
         return percent_down(low), percent_up(high), rate(limit)
 
-    def compared(self, evidence: Evidence, what: str, found: Interval, told: str, needed: int | None) -> Finding:
+    def compared(self, evidence: Evidence, what: str, interval: Interval, advice: str, needed: int | None) -> Finding:
         """Three outcomes, and an error of at most 1 - confidence in either of the first two."""
-        if found.high < self.limit:
+        if interval.high < self.limit:
             outcome, ending = "holds", "."
-        elif found.low > self.limit:
+        elif interval.low > self.limit:
             outcome, ending = "failed", "."
         else:
-            outcome, ending = "inconclusive", f": too few targets to tell. {told}"
-        least, most, limit = self.shown(found.low, found.high, self.limit)
+            outcome, ending = "inconclusive", f": too few targets to tell. {advice}"
+        least, most, limit = self.shown(interval.low, interval.high, self.limit)
         across = f"{least} to {most} at {rate(self.confidence)} confidence"
-        message = f"{what} is {self.shown(found.value, 0, 0)[0]} ({across}), the limit {limit}{ending}"
+        message = f"{what} is {self.shown(interval.value, 0, 0)[0]} ({across}), the limit {limit}{ending}"
         return Finding(
             rule=self.name, where=f"attack.{evidence.attack}", outcome=outcome, message=message, line=self.line,
-            needed=needed if outcome == "inconclusive" else None, value=found.value, low=found.low, high=found.high,
+            needed=needed if outcome == "inconclusive" else None, value=interval.value, low=interval.low, high=interval.high,
             limit=self.limit,
         )  # fmt: skip
 
@@ -89,21 +90,21 @@ class Rate(OnAttacks):
     fpr: float
 
     def measure(self, evidence: Evidence) -> Finding:
-        found = measure.tpr(evidence, self.fpr, self.confidence)
-        if found.high < self.limit or found.low > self.limit:
-            told, needed = "", None
+        interval = measure.tpr(evidence, self.fpr, self.confidence)
+        if interval.high < self.limit or interval.low > self.limit:
+            advice, needed = "", None
         else:
             sides = measure.tpr_needed(evidence, self.fpr, self.limit, self.confidence)
             ones, zeros = int(evidence.inside.sum()), int((~evidence.inside).sum())
             have = f"there are {ones:,} and {zeros:,}"
             needed = None if sides is None else sum(sides)
-            told = (
+            advice = (
                 f"No number of targets would decide, if the true rate is the measured one; {have}."
                 if sides is None
                 else f"If the true rate is the measured one, about {sides[0]:,} members and {sides[1]:,} non-members "
                 f"would decide; {have}."
             )
-        return self.compared(evidence, f"TPR at {rate(self.fpr)} FPR", found, told, needed)
+        return self.compared(evidence, f"TPR at {rate(self.fpr)} FPR", interval, advice, needed)
 
     def __str__(self) -> str:
         return f"TPR at {rate(self.fpr)} FPR below {rate(self.limit)}, for attack.{self.attack}"
@@ -117,30 +118,30 @@ class Area(OnAttacks):
         return down(low, 3), up(high, 3), f"{limit:g}"
 
     def measure(self, evidence: Evidence) -> Finding:
-        found = measure.auc(evidence, self.confidence)
+        interval = measure.auc(evidence, self.confidence)
         each = measure.auc_needed(evidence, self.limit, self.confidence)
-        told = (
+        advice = (
             "No number of targets would decide, if the true area is the measured one."
             if each is None
             else f"If the true area is the measured one, about {each:,} members and as many non-members would decide; "
             f"there are {int(evidence.inside.sum()):,} and {int((~evidence.inside).sum()):,}."
         )
         what = "AUC" if evidence.auc() >= 0.5 else "AUC of the reversed scores"
-        return self.compared(evidence, what, found, told, None if each is None else 2 * each)
+        return self.compared(evidence, what, interval, advice, None if each is None else 2 * each)
 
     def __str__(self) -> str:
         return f"AUC below {self.limit:g}, for attack.{self.attack}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Floor(OnAttacks):
-    """The epsilon that an attack shows stays within a limit. That it does is no proof: only a claim is one."""
+class ShownEpsilon(OnAttacks):
+    """The lower bound (floor) on epsilon that an attack shows stays within a limit. This proves nothing: only a claim does."""
 
     delta: float
 
     def measure(self, evidence: Evidence) -> Finding:
         floor = epsilon_at_least(evidence, self.delta, self.confidence)
-        shown = f"shows epsilon >= {down(floor)} at delta {self.delta:g} ({rate(self.confidence)} confidence)"
+        shown = f"shows epsilon >= {down(floor)} at delta {up(self.delta, 6)} ({rate(self.confidence)} confidence)"
         message, outcome, needed = f"{evidence.attack} {shown}, the limit {up(self.limit)}.", "holds", None
         if floor > self.limit:
             outcome = "failed"
@@ -156,12 +157,12 @@ class Floor(OnAttacks):
         )  # fmt: skip
 
     def __str__(self) -> str:
-        return f"shown epsilon at delta {self.delta:g} within {up(self.limit)}, for attack.{self.attack}"
+        return f"shown epsilon at delta {up(self.delta, 6)} within {up(self.limit)}, for attack.{self.attack}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ceiling:
-    """The claimed epsilon stays within a limit: for every claim, or for those about a unit, a relation or a view."""
+class ClaimedEpsilon:
+    """The claimed upper bound (ceiling) on epsilon stays within a limit: of all claims, or of those on some unit or view."""
 
     name: str
     line: int
@@ -187,7 +188,7 @@ class Ceiling:
     def _compared(self, game: Game, epsilon: float) -> Finding:
         holds = epsilon <= self.limit
         claimed = f"claimed epsilon is {up(epsilon)}" if math.isfinite(epsilon) else "there is no ceiling (epsilon ∞)"
-        message = f"{claimed} at delta {self.delta:g} for {_about(game)}; the limit is {up(self.limit)}."
+        message = f"{claimed} at delta {up(self.delta, 6)} for {_about(game)}; the limit is {up(self.limit)}."
         return Finding(
             rule=self.name, where=f"claim.{game.unit.name}", outcome="holds" if holds else "failed", message=message,
             line=self.line, value=epsilon, high=epsilon, limit=self.limit,
@@ -199,7 +200,7 @@ class Ceiling:
 
     def __str__(self) -> str:
         about = "" if self._asked() == "anything" else f", for {self._asked()}"
-        return f"claimed epsilon at delta {self.delta:g} within {up(self.limit)}{about}"
+        return f"claimed epsilon at delta {up(self.delta, 6)} within {up(self.limit)}{about}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,27 +229,21 @@ class Unrefuted:
     confidence: float = SURE
 
     def judge(self, release: Release[Any], proofs: Proofs = NOTHING) -> Iterator[Finding]:
-        found = [(claim, seen, self._verdict(claim, seen)) for claim in release.claims for seen in release.evidence]
-        compared = [each for each in found if each[2].outcome in ("holds", "refuted", "inconclusive")]
-        told = [each for each in compared if each[2].floor > each[2].ceiling]  # what is post_hoc warns, and does not refute
-        for claim, evidence, said in told:
-            outcome = "refuted" if said.outcome == "refuted" else "inconclusive"
+        pairs = [(claim, evidence) for claim in release.claims for evidence in release.evidence]
+        verdicts = [(*pair, verdict_on(*pair, self.confidence)) for pair in pairs]
+        compared = [each for each in verdicts if each[2].outcome in ("holds", "refuted", "inconclusive")]
+        above = [each for each in compared if each[2].floor > each[2].ceiling]  # what is post_hoc warns, and does not refute
+        for claim, evidence, verdict in above:
+            outcome = "refuted" if verdict.outcome == "refuted" else "inconclusive"
             yield Finding(
                 rule=self.name, where=f"attack.{evidence.attack}", outcome=outcome,
-                message=f"{said.reason} The claim is about {_about(claim.game)}; {rate(self.confidence)} confidence.",
-                line=self.line, value=said.floor, low=said.floor, limit=said.ceiling,
+                message=f"{verdict.reason} The claim is about {_about(claim.game)}; {rate(self.confidence)} confidence.",
+                line=self.line, value=verdict.floor, low=verdict.floor, limit=verdict.ceiling,
             )  # fmt: skip
-        if compared and not told:
-            pairs = "1 comparison" if len(compared) == 1 else f"{len(compared)} comparisons"
-            message = f"no claim is refuted by its evidence ({pairs}, each at {rate(self.confidence)} confidence)."
+        if compared and not above:
+            count = "1 comparison" if len(compared) == 1 else f"{len(compared)} comparisons"
+            message = f"no claim is refuted by its evidence ({count}, each at {rate(self.confidence)} confidence)."
             yield Finding(rule=self.name, where="claim", outcome="holds", message=message, line=self.line)
-
-    def _verdict(self, claim: Claim, evidence: Evidence) -> Verdict:
-        try:
-            return verdict(claim, evidence, confidence=self.confidence)
-        except DiscreetError as error:  # a claim that no theorem covers promises nothing, so nothing refutes it
-            told = {"confidence": self.confidence, "delta": 0.0, "ceiling": math.inf, "floor": 0.0}
-            return Verdict(outcome="no ceiling", reason=str(error) or "no bound is known.", **told)
 
     def __str__(self) -> str:
         return f"no claim refuted by its evidence, at {rate(self.confidence)} confidence"

@@ -1,16 +1,16 @@
-"""The pages, one file each, and the table of all doors."""
+"""The pages, one file each, and the table of all routes."""
 
-from discreet.serve.doors import Door
-from discreet.serve.pages import attacks, audit, console, entry, me, people, policy, releases, sources
+from discreet.serve.pages import attacks, audit, console, entry, me, policy, releases, sources, users
+from discreet.serve.routes import Route
 
-DOORS: tuple[Door, ...] = (
-    *entry.DOORS,
-    *sources.DOORS,
-    *releases.DOORS,
-    *console.DOORS,
-    *attacks.DOORS,
-    *policy.DOORS,
-    *people.DOORS,
-    *me.DOORS,
-    *audit.DOORS,
+ROUTES: tuple[Route, ...] = (
+    *entry.ROUTES,
+    *sources.ROUTES,
+    *releases.ROUTES,
+    *console.ROUTES,
+    *attacks.ROUTES,
+    *policy.ROUTES,
+    *users.ROUTES,
+    *me.ROUTES,
+    *audit.ROUTES,
 )

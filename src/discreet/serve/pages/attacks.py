@@ -6,8 +6,8 @@ from typing import Any
 
 from discreet.core import check
 from discreet.errors import InvalidValue
-from discreet.serve.doors import READERS, Door, Go, Page, Reply, Visit
 from discreet.serve.jobs import Job
+from discreet.serve.routes import READERS, Go, Page, Reply, Request, Route
 from discreet.serve.settings import MOST_SHADOWS
 
 NAMES = (  # of `discreet attack model`; written out, since asking it loads what attacks need
@@ -18,63 +18,65 @@ USUAL = ("bayes_lira", "lira", "loss")
 ALONE = ("loss", "confidence", "entropy", "label")  # those that need no recipe
 
 
-def attacks(visit: Visit) -> Reply:
+def attacks(request: Request) -> Reply:
     """What can be attacked, what runs, what ended."""
-    targets = [_target(visit, name) for name in visit.house.settings.targets]
-    chosen = visit.query.get("target", "")
-    data = {"targets": targets, "jobs": [_told(visit, job) for job in visit.house.jobs.all()]}
+    targets = [_target(request, name) for name in request.state.settings.targets]
+    chosen = request.query.get("target", "")
+    data = {"targets": targets, "jobs": [_told(request, job) for job in request.state.jobs.all()]}
     return Page("attacks.html", data, {"names": NAMES, "chosen": chosen, "most": MOST_SHADOWS}, part="parts/jobs.html")
 
 
-def _target(visit: Visit, name: str) -> dict[str, Any]:
-    it = visit.house.settings.targets[name]
-    usual = tuple(it.given.get("attacks", ())) or (USUAL if "recipe" in it.given else ALONE[:3])
-    here = it.release in visit.house.shelf.names()
-    return {"name": name, "kind": it.kind, "release": it.release, "attacks": list(usual), "here": here,
-            "trains": "recipe" in it.given, "shadows": it.given.get("shadows", 16)}  # fmt: skip
+def _target(request: Request, name: str) -> dict[str, Any]:
+    target = request.state.settings.targets[name]
+    usual = tuple(target.options.get("attacks", ())) or (USUAL if "recipe" in target.options else ALONE[:3])
+    here = target.release in request.state.store.names()
+    return {"name": name, "kind": target.kind, "release": target.release, "attacks": list(usual), "here": here,
+            "trains": "recipe" in target.options, "shadows": target.options.get("shadows", 16)}  # fmt: skip
 
 
-def _told(visit: Visit, job: Job) -> dict[str, Any]:
-    fault = job.fault if visit.person.role == "owner" else "an owner sees why" if job.fault else ""
+def _told(request: Request, job: Job) -> dict[str, Any]:
+    fault = job.fault if request.user.role == "owner" else "an owner sees why" if job.fault else ""
     return {**job.to_json(), "over": job.over, "fault": fault}
 
 
-def start(visit: Visit) -> Reply:
+def start(request: Request) -> Reply:
     """Queue an attack: names and numbers are chosen here, files never."""
-    name = visit.text("target", longest=80)
-    target = visit.house.settings.targets.get(name)
+    name = request.text("target", longest=80)
+    target = request.state.settings.targets.get(name)
     if target is None:
         raise InvalidValue(f"There is no target {check.shown(name)}; the owner of the server configures what may be attacked.")
-    visit.house.shelf.path(target.release)  # says so if there is no such release
-    asked = [each.strip() for each in visit.text("attacks", ",".join(_target(visit, name)["attacks"]), longest=400).split(",")]
+    request.state.store.path(target.release)  # says so if there is no such release
+    asked = [
+        each.strip() for each in request.text("attacks", ",".join(_target(request, name)["attacks"]), longest=400).split(",")
+    ]
     wrong = [each for each in asked if each not in NAMES]
     if wrong and target.kind == "model":
         raise InvalidValue(f"There is no attack {check.shown(wrong[0])}; there are {', '.join(NAMES)}.")
-    shadows, seed = visit.whole("shadows") or 16, visit.whole("seed") or 0
+    shadows, seed = request.whole("shadows") or 16, request.whole("seed") or 0
     if not 2 <= shadows <= MOST_SHADOWS:
         raise InvalidValue(f"shadows must be between 2 and {MOST_SHADOWS}; got {shadows}.")
     if not 0 <= seed < 2**31:
         raise InvalidValue(f"seed must be between 0 and 2147483647; got {seed}.")
-    job = visit.house.jobs.add(target, visit.person.name, {"attacks": ",".join(asked), "shadows": shadows, "seed": seed})
-    visit.house.people.note(visit.person.name, "attacked", target.release, attack=job.number, how=job.told)
+    job = request.state.jobs.add(target, request.user.name, {"attacks": ",".join(asked), "shadows": shadows, "seed": seed})
+    request.state.users.note(request.user.name, "attacked", target.release, attack=job.number, how=job.description)
     return Go(f"/attacks/{job.number}", job.to_json())
 
 
-def job(visit: Visit) -> Reply:
+def job(request: Request) -> Reply:
     """One attack; while it runs, the page asks again every second."""
-    found = visit.house.jobs.find(visit.path["number"])
-    return Page("attack.html", {"job": _told(visit, found)}, part="parts/job.html")
+    job_found = request.state.jobs.find(request.path["number"])
+    return Page("attack.html", {"job": _told(request, job_found)}, part="parts/job.html")
 
 
-def cancel(visit: Visit) -> Reply:
-    found = visit.house.jobs.cancel(visit.path["number"])
-    visit.house.people.note(visit.person.name, "cancelled", f"attack {found.number}")
-    return Go(f"/attacks/{found.number}", found.to_json())
+def cancel(request: Request) -> Reply:
+    job = request.state.jobs.cancel(request.path["number"])
+    request.state.users.note(request.user.name, "cancelled", f"attack {job.number}")
+    return Go(f"/attacks/{job.number}", job.to_json())
 
 
-DOORS = (
-    Door("/attacks", attacks, READERS),
-    Door("/attacks", start, READERS, "POST"),
-    Door("/attacks/{number}", job, READERS),
-    Door("/attacks/{number}/cancel", cancel, READERS, "POST"),
+ROUTES = (
+    Route("/attacks", attacks, READERS),
+    Route("/attacks", start, READERS, "POST"),
+    Route("/attacks/{number}", job, READERS),
+    Route("/attacks/{number}/cancel", cancel, READERS, "POST"),
 )

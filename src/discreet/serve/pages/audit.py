@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from discreet.serve.doors import READERS, Door, Page, Reply, Visit
+from discreet.serve.routes import READERS, Page, Reply, Request, Route
 
 ON_A_PAGE = 100
 
 
-def log(visit: Visit) -> Reply:
+def log(request: Request) -> Reply:
     """Newest first."""
-    before = visit.query.get("before", "")
-    who, what = visit.query.get("who", "")[:80], visit.query.get("what", "")[:40]
-    notes = visit.house.people.log(
+    before = request.query.get("before", "")
+    who, what = request.query.get("who", "")[:80], request.query.get("what", "")[:40]
+    notes = request.state.users.log(
         before=int(before) if before.isdecimal() and len(before) < 18 else None, last=ON_A_PAGE, who=who, what=what
     )
     older = notes[-1]["number"] if len(notes) == ON_A_PAGE else None
     return Page("log.html", {"notes": notes, "older": older, "who": who, "what": what})
 
 
-DOORS = (Door("/log", log, READERS),)
+ROUTES = (Route("/log", log, READERS),)

@@ -1,4 +1,4 @@
-"""Coming in and going out: the login, one-time links, and the files that every page needs."""
+"""Login and logout, one-time links, and static files."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from functools import cache
 from pathlib import Path
 
 from discreet.errors import InvalidValue
-from discreet.serve.doors import ANYONE, EVERYONE, Door, File, Go, Page, Refused, Reply, Visit
-from discreet.serve.people import Person
+from discreet.serve.routes import ANYONE, EVERYONE, File, Go, Page, Refused, Reply, Request, Route
+from discreet.serve.users import User
 
 TYPES = {
     ".css": "text/css; charset=utf-8",
@@ -18,88 +18,88 @@ TYPES = {
 }
 
 
-def home(visit: Visit) -> Reply:
-    """To the page that this visitor came for."""
-    if visit.someone is None:
+def home(request: Request) -> Reply:
+    """Redirect to the first page of this user's role."""
+    if request.optional_user is None:
         return Go("/login")
-    return Go("/console" if visit.person.role == "analyst" else "/sources")
+    return Go("/console" if request.user.role == "analyst" else "/sources")
 
 
-def login_form(visit: Visit) -> Reply:
-    return _login(visit)
+def login_form(request: Request) -> Reply:
+    return _login(request)
 
 
-def _login(visit: Visit, name: str = "", fault: str = "", status: int = 200, headers: dict[str, str] | None = None) -> Page:
-    data = {"name": name, "fault": fault, "owner": visit.house.people.has_owner()}
+def _login(request: Request, name: str = "", fault: str = "", status: int = 200, headers: dict[str, str] | None = None) -> Page:
+    data = {"name": name, "fault": fault, "owner": request.state.users.has_owner()}
     return Page("login.html", data, status=status, headers=headers or {})
 
 
-def login(visit: Visit) -> Reply:
-    """A name and a password. Failures are counted before the password is looked at, and all sound the same."""
-    house = visit.house
-    name, password = visit.text("name", "", longest=100), visit.form.get("password", "")[:1000]
-    both = f"{name} {visit.address}"
-    limits = ((house.by_both, both), (house.by_address, visit.address), (house.by_name, name))
+def login(request: Request) -> Reply:
+    """Log in. Attempts are counted before the password is checked, and every failure has the same message."""
+    state = request.state
+    name, password = request.text("name", "", longest=100), request.form.get("password", "")[:1000]
+    both = f"{name} {request.address}"
+    limits = ((state.by_both, both), (state.by_address, request.address), (state.by_name, name))
     wait = max(limit.wait(key) for limit, key in limits)
     if wait > 0:
-        told = f"Too many failed logins. Try again in {math.ceil(wait / 60)} minutes."
-        if visit.wants == "json":
-            raise Refused(429, told, headers={"retry-after": str(math.ceil(wait))})
-        return _login(visit, name, told, 429, {"retry-after": str(math.ceil(wait))})
+        message = f"Too many failed logins. Try again in {math.ceil(wait / 60)} minutes."
+        if request.wants == "json":
+            raise Refused(429, message, headers={"retry-after": str(math.ceil(wait))})
+        return _login(request, name, message, 429, {"retry-after": str(math.ceil(wait))})
     for limit, key in limits:
         limit.mark(key)  # before the password is looked at: many at once must not all pass the count
-    person = house.people.check_password(name, password)
-    if person is None:
-        house.people.note(name if house.people.find(name) else "unknown", "login failed", visit.address)
-        if visit.wants == "json":
+    user = state.users.check_password(name, password)
+    if user is None:
+        state.users.note(name if state.users.find(name) else "unknown", "login failed", request.address)
+        if request.wants == "json":
             raise Refused(401, "No such name with this password.")
-        return _login(visit, name, "No such name with this password.", 401)
-    house.by_both.forget(both)
-    return _enter(visit, person)
+        return _login(request, name, "No such name with this password.", 401)
+    state.by_both.forget(both)
+    return _enter(request, user)
 
 
-def _enter(visit: Visit, person: Person) -> Go:
-    if visit.session is not None:
-        visit.house.people.leave(visit.session.key)
-    session = visit.house.people.enter(person)
-    visit.house.people.note(person.name, "login", visit.address)
-    return Go("/", {"name": person.name, "role": person.role}, cookies={"session": session.key})
+def _enter(request: Request, user: User) -> Go:
+    if request.session is not None:
+        request.state.users.leave(request.session.key)
+    session = request.state.users.enter(user)
+    request.state.users.note(user.name, "login", request.address)
+    return Go("/", {"name": user.name, "role": user.role}, cookies={"session": session.key})
 
 
-def logout(visit: Visit) -> Reply:
-    if visit.session is not None:
-        visit.house.people.leave(visit.session.key)
-        visit.house.people.note(visit.person.name, "logout")
+def logout(request: Request) -> Reply:
+    if request.session is not None:
+        request.state.users.leave(request.session.key)
+        request.state.users.note(request.user.name, "logout")
     return Go("/login", cookies={"session": None, "form": None})
 
 
-def welcome_form(visit: Visit) -> Reply:
+def welcome_form(request: Request) -> Reply:
     """Where a one-time link leads: choose a password."""
-    good, whose = visit.house.people.invited(visit.path["secret"])
+    good, whose = request.state.users.invited(request.path["secret"])
     if not good:
         raise Refused(404, "This link was used, is older than a day, or never was. Ask an owner for a new one.")
     return Page("welcome.html", {"name": whose, "fault": ""})
 
 
-def welcome(visit: Visit) -> Reply:
-    people, secret = visit.house.people, visit.path["secret"]
-    wait = visit.house.by_address.wait(visit.address)
+def welcome(request: Request) -> Reply:
+    users, secret = request.state.users, request.path["secret"]
+    wait = request.state.by_address.wait(request.address)
     if wait > 0:
         raise Refused(429, "Too many tries. Wait a few minutes.", headers={"retry-after": str(math.ceil(wait))})
-    good, whose = people.invited(secret)
+    good, whose = users.invited(secret)
     if not good:
-        visit.house.by_address.mark(visit.address)
+        request.state.by_address.mark(request.address)
         raise Refused(404, "This link was used, is older than a day, or never was. Ask an owner for a new one.")
     try:
-        if visit.form.get("password", "") != visit.form.get("again", ""):
+        if request.form.get("password", "") != request.form.get("again", ""):
             raise InvalidValue("The two passwords are not the same.")
-        person = people.join(secret, visit.text("name", whose or ""), visit.form.get("password", ""))
+        user = users.join(secret, request.text("name", whose or ""), request.form.get("password", ""))
     except InvalidValue as error:
-        if visit.wants == "json":
+        if request.wants == "json":
             raise
         return Page("welcome.html", {"name": whose, "fault": str(error)}, status=400)
-    people.note(person.name, "joined", person.role)
-    return _enter(visit, person)
+    users.note(user.name, "joined", user.role)
+    return _enter(request, user)
 
 
 @cache
@@ -108,27 +108,27 @@ def _files() -> dict[str, tuple[bytes, str]]:
     return {file.name: (file.read_bytes(), TYPES[file.suffix]) for file in folder.iterdir() if file.suffix in TYPES}
 
 
-def static(visit: Visit) -> Reply:
+def static(request: Request) -> Reply:
     """Style, script and icon: read once, so that no name leads anywhere else."""
-    found = _files().get(visit.path["file"])
-    if found is None:
+    content = _files().get(request.path["file"])
+    if content is None:
         raise Refused(404, "There is no such file.")
-    return File(found[0], found[1], headers={"cache-control": "public, max-age=3600"})
+    return File(content[0], content[1], headers={"cache-control": "public, max-age=3600"})
 
 
-def health(visit: Visit) -> Reply:
-    """For those who watch the server: it answers, and its ledger can be read."""
-    visit.house.ledger.sources()
+def health(request: Request) -> Reply:
+    """Health check: the server answers and its ledger can be read."""
+    request.state.ledger.sources()
     return File(b"ok\n", "text/plain")
 
 
-DOORS = (
-    Door("/", home, ANYONE, json=False),
-    Door("/login", login_form, ANYONE),
-    Door("/login", login, ANYONE, "POST", work="password"),
-    Door("/logout", logout, EVERYONE, "POST"),
-    Door("/welcome/{secret}", welcome_form, ANYONE, json=False),
-    Door("/welcome/{secret}", welcome, ANYONE, "POST", work="password", json=False),
-    Door("/static/{file}", static, ANYONE, json=False),
-    Door("/health", health, ANYONE, json=False),
+ROUTES = (
+    Route("/", home, ANYONE, json=False),
+    Route("/login", login_form, ANYONE),
+    Route("/login", login, ANYONE, "POST", work="password"),
+    Route("/logout", logout, EVERYONE, "POST"),
+    Route("/welcome/{secret}", welcome_form, ANYONE, json=False),
+    Route("/welcome/{secret}", welcome, ANYONE, "POST", work="password", json=False),
+    Route("/static/{file}", static, ANYONE, json=False),
+    Route("/health", health, ANYONE, json=False),
 )

@@ -7,14 +7,14 @@ from typing import Any
 
 from discreet.errors import DiscreetError
 from discreet.report.gate import Policy, proofs_of
-from discreet.serve.doors import READERS, Door, Page, Reply, Visit
+from discreet.serve.routes import READERS, Page, Reply, Request, Route
 
 WORST = ("refuted", "failed", "inconclusive", "holds")  # the first that occurs is the outcome of a release
 
 
-def policy(visit: Visit) -> Reply:
+def policy(request: Request) -> Reply:
     """Every release against every rule."""
-    file = visit.house.settings.policy
+    file = request.state.settings.policy
     data: dict[str, Any] = {"policy": file.name if file else None, "releases": [], "fault": ""}
     if file is None:
         return Page("policy.html", data, {"counts": {}})
@@ -22,30 +22,30 @@ def policy(visit: Visit) -> Reply:
         rules = Policy.read(file)
     except DiscreetError as error:
         return Page("policy.html", {**data, "fault": str(error)}, {"counts": {}})
-    for card in visit.house.shelf.cards():
+    for card in request.state.store.cards():
         if card.fault is None:
-            told = {"name": card.name, "title": card.title, "source": card.source}
-            data["releases"].append({**told, **_judged(visit, rules, file, card.name)})
+            summary = {"name": card.name, "title": card.title, "source": card.source}
+            data["releases"].append({**summary, **_judged(request, rules, file, card.name)})
     counts = {word: sum(each["outcome"] == word for each in data["releases"]) for word in WORST}
     return Page("policy.html", data, {"counts": counts})
 
 
-def _judged(visit: Visit, rules: Policy, file: Path, name: str) -> dict[str, Any]:
+def _judged(request: Request, rules: Policy, file: Path, name: str) -> dict[str, Any]:
     """What every rule finds; judged again only when the release, the policy or the ledger changed."""
 
     def judge() -> dict[str, Any]:
         try:
-            release = visit.house.shelf.load(name)
-            proofs = proofs_of(release, visit.house.shelf.path(name), ledger=visit.house.ledger, keys=rules.keys)
+            release = request.state.store.load(name)
+            proofs = proofs_of(release, request.state.store.path(name), ledger=request.state.ledger, keys=rules.keys)
             findings = [each.to_json() for each in rules.judge(release, proofs)]
         except DiscreetError as error:
             findings = [{"rule": "", "where": name, "outcome": "failed", "message": str(error), "needed": None}]
-        outcome = next((word for word in WORST if any(it["outcome"] == word for it in findings)), "holds")
+        outcome = next((word for word in WORST if any(finding["outcome"] == word for finding in findings)), "holds")
         return {"outcome": outcome, "findings": findings}
 
-    last = tuple(entry.id for entry in visit.house.ledger.history()[-1:])
-    found: dict[str, Any] = visit.house.shelf.remember(name, ("policy", file.stat().st_mtime_ns, *last), judge)
-    return found
+    last = tuple(entry.id for entry in request.state.ledger.history()[-1:])
+    judged: dict[str, Any] = request.state.store.remember(name, ("policy", file.stat().st_mtime_ns, *last), judge)
+    return judged
 
 
-DOORS = (Door("/policy", policy, READERS, work="heavy"),)
+ROUTES = (Route("/policy", policy, READERS, work="heavy"),)

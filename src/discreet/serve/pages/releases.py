@@ -10,30 +10,30 @@ from discreet.core import Release
 from discreet.errors import DiscreetError, MissingExtra
 from discreet.ledger import Ledger
 from discreet.serve import answer, reports
-from discreet.serve.doors import EVERYONE, READERS, Door, File, Page, Refused, Reply, Visit
-from discreet.serve.shelf import Card, seen_by
+from discreet.serve.routes import EVERYONE, READERS, File, Page, Refused, Reply, Request, Route
+from discreet.serve.store import Card, seen_by
 
 ON_A_PAGE = 100
 
 
-def releases(visit: Visit) -> Reply:
+def releases(request: Request) -> Reply:
     """All releases, newest first; words of the filter must all occur in name, title, source or attacks."""
-    words = visit.query.get("filter", "")[:200]
-    source = visit.query.get("source", "")[:200]
-    found = [_seen(visit, card) for card in visit.house.shelf.cards()]
-    sources = sorted({card["source"] for card in found if card["source"]})
-    kept = [card for card in found if _matches(card, words.lower().split()) and source in ("", card["source"])]
-    page = int(visit.query.get("page", "1")) if visit.query.get("page", "1").isdecimal() else 1
+    words = request.query.get("filter", "")[:200]
+    source = request.query.get("source", "")[:200]
+    cards = [_seen(request, card) for card in request.state.store.cards()]
+    sources = sorted({card["source"] for card in cards if card["source"]})
+    kept = [card for card in cards if _matches(card, words.lower().split()) and source in ("", card["source"])]
+    page = int(request.query.get("page", "1")) if request.query.get("page", "1").isdecimal() else 1
     start = ON_A_PAGE * (max(page, 1) - 1)
-    data = {"releases": kept[start : start + ON_A_PAGE], "count": len(kept), "all": len(found), "filter": words,
+    data = {"releases": kept[start : start + ON_A_PAGE], "count": len(kept), "all": len(cards), "filter": words,
             "source": source, "sources": sources, "page": max(page, 1),
             "pages": max(1, -(-len(kept) // ON_A_PAGE))}  # fmt: skip
     return Page("releases.html", data, part="parts/releases.html")
 
 
-def _seen(visit: Visit, card: Card) -> dict[str, Any]:
-    told = card.to_json()
-    return {**told, "attacks": []} if visit.person.role == "analyst" else told
+def _seen(request: Request, card: Card) -> dict[str, Any]:
+    data = card.to_json()
+    return {**data, "attacks": []} if request.user.role == "analyst" else data
 
 
 def _matches(card: dict[str, Any], words: list[str]) -> bool:
@@ -41,97 +41,99 @@ def _matches(card: dict[str, Any], words: list[str]) -> bool:
     return all(word in text for word in words)
 
 
-def _release(visit: Visit) -> Release[Any]:
-    """The release as this visitor may see it."""
-    return seen_by(visit.person.role, _whole(visit))
+def _release(request: Request) -> Release[Any]:
+    """The release as this user may see it."""
+    return seen_by(request.user.role, _whole(request))
 
 
-def _whole(visit: Visit) -> Release[Any]:
+def _whole(request: Request) -> Release[Any]:
     try:
-        return visit.house.shelf.load(visit.path["name"])
+        return request.state.store.load(request.path["name"])
     except DiscreetError as error:
         raise Refused(404, str(error)) from None
 
 
-def _ledger(visit: Visit) -> Ledger | None:
-    """Entries and accounts of others are not for those who only ask."""
-    return None if visit.person.role == "analyst" else visit.house.ledger
+def _ledger(request: Request) -> Ledger | None:
+    """The ledger; None for analysts, who may not see entries and accounts of others."""
+    return None if request.user.role == "analyst" else request.state.ledger
 
 
-def release(visit: Visit) -> Reply:
+def release(request: Request) -> Reply:
     """One release as its report; as JSON, what the report says."""
-    found, name = _release(visit), visit.path["name"]
-    if visit.wants == "json":
-        return Page("", {"name": name, **reports.document(found, _ledger(visit))})
-    columns = answer.columns(_columns(visit, found))
+    seen, name = _release(request), request.path["name"]
+    if request.wants == "json":
+        return Page("", {"name": name, **reports.document(seen, _ledger(request))})
+    columns = answer.columns(_columns(request, seen))
     bar = {"name": name, "heads": columns, "lines": answer.rows(columns), "picture": answer.picture(columns),
-           "question": _question(found), "entry": found.entry, "targets": _targets(visit, name), "pdf": reports.has_pdf(),
-           "less": len(found.evidence) < len(_whole(visit).evidence)}  # fmt: skip
-    parts = visit.house.shelf.remember(name, _moment(visit), lambda: reports.parts(found, _ledger(visit)))
+           "question": _question(seen), "entry": seen.entry, "targets": _targets(request, name), "pdf": reports.has_pdf(),
+           "less": len(seen.evidence) < len(_whole(request).evidence)}  # fmt: skip
+    parts = request.state.store.remember(name, _moment(request), lambda: reports.parts(seen, _ledger(request)))
     return Page("release.html", {"name": name}, {**bar, **parts}, headers={"content-security-policy": reports.POLICY})
 
 
-def _question(found: Release[Any]) -> dict[str, str] | None:
-    """What was asked, for a link that asks it again; any file may say anything there."""
-    said = found.facts.get("question")
-    if not isinstance(said, Mapping) or not isinstance(said.get("sql"), str):
+def _question(release: Release[Any]) -> dict[str, str] | None:
+    """The question of an answer, for a link that asks it again. The file may hold anything, so its types are checked."""
+    question = release.facts.get("question")
+    if not isinstance(question, Mapping) or not isinstance(question.get("sql"), str):
         return None
-    return {"source": found.source, **{name: str(said.get(name, "")) for name in ("sql", "epsilon", "delta")}}
+    return {"source": release.source, **{name: str(question.get(name, "")) for name in ("sql", "epsilon", "delta")}}
 
 
-def _moment(visit: Visit) -> tuple[str, ...]:
-    """What a report depends on beside its release: who reads it, and what the ledger says then."""
-    ledger = _ledger(visit)
+def _moment(request: Request) -> tuple[str, ...]:
+    """What a report depends on beside its release: the role of its reader, and the last entry of the ledger."""
+    ledger = _ledger(request)
     last = ledger.history()[-1:] if ledger is not None else []
     return ("report", "less" if ledger is None else "all", *(entry.id for entry in last))
 
 
-def _columns(visit: Visit, found: Release[Any]) -> dict[str, Any]:
+def _columns(request: Request, release: Release[Any]) -> dict[str, Any]:
     """The columns of an answer, from the document or from the table beside it."""
-    table = visit.house.shelf.table(visit.path["name"], found)
-    value = found.value if table is None else {"columns": answer.plain(table)}
+    table = request.state.store.table(request.path["name"], release)
+    value = release.value if table is None else {"columns": answer.plain(table)}
     columns = value.get("columns") if isinstance(value, dict) else None
     if not isinstance(columns, dict) or len({len(each) if isinstance(each, list) else -1 for each in columns.values()}) != 1:
         return {}
     return columns
 
 
-def _targets(visit: Visit, name: str) -> list[str]:
+def _targets(request: Request, name: str) -> list[str]:
     return (
-        [it.name for it in visit.house.settings.targets.values() if it.release == name]
-        if visit.person.role != "analyst"
+        [target.name for target in request.state.settings.targets.values() if target.release == name]
+        if request.user.role != "analyst"
         else []
     )
 
 
-def export(visit: Visit) -> Reply:
+def export(request: Request) -> Reply:
     """The report as a file to keep or to sign."""
-    return exported(visit, [_release(visit)], visit.path["name"])
+    return exported(request, [_release(request)], request.path["name"])
 
 
-def exported(visit: Visit, releases: list[Release[Any]], name: str, title: str | None = None) -> Reply:
+def exported(request: Request, releases: list[Release[Any]], name: str, title: str | None = None) -> Reply:
     """A report on releases as a file; with `annex`, what an impact assessment asks."""
-    kind, annex = visit.path["kind"], visit.query.get("annex", "") == "yes"
+    kind, annex = request.path["kind"], request.query.get("annex", "") == "yes"
     if kind not in reports.EXPORTS:
         raise Refused(404, f"A report is exported as {', '.join(reports.EXPORTS)}.")
     try:
-        body = reports.export(releases, visit.house.ledger, kind, annex=annex, title=title)
+        body = reports.export(releases, request.state.ledger, kind, annex=annex, title=title)
     except MissingExtra as error:
         raise Refused(501, str(error)) from None
-    visit.house.people.note(visit.person.name, "exported", name, kind=kind, annex=annex)
+    request.state.users.note(request.user.name, "exported", name, kind=kind, annex=annex)
     return File(body, reports.EXPORTS[kind], f"{name}.{kind}")
 
 
-def document(visit: Visit) -> Reply:
+def document(request: Request) -> Reply:
     """The release itself, with its raw scores."""
-    found = _release(visit)
-    visit.house.people.note(visit.person.name, "exported", visit.path["name"], kind="release.json")
-    return File(json.dumps(found.to_json(), allow_nan=False).encode(), "application/json", f"{visit.path['name']}.release.json")
+    release = _release(request)
+    request.state.users.note(request.user.name, "exported", request.path["name"], kind="release.json")
+    return File(
+        json.dumps(release.to_json(), allow_nan=False).encode(), "application/json", f"{request.path['name']}.release.json"
+    )
 
 
-DOORS = (
-    Door("/releases", releases, EVERYONE, work="heavy"),
-    Door("/releases/{name}", release, EVERYONE, work="heavy"),
-    Door("/releases/{name}/document", document, READERS, work="heavy", json=False),
-    Door("/releases/{name}/export/{kind}", export, READERS, work="heavy", json=False),
+ROUTES = (
+    Route("/releases", releases, EVERYONE, work="heavy"),
+    Route("/releases/{name}", release, EVERYONE, work="heavy"),
+    Route("/releases/{name}/document", document, READERS, work="heavy", json=False),
+    Route("/releases/{name}/export/{kind}", export, READERS, work="heavy", json=False),
 )

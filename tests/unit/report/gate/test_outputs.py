@@ -14,11 +14,8 @@ from hypothesis import strategies as st
 from jsonschema import Draft7Validator, Draft202012Validator
 
 from discreet.report.gate import Finding, Judged, Policy
-from discreet.report.gate.document import document
 from discreet.report.gate.finding import OUTCOMES, one_line
-from discreet.report.gate.junit import junit
-from discreet.report.gate.sarif import sarif
-from discreet.report.gate.summary import counts, markdown, remarks
+from discreet.report.gate.outputs import counts, document, junit, markdown, remarks, sarif
 from schemas import published
 
 POLICY = Policy.from_toml('[[rule]]\non = "attack.*"\nauc = { max = 0.6 }\n', "ci/privacy.toml")

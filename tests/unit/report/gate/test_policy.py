@@ -10,7 +10,7 @@ import pytest
 from discreet.errors import InvalidDocument
 from discreet.report.gate import Policy
 from discreet.report.gate.policy import LARGEST
-from discreet.report.gate.rules import Area, Ceiling, Floor, Rate, Require, Unrefuted
+from discreet.report.gate.rules import Area, ClaimedEpsilon, Rate, Require, ShownEpsilon, Unrefuted
 
 WHOLE = """\
 strict = true
@@ -49,8 +49,8 @@ def test_every_rule_of_a_policy_is_read() -> None:
     rate, area, floor, ceiling, unit, design, unrefuted = policy.rules
     assert rate == Rate(name="attack.*/tpr-at-0.001", line=6, attack="*", limit=0.01, confidence=0.9, fpr=0.001)
     assert area == Area(name="attack.*/auc", line=7, attack="*", limit=0.6, confidence=0.95)
-    assert floor == Floor(name="what lira shows", line=12, attack="lira*", limit=3.0, confidence=0.95, delta=1e-5)
-    assert ceiling == Ceiling(
+    assert floor == ShownEpsilon(name="what lira shows", line=12, attack="lira*", limit=3.0, confidence=0.95, delta=1e-5)
+    assert ceiling == ClaimedEpsilon(
         name="claim/user/add_remove/answers+weights/epsilon-at-1e-06", line=16, delta=1e-6, limit=3.0, unit="user",
         relation="add_remove", view=frozenset({"weights", "answers"}),
     )  # fmt: skip

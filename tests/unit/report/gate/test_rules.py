@@ -226,7 +226,7 @@ def test_other_parts() -> None:
 
 @pytest.mark.parametrize("text", ["claim.unit==user", "  claim.unit   ==   user ", "claim.unit == a b"])
 def test_parts_are_read_with_any_spaces(text: str) -> None:
-    assert (Part.parse(text).room, Part.parse(text).asked, Part.parse(text).sign) == ("claim", "unit", "==")
+    assert (Part.parse(text).section, Part.parse(text).asked, Part.parse(text).sign) == ("claim", "unit", "==")
 
 
 ANY = '[[rule]]\non = "release"\nrequire = ["evidence"]\n'

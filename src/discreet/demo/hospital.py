@@ -1,4 +1,4 @@
-"""A made-up hospital for the demo: its patients, its budget, and questions in SQL of which the last does not fit."""
+"""A synthetic hospital: its patients, its budget, and questions in SQL of which the last exceeds the budget."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from discreet.ledger import Ledger
 
 SOURCE = "made-up-hospital"
-SEED = 2026  # of the table: there is nobody in it to protect
+SEED = 2026  # of the synthetic table: nobody in it needs protection
 PATIENTS, LABS = 4_000, 30
 DIAGNOSES = ("asthma", "diabetes", "fracture", "infection", "migraine", "stroke")
 WARDS = ("A", "B", "C")
 BUDGET, DELTA = 4.0, 1e-6
 EPSILON = 0.5  # of each question
-LEVEL = 0.01  # false positives at which attacks are compared; what 4,000 strangers resolve
+LEVEL = 0.01  # the false-positive rate at which attacks are compared; 4,000 non-members resolve it
 QUESTIONS = (
     ("Number of patients", "How many patients are there?", "SELECT COUNT(*) AS patients FROM patients"),
     ("Length of stay by ward", "How long do they stay, by ward?", "SELECT ward, AVG(days) AS days FROM patients GROUP BY ward"),
@@ -33,11 +33,11 @@ QUESTIONS = (
     ),
     ("Long stays", "And how many stayed a week or more?", "SELECT COUNT(*) AS long FROM patients WHERE days >= 7"),
 )
-KNOWN = {"ward": {"values": list(WARDS)}, "days": {"bounds": [1, 30], "required": True}, "age": {"bounds": [0, 100]}}
+SCHEMA = {"ward": {"values": list(WARDS)}, "days": {"bounds": [1, 30], "required": True}, "age": {"bounds": [0, 100]}}
 
 
 @dataclass(frozen=True)
-class People:
+class Cohort:
     """Rows about people: age, ward, days in hospital, laboratory values, and the diagnosis as a number."""
 
     age: NDArray[np.int64]
@@ -47,19 +47,19 @@ class People:
     diagnosis: NDArray[np.int64]
 
 
-def people() -> tuple[People, People]:
-    """The patients, and as many people like them whom the hospital never saw."""
+def cohorts() -> tuple[Cohort, Cohort]:
+    """The patients, and as many people from the same distribution who were never patients."""
     draw = np.random.default_rng(SEED)
     count = 2 * PATIENTS
     typical = draw.normal(size=(len(DIAGNOSES), LABS))
-    typical *= 2.2 / np.linalg.norm(typical, axis=1, keepdims=True)  # so near each other that three in four can be told apart
+    typical *= 2.2 / np.linalg.norm(typical, axis=1, keepdims=True)  # so that about three in four are classified right
     diagnosis = draw.integers(0, len(DIAGNOSES), count)
     labs = (typical[diagnosis] + draw.normal(size=(count, LABS))).astype(np.float32)
     age = np.clip(draw.normal(52, 20, count), 0, 100).astype(np.int64)
     ward = draw.choice(WARDS, count, p=[0.5, 0.3, 0.2])
     days = 1 + draw.poisson(3, count)
     halves = (slice(0, PATIENTS), slice(PATIENTS, count))
-    patients, strangers = (People(age[it], ward[it], days[it], labs[it], diagnosis[it]) for it in halves)
+    patients, strangers = (Cohort(age[rows], ward[rows], days[rows], labs[rows], diagnosis[rows]) for rows in halves)
     return patients, strangers
 
 
@@ -69,8 +69,8 @@ def open_budget(ledger: Ledger) -> None:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """One question: its answer as text, or why it was refused, and the epsilon that was left after it."""
+class Answered:
+    """One question: its answer as text, or the reason of its refusal, and the epsilon left after it."""
 
     text: str
     sql: str
@@ -79,25 +79,25 @@ class Asked:
     left: float
 
 
-def ask(patients: People, ledger: Ledger) -> tuple[list[Asked], list[Release[Any]]]:
-    """The questions, one after another; those that were answered are releases."""
+def ask(patients: Cohort, ledger: Ledger) -> tuple[list[Answered], list[Release[Any]]]:
+    """Ask every question in turn; each answer is a release."""
     import pyarrow as pa
 
     from discreet.query import connect
 
     table = pa.table({"age": patients.age, "ward": patients.ward, "days": patients.days})
-    asked, answers = [], []
-    with connect({"patients": table}, unit=record(), schema={"patients": KNOWN}, ledger=ledger, source=SOURCE) as db:
+    questions, answers = [], []
+    with connect({"patients": table}, unit=record(), schema={"patients": SCHEMA}, ledger=ledger, source=SOURCE) as db:
         for title, text, sql in QUESTIONS:
             try:
                 answer = db.sql(sql, epsilon=EPSILON)
             except BudgetExceeded as error:
-                asked.append(Asked(text, sql, "", str(error), ledger.left(SOURCE)))
+                questions.append(Answered(text, sql, "", str(error), ledger.left(SOURCE)))
             else:
-                asked.append(Asked(text, sql, shown(answer.value), None, ledger.left(SOURCE)))
+                questions.append(Answered(text, sql, shown(answer.value), None, ledger.left(SOURCE)))
                 plain = answer.map(lambda table: table.to_pylist())  # rows that a document can hold
                 answers.append(replace(plain, facts={**plain.facts, "title": title}))
-    return asked, answers
+    return questions, answers
 
 
 def shown(table: Any) -> str:

@@ -7,24 +7,24 @@ from typing import TYPE_CHECKING, Any
 
 from discreet.errors import DiscreetError, MissingExtra
 from discreet.report import page
-from discreet.report.findings import CONFIDENCE, Given
-from discreet.report.gathered import Report, made
+from discreet.report.assessment import CONFIDENCE, ReleaseLike
+from discreet.report.model import Report, build
 
 if TYPE_CHECKING:
     from discreet.ledger import Ledger
 
 
 def pdf(
-    releases: Given | Iterable[Given], *, ledger: Ledger | None = None, title: str | None = None, annex: bool = False,
-    confidence: float = CONFIDENCE,
+    releases: ReleaseLike | Iterable[ReleaseLike], *, ledger: Ledger | None = None, title: str | None = None,
+    annex: bool = False, confidence: float = CONFIDENCE,
 ) -> bytes:  # fmt: skip
     """The report as a tagged PDF (PDF/UA); see `html` for what it takes. Needs the extra `pdf`."""
-    return rendered(made(releases, ledger=ledger, title=title, confidence=confidence), annex=annex)
+    return render(build(releases, ledger=ledger, title=title, confidence=confidence), annex=annex)
 
 
-def rendered(report: Report, *, annex: bool = False) -> bytes:
+def render(report: Report, *, annex: bool = False) -> bytes:
     weasyprint = _printer()
-    text = page.rendered(report, annex=annex)
+    text = page.render(report, annex=annex)
     written = weasyprint.HTML(string=text, url_fetcher=_refused, media_type="print").write_pdf(pdf_variant="pdf/ua-1")
     return bytes(written)
 

@@ -1,4 +1,4 @@
-"""The demo's two models: one that learned its patients by heart, its private twin, and the same attack on both."""
+"""The demo's two models, one that memorised its patients and one trained privately, and the same attack on both."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from safetensors.torch import save_file
 from torch import nn
 
 from discreet.attack.membership import Recipe, groups_of, membership
-from discreet.cli.hospital import DELTA, DIAGNOSES, LABS, LEVEL, PATIENTS, SEED, SOURCE, People
 from discreet.core import Claim, Game, NonPrivate, Release, record
 from discreet.core.facts import made
+from discreet.demo.hospital import DELTA, DIAGNOSES, LABS, LEVEL, PATIENTS, SEED, SOURCE, Cohort
 from discreet.errors import BudgetExceeded
 from discreet.learn import train
 from discreet.models import Trainer
@@ -36,11 +36,11 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Model:
-    """One of the two: its release, how often it is right on its patients and on strangers, and what the attack reached."""
+    """One of the two models: its release, its accuracy on patients and on strangers, and what the attack reached."""
 
     release: Release[Any]
-    right: tuple[float, float]
-    reached: float  # true positives of the first attack at LEVEL
+    accuracy: tuple[float, float]
+    tpr: float  # true-positive rate of the first attack at LEVEL
     refusal: str | None = None
 
 
@@ -51,10 +51,10 @@ def network() -> nn.Sequential:
 OVERFIT = Recipe(network, epochs=100, learning_rate=3e-3)
 
 
-def overfit(patients: People, strangers: People, ledger: Ledger, folder: Path, progress: Progress | None) -> Model:
-    """Trained until it knows its patients by heart. Nothing is claimed of it, so no budget can pay for it."""
+def overfit(patients: Cohort, strangers: Cohort, ledger: Ledger, folder: Path, progress: Progress | None) -> Model:
+    """Trained until it has memorised its patients. Nothing is claimed about it, so no budget can pay for it."""
     model = Trainer(OVERFIT).one(patients.labs, patients.diagnosis)
-    found = _attacked(model, OVERFIT, patients, strangers, progress)
+    evidence = _attacked(model, OVERFIT, patients, strangers, progress)
     nothing = Claim(game=Game(record(), {"weights"}), event=NonPrivate())
     refusal = None
     try:
@@ -64,11 +64,11 @@ def overfit(patients: People, strangers: People, ledger: Ledger, folder: Path, p
     release: Release[nn.Module] = Release(value=model, source=SOURCE, claims=(nothing,), facts={"made": made()})
     folder.mkdir(parents=True, exist_ok=True)
     save_file(model.state_dict(), folder / "model.safetensors")
-    return _told(release, "Diagnosis model, learned by heart", model, found, patients, strangers, refusal)
+    return _with_evidence(release, "Diagnosis model, overfit", model, evidence, patients, strangers, refusal)
 
 
-def private(patients: People, strangers: People, ledger: Ledger, folder: Path, progress: Progress | None) -> Model:
-    """The same network, trained privately from the budget; the attacker trains his models the same way."""
+def private(patients: Cohort, strangers: Cohort, ledger: Ledger, folder: Path, progress: Progress | None) -> Model:
+    """The same network, trained privately from the budget; the attacker trains the shadow models the same way."""
     run = _run(patients.labs, patients.diagnosis, ledger=ledger, source=SOURCE)
     for _ in run:
         pass
@@ -78,18 +78,18 @@ def private(patients: People, strangers: People, ledger: Ledger, folder: Path, p
         shadow = _run(X, y)
         for _ in shadow:
             pass
-        return lambda inputs: _asked(shadow.model, inputs)
+        return lambda inputs: _predict(shadow.model, inputs)
 
-    found = _attacked(run.model, Recipe(fit, kind="fit"), patients, strangers, progress)
-    return _told(release, "Diagnosis model, trained privately", run.model, found, patients, strangers)
+    evidence = _attacked(run.model, Recipe(fit, kind="fit"), patients, strangers, progress)
+    return _with_evidence(release, "Diagnosis model, trained privately", run.model, evidence, patients, strangers)
 
 
-def controlled(model: Model, leaky: Model) -> Model:
-    """That nothing was found means something, since the same attack finds the patients of the leaky model."""
+def with_control(model: Model, overfit: Model) -> Model:
+    """Add the positive control: the same attack detects the patients of the overfit model, so its silence here is evidence."""
     controls = [
-        {"name": f"{it.attack} on the model that learned by heart", "kind": "positive", "auc": it.auc(), "found": True,
-         "tpr": {str(LEVEL): it.tpr(LEVEL)}}
-        for it in leaky.release.evidence[:1]
+        {"name": f"{evidence.attack} on the overfit model", "kind": "positive", "auc": evidence.auc(), "found": True,
+         "tpr": {str(LEVEL): evidence.tpr(LEVEL)}}
+        for evidence in overfit.release.evidence[:1]
     ]  # fmt: skip
     return replace(model, release=replace(model.release, facts={**model.release.facts, "controls": controls}))
 
@@ -103,38 +103,38 @@ def _run(X: Any, y: Any, **paid: Any) -> Run:
     )  # fmt: skip
 
 
-def _attacked(model: Any, recipe: Recipe, patients: People, strangers: People, progress: Progress | None) -> MembershipResult:
-    both = [(people.labs, people.diagnosis) for people in (patients, strangers)]
+def _attacked(model: Any, recipe: Recipe, patients: Cohort, strangers: Cohort, progress: Progress | None) -> MembershipResult:
+    both = [(cohort.labs, cohort.diagnosis) for cohort in (patients, strangers)]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # on a recipe that does not resemble its model: these do
+        warnings.simplefilter("ignore", UserWarning)  # about recipes unlike the model: these are like it
         return membership(model, recipe, *both, attacks=ATTACKS, shadows=SHADOWS, progress=progress)
 
 
-def _asked(model: nn.Module, X: Any) -> Any:
+def _predict(model: nn.Module, X: Any) -> Any:
     with torch.no_grad():
         return model(torch.as_tensor(X)).numpy()
 
 
-def _told(
-    release: Release[Any], title: str, model: nn.Module, found: MembershipResult, patients: People, strangers: People,
+def _with_evidence(
+    release: Release[Any], title: str, model: nn.Module, evidence: MembershipResult, patients: Cohort, strangers: Cohort,
     refusal: str | None = None,
 ) -> Model:  # fmt: skip
-    """The release with its evidence, and the facts that a report tells."""
-    right = [float((_asked(model, it.labs).argmax(1) == it.diagnosis).mean()) for it in (patients, strangers)]
-    first = found[ATTACKS[0]]
+    """The release with its evidence, and the facts that a report shows."""
+    accuracy = [float((_predict(model, cohort.labs).argmax(1) == cohort.diagnosis).mean()) for cohort in (patients, strangers)]
+    first = evidence[ATTACKS[0]]
     names = np.concatenate([patients.diagnosis, strangers.diagnosis])
     members = np.flatnonzero(first.inside)
     facts = {
         **release.facts, "title": title,
-        "quality": {"accuracy on its patients": right[0], "accuracy on strangers": right[1]},
+        "quality": {"accuracy on its patients": accuracy[0], "accuracy on strangers": accuracy[1]},
         "groups": [
-            {"by": "diagnosis", "group": DIAGNOSES[it.group], "n": it.records, "tpr": {str(LEVEL): it.rate}}
-            for it in groups_of(first, names, fpr=LEVEL)
+            {"by": "diagnosis", "group": DIAGNOSES[group.group], "n": group.records, "tpr": {str(LEVEL): group.rate}}
+            for group in groups_of(first, names, fpr=LEVEL)
         ],
         "exposed": [
             {"index": int(i), "score": float(first.score[i])} for i in members[np.argsort(-first.score[members])][:MOST]
         ],
         "seeds": {"table": SEED, "shadows": 0},
     }  # fmt: skip
-    told = replace(release.add(*found.values()), facts=facts)
-    return Model(told, (right[0], right[1]), first.tpr(LEVEL), refusal)
+    attacked = replace(release.add(*evidence.values()), facts=facts)
+    return Model(attacked, (accuracy[0], accuracy[1]), first.tpr(LEVEL), refusal)

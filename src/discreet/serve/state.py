@@ -1,36 +1,38 @@
-"""Everything one server has: its ledger, people, releases, sources and attacks."""
+"""Everything one server has: its ledger, users, releases, sources and attacks."""
 
 from __future__ import annotations
 
 import os
 import secrets
+from collections.abc import Mapping
 from pathlib import Path
 
 from discreet.errors import InvalidValue
 from discreet.ledger import Ledger
-from discreet.serve.desk import Desk
 from discreet.serve.jobs import Jobs
 from discreet.serve.limits import Limit
-from discreet.serve.people import People
+from discreet.serve.registry import SourceRegistry
 from discreet.serve.settings import Settings
-from discreet.serve.shelf import Shelf
+from discreet.serve.store import ReleaseStore
+from discreet.serve.users import Users
+from discreet.serve.worker import Task
 
 
-class House:
-    """What pages work with. Made once, closed once."""
+class AppState:
+    """What pages work with. Created once, closed once. `attacks` has a task for each kind of target that can be attacked."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, attacks: Mapping[str, Task] | None = None) -> None:
         self.settings = settings
         _usable(settings.releases)
         self.ledger = Ledger(settings.ledger)
         try:
-            self.people = People(settings.people)
+            self.users = Users(settings.users)
         except BaseException:
             self.ledger.close()
             raise
-        self.desk = Desk(self.ledger, settings.sources)
-        self.shelf = Shelf(settings.releases)
-        self.jobs = Jobs(self.shelf)
+        self.registry = SourceRegistry(self.ledger, settings.sources)
+        self.store = ReleaseStore(settings.releases)
+        self.jobs = Jobs(self.store, attacks)
         self.secret = secrets.token_bytes(32)  # proves that a form before the login is ours
         self.by_name = Limit(50, 900.0)  # failed logins: of one name, from anywhere
         self.by_address = Limit(30, 900.0)
@@ -57,9 +59,9 @@ class House:
     def close(self) -> None:
         """Stop what runs, then let go of the files."""
         self.jobs.close()
-        self.desk.close()
+        self.registry.close()
         self.ledger.close()
-        self.people.close()
+        self.users.close()
 
 
 def _usable(folder: Path) -> None:

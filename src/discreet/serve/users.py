@@ -1,7 +1,7 @@
-"""Who may come in, as what, and what they did: one SQLite file beside the ledger.
+"""Users, their roles and sessions, and a log of what they did: one SQLite file beside the ledger.
 
-Nothing in it lets its reader in: passwords are kept as argon2id hashes, everything else that opens a door (sessions, tokens of
-programs, one-time links) as SHA-256 of 256 random bits.
+The file holds no secret that logs anyone in: passwords are kept as argon2id hashes; sessions, tokens of programs and one-time
+links as SHA-256 of 256 random bits. The tables keep the names they have in files written before (`person`, `visit`).
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,39}")
 
 
 @dataclass(frozen=True, slots=True)
-class Person:
-    """Someone with a role; `account` is what they spend from."""
+class User:
+    """A user with a role; `account` is the ledger account they spend from."""
 
     name: str
     role: str
@@ -52,13 +52,13 @@ class Person:
 class Session:
     """A browser that logged in; `proof` is what its forms must bring."""
 
-    person: Person
+    user: User
     proof: str
     key: str
 
 
-class People:
-    """The file of people. Threads may share it; every change is one transaction."""
+class Users:
+    """The file of users. Threads may share it; every change is one transaction."""
 
     def __init__(self, place: str | os.PathLike[str], *, clock: Callable[[], float] = time.time) -> None:
         self.path = Path(place).absolute()
@@ -77,19 +77,19 @@ class People:
             self._notes.execute("PRAGMA synchronous = NORMAL")
         except sqlite3.Error as error:
             raise InvalidValue(
-                f"{self.path} cannot hold the people of this server: {error}. Name another with --people."
+                f"{self.path} cannot hold the users of this server: {error}. Name another with --users."
             ) from None
 
     def _prepare(self) -> None:
-        found = self._link.execute("PRAGMA application_id").fetchone()[0]
+        mark = self._link.execute("PRAGMA application_id").fetchone()[0]
         tables = self._link.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-        if found != MARK and (found or tables):
-            raise InvalidValue(f"{self.path} is a database of something else. Name another file with --people.")
+        if mark != MARK and (mark or tables):
+            raise InvalidValue(f"{self.path} is a database of something else. Name another file with --users.")
         if os.name == "posix":
             os.chmod(self.path, 0o600)
         self._link.execute("PRAGMA journal_mode = WAL")
         self._link.execute("PRAGMA synchronous = FULL")
-        self._link.executescript(Path(__file__).with_name("people.sql").read_text("utf-8"))
+        self._link.executescript(Path(__file__).with_name("users.sql").read_text("utf-8"))
         self._link.execute(f"PRAGMA application_id = {MARK}")
 
     @contextmanager
@@ -107,23 +107,23 @@ class People:
         with self._lock:
             return self._link.execute(text, given).fetchall()
 
-    # ---- people ----------------------------------------------------------------------------------------------------------
+    # ---- users -----------------------------------------------------------------------------------------------------------
 
-    def everyone(self) -> list[Person]:
-        """All people, by name."""
-        return [_person(row) for row in self._rows(f"{_PEOPLE} ORDER BY name")]
+    def everyone(self) -> list[User]:
+        """All users, by name."""
+        return [_user(row) for row in self._rows(f"{_USERS} ORDER BY name")]
 
-    def find(self, name: str) -> Person | None:
-        """A person, whether they may come in or not."""
-        rows = self._rows(f"{_PEOPLE} WHERE name = ?", (name,))
-        return _person(rows[0]) if rows else None
+    def find(self, name: str) -> User | None:
+        """A user, active or not; None if there is no such name."""
+        rows = self._rows(f"{_USERS} WHERE name = ?", (name,))
+        return _user(rows[0]) if rows else None
 
     def has_owner(self) -> bool:
-        """Whether someone who can let others in has come in once."""
+        """Whether an active owner has chosen a password."""
         return bool(self._rows("SELECT 1 FROM person WHERE role = 'owner' AND password IS NOT NULL AND active"))
 
     def invite(self, name: str, role: str, *, account: str | None = None) -> str:
-        """A new person, and the secret of a link with which they choose their password."""
+        """Add a user; returns the secret of the link with which they choose a password."""
         name = _named(name)
         check.word("role", role, ROLES)
         account = check.word("account", account) if account else name
@@ -134,13 +134,13 @@ class People:
             return self._new_link(link, name)
 
     def first_link(self) -> str:
-        """The secret with which the first owner comes in; earlier ones no longer open anything."""
+        """The secret of the first owner's link; earlier ones are withdrawn."""
         with self._change() as link:
             link.execute("DELETE FROM link WHERE person IS NULL")
             return self._new_link(link, None)
 
     def reset(self, name: str) -> str:
-        """A link to choose a new password; the old one and all that was opened by it end now."""
+        """A link to choose a new password; the old password, its sessions and tokens end now."""
         with self._change() as link:
             self._must_be(link, name)
             self._throw_out(link, name)
@@ -160,13 +160,13 @@ class People:
         return secret
 
     def invited(self, secret: str) -> tuple[bool, str | None]:
-        """Whether a link still opens, and for whom (nobody yet, for the first owner)."""
+        """Whether a link is valid, and for whom (for the first owner: nobody yet)."""
         rows = self._rows("SELECT person, ends FROM link WHERE hash = ?", (_hash(secret),))
         if not rows or rows[0][1] < self._clock() or (rows[0][0] is None and self.has_owner()):
             return False, None
         return True, rows[0][0]
 
-    def join(self, secret: str, name: str, password: str) -> Person:
+    def join(self, secret: str, name: str, password: str) -> User:
         """Follow a link, once: choose a password, and as first owner a name."""
         good, whose = self.invited(secret)
         if not good:
@@ -181,12 +181,12 @@ class People:
             else:
                 link.execute("UPDATE person SET password = ? WHERE name = ?", (hashed, name))
                 self._throw_out(link, name)
-        found = self.find(name)
-        assert found is not None
-        return found
+        user = self.find(name)
+        assert user is not None
+        return user
 
-    def change(self, name: str, *, role: str | None = None, account: str | None = None, active: bool | None = None) -> Person:
-        """Another role or account, or in or out; whoever is changed has to log in again."""
+    def change(self, name: str, *, role: str | None = None, account: str | None = None, active: bool | None = None) -> User:
+        """Change role or account, activate or deactivate; the user has to log in again."""
         with self._change() as link:
             old = self._must_be(link, name)
             new = (
@@ -197,16 +197,16 @@ class People:
             link.execute("UPDATE person SET role = ?, account = ?, active = ? WHERE name = ?", (*new, name))
             self._keep_an_owner(link)
             self._throw_out(link, name, tokens=not new[2])
-        found = self.find(name)
-        assert found is not None
-        return found
+        user = self.find(name)
+        assert user is not None
+        return user
 
     @staticmethod
-    def _must_be(link: sqlite3.Connection, name: str) -> Person:
-        row = link.execute(f"{_PEOPLE} WHERE name = ?", (name,)).fetchone()
+    def _must_be(link: sqlite3.Connection, name: str) -> User:
+        row = link.execute(f"{_USERS} WHERE name = ?", (name,)).fetchone()
         if row is None:
             raise InvalidValue(f"There is no person {check.shown(name)}.")
-        return _person(row)
+        return _user(row)
 
     @staticmethod
     def _keep_an_owner(link: sqlite3.Connection) -> None:
@@ -222,8 +222,8 @@ class People:
 
     # ---- passwords and sessions ------------------------------------------------------------------------------------------
 
-    def check_password(self, name: str, password: str) -> Person | None:
-        """The person, if the password is theirs. Who does not exist takes as long as who does."""
+    def check_password(self, name: str, password: str) -> User | None:
+        """The user, if the password is theirs. An unknown name takes as long to check as a known one."""
         from argon2.exceptions import Argon2Error, InvalidHashError
 
         rows = self._rows("SELECT password FROM person WHERE name = ? AND active", (name,))
@@ -235,7 +235,7 @@ class People:
         return self.find(name) if kept else None
 
     def set_password(self, name: str, old: str, new: str, *, keep: str | None = None) -> None:
-        """Choose a new password, knowing the old one; all other sessions of this person end."""
+        """Choose a new password, knowing the old one; all other sessions of this user end."""
         if self.check_password(name, old) is None:
             raise InvalidValue("The old password is not right.")
         hashed = self._hasher.hash(_password(new, name))
@@ -243,16 +243,16 @@ class People:
             link.execute("UPDATE person SET password = ? WHERE name = ?", (hashed, name))
             link.execute("DELETE FROM visit WHERE person = ? AND hash != ?", (name, _hash(keep or "")))
 
-    def enter(self, person: Person) -> Session:
+    def enter(self, user: User) -> Session:
         """A new session, never one that the browser brought along."""
         key, proof, now = secrets.token_urlsafe(32), secrets.token_urlsafe(32), self._clock()
         with self._change() as link:
             link.execute("DELETE FROM visit WHERE seen < ? OR began < ?", (now - IDLE, now - LONGEST))
-            link.execute("INSERT INTO visit VALUES (?, ?, ?, ?, ?)", (_hash(key), person.name, proof, now, now))
-        return Session(person, proof, key)
+            link.execute("INSERT INTO visit VALUES (?, ?, ?, ?, ?)", (_hash(key), user.name, proof, now, now))
+        return Session(user, proof, key)
 
     def session(self, key: str) -> Session | None:
-        """The session of a cookie, unless it rested or lasted too long."""
+        """The session of a cookie, unless it was idle or lasted too long."""
         hashed, now = _hash(key), self._clock()
         rows = self._rows(
             f"SELECT v.proof, v.seen, v.began, {_FIELDS} FROM visit AS v JOIN person AS p ON p.name = v.person "
@@ -266,7 +266,7 @@ class People:
         if seen < now - 60:  # not at every click
             with self._change() as link:
                 link.execute("UPDATE visit SET seen = ? WHERE hash = ?", (now, hashed))
-        return Session(_person(rest), proof, key)
+        return Session(_user(rest), proof, key)
 
     def leave(self, key: str) -> None:
         """End a session."""
@@ -275,25 +275,25 @@ class People:
 
     # ---- tokens of programs ----------------------------------------------------------------------------------------------
 
-    def new_token(self, person: Person, label: str, days: float | None = None) -> str:
+    def new_token(self, user: User, label: str, days: float | None = None) -> str:
         """The secret a program sends as `Authorization: Bearer …`; it is shown once."""
         check.word("label", label)
         secret = f"discreet_{secrets.token_urlsafe(32)}"
         ends = None if days is None else self._clock() + 86400 * check.positive("days", days)
         with self._change() as link:
             count, last = link.execute(
-                "SELECT count(*), coalesce(max(number), 0) FROM token WHERE person = ?", (person.name,)
+                "SELECT count(*), coalesce(max(number), 0) FROM token WHERE person = ?", (user.name,)
             ).fetchone()
             if count >= MOST_TOKENS:
-                raise InvalidValue(f"{person.name} has {count} tokens, the most there may be. Withdraw one first.")
+                raise InvalidValue(f"{user.name} has {count} tokens, the most there may be. Withdraw one first.")
             link.execute(
                 "INSERT INTO token VALUES (?, ?, ?, ?, ?, ?)",
-                (_hash(secret), last + 1, person.name, label[:80], self._now(), ends),
+                (_hash(secret), last + 1, user.name, label[:80], self._now(), ends),
             )
         return secret
 
     def tokens(self, name: str) -> list[dict[str, Any]]:
-        """The tokens of a person, without what opens the door."""
+        """The tokens of a user, without their secrets."""
         rows = self._rows("SELECT number, label, made, ends FROM token WHERE person = ? ORDER BY number", (name,))
         return [{"number": n, "label": label, "made": made, "ends": _told(ends)} for n, label, made, ends in rows]
 
@@ -303,15 +303,15 @@ class People:
             if not link.execute("DELETE FROM token WHERE person = ? AND number = ?", (name, number)).rowcount:
                 raise InvalidValue(f"There is no token {number} of {name}.")
 
-    def bearer(self, secret: str) -> Person | None:
-        """Whose token this is."""
+    def bearer(self, secret: str) -> User | None:
+        """The user of a token, if it is valid."""
         rows = self._rows(
             f"SELECT t.ends, {_FIELDS} FROM token AS t JOIN person AS p ON p.name = t.person WHERE t.hash = ? AND p.active",
             (_hash(secret),),
         )
         if not rows or (rows[0][0] is not None and rows[0][0] < self._clock()):
             return None
-        return _person(rows[0][1:])
+        return _user(rows[0][1:])
 
     # ---- the log ---------------------------------------------------------------------------------------------------------
 
@@ -347,12 +347,12 @@ def _connected(path: Path) -> sqlite3.Connection:
 
 
 _FIELDS = "p.name, p.role, p.account, p.active, p.password IS NOT NULL"
-_PEOPLE = f"SELECT {_FIELDS} FROM person AS p"
+_USERS = f"SELECT {_FIELDS} FROM person AS p"
 
 
-def _person(row: Any) -> Person:
+def _user(row: Any) -> User:
     name, role, account, active, welcome = row
-    return Person(name, role, account, bool(active), bool(welcome))
+    return User(name, role, account, bool(active), bool(welcome))
 
 
 def _told(ends: float | None) -> str | None:

@@ -44,7 +44,7 @@ class Card:
         }  # fmt: skip
 
 
-class Shelf:
+class ReleaseStore:
     """Releases by name: a folder NAME with release.json in it, or a file NAME.json."""
 
     def __init__(self, folder: Path) -> None:
@@ -64,25 +64,25 @@ class Shelf:
 
     def names(self) -> list[str]:
         """The names of all releases."""
-        found = set()
+        names = set()
         for place in self.folder.iterdir():
             name = place.stem if place.suffix == ".json" and place.is_file() else place.name
             if NAME.fullmatch(name) and (place.suffix == ".json" or (place / "release.json").is_file()):
-                found.add(name)
-        return sorted(found)
+                names.add(name)
+        return sorted(names)
 
     def cards(self) -> list[Card]:
         """All releases, newest first."""
-        found = []
+        cards = []
         for name in self.names():
             try:
-                found.append(self.card(name))
+                cards.append(self.card(name))
             except (DiscreetError, OSError):
                 continue  # taken away, or led outside, while we looked
-        return sorted(found, key=lambda card: (card.made, card.name), reverse=True)
+        return sorted(cards, key=lambda card: (card.made, card.name), reverse=True)
 
     def card(self, name: str) -> Card:
-        """What a list tells of a release; remembered until its file changes."""
+        """The line of a release in the list; cached until its file changes."""
         place = self.path(name)
         about = place.stat()
         stamp = (about.st_mtime_ns, about.st_size)
@@ -91,14 +91,14 @@ class Shelf:
             return kept[1]
         written = datetime.fromtimestamp(about.st_mtime, UTC).isoformat(timespec="seconds")
         try:
-            made = _card(name, self.load(name), written)
+            card = _card(name, self.load(name), written)
         except DiscreetError as error:
-            made = Card(name, name, "", written, None, None, 0, (), str(error))
-        self._cards[name] = (stamp, made)
-        return made
+            card = Card(name, name, "", written, None, None, 0, (), str(error))
+        self._cards[name] = (stamp, card)
+        return card
 
     def load(self, name: str) -> Release[Any]:
-        """A release, as its file says; the last few are remembered."""
+        """Load a release; the last few are cached."""
         place = self.path(name)
         about = place.stat()
         if about.st_size > LARGEST:
@@ -108,28 +108,28 @@ class Shelf:
             if key in self._read:
                 self._read.move_to_end(key)
                 return self._read[key]
-        found: Release[Any] = Release.load(place)
+        release: Release[Any] = Release.load(place)
         with self._lock:
-            self._read[key] = found
+            self._read[key] = release
             while len(self._read) > 16:
                 self._read.popitem(last=False)
-        return found
+        return release
 
     def remember(self, name: str, what: Hashable, make: Callable[[], Any]) -> Any:
-        """Something that is made of a release and takes a while, until its file changes."""
+        """The result of a slow function of a release, cached until its file changes."""
         about = self.path(name).stat()
         key = (name, about.st_mtime_ns, about.st_size, what)
         if key not in self._kept:
-            made = make()
+            value = make()
             with self._lock:
-                self._kept[key] = made
+                self._kept[key] = value
                 while len(self._kept) > 1000:
                     self._kept.popitem(last=False)
-            return made
+            return value
         return self._kept[key]
 
     def table(self, name: str, release: Release[Any]) -> Any:
-        """The table beside an answer that its document does not hold; of other releases none, whatever lies there."""
+        """The table in the folder of an answer that is too large for its document; None for every other release."""
         file = self.path(name).with_name("table.parquet")
         private = [claim for claim in release.claims if not isinstance(claim.event, NonPrivate)]
         answers = private and all(claim.game.view == {"answers"} for claim in release.claims)
@@ -141,8 +141,8 @@ class Shelf:
         import pyarrow.parquet as parquet
 
         try:
-            found = parquet.ParquetFile(file)
-            return found.read() if found.metadata.num_rows <= MOST_ROWS else None
+            parquet_file = parquet.ParquetFile(file)
+            return parquet_file.read() if parquet_file.metadata.num_rows <= MOST_ROWS else None
         except (pyarrow.ArrowException, OSError):
             return None
 
@@ -171,10 +171,10 @@ def plain_name(text: str) -> str:
 
 
 def seen_by(role: str, release: Release[Any]) -> Release[Any]:
-    """What someone may see: evidence was measured on the rows without noise, so those who only ask do not see it."""
+    """The release as a role may see it. Evidence was measured on the rows without noise, so analysts do not see it."""
     if role != "analyst":
         return release
-    rest = {name: said for name, said in release.facts.items() if name not in MEASURED}
+    rest = {name: fact for name, fact in release.facts.items() if name not in MEASURED}
     return replace(release, evidence=(), facts=rest)
 
 
@@ -198,7 +198,7 @@ def epsilon_of(claims: tuple[Claim, ...]) -> float | None:
 
 @lru_cache(4096)
 def _epsilon(event: Event) -> float:
-    """Answers to many questions are made by few events."""
+    """Cached: many answers share few events."""
     from discreet.accounting import curve
 
     return curve(event).epsilon(DELTA)

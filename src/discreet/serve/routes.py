@@ -1,7 +1,7 @@
-"""Doors: every address of the server, who may pass, and what is behind it.
+"""Routes: every address of the server, the roles that may use it, and the page behind it.
 
-A page is a plain function of a visit. Whether the visitor is known, has the role and brought the proof that the form was ours
-is decided here, for all doors alike, before the page runs.
+A page is a plain function of a request. Authentication, roles and the check against forged forms are the same for all routes,
+and come before the page.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from discreet.errors import BudgetExceeded, DiscreetError, EngineFailed, InvalidValue, LedgerError
-from discreet.serve.people import Person, Session
+from discreet.serve.users import Session, User
 
 if TYPE_CHECKING:
-    from discreet.serve.house import House
+    from discreet.serve.state import AppState
 
 ANYONE: frozenset[str] = frozenset()
 EVERYONE = frozenset({"owner", "analyst", "officer"})
@@ -26,50 +26,50 @@ ASKERS = frozenset({"owner", "analyst"})
 
 
 @dataclass(frozen=True, slots=True)
-class Visit:
-    """What a page needs to know of a request."""
+class Request:
+    """What a page needs of an HTTP request."""
 
-    house: House
-    door: Door
+    state: AppState
+    route: Route
     wants: str  # "html", "part" (of a page, for htmx) or "json"
     path: Mapping[str, str]
     query: Mapping[str, str]
     form: Mapping[str, str]
     address: str
     session: Session | None = None
-    bearer: Person | None = None
+    bearer: User | None = None
     cookies: Mapping[str, str] = field(default_factory=dict)
     at: str = "/"
 
     @property
-    def person(self) -> Person:
-        """Who it is; only behind doors that are not for anyone."""
-        found = self.someone
-        assert found is not None
-        return found
+    def user(self) -> User:
+        """Who sent it; only for routes that need a role."""
+        user = self.optional_user
+        assert user is not None
+        return user
 
     @property
-    def someone(self) -> Person | None:
-        return self.session.person if self.session else self.bearer
+    def optional_user(self) -> User | None:
+        return self.session.user if self.session else self.bearer
 
     def text(self, name: str, default: str | None = None, *, longest: int = 20_000) -> str:
         """A field of the form, without the space around it."""
-        found = self.form.get(name, "").strip()
-        if not found and default is None:
+        value = self.form.get(name, "").strip()
+        if not value and default is None:
             raise InvalidValue(f"{name} is missing; fill it in.")
-        if len(found) > longest:
-            raise InvalidValue(f"{name} has {len(found)} characters; it may have {longest}.")
-        return found or (default or "")
+        if len(value) > longest:
+            raise InvalidValue(f"{name} has {len(value)} characters; it may have {longest}.")
+        return value or (default or "")
 
     def number(self, name: str) -> float:
         """A number from the form."""
-        found = self.text(name)
+        value = self.text(name)
         try:
-            number = float(found)
+            number = float(value)
         except ValueError:
             number = math.nan
         if not math.isfinite(number):
-            raise InvalidValue(f"{name} must be a number; got {found[:40]!r}.")
+            raise InvalidValue(f"{name} must be a number; got {value[:40]!r}.")
         return number
 
     def maybe(self, name: str) -> float | None:
@@ -78,10 +78,10 @@ class Visit:
 
     def whole(self, name: str) -> int | None:
         """A whole number from the form, or None where the field was left empty."""
-        found = self.maybe(name)
-        if found is not None and found != int(found):
-            raise InvalidValue(f"{name} must be a whole number; got {found:g}.")
-        return None if found is None else int(found)
+        value = self.maybe(name)
+        if value is not None and value != int(value):
+            raise InvalidValue(f"{name} must be a whole number; got {value:g}.")
+        return None if value is None else int(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,11 +120,11 @@ Reply = Page | Go | File
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
-    """An address and who may use it. `work` says in which queue the page waits: light, heavy or password."""
+class Route:
+    """An address and the roles that may use it. `work` names the queue in which the page waits: light, heavy or password."""
 
     path: str
-    page: Callable[[Visit], Reply]
+    page: Callable[[Request], Reply]
     roles: frozenset[str]
     method: str = "GET"
     work: str = "light"
@@ -132,13 +132,13 @@ class Door:
 
 
 class Refused(Exception):
-    """A visit that ends at the door, with a status and a sentence."""
+    """A request that is refused, with an HTTP status and a sentence."""
 
     def __init__(
-        self, status: int, message: str, *, headers: Mapping[str, str] | None = None, visit: Visit | None = None
+        self, status: int, message: str, *, headers: Mapping[str, str] | None = None, request: Request | None = None
     ) -> None:
         super().__init__(message)
-        self.status, self.message, self.headers, self.visit = status, message, dict(headers or {}), visit
+        self.status, self.message, self.headers, self.request = status, message, dict(headers or {}), request
 
 
 def status_of(error: DiscreetError) -> int:
@@ -147,9 +147,9 @@ def status_of(error: DiscreetError) -> int:
     return next((status for kind, status in known if isinstance(error, kind)), 400)
 
 
-def told_to(person: Person | None, error: DiscreetError) -> str:
-    """What a visitor is told: a fault of the ledger's file is for owners."""
-    if isinstance(error, LedgerError) and (person is None or person.role != "owner"):
+def message_for(user: User | None, error: DiscreetError) -> str:
+    """The message of an error for this user: only owners see faults of the ledger's file."""
+    if isinstance(error, LedgerError) and (user is None or user.role != "owner"):
         return "The ledger cannot be used now, so nothing was done; an owner sees why."
     return str(error)
 
@@ -162,12 +162,12 @@ def fields(kind: str, body: bytes) -> dict[str, str]:
         return {}
     try:
         if kind == "application/json":
-            found = json.loads(body)
-            if not isinstance(found, dict) or not all(
-                isinstance(v, (str, int, float, bool, type(None))) for v in found.values()
+            members = json.loads(body)
+            if not isinstance(members, dict) or not all(
+                isinstance(v, (str, int, float, bool, type(None))) for v in members.values()
             ):
                 raise Refused(400, "The body must be a flat JSON object: names with texts, numbers, true, false or null.")
-            return {str(name): _text(value) for name, value in found.items()}
+            return {str(name): _text(value) for name, value in members.items()}
         if kind in ("application/x-www-form-urlencoded", ""):
             return dict(parse_qsl(body.decode("utf-8"), keep_blank_values=True, max_num_fields=100, strict_parsing=False))
     except (ValueError, RecursionError):

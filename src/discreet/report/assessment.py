@@ -13,8 +13,8 @@ from discreet.audit import RateAt, epsilon_at_least, verdict
 from discreet.audit.rates import rate_at
 from discreet.core import Claim, Curve, Elsewhere, Evidence, NonPrivate, Release, Verdict, check
 from discreet.errors import DiscreetError, InvalidValue
-from discreet.report import words
-from discreet.report.untried import not_tried
+from discreet.report import text
+from discreet.report.coverage import not_tried
 
 DELTAS = (1e-5, 1e-9)  # at which a claim's epsilon is told; the first is that of floors
 PRIORS = (0.01, 0.1, 0.5)
@@ -23,7 +23,7 @@ LEVELS = (0.001, 0.01)  # false-positive rates of the table
 SURE = 0.999  # of verdicts, as `discreet audit` has it
 CONFIDENCE = 0.95  # of intervals and floors
 
-Given = Release[Any] | str | os.PathLike[str]
+ReleaseLike = Release[Any] | str | os.PathLike[str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +41,7 @@ class Ceiling:
     def guarantee(self) -> str:
         if self.curve is None:
             return f"No ceiling: {self.why}"
-        return words.guarantee(self.claim, self.curve, DELTAS[0])
+        return text.guarantee(self.claim, self.curve, DELTAS[0])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,11 +64,11 @@ class Floor:
 
     @property
     def warns(self) -> bool:
-        return self.indicative and any(found.floor > found.ceiling for found in self.verdicts)
+        return self.indicative and any(verdict.floor > verdict.ceiling for verdict in self.verdicts)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
+class Assessment:
     """One release with all that was found in it."""
 
     release: Release[Any]
@@ -119,35 +119,35 @@ class Found:
     def value(self) -> str:
         """What was released, in a few words."""
         if isinstance(self.release.value, Elsewhere):
-            return f"a {words.short(self.release.value.type, 60)}, beside this document"
+            return f"{text.an(text.short(self.release.value.type, 60))}, beside this document"
         if isinstance(self.release.value, (bool, int, float, str)):
-            return words.short(check.shown(self.release.value), 80)
-        return f"a {type(self.release.value).__name__} inside its document"
+            return text.short(check.shown(self.release.value), 80)
+        return f"{text.an(type(self.release.value).__name__)} inside its document"
 
 
-def found_in(releases: Given | Iterable[Given], *, confidence: float = CONFIDENCE) -> tuple[Found, ...]:
+def assess(releases: ReleaseLike | Iterable[ReleaseLike], *, confidence: float = CONFIDENCE) -> tuple[Assessment, ...]:
     """Everything about one or more releases, given as such or by the names of their files."""
     check.open_fraction("confidence", confidence)
-    given = [releases] if isinstance(releases, (Release, str, os.PathLike)) else list(_several(releases))
-    if not given:
+    items = [releases] if isinstance(releases, (Release, str, os.PathLike)) else list(_several(releases))
+    if not items:
         raise InvalidValue("releases holds nothing; a report is about at least one release.")
-    opened = [_opened(item) for item in given]
+    opened = [_opened(item) for item in items]
     names = _titles([release for release, _, _ in opened])
-    found = [_found(release, name, digest, confidence) for (release, digest, _), name in zip(opened, names)]
-    return tuple(replace(item, fault=fault) for item, (_, _, fault) in zip(found, opened))
+    assessments = [_assess(release, name, digest, confidence) for (release, digest, _), name in zip(opened, names)]
+    return tuple(replace(item, fault=fault) for item, (_, _, fault) in zip(assessments, opened))
 
 
-def _several(releases: Any) -> Sequence[Given]:
+def _several(releases: Any) -> Sequence[ReleaseLike]:
     wanted = "a release, the name of its file, or a list of them"
     return check.items("releases", releases, wanted)
 
 
-def _opened(item: Given) -> tuple[Release[Any], str | None, str | None]:
+def _opened(item: ReleaseLike) -> tuple[Release[Any], str | None, str | None]:
     """The release, the hash of its file, and what its signature, if it has one, says against it."""
     if isinstance(item, Release):
         return item, None, None
     if not isinstance(item, (str, os.PathLike)):
-        raise InvalidValue(f"releases must hold releases or the names of their files; got a {type(item).__name__}.")
+        raise InvalidValue(f"releases must hold releases or the names of their files; got {text.an(type(item).__name__)}.")
     release: Release[Any] = Release.load(item)
     try:
         return release, f"sha256:{hashlib.sha256(Path(item).read_bytes()).hexdigest()}", _unsigned(Path(item))
@@ -163,16 +163,16 @@ def _unsigned(path: Path) -> str | None:
 
 def _titles(releases: Sequence[Release[Any]]) -> list[str]:
     """A name for each, no two the same."""
-    plain = [words.short(item.facts.get("title") or f"Release from {item.source}", 120) for item in releases]
+    plain = [text.short(item.facts.get("title") or f"Release from {item.source}", 120) for item in releases]
     return [name if plain.count(name) == 1 else f"{name} ({plain[:place].count(name) + 1})" for place, name in enumerate(plain)]
 
 
-def _found(release: Release[Any], title: str, digest: str | None, confidence: float) -> Found:
+def _assess(release: Release[Any], title: str, digest: str | None, confidence: float) -> Assessment:
     worked_out = {claim: _ceiling(claim) for claim in dict.fromkeys(release.claims)}
     ceilings = tuple(worked_out[claim] for claim in release.claims)
     floors = tuple(_floor(item, ceilings, confidence) for item in release.evidence)
     untried = tuple(release.facts["not_tried"]) if "not_tried" in release.facts else not_tried(release)
-    return Found(release=release, title=title, hash=digest, ceilings=ceilings, floors=floors, not_tried=untried)
+    return Assessment(release=release, title=title, hash=digest, ceilings=ceilings, floors=floors, not_tried=untried)
 
 
 def _ceiling(claim: Claim) -> Ceiling:
@@ -181,24 +181,24 @@ def _ceiling(claim: Claim) -> Ceiling:
     if isinstance(claim.event, NonPrivate):
         return Ceiling(claim=claim, curve=None, why="nothing is claimed; whatever an attack finds, nothing here forbids it.")
     try:
-        found = curve(claim.event)
-        powers = tuple((level, found.power(level)) for level in LEVELS)
-        epsilons = tuple((delta, found.epsilon(delta)) for delta in DELTAS)
-        beliefs = tuple((prior, found.posterior(prior, BELIEF_DELTA)) for prior in PRIORS)
+        curve_of_claim = curve(claim.event)
+        powers = tuple((level, curve_of_claim.power(level)) for level in LEVELS)
+        epsilons = tuple((delta, curve_of_claim.epsilon(delta)) for delta in DELTAS)
+        beliefs = tuple((prior, curve_of_claim.posterior(prior, BELIEF_DELTA)) for prior in PRIORS)
     except DiscreetError as error:
-        return Ceiling(claim=claim, curve=None, why=f"no bound could be worked out: {words.short(error)}")
+        return Ceiling(claim=claim, curve=None, why=f"no bound could be worked out: {text.short(error)}")
     if all(power >= 1 for _, power in powers):
         return Ceiling(
             claim=claim, curve=None, why="what ran bounds nothing; whatever an attack finds, nothing here forbids it."
         )
-    return Ceiling(claim=claim, curve=found, why=None, epsilons=epsilons, beliefs=beliefs, powers=powers)
+    return Ceiling(claim=claim, curve=curve_of_claim, why=None, epsilons=epsilons, beliefs=beliefs, powers=powers)
 
 
 def _floor(evidence: Evidence, ceilings: Sequence[Ceiling], confidence: float) -> Floor:
     import numpy as np
 
     members = int(evidence.inside.sum())
-    judged = {claim: _verdict(claim, evidence) for claim in dict.fromkeys(item.claim for item in ceilings)}
+    judged = {claim: verdict_on(claim, evidence) for claim in dict.fromkeys(item.claim for item in ceilings)}
     return Floor(
         evidence=evidence, members=members, others=len(evidence) - members, runs=len(np.unique(evidence.run)),
         auc=evidence.auc(), epsilon=epsilon_at_least(evidence, DELTAS[0], confidence),
@@ -207,9 +207,10 @@ def _floor(evidence: Evidence, ceilings: Sequence[Ceiling], confidence: float) -
     )  # fmt: skip
 
 
-def _verdict(claim: Claim, evidence: Evidence) -> Verdict:
+def verdict_on(claim: Claim, evidence: Evidence, confidence: float = SURE) -> Verdict:
+    """The verdict, also on a claim that no theorem here covers: it bounds nothing, so nothing refutes it."""
     try:
-        return verdict(claim, evidence, confidence=SURE)
-    except DiscreetError as error:  # a claim that no theorem covers refutes nothing
-        reason = f"no bound could be worked out: {words.short(error)}"
-        return Verdict(outcome="no ceiling", reason=reason, confidence=SURE, delta=0.0, ceiling=float("inf"), floor=0.0)
+        return verdict(claim, evidence, confidence=confidence)
+    except DiscreetError as error:
+        reason = f"no bound could be worked out: {text.short(error)}"
+        return Verdict(outcome="no ceiling", reason=reason, confidence=confidence, delta=0.0, ceiling=float("inf"), floor=0.0)

@@ -1,4 +1,4 @@
-"""Where torch is not installed: a count with noise, and a twin that adds half of the noise it claims."""
+"""Where torch is not installed: a count with noise, and a broken control that adds half of the noise it claims."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from discreet.cli.hospital import DIAGNOSES, SOURCE, People
 from discreet.core import Claim, Release, record
 from discreet.core.facts import made
+from discreet.demo.hospital import DIAGNOSES, SOURCE, Cohort
 from discreet.ledger import release
 from discreet.noise import LaplaceNoise
 
@@ -23,13 +23,13 @@ STROKE = DIAGNOSES.index("stroke")
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """A number with `noise` added, and the claim of the noise it says it adds."""
+    """A number with `noise` added, which claims what `claimed` would guarantee."""
 
     noise: LaplaceNoise
-    said: LaplaceNoise
+    claimed: LaplaceNoise
 
     def claims(self) -> tuple[Claim, ...]:
-        return self.said.claims()
+        return self.claimed.claims()
 
     def run(self, data: int) -> int:
         return int(self.noise.run(data))
@@ -38,18 +38,18 @@ class Count:
 def honest() -> Count:
     """The count that adds the noise it claims."""
     noise = LaplaceNoise(1, sensitivity=1, unit=record())
-    return Count(noise=noise, said=noise)
+    return Count(noise=noise, claimed=noise)
 
 
 def half_noise() -> Count:
-    """The broken twin: the same claim over half the noise."""
-    return Count(noise=LaplaceNoise(0.5, sensitivity=1, unit=record()), said=honest().said)
+    """The broken control: the same claim with half the noise."""
+    return Count(noise=LaplaceNoise(0.5, sensitivity=1, unit=record()), claimed=honest().claimed)
 
 
 def count(
-    patients: People, ledger: Ledger, runs: int, progress: Callable[[int, int], None] | None
+    patients: Cohort, ledger: Ledger, runs: int, progress: Callable[[int, int], None] | None
 ) -> tuple[Release[int], Release[int]]:
-    """How many had a stroke, paid for and audited; and its broken twin, audited the same way."""
+    """How many had a stroke, paid for and audited; and the broken control, audited the same way."""
     strokes = int(np.sum(patients.diagnosis == STROKE))
     sound, broken = honest(), half_noise()
     answer = release(sound, strokes, source=SOURCE, ledger=ledger)
@@ -64,7 +64,7 @@ def count(
 def _audited(
     mechanism: Count, answer: int, title: str, strokes: int, runs: int, progress: Any, entry: str | None = None
 ) -> Release[int]:
-    """The answer, and the evidence of the best attack there is: who knows all others compares it with the count of those."""
+    """The answer and its evidence. The attack is the strongest there is: the adversary knows the count of all other rows."""
     from discreet.audit import Pair, Readout, audit
 
     evidence = audit(mechanism, Readout(), Pair(strokes, strokes - 1), runs=runs, progress=progress)

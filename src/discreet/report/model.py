@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from discreet.core import check
-from discreet.report import words
+from discreet.report import text
 from discreet.report.account import Account, accounts, contradicted
-from discreet.report.findings import BELIEF_DELTA, CONFIDENCE, DELTAS, SURE, Ceiling, Floor, Found, Given, found_in
+from discreet.report.assessment import BELIEF_DELTA, CONFIDENCE, DELTAS, SURE, Assessment, Ceiling, Floor, ReleaseLike, assess
 from discreet.report.sentences import STATUSES, overall
 
 if TYPE_CHECKING:
@@ -27,39 +27,45 @@ class Report:
     title: str
     when: str
     confidence: float
-    found: tuple[Found, ...]
+    assessments: tuple[Assessment, ...]
     accounts: tuple[Account, ...]
     warnings: tuple[str, ...]
 
     @property
     def sentence(self) -> str:
-        return overall(self.found)
+        return overall(self.assessments)
 
     @property
     def status(self) -> str:
         """The worst of all releases."""
-        return min((item.status for item in self.found), key=STATUSES.index)
+        return min((item.status for item in self.assessments), key=STATUSES.index)
 
     @property
     def sources(self) -> list[str]:
-        return sorted({words.short(item.release.source, 80) for item in self.found})
+        return sorted({text.short(item.release.source, 80) for item in self.assessments})
 
 
-def made(
-    releases: Given | Iterable[Given], *, ledger: Ledger | None = None, title: str | None = None, confidence: float = CONFIDENCE
+def build(
+    releases: ReleaseLike | Iterable[ReleaseLike],
+    *,
+    ledger: Ledger | None = None,
+    title: str | None = None,
+    confidence: float = CONFIDENCE,
 ) -> Report:
     """Measure the releases and read the ledger."""
-    found = contradicted(found_in(releases, confidence=confidence), ledger)
+    assessments = contradicted(assess(releases, confidence=confidence), ledger)
     if title is not None:
         check.word("title", title)
-    heading = title or (found[0].title if len(found) == 1 else f"Releases from {words.listed(_sources(found))}")
-    held, warnings = accounts(found, ledger)
+    heading = title or (
+        assessments[0].title if len(assessments) == 1 else f"Releases from {text.listed(_sources(assessments))}"
+    )
+    held, warnings = accounts(assessments, ledger)
     when = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    return Report(words.short(heading, 160), when, confidence, found, held, warnings)
+    return Report(text.short(heading, 160), when, confidence, assessments, held, warnings)
 
 
-def _sources(found: tuple[Found, ...]) -> list[str]:
-    names = sorted({words.short(item.release.source, 60) for item in found})
+def _sources(assessments: tuple[Assessment, ...]) -> list[str]:
+    names = sorted({text.short(item.release.source, 60) for item in assessments})
     return names if len(names) <= 3 else [*names[:2], f"{len(names) - 2} other sources"]
 
 
@@ -72,28 +78,31 @@ def document(report: Report) -> dict[str, Any]:
         "when": report.when,
         "verdict": {"status": report.status, "sentence": report.sentence},
         "confidence": report.confidence,
-        "releases": [_release(item, report.confidence) for item in report.found],
+        "releases": [_release(item, report.confidence) for item in report.assessments],
         "ledger": [_account(item) for item in report.accounts],
         "ledger_notes": list(report.warnings),
     }
 
 
-def _release(found: Found, confidence: float) -> dict[str, Any]:
-    release, facts = found.release, found.facts.to_json()
+def _release(assessment: Assessment, confidence: float) -> dict[str, Any]:
+    release, facts = assessment.release, assessment.facts.to_json()
     return {
-        "title": found.title,
+        "title": assessment.title,
         "source": release.source,
         "entry": list(release.entries) if release.also else release.entry,
-        "value": found.value,
-        "verdict": {"status": found.status, "sentence": found.sentence},
-        "claims": [_claim(item) for item in found.ceilings],
-        "evidence": [_evidence(item, confidence) for item in found.floors],
+        "value": assessment.value,
+        "verdict": {"status": assessment.status, "sentence": assessment.sentence},
+        "claims": [_claim(item) for item in assessment.ceilings],
+        "evidence": [_evidence(item, confidence) for item in assessment.floors],
         "exposed": {"groups": facts.get("groups", []), "records": facts.get("exposed", [])},
         "controls": facts.get("controls", []),
         "quality": facts.get("quality", {}),
-        "tried": facts.get("tried", [item.evidence.attack for item in found.floors]),
-        "not_tried": list(found.not_tried),
-        "reproduce": {"document": found.hash, **{name: facts[name] for name in ("made", "seeds", "hashes") if name in facts}},
+        "tried": facts.get("tried", [item.evidence.attack for item in assessment.floors]),
+        "not_tried": list(assessment.not_tried),
+        "reproduce": {
+            "document": assessment.hash,
+            **{name: facts[name] for name in ("made", "seeds", "hashes") if name in facts},
+        },
     }
 
 
@@ -103,8 +112,8 @@ def _claim(item: Ceiling) -> dict[str, Any]:
         "unit": claim["game"]["unit"],
         "view": claim["game"]["view"],
         "event": claim["event"],
-        "mechanism": words.mechanism(item.claim.event),
-        "sampling": words.sampling(item.claim.event),
+        "mechanism": text.mechanism(item.claim.event),
+        "sampling": text.sampling(item.claim.event),
         "ceiling": item.curve is not None,
         "guarantee": item.guarantee,
         "epsilon": [{"delta": delta, "epsilon": _finite(epsilon)} for delta, epsilon in item.epsilons],
@@ -136,14 +145,14 @@ def _evidence(item: Floor, confidence: float) -> dict[str, Any]:
 
 
 def _account(item: Account) -> dict[str, Any]:
-    found = item.balance
+    balance = item.balance
     return {
         "source": item.source,
         "sentence": item.sentence,
-        "by_period": found.by_period,
-        "budget": {"epsilon": found.epsilon, "delta": found.delta},
-        "spent": None if found.by_period else {"epsilon": found.epsilon_spent, "part": found.part_spent},
-        "left": None if found.by_period else {"epsilon": found.epsilon_left, "part": 1 - found.part_spent},
+        "by_period": balance.by_period,
+        "budget": {"epsilon": balance.epsilon, "delta": balance.delta},
+        "spent": None if balance.by_period else {"epsilon": balance.epsilon_spent, "part": balance.part_spent},
+        "left": None if balance.by_period else {"epsilon": balance.epsilon_left, "part": 1 - balance.part_spent},
         "entries": [
             {"id": line.id, "at": line.at, "kind": line.kind, "told": line.told, "paid": line.paid} for line in item.lines
         ],

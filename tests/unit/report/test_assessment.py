@@ -25,14 +25,14 @@ from discreet.core import (
 )
 from discreet.core import event as events
 from discreet.errors import InvalidDocument, InvalidValue
-from discreet.report import words
-from discreet.report.findings import Found, found_in
+from discreet.report import text
+from discreet.report.assessment import Assessment, assess
 from discreet.report.sentences import STATUSES, overall
 from reports import COUNT, TRAINED, broken, evidence, leaky, private
 
 
-def found(release: Release[Any]) -> Found:
-    (only,) = found_in(release)
+def found(release: Release[Any]) -> Assessment:
+    (only,) = assess(release)
     return only
 
 
@@ -176,7 +176,7 @@ def test_the_wording_of_a_guarantee_is_complete() -> None:
     ],
 )
 def test_which_checkpoints_are_covered(view: str, said: str) -> None:
-    assert said in words.checkpoints({view})
+    assert said in text.checkpoints({view})
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ def test_which_checkpoints_are_covered(view: str, said: str) -> None:
     ],
 )
 def test_the_sampling_that_is_assumed(event: Any, said: str) -> None:
-    assert said in words.sampling(event)
+    assert said in text.sampling(event)
 
 
 @pytest.mark.parametrize("kind", sorted(events.KINDS))
@@ -206,16 +206,16 @@ def test_every_event_has_words(kind: str) -> None:
         "without_replacement": events.WithoutReplacement(0.1, inner), "random_allocation": events.RandomAllocation(inner, 4),
         "shuffled": events.Shuffled(events.RandomizedResponse(1.0), 10), "sequence": events.Sequence([inner, inner]),
     }  # fmt: skip
-    assert len(words.mechanism(made[kind])) > 15
+    assert len(text.mechanism(made[kind])) > 15
 
 
 def test_deep_and_long_events_stay_short() -> None:
     long = events.Sequence([Pure(0.001)] * 500)
-    assert len(words.mechanism(long)) <= 400
+    assert len(text.mechanism(long)) <= 400
     deep: Any = Pure(0.001)
     for _ in range(40):
         deep = Repeat(deep, 1)
-    assert len(words.mechanism(deep)) <= 400
+    assert len(text.mechanism(deep)) <= 400
 
 
 def test_an_event_without_a_bound_is_no_ceiling() -> None:
@@ -253,12 +253,12 @@ def test_all_evidence_post_hoc_is_said() -> None:
 
 
 def test_releases_are_told_apart() -> None:
-    names = [item.title for item in found_in([broken(), broken(), private()])]
+    names = [item.title for item in assess([broken(), broken(), private()])]
     assert names == ["Release from clinic (1)", "Release from clinic (2)", "Readmission model, trained privately"]
 
 
 def test_several_releases_have_one_sentence() -> None:
-    said = overall(found_in([leaky(), private(), broken(), broken()]))
+    said = overall(assess([leaky(), private(), broken(), broken()]))
     assert said == (
         "Of 4 releases, 2 broke the promises made for them, 1 has no ceiling on what it gives away, "
         "1 stayed within its ceiling under attack."
@@ -268,20 +268,20 @@ def test_several_releases_have_one_sentence() -> None:
 
 def test_what_is_no_release_is_refused(tmp_path: Any) -> None:
     with pytest.raises(InvalidValue, match="at least one release"):
-        found_in([])
+        assess([])
     with pytest.raises(InvalidValue, match="a release, the name of its file, or a list of them"):
-        found_in(3)  # type: ignore[arg-type]
+        assess(3)  # type: ignore[arg-type]
     with pytest.raises(InvalidValue, match="got a int"):
-        found_in([3])  # type: ignore[list-item]
+        assess([3])  # type: ignore[list-item]
     path = private().save(tmp_path / "release.json")
     path.write_text(path.read_text()[:-500])
     with pytest.raises(InvalidDocument, match="it may be cut short"):
-        found_in(path)
+        assess(path)
 
 
 def test_a_file_is_known_by_its_hash(tmp_path: Any) -> None:
     path = broken().save(tmp_path / "release.json")
-    (only,) = found_in(str(path))
+    (only,) = assess(str(path))
     assert only.hash is not None
     assert only.hash.startswith("sha256:")
     assert found(broken()).hash is None

@@ -41,6 +41,15 @@ def stopped(text: str) -> str:
     return text if text.endswith((".", "?", "!", "…")) else f"{text}."
 
 
+def an(noun: str) -> str:
+    """A noun with its article, by its first letter.
+
+    >>> an("table"), an("int")
+    ('a table', 'an int')
+    """
+    return f"{'an' if noun[:1].lower() in set('aeiou') else 'a'} {noun}"
+
+
 def unit(of: Unit) -> str:
     """Who is protected: 'one user (at most 4 rows, known by patient_id)'."""
     rows = "any number of rows" if of.rows is None else "1 row" if of.rows == 1 else f"at most {of.rows:,} rows"
@@ -109,10 +118,10 @@ _SAMPLING = {
 
 def sampling(event: Event) -> str:
     """What the proof assumes about sampling."""
-    found = sorted({kind for each in _walk(event) if (kind := each.kind) in _SAMPLING})
-    if not found:
+    kinds = sorted({kind for each in _walk(event) if (kind := each.kind) in _SAMPLING})
+    if not kinds:
         return "no sampling: the bound holds with every unit taking part"
-    return "; ".join(dict.fromkeys(_SAMPLING[kind] for kind in found))
+    return "; ".join(dict.fromkeys(_SAMPLING[kind] for kind in kinds))
 
 
 def _walk(event: Any) -> Iterable[Any]:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from discreet.figures import percent_up, rate, up
 from discreet.report import annex as annexes
-from discreet.report import page, tables, words
-from discreet.report.findings import CONFIDENCE, Given
-from discreet.report.gathered import Report, made
+from discreet.report import page, tables, text
+from discreet.report.assessment import CONFIDENCE, ReleaseLike
+from discreet.report.model import Report, build
 from discreet.report.sentences import label
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ _SPECIAL = re.compile(r"([\\`*{}\[\]<>|~&$^]|(?<!\w)_|_(?!\w)|^[-+#])")
 
 
 def markdown(
-    releases: Given | Iterable[Given], *, ledger: Ledger | None = None, title: str | None = None, annex: bool = False,
-    confidence: float = CONFIDENCE,
+    releases: ReleaseLike | Iterable[ReleaseLike], *, ledger: Ledger | None = None, title: str | None = None,
+    annex: bool = False, confidence: float = CONFIDENCE,
 ) -> str:  # fmt: skip
     """The report as Markdown; see `html` for what it takes.
 
@@ -31,21 +31,21 @@ def markdown(
     >>> print(markdown(Release(value=41, source="people", claims=())).splitlines()[0])
     # Release from people
     """
-    return rendered(made(releases, ledger=ledger, title=title, confidence=confidence), annex=annex)
+    return render(build(releases, ledger=ledger, title=title, confidence=confidence), annex=annex)
 
 
-def rendered(report: Report, *, annex: bool = False) -> str:
+def render(report: Report, *, annex: bool = False) -> str:
     from discreet import __version__
 
-    text: str = _environment().get_template("report.md").render(
-        report=report, one=report.found[0] if len(report.found) == 1 else None, version=__version__, tables=tables, words=words,
+    several = report.assessments
+    filled: str = _environment().get_template("report.md").render(
+        report=report, one=several[0] if len(several) == 1 else None, version=__version__, tables=tables, text=text,
         label=label, compared=labelled(tables.compared(report), 1),
-        evidence=[(item.title, labelled(tables.evidence(item, report.confidence), -1)) for item in report.found if item.floors],
-        claimed=page.claims_of(report.found, 1000, 100)[0],
-        drawn=page.drawn(report.found, 12), undrawn=page.undrawn(report.found), untried=page.untried(report.found),
-        annex=annexes.parts(report) if annex else None,
+        evidence=[(item.title, labelled(tables.evidence(item, report.confidence), -1)) for item in several if item.floors],
+        claimed=page.claims_of(several, 1000, 100)[0], drawn=page.drawn(several, 12), undrawn=page.undrawn(several),
+        untried=page.untried(several), annex=annexes.parts(report) if annex else None,
     )  # fmt: skip
-    return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
+    return re.sub(r"\n{3,}", "\n\n", filled).strip() + "\n"
 
 
 def labelled(table: tables.Table, column: int) -> tables.Table:
@@ -61,28 +61,28 @@ def md(value: Any) -> str:
     >>> print(md("<b>|*x* is some_name (or -1)"))
     \\<b\\>\\|\\*x\\* is some_name (or -1)
     """
-    return _SPECIAL.sub(r"\\\1", words.short(value, 2_000))
+    return _SPECIAL.sub(r"\\\1", text.short(value, 2_000))
 
 
 def code(value: Any) -> str:
     """Text as code: a run of backticks longer than any inside."""
-    text = words.short(value, 400)
-    fence = "`" * (max((len(run) for run in re.findall(r"`+", text)), default=0) + 1)
-    return f"{fence} {text} {fence}" if "`" in text else f"{fence}{text}{fence}"
+    line = text.short(value, 400)
+    fence = "`" * (max((len(run) for run in re.findall(r"`+", line)), default=0) + 1)
+    return f"{fence} {line} {fence}" if "`" in line else f"{fence}{line}{fence}"
 
 
 @lru_cache(1)
 def _environment() -> Any:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    found = Environment(
+    environment = Environment(
         loader=PackageLoader("discreet.report"),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         autoescape=False,
     )
-    found.filters.update(
-        md=md, code=code, up=up, percent_up=percent_up, rate=rate, small=words.small, short=words.short, stopped=words.stopped
+    environment.filters.update(
+        md=md, code=code, up=up, percent_up=percent_up, rate=rate, small=text.small, short=text.short, stopped=text.stopped
     )
-    return found
+    return environment

@@ -1,4 +1,4 @@
-"""What the web app needs to go on where the demo stops: a table for its console, a model to attack, a policy."""
+"""The files with which the web app continues from the demo: a table for its console, a model to attack, a policy."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from discreet.cli.hospital import SOURCE, People
+from discreet.demo.hospital import SOURCE, Cohort
 
 SOURCES = f"""[sources.{SOURCE}]
 location = "patients.parquet"
@@ -35,7 +35,7 @@ shadows = 8
 """
 RECIPE = '''"""How the overfit model was trained; the web app trains models like it."""
 
-from discreet.cli.diagnosis import OVERFIT as recipe  # noqa: F401
+from discreet.demo.diagnosis import OVERFIT as recipe  # noqa: F401
 '''
 POLICY = """[[rule]]
 name = "epsilon"
@@ -44,8 +44,8 @@ epsilon = { at_delta = 1e-6, max = 2.0 }
 """
 
 
-def write(folder: Path, patients: People, strangers: People, *, sql: bool, models: bool) -> str:
-    """Write it beside the releases; what `discreet serve` must be told is returned."""
+def write(folder: Path, patients: Cohort, strangers: Cohort, *, sql: bool, models: bool) -> str:
+    """Write the files beside the releases; returns the options of `discreet serve` that read them."""
     config = ""
     if sql:
         import pyarrow as pa
@@ -58,8 +58,8 @@ def write(folder: Path, patients: People, strangers: People, *, sql: bool, model
     if models:
         config += ATTACK
         (folder / "recipe.py").write_text(RECIPE)
-        for name, people in (("patients", patients), ("strangers", strangers)):
-            np.savez(folder / f"{name}.npz", X=people.labs, y=people.diagnosis)
+        for name, cohort in (("patients", patients), ("strangers", strangers)):
+            np.savez(folder / f"{name}.npz", X=cohort.labs, y=cohort.diagnosis)
     (folder / "privacy.toml").write_text(POLICY)
     (folder / "serve.toml").write_text(config)
     return f"--config {folder / 'serve.toml'} --policy {folder / 'privacy.toml'}"
