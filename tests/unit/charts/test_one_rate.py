@@ -18,7 +18,7 @@ from discreet.charts.curves import TOO_FEW
 from discreet.core import Claim, Evidence, Game, NonPrivate, Release, record
 from discreet.figures import percent_down, rate
 from discreet.report import tables
-from discreet.report.findings import found_in
+from discreet.report.assessment import assess
 from discreet.report.gate import measure
 
 GAME = Game(record(), {"scores"})
@@ -41,7 +41,7 @@ def released(draw: int) -> Release[int]:
 def test_every_view_shows_the_same_rate(draw: int) -> None:
     release = released(draw)
     (evidence,) = release.evidence
-    (finding,) = found_in(release)
+    (finding,) = assess(release)
     plot, card = charts.roc(release), unescape(charts.card(evidence))
     document = json.loads(json.dumps(report.document(release)))
     (in_json,) = document["releases"][0]["evidence"]
@@ -65,7 +65,7 @@ def test_every_view_shows_the_same_rate(draw: int) -> None:
 def test_the_sentence_and_the_drawn_line_show_it_too(draw: int) -> None:
     release = released(draw)
     (evidence,) = release.evidence
-    (finding,) = found_in(release)
+    (finding,) = assess(release)
     told = [percent_down(item.rate) for item in finding.floors[0].rates if item.resolvable]
     sentence = finding.sentence.replace("\N{NO-BREAK SPACE}", " ")
     assert all(number in [*told, *map(rate, LEVELS)] for number in re.findall(r"[\d.]+ %", sentence))
