@@ -106,9 +106,8 @@ def seen_by(marks: bytes):
 def test_membership_attacks_keep_to_the_protocol(attack):
     """Attacks that train networks of their own take a second for each world, and are given one."""
     worlds = Canaries([], range(140), lambda base, chosen: list(chosen), seed=1)
-    evidence = check_attack(
-        attack, Trains(), worlds, runs=1 if attack.name in ("shokri", "quantile", "whitebox") else 8, confidence=1 - 1e-7
-    )
+    runs = 1 if attack.name in ("shokri", "quantile", "whitebox") else 8
+    evidence = check_attack(attack, Trains(), worlds, runs=runs, confidence=1 - 1e-7)
     assert np.isfinite(evidence.score).all()
     assert evidence.game.view == attack.view
 

@@ -193,7 +193,7 @@ def test_options_have_files_of_the_owner_alone() -> None:
 def test_the_names_are_those_of_the_attacks() -> None:
     from discreet.attack.membership import ATTACKS
 
-    assert tuple(ATTACKS) == NAMES
+    assert tuple(attack.name for attack in ATTACKS) == NAMES
 
 
 @pytest.fixture
