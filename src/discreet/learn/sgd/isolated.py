@@ -70,28 +70,28 @@ class Alone(Engine):
 class Unchanged:
     """Parameters and buffers themselves must be, bit for bit, what they were: another name for one of them may be in the code.
 
-    What was changed is put back, and refused where it would hold something of private rows, which no noise covers.
+    That is asked of the tensors as they are at the end, whose memory may be another by then (`p.data = …`, `set_`,
+    `swap_tensors`), and of what decides whether they are trained. What was changed is put back, and refused where it would
+    hold something of private rows, which no noise covers.
     """
 
     def __init__(self, model: nn.Module, *, refuse: bool = True) -> None:
         self._refuse = refuse
-        own = [*model.named_parameters(), *model.named_buffers()]
-        self._own = [(name, local(it).detach()) for name, it in own]
-        self._before = [it.clone() for _, it in self._own]
+        own = {id(it): (name, it) for name, it in (*model.named_parameters(), *model.named_buffers())}
+        self._own = [(name, it, _form(it), it.data, local(it).detach().clone()) for name, it in own.values()]
 
     def __enter__(self) -> None:
         return None
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        pairs = zip(self._own, self._before, strict=True)
-        changed = [(name, it, before) for (name, it), before in pairs if not _same_bits(it, before)]
-        for _, it, before in changed:
-            it.data.copy_(before)
+        changed = [state for state in self._own if not _unchanged(*state[1:])]
+        for _, it, form, data, before in changed:
+            _write_back(it, form, data, before)
         if changed and kind is None and self._refuse:
             raise InvalidValue(
-                f"{', '.join(name for name, _, _ in changed[:5])}: changed in place while rows were computed (by max_norm, "
-                "say, or by writing to .data), so something of the rows would be released without noise. Change nothing "
-                "in place in model and loss."
+                f"{', '.join(state[0] for state in changed[:5])}: changed in place while rows were computed (by max_norm, "
+                "say, by writing to .data, or by requires_grad_), so something of the rows would be released without noise. "
+                "Change nothing in place in model and loss."
             )
 
 
@@ -153,13 +153,9 @@ class Isolated:
     @contextmanager
     def checked(self) -> Iterator[None]:
         """While somebody else computes one unit's losses: nothing that others would see may be changed."""
-        before, watch = {**self._copies(), **self._copies(trained=False)}, Watch(self.engine.model, self._code)
-        yield
-        if not self._intact(before):
-            raise InvalidValue(
-                "A parameter or a buffer of the model was changed while the losses of a unit were computed, so the next unit "
-                "would see something of it. Change nothing in place in a forward."
-            )
+        watch = Watch(self.engine.model, self._code)
+        with Unchanged(self.engine.model):
+            yield
         watch.restore(fresh=True)
         refuse(watch)
 
@@ -211,6 +207,11 @@ class Isolated:
             for name, it in held.items()
         }
 
+    def on_copies(self) -> AbstractContextManager[None]:
+        """While this is open the model has copies of its parameters and buffers."""
+        held = {name: it.requires_grad_() for name, it in self._copies().items()}
+        return self._with({**held, **self._copies(trained=False)})
+
     def _with(self, state: dict[str, Tensor]) -> AbstractContextManager[None]:
         return _reparametrize_module(self.engine.model, state, tie_weights=True)
 
@@ -226,7 +227,7 @@ class Isolated:
 
     def _intact(self, copies: dict[str, Tensor]) -> bool:
         own = {**dict(self.engine.model.named_parameters()), **dict(self.engine.model.named_buffers())}
-        return all(_same_bits(copies[name], own[name]) for name in copies)
+        return all(_alike(copies[name], own[name]) for name in copies)
 
     @contextmanager
     def _unseen(self) -> Iterator[None]:
@@ -249,6 +250,28 @@ def refuse(watch: Watch) -> None:
             f"The code of model, loss or augment reaches something that cannot be looked into ({watch.lost}), in which one "
             "unit could leave something for another. Keep such things (generators, locks, files) out of it."
         )
+
+
+def _form(it: Tensor) -> tuple[Any, ...]:
+    """Where a tensor's numbers lie, and whether it is trained."""
+    here = local(it)
+    return here.data_ptr(), tuple(here.shape), here.stride(), here.dtype, here.device, it.requires_grad
+
+
+def _unchanged(it: Tensor, form: tuple[Any, ...], data: Tensor, before: Tensor) -> bool:
+    return _form(it) == form and _same_bits(local(it), before)
+
+
+@torch.no_grad()
+def _write_back(it: Tensor, form: tuple[Any, ...], data: Tensor, before: Tensor) -> None:
+    if _form(it)[:-1] != form[:-1]:
+        it.data = data
+    local(it).detach().copy_(before)
+    it.requires_grad_(form[-1])
+
+
+def _alike(copy: Tensor, own: Tensor) -> bool:
+    return copy.shape == own.shape and copy.dtype == own.dtype and _same_bits(copy, own)
 
 
 def _same_bits(one: Tensor, other: Tensor) -> bool:

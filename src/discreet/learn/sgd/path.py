@@ -17,6 +17,7 @@ from discreet.core import check
 from discreet.errors import InvalidValue
 from discreet.learn.sgd.engine.compiled import eagerly
 from discreet.learn.sgd.isolated import Isolated, refuse
+from discreet.learn.sgd.loading import plain
 from discreet.learn.sgd.proof import NotProven, traced
 from discreet.learn.sgd.proof.objects import machinery
 from discreet.learn.sgd.proof.python import Watch, modes, put_back
@@ -210,9 +211,19 @@ class Apart:
         for start in range(0, leaves[0].shape[0], self._rows):
             with put_back(nn.Module(), [self._augment], fresh=True) as watch:
                 own = pytree.tree_map(lambda leaf, at=start: leaf[at : at + self._rows].clone(), inputs)
-                parts.append(self._augment(own))
+                parts.append(self._as_many(plain(self._augment(own))))
             refuse(watch)
         return pytree.tree_map(lambda *units: torch.cat(units), *parts)
+
+    def _as_many(self, unit: Any) -> Any:
+        """A unit with more rows or fewer would move the rows of the units behind it, and give them others' targets."""
+        leaves = pytree.tree_leaves(unit)
+        if not leaves or any(not isinstance(leaf, Tensor) or not leaf.ndim or len(leaf) != self._rows for leaf in leaves):
+            raise InvalidValue(
+                "augment is given the rows of one unit and must give as many back, in every tensor; it gave another number for "
+                "some unit. Let it change rows, and neither add nor drop any."
+            )
+        return unit
 
 
 def several(batch: Any, weight: Tensor | None) -> tuple[Any, Tensor | None]:
