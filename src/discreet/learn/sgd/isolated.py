@@ -26,15 +26,11 @@ from discreet.learn.sgd.engine.compiled import eagerly
 from discreet.learn.sgd.engine.fallback import _no_fast_path, _no_warnings
 from discreet.learn.sgd.engine.probe import checked
 from discreet.learn.sgd.engine.tape import Record, Tape
+from discreet.learn.sgd.proof.operations import hidden, vmap_rules
+from discreet.learn.sgd.proof.process import as_it_was
 from discreet.learn.sgd.proof.python import Watch
 
 ROOM = 1 << 26  # numbers of gradients that are written out at once
-OWN = (
-    "aten", "prims", "prim", "torchvision", "rngprims", "quantized", "_c10d_functional", "c10d", "inductor", "fsdp", "flex_lib",
-    "mkldnn", "onednn",
-)  # fmt: skip
-UNWRAPPING = {"_functorch", "get_unwrapped", "_unwrap_batched", "_remove_batch_dim", "unwrap_if_dead", "_unwrap_for_grad"}
-
 Losses = Callable[[Any], Tensor]
 
 
@@ -70,28 +66,28 @@ class Alone(Engine):
 class Unchanged:
     """Parameters and buffers themselves must be, bit for bit, what they were: another name for one of them may be in the code.
 
-    What was changed is put back, and refused where it would hold something of private rows, which no noise covers.
+    That is asked of the tensors as they are at the end, whose memory may be another by then (`p.data = …`, `set_`,
+    `swap_tensors`), and of what decides whether they are trained. What was changed is put back, and refused where it would
+    hold something of private rows, which no noise covers.
     """
 
     def __init__(self, model: nn.Module, *, refuse: bool = True) -> None:
         self._refuse = refuse
-        own = [*model.named_parameters(), *model.named_buffers()]
-        self._own = [(name, local(it).detach()) for name, it in own]
-        self._before = [it.clone() for _, it in self._own]
+        own = {id(it): (name, it) for name, it in (*model.named_parameters(), *model.named_buffers())}
+        self._own = [(name, it, _form(it), it.data, local(it).detach().clone()) for name, it in own.values()]
 
     def __enter__(self) -> None:
         return None
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        pairs = zip(self._own, self._before, strict=True)
-        changed = [(name, it, before) for (name, it), before in pairs if not _same_bits(it, before)]
-        for _, it, before in changed:
-            it.data.copy_(before)
+        changed = [state for state in self._own if not _unchanged(*state[1:])]
+        for _, it, form, data, before in changed:
+            _write_back(it, form, data, before)
         if changed and kind is None and self._refuse:
             raise InvalidValue(
-                f"{', '.join(name for name, _, _ in changed[:5])}: changed in place while rows were computed (by max_norm, "
-                "say, or by writing to .data), so something of the rows would be released without noise. Change nothing "
-                "in place in model and loss."
+                f"{', '.join(state[0] for state in changed[:5])}: changed in place while rows were computed (by max_norm, "
+                "say, by writing to .data, or by requires_grad_), so something of the rows would be released without noise. "
+                "Change nothing in place in model and loss."
             )
 
 
@@ -109,10 +105,9 @@ class Isolated:
 
     def _see(self, watch: Watch) -> Watch:
         """Whether vmap may be used, asked before every step, since rules can be registered at any time."""
-        rules, peeking = vmap_rules(), sorted(watch.named & UNWRAPPING)
-        if rules or peeking:
-            self.why = f"operations with rules for vmap of their own are loaded: {rules[0]}" if rules else ""
-            self.why = f"its code looks behind vmap: {peeking[0]}" if peeking else self.why
+        rules = vmap_rules()
+        if rules or watch.serial:
+            self.why = watch.serial or f"operations with rules for vmap of their own are loaded: {rules[0]}"
             self.way = "one by one"
         return watch
 
@@ -153,15 +148,11 @@ class Isolated:
     @contextmanager
     def checked(self) -> Iterator[None]:
         """While somebody else computes one unit's losses: nothing that others would see may be changed."""
-        before, watch = {**self._copies(), **self._copies(trained=False)}, Watch(self.engine.model, self._code)
-        yield
-        if not self._intact(before):
-            raise InvalidValue(
-                "A parameter or a buffer of the model was changed while the losses of a unit were computed, so the next unit "
-                "would see something of it. Change nothing in place in a forward."
-            )
+        watch = Watch(self.engine.model, self._code)
+        with Unchanged(self.engine.model):
+            yield
         watch.restore(fresh=True)
-        refuse(watch)
+        refuse(watch, after=True)
 
     # ---- gradients ---------------------------------------------------------------------------------------------------
 
@@ -177,7 +168,8 @@ class Isolated:
                 return made
             self.way = "one by one"
         units = weight.shape[0] // rows
-        one = [self._alone(*pytree.tree_map(lambda it, i=i: it[i].clone(), each)) for i in range(units)]
+        seeds = torch.randint(2**62, (units,)).tolist()  # before any unit runs: none can choose what the next one draws
+        one = [self._alone(*pytree.tree_map(lambda it, i=i: it[i].clone(), each), seeds[i]) for i in range(units)]
         return {name: torch.stack([its[name] for its in one]) for name in self._names}
 
     def _together(self, batch: Any, weight: Tensor) -> dict[str, Tensor] | None:
@@ -189,20 +181,23 @@ class Isolated:
                 return self._loss(rows, its)
 
         try:
-            with self._unseen(), _no_custom_rules():
+            with self._unseen(), _no_custom_rules(), hidden() as asked:
                 made = vmap(grad(loss), in_dims=(None, 0, 0), randomness="different")(held, batch, weight)
         except Exception as error:  # whatever a stranger's code makes of vmap
             self.why = f"it cannot be vectorised: {type(error).__name__}"  # what it says may be about private rows
+            return None
+        if asked:
+            self.why = f"its code looks behind vmap ({asked[0]})"
             return None
         if not self._intact({**held, **fixed}):
             self.why = "a forward changes parameters or buffers in place"
             return None
         return {name: its.detach().float() for name, its in made.items()}
 
-    def _alone(self, batch: Any, weight: Tensor) -> dict[str, Tensor]:
+    def _alone(self, batch: Any, weight: Tensor, seed: int) -> dict[str, Tensor]:
         """One unit, with copies of everything that a forward might change."""
         held = {name: it.requires_grad_() for name, it in self._copies().items()}
-        with self._unseen(), torch.enable_grad(), self._with({**held, **self._copies(trained=False)}):
+        with as_it_was(seed), self._unseen(), torch.enable_grad(), self._with({**held, **self._copies(trained=False)}):
             loss = self._loss(batch, weight)
             if loss.requires_grad:  # backward, not autograd.grad, and here: reentrant checkpoints run the forward again in it
                 loss.backward()
@@ -210,6 +205,11 @@ class Isolated:
             name: torch.zeros_like(it, dtype=torch.float32) if it.grad is None else it.grad.detach().to_dense().float()
             for name, it in held.items()
         }
+
+    def on_copies(self) -> AbstractContextManager[None]:
+        """While this is open the model has copies of its parameters and buffers."""
+        held = {name: it.requires_grad_() for name, it in self._copies().items()}
+        return self._with({**held, **self._copies(trained=False)})
 
     def _with(self, state: dict[str, Tensor]) -> AbstractContextManager[None]:
         return _reparametrize_module(self.engine.model, state, tie_weights=True)
@@ -226,7 +226,7 @@ class Isolated:
 
     def _intact(self, copies: dict[str, Tensor]) -> bool:
         own = {**dict(self.engine.model.named_parameters()), **dict(self.engine.model.named_buffers())}
-        return all(_same_bits(copies[name], own[name]) for name in copies)
+        return all(_alike(copies[name], own[name]) for name in copies)
 
     @contextmanager
     def _unseen(self) -> Iterator[None]:
@@ -235,31 +235,52 @@ class Isolated:
         cpu = self.engine.parameters[0].device.type == "cpu" and self.way == "vmap"
         with ExitStack() as stack:
             refuse(watch)
-            stack.callback(refuse, watch)  # called last
+            stack.callback(refuse, watch, after=True)  # called last
             stack.callback(watch.restore, fresh=True)
             for context in (eagerly(), _no_fast_path(), _no_warnings(), sdpa_kernel(SDPBackend.MATH) if cpu else nullcontext()):
                 stack.enter_context(context)
             yield
 
 
-def refuse(watch: Watch) -> None:
+def refuse(watch: Watch, after: bool = False) -> None:
     """Where units follow each other, nothing may be left that cannot be put back."""
     if watch.lost:
         raise InvalidValue(
             f"The code of model, loss or augment reaches something that cannot be looked into ({watch.lost}), in which one "
             "unit could leave something for another. Keep such things (generators, locks, files) out of it."
         )
+    if after and watch.changed() is not None:
+        raise InvalidValue(
+            "The code of model, loss or augment changed something that could not be put back (an array's memory, say), so one "
+            "unit would leave something for another. Let it keep nothing between calls."
+        )
+
+
+def _form(it: Tensor) -> tuple[Any, ...]:
+    """Where a tensor's numbers lie, and whether it is trained."""
+    here = local(it)
+    return here.data_ptr(), tuple(here.shape), here.stride(), here.dtype, here.device, it.requires_grad
+
+
+def _unchanged(it: Tensor, form: tuple[Any, ...], data: Tensor, before: Tensor) -> bool:
+    return _form(it) == form and _same_bits(local(it), before)
+
+
+@torch.no_grad()
+def _write_back(it: Tensor, form: tuple[Any, ...], data: Tensor, before: Tensor) -> None:
+    if _form(it)[:-1] != form[:-1]:
+        it.data = data
+    local(it).detach().copy_(before)
+    it.requires_grad_(form[-1])
+
+
+def _alike(copy: Tensor, own: Tensor) -> bool:
+    return copy.shape == own.shape and copy.dtype == own.dtype and _same_bits(copy, own)
 
 
 def _same_bits(one: Tensor, other: Tensor) -> bool:
     one, other = one.detach().contiguous().view(-1), other.detach().contiguous().view(-1)
     return bool(torch.equal(one.view(torch.uint8), other.view(torch.uint8))) if one.numel() else True
-
-
-def vmap_rules() -> list[str]:
-    """Operations that are not torch's and say themselves what they are under vmap: such a rule sees all units."""
-    named = torch._C._dispatch_get_registrations_for_dispatch_key("FuncTorchBatched")
-    return sorted(name for name in named if name.partition("::")[0] not in OWN)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import pickle
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from torch import Tensor, nn
@@ -33,20 +33,22 @@ class Kept:
         self._trained = list(trained)
         self._before = self._digests(model)
 
-    def _digests(self, model: nn.Module) -> dict[str, str]:
+    def _digests(self, model: nn.Module, state: Mapping[str, Any] | None = None) -> dict[str, str]:
         """By name in what the model saves; buffers that it does not save are there too, since its predictions use them."""
         places = {place(p) for p in self._trained}
         own = {f"(unsaved) {name}": b for name, b in model.named_buffers()}
-        return {name: _digest(it, places) for name, it in (*model.state_dict().items(), *own.items())}
+        saved = model.state_dict() if state is None else state
+        return {name: _digest(it, places) for name, it in (*saved.items(), *own.items())}
 
-    def changed(self, model: nn.Module) -> list[str]:
-        now = self._digests(model)
+    def changed(self, model: nn.Module, state: Mapping[str, Any] | None = None) -> list[str]:
+        """`state`: what is about to be written; a model may give something else when it is asked again."""
+        now = self._digests(model, state)
         names = [name for name in {**self._before, **now} if now.get(name) != self._before.get(name)]
         saved = [name for name in names if not name.startswith("(unsaved)")]
         return saved + [name for name in names if name.startswith("(unsaved)") and name.removeprefix("(unsaved) ") not in saved]
 
-    def check(self, model: nn.Module) -> None:
-        names = self.changed(model)
+    def check(self, model: nn.Module, state: Mapping[str, Any] | None = None) -> None:
+        names = self.changed(model, state)
         if names:
             raise InvalidValue(
                 f"{', '.join(names[:5])}: changed since the run began, though not trained. What is there may come from private "
@@ -55,12 +57,13 @@ class Kept:
             )
 
 
-def place(tensor: Tensor) -> tuple[int, int]:
+def place(tensor: Tensor) -> tuple[Any, ...]:
+    """The memory of a tensor: as many bytes from the same place, read as the same numbers."""
     here = local(tensor)
-    return here.data_ptr(), here.numel()
+    return here.data_ptr(), here.numel(), here.dtype, tuple(here.shape), here.stride()
 
 
-def _digest(it: Any, trained: set[tuple[int, int]]) -> str:
+def _digest(it: Any, trained: set[tuple[Any, ...]]) -> str:
     if isinstance(it, Tensor):
         if place(it) in trained and it.numel():
             return "trained"

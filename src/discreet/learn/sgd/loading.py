@@ -21,6 +21,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from torch.utils.data import (
     BatchSampler,
     DataLoader,
@@ -86,10 +87,10 @@ class Reader(Dataset[list[Part]]):
             random.seed(seed)
             np.random.seed(seed % 2**32)
         if self.collate is None:
-            return [(np.arange(len(members)), default_collate(rows(self.data, members.ravel())))]
+            return [(np.arange(len(members)), stacked(self.data, members.ravel()))]
         alike: dict[Any, list[tuple[int, Any]]] = {}
         for place, own in enumerate(members):
-            batch = self.collate(rows(self.data, own))
+            batch = plain(self.collate(rows(self.data, own)))
             alike.setdefault(signature(batch, len(own)), []).append((place, batch))
         return [_joined(group) for group in alike.values()]
 
@@ -98,6 +99,48 @@ def rows(data: Any, chosen: Iterable[Any]) -> list[Any]:
     """These rows, each asked for by itself: what reads several at once would see which others are in the batch."""
     many = getattr(data, "__getitems__", None)
     return [data[int(row)] if many is None else next(iter(many([int(row)]))) for row in chosen]
+
+
+def stacked(data: Any, chosen: Iterable[Any]) -> Any:
+    """These rows as one batch."""
+    return default_collate([plain(row) for row in rows(data, chosen)])
+
+
+def plain(batch: Any) -> Any:
+    """The same with plain tensors: a subclass has code of its own, which would see the rows of all units once they are joined.
+
+    Nor do they keep anything that a trace of made-up rows does not show: attributes, gradients, names, another order in memory.
+    """
+    return pytree.tree_map(lambda leaf: _plain_tensor(leaf) if isinstance(leaf, Tensor) else leaf, batch)
+
+
+def _plain_tensor(leaf: Tensor) -> Tensor:
+    leaf = strided(leaf)
+    if leaf.is_inference():
+        with torch.inference_mode(mode=False):
+            leaf = leaf.clone()
+    if leaf.requires_grad or vars(leaf) or leaf._base is not None:
+        leaf = leaf.detach()
+    leaf = leaf.resolve_conj().resolve_neg().contiguous()
+    return leaf.clone() if leaf.storage_offset() or leaf._base is not None else leaf
+
+
+def strided(leaf: Tensor) -> Tensor:
+    """Without what a subclass adds; refused where it is more than numbers in memory."""
+    with torch._C.DisableTorchFunctionSubclass():
+        if leaf.layout is not torch.strided or leaf.is_nested or is_traceable_wrapper_subclass(leaf) or not _has_memory(leaf):
+            raise InvalidValue(
+                f"A part of a row is a {type(leaf).__name__} of layout {leaf.layout}, not numbers side by side in memory. Make "
+                "a dense torch.Tensor of it: tensor.to_dense(), say."
+            )
+        return leaf if type(leaf) is Tensor else Tensor.as_subclass(leaf, Tensor)
+
+
+def _has_memory(leaf: Tensor) -> bool:
+    try:
+        return Tensor.data_ptr(leaf) != 0 or leaf.numel() == 0
+    except RuntimeError:
+        return False
 
 
 def signature(batch: Any, count: int) -> Any:

@@ -17,8 +17,10 @@ from discreet.core import check
 from discreet.errors import InvalidValue
 from discreet.learn.sgd.engine.compiled import eagerly
 from discreet.learn.sgd.isolated import Isolated, refuse
+from discreet.learn.sgd.loading import plain
 from discreet.learn.sgd.proof import NotProven, traced
 from discreet.learn.sgd.proof.objects import machinery
+from discreet.learn.sgd.proof.process import as_it_was, settings
 from discreet.learn.sgd.proof.python import Watch, modes, put_back
 from discreet.learn.sgd.rows import OfBatch
 
@@ -49,8 +51,10 @@ class Path:
 
     def __init__(
         self, model: nn.Module, losses: Callable[[Any], Tensor], code: Iterable[Any], asked: str | None,
-        *, backward: bool = True,
+        *, backward: bool = True, varied: bool = False,
     ) -> None:  # fmt: skip
+        """`varied`: rows have shapes of their own, so that whatever is true of the first one's is private too."""
+        self._varied = varied
         self._model, self._losses, self._code, self._backward = model, losses, list(code), backward
         self.asked = None if asked is None else check.word("path", asked, PATHS)
         self._proofs: list[tuple[Hashable, Watch, Verdict]] = []
@@ -65,7 +69,7 @@ class Path:
         if not verdict.proven and self.asked == "fast":
             first = verdict == self.verdicts[0]  # what is said later might tell the shape of a private row
             raise InvalidValue(f"path='fast' was asked for, but {_sentence(verdict) if first else LATER}")
-        return verdict.proven and self.verdicts[0].proven  # the claim assumes what the first verdict leaves to trust
+        return verdict.proven and (self._varied or self.verdicts[0].proven)  # the claim assumes what the first leaves to trust
 
     def verdict(self, batch: Any) -> Verdict:
         form = _form(batch)
@@ -101,7 +105,7 @@ class Path:
             return Verdict(False, "a dispatch mode is active, which may change every operation")
         marked = Marked(self._model, self._losses)
         with put_back(self._model, self._code), eagerly():
-            drawn = random.getstate(), repr(np.random.get_state())
+            drawn, kept = (random.getstate(), repr(np.random.get_state())), settings()
             try:
                 seen = traced(self._model, marked, batch, self._backward)
             except NotProven as error:
@@ -110,6 +114,8 @@ class Path:
             changed = watch.changed() or marked.changed()
             if drawn != (random.getstate(), repr(np.random.get_state())):
                 changed = "the state of a generator of random numbers that is not torch's"
+            if settings() != kept:
+                changed = "a setting of torch or of the process"
         if changed is not None:
             return Verdict(False, f"a call of model or loss changes {changed}, and may do something else the next time")
         return Verdict(
@@ -138,7 +144,7 @@ class Path:
     @property
     def name(self) -> str:
         last = None if self._last is None else self._last[2]
-        proven = last is not None and last.proven and self.verdicts[0].proven
+        proven = last is not None and last.proven and (self._varied or self.verdicts[0].proven)
         return "fast" if self.asked != "isolated" and proven else "isolated"
 
     @property
@@ -152,16 +158,23 @@ class Path:
 
     def trusted(self, own_loop: bool = False) -> tuple[str, ...]:
         """What the claim has to assume."""
-        how = (PROVEN, ALONE) if self.first == "fast" else (ALONE,)
+        how = (PROVEN, ALONE) if self.first == "fast" or self._private else (ALONE,)
         return (*how, OUTSIDE, READING, *((LOOP,) if own_loop else ()))
+
+    @property
+    def _private(self) -> bool:
+        """Whether even the first path is a fact about a private row: its shape decided it."""
+        return self._varied and self.asked is None
 
     def facts(self, isolated: Isolated) -> dict[str, Any]:
         """For the release: which path, and what was proven with which torch, of rows of the first shape."""
+        if self._private:
+            return {"path": VARIED, "torch": torch.__version__}
         told: dict[str, Any] = {"path": self.first, "torch": torch.__version__}
         first = self.verdicts[0] if self.verdicts else None
-        if first is not None and first.proven:
+        if first is not None and first.proven and not self._varied:
             told |= {"graphs": [first.graph], "operations": [first.operations]}
-        if self.first != "fast":
+        if self.first != "fast" and not self._varied:
             told |= {"way": isolated.tried}
         if first is not None and not first.proven:
             told |= {"not_proven": [first.why]}
@@ -180,7 +193,11 @@ ALONE = (
     "Where that is not shown, torch computes a unit's gradient from the rows it is given alone, under torch.func.vmap or one "
     "unit after another."
 )
-READING = "A row of the data is read the same whichever other rows are read: the data set keeps nothing between them."
+VARIED = "by the shape of a unit's rows"
+READING = (
+    "A row of the data is read the same whichever other rows are read: neither the data set nor a collate function keeps "
+    "anything between them."
+)
 LATER = "that is not proven of rows of another shape, or of a model that was changed since the run began."
 OUTSIDE = (
     "The code of model and loss does the same in every step, traced or run: it keeps nothing outside the model, the loss and "
@@ -207,12 +224,23 @@ class Apart:
         if self._path.fast(inputs):
             return self._augment(inputs)
         leaves, parts = pytree.tree_leaves(inputs), []
-        for start in range(0, leaves[0].shape[0], self._rows):
-            with put_back(nn.Module(), [self._augment], fresh=True) as watch:
+        starts = range(0, leaves[0].shape[0], self._rows)
+        for start, seed in zip(starts, torch.randint(2**62, (len(starts),)).tolist(), strict=True):
+            with as_it_was(seed), put_back(nn.Module(), [self._augment], fresh=True) as watch:
                 own = pytree.tree_map(lambda leaf, at=start: leaf[at : at + self._rows].clone(), inputs)
-                parts.append(self._augment(own))
-            refuse(watch)
+                parts.append(self._as_many(plain(self._augment(own))))
+            refuse(watch, after=True)
         return pytree.tree_map(lambda *units: torch.cat(units), *parts)
+
+    def _as_many(self, unit: Any) -> Any:
+        """A unit with more rows or fewer would move the rows of the units behind it, and give them others' targets."""
+        leaves = pytree.tree_leaves(unit)
+        if not leaves or any(not isinstance(leaf, Tensor) or not leaf.ndim or len(leaf) != self._rows for leaf in leaves):
+            raise InvalidValue(
+                "augment is given the rows of one unit and must give as many back, in every tensor; it gave another number for "
+                "some unit. Let it change rows, and neither add nor drop any."
+            )
+        return unit
 
 
 def several(batch: Any, weight: Tensor | None) -> tuple[Any, Tensor | None]:
@@ -237,7 +265,7 @@ class Marked:
 
     def __init__(self, model: nn.Module, losses: Callable[[Any], Any]) -> None:
         self._model, self._losses = model, losses
-        own = [(name, it) for name, it in _state(model) if not machinery(type(it).__module__)]
+        own = [(name, it) for name, it in _state(model) if not machinery(type(it))]
         self._real = {name: dict(vars(it)) for name, it in own}
         self._traced: list[tuple[Tensor, dict[str, Any]]] = []
         self._seeded = False

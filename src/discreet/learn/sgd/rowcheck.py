@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -21,11 +22,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils.data import DataLoader, Dataset, default_collate
+from torch.utils.data import DataLoader, Dataset
 
 from discreet.errors import DiscreetError, InvalidValue
 from discreet.learn.sgd.engine.compiled import eagerly
-from discreet.learn.sgd.loading import Loading, rows, signature
+from discreet.learn.sgd.loading import Loading, plain, rows, signature, stacked
 
 if TYPE_CHECKING:
     from discreet.learn.sgd.run import Run
@@ -120,8 +121,8 @@ class _Look(Dataset[Any]):
         seen: Values = {}
         for number in numbers.tolist():
             try:
-                row = rows(self._data, [number])
-                batch = default_collate(row) if self._collate is None else self._collate(row)
+                own = self._collate
+                batch = stacked(self._data, [number]) if own is None else plain(own(rows(self._data, [number])))
                 kinds.setdefault(signature(batch, 1), number)
             except Exception as error:
                 ours = f": {error}".rstrip(".") if isinstance(error, DiscreetError) else ""  # ours show no private value
@@ -183,16 +184,12 @@ def _fail(what: str, number: int | None, why: str) -> NoReturn:
 
 
 def _compute(run: Run, chosen: list[int]) -> None:
-    """Model and loss on these rows, without gradients; what they keep in buffers is put back."""
-    buffers = {name: buffer.clone() for name, buffer in run.model.named_buffers()}
+    """Model and loss on these rows, without gradients, with copies of parameters and buffers, which are thrown away."""
     devices = [run._device] if run._device.type == "cuda" else []
-    try:
-        with torch.random.fork_rng(devices=devices), torch.no_grad(), eagerly(), _InRange():
-            for start in range(0, len(chosen), BATCH):
-                _try(run, chosen[start : start + BATCH])
-    finally:
-        for name, buffer in run.model.named_buffers():
-            buffer.copy_(buffers[name])
+    copies = nullcontext() if run._group.split else run._isolated.on_copies()  # shards are gathered from the parameters
+    with torch.random.fork_rng(devices=devices), torch.no_grad(), eagerly(), copies, _InRange():
+        for start in range(0, len(chosen), BATCH):
+            _try(run, chosen[start : start + BATCH])
 
 
 def _try(run: Run, numbers: list[int]) -> None:

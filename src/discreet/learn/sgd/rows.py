@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
-from torch.utils.data import Dataset, default_collate
+from torch.utils.data import Dataset
 
 from discreet.core import Unit, check
 from discreet.errors import InvalidValue
@@ -134,11 +134,12 @@ class Rows:
 
     def _changed(self, batch: Any, weight: Tensor | None) -> tuple[Any, Tensor | None]:
         """Every row as often as there are copies, all counting as one row together, each changed on its own."""
+        batch = loader.plain(batch)
         if self.augment is None:
             return batch, weight
         batch = pytree.tree_map(lambda leaf: leaf.repeat_interleave(self.copies, 0), batch)
         inputs, target = split(batch)
-        inputs = (self.apart or self.augment)(inputs)
+        inputs = loader.plain((self.apart or self.augment)(inputs))
         like = pytree.tree_leaves(target)[0]
         every = torch.ones(like.shape[0] // self.copies, device=like.device) if weight is None else weight
         again = (inputs, target) if len(batch) == 2 else (*inputs, target)
@@ -152,7 +153,8 @@ class Rows:
 
     def _rows(self, chosen: np.ndarray[Any, Any], own: bool = True) -> Any:
         if self.tensors is None:
-            return (self.loading.collate or default_collate)(loader.rows(self.data, chosen))
+            collate = self.loading.collate
+            return loader.stacked(self.data, chosen) if collate is None else collate(loader.rows(self.data, chosen))
         if not own and self._members is None and len(chosen) == self.count:  # units are drawn at most once, ascending
             return pytree.tree_unflatten(self.tensors, self._shape)
         index = torch.from_numpy(np.ascontiguousarray(chosen)).to(self.tensors[0].device)
@@ -169,7 +171,7 @@ class Rows:
     def first(self) -> Any:
         """The first row, for its shapes and types."""
         try:
-            batch = self._rows(np.zeros(1, np.int64))
+            batch = loader.plain(self._rows(np.zeros(1, np.int64)))
             if self.loading.collate is not None:
                 loader.signature(batch, 1)
             return batch
@@ -210,7 +212,7 @@ def _tensors(data: Any) -> tuple[tuple[Tensor, ...] | None, Any]:
     """The tensors of a pair and how they are nested in it, or None where data is a Dataset."""
     if isinstance(data, (tuple, list)) and _columns(data):
         leaves, shape = pytree.tree_flatten(_plain(data))
-        columns = tuple(torch.as_tensor(item).detach() for item in leaves)
+        columns = tuple(loader.strided(torch.as_tensor(item)).detach() for item in leaves)
         lengths = {item.shape[0] if item.ndim else None for item in columns}
         if len(data) < 2 or len(lengths) != 1 or None in lengths:
             found = f"{len(data)} of different lengths, or one that is a single number" if len(data) > 1 else "no targets"

@@ -121,7 +121,9 @@ class Run:
         self._group.level(model)
         self._ours = {id(p) for p in self._engine.parameters}
         self._fixed = [p for p in model.parameters() if not p.requires_grad]
-        self._paths = Way(model, self._raw, code_of(loss), "isolated" if plan.grid else path)
+        self._title = f"{type(model).__name__}, trained privately"  # before a row is read: code may rename a class by one
+        varied = rows.loading.collate is not None
+        self._paths = Way(model, self._raw, code_of(loss), "isolated" if plan.grid else path, varied=varied)
         self._isolated = Isolated(self._engine, self._raw, code_of(loss))
         with Unchanged(model, refuse=False), put_back(model, code_of(loss)):  # a trial leaves the model as it was
             self._try(self._engine)
@@ -539,21 +541,21 @@ class Run:
         if self._repeatable:
             raise InvalidValue("This run drew its noise from a seeded source, which anyone can repeat. It cannot be released.")
         self._look()
-        self._kept.check(self.model)
+        state = self.model.state_dict()  # asked for once: what is checked is what is written
+        self._kept.check(self.model, state)
         self._settle()
-        title = f"{type(self.model).__name__}, trained privately"
         made = Release(
             value=self.model, source=self._source, claims=(self.plan.claim(self._extra),), entry=self._entry,
             also=self._payments.entries[1:],
             facts={
-                "title": title, "made": made_with(), "spending": self.plan.spending(self._extra),
+                "title": self._title, "made": made_with(), "spending": self.plan.spending(self._extra),
                 "isolation": self._paths.facts(self._isolated),
                 **({} if quality is None else {"quality": dict(quality)}),
             },
         )  # fmt: skip
         written = [made]
         if path is not None:
-            state = self._group.whole(self.model.state_dict())
+            state = self._group.whole(state)
             self._group.write(lambda: written.append(files.write(made, Path(path), state)))
         return written[-1]
 

@@ -183,8 +183,9 @@ IMAGES = (
     "_upsample_nearest_exact1d", "_upsample_nearest_exact2d", "_upsample_nearest_exact3d",
     "_upsample_nearest_exact2d_backward", "im2col", "col2im", "pixel_shuffle", "pixel_unshuffle", "channel_shuffle",
     "native_channel_shuffle", "grid_sampler_2d", "grid_sampler_3d", "grid_sampler_2d_backward", "grid_sampler_3d_backward",
-    "max_unpool2d", "max_unpool3d", "affine_grid_generator", "fractional_max_pool2d", "fractional_max_pool2d_backward",
+    "max_unpool2d", "max_unpool3d", "affine_grid_generator",
 )  # fmt: skip
+POOLS = ("max_pool2d_with_indices", "max_pool3d_with_indices", "adaptive_max_pool2d", "adaptive_max_pool3d")
 
 
 @rule(*IMAGES)
@@ -198,7 +199,14 @@ def images(call: Call) -> list[Value]:
     layout = _first(merged(layouts))
     if any(batch_axes(t.shape) != [0] for t in call.outs):
         raise NotProven("an operation on images makes something else than one for each")
-    return [rows(layout) for _ in call.outs]
+    values = [rows(layout) for _ in call.outs]
+    if call.name in POOLS:
+        values[1].cell.pooled = tuple(call["self"].shape[1:])
+    if call.name.removesuffix("_backward") in POOLS and call.name not in POOLS:
+        indices = call.of("indices")
+        if indices is None or indices.cell.pooled is None or indices.cell.pooled != tuple(call["self"].shape[1:]):
+            raise NotProven("entries are written by indices that no pooling of these images found, and nobody looks at them")
+    return values
 
 
 # ---- losses ----------------------------------------------------------------------------------------------------------

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import datetime
 import decimal
-import fractions
 import functools
 import re
 import sys
+import sysconfig
 import types
-import typing
 from collections import OrderedDict, defaultdict, deque
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,29 +23,26 @@ import torch
 
 IMMUTABLE = {
     int, float, complex, bool, str, bytes, type(None), type(Ellipsis), type(NotImplemented), range, re.Pattern, torch.dtype,
-    torch.device, torch.Size, torch.layout, torch.memory_format, torch.finfo, torch.iinfo, np.dtype, np.ufunc, decimal.Decimal,
-    fractions.Fraction, datetime.date, datetime.datetime, datetime.timedelta, types.CodeType, types.GenericAlias,
-    types.UnionType, typing.TypeVar, types.GetSetDescriptorType, types.MemberDescriptorType, types.MethodDescriptorType,
-    types.WrapperDescriptorType, types.ClassMethodDescriptorType,
+    torch.device, torch.Size, torch.layout, torch.memory_format, torch.finfo, torch.iinfo, np.ufunc, decimal.Decimal,
+    datetime.date, datetime.timedelta, datetime.timezone, types.CodeType, types.GetSetDescriptorType,
+    types.MemberDescriptorType, types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType,
 }  # fmt: skip
+BY_TEXT = {decimal.Decimal, range, datetime.date, datetime.datetime, datetime.timedelta, torch.device, torch.Size}
 MAPPINGS = (OrderedDict, dict)
 SEQUENCES = (list, set, deque, tuple, frozenset)
 READABLE = {
     object, int, float, complex, str, bytes, bytearray, dict, OrderedDict, defaultdict, *SEQUENCES, np.ndarray,
     torch._C.TensorBase, torch.Size,
 }  # fmt: skip
-FOREIGN = ("torch", "discreet", "builtins")
-MACHINERY = (
-    "lightning",
-    "pytorch_lightning",
-    "lightning_fabric",
-    "torch._ops",
-    "torch.distributed",
-    "torch._dynamo",
-    "torch._inductor",
-    "torch._functorch",
-    "discreet",
-)
+PLACES = tuple(
+    f"{place}/" for place in {
+        sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"), str(Path(torch.__file__).parent),
+        str(Path(__file__).parents[3]),
+    }
+)  # fmt: skip
+MACHINERY = ("torch._ops", "torch.distributed", "torch._dynamo", "torch._inductor", "torch._functorch", "discreet")
+DRIVERS = (("lightning.pytorch", "Trainer"), ("pytorch_lightning", "Trainer"), ("lightning.fabric", "Fabric"))
+IMMUTABLE_TYPE = 1 << 8
 WORD = 8
 MANAGED_DICT = 1 << 4  # flags of a type whose __dict__ lies in front of the object
 
@@ -53,22 +50,83 @@ MANAGED_DICT = 1 << 4  # flags of a type whose __dict__ lies in front of the obj
 def plain(it: Any) -> bool:
     """Whether it can never change."""
     kind = type(it)
-    return kind in IMMUTABLE or (issubclass(kind, (np.generic, np.dtype)) and not issubclass(kind, np.void))
+    if kind in IMMUTABLE:
+        return True
+    if isinstance(it, np.dtype):
+        return it.metadata is None and it.fields is None and it.subdtype is None
+    if kind is datetime.datetime or kind is datetime.time:
+        return it.tzinfo is None or type(it.tzinfo) is datetime.timezone
+    return issubclass(kind, np.generic) and not issubclass(kind, (np.void, np.object_)) and foreign_class(kind)
+
+
+def of_place(file: str) -> bool:
+    """Whether a file is torch's, ours, the standard library's or an installed package's."""
+    return file.startswith(PLACES) or "/site-packages/" in file or "/dist-packages/" in file or file.startswith("<frozen")
+
+
+_homes: dict[tuple[str, int], bool] = {}
+
+
+def foreign(module: str | None) -> bool:
+    """Code of installed packages: what they keep for themselves is not looked at. A module's file says whose it is."""
+    name = module if isinstance(module, str) else ""
+    own = sys.modules.get(name)
+    key = (name, id(own))
+    if key not in _homes:
+        if len(_homes) > 20_000:
+            _homes.clear()
+        _homes[key] = _foreign(name, own)
+    return _homes[key]
+
+
+def _foreign(name: str, own: Any) -> bool:
+    if own is torch.ops or own is torch.classes:  # whose file is no path
+        return True
+    file = getattr(own, "__file__", None) or getattr(getattr(own, "__spec__", None), "origin", None)
+    if isinstance(file, str):
+        return of_place(file.replace("\\", "/")) or file in ("built-in", "frozen")
+    paths = list(getattr(own, "__path__", None) or ())
+    if paths:
+        return all(of_place(f"{path}/") for path in paths)
+    top = name.partition(".")[0]
+    return top != name and foreign(top)  # parts of extensions have no file of their own
+
+
+def foreign_function(function: types.FunctionType) -> bool:
+    """By where its globals and its code come from: __module__ is anybody's to set."""
+    space, file = function.__globals__, function.__code__.co_filename.replace("\\", "/")
+    name = space.get("__name__")
+    home = sys.modules.get(name) if isinstance(name, str) else None
+    return home is not None and vars(home) is space and foreign(name) and (file.startswith("<") or of_place(file))
 
 
 @functools.lru_cache(maxsize=10_000)
-def foreign(module: str | None) -> bool:
-    """Code of installed packages: what they keep for themselves is not looked at."""
-    name = (module or "").partition(".")[0]
-    if name in FOREIGN or name in sys.stdlib_module_names:
+def foreign_class(kind: type) -> bool:
+    """A class of an installed package: it is found there, or has functions from there alone."""
+    if kind.__flags__ & IMMUTABLE_TYPE or type(kind).__module__ == "pybind11_builtins":
         return True
-    file = getattr(sys.modules.get(name), "__file__", None) or ""
-    return "site-packages" in file or "dist-packages" in file
+    module, at = vars(kind).get("__module__"), None
+    if not isinstance(module, str) or not foreign(module):
+        return False
+    at = sys.modules.get(module)
+    for part in kind.__qualname__.split("."):
+        at = getattr(at, part, None)
+    functions = [it for it in vars(kind).values() if isinstance(it, types.FunctionType)]
+    return at is kind or (bool(functions) and all(map(foreign_function, functions)))
 
 
-def machinery(module: str | None) -> bool:
-    """Packages whose objects hang on models (hooks, shards, compiled code) and change as they please."""
-    return any(module == name or (module or "").startswith(f"{name}.") for name in MACHINERY)
+def machinery(kind: type) -> bool:
+    """Types whose objects hang on models (hooks, shards, compiled code, a trainer) and change as they please."""
+    name = kind.__module__ if isinstance(kind.__module__, str) else ""
+    if any(name == own or name.startswith(f"{own}.") for own in MACHINERY) and foreign_class(kind):
+        return not issubclass(kind, (dict, list, set))
+    drivers = [getattr(sys.modules.get(module), driver, None) for module, driver in DRIVERS]
+    return kind in [driver for driver in drivers if driver is not None]
+
+
+def machinery_function(function: types.FunctionType) -> bool:
+    name = str(function.__globals__.get("__name__", ""))
+    return any(name == own or name.startswith(f"{own}.") for own in MACHINERY) and foreign_function(function)
 
 
 def of_package(it: Any) -> bool:

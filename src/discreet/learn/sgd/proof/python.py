@@ -8,305 +8,41 @@ asks for another proof. What cannot be looked into might keep anything, so that 
 from __future__ import annotations
 
 import functools
-import hashlib
-import itertools
-import logging
-import sys
 import types
 import weakref
-from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from operator import is_
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.overrides import _get_current_function_mode_stack
-from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
+from torch._subclasses.fake_tensor import FakeTensor
 
-from discreet.learn.sgd.proof.contents import (
-    ABSENT,
-    DRAWING,
-    bytes_of,
-    content,
-    equal,
-    inside,
-    other,
-    reseed,
-    same,
-    slot_of,
-    write,
-)
-from discreet.learn.sgd.proof.objects import (
-    MAPPINGS,
-    SEQUENCES,
-    base_of,
-    foreign,
-    machinery,
-    of_package,
-    plain,
-    slots_of,
-    transparent,
-)
+from discreet.learn.sgd.proof.contents import ABSENT, in_order, inside, other, reseed, same, slot_of
+from discreet.learn.sgd.proof.look import MOST, UNWATCHED, Look, about_function, modes, registered
+from discreet.learn.sgd.proof.objects import machinery
+from discreet.learn.sgd.proof.process import as_it_was
 
-MOST = 50_000  # things that are watched
-EMPTY = {dict, OrderedDict, defaultdict, Counter}  # of which it is known what their truth value is
-LOGGER = frozenset(vars(logging.Logger("")))
 FLAT = {"_flat_weights", "_flat_weight_refs"}  # torch's lists of a recurrent layer's weights, which it makes anew
+SETTABLE = (
+    "__code__", "__defaults__", "__kwdefaults__", "__name__", "__qualname__", "__doc__", "__module__", "__annotations__",
+)  # fmt: skip
+USUAL = {"fake_device", "fake_mode", "constant", "pytype", "dispatch_keys", "real_tensor", "item_memo", "nonzero_memo"}
 
 
-class Watch:
-    """The state at one moment. It holds what it saw, so that nothing new can take the address of something old."""
+class Watch(Look):
+    """What the code can see, to be compared with what it is later, and to be put back."""
 
     def __init__(self, model: nn.Module, code: Iterable[Any], copies: bool = True) -> None:
-        self._seen: set[int] = set()
-        self._empty: list[dict[Any, Any]] = []
-        self._dicts: list[tuple[dict[Any, Any], dict[Any, Any], Any]] = []
-        self._lists: list[tuple[Any, list[Any], Any]] = []
-        self._kinds: set[type] = set()
-        self._classes: list[tuple[type, dict[str, Any]]] = []
-        self._names: list[tuple[dict[str, Any], str, Any]] = []
-        self._absent: dict[int, tuple[dict[str, Any], set[str]]] = {}
-        self._slots: list[tuple[Any, Any, Any]] = []
-        self._functions: list[tuple[types.FunctionType, Any, Any, Any]] = []
-        self._cells: list[tuple[Any, Any]] = []
-        self._arrays: list[tuple[Any, Any]] = []
-        self._told: list[tuple[Any, str]] = []
-        self._caches: list[Any] = []
-        self._draws: list[Any] = []
-        self._modules: list[types.ModuleType] = []
-        self._copies = copies
-        self.computed: frozenset[tuple[int, str]] = frozenset()  # attributes that every call computes anew from parameters
-        self.named: set[str] = set()  # all names that the code uses
-        self.key: list[Any] = []  # the same for two models whose code does the same with rows of the same shape
-        self.held: list[Any] = []  # what is in the key by its address
-        self.hidden = ""  # something that cannot be looked into and might keep anything
-        self.unproven = ""  # something that can be put back but not compared
-        self._places: dict[int, int] = {}
-        self._todo: deque[Any] = deque(code)
-        self._look(model)
+        super().__init__(model, code, copies)
+        own = {id(p) for p in model.parameters()}
         asked = "grad" in self.named  # what an earlier step left there is not in a trace
-        self._gradients = [(p, p.grad) for p in model.parameters()] if asked else []
-        if any(gradient is not None for _, gradient in self._gradients):
+        self._compared = [(it, gradient) for it, gradient in self._gradients if asked or id(it) not in own]
+        if any(gradient is not None for _, gradient in self._compared):
             self.unproven = "gradients that an earlier step left"
-        self.whole = not (self._todo or self.hidden or self.unproven)
-
-    # ---- looking around ----------------------------------------------------------------------------------------------
-
-    def _look(self, model: nn.Module) -> None:
-        state = (*model.parameters(), *model.buffers())
-        self._seen |= {id(t) for t in state}
-        for tensor in state:
-            if not machinery(type(tensor).__module__):  # shards have their parts as attributes
-                self._attributes(tensor)
-        for module in model.modules():
-            self._visit(module)
-        self._todo.extend(_everywhere())
-        while len(self._seen) < MOST:
-            while self._todo and len(self._seen) < MOST:
-                self._visit(self._todo.popleft())
-            if self._todo or not self._in_modules():
-                break
-
-    def _token(self, it: Any) -> Any:
-        """What the key says of one thing."""
-        if plain(it):
-            return type(it), it
-        if isinstance(it, Tensor):
-            return type(it), tuple(it.shape), it.dtype, it.device, it.requires_grad, it.layout, self._place(it)
-        if isinstance(it, types.FunctionType):
-            return "code", it.__code__, self._place(it)
-        if isinstance(it, (*MAPPINGS, *SEQUENCES, nn.Module, types.MethodType, functools.partial, np.ndarray)):
-            return type(it), self._place(it)
-        self.held.append(it)
-        return "at", id(it)
-
-    def _place(self, it: Any) -> int:
-        return self._places.setdefault(id(it), len(self._places))
-
-    def _visit(self, it: Any) -> None:
-        if type(it) in weakref.ProxyTypes:  # what it stands for is looked at instead
-            try:
-                it = it.__dir__.__self__
-            except ReferenceError:
-                return
-            if foreign(type(it).__module__):  # a trainer that drives the model: state of installed packages is an assumption
-                return
-        if plain(it) or id(it) in self._seen:
-            return
-        self._seen.add(id(it))
-        if isinstance(it, types.ModuleType):
-            if not foreign(it.__name__):
-                self._modules.append(it)
-        elif isinstance(it, type):
-            self._class(it)
-        elif isinstance(it, types.FunctionType):
-            self._function(it)
-        elif not (machinery(type(it).__module__) or self._callable(it) or self._special(it)):
-            self._object(it)
-
-    def _object(self, it: Any) -> None:
-        """Anything by its parts: what its base holds, its slots, its attributes, its class."""
-        kind = type(it)
-        base = base_of(kind)
-        if not transparent(kind):  # type: ignore[arg-type]
-            self.hidden = self.hidden or ("" if of_package(it) else kind.__name__)
-            return
-        if isinstance(it, dict):
-            self._mapping(it)
-            self._todo.append(getattr(it, "default_factory", None))
-        elif base in SEQUENCES:
-            self._sequence(it, base)
-        elif base in (bytearray, np.ndarray, torch._C.TensorBase):
-            self._array(it)
-        elif base is not object:
-            self.key.append((kind, base(it)))
-        for slot in slots_of(kind):  # type: ignore[arg-type]
-            held = slot_of(it, slot)
-            self._slots.append((it, slot, held))
-            self.key.append(("slot", slot.__name__, self._token(held)))
-            self._todo.append(held)
-        self._attributes(it)
-        self._class(kind)
-
-    def _attributes(self, it: Any) -> None:
-        own = getattr(it, "__dict__", None)
-        if type(own) is dict and id(own) not in self._seen:
-            self.key.append(("of", self._token(it)))
-            self._mapping(own, LOGGER if isinstance(it, logging.Logger) else frozenset())
-
-    def _class(self, kind: type) -> None:
-        for part in kind.__mro__:
-            if part not in self._kinds and not foreign(part.__module__):
-                self._kinds.add(part)
-                own = dict(vars(part))
-                self._classes.append((part, own))
-                self.key.append(("class", *((name, self._token(it)) for name, it in own.items())))
-                self._todo.extend(it for name, it in own.items() if name != "_abc_impl")
-                self._todo.append(type(part))
-
-    def _mapping(self, mapping: dict[Any, Any], known: frozenset[str] = frozenset()) -> None:
-        """A dictionary; of what is `known` to be there only whether it is exchanged."""
-        self._seen.add(id(mapping))
-        base = OrderedDict if isinstance(mapping, OrderedDict) else dict
-        kept = dict(base.items(mapping))
-        if not kept and type(mapping) in EMPTY:
-            self._empty.append(mapping)
-        else:
-            self._dicts.append((mapping, kept, base))
-        self.key.append(("dict", self._token(mapping), *((self._token(name), self._token(it)) for name, it in kept.items())))
-        self._todo.extend(it for pair in kept.items() if pair[0] not in known for it in pair if not plain(it))
-
-    def _sequence(self, it: Any, base: Any) -> None:
-        parts = list(base.__iter__(it))
-        if base in (list, set, deque):
-            self._lists.append((it, parts, base))
-        self.key.append((self._token(it), *map(self._token, parts)))
-        self._todo.extend(part for part in parts if not plain(part))
-
-    def _array(self, it: Any) -> None:
-        if isinstance(it, Tensor) and (
-            type(it) not in (Tensor, nn.Parameter) or it.layout is not torch.strided or it.is_quantized
-        ):
-            self.hidden = self.hidden or type(it).__name__
-        elif isinstance(it, np.ndarray) and it.dtype.hasobject:
-            self._todo.extend(it.ravel().tolist())
-            self.unproven = "an array of objects"
-        elif not (isinstance(it, Tensor) and it.device.type == "meta"):
-            kept = content(it, self._copies)
-            self._arrays.append((it, kept))
-            self.key.append(("array", self._token(it), hashlib.blake2b(bytes_of(it), digest_size=16).digest()))
-
-    def _callable(self, it: Any) -> bool:
-        """Things that call others."""
-        if isinstance(it, (staticmethod, classmethod, types.MethodType)):
-            self.key.append(("method", self._token(it.__func__), self._token(getattr(it, "__self__", None))))
-            self._todo.extend((it.__func__, getattr(it, "__self__", None)))
-        elif isinstance(it, property):
-            self._todo.extend((it.fget, it.fset, it.fdel))
-        elif type(it) is functools.partial:
-            self.key.append(("partial", *map(self._token, (it.func, *it.args, *it.keywords))))
-            self._todo.extend((it.func, *it.args, it.keywords, vars(it)))
-        elif isinstance(it, (types.BuiltinMethodType, types.MethodWrapperType)):
-            self.key.append(("method", it.__name__, self._token(it.__self__)))
-            self._todo.append(it.__self__)
-        elif isinstance(it, functools._lru_cache_wrapper):
-            if not of_package(it):
-                self._caches.append(it)
-                self.unproven = "what functools.lru_cache keeps"
-                self._todo.extend((it.__wrapped__, vars(it)))
-        else:
-            return False
-        return True
-
-    def _special(self, it: Any) -> bool:
-        """Types of C that are known."""
-        if isinstance(it, itertools.count):
-            self.key.append(repr(it))
-            self._told.append((it, repr(it)))
-        elif isinstance(it, DRAWING):
-            self._draws.append(it)
-            self.unproven = "a generator of random numbers of its own"
-            self._attributes(it)
-        elif type(it) is slice:
-            self._todo.extend((it.start, it.stop, it.step))
-        elif isinstance(it, types.MappingProxyType):
-            self._dicts.append((it, dict(it), types.MappingProxyType))  # type: ignore[arg-type]
-            self.key.append(("view", *((self._token(name), self._token(part)) for name, part in it.items())))
-            self._todo.extend(part for part in it.values() if not plain(part))
-        elif isinstance(it, weakref.ref):
-            self._todo.append(it())
-        elif isinstance(it, types.CellType):
-            self._cell(it)
-        else:
-            return type(it) is object
-        return True
-
-    def _function(self, function: types.FunctionType) -> None:
-        if machinery(function.__module__):
-            return
-        for cell in function.__closure__ or ():
-            self._cell(cell)
-        if foreign(function.__module__ or ""):
-            return
-        self._mapping(function.__dict__)
-        defaults, named = function.__defaults__, function.__kwdefaults__
-        self._functions.append((function, function.__code__, defaults, named))
-        self.key.append(("function", function.__code__, *map(self._token, defaults or ()), self._token(named)))
-        self._todo.extend((*(defaults or ()), named))
-        space = function.__globals__
-        names = _globals(function.__code__)
-        self.named |= names
-        self._absent.setdefault(id(space), (space, set()))[1].update(name for name in names if name not in space)
-        self._named(space, names)
-
-    def _cell(self, cell: Any) -> None:
-        try:
-            kept = cell.cell_contents
-        except ValueError:  # not filled yet
-            kept = ABSENT
-        self._cells.append((cell, kept))
-        self.key.append(("cell", self._token(kept)))
-        self._todo.append(kept)
-
-    def _named(self, space: dict[str, Any], names: Iterable[str]) -> None:
-        for name in sorted(names):
-            if name in space:
-                self._names.append((space, name, space[name]))
-                self.key.append(("name", name, self._token(space[name])))
-                self._todo.append(space[name])
-
-    def _in_modules(self) -> bool:
-        """Follow what the code names in modules that are no installed package's, as far as there is something new."""
-        for name in sorted(self.named):
-            if isinstance(sys.modules.get(name), types.ModuleType):
-                self._visit(sys.modules[name])
-        known = {(id(space), name) for space, name, _ in self._names}
-        for module in self._modules:
-            self._named(vars(module), [name for name in self.named if (id(vars(module)), name) not in known])
-        return bool(self._todo)
+        self.large = bool(self._todo)  # more things than are watched
+        self.whole = not (self.large or self.hidden or self.unproven)
 
     # ---- comparing ---------------------------------------------------------------------------------------------------
 
@@ -315,24 +51,32 @@ class Watch:
         if any(self._empty):
             return next(str(name) for mapping in self._empty for name in mapping)
         for mapping, before, base in self._dicts:
-            if (
-                len(before) != base.__len__(mapping)
-                or not all(map(is_, base.values(mapping), before.values()))
-                or base.keys(mapping) != before.keys()
-            ):
+            if not _alike(mapping, before, base):
                 name = next((name for name in other(mapping, before) if not self._expected(name, mapping, before)), None)
                 if name is not None:
                     return str(name)
+                if not in_order(base.keys(mapping), before):
+                    return "the order of a dictionary"
         for sequence, kept, base in self._lists:
             if base.__len__(sequence) != len(kept) or not all(map(is_, base.__iter__(sequence), kept)):
                 return "an element of a list or set"
-        for kind, own in self._classes:
+        return self._class_changed() or self._code_changed() or self._content_changed() or self._tensor_changed()
+
+    def _class_changed(self) -> str | None:
+        if not all(map(is_, map(type, self._objects[0]), self._objects[1])):
+            return "the class of an object"
+        for kind, own, about in self._classes:
             now = vars(kind)
-            if len(now) != len(own) or not all(map(is_, now.values(), own.values())):
-                name = next((name for name in other(now, own)), None)
+            if len(now) != len(own) or not all(map(is_, map(now.get, own), own.values())):
+                name = next((name for name in other(watched(kind), own)), None)
                 if name is not None:
                     return str(name)
-        return self._code_changed() or self._content_changed()
+            if (kind.__name__, kind.__qualname__, kind.__bases__) != about:
+                return "the name or the bases of a class"
+        for kind, known in self._registered:
+            if registered(kind) != known:
+                return "the classes that are registered with another"
+        return None
 
     def _code_changed(self) -> str | None:
         for space, name, kept in self._names:
@@ -341,8 +85,8 @@ class Watch:
         for space, names in self._absent.values():
             if any(map(space.__contains__, names)):
                 return next(name for name in names if name in space)
-        for function, code, defaults, named in self._functions:
-            if function.__code__ is not code or function.__defaults__ is not defaults or function.__kwdefaults__ is not named:
+        for function, about in self._functions:
+            if not all(map(same, about_function(function), about)):
                 return f"the code or the defaults of {function.__name__}"
         for cell, kept in self._cells:
             if not same(inside(cell), kept):
@@ -356,23 +100,29 @@ class Watch:
         for it, said in self._told:
             if repr(it) != said:
                 return said
-        if any(p.grad is not gradient for p, gradient in self._gradients):
+        return next((f"a {type(it).__name__}" for it, kept in self._arrays if not kept.equal(it)), None)
+
+    def _tensor_changed(self) -> str | None:
+        if any(it.grad is not gradient for it, gradient in self._compared):
             return "the gradient of a parameter"
-        return next((f"a {type(it).__name__}" for it, kept in self._arrays if not equal(it, kept)), None)
+        for tensor, (grad, dtype, shape), hooks in self._tensors:
+            if tensor.requires_grad is not grad or tensor.dtype is not dtype or tensor.shape != shape:
+                return "whether a tensor is trained, or its type or shape"
+            if (hooks_of(tensor) if tensor._backward_hooks or hooks[0] or hooks[1] else ({}, {})) != hooks:
+                return "the hooks of a tensor"
+        return None
 
     def _expected(self, name: Any, mapping: dict[Any, Any], before: dict[Any, Any]) -> bool:
         if name in FLAT and FLAT | {"_flat_weights_names", "_parameters"} <= mapping.keys():
             _flat_again(mapping)
             return True
-        known = (id(mapping), name) in self.computed
-        return known and isinstance(mapping.get(name), Tensor) and isinstance(before.get(name), Tensor)
+        return (id(mapping), name) in self.computed and _computed(mapping.get(name), before.get(name), trained=True)
 
     def replaced(self, harmless: Callable[[Tensor], bool]) -> frozenset[tuple[int, str]]:
         """Attributes (mapping and name) that hold another tensor, of which `harmless` says that it tells nothing."""
         return frozenset(
             (id(mapping), name) for mapping, before, _ in self._dicts for name in other(mapping, before)
-            if isinstance(name, str) and isinstance(before.get(name), Tensor) and isinstance(mapping.get(name), Tensor)
-            and harmless(mapping[name])
+            if isinstance(name, str) and _computed(mapping.get(name), before.get(name)) and harmless(mapping[name])
         )  # fmt: skip
 
     def places(self, computed: Iterable[tuple[int, str]]) -> frozenset[tuple[int, str]]:
@@ -387,32 +137,45 @@ class Watch:
 
     def restore(self, fresh: bool = False) -> None:
         """Put everything back, whatever a call left there; generators of its own draw anew where `fresh`."""
+        for it, kind in zip(*self._objects, strict=True):
+            if type(it) is not kind:
+                object.__setattr__(it, "__class__", kind)
         for mapping in self._empty:
             mapping.clear()
         for mapping, before, base in self._dicts:
-            alike = base.keys(mapping) == before.keys() and all(map(is_, base.values(mapping), before.values()))
-            if not alike and base is not types.MappingProxyType and not _sharded(mapping) and not _sharded(before):
+            if base is types.MappingProxyType or _alike(mapping, before, base):
+                continue
+            if not _sharded(mapping) and not _sharded(before):
                 base.clear(mapping)
                 base.update(mapping, before)
         for sequence, kept, base in self._lists:
             if base.__len__(sequence) != len(kept) or not all(map(is_, base.__iter__(sequence), kept)):
                 base.clear(sequence)
                 (base.update if base is set else base.extend)(sequence, kept)
-        for kind, own in self._classes:
-            for name in list(other(vars(kind), own)):
-                setattr(kind, name, own[name]) if name in own else delattr(kind, name)
+        self._restore_classes()
         self._restore_code()
-        for it, slot, kept in self._slots:
-            if slot_of(it, slot) is not kept:
-                slot.__delete__(it) if kept is ABSENT else slot.__set__(it, kept)
-        with torch.no_grad():
-            for it, kept in self._arrays:
-                if not isinstance(kept, str) and not equal(it, kept):
-                    write(it, kept)
+        self._restore_contents()
         for cache in self._caches:
-            cache.cache_clear()
+            functools._lru_cache_wrapper.cache_clear(cache)
         for generator in self._draws if fresh else ():
             reseed(generator, int(torch.randint(2**31, ())))
+
+    def _restore_classes(self) -> None:
+        for kind, own, (name, qualname, bases) in self._classes:
+            for attribute in list(other(watched(kind), own)):
+                setattr(kind, attribute, own[attribute]) if attribute in own else delattr(kind, attribute)
+            if (kind.__name__, kind.__qualname__) != (name, qualname):
+                kind.__name__, kind.__qualname__ = name, qualname
+            if kind.__bases__ != bases:
+                kind.__bases__ = bases
+        for kind, known in self._registered:
+            if registered(kind) != known:
+                import _abc
+
+                _abc._reset_registry(kind)
+                _abc._reset_caches(kind)
+                for it in known:
+                    _abc._abc_register(kind, it)
 
     def _restore_code(self) -> None:
         for space, name, kept in self._names:
@@ -421,55 +184,92 @@ class Watch:
         for space, names in self._absent.values():
             for name in names & space.keys():
                 del space[name]
-        for function, code, defaults, named in self._functions:
-            function.__code__, function.__defaults__, function.__kwdefaults__ = code, defaults, named
+        for function, about in self._functions:
+            for name, now, before in zip(SETTABLE, about_function(function), about, strict=True):
+                if now is not before:
+                    setattr(function, name, before)
         for cell, kept in self._cells:
             if inside(cell) is not kept:
                 cell.cell_contents = kept
                 if kept is ABSENT:
                     del cell.cell_contents
 
+    def _restore_contents(self) -> None:
+        for it, slot, kept in self._slots:
+            if slot_of(it, slot) is not kept:
+                slot.__delete__(it) if kept is ABSENT else slot.__set__(it, kept)
+        with torch.no_grad():
+            for it, content in self._arrays:
+                if not content.equal(it):
+                    content.write(it)
+        for it, gradient in self._gradients:
+            if it.grad is not gradient:
+                it.grad = gradient
+        for tensor, (grad, _, _), (hooks, more) in self._tensors:
+            if tensor.requires_grad is not grad and tensor.is_leaf:
+                tensor.requires_grad_(grad)
+            for held, before in ((tensor._backward_hooks, hooks), (getattr(tensor, "_post_accumulate_grad_hooks", None), more)):
+                if held is not None and dict(held) != before:
+                    held.clear()
+                    held.update(before)
+
     @property
     def lost(self) -> str:
-        """Something that cannot be put back: it is hidden, or was counted on."""
-        return self.hidden or next((said for it, said in self._told if repr(it) != said), "")
+        """Something in which one unit could leave something for the next: it is hidden, or there is too much of it."""
+        return self.hidden or (f"more than {MOST} things" if self.large else "")
 
 
 @contextmanager
 def put_back(model: nn.Module, code: Iterable[Any], fresh: bool = False) -> Iterator[Watch]:
-    """Whatever is done inside leaves Python's side of the model as it was, and its modes and gradients with it."""
+    """Whatever is done inside leaves Python's side of the model as it was, its gradients, and the settings of the process."""
     watch = Watch(model, code)
     gradients = [(p, p.grad) for p in model.parameters()]
-    try:
-        yield watch
-    finally:
-        watch.restore(fresh)
-        for p, gradient in gradients:
-            p.grad = gradient
+    with as_it_was():
+        try:
+            yield watch
+        finally:
+            watch.restore(fresh)
+            for p, gradient in gradients:
+                p.grad = gradient
 
 
 def _sharded(mapping: dict[Any, Any]) -> bool:
     """Parameters that fully_shard exchanges for their shards and back, and must find as it left them."""
-    return any(isinstance(it, Tensor) and machinery(type(it).__module__) for it in mapping.values())
+    return any(isinstance(it, Tensor) and machinery(type(it)) for it in mapping.values())
 
 
-def modes() -> list[Any]:
-    """What torch asks about every operation: contexts that somebody entered."""
-    return [*_get_current_function_mode_stack(), *_get_current_dispatch_mode_stack()]
+def watched(kind: type) -> dict[str, Any]:
+    return {name: it for name, it in vars(kind).items() if name not in UNWATCHED}
 
 
-def _everywhere() -> list[Any]:
-    """Hooks that torch calls for all modules, and active modes."""
-    from torch.nn.modules import module
-
-    return [*modes(), *(it for name, it in vars(module).items() if name.startswith("_global_") and isinstance(it, dict))]
+def hooks_of(tensor: Tensor) -> tuple[dict[int, Any], dict[int, Any]]:
+    return dict(tensor._backward_hooks or {}), dict(getattr(tensor, "_post_accumulate_grad_hooks", None) or {})
 
 
-def _globals(code: types.CodeType) -> set[str]:
-    """Names of variables and attributes, and strings that may be such names."""
-    inner = [_globals(it) for it in code.co_consts if isinstance(it, types.CodeType)]
-    strings = [it for it in code.co_consts if isinstance(it, str) and it.isidentifier()]
-    return {*code.co_names, *strings}.union(*inner)
+def _alike(mapping: dict[Any, Any], before: dict[Any, Any], base: Any) -> bool:
+    return (
+        len(before) == base.__len__(mapping)
+        and all(map(is_, base.values(mapping), before.values()))
+        and all(map(is_, base.keys(mapping), before))
+    )
+
+
+def _computed(now: Any, before: Any, trained: bool = False) -> bool:
+    """Whether a tensor took another's place, with its shape and type, and with nothing hanging on it."""
+    if not isinstance(now, Tensor) or not isinstance(before, Tensor) or type(before) not in (Tensor, nn.Parameter):
+        return False
+    real = trained and not isinstance(now, FakeTensor)
+    if real and (type(now) is not type(before) or now.requires_grad is not before.requires_grad):
+        return False
+    bare = not any(not name.startswith("_discreet") for it in (now, before) for name in _attributes(it))
+    return bare and now.shape == before.shape and now.dtype == before.dtype and not now._backward_hooks
+
+
+def _attributes(tensor: Tensor) -> list[str]:
+    """Attributes that somebody gave to a tensor."""
+    traced = ("_fake", "_nonzero", "_item", "_unique", "_nested", "unique_") if isinstance(tensor, FakeTensor) else ()
+    known = USUAL if isinstance(tensor, FakeTensor) else set()
+    return [name for name in vars(tensor) if name not in known and not name.startswith(traced)]
 
 
 def _flat_again(mapping: dict[Any, Any]) -> None:
@@ -477,3 +277,6 @@ def _flat_again(mapping: dict[Any, Any]) -> None:
     weights = [mapping["_parameters"].get(name) for name in mapping["_flat_weights_names"]]
     mapping["_flat_weights"] = weights
     mapping["_flat_weight_refs"] = [None if weight is None else weakref.ref(weight) for weight in weights]
+
+
+__all__ = ["Watch", "modes", "put_back"]

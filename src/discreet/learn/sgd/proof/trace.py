@@ -97,13 +97,25 @@ def _unread(watcher: Watcher) -> Iterator[None]:
 
         return leave
 
+    def asked(name: str) -> property:
+        def ask(it: Any) -> Any:
+            watcher.fail(SIZED)
+            raise AttributeError(name)
+
+        return property(ask)
+
+    lacking = [name for name in dir(int) if name[0] != "_" and not hasattr(torch.SymInt, name)]  # a number has it, a symbol not
     try:
+        for name in lacking:
+            setattr(torch.SymInt, name, asked(name))
         for (kind, name), _ in texts.items():
             setattr(kind, name, text(kind, name))
         for name in leaving:
             setattr(torch._C, name, left(name))
         yield
     finally:
+        for name in lacking:
+            delattr(torch.SymInt, name)
         for (kind, name), before in texts.items():
             delattr(kind, name) if before is None else setattr(kind, name, before)
         for name, function in leaving.items():

@@ -53,10 +53,11 @@ class Layout:
 class Cell:
     """One piece of memory, seen by all its views: what it holds, whether it may be written, whether it was ever written."""
 
-    __slots__ = ("blank", "captured", "free", "kind", "views", "why")
+    __slots__ = ("blank", "captured", "free", "kind", "pooled", "views", "why")
 
     def __init__(self, kind: str, captured: bool = False, blank: bool = False, why: str = "") -> None:
         self.kind, self.captured, self.blank, self.views, self.why = kind, captured, blank, False, why
+        self.pooled: tuple[Any, ...] | None = None  # the sizes of the images in which pooling found these indices
         self.free = False  # whether some view of it has a free layout
 
 

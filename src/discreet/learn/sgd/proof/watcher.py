@@ -187,6 +187,7 @@ class Watcher(TorchDispatchMode):
             mark(target, Value(known(target).cell, value.layout))
             return
         cell, layout = known(target).cell, known(target).layout
+        cell.pooled = None
         if cell.captured:
             raise NotProven("a parameter, a buffer or a constant is changed in place")
         if cell.blank:

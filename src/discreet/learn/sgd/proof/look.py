@@ -1,0 +1,449 @@
+"""Looking around from a model and its loss: everything that their code can keep something in, by the parts it consists of."""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import importlib.util
+import itertools
+import logging
+import sys
+import types
+import weakref
+from collections import Counter, OrderedDict, defaultdict, deque
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.overrides import _get_current_function_mode_stack
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
+
+from discreet.learn.sgd.proof import code as bytecode
+from discreet.learn.sgd.proof import operations
+from discreet.learn.sgd.proof.contents import ABSENT, DRAWING, Content, bytes_of, constant, described, digest, slot_of
+from discreet.learn.sgd.proof.objects import (
+    MAPPINGS,
+    SEQUENCES,
+    base_of,
+    foreign,
+    foreign_class,
+    foreign_function,
+    machinery,
+    machinery_function,
+    of_package,
+    of_place,
+    plain,
+    slots_of,
+    transparent,
+)
+
+MOST = 50_000  # things that are watched
+EMPTY = {dict, OrderedDict, defaultdict, Counter}  # of which it is known what their truth value is
+LOGGER = frozenset(vars(logging.Logger("")))
+HANDLER = frozenset(vars(logging.StreamHandler()))
+UNWATCHED = {"_abc_impl", "__dict__", "__weakref__", "__annotations_cache__"}  # of a class
+
+
+class Look:
+    """The state at one moment. It holds what it saw, so that nothing new can take the address of something old."""
+
+    def __init__(self, model: nn.Module, code: Iterable[Any], copies: bool = True) -> None:
+        self._seen: set[int] = set()
+        self._empty: list[dict[Any, Any]] = []
+        self._dicts: list[tuple[dict[Any, Any], dict[Any, Any], Any]] = []
+        self._lists: list[tuple[Any, list[Any], Any]] = []
+        self._kinds: set[type] = set()
+        self._classes: list[tuple[type, dict[str, Any], tuple[Any, ...]]] = []
+        self._registered: list[tuple[type, set[type]]] = []
+        self._objects: tuple[list[Any], list[type]] = ([], [])
+        self._names: list[tuple[dict[str, Any], str, Any]] = []
+        self._absent: dict[int, tuple[dict[str, Any], set[str]]] = {}
+        self._slots: list[tuple[Any, Any, Any]] = []
+        self._functions: list[tuple[types.FunctionType, tuple[Any, ...]]] = []
+        self._cells: list[tuple[Any, Any]] = []
+        self._arrays: list[tuple[Any, Content]] = []
+        self._tensors: list[tuple[Tensor, Any, Any]] = []  # parameters and leaves: their form, and the hooks they have
+        self._gradients: list[tuple[Tensor, Any]] = []
+        self._told: list[tuple[Any, str]] = []
+        self._caches: list[Any] = []
+        self._draws: list[Any] = []
+        self._modules: list[types.ModuleType] = []
+        self._imports: set[str] = set()
+        self._copies = copies
+        self.computed: frozenset[tuple[int, str]] = frozenset()  # attributes that every call computes anew from parameters
+        self.named: set[str] = set()  # all names that the code uses
+        self.key: list[Any] = []  # the same for two models whose code does the same with rows of the same shape
+        self.held: list[Any] = []  # what is in the key by its address
+        self.hidden = ""  # something that cannot be looked into and might keep anything
+        self.unproven = ""  # something that can be put back but not compared
+        self.serial = ""  # why several units may not be computed in one call, under vmap either
+        self._by_text = False  # whether code is made from text, or modules are reached by one
+        self._places: dict[int, int] = {}
+        self._todo: deque[Any] = deque(code)
+        self._look(model)
+
+    def _look(self, model: nn.Module) -> None:
+        state = (*model.parameters(), *model.buffers())
+        self._seen |= {id(t) for t in state}
+        for tensor in state:
+            if not machinery(type(tensor)):  # shards have their parts as attributes
+                self._of_state(tensor)
+        for module in model.modules():
+            self._visit(module)
+        self._todo.extend(_everywhere())
+        while len(self._seen) < MOST:
+            while self._todo and len(self._seen) < MOST:
+                self._visit(self._todo.popleft())
+            if self._todo or not self._in_modules():
+                break
+        kernels, unseen = operations.reached(self.named)
+        self.hidden = self.hidden or unseen
+        if kernels or unseen:
+            self.serial = self.serial or "an operation with a kernel of its own"
+        if unchecked := sorted(self.named & operations.UNCHECKED):
+            self.serial = self.serial or f"an operation that does not look at its indices ({unchecked[0]})"
+
+    def _of_state(self, tensor: Tensor) -> None:
+        """A parameter or a buffer: its numbers are compared elsewhere, since training changes them."""
+        if type(tensor) not in (Tensor, nn.Parameter):
+            self.serial = self.unproven = f"a parameter or buffer with code of its own ({type(tensor).__name__})"
+            self._class(type(tensor))
+        self._attributes(tensor)
+        self._leaf(tensor)
+
+    def _leaf(self, tensor: Tensor) -> None:
+        hooks = tensor._backward_hooks
+        more = getattr(tensor, "_post_accumulate_grad_hooks", None)
+        self._tensors.append((tensor, _flags(tensor), (dict(hooks or {}), dict(more or {}))))
+        self.key.append(("hooks", tensor.requires_grad, *map(self._token, [*(hooks or {}).values(), *(more or {}).values()])))
+        self._todo.extend((*(hooks or {}).values(), *(more or {}).values()))
+        if tensor.is_leaf:
+            self._gradients.append((tensor, tensor.grad))
+            self._todo.append(tensor.grad)
+
+    def _token(self, it: Any) -> Any:
+        """What the key says of one thing."""
+        if plain(it):
+            text = constant(it)
+            return type(it), it if text is None else text
+        if isinstance(it, (Tensor, np.ndarray)):
+            return type(it), getattr(it, "layout", None), described(it), self._place(it)
+        if isinstance(it, types.FunctionType):
+            return "code", it.__code__, self._place(it)
+        if isinstance(it, (*MAPPINGS, *SEQUENCES, nn.Module, types.MethodType, functools.partial)):
+            return type(it), self._place(it)
+        self.held.append(it)
+        return "at", id(it)
+
+    def _place(self, it: Any) -> int:
+        return self._places.setdefault(id(it), len(self._places))
+
+    # ---- one thing ---------------------------------------------------------------------------------------------------
+
+    def _visit(self, it: Any) -> None:
+        if type(it) in weakref.ProxyTypes:  # what it stands for is looked at instead
+            try:
+                it = it.__dir__.__self__
+            except ReferenceError:
+                return
+            if foreign_class(type(it)):  # a trainer that drives the model: state of installed packages is an assumption
+                return
+        if plain(it) or id(it) in self._seen:
+            return
+        self._seen.add(id(it))
+        if isinstance(it, types.ModuleType):
+            if vars(it) is vars(it) and not foreign(it.__name__):
+                self._modules.append(it)
+        elif isinstance(it, type):
+            self._class(it)
+        elif isinstance(it, types.FunctionType):
+            self._function(it)
+        elif machinery(type(it)):
+            if isinstance(it, _runs()):
+                self.hidden = self.hidden or "the run itself"
+        elif not (self._callable(it) or self._special(it)):
+            self._object(it)
+
+    def _object(self, it: Any) -> None:
+        """Anything by its parts: what its base holds, its slots, its attributes, its class."""
+        kind = type(it)
+        base = base_of(kind)
+        if not transparent(kind):  # type: ignore[arg-type]
+            self.hidden = self.hidden or ("" if of_package(it) else kind.__name__)
+            return
+        self._objects[0].append(it)
+        self._objects[1].append(kind)
+        if isinstance(it, dict):
+            self._mapping(it)
+            self._todo.append(getattr(it, "default_factory", None))
+        elif base in SEQUENCES:
+            self._sequence(it, base)
+        elif base in (bytearray, np.ndarray, torch._C.TensorBase):
+            self._array(it)
+        elif base is not object:
+            self.key.append((kind, constant(base(it))))
+        self._slotted(it)
+        self._attributes(it)
+        self._class(kind)
+
+    def _slotted(self, it: Any) -> None:
+        for slot in slots_of(type(it)):
+            held = slot_of(it, slot)
+            self._slots.append((it, slot, held))
+            self.key.append(("slot", slot.__name__, self._token(held)))
+            self._todo.append(held)
+
+    def _attributes(self, it: Any) -> None:
+        own = getattr(it, "__dict__", None)
+        if type(own) is dict and id(own) not in self._seen:
+            self.key.append(("of", self._token(it)))
+            self._mapping(own, LOGGER if isinstance(it, logging.Logger) else frozenset())
+            if isinstance(it, logging.Logger):
+                self._handlers(it)
+
+    def _handlers(self, it: logging.Logger) -> None:
+        """What a logger calls: what is put on it, and what a handler of the user's has for attributes."""
+        for handler in (*it.handlers, *it.filters):
+            own = getattr(handler, "__dict__", None)
+            if type(own) is dict and id(own) not in self._seen:
+                theirs = foreign_class(type(handler))
+                self._mapping(own, frozenset(own) if theirs else HANDLER)
+                self._class(type(handler))
+
+    def _class(self, kind: type) -> None:
+        for part in kind.__mro__:
+            if part not in self._kinds and not foreign_class(part):
+                self._kinds.add(part)
+                own = {name: it for name, it in vars(part).items() if name not in UNWATCHED}
+                about = part.__name__, part.__qualname__, part.__bases__
+                self._classes.append((part, own, about))
+                self.key.append(("class", *about[:2], *((name, self._token(it)) for name, it in own.items())))
+                self._todo.extend((*own.values(), *part.__bases__, type(part)))
+                if "_abc_impl" in vars(part):
+                    self._registered.append((part, registered(part)))
+                if how := bytecode.swallows(part):
+                    self._swallows(f"{part.__name__}.{how}")
+
+    def _swallows(self, what: str) -> None:
+        self.serial = self.unproven = f"an error of an operation may be caught, which tells a value ({what})"
+
+    def _mapping(self, mapping: dict[Any, Any], known: frozenset[str] = frozenset()) -> None:
+        """A dictionary; of what is `known` to be there only whether it is exchanged."""
+        self._seen.add(id(mapping))
+        base = OrderedDict if isinstance(mapping, OrderedDict) else dict
+        kept = dict(base.items(mapping))
+        if not kept and type(mapping) in EMPTY:
+            self._empty.append(mapping)
+        else:
+            self._dicts.append((mapping, kept, base))
+        self.key.append(("dict", self._token(mapping), *((self._token(name), self._token(it)) for name, it in kept.items())))
+        self._todo.extend(it for pair in kept.items() if pair[0] not in known for it in pair if not plain(it))
+
+    def _sequence(self, it: Any, base: Any) -> None:
+        parts = list(base.__iter__(it))
+        if base in (list, set, deque):
+            self._lists.append((it, parts, base))
+        self.key.append((self._token(it), *map(self._token, parts)))
+        self._todo.extend(part for part in parts if not plain(part))
+
+    def _array(self, it: Any) -> None:
+        if isinstance(it, Tensor) and (
+            type(it) not in (Tensor, nn.Parameter) or it.layout is not torch.strided or it.is_quantized
+        ):
+            self.hidden = self.hidden or type(it).__name__
+        elif isinstance(it, np.ndarray) and it.dtype.hasobject:
+            self.hidden = self.hidden or "an array of objects"
+        elif not (isinstance(it, Tensor) and it.device.type == "meta"):
+            self._arrays.append((it, Content(it, self._copies)))
+            self.key.append(("array", self._token(it), digest(bytes_of(it))))
+            if isinstance(it, Tensor):
+                self._leaf(it)
+            elif isinstance(it, np.ndarray):
+                self._todo.extend((it.base, it.dtype))
+
+    # ---- types of their own ------------------------------------------------------------------------------------------
+
+    def _callable(self, it: Any) -> bool:
+        """Things that call others."""
+        if isinstance(it, (staticmethod, classmethod, types.MethodType)):
+            self.key.append(("method", self._token(it.__func__), self._token(getattr(it, "__self__", None))))
+            self._todo.extend((it.__func__, getattr(it, "__self__", None)))
+        elif isinstance(it, property):
+            self._todo.extend((it.fget, it.fset, it.fdel))
+        elif type(it) is functools.partial:
+            self.key.append(("partial", *map(self._token, (it.func, *it.args, *it.keywords))))
+            self._todo.extend((it.func, *it.args, it.keywords, vars(it)))
+        elif isinstance(it, (types.BuiltinMethodType, types.MethodWrapperType)):
+            self.key.append(("method", it.__name__, self._token(it.__self__)))
+            self._todo.append(it.__self__)
+            if operations.looks_behind(it):
+                self.serial = f"its code looks behind vmap ({it.__name__})"
+        elif isinstance(it, functools._lru_cache_wrapper):
+            if not of_package(it):
+                self._caches.append(it)
+                self.unproven = "what functools.lru_cache keeps"
+                self._todo.extend((it.__wrapped__, vars(it)))
+        else:
+            return False
+        return True
+
+    def _special(self, it: Any) -> bool:
+        """Types of C that are known."""
+        if isinstance(it, itertools.count):
+            self.key.append(repr(it))
+            self._told.append((it, repr(it)))
+        elif isinstance(it, DRAWING):
+            self._draws.append(it)
+            self.unproven = "a generator of random numbers of its own"
+            self._attributes(it)
+            self._class(type(it))
+        elif type(it) is slice:
+            self._todo.extend((it.start, it.stop, it.step))
+        elif isinstance(it, types.MappingProxyType):
+            self._dicts.append((it, dict(it), types.MappingProxyType))  # type: ignore[arg-type]
+            self.key.append(("view", *((self._token(name), self._token(part)) for name, part in it.items())))
+            self._todo.extend(part for part in it.values() if not plain(part))
+        elif isinstance(it, weakref.ref):
+            self._todo.extend((it(), it.__callback__))
+            self._slotted(it)
+            self._attributes(it)
+            self._class(type(it))
+        elif isinstance(it, (types.GenericAlias, types.UnionType)):
+            self._todo.extend((*it.__args__, getattr(it, "__origin__", None)))
+        elif isinstance(it, (datetime.datetime, datetime.time)) and type(it).__module__ == "datetime":
+            self.key.append(repr(it))
+            self._todo.append(it.tzinfo)
+        elif isinstance(it, np.dtype):
+            fields = [part for field in (it.fields or {}).values() for part in field]
+            self._todo.extend((it.metadata, *fields, *(it.subdtype or ())))
+        elif isinstance(it, types.CellType):
+            self._cell(it)
+        else:
+            return type(it) is object
+        return True
+
+    # ---- code --------------------------------------------------------------------------------------------------------
+
+    def _function(self, function: types.FunctionType) -> None:
+        if operations.looks_behind(function):
+            self.serial = f"its code looks behind vmap ({function.__name__})"
+        if machinery_function(function):
+            return
+        for cell in function.__closure__ or ():
+            self._cell(cell)
+        if foreign_function(function):
+            return
+        self._mapping(function.__dict__)
+        about = about_function(function)
+        self._functions.append((function, about))
+        defaults, named = function.__defaults__, function.__kwdefaults__
+        self.key.append(("function", *map(self._token, (*about[:1], *about[3:], *(defaults or ()), named))))
+        self._todo.extend((*(defaults or ()), named, function.__annotations__))
+        self._code(function)
+
+    def _code(self, function: types.FunctionType) -> None:
+        """The names that it uses, what it imports, and what its errors tell."""
+        space, code = function.__globals__, function.__code__
+        names = bytecode.names_of(code)
+        self.named |= names
+        self._absent.setdefault(id(space), (space, set()))[1].update(name for name in names if name not in space)
+        self._named(space, names)
+        self._imports |= {bytecode.absolute(name, level, space) for name, level in bytecode.imports_of(code)}
+        self._by_text = self._by_text or bytecode.made_of_text(code)
+        hiding = sorted(names & bytecode.SWALLOWING)
+        if hiding or bytecode.catches(function):
+            self._swallows(f"{function.__qualname__}{', ' + hiding[0] if hiding else ''}")
+
+    def _cell(self, cell: Any) -> None:
+        try:
+            kept = cell.cell_contents
+        except ValueError:  # not filled yet
+            kept = ABSENT
+        self._cells.append((cell, kept))
+        self.key.append(("cell", self._token(kept)))
+        self._todo.append(kept)
+
+    def _named(self, space: dict[str, Any], names: Iterable[str]) -> None:
+        for name in sorted(names):
+            if name in space:
+                self._names.append((space, name, space[name]))
+                self.key.append(("name", name, self._token(space[name])))
+                self._todo.append(space[name])
+
+    def _in_modules(self) -> bool:
+        """Follow what the code names in modules that are no installed package's, as far as there is something new."""
+        for name in sorted(self.named | self._imports):
+            if isinstance(sys.modules.get(name), types.ModuleType):
+                self._visit(sys.modules[name])
+            elif name in self._imports and _own_file(name):
+                self.unproven = f"a module that is imported where the code runs ({name})"
+        if self._by_text:  # any variable of any module of the user's
+            own = [it for it in list(sys.modules.values()) if _of_user(it)]
+            self._modules = list({id(it): it for it in (*self._modules, *own)}.values())
+        known = {(id(space), name) for space, name, _ in self._names}
+        for module in self._modules:
+            names = list(vars(module)) if self._by_text else self.named
+            self._named(vars(module), [name for name in names if (id(vars(module)), name) not in known])
+        self._todo.extend(it for it in operations.reached(self.named)[0] if id(it) not in self._seen)
+        return bool(self._todo)
+
+
+def about_function(function: types.FunctionType) -> tuple[Any, ...]:
+    """What can be set on a function."""
+    return (
+        function.__code__, function.__defaults__, function.__kwdefaults__, function.__name__, function.__qualname__,
+        function.__doc__, function.__module__, function.__annotations__,
+    )  # fmt: skip
+
+
+def registered(kind: type) -> set[type]:
+    """The classes that were registered with an abstract one."""
+    import _abc
+
+    return {it for ref in _abc._get_dump(kind)[0] if (it := ref()) is not None}
+
+
+def _flags(tensor: Tensor) -> Any:
+    return tensor.requires_grad, tensor.dtype, tuple(tensor.shape)
+
+
+def _runs() -> tuple[type, ...]:
+    kind = getattr(sys.modules.get("discreet.learn.sgd.run"), "Run", None)
+    return () if kind is None else (kind,)
+
+
+def _of_user(module: Any) -> bool:
+    """Whether a module is one of variables in Python, and no installed package's; what extensions make up is their own."""
+    if type(module) is not types.ModuleType or foreign(module.__name__):
+        return False
+    return isinstance(getattr(module, "__file__", None), str) or module.__name__ == "__main__"
+
+
+def _own_file(name: str) -> bool:
+    """Whether a module that is not imported yet would come from a file that is no installed package's."""
+    parent = name.rpartition(".")[0]
+    if parent and parent not in sys.modules:
+        return _own_file(parent)
+    try:
+        spec = importlib.util.find_spec(name)
+    except (ImportError, ValueError, AttributeError):
+        return False
+    file = None if spec is None else spec.origin
+    return isinstance(file, str) and file not in ("built-in", "frozen") and not of_place(file)
+
+
+def modes() -> list[Any]:
+    """What torch asks about every operation: contexts that somebody entered."""
+    return [*_get_current_function_mode_stack(), *_get_current_dispatch_mode_stack()]
+
+
+def _everywhere() -> list[Any]:
+    """Hooks that torch calls for all modules, and active modes."""
+    from torch.nn.modules import module
+
+    return [*modes(), *(it for name, it in vars(module).items() if name.startswith("_global_") and isinstance(it, dict))]
+
+
+__all__ = ["Look", "about_function", "modes", "registered"]

@@ -1,0 +1,128 @@
+"""What every unit finds as it was: settings of torch, Python and the process that one unit's code could change for the next.
+
+Generators of random numbers are seeded for every unit anew, from seeds that were drawn before the first of them ran.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+
+
+def _denormal() -> bool:
+    return bool((torch.full((1,), 1e-40, dtype=torch.float32) * 1.0)[0] == 0)
+
+
+def _print_options() -> dict[str, Any]:
+    options = torch._tensor_str.PRINT_OPTS
+    return {name: getattr(options, name) for name in ("precision", "threshold", "edgeitems", "linewidth", "sci_mode")}
+
+
+def _set_print_options(kept: dict[str, Any]) -> None:
+    for name, value in kept.items():
+        setattr(torch._tensor_str.PRINT_OPTS, name, value)
+
+
+def _autocast() -> tuple[Any, ...]:
+    kinds = ("cpu", "cuda")
+    return tuple((kind, torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in kinds)
+
+
+def _set_autocast(kept: tuple[Any, ...]) -> None:
+    for kind, enabled, dtype in kept:
+        torch.set_autocast_enabled(kind, enabled)
+        torch.set_autocast_dtype(kind, dtype)
+
+
+def _set_environment(kept: dict[str, str]) -> None:
+    for name in os.environ.keys() - kept.keys():
+        del os.environ[name]
+    os.environ.update(kept)
+
+
+def _deterministic() -> tuple[bool, bool]:
+    return torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+
+
+def _set_deterministic(kept: tuple[bool, bool]) -> None:
+    torch.use_deterministic_algorithms(kept[0], warn_only=kept[1])
+
+
+def _filters() -> list[Any]:
+    return list(warnings.filters)
+
+
+def _set_filters(kept: list[Any]) -> None:
+    warnings.filters[:] = kept  # type: ignore[index]
+    warnings._filters_mutated() if hasattr(warnings, "_filters_mutated") else None
+
+
+def _backends() -> tuple[Any, ...]:
+    backends = torch.backends
+    return (
+        backends.mkldnn.enabled, backends.cudnn.enabled, backends.cudnn.benchmark, backends.cudnn.deterministic,
+        backends.cuda.flash_sdp_enabled(), backends.cuda.mem_efficient_sdp_enabled(), backends.cuda.math_sdp_enabled(),
+        backends.mha.get_fastpath_enabled(), torch.get_float32_matmul_precision(),
+    )  # fmt: skip
+
+
+def _set_backends(kept: tuple[Any, ...]) -> None:
+    if kept == _backends():
+        return
+    torch._C._set_mkldnn_enabled(kept[0])
+    torch._C._set_cudnn_enabled(kept[1])
+    torch._C._set_cudnn_benchmark(kept[2])
+    torch._C._set_cudnn_deterministic(kept[3])
+    torch.backends.cuda.enable_flash_sdp(kept[4])
+    torch.backends.cuda.enable_mem_efficient_sdp(kept[5])
+    torch.backends.cuda.enable_math_sdp(kept[6])
+    torch.backends.mha.set_fastpath_enabled(kept[7])
+    torch.set_float32_matmul_precision(kept[8])
+
+
+SETTINGS: tuple[tuple[Callable[[], Any], Callable[[Any], Any]], ...] = (
+    (torch.get_default_dtype, torch.set_default_dtype),
+    (_deterministic, _set_deterministic),
+    (torch.is_grad_enabled, torch._C._set_grad_enabled),
+    (torch.is_anomaly_enabled, torch.autograd.set_detect_anomaly),
+    (_denormal, torch.set_flush_denormal),
+    (_print_options, _set_print_options),
+    (_autocast, _set_autocast),
+    (_backends, _set_backends),
+    (lambda: dict(os.environ), _set_environment),
+    (sys.getrecursionlimit, sys.setrecursionlimit),
+    (_filters, _set_filters),
+)  # fmt: skip
+
+
+def settings() -> list[Any]:
+    return [get() for get, _ in SETTINGS]
+
+
+@contextmanager
+def as_it_was(seed: int | None = None) -> Iterator[None]:
+    """Whatever is done inside leaves the process's settings as they were; generators begin at `seed` and are put back."""
+    before = settings()
+    drawn = random.getstate(), np.random.get_state()
+    devices = [torch.cuda.current_device()] if torch.cuda.is_initialized() else []
+    try:
+        with torch.random.fork_rng(devices=devices, enabled=seed is not None):
+            if seed is not None:
+                torch.manual_seed(seed)
+                random.seed(seed)
+                np.random.seed(seed % 2**32)
+            yield
+    finally:
+        for (get, put), kept in zip(SETTINGS, before, strict=True):
+            if get() != kept:
+                put(kept)
+        random.setstate(drawn[0])
+        np.random.set_state(drawn[1])
