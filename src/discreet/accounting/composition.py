@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 
-from discreet.accounting import fourier, lattice
+from discreet.accounting import fourier, jump, lattice
 from discreet.accounting import profile as profiles
-from discreet.accounting.compose import LARGEST, OUTSIDE, Tails, Window, rounding, window
+from discreet.accounting.compose import LARGEST, OUTSIDE, Losses, Tails, Window, rounding, window
 from discreet.accounting.fourier import FADED, Wave
 from discreet.accounting.fourier import MOST as MOST_WAVES
 from discreet.accounting.lattice import Pair
@@ -30,6 +30,9 @@ WORK = 50_000_000  # points times frequencies of one composition
 ROUGHLY = 512  # frequencies while the place is still searched for
 STEEPEST = 300.0  # the largest tilt, over the spread of losses
 AMPLIFIED = 12.0  # log of how much larger than delta the terms of a series may be
+CUTS = (0.9, 0.8, 0.65, 0.5, 0.35, 0.2)  # shares of epsilon above which a loss is called large
+TOPS = (20.0, 6.0, 3.0, 2.0)  # multiples of it above which a loss is counted apart
+FEW_SMALL = 7.0  # log of how much smaller than delta what has no large loss must be
 ALIAS = math.log(1e-7)  # log of the share of delta that the period of a series may add, at either end
 
 
@@ -178,20 +181,87 @@ class Composition(Saddle):
 
     def _by_waves(self, direction: int, slope: float, guess: float, delta: float) -> float:
         """epsilon(delta) on grids fitted to each part."""
-        least, most = math.inf, ROUGHLY
+        least, lost, most = math.inf, 0.0, ROUGHLY
         for _ in range(10):
             there = self.wave(direction, slope, guess, delta, most)
             here = there.epsilon(delta, guess, self.most)
+            lost = there.smoothing if here < least else lost
             worse, least = here > least, min(least, here)
             near = here < math.inf and abs(here - guess) < min(1 / there.tilt, 0.5 * here + 1e-3 * there.spread)
             if (most == MOST_WAVES and (near or worse)) or (near and there.count < ROUGHLY):
                 break
+            if worse and most < MOST_WAVES and least < math.inf:  # few frequencies need much smoothing here: back, with more
+                here = least
+            most = MOST_WAVES if near or here == least < math.inf and worse else most
             guess = here if here < math.inf else 1.5 * guess + there.spread
             slope = self.where(direction, lambda k, t, m, s: -m, -guess, delta)[0]
-            most = MOST_WAVES if near else most
-        if self.share < 1e-3 and (least == math.inf or there.doubt(least) > LOOSE):  # large losses dominate: go less far
-            least = min(least, Composition(self.parts, 1e-2).solve(direction, delta))
+        if least == math.inf:
+            return least if self.share > 1e-3 else Composition(self.parts, 1e-2).solve(direction, delta)
+        if lost > LOOSE * least:  # much smoothing: epsilon is small beside the losses
+            least = self._by_near(direction, least, delta)
+        if there.doubt(least) < LOOSE * max(1.0, there.tilt * least):  # what raises delta by x raises epsilon by x / tilt
+            return least
+        return Composition(self.parts, 1e-2)._by_jumps(direction, least, delta)  # large losses dominate: go less far
+
+    def _by_near(self, direction: int, least: float, delta: float) -> float:
+        """epsilon(delta) where it is small beside many losses, which are counted apart: a bound at or below `least`."""
+        for top in TOPS:
+            for _ in range(4):
+                there = self._near(direction, least, delta, top * least)
+                here = there.epsilon(delta, least, self.most) if there is not None else math.inf
+                moved, least = here < least * (1 - 1e-3), min(least, here)
+                if not moved:
+                    break
         return least
+
+    def _near(self, direction: int, epsilon: float, delta: float, cut: float) -> Wave | None:
+        """A composition tilted towards `epsilon` with losses above the cut in closed form: for every epsilon up to this one."""
+        rest = [(item, n, ends) for (item, n), ends in zip(self.parts, self.reach(self.tail(delta))) if item.shift is None]
+        points, tilt = max(POINTS // max(len(rest), 1), FEWEST), 1 / epsilon
+        for _ in range(2):
+            atoms = [(fitted(item, direction, tilt, ends, points, cut), n) for item, n, ends in rest]
+            split = jump.Split.at(atoms, cut)
+            losses = Losses(split.small, self.square)
+            tilt = _centred(losses, epsilon)
+        if not tilt < math.inf:
+            return None
+        width = _width(losses, tilt, epsilon, ALIAS + math.log(delta))
+        square = max(self.square, 2 * SMOOTH * epsilon / (1 + tilt), 2 * FADED * (width / (2 * math.pi * MOST_WAVES)) ** 2)
+        return jump.without_far(split, fourier.wave(split.small, square, tilt, width), self.square, epsilon)
+
+    def _by_jumps(self, direction: int, least: float, delta: float) -> float:
+        """epsilon(delta) where single large losses rule: a bound at or below `least`, which is one."""
+        share = 0.97
+        for _ in range(12):
+            start = share * least
+            there = self._jump(direction, least, delta, start)
+            here = max(there.epsilon(delta, least, self.most), start) if there is not None else math.inf
+            if here >= least * (1 - 1e-5):
+                break
+            share = max(share - 0.1, 0.5) if here == start else 0.97
+            least = here
+        return least
+
+    def _jump(self, direction: int, epsilon: float, delta: float, start: float) -> Wave | None:
+        """A composition tilted towards `epsilon` that tells outcomes with a large loss from those without."""
+        slope = max(self.where(direction, lambda k, t, m, s: -m, -epsilon, delta)[0], 1e-3 / epsilon)
+        smoothing = max(self.square, 2 * SMOOTH * epsilon / (1 + slope))
+        rest = [(item, n, ends) for (item, n), ends in zip(self.parts, self.reach(self.tail(delta))) if item.shift is None]
+        for share in CUTS:
+            cut, points = share * epsilon, max(POINTS // max(len(rest), 1), FEWEST)
+            split = jump.Split.at([(fitted(item, direction, slope, ends, points, cut), n) for item, n, ends in rest], cut)
+            if split.none_above(smoothing, start) > math.log(delta) - FEW_SMALL:
+                continue
+            jumps = jump.tilt_to(split, smoothing, epsilon, slope / 4)
+            if jumps is None:
+                return None
+            width = jump.period(jumps, epsilon, ALIAS + math.log(delta))
+            square = max(smoothing, 2 * FADED * (width / (2 * math.pi * MOST_WAVES)) ** 2)
+            tilt = jumps.small.tilt
+            split = jump.Split.at([(fitted(item, direction, tilt, ends, points, cut), n) for item, n, ends in rest], cut)
+            jumps = split.jumps(square, tilt)
+            return None if jumps is None else jump.wave(jumps, width, start)
+        return None
 
     def _by_windows(self, direction: int, guess: float, delta: float) -> tuple[float, bool]:
         """epsilon(delta) on an even lattice, and whether it is as near the truth as it should be."""
@@ -265,12 +335,7 @@ class Composition(Saddle):
 
         The first is at most e^{-tw}, the second at most e^{K(t + s) - (t + s) epsilon - s w} for every s > 0.
         """
-        losses = self.look(self.tail(delta))[direction]
-        aim = ALIAS + math.log(delta)
-        spread = math.sqrt(max(losses.tilted(tilt)[3], 1e-300))
-        shifts = [c / spread for c in (1.0, 3.0, 6.0)]
-        up = min((losses.log_moment(tilt + s) - (tilt + s) * epsilon - aim) / s for s in shifts)
-        return max(-aim / tilt, up), tilt
+        return _width(self.look(self.tail(delta))[direction], tilt, epsilon, ALIAS + math.log(delta)), tilt
 
     def _tilt(self, direction: int, slope: float, epsilon: float, delta: float, step: float) -> tuple[float, float]:
         """The tilt that needs the narrowest window while its allowance stays a small share of delta; and that width.
@@ -307,3 +372,24 @@ class Composition(Saddle):
             pairs = [(lattice.discretise(item, wide, *ends), n) for (item, n), ends in zip(self.parts, ranges)]
             self._pairs = {(step, tail): pairs}
         return self._pairs[step, tail]
+
+
+def _width(losses: Losses, tilt: float, epsilon: float, aim: float) -> float:
+    """The period at which what wraps around is below e^aim at either end."""
+    spread = math.sqrt(max(losses.tilted(tilt)[3], 1e-300))
+    shifts = [c / spread for c in (1.0, 3.0, 6.0)]
+    up = min((losses.log_moment(tilt + s) - (tilt + s) * epsilon - aim) / s for s in shifts)
+    return max(-aim / tilt, up)
+
+
+def _centred(losses: Losses, epsilon: float) -> float:
+    """The tilt that centres losses on `epsilon`, or one over twice their spread where that is larger."""
+    low, high = 0.0, 1 / math.sqrt(max(losses.tilted(0.0)[3], 1e-290))
+    for _ in range(40):
+        if losses.tilted(high)[2] >= epsilon:
+            break
+        low, high = high, 2 * high
+    for _ in range(12):
+        middle = (low + high) / 2
+        low, high = (middle, high) if losses.tilted(middle)[2] < epsilon else (low, middle)
+    return max(high, 0.5 / math.sqrt(max(losses.tilted(high)[3], 1e-290)))
