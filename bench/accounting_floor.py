@@ -200,10 +200,11 @@ def _settle(step: Step, times: int, delta: float, near: float, cut: float, top: 
         place = near
         for _ in range(20):  # the tilt is about the slope of log delta
             off = bound.raw(place) - aim
-            place = max(place + max(min(off / bound.tilt, 0.1 * place), -0.1 * place), near / 2)
+            most = min(0.1 * place, bound.period / 8)
+            place = max(place + max(min(off / bound.tilt, most), -most), near / 2)
             if abs(off) < 1e-3:
                 break
-        if abs(place - near) < max(2 / bound.tilt, 1e-4 * near):
+        if abs(place - near) < 2 / bound.tilt:
             return bound.epsilon(delta, place * (1 + 1e-5))
         near = place
     return None
@@ -276,7 +277,8 @@ class Sum:
             return None
         log_moment, mean, _ = self.moment(tilt)
         scale = log_moment - tilt * mean
-        value = math.log(delta) - scale + tilt * (near - mean)  # log of what the series should add up to
+        value = math.log(delta) - scale + tilt * (near - mean)  # log of what the series should add up to, and at least of its first term
+        value = min(value, -math.log(tilt * (1 + tilt) * period))
         series = _series(self, tilt, mean, period, _last(self.width, value), most)
         return None if series is None else Floor(scale, tilt, mean, *series, period, moments, self.total())
 

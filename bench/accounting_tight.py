@@ -1,6 +1,9 @@
 """How far above the truth epsilon is, over a grid of noise, rate, steps and delta.
 
-    python bench/accounting_tight.py [--every 20] [--workers 2] [--out bench/results/accounting-tight.json]
+    python bench/accounting_tight.py [--every 20] [--workers 2] [--log cells.jsonl] [--out bench/results/accounting-tight.json]
+
+It takes about ten minutes of processor time. With `--log` each cell is written as soon as it is known, and a run that was
+stopped goes on where it was.
 
 The grid has 3,240 cells of Poisson-sampled Gaussians: 10 noise multipliers x 6 rates x 9 numbers of steps x 6 deltas, each
 axis in `AXES`. Each epsilon is compared with a **lower bound** on the truth (`accounting_floor`: post-processing by bins, then a
@@ -23,11 +26,14 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import argparse
 import dataclasses
 import itertools
+import json
 import math
+import random
 import time
 import warnings
 from collections.abc import Iterator
 from multiprocessing import Pool
+from pathlib import Path
 
 import mpmath as mp
 
@@ -68,15 +74,16 @@ def one_gaussian(mu: float, delta: float) -> float:
 
 
 def gaussian_row(cell: tuple[float, int, float]) -> dict:
+    """A cell (shift of all steps together, steps, delta)."""
     shift, times, delta = cell
     sigma = math.sqrt(times) / shift
     hidden = dataclasses.replace(profiles.gaussian(sigma), shift=None)
     epsilon = Composition(((hidden, times),)).epsilon(delta)
-    truth = one_gaussian(shift, delta)
-    return {"sigma": sigma, "rate": 1.0, "steps": times, "delta": delta, "epsilon": epsilon, "reference": truth, "kind": "exact"}
+    return {"cell": cell, "epsilon": epsilon, "reference": one_gaussian(shift, delta), "kind": "exact"}
 
 
 def sampled_row(cell: Cell) -> dict:
+    """A cell (noise multiplier, rate, steps, delta)."""
     sigma, rate, times, delta = cell
     began = time.perf_counter()
     epsilon = curve(Repeat(Poisson(rate, Gaussian(sigma)), times)).epsilon(delta)
@@ -88,14 +95,21 @@ def sampled_row(cell: Cell) -> dict:
             sides.append(floor(sigma, rate, times, delta, epsilon, backward=True))
         reference = max((side for side in sides if side is not None), default=math.nan)
         kind = "lower bound" if reference == reference else "none"
-    row = {"sigma": sigma, "rate": rate, "steps": times, "delta": delta, "epsilon": epsilon, "reference": reference, "kind": kind}
-    return {**row, "seconds": taken}
+    return {"cell": cell, "epsilon": epsilon, "reference": reference, "kind": kind, "seconds": taken}
 
 
-def rows(make, cells: list, workers: int) -> Iterator[dict]:
-    """Warnings of numpy are not what is measured here."""
+def rows(make, cells: list, workers: int, log: Path | None) -> Iterator[dict]:
+    """Every cell, from the log or measured now. Warnings of numpy are not what is measured here."""
+    known = {}
+    if log is not None and log.exists():
+        known = {tuple(row["cell"]): row for row in map(json.loads, log.read_text().splitlines())}
+    yield from (known[cell] for cell in cells if cell in known)
     with Pool(workers, initializer=warnings.simplefilter, initargs=("ignore",)) as pool:
-        yield from pool.imap_unordered(make, cells, chunksize=8)
+        for row in pool.imap_unordered(make, [cell for cell in cells if cell not in known], chunksize=4):
+            if log is not None:
+                with log.open("a") as file:
+                    file.write(json.dumps(row) + "\n")
+            yield row
 
 
 def excess(row: dict) -> float:
@@ -136,6 +150,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--every", type=int, default=1, help="only every n-th cell")
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--log", type=Path, help="a file with one line for each cell that is known")
     parser.add_argument("--inflate", type=float, default=0.0, help="raise every epsilon by this share: a check of the benchmark")
     parser.add_argument("--out", help="write the figures here as JSON")
     options = parser.parse_args()
@@ -146,7 +161,9 @@ def main() -> None:
     }
     result: dict = {"axes of the sampled table": AXES}
     for name, (make, cells) in grids.items():
-        table = list(rows(make, cells[:: options.every], options.workers))
+        chosen = cells[:: options.every]
+        random.Random(0).shuffle(chosen)
+        table = list(rows(make, chosen, options.workers, options.log and options.log.with_suffix(f".{name}.jsonl")))
         for row in table:
             row["epsilon"] *= 1 + options.inflate
         result[name] = summary(table)

@@ -31,7 +31,8 @@ ROUGHLY = 512  # frequencies while the place is still searched for
 STEEPEST = 300.0  # the largest tilt, over the spread of losses
 AMPLIFIED = 12.0  # log of how much larger than delta the terms of a series may be
 CUTS = (0.9, 0.8, 0.65, 0.5, 0.35, 0.2)  # shares of epsilon above which a loss is called large
-TOPS = (20.0, 6.0, 3.0, 2.0)  # multiples of it above which a loss is counted apart
+TOPS = (6.0, 3.0)  # multiples of it above which a loss is counted apart
+FAR = 3e-3  # the least share of delta that such losses must have
 FEW_SMALL = 7.0  # log of how much smaller than delta what has no large loss must be
 ALIAS = math.log(1e-7)  # log of the share of delta that the period of a series may add, at either end
 
@@ -141,7 +142,7 @@ class Composition(Saddle):
         step = float(there.loss[1] - there.loss[0])
         exact = self.spacing is not None and step < 1.01 * self.spacing
         added = 0.0 if exact else self.terms * step * step * (1 + there.tilt) / 12
-        size = max(epsilon, there.spread / 10)
+        size = max(epsilon, there.spread / 100)
         return added < LOOSE * size and there.doubt(epsilon) + (there.base - self.told()) / max(delta, 1e-300) < LOOSE
 
     def _even(self, direction: int, slope: float, epsilon: float, delta: float) -> bool:
@@ -177,15 +178,15 @@ class Composition(Saddle):
             if quick.tilt * abs(found - guess) < 3 and quick.doubt(found, delta) < 1e-5:
                 return found
         found, settled = self._by_windows(direction, guess, delta) if even else (math.inf, False)
-        return found if settled else min(found, self._by_waves(direction, slope, guess, delta))
+        least = found if settled else min(found, self._by_waves(direction, slope, guess, delta))
+        return self._by_near(direction, least, delta) if 0 < least < math.inf else least
 
     def _by_waves(self, direction: int, slope: float, guess: float, delta: float) -> float:
         """epsilon(delta) on grids fitted to each part."""
-        least, lost, most = math.inf, 0.0, ROUGHLY
+        least, most = math.inf, ROUGHLY
         for _ in range(10):
             there = self.wave(direction, slope, guess, delta, most)
             here = there.epsilon(delta, guess, self.most)
-            lost = there.smoothing if here < least else lost
             worse, least = here > least, min(least, here)
             near = here < math.inf and abs(here - guess) < min(1 / there.tilt, 0.5 * here + 1e-3 * there.spread)
             if (most == MOST_WAVES and (near or worse)) or (near and there.count < ROUGHLY):
@@ -197,8 +198,6 @@ class Composition(Saddle):
             slope = self.where(direction, lambda k, t, m, s: -m, -guess, delta)[0]
         if least == math.inf:
             return least if self.share > 1e-3 else Composition(self.parts, 1e-2).solve(direction, delta)
-        if lost > LOOSE * least:  # much smoothing: epsilon is small beside the losses
-            least = self._by_near(direction, least, delta)
         if there.doubt(least) < LOOSE * max(1.0, there.tilt * least):  # what raises delta by x raises epsilon by x / tilt
             return least
         return Composition(self.parts, 1e-2)._by_jumps(direction, least, delta)  # large losses dominate: go less far
@@ -207,6 +206,9 @@ class Composition(Saddle):
         """epsilon(delta) where it is small beside many losses, which are counted apart: a bound at or below `least`."""
         for top in TOPS:
             for _ in range(4):
+                far = np.array([top * least])
+                if math.fsum(n * float((item.backward if direction else item.forward)(far)[0]) for item, n in self.parts) < FAR * delta:
+                    break  # so large a loss is too rare to matter
                 there = self._near(direction, least, delta, top * least)
                 here = there.epsilon(delta, least, self.most) if there is not None else math.inf
                 moved, least = here < least * (1 - 1e-3), min(least, here)
@@ -301,7 +303,7 @@ class Composition(Saddle):
         aim = math.log(delta) + AMPLIFIED  # less tilt may need a shorter period, but errors grow with e^{K(t) - t epsilon}
         less = [t for t in (tilt / 2, 0.7 * tilt, 0.85 * tilt) if losses.log_moment(t) - t * epsilon < aim]
         width, tilt = min(self._period(direction, t, epsilon, delta) for t in (tilt, *less))
-        square = max(self.square, 2 * SMOOTH * max(epsilon, math.sqrt(variance) / 10) / (1 + tilt))
+        square = max(self.square, 2 * SMOOTH * max(epsilon, math.sqrt(variance) / 100) / (1 + tilt))
         width = min(width, 1e140)
         least = 2 * FADED * (width / (2 * math.pi)) ** 2  # smoothing times the square of how many frequencies it takes
         count = math.ceil(math.sqrt(least / square)) if least < square * most**2 else most

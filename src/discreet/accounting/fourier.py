@@ -142,7 +142,6 @@ class Wave:
     spill: float  # what rounding and the frequencies left out may add up to
     spread: float  # of the tilted losses
     count: int  # of frequencies, with those left out
-    smoothing: float = 0.0  # about what the Gaussian mechanism that was added costs in epsilon
     far: tuple[float, float] = (0.0, 0.0)  # probabilities, with the unit and without it, of outcomes counted apart (`jump`)
 
     def _base(self, epsilon: float) -> float:
@@ -212,9 +211,7 @@ def wave(parts: Sequence[tuple[Fitted, int]], square: float, tilt: float, period
     phases = 64 * UNIT * float((np.abs(terms) * (1 + frequency[live] * period)).sum())
     spill = float(off.sum()) + rest + phases
     scale = tilted.log_moment - tilt * tilted.mean + tilted.error + 16 * UNIT * abs(tilt * tilted.mean)
-    spread = math.sqrt(tilted.variance)
-    smoothing = square * (1 + tilt) / 2
-    return Wave(tilted.infinite, scale, tilt, tilted.mean, frequency[live], terms, spill, spread, count, smoothing)
+    return Wave(tilted.infinite, scale, tilt, tilted.mean, frequency[live], terms, spill, math.sqrt(tilted.variance), count)
 
 
 def beyond(square: float, period: float, frequency: Array) -> float:
