@@ -14,10 +14,13 @@ from discreet.accounting.fourier import MOST as MOST_WAVES
 from discreet.accounting.lattice import Pair
 from discreet.accounting.mesh import fitted
 from discreet.accounting.profile import Profile
+from discreet.accounting.rounding import total_up
 from discreet.accounting.saddle import Saddle
 from discreet.accounting.saddle import log_delta as saddle_log_delta
 from discreet.accounting.series import Series, series
+from discreet.accounting.single import Single
 
+HUGE = 1e11  # losses from here on are beyond every grid
 TOLERANCE = 3e-5  # aimed-at relative excess of epsilon; the answer is an upper bound whatever this is
 SMALL = 1e-4  # a spread of losses below which e^loss - 1 is not taken as a difference
 LOOSE = 3e-4  # a relative excess of epsilon, or a share of delta that is allowance, that asks for another way
@@ -44,11 +47,21 @@ class Composition(Saddle):
         super().__init__(parts, share)
         self._pairs: dict[tuple[float, float], list[tuple[Pair, int]]] = {}
         self._windows: list[tuple[int, float, Window]] = []
+        self.rest, self.huge = self._apart()
+
+    def _apart(self) -> tuple[Composition | None, list[tuple[Profile, int]]]:
+        """Mechanisms whose losses are beyond every grid, such as a whole number with hardly any noise, and the others."""
+        end = np.array([HUGE])
+        huge = [(item, n) for item, n in self.parts if item.most > HUGE and float(item.delta(end)[0]) > 0.5]
+        rest = tuple((item, n) for item, n in self.parts if all(item is not other for other, _ in huge)) if huge else ()
+        return Composition(rest, self.share) if rest else None, huge
 
     def delta(self, epsilon: float) -> float:
         if epsilon >= self.most or self.tiny:
             return max(self.told(), -math.expm1(min(epsilon - self.most, 0.0)))
         epsilon = min(epsilon, 1e15)  # delta falls
+        if self.huge:
+            return self._delta_by_sum(epsilon)
         found = self._at(0, epsilon)
         if not self.symmetric and not self._surely(epsilon, found):
             found = max(found, self._at(1, epsilon))
@@ -63,13 +76,31 @@ class Composition(Saddle):
         start = np.zeros(1)
         if math.fsum(n * float(item.delta(start)[0]) for item, n in self.parts) * (1 + 1e-12) <= delta:
             return 0.0  # total variations add up at most
+        if self.huge:
+            return self._epsilon_by_sum(delta)
         found = max(self.solve(0, delta), 0.0)
         if not self.symmetric and not self._surely(found, delta):
             found = max(found, self.solve(1, delta))
         return min(found, self.most)
 
+    def _epsilon_by_sum(self, delta: float) -> float:
+        """By basic composition: half of delta for what is beyond every grid, half for the rest."""
+        count = sum(n for _, n in self.huge)
+        each = [(Single(item).epsilon(delta / (2 * count)), n) for item, n in self.huge]
+        rest = self.rest.epsilon(delta / 2) if self.rest is not None else 0.0
+        return min(total_up([*each, (rest, 1)]), self.most)
+
+    def _delta_by_sum(self, epsilon: float) -> float:
+        """The same the other way: a thousandth of epsilon for the rest."""
+        count = sum(n for _, n in self.huge)
+        at = np.array([epsilon * 0.999 / count])
+        rest = self.rest.delta(epsilon * 1e-3) if self.rest is not None else 0.0
+        return min(math.fsum(n * float(item.delta(at)[0]) for item, n in self.huge) + rest, 1.0)
+
     def rough_log_delta(self, epsilon: float) -> float:
         """log delta(epsilon) by the saddle point alone: no bound, but near, and quick."""
+        if self.huge:
+            return math.log(max(self._delta_by_sum(epsilon), 1e-300))
         if epsilon >= self.most or self.tiny:
             return math.log(max(self.told(), 1e-300))
         return max(self.place(d, epsilon)[1] for d in self.directions)

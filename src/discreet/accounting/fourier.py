@@ -29,6 +29,7 @@ UNIT = 2.0**-53
 FADED = 45.0  # frequencies of which less than e^-45 is left are bounded, not added
 MOST = 1 << 16  # frequencies; more smoothing keeps their number below this
 MASS = 256.0  # units of relative error of one tilted mass: of the profile's slopes, of logarithms and exponentials
+ANGLE = 16.0  # units of relative error of a frequency times a loss, in either table
 PRECISE = 1e-6  # an allowance for the rounding of a plain sum from which it is worth while to sum with more care
 
 
@@ -98,7 +99,7 @@ def plain_sum(weight: Array, loss: Array, frequency: Array) -> tuple[Complex, Ar
 
     With w = u + v, e^{iwy} - 1 = A B + A + B for A = e^{iuy} - 1 and B = e^{ivy} - 1. Each of these is known to a few units of
     its own size, and a sum of m products errs by at most 2 m units of the sum of their sizes (Higham 2002, section 3.6). So the
-    error is in proportion to E|A| + E|B|, which is small where the steps are many.
+    error is in proportion to E|A| + E|B|, which is small where the steps are many. An angle is off by a unit of its own size.
     """
     block = math.isqrt(len(frequency)) + 1
     rows = -(-len(frequency) // block)
@@ -109,7 +110,7 @@ def plain_sum(weight: Array, loss: Array, frequency: Array) -> tuple[Complex, Ar
     value = (coarse @ fine + of_coarse + of_fine).ravel()[: len(frequency)]
     size_coarse, size_fine = np.abs(coarse).sum(axis=1)[:, None], (weight @ np.abs(fine))[None, :]
     size = (size_coarse + size_fine + 2 * np.minimum(size_coarse, size_fine)).ravel()[: len(frequency)]
-    return value, UNIT * (2 * len(loss) + MASS) * size
+    return value, UNIT * ((2 * len(loss) + MASS) * size + ANGLE * np.abs(frequency) * float(weight @ np.abs(loss)))
 
 
 def _turned(angle: Array) -> Complex:
@@ -125,8 +126,8 @@ def _careful(weight: Array, loss: Array, frequency: Array) -> tuple[Complex, Arr
         angle = np.multiply.outer(frequency[start : start + 64], loss)
         half = np.sin(angle / 2)
         value[start : start + 64] = (-2 * half * half * weight).sum(axis=1) + 1j * (np.sin(angle) * weight).sum(axis=1)
-    size = np.minimum(2.0, np.abs(frequency) * float(weight @ np.abs(loss)))
-    return value, 2 * UNIT * MASS * size
+    reach = np.abs(frequency) * float(weight @ np.abs(loss))
+    return value, UNIT * (2 * MASS * np.minimum(2.0, reach) + ANGLE * reach)
 
 
 @dataclass(frozen=True, slots=True)
