@@ -12,20 +12,22 @@ It shares no code with discreet.accounting, and every step of it goes down where
 
    F the moment function of Y - U. Wrapping adds e^{-tmW} delta(epsilon - mW) for every m other than 0: at most 1/(e^{tW} - 1)
    from m > 0, and at most the sum over j of e^{K(t + s) - (t + s)epsilon - sjW} from m = -j (Chernoff). Both are subtracted.
-4. **The rest.** |E e^{-(t + iw)U}| <= (2 FOLD / (a w))^FOLD for U <= a, which bounds all frequencies after the last. Those between
-   the last that is summed and there are either all below e^-30, which a coarse look shows, or summed as well. The bound on
-   what is not summed and an allowance for rounding are subtracted.
+4. **The rest.** |E e^{-(t + iw)U}| <= (2 FOLD / (a w))^FOLD for U <= a, which bounds all frequencies after the last. Those
+   between the last that is summed and there are either all below e^-30, which a coarse look shows, or summed as well. The
+   bound on what is not summed and an allowance for rounding are subtracted.
 
-**Rare large losses.** Where single losses rule (little noise at a small rate), the terms of 3 are far larger than delta at every
-tilt, because most of the mass sits at 0. Then only outcomes with at least one loss above a cut are counted, which lowers delta once
-more. Their moment function M^n - S^n, with S that of one loss below the cut, is S^n expm1(n log1p(L / S)): nothing cancels.
+**Rare large losses.** Where single losses rule (little noise at a small rate), the terms of 3 are far larger than delta at
+every tilt, because most of the mass sits at 0. Then only outcomes with at least one loss above a cut are counted, which lowers
+delta once more. Their moment function M^n - S^n, with S that of one loss below the cut, is S^n expm1(n log1p(L / S)): nothing
+cancels.
 
-**Far losses.** Where some losses are far above epsilon, no tilt suits all. Outcomes whose largest loss is above `top` report only the bin of
-that loss, post-processing again. Their share of delta, sum of (P(i) - e^epsilon Q(i))+ over these bins, is known in closed form,
-since the largest of n losses is at most the i-th with probability P(loss <= i)^n. All other outcomes have losses up to `top`.
+**Far losses.** Where some losses are far above epsilon, no tilt suits all. Outcomes whose largest loss is above `top` report
+only the bin of that loss, post-processing again. Their share of delta, the sum of (P(i) - e^epsilon Q(i))+ over these bins, is
+known in closed form, since the largest of n losses is at most the i-th with probability P(loss <= i)^n. All other outcomes
+have losses up to `top`.
 
-The coarse look: |E e^{iwY}|^2 of one step is the characteristic function of the difference of two independent losses, whose second
-derivative is at most 2 Var, so between two frequencies d apart it is at most the larger value plus d^2 Var / 4.
+**The coarse look.** |E e^{iwY}|^2 of one step is the characteristic function of the difference of two independent losses.
+Its second derivative is at most 2 Var, so between two frequencies d apart it is at most the larger value plus d^2 Var / 4.
 """
 
 from __future__ import annotations
@@ -100,7 +102,7 @@ def binned(sigma: float, rate: float, times: int, delta: float, backward: bool) 
     weight = density.sum(axis=1)
     excess = (density * np.expm1(shift * z - shift * shift / 2)).sum(axis=1) / weight
     log_ratio = np.log1p(rate * excess)
-    log_mass = -edge[:-1] ** 2 / 2 + np.log(weight * WIDTH / 2 / math.sqrt(2 * math.pi))
+    log_mass = -(edge[:-1] ** 2) / 2 + np.log(weight * WIDTH / 2 / math.sqrt(2 * math.pi))
     without = float(ndtr(edge[0]) + ndtr(-edge[-1]))
     moved = float(ndtr(edge[0] - shift) + ndtr(shift - edge[-1]))
     dropped = without, (1 - rate) * without + rate * moved
@@ -108,7 +110,7 @@ def binned(sigma: float, rate: float, times: int, delta: float, backward: bool) 
 
 
 def largest(step: Step, times: int, top: float) -> tuple[Step, np.ndarray, np.ndarray]:
-    """The step without losses above `top`, and the masses of the largest of `times` losses above it, with the unit and without."""
+    """The step without losses above `top`, and the masses of the largest of `times` losses above it, in either world."""
     far = int(np.searchsorted(step.loss, top, side="right"))
     masses = []
     for log, beyond in ((step.log_mass + step.loss, step.dropped[1]), (step.log_mass, step.dropped[0])):
@@ -151,7 +153,9 @@ class Floor:
     def wrapped(self, epsilon: float) -> float:
         """The log of what wrapping may have added to delta."""
         below = self.tilt * self.period + math.log(-math.expm1(-self.tilt * self.period))
-        above = min(k - (self.tilt + s) * epsilon - s * self.period - math.log(-math.expm1(-s * self.period)) for s, k in self.moments)
+        above = min(
+            k - (self.tilt + s) * epsilon - s * self.period - math.log(-math.expm1(-s * self.period)) for s, k in self.moments
+        )
         return float(np.logaddexp(self.total - below, above))
 
     def raw(self, epsilon: float) -> float:
@@ -225,7 +229,7 @@ def _bound(step: Step, times: int, delta: float, near: float, share: float, cut:
 
 @dataclass
 class Sum:
-    """The sum of `times` losses less a random number from 0 to `width`; one loss at least is above `cut`, if that is above 0."""
+    """The sum of `times` losses less a random number from 0 to `width`; with a `cut`, one loss is above it."""
 
     step: Step
     times: int
@@ -277,7 +281,9 @@ class Sum:
             return None
         log_moment, mean, _ = self.moment(tilt)
         scale = log_moment - tilt * mean
-        value = math.log(delta) - scale + tilt * (near - mean)  # log of what the series should add up to, and at least of its first term
+        value = (
+            math.log(delta) - scale + tilt * (near - mean)
+        )  # log of what the series should add up to, and at least of its first term
         value = min(value, -math.log(tilt * (1 + tilt) * period))
         series = _series(self, tilt, mean, period, _last(self.width, value), most)
         return None if series is None else Floor(scale, tilt, mean, *series, period, moments, self.total())

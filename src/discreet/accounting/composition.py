@@ -224,7 +224,7 @@ class Composition(Saddle):
                 break
             if worse and most < MOST_WAVES and least < math.inf:  # few frequencies need much smoothing here: back, with more
                 here = least
-            most = MOST_WAVES if near or here == least < math.inf and worse else most
+            most = MOST_WAVES if near or (worse and here == least < math.inf) else most
             guess = here if here < math.inf else 1.5 * guess + there.spread
             slope = self.where(direction, lambda k, t, m, s: -m, -guess, delta)[0]
         if least == math.inf:
@@ -238,7 +238,10 @@ class Composition(Saddle):
         for top in TOPS:
             for _ in range(4):
                 far = np.array([top * least])
-                if math.fsum(n * float((item.backward if direction else item.forward)(far)[0]) for item, n in self.parts) < FAR * delta:
+                if (
+                    math.fsum(n * float((item.backward if direction else item.forward)(far)[0]) for item, n in self.parts)
+                    < FAR * delta
+                ):
                     break  # so large a loss is too rare to matter
                 there = self._near(direction, least, delta, top * least)
                 here = there.epsilon(delta, least, self.most) if there is not None else math.inf

@@ -28,7 +28,7 @@ Complex = NDArray[np.complex128]
 UNIT = 2.0**-53
 FADED = 45.0  # frequencies of which less than e^-45 is left are bounded, not added
 MOST = 1 << 16  # frequencies; more smoothing keeps their number below this
-MASS = 256.0  # units of relative error of one tilted mass: of the profile's slopes, of logarithms and exponentials
+MASS = 256.0  # units of relative error of one mass: of the profile's slopes, of logarithms and exponentials
 ANGLE = 16.0  # units of relative error of a frequency times a loss, in either table
 PRECISE = 1e-6  # an allowance for the rounding of a plain sum from which it is worth while to sum with more care
 
@@ -39,6 +39,7 @@ class Tilted:
     def __init__(self, parts: Sequence[tuple[Fitted, int]], square: float, tilt: float) -> None:
         self.tilt, self.square, self.parts = tilt, square, parts
         self.weights: list[Array] = []
+        self.units: list[float] = []  # of relative error of the weights of each part
         self.logs: list[float] = []  # the log-moment of one loss of each part
         self.log_moment = square * tilt * (1 + tilt) / 2
         self.mean, self.variance = square * (0.5 + tilt), square
@@ -49,16 +50,15 @@ class Tilted:
         self.infinite = -math.expm1(survive) * (1 + 1e-14)
 
     def _add(self, atoms: Fitted, n: int) -> None:
-        exponent = np.log(atoms.mass) + self.tilt * atoms.loss
-        top = float(exponent.max())
-        weight = np.exp(exponent - top)
+        weight, top, units = tilted_masses(atoms.loss, atoms.mass, self.tilt)
         whole = float(weight.sum())
         weight /= whole
-        log, error = top + math.log(whole), MASS * UNIT * (1 + abs(top))
+        log, error = top + math.log(whole), units * UNIT * (1 + abs(top))
+        self.units.append(units)
         if abs(log) < 0.5:  # the masses add up to 1 less what is infinite: only what exceeds that is summed
             excess = grown(atoms, self.tilt)
             log = math.log1p(float(excess.sum()) + atoms.raised - atoms.infinite)
-            error = MASS * UNIT * float(np.abs(excess).sum()) * 2
+            error = units * UNIT * float(np.abs(excess).sum()) * 2
         self.logs.append(log)
         self.log_moment += n * log
         self.error += n * error
@@ -72,12 +72,12 @@ class Tilted:
         log = (-self.square * frequency**2 / 2).astype(np.complex128)
         error: Array = 8 * UNIT * np.abs(log.real)
         end = len(frequency)  # none is left after the last that matters
-        for (atoms, n), weight in zip(self.parts, self.weights):
+        for (atoms, n), weight, units in zip(self.parts, self.weights, self.units):
             loss = atoms.loss - float(weight @ atoms.loss)
-            value, off = plain_sum(weight, loss, frequency[:end])
+            value, off = plain_sum(weight, loss, frequency[:end], units)
             near = np.flatnonzero(n * _log_size(value) > -2 * FADED)
             if len(near) and n * float(off[near].max()) > PRECISE:
-                value[near], off[near] = _careful(weight, loss, frequency[near])
+                value[near], off[near] = _careful(weight, loss, frequency[near], units)
             part = _log_size(value)
             log[:end] += n * (np.minimum(part, 0.0) + 1j * np.angle(1 + value))
             error[:end] += n * (np.log1p(off * np.exp(np.minimum(-part, 700.0))) + 4 * UNIT * np.abs(part))
@@ -88,13 +88,25 @@ class Tilted:
         return log, error
 
 
+def tilted_masses(loss: Array, mass: Array, tilt: float) -> tuple[Array, float, float]:
+    """mass e^{tilt loss} / e^top, the log of the largest, and how many units of relative error each may have.
+
+    An exponent log p + ty is off by a few units of |log p| + |ty|, which may be many hundreds where delta is tiny.
+    """
+    log = np.log(mass)
+    exponent = log + tilt * loss
+    top = float(exponent.max())
+    heavy = exponent > top - 40
+    return np.exp(exponent - top), top, MASS + 4 * float((np.abs(log[heavy]) + np.abs(tilt * loss[heavy])).max())
+
+
 def _log_size(value: Complex) -> Array:
     """log |1 + value|."""
     size: Array = np.log1p(np.maximum(2 * value.real + value.real**2 + value.imag**2, -1 + UNIT)) / 2
     return size
 
 
-def plain_sum(weight: Array, loss: Array, frequency: Array) -> tuple[Complex, Array]:
+def plain_sum(weight: Array, loss: Array, frequency: Array, units: float) -> tuple[Complex, Array]:
     """E[e^{i w y}] - 1 at even frequencies from 0, as a product of two short tables; and how far off each may be.
 
     With w = u + v, e^{iwy} - 1 = A B + A + B for A = e^{iuy} - 1 and B = e^{ivy} - 1. Each of these is known to a few units of
@@ -110,7 +122,7 @@ def plain_sum(weight: Array, loss: Array, frequency: Array) -> tuple[Complex, Ar
     value = (coarse @ fine + of_coarse + of_fine).ravel()[: len(frequency)]
     size_coarse, size_fine = np.abs(coarse).sum(axis=1)[:, None], (weight @ np.abs(fine))[None, :]
     size = (size_coarse + size_fine + 2 * np.minimum(size_coarse, size_fine)).ravel()[: len(frequency)]
-    return value, UNIT * ((2 * len(loss) + MASS) * size + ANGLE * np.abs(frequency) * float(weight @ np.abs(loss)))
+    return value, UNIT * ((2 * len(loss) + units) * size + ANGLE * np.abs(frequency) * float(weight @ np.abs(loss)))
 
 
 def _turned(angle: Array) -> Complex:
@@ -119,7 +131,7 @@ def _turned(angle: Array) -> Complex:
     return value
 
 
-def _careful(weight: Array, loss: Array, frequency: Array) -> tuple[Complex, Array]:
+def _careful(weight: Array, loss: Array, frequency: Array, units: float) -> tuple[Complex, Array]:
     """The same, term by term, with an error in proportion to the mean of |w y|, which is small where the steps are many."""
     value = np.empty(len(frequency), complex)
     for start in range(0, len(frequency), 64):
@@ -127,7 +139,7 @@ def _careful(weight: Array, loss: Array, frequency: Array) -> tuple[Complex, Arr
         half = np.sin(angle / 2)
         value[start : start + 64] = (-2 * half * half * weight).sum(axis=1) + 1j * (np.sin(angle) * weight).sum(axis=1)
     reach = np.abs(frequency) * float(weight @ np.abs(loss))
-    return value, UNIT * (2 * MASS * np.minimum(2.0, reach) + ANGLE * reach)
+    return value, UNIT * (2 * units * np.minimum(2.0, reach) + ANGLE * reach)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ the same. What is put in an event's place dominates it:
 - fewer users of a shuffle: some of the reports that hide one are given away.
 
 The discrete Gaussian cannot be moved: on whole numbers, more of its noise is not less of it plus something. Very many of them
-are counted together by their divergences: that of order a is at most a Delta^2 / 2 sigma^2 (Canonne, Kamath, Steinke 2020), these
-add up, and bound delta at every epsilon. That costs some percent of epsilon.
+are counted together by their divergences: that of order a is at most a Delta^2 / 2 sigma^2 (Canonne, Kamath, Steinke
+2020). These add up and bound delta at every epsilon. That costs some percent of epsilon.
 """
 
 from __future__ import annotations

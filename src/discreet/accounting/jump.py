@@ -1,13 +1,13 @@
 """Composition where single large losses rule: what has one of them, and what has none, bounded apart.
 
-Little noise at a small rate leaves nearly every loss near 0 and a few far out. Under every tilt that makes the large ones visible
-the mass near 0, whose share in delta is nothing, is larger than delta by many powers of ten, and so is its rounding error. So
-outcomes are told apart by whether some loss exceeds a cut:
+Little noise at a small rate leaves nearly every loss near 0 and a few far out. Under every tilt at which the large ones show,
+the mass near 0 is larger than delta by many powers of ten, although its share in delta is nothing, and so is its rounding
+error. So outcomes are divided by whether some loss exceeds a cut:
 
-- all losses are at most the cut: E[(1 - e^{epsilon - Y})+] <= t^t / (1 + t)^{1 + t} e^{K(t) - t epsilon}, K of those losses alone,
-  which allow a much steeper tilt;
-- some loss is above it: the series of `fourier` with the moment function M^n - S^n in place of M^n, where M = S + L and S, L are
-  those of one loss below the cut and above it. As S^n expm1(n log1p(L / S)) it is free of cancellation.
+- all losses are at most the cut: E[(1 - e^{epsilon - Y})+] <= t^t / (1 + t)^{1 + t} e^{K(t) - t epsilon}, with K of those
+  losses alone, which allow a much steeper tilt;
+- some loss is above it: the series of `fourier` with the moment function M^n - S^n in place of M^n, where M = S + L, and S
+  and L are those of one loss below the cut and above it. As S^n expm1(n log1p(L / S)) it is free of cancellation.
 
 Both are parts of one sum over outcomes, so their bounds add up to a bound.
 
@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from discreet.accounting import fourier
-from discreet.accounting.fourier import FADED, MASS, UNIT, Complex, Tilted, Wave, plain_sum
+from discreet.accounting.fourier import FADED, MASS, UNIT, Complex, Tilted, Wave, plain_sum, tilted_masses
 from discreet.accounting.mesh import Fitted
 from discreet.accounting.profile import Array
 
@@ -83,17 +83,20 @@ class Split:
     def jumps(self, square: float, tilt: float) -> Jumps | None:
         """The tilted distribution of outcomes with a loss above the cut; None where these are no longer few."""
         small = Tilted(self.small, square, tilt)
-        ratio, weights = [], []
+        ratio, weights, units = [], [], [MASS]
         for (loss, mass), log in zip(self.large, small.logs):
-            exponent = np.log(mass) + tilt * loss
-            top = float(exponent.max()) if len(exponent) else -math.inf
-            weight = np.exp(exponent - top) if len(exponent) else exponent
+            if not len(loss):
+                ratio.append(0.0)
+                weights.append(mass)
+                continue
+            weight, top, off = tilted_masses(loss, mass, tilt)
             if top - log > 600:
                 return None
-            ratio.append(math.exp(top - log) * float(weight.sum()) if len(exponent) else 0.0)
-            weights.append(weight / weight.sum() if len(exponent) else weight)
+            ratio.append(math.exp(top - log) * float(weight.sum()))
+            weights.append(weight / weight.sum())
+            units.append(off)
         count = math.fsum(n * math.log1p(x) for (_, n), x in zip(self.small, ratio))
-        return Jumps(self, small, ratio, weights, count) if 0 < count < MOST_JUMPS else None
+        return Jumps(self, small, ratio, weights, count, max(units)) if 0 < count < MOST_JUMPS else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +106,7 @@ class Jumps:
     ratio: list[float]  # L / S of each part
     weights: list[Array]  # the tilted large losses of each part
     count: float  # n log1p(L / S), all parts together: about the number of large losses
+    units: float  # of relative error of the weights
 
     @property
     def log_moment(self) -> float:
@@ -111,8 +115,8 @@ class Jumps:
     @property
     def error(self) -> float:
         """A bound on the rounding of the log-moment; that of expm1(x) is x e^x / (e^x - 1) <= 1 + x times that of x."""
-        highest = max(abs(self.small.tilt * float(loss[-1])) for loss, _ in self.split.large if len(loss))
-        return self.small.error + MASS * UNIT * (4 + highest) * (1 + self.count)
+        off = max(self.small.units, default=MASS) + self.units  # of L / S
+        return self.small.error + 4 * UNIT * off * (1 + self.count)
 
     def moments(self) -> tuple[float, float]:
         """About mean and variance of the sum: the large losses are nearly Poisson in number."""
@@ -131,17 +135,16 @@ class Jumps:
         known = np.ones(len(frequency), bool)
         total = np.zeros(len(frequency), complex)
         off = np.zeros(len(frequency))
-        for (loss, _), weight, x, (atoms, n), low in zip(
-            self.split.large, self.weights, self.ratio, self.split.small, self.small.weights
-        ):
+        small = zip(self.split.small, self.small.weights, self.small.units)
+        for (loss, _), weight, x, ((atoms, n), low, units) in zip(self.split.large, self.weights, self.ratio, small):
             if not x:
                 continue
             centre = float(low @ atoms.loss)
-            base, base_off = plain_sum(low, atoms.loss - centre, frequency)
-            high, high_off = plain_sum(weight, loss - centre, frequency)
+            base, base_off = plain_sum(low, atoms.loss - centre, frequency, units)
+            high, high_off = plain_sum(weight, loss - centre, frequency, self.units)
             size = np.maximum(np.abs(1 + base) - base_off, 1e-300)
             inner = x * (1 + high) / (1 + base)
-            doubt = x * (high_off + base_off / size) / size + 8 * UNIT * np.abs(inner)
+            doubt = x * (high_off + base_off / size) / size + 4 * UNIT * (self.units + units) * np.abs(inner)
             known &= np.abs(inner) + doubt < 0.5
             total += n * log1p(np.where(known, inner, 0.0))
             off += 2 * n * doubt  # |d log1p(z)| <= |dz| / (1 - |z|)
@@ -209,7 +212,8 @@ def period(jumps: Jumps, epsilon: float, aim: float) -> float:
 
 
 def wave(jumps: Jumps, period: float, start: float) -> Wave:
-    """delta at every epsilon from `start` on: outcomes with a large loss by a series, those without by their bound at `start`."""
+    """delta at every epsilon from `start` on: outcomes with a large loss by a series, those without by their bound at
+    `start`."""
     tilt, square = jumps.small.tilt, jumps.small.square
     count = math.ceil(math.sqrt(2 * FADED / square) * period / (2 * math.pi)) + 1
     frequency: Array = np.arange(count, dtype=np.float64) * (2 * math.pi / period)

@@ -51,7 +51,9 @@ def test_the_characteristic_function_is_within_its_allowance(seed: int, times: i
             if value.real == -math.inf:
                 continue
             phase = mp.mpf(w) * times * mp.mpf(float(tilted.weights[0] @ atoms.loss))
-            truth = times * mp.log(exact_moment(atoms, mp.mpc(tilt, w)) / whole) - mp.mpf(1e-12) * mp.mpf(w) ** 2 / 2 - 1j * phase
+            truth = (
+                times * mp.log(exact_moment(atoms, mp.mpc(tilt, w)) / whole) - mp.mpf(1e-12) * mp.mpf(w) ** 2 / 2 - 1j * phase
+            )
             gap = abs(mp.exp(mp.mpc(value) - truth) - 1)
             assert gap <= math.expm1(off) + 64 * fourier.UNIT * (1 + abs(float(phase))) + ENDS
 
@@ -67,11 +69,23 @@ def test_the_log_moment_is_within_its_allowance(seed: int, times: int) -> None:
             assert abs(tilted.log_moment - truth) <= tilted.error + ENDS
 
 
+def test_masses_of_any_size_are_within_their_allowance() -> None:
+    rng = np.random.default_rng(5)
+    loss, mass = np.sort(rng.uniform(0, 700, 200)), 10.0 ** -rng.uniform(0, 300, 200)
+    for tilt in (0.3, 1.0, 3.0):
+        weight, top, units = fourier.tilted_masses(loss, mass, tilt)
+        with mp.workdps(60):
+            for y, m, value in zip(loss.tolist(), mass.tolist(), weight.tolist()):
+                truth = mp.mpf(m) * mp.exp(mp.mpf(tilt) * mp.mpf(y) - mp.mpf(top))
+                if truth > mp.mpf(10) ** -17:
+                    assert abs(value - truth) <= units * fourier.UNIT * truth
+
+
 @pytest.mark.parametrize("size", [16, 100, 4096])
 def test_plain_sums_are_within_their_allowance(size: int) -> None:
     atoms = some_atoms(9, rare=0.1)
     frequency = np.arange(size) * 0.37
-    value, off = fourier.plain_sum(atoms.mass, atoms.loss, frequency)
+    value, off = fourier.plain_sum(atoms.mass, atoms.loss, frequency, 2.0)
     with mp.workdps(60):
         for k in {0, 1, size // 3, size - 1}:
             truth = exact_moment(atoms, mp.mpc(0, mp.mpf(float(frequency[k])))) - 1
