@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -135,6 +136,48 @@ def test_sampling_never_hurts(what, share, times, small) -> None:
     whole = curve(Repeat(what, times)).epsilon(small)
     assert curve(Repeat(Poisson(share, what), times)).epsilon(small) <= whole * (1 + 5 * SLACK) + 1e-9
     assert curve(Repeat(WithoutReplacement(share, what), times)).epsilon(small) <= whole * (1 + 5 * SLACK) + 1e-9
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.floats(0.3, 20), rate, st.integers(1, 10**6), st.sampled_from([1e-100, 1e-9, 1e-6, 1e-3]), st.floats(1.001, 3))
+def test_more_noise_fewer_steps_and_a_smaller_rate_never_cost_more(sigma, share, times, small, factor) -> None:
+    """Up to `SLACK`: every epsilon is an upper bound within a part in a thousand of a truth that is monotone, each on a grid of
+    its own. So two of them may come in the wrong order by as much as they exceed the truth, but by no more."""
+
+    def cost(noise: float, fraction: float, steps: int) -> float:
+        return curve(Repeat(Poisson(fraction, Gaussian(noise)), steps)).epsilon(small)
+
+    here = cost(sigma, share, times)
+    assert cost(sigma * factor, share, times) <= here * (1 + SLACK) + 1e-12
+    assert cost(sigma, share / factor, times) <= here * (1 + SLACK) + 1e-12
+    assert cost(sigma, share, max(int(times / factor), 1)) <= here * (1 + SLACK) + 1e-12
+
+
+@settings(max_examples=20, deadline=None)
+@given(event, st.floats(1e-4, 0.3), st.floats(0.05, 0.95))
+def test_power_is_concave_and_never_below_the_level(what, low, share) -> None:
+    """A mixture of two tests is a test, so the true power is concave. What is computed exceeds it by less than `SLACK`, or it
+    would not be within a part in a thousand of the truth; that much the middle may fall below the chord."""
+    high = low + 0.6
+    middle = share * low + (1 - share) * high
+    bound = curve(what)
+    powers = [bound.power(level) for level in (low, middle, high)]
+    assert all(power >= level for power, level in zip(powers, (low, middle, high)))
+    assert powers == sorted(powers) or max(powers[0] - powers[1], powers[1] - powers[2]) < SLACK
+    assert powers[1] >= share * powers[0] + (1 - share) * powers[2] - SLACK
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(st.one_of(budget.map(Pure), noise.map(Laplace)), min_size=1, max_size=3),
+    noise,
+    st.integers(1, 50),
+    st.lists(st.floats(1e-12, 0.3), min_size=2, max_size=4),
+)  # fmt: skip
+def test_epsilon_does_not_rise_with_delta_where_pure_and_gaussian_events_mix(pure, sigma, times, deltas) -> None:
+    bound = curve(Sequence([Repeat(Gaussian(sigma), times), *pure]))
+    epsilons = [bound.epsilon(small) for small in sorted(deltas)]
+    assert all(after <= before * (1 + SLACK) + 1e-9 for before, after in pairwise(epsilons))
 
 
 @slow

@@ -72,7 +72,14 @@ def _log_total(fitted: Fitted | None, tilt: float, log: float) -> float:
     """The log-moment of one loss; where it is near 0 only what exceeds it is summed, so that many terms do not add up noise."""
     if fitted is None or abs(log) > 0.5:
         return log
-    return math.log1p(float((fitted.mass * np.expm1(tilt * fitted.loss)).sum()) + fitted.raised - fitted.infinite)
+    return math.log1p(float(grown(fitted, tilt).sum()) + fitted.raised - fitted.infinite)
+
+
+def grown(fitted: Fitted, tilt: float) -> Array:
+    """mass (e^{tilt loss} - 1) of each atom, where that overflows for the factor alone as well."""
+    x = tilt * fitted.loss
+    with np.errstate(over="ignore", under="ignore"):
+        return np.where(x < 30, fitted.mass * np.expm1(np.minimum(x, 30.0)), np.exp(np.log(fitted.mass) + x))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,18 +6,21 @@ import math
 
 import numpy as np
 
-from discreet.accounting import fourier, lattice
+from discreet.accounting import fourier, jump, lattice
 from discreet.accounting import profile as profiles
-from discreet.accounting.compose import LARGEST, OUTSIDE, Tails, Window, rounding, window
+from discreet.accounting.compose import LARGEST, OUTSIDE, Losses, Tails, Window, rounding, window
 from discreet.accounting.fourier import FADED, Wave
 from discreet.accounting.fourier import MOST as MOST_WAVES
 from discreet.accounting.lattice import Pair
 from discreet.accounting.mesh import fitted
 from discreet.accounting.profile import Profile
+from discreet.accounting.rounding import total_up
 from discreet.accounting.saddle import Saddle
 from discreet.accounting.saddle import log_delta as saddle_log_delta
 from discreet.accounting.series import Series, series
+from discreet.accounting.single import Single
 
+HUGE = 1e11  # losses from here on are beyond every grid
 TOLERANCE = 3e-5  # aimed-at relative excess of epsilon; the answer is an upper bound whatever this is
 SMALL = 1e-4  # a spread of losses below which e^loss - 1 is not taken as a difference
 LOOSE = 3e-4  # a relative excess of epsilon, or a share of delta that is allowance, that asks for another way
@@ -30,6 +33,10 @@ WORK = 50_000_000  # points times frequencies of one composition
 ROUGHLY = 512  # frequencies while the place is still searched for
 STEEPEST = 300.0  # the largest tilt, over the spread of losses
 AMPLIFIED = 12.0  # log of how much larger than delta the terms of a series may be
+CUTS = (0.9, 0.8, 0.65, 0.5, 0.35, 0.2)  # shares of epsilon above which a loss is called large
+TOPS = (6.0, 3.0)  # multiples of it above which a loss is counted apart
+FAR = 3e-3  # the least share of delta that such losses must have
+FEW_SMALL = 7.0  # log of how much smaller than delta what has no large loss must be
 ALIAS = math.log(1e-7)  # log of the share of delta that the period of a series may add, at either end
 
 
@@ -40,11 +47,21 @@ class Composition(Saddle):
         super().__init__(parts, share)
         self._pairs: dict[tuple[float, float], list[tuple[Pair, int]]] = {}
         self._windows: list[tuple[int, float, Window]] = []
+        self.rest, self.huge = self._apart()
+
+    def _apart(self) -> tuple[Composition | None, list[tuple[Profile, int]]]:
+        """Mechanisms whose losses are beyond every grid, such as a whole number with hardly any noise, and the others."""
+        end = np.array([HUGE])
+        huge = [(item, n) for item, n in self.parts if item.most > HUGE and float(item.delta(end)[0]) > 0.5]
+        rest = tuple((item, n) for item, n in self.parts if all(item is not other for other, _ in huge)) if huge else ()
+        return Composition(rest, self.share) if rest else None, huge
 
     def delta(self, epsilon: float) -> float:
         if epsilon >= self.most or self.tiny:
             return max(self.told(), -math.expm1(min(epsilon - self.most, 0.0)))
         epsilon = min(epsilon, 1e15)  # delta falls
+        if self.huge:
+            return self._delta_by_sum(epsilon)
         found = self._at(0, epsilon)
         if not self.symmetric and not self._surely(epsilon, found):
             found = max(found, self._at(1, epsilon))
@@ -59,13 +76,31 @@ class Composition(Saddle):
         start = np.zeros(1)
         if math.fsum(n * float(item.delta(start)[0]) for item, n in self.parts) * (1 + 1e-12) <= delta:
             return 0.0  # total variations add up at most
+        if self.huge:
+            return self._epsilon_by_sum(delta)
         found = max(self.solve(0, delta), 0.0)
         if not self.symmetric and not self._surely(found, delta):
             found = max(found, self.solve(1, delta))
         return min(found, self.most)
 
+    def _epsilon_by_sum(self, delta: float) -> float:
+        """By basic composition: half of delta for what is beyond every grid, half for the rest."""
+        count = sum(n for _, n in self.huge)
+        each = [(Single(item).epsilon(delta / (2 * count)), n) for item, n in self.huge]
+        rest = self.rest.epsilon(delta / 2) if self.rest is not None else 0.0
+        return min(total_up([*each, (rest, 1)]), self.most)
+
+    def _delta_by_sum(self, epsilon: float) -> float:
+        """The same the other way: a thousandth of epsilon for the rest."""
+        count = sum(n for _, n in self.huge)
+        at = np.array([epsilon * 0.999 / count])
+        rest = self.rest.delta(epsilon * 1e-3) if self.rest is not None else 0.0
+        return min(math.fsum(n * float(item.delta(at)[0]) for item, n in self.huge) + rest, 1.0)
+
     def rough_log_delta(self, epsilon: float) -> float:
         """log delta(epsilon) by the saddle point alone: no bound, but near, and quick."""
+        if self.huge:
+            return math.log(max(self._delta_by_sum(epsilon), 1e-300))
         if epsilon >= self.most or self.tiny:
             return math.log(max(self.told(), 1e-300))
         return max(self.place(d, epsilon)[1] for d in self.directions)
@@ -138,7 +173,7 @@ class Composition(Saddle):
         step = float(there.loss[1] - there.loss[0])
         exact = self.spacing is not None and step < 1.01 * self.spacing
         added = 0.0 if exact else self.terms * step * step * (1 + there.tilt) / 12
-        size = max(epsilon, there.spread / 10)
+        size = max(epsilon, there.spread / 100)
         return added < LOOSE * size and there.doubt(epsilon) + (there.base - self.told()) / max(delta, 1e-300) < LOOSE
 
     def _even(self, direction: int, slope: float, epsilon: float, delta: float) -> bool:
@@ -174,7 +209,8 @@ class Composition(Saddle):
             if quick.tilt * abs(found - guess) < 3 and quick.doubt(found, delta) < 1e-5:
                 return found
         found, settled = self._by_windows(direction, guess, delta) if even else (math.inf, False)
-        return found if settled else min(found, self._by_waves(direction, slope, guess, delta))
+        least = found if settled else min(found, self._by_waves(direction, slope, guess, delta))
+        return self._by_near(direction, least, delta) if 0 < least < math.inf else least
 
     def _by_waves(self, direction: int, slope: float, guess: float, delta: float) -> float:
         """epsilon(delta) on grids fitted to each part."""
@@ -186,12 +222,82 @@ class Composition(Saddle):
             near = here < math.inf and abs(here - guess) < min(1 / there.tilt, 0.5 * here + 1e-3 * there.spread)
             if (most == MOST_WAVES and (near or worse)) or (near and there.count < ROUGHLY):
                 break
+            if worse and most < MOST_WAVES and least < math.inf:  # few frequencies need much smoothing here: back, with more
+                here = least
+            most = MOST_WAVES if near or (worse and here == least < math.inf) else most
             guess = here if here < math.inf else 1.5 * guess + there.spread
             slope = self.where(direction, lambda k, t, m, s: -m, -guess, delta)[0]
-            most = MOST_WAVES if near else most
-        if self.share < 1e-3 and (least == math.inf or there.doubt(least) > LOOSE):  # large losses dominate: go less far
-            least = min(least, Composition(self.parts, 1e-2).solve(direction, delta))
+        if least == math.inf:
+            return least if self.share > 1e-3 else Composition(self.parts, 1e-2).solve(direction, delta)
+        if there.doubt(least) < LOOSE * max(1.0, there.tilt * least):  # what raises delta by x raises epsilon by x / tilt
+            return least
+        return Composition(self.parts, 1e-2)._by_jumps(direction, least, delta)  # large losses dominate: go less far
+
+    def _by_near(self, direction: int, least: float, delta: float) -> float:
+        """epsilon(delta) where it is small beside many losses, which are counted apart: a bound at or below `least`."""
+        for top in TOPS:
+            for _ in range(4):
+                far = np.array([top * least])
+                if (
+                    math.fsum(n * float((item.backward if direction else item.forward)(far)[0]) for item, n in self.parts)
+                    < FAR * delta
+                ):
+                    break  # so large a loss is too rare to matter
+                there = self._near(direction, least, delta, top * least)
+                here = there.epsilon(delta, least, self.most) if there is not None else math.inf
+                moved, least = here < least * (1 - 1e-3), min(least, here)
+                if not moved:
+                    break
         return least
+
+    def _near(self, direction: int, epsilon: float, delta: float, cut: float) -> Wave | None:
+        """A composition tilted towards `epsilon` with losses above the cut in closed form: for every epsilon up to this one."""
+        rest = [(item, n, ends) for (item, n), ends in zip(self.parts, self.reach(self.tail(delta))) if item.shift is None]
+        points, tilt = max(POINTS // max(len(rest), 1), FEWEST), 1 / epsilon
+        for _ in range(2):
+            atoms = [(fitted(item, direction, tilt, ends, points, cut), n) for item, n, ends in rest]
+            split = jump.Split.at(atoms, cut)
+            losses = Losses(split.small, self.square)
+            tilt = _centred(losses, epsilon)
+        if not tilt < math.inf:
+            return None
+        width = _width(losses, tilt, epsilon, ALIAS + math.log(delta))
+        square = max(self.square, 2 * SMOOTH * epsilon / (1 + tilt), 2 * FADED * (width / (2 * math.pi * MOST_WAVES)) ** 2)
+        return jump.without_far(split, fourier.wave(split.small, square, tilt, width), self.square, epsilon)
+
+    def _by_jumps(self, direction: int, least: float, delta: float) -> float:
+        """epsilon(delta) where single large losses rule: a bound at or below `least`, which is one."""
+        share = 0.97
+        for _ in range(12):
+            start = share * least
+            there = self._jump(direction, least, delta, start)
+            here = max(there.epsilon(delta, least, self.most), start) if there is not None else math.inf
+            if here >= least * (1 - 1e-5):
+                break
+            share = max(share - 0.1, 0.5) if here == start else 0.97
+            least = here
+        return least
+
+    def _jump(self, direction: int, epsilon: float, delta: float, start: float) -> Wave | None:
+        """A composition tilted towards `epsilon` that tells outcomes with a large loss from those without."""
+        slope = max(self.where(direction, lambda k, t, m, s: -m, -epsilon, delta)[0], 1e-3 / epsilon)
+        smoothing = max(self.square, 2 * SMOOTH * epsilon / (1 + slope))
+        rest = [(item, n, ends) for (item, n), ends in zip(self.parts, self.reach(self.tail(delta))) if item.shift is None]
+        for share in CUTS:
+            cut, points = share * epsilon, max(POINTS // max(len(rest), 1), FEWEST)
+            split = jump.Split.at([(fitted(item, direction, slope, ends, points, cut), n) for item, n, ends in rest], cut)
+            if split.none_above(smoothing, start) > math.log(delta) - FEW_SMALL:
+                continue
+            jumps = jump.tilt_to(split, smoothing, epsilon, slope / 4)
+            if jumps is None:
+                return None
+            width = jump.period(jumps, epsilon, ALIAS + math.log(delta))
+            square = max(smoothing, 2 * FADED * (width / (2 * math.pi * MOST_WAVES)) ** 2)
+            tilt = jumps.small.tilt
+            split = jump.Split.at([(fitted(item, direction, tilt, ends, points, cut), n) for item, n, ends in rest], cut)
+            jumps = split.jumps(square, tilt)
+            return None if jumps is None else jump.wave(jumps, width, start)
+        return None
 
     def _by_windows(self, direction: int, guess: float, delta: float) -> tuple[float, bool]:
         """epsilon(delta) on an even lattice, and whether it is as near the truth as it should be."""
@@ -231,7 +337,7 @@ class Composition(Saddle):
         aim = math.log(delta) + AMPLIFIED  # less tilt may need a shorter period, but errors grow with e^{K(t) - t epsilon}
         less = [t for t in (tilt / 2, 0.7 * tilt, 0.85 * tilt) if losses.log_moment(t) - t * epsilon < aim]
         width, tilt = min(self._period(direction, t, epsilon, delta) for t in (tilt, *less))
-        square = max(self.square, 2 * SMOOTH * max(epsilon, math.sqrt(variance) / 10) / (1 + tilt))
+        square = max(self.square, 2 * SMOOTH * max(epsilon, math.sqrt(variance) / 100) / (1 + tilt))
         width = min(width, 1e140)
         least = 2 * FADED * (width / (2 * math.pi)) ** 2  # smoothing times the square of how many frequencies it takes
         count = math.ceil(math.sqrt(least / square)) if least < square * most**2 else most
@@ -265,12 +371,7 @@ class Composition(Saddle):
 
         The first is at most e^{-tw}, the second at most e^{K(t + s) - (t + s) epsilon - s w} for every s > 0.
         """
-        losses = self.look(self.tail(delta))[direction]
-        aim = ALIAS + math.log(delta)
-        spread = math.sqrt(max(losses.tilted(tilt)[3], 1e-300))
-        shifts = [c / spread for c in (1.0, 3.0, 6.0)]
-        up = min((losses.log_moment(tilt + s) - (tilt + s) * epsilon - aim) / s for s in shifts)
-        return max(-aim / tilt, up), tilt
+        return _width(self.look(self.tail(delta))[direction], tilt, epsilon, ALIAS + math.log(delta)), tilt
 
     def _tilt(self, direction: int, slope: float, epsilon: float, delta: float, step: float) -> tuple[float, float]:
         """The tilt that needs the narrowest window while its allowance stays a small share of delta; and that width.
@@ -307,3 +408,24 @@ class Composition(Saddle):
             pairs = [(lattice.discretise(item, wide, *ends), n) for (item, n), ends in zip(self.parts, ranges)]
             self._pairs = {(step, tail): pairs}
         return self._pairs[step, tail]
+
+
+def _width(losses: Losses, tilt: float, epsilon: float, aim: float) -> float:
+    """The period at which what wraps around is below e^aim at either end."""
+    spread = math.sqrt(max(losses.tilted(tilt)[3], 1e-300))
+    shifts = [c / spread for c in (1.0, 3.0, 6.0)]
+    up = min((losses.log_moment(tilt + s) - (tilt + s) * epsilon - aim) / s for s in shifts)
+    return max(-aim / tilt, up)
+
+
+def _centred(losses: Losses, epsilon: float) -> float:
+    """The tilt that centres losses on `epsilon`, or one over twice their spread where that is larger."""
+    low, high = 0.0, 1 / math.sqrt(max(losses.tilted(0.0)[3], 1e-290))
+    for _ in range(40):
+        if losses.tilted(high)[2] >= epsilon:
+            break
+        low, high = high, 2 * high
+    for _ in range(12):
+        middle = (low + high) / 2
+        low, high = (middle, high) if losses.tilted(middle)[2] < epsilon else (low, middle)
+    return max(high, 0.5 / math.sqrt(max(losses.tilted(high)[3], 1e-290)))

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet.accounting.compose import grown
 from discreet.accounting.mesh import Fitted
 from discreet.accounting.profile import Array
 
@@ -27,8 +28,9 @@ Complex = NDArray[np.complex128]
 UNIT = 2.0**-53
 FADED = 45.0  # frequencies of which less than e^-45 is left are bounded, not added
 MOST = 1 << 16  # frequencies; more smoothing keeps their number below this
-MASS = 256.0  # units of relative error of one tilted mass: of the profile's slopes, of logarithms and exponentials
-PRECISE = 1e-8  # an allowance for the rounding of a plain sum from which it is worth while to sum with more care
+MASS = 256.0  # units of relative error of one mass: of the profile's slopes, of logarithms and exponentials
+ANGLE = 16.0  # units of relative error of a frequency times a loss, in either table
+PRECISE = 1e-6  # an allowance for the rounding of a plain sum from which it is worth while to sum with more care
 
 
 class Tilted:
@@ -37,6 +39,8 @@ class Tilted:
     def __init__(self, parts: Sequence[tuple[Fitted, int]], square: float, tilt: float) -> None:
         self.tilt, self.square, self.parts = tilt, square, parts
         self.weights: list[Array] = []
+        self.units: list[float] = []  # of relative error of the weights of each part
+        self.logs: list[float] = []  # the log-moment of one loss of each part
         self.log_moment = square * tilt * (1 + tilt) / 2
         self.mean, self.variance = square * (0.5 + tilt), square
         self.error = 8 * UNIT * abs(self.log_moment)
@@ -46,16 +50,16 @@ class Tilted:
         self.infinite = -math.expm1(survive) * (1 + 1e-14)
 
     def _add(self, atoms: Fitted, n: int) -> None:
-        exponent = np.log(atoms.mass) + self.tilt * atoms.loss
-        top = float(exponent.max())
-        weight = np.exp(exponent - top)
+        weight, top, units = tilted_masses(atoms.loss, atoms.mass, self.tilt)
         whole = float(weight.sum())
         weight /= whole
-        log, error = top + math.log(whole), MASS * UNIT * (1 + abs(top))
+        log, error = top + math.log(whole), units * UNIT * (1 + abs(top))
+        self.units.append(units)
         if abs(log) < 0.5:  # the masses add up to 1 less what is infinite: only what exceeds that is summed
-            grown = atoms.mass * np.expm1(self.tilt * atoms.loss)
-            log = math.log1p(float(grown.sum()) + atoms.raised - atoms.infinite)
-            error = MASS * UNIT * float(np.abs(grown).sum()) * 2
+            excess = grown(atoms, self.tilt)
+            log = math.log1p(float(excess.sum()) + atoms.raised - atoms.infinite)
+            error = units * UNIT * float(np.abs(excess).sum()) * 2
+        self.logs.append(log)
         self.log_moment += n * log
         self.error += n * error
         centre = float(weight @ atoms.loss)
@@ -68,12 +72,12 @@ class Tilted:
         log = (-self.square * frequency**2 / 2).astype(np.complex128)
         error: Array = 8 * UNIT * np.abs(log.real)
         end = len(frequency)  # none is left after the last that matters
-        for (atoms, n), weight in zip(self.parts, self.weights):
+        for (atoms, n), weight, units in zip(self.parts, self.weights, self.units):
             loss = atoms.loss - float(weight @ atoms.loss)
-            value, off = _plain(weight, loss, frequency[:end])
-            if n * (2 * len(loss) + MASS) * UNIT > PRECISE:
-                near = np.flatnonzero(n * _log_size(value) > -2 * FADED)
-                value[near], off[near] = _careful(weight, loss, frequency[near])
+            value, off = plain_sum(weight, loss, frequency[:end], units)
+            near = np.flatnonzero(n * _log_size(value) > -2 * FADED)
+            if len(near) and n * float(off[near].max()) > PRECISE:
+                value[near], off[near] = _careful(weight, loss, frequency[near], units)
             part = _log_size(value)
             log[:end] += n * (np.minimum(part, 0.0) + 1j * np.angle(1 + value))
             error[:end] += n * (np.log1p(off * np.exp(np.minimum(-part, 700.0))) + 4 * UNIT * np.abs(part))
@@ -84,32 +88,58 @@ class Tilted:
         return log, error
 
 
+def tilted_masses(loss: Array, mass: Array, tilt: float) -> tuple[Array, float, float]:
+    """mass e^{tilt loss} / e^top, the log of the largest, and how many units of relative error each may have.
+
+    An exponent log p + ty is off by a few units of |log p| + |ty|, which may be many hundreds where delta is tiny.
+    """
+    log = np.log(mass)
+    exponent = log + tilt * loss
+    top = float(exponent.max())
+    heavy = exponent > top - 40
+    return np.exp(exponent - top), top, MASS + 4 * float((np.abs(log[heavy]) + np.abs(tilt * loss[heavy])).max())
+
+
 def _log_size(value: Complex) -> Array:
     """log |1 + value|."""
     size: Array = np.log1p(np.maximum(2 * value.real + value.real**2 + value.imag**2, -1 + UNIT)) / 2
     return size
 
 
-def _plain(weight: Array, loss: Array, frequency: Array) -> tuple[Complex, Array]:
-    """E[e^{i w y}] - 1 at even frequencies, as a product of two short tables; and how far off each may be."""
+def plain_sum(weight: Array, loss: Array, frequency: Array, units: float) -> tuple[Complex, Array]:
+    """E[e^{i w y}] - 1 at even frequencies from 0, as a product of two short tables; and how far off each may be.
+
+    With w = u + v, e^{iwy} - 1 = A B + A + B for A = e^{iuy} - 1 and B = e^{ivy} - 1. Each of these is known to a few units of
+    its own size, and a sum of m products errs by at most 2 m units of the sum of their sizes (Higham 2002, section 3.6). So the
+    error is in proportion to E|A| + E|B|, which is small where the steps are many. An angle is off by a unit of its own size.
+    """
     block = math.isqrt(len(frequency)) + 1
     rows = -(-len(frequency) // block)
     gap = float(frequency[1] - frequency[0]) if len(frequency) > 1 else 0.0
-    fine = np.exp(1j * np.multiply.outer(loss, gap * np.arange(block)))
-    coarse = np.exp(1j * np.multiply.outer(frequency[0] + gap * block * np.arange(rows), loss)) * weight
-    value = (coarse @ fine).ravel()[: len(frequency)] - 1
-    return value, UNIT * (2 * len(loss) + MASS + 16 * np.abs(frequency) * float(weight @ np.abs(loss)))
+    fine = _turned(np.multiply.outer(loss, gap * np.arange(block)))
+    coarse = _turned(np.multiply.outer(gap * block * np.arange(rows), loss)) * weight
+    of_coarse, of_fine = coarse.sum(axis=1)[:, None], (weight @ fine)[None, :]
+    value = (coarse @ fine + of_coarse + of_fine).ravel()[: len(frequency)]
+    size_coarse, size_fine = np.abs(coarse).sum(axis=1)[:, None], (weight @ np.abs(fine))[None, :]
+    size = (size_coarse + size_fine + 2 * np.minimum(size_coarse, size_fine)).ravel()[: len(frequency)]
+    return value, UNIT * ((2 * len(loss) + units) * size + ANGLE * np.abs(frequency) * float(weight @ np.abs(loss)))
 
 
-def _careful(weight: Array, loss: Array, frequency: Array) -> tuple[Complex, Array]:
+def _turned(angle: Array) -> Complex:
+    """e^{i angle} - 1, to a few units of its size."""
+    value: Complex = -2 * np.sin(angle / 2) ** 2 + 1j * np.sin(angle)
+    return value
+
+
+def _careful(weight: Array, loss: Array, frequency: Array, units: float) -> tuple[Complex, Array]:
     """The same, term by term, with an error in proportion to the mean of |w y|, which is small where the steps are many."""
     value = np.empty(len(frequency), complex)
     for start in range(0, len(frequency), 64):
         angle = np.multiply.outer(frequency[start : start + 64], loss)
         half = np.sin(angle / 2)
         value[start : start + 64] = (-2 * half * half * weight).sum(axis=1) + 1j * (np.sin(angle) * weight).sum(axis=1)
-    size = np.minimum(2.0, np.abs(frequency) * float(weight @ np.abs(loss)))
-    return value, 2 * UNIT * MASS * size
+    reach = np.abs(frequency) * float(weight @ np.abs(loss))
+    return value, UNIT * (2 * units * np.minimum(2.0, reach) + ANGLE * reach)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +155,10 @@ class Wave:
     spill: float  # what rounding and the frequencies left out may add up to
     spread: float  # of the tilted losses
     count: int  # of frequencies, with those left out
+    far: tuple[float, float] = (0.0, 0.0)  # probabilities, with the unit and without it, of outcomes counted apart (`jump`)
+
+    def _base(self, epsilon: float) -> float:
+        return self.base + max(self.far[0] - math.exp(min(epsilon, 700.0)) * self.far[1], 0.0)
 
     def log_delta(self, epsilon: Array) -> Array:
         """log of delta - base."""
@@ -138,7 +172,8 @@ class Wave:
         """delta at each epsilon, rounded up."""
         with np.errstate(over="ignore", under="ignore"):
             grown = np.exp(np.minimum(self.log_delta(epsilon), 0.0)) * (1 + 1e-13)
-        least: Array = np.minimum(self.base + np.maximum(grown, 5e-324), 1.0)
+        base = np.array([self._base(float(at)) for at in np.atleast_1d(epsilon)])
+        least: Array = np.minimum(base + np.maximum(grown, 5e-324), 1.0)
         return least
 
     def doubt(self, epsilon: float) -> float:
@@ -151,10 +186,10 @@ class Wave:
         """The least epsilon from 0 to `far` with delta(epsilon) <= delta; infinity where there is none."""
 
         def excess(epsilon: float) -> float:
-            value = float(np.logaddexp(self.log_delta(np.array([epsilon]))[0] + 1e-13, log_base))
-            return value - math.log(delta)
+            base = self._base(epsilon)
+            value = np.logaddexp(self.log_delta(np.array([epsilon]))[0] + 1e-13, math.log(base) if base else -math.inf)
+            return float(value) - math.log(delta)
 
-        log_base = math.log(self.base) if self.base else -math.inf
         if excess(0.0) <= 0:
             return 0.0
         low, high, at = 0.0, math.inf, max(near, 1e-300)
@@ -185,10 +220,14 @@ def wave(parts: Sequence[tuple[Fitted, int]], square: float, tilt: float, period
         terms = (weight[live] * np.exp(log[live])).astype(np.complex128)
         off = np.abs(weight[live]) * np.exp(np.minimum(log.real + error, 1.0)[live]) * -np.expm1(-error[live])
     rest = math.exp(-FADED) * float(np.abs(weight[~live]).sum())
-    beyond = frequency[-1] + frequency[1] if count > 1 else 2 * math.pi / period
-    # after the last one: at most e^{-square w^2 / 2} / w^2 each
-    rest += math.exp(-square * beyond**2 / 2) * 2 / period * (1 / beyond**2 + period / (2 * math.pi) / beyond)
+    rest += beyond(square, period, frequency)
     phases = 64 * UNIT * float((np.abs(terms) * (1 + frequency[live] * period)).sum())
     spill = float(off.sum()) + rest + phases
     scale = tilted.log_moment - tilt * tilted.mean + tilted.error + 16 * UNIT * abs(tilt * tilted.mean)
     return Wave(tilted.infinite, scale, tilt, tilted.mean, frequency[live], terms, spill, math.sqrt(tilted.variance), count)
+
+
+def beyond(square: float, period: float, frequency: Array) -> float:
+    """What the frequencies after the last may add up to: at most e^{-square w^2 / 2} / w^2 each."""
+    first = float(frequency[-1]) + 2 * math.pi / period
+    return math.exp(-square * first**2 / 2) * 2 / period * (1 / first**2 + period / (2 * math.pi) / first)

@@ -87,7 +87,9 @@ def connect(profile: Profile, down: Array, up: Array) -> tuple[Array, Array, flo
 
 def second_differences(profile: Profile, down: Array, up: Array) -> tuple[Array, Array, float, float]:
     """The masses of `connect` before those that rounding left below zero are raised to it."""
-    rises, falls = profile.forward(up), profile.backward(down)
+    rises = profile.forward(up)
+    same = profile.symmetric and np.array_equal(up, down)
+    falls = rises.copy() if same else profile.backward(down)
     if up[-1] >= profile.most_forward:
         rises[-1] = 0.0  # no loss is above the largest, whatever rounding says
     if down[-1] >= profile.most_backward:

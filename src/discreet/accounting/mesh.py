@@ -16,6 +16,7 @@ from discreet.accounting import lattice
 from discreet.accounting.profile import Array, Atoms, Profile
 
 ROUGH = 160  # points of the first look, on each side: losses that matter may span many decades
+EVEN = 400  # and evenly spaced ones: under a steep tilt a wide cell would weigh as its far end does
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +41,16 @@ def look(profile: Profile, least: float, most: float) -> tuple[Fitted, Fitted]:
     return Fitted.on(profile, 0, *rough), Fitted.on(profile, 1, *rough)
 
 
-def fitted(profile: Profile, direction: int, tilt: float, ends: tuple[float, float], points: int) -> Fitted:
-    """The losses seen from world `direction`, on a grid between `ends` that is densest where `tilt` puts their mass."""
+def fitted(
+    profile: Profile, direction: int, tilt: float, ends: tuple[float, float], points: int, cut: float = math.inf
+) -> Fitted:
+    """The losses seen from world `direction`, on a grid between `ends` that is densest where `tilt` puts their mass.
+
+    Losses above `cut` get as many points as those below, however rare they are.
+    """
     if profile.kinks is not None:
         return Fitted.on(profile, direction, *_exact(profile))
-    return Fitted.on(profile, direction, *_dense(profile, direction, tilt, ends, points))
+    return Fitted.on(profile, direction, *_dense(profile, direction, tilt, ends, points, cut))
 
 
 def _exact(profile: Profile) -> tuple[Array, Array]:
@@ -64,14 +70,21 @@ def _rough(profile: Profile, ends: tuple[float, float]) -> tuple[Array, Array]:
     """Points in proportion to their distance from 0; losses far below the mean one are as good as 0."""
     least = 1e-3 * max(float(profile.delta(np.zeros(1))[0]), 1e-270)
     far = (max(end, 1e-270) for end in ends)
-    down, up = (np.concatenate([[0.0], np.geomspace(min(least, end / 2), end, ROUGH)]) for end in far)
+    down, up = (
+        np.unique(np.concatenate([np.geomspace(min(least, end / 2), end, ROUGH), np.linspace(0.0, end, EVEN)])) for end in far
+    )
     return down, up
 
 
-def _dense(profile: Profile, direction: int, tilt: float, ends: tuple[float, float], points: int) -> tuple[Array, Array]:
+def _dense(
+    profile: Profile, direction: int, tilt: float, ends: tuple[float, float], points: int, cut: float
+) -> tuple[Array, Array]:
     down, up = _rough(profile, ends)
     rough = Fitted.on(profile, direction, down, up)
     exponent = np.log(rough.mass) + tilt * rough.loss
+    large = rough.loss > cut
+    if large.any() and not large.all():
+        exponent[large] += exponent[~large].max() - exponent[large].max()
     weight = np.exp(exponent - exponent.max())
     sides = []
     for grid, sign in ((down, -1), (up, 1)):

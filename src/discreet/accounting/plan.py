@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 from discreet.accounting import allocation, profile, replaced, shuffle
-from discreet.accounting.gather import DIFFERENT, gathered
+from discreet.accounting.gather import DIFFERENT, concentrated, gathered, weight, without_discrete_gaussians
 from discreet.accounting.profile import Profile
 from discreet.accounting.rounding import total_up
 from discreet.core import event as events
@@ -33,13 +34,16 @@ def plan(event: events.Event) -> Plan:
     if events.NonPrivate() in counts:
         return Plan((), bounded=False)
     counts.pop(events.Zero(), None)
-    if len(counts) > DIFFERENT:
+    if weight(counts) > DIFFERENT:
         alone = {item: n for item, n in counts.items() if isinstance(item, events.Gaussian)}
         counts = alone | gathered({item: n for item, n in counts.items() if item not in alone})
+    counts, square = without_discrete_gaussians(counts) if len(counts) > DIFFERENT else (counts, 0.0)
     normals = [(item, n) for item, n in counts.items() if isinstance(item, events.Gaussian)]
     parts = [(_single(item), n) for item, n in counts.items() if not isinstance(item, events.Gaussian)]
     if normals:
         parts.insert(0, (profile.gaussian(_merged(normals)), 1))
+    if square:
+        parts.append((concentrated(square), 1))
     loose = any(_holds_envelope(item) for item in counts)
     return Plan(tuple((item, n) for item, n in parts if item.most > 0), loose=loose, counts=tuple(counts.items()))
 
@@ -160,6 +164,7 @@ def tells_one_of_two(event: events.Event) -> bool:
     return isinstance(event, events.RandomizedResponse) and event.categories == 2
 
 
+@lru_cache(maxsize=64)
 def _whole(event: events.Event) -> Profile:
     """One profile for an event that may be composed: several steps on the same sample."""
     inner = plan(event)

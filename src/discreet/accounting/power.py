@@ -21,7 +21,7 @@ def near(whole: Composition, level: float) -> list[profiles.Deltas]:
     """For tests in either direction, epsilons and their deltas among which the tightest bound at this level lies."""
     told = np.array([whole.told() if level < 1 else 1.0])
     last = np.array([min(whole.most, 1e15)]), told, told
-    if level in (0, 1) or whole.tiny:
+    if level in (0, 1) or whole.tiny or whole.huge:
         return [last]
     seen = [last, *_scan(whole, level)]
     return [_closer(whole, seen, level, swap) for swap in ((False,) if whole.symmetric else (False, True))]
@@ -31,7 +31,7 @@ def everywhere(whole: Composition) -> list[profiles.Deltas]:
     """Epsilons and their deltas over all scales, for tests in either direction: for a drawing of all levels at once."""
     told = np.array([whole.told()])
     last = np.array([min(whole.most, 1e15)]), told, told
-    seen = [last] if whole.tiny else [last, *_scan(whole, 1e-7, DRAWN)]
+    seen = [last] if whole.tiny or whole.huge else [last, *_scan(whole, 1e-7, DRAWN)]
     forward = _joined(seen)
     return [forward] if whole.symmetric else [forward, (forward[0], forward[2], forward[1])]
 

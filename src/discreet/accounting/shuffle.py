@@ -31,8 +31,8 @@ LARGEST = 30.0  # an epsilon beyond which even so many users hardly hide each ot
 REACH = 14.0  # standard deviations of the number of clones that are looked at; what lies beyond is bounded
 BLOCKS = 600  # numbers of clones are put together in this many blocks, each counted as its smallest
 ROUNDING = 1e-10  # above the relative error of the binomial terms, which is below 3e-11 up to MOST_USERS (see the tests)
-FEW = 600  # so many epsilons at once are computed one by one; more are read off a table
-NODES = 1200  # of that table
+FEW = 60  # so many epsilons at once are computed one by one; more are read off a table
+NODES = 320  # of that table
 LEAST = 1e-30  # the table ends where delta is this; beyond, up to where losses end, a chord bounds it
 
 
@@ -141,12 +141,21 @@ class _Clones:
     def table(self) -> tuple[Array, Array]:
         if self._table is None:
             end = self._end()
-            grid = np.linspace(0.0, end, NODES)
+            grid = self._nodes(end)
             value = np.minimum.accumulate(self.exactly(grid))
             if end < self.epsilon:
                 grid, value = np.append(grid, self.epsilon), np.append(value, 0.0)
             self._table = grid, value
         return self._table
+
+    def _nodes(self, end: float) -> Array:
+        """Where a chord between neighbours is about as near everywhere: log delta falls evenly, and no gap is wide."""
+        rough = np.linspace(0.0, end, 40)
+        fall = -np.log(np.maximum(np.minimum.accumulate(self.exactly(rough)), 1e-3 * LEAST))
+        level = fall / max(float(fall[-1] - fall[0]), 1e-9) + np.linspace(0.0, 1.0, len(rough))
+        nodes: Array = np.interp(np.linspace(level[0], level[-1], NODES), level, rough)
+        nodes[0], nodes[-1] = 0.0, end
+        return np.unique(nodes)
 
     def _end(self) -> float:
         """Where delta falls to LEAST, or losses end."""

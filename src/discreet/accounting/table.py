@@ -17,12 +17,13 @@ TABLE, ANCHORS = 600, 15  # points of a composed profile on each side, and place
 
 def composed(whole: Composition) -> Profile:
     """The composed pair by its deltas on a grid, for sampling around it: chords in e^epsilon lie above."""
-    top = [min(whole.solve(d, FAINTEST), whole.most) for d in (0, 1)]
+    top = [min(whole.solve(d, FAINTEST), whole.most) for d in whole.directions]
     if max(top) == math.inf:
-        top = [min(whole.solve(d, 1e-30), whole.most) for d in (0, 1)]
+        top = [min(whole.solve(d, 1e-30), whole.most) for d in whole.directions]
     if max(top) == math.inf:
         return profiles.unbounded() if whole.told() > 0.5 else profiles.approximate(1e15, whole.told())
     tables = [_table(whole, d, max(end, 1e-290)) for d, end in enumerate(top)]
+    tables *= 2 // len(tables)  # the same in both directions
     start = max(float(values[0]) for _, values in tables)
     for _, values in tables:
         values[0] = start  # both directions have the same total variation

@@ -1,0 +1,106 @@
+"""Events that are many, or beyond every grid: gathered to fewer, an answer that is never below the truth.
+
+No time is measured. What decides how long an answer takes is how many different mechanisms are composed, and that is counted.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+
+import numpy as np
+import pytest
+
+from discreet.accounting import (
+    DiscreteGaussian,
+    Gaussian,
+    Laplace,
+    Poisson,
+    RandomAllocation,
+    RandomizedResponse,
+    Repeat,
+    Sequence,
+    Shuffled,
+    curve,
+    gather,
+    shuffle,
+    table,
+)
+from discreet.accounting.plan import plan
+from discreet.accounting.profile import gaussian_delta
+
+
+def test_very_many_discrete_gaussians_are_one_part() -> None:
+    rng = random.Random(0)
+    many = Sequence([DiscreteGaussian(100 + 900 * rng.random(), 1 + k % 3) for k in range(20_000)])
+    assert len(plan(many).parts) == 1
+    square = sum((item.sensitivity / item.sigma) ** 2 for item in many.events)
+    for delta in (1e-12, 1e-6, 1e-3):
+        one = curve(Gaussian(1 / math.sqrt(square))).epsilon(delta)  # what so much discrete noise is hardly different from
+        assert one * (1 - 1e-3) <= curve(many).epsilon(delta) <= one * 1.15
+
+
+def test_a_few_discrete_gaussians_are_composed_as_they_are() -> None:
+    assert len(plan(Sequence([DiscreteGaussian(3.0 + k, 1) for k in range(20)])).parts) == 20
+
+
+@pytest.mark.parametrize("square", [1e-12, 1e-3, 1.0, 400.0])
+def test_a_curve_known_by_divergences_is_above_that_of_a_gaussian(square: float) -> None:
+    mu = math.sqrt(square)
+    epsilon = np.concatenate([[0.0], np.geomspace(1e-5 * mu, 30 * mu + square, 300)])
+    known, exact = gather.concentrated(square).delta(epsilon), gaussian_delta(mu, epsilon)
+    assert np.all(known >= exact * (1 - 1e-9))
+
+
+def test_discrete_gaussians_by_divergences_are_above_their_composition() -> None:
+    events = [DiscreteGaussian(2.0 + 0.3 * k, 1) for k in range(10)]
+    together = gather.concentrated(sum((item.sensitivity / item.sigma) ** 2 for item in events))
+    exact = curve(Sequence(events))
+    for epsilon in (0.1, 1.0, 3.0):
+        assert float(together.delta(np.array([epsilon]))[0]) >= exact.delta(epsilon) * (1 - 1e-4)
+
+
+def test_many_shuffles_are_gathered_and_cost_no_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    many = Sequence([Shuffled(RandomizedResponse(0.5 + k / 40, 2), 2000 + 301 * k) for k in range(12)])
+    exact = curve(many).epsilon(1e-6)
+    assert len(plan(many).parts) == 12
+    monkeypatch.setattr(gather, "DIFFERENT", 60)
+    monkeypatch.setattr("discreet.accounting.plan.DIFFERENT", 60)
+    assert len(plan(many).parts) <= 6
+    assert exact * (1 - 1e-6) <= curve(many).epsilon(1e-6) <= 1.5 * exact
+
+
+def test_hundreds_of_shuffles_come_down_to_some() -> None:
+    many = Sequence([Shuffled(Laplace(1 + k / 400), 1000 + 7 * k) for k in range(400)])
+    assert gather.weight(dict.fromkeys(many.events, 1)) > gather.DIFFERENT
+    assert len(gather.gathered(dict.fromkeys(many.events, 1))) <= gather.DIFFERENT // gather.SHUFFLED
+
+
+def test_the_table_of_a_shuffle_is_above_the_sum_and_near() -> None:
+    pair = shuffle._clones(1.0, 5000, math.exp(-1.0))
+    epsilon = np.linspace(0.0, 0.5, shuffle.FEW + 40)
+    exact, read = pair.exactly(epsilon), pair.delta(epsilon)
+    assert np.all(read >= exact * (1 - 1e-12))
+    assert np.all(read <= exact * 1.02 + 1e-30)
+
+
+def test_losses_beyond_every_grid_add_up() -> None:
+    alone = curve(DiscreteGaussian(34.46, 10**9)).epsilon(5e-7)
+    bound = curve(Sequence([DiscreteGaussian(34.46, 10**9), RandomAllocation(Gaussian(2.0), 100)]))
+    epsilon = bound.epsilon(1e-6)
+    assert alone <= epsilon <= alone * (1 + 1e-6) + 100
+    assert bound.delta(1.0) == 1.0
+    assert bound.delta(epsilon * 1.01) <= 1e-6
+    assert bound.power(0.1) == 1.0
+
+
+def test_several_steps_on_one_sample_are_composed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The composed profile is kept: ten samples of the same run ask for it once, and one direction stands for both."""
+    calls = []
+    monkeypatch.setattr(
+        table, "_table", lambda whole, direction, top, real=table._table: calls.append(direction) or real(whole, direction, top)
+    )
+    run = Repeat(Laplace(1.7320508), 50)
+    bound = curve(Sequence([Poisson(0.1 + k / 1000, run) for k in range(10)]))
+    assert calls == [0]
+    assert 0 < bound.epsilon(1e-6) < curve(Repeat(run, 10)).epsilon(1e-6)
