@@ -19,10 +19,8 @@ from discreet.synth import measure, select
 from discreet.synth.dual import Problem, solve
 from discreet.synth.junction import Floats, JunctionTree, cells
 from discreet.synth.measure import Measurement
-from discreet.synth.methods import Public, Spending, Tree, independent_tables, own_counts, tree_estimate
-from discreet.synth.model import Model
+from discreet.synth.methods import Counted, Estimate, Public, Spending, Tree, independent_tables, noisy_columns, tree_estimate
 from discreet.synth.select import Pair
-from discreet.synth.table import Table
 
 SHARES = (0.1, 0.1, 0.8)  # of the budget: columns, gaps of pairs, the tables that are chosen
 SLOTS = 16  # measurements for each column of the table: so finely the budget can be divided among chosen tables
@@ -65,20 +63,17 @@ class Junction:
         scale = measure.least_scale(event, public.epsilon, public.delta)
         return Spending(event(scale), {"columns": scale * ones, "gaps": scale * gaps, "tables": scale * tables})
 
-    def run(self, table: Table, public: Public, spending: Spending) -> Model:
+    def measure(self, table: Counted, public: Public, spending: Spending) -> list[Measurement]:
         if public.columns < 3:
-            return Tree().run(table, public, spending)
+            return Tree().measure(table, public, spending)
         pairs = list(combinations(range(public.columns), 2))
         counts = dict(zip(pairs, table.counts(pairs)))
-        ones = measure.noisy(
-            [(i,) for i in range(public.columns)], own_counts(counts, public.columns), spending.parts["columns"]
-        )
+        ones = noisy_columns(counts, public, spending)
         exact = np.array([select.gap(counts[pair], it) for pair, it in zip(pairs, independent_tables(public, ones, pairs))])
         gaps = exact + discrete_gaussian(spending.parts["gaps"], len(pairs))
         chosen = self.choose(public, pairs, gaps.tolist(), spending.parts["tables"])
         times = shared(chosen, public.sizes, SLOTS * public.columns)
-        tables = measure.noisy(chosen, [counts[pair] for pair in chosen], spending.parts["tables"], times)
-        return self.estimate(table, public, ones, tables, public.columns - 1)
+        return ones + measure.noisy(chosen, [counts[pair] for pair in chosen], spending.parts["tables"], times)
 
     def choose(self, public: Public, pairs: Sequence[Pair], gaps: Sequence[float], sigma: float) -> list[Pair]:
         """The pairs to measure, a spanning tree first: as many as are worth their noise and as fit the junction tree."""
@@ -113,18 +108,16 @@ class Junction:
                 chosen.append(pair)
         return chosen
 
-    def estimate(self, table: Table, public: Public, ones: list[Measurement], tables: list[Measurement], edges: int) -> Model:
-        """The junction tree of all measurements, from the closed form of the first `edges` tables, a spanning tree."""
-        measured = (*ones, *tables)
-        start, conditionals, _ = tree_estimate(public, (*ones, *tables[:edges]))
+    def estimate(self, public: Public, measured: Sequence[Measurement]) -> Estimate:
+        """The junction tree of all measurements, from the closed form of the first pairs, a spanning tree."""
+        if public.columns < 3:
+            return tree_estimate(public, measured)
+        start = tree_estimate(public, measured[: 2 * public.columns - 1])
         total = measure.total(measured)
-        tree = JunctionTree.of(public.sizes, [it.columns for it in tables])
-        problem = Problem(tree, started(tree, start, conditionals), measured, total)
+        tree = JunctionTree.of(public.sizes, [it.columns for it in measured])
+        problem = Problem(tree, started(tree, start.tree, start.conditionals), measured, total)
         found = solve(problem, strength=self.prior * total, tolerance=self.tolerance, evaluations=self.evaluations)
-        return Model(
-            table.cells, tree, tuple(found.conditionals), total, measured, self.name, found.relative_gap,
-            found.relative_gap <= self.tolerance,
-        )  # fmt: skip
+        return Estimate(tree, found.conditionals, total, found.relative_gap, found.relative_gap <= self.tolerance)
 
 
 def shared(sets: Sequence[tuple[int, ...]], sizes: Sequence[int], slots: int, *, whole: bool = True) -> list[Any]:
