@@ -15,7 +15,7 @@ import numpy as np
 from discreet.core import DiscreteGaussian, Event, Repeat
 from discreet.core import Sequence as Composed
 from discreet.noise import discrete_gaussian
-from discreet.synth import measure, select
+from discreet.synth import closed, measure, select
 from discreet.synth.dual import Problem, solve
 from discreet.synth.junction import Floats, JunctionTree, cells
 from discreet.synth.measure import Measurement
@@ -24,6 +24,7 @@ from discreet.synth.select import Pair
 
 SHARES = (0.1, 0.1, 0.8)  # of the budget: columns, gaps of pairs, the tables that are chosen
 SLOTS = 16  # measurements for each column of the table: so finely the budget can be divided among chosen tables
+LEAST = 1e-9  # the least probability of a column's cell in the prior
 ABSOLUTE = math.sqrt(2 / math.pi)  # the mean of |Z| of a standard normal Z
 
 
@@ -32,14 +33,14 @@ class Junction:
     """Pairs chosen by their noisy distance to independence, as many as fit a junction tree of `most_cells`, and measured
     together.
 
-    `doubt` is how much of the noise on a table counts against measuring it. `prior` is the weight of the tree that
-    estimation begins with, as a share of the rows. Estimation ends when it is proven to be within `tolerance` of its
-    optimum, or after so many `evaluations`; then the model says that it has not converged.
+    `doubt` is how much of the noise on a table counts against measuring it. `prior` is the weight of independence in the
+    estimation, as a share of the rows. Estimation ends when it is proven to be within `tolerance` of its optimum, or after
+    so many `evaluations`; then the model says that it has not converged.
     """
 
     most_cells: int = 300_000
-    doubt: float = 0.3
-    prior: float = 0.03
+    doubt: float = 0.5
+    prior: float = 0.02
     tolerance: float = 0.01
     evaluations: int = 400
     name: ClassVar[str] = "junction"
@@ -109,13 +110,13 @@ class Junction:
         return chosen
 
     def estimate(self, public: Public, measured: Sequence[Measurement]) -> Estimate:
-        """The junction tree of all measurements, from the closed form of the first pairs, a spanning tree."""
+        """The junction tree of all measurements, as near to independent columns as they allow."""
         if public.columns < 3:
             return tree_estimate(public, measured)
-        start = tree_estimate(public, measured[: 2 * public.columns - 1])
         total = measure.total(measured)
         tree = JunctionTree.of(public.sizes, [it.columns for it in measured])
-        problem = Problem(tree, started(tree, start.tree, start.conditionals), measured, total)
+        margins = closed.columns_of(public.columns, measured, total, public.sizes)
+        problem = Problem(tree, independent(tree, margins), measured, total)
         found = solve(problem, strength=self.prior * total, tolerance=self.tolerance, evaluations=self.evaluations)
         return Estimate(tree, found.conditionals, total, found.relative_gap, found.relative_gap <= self.tolerance)
 
@@ -136,12 +137,12 @@ def shared(sets: Sequence[tuple[int, ...]], sizes: Sequence[int], slots: int, *,
     return list(map(int, times))
 
 
-def started(tree: JunctionTree, start: JunctionTree, conditionals: Sequence[Floats]) -> list[Floats]:
-    """The distribution of another junction tree, whose cliques all lie in this one's, as potentials of this one."""
+def independent(tree: JunctionTree, margins: Sequence[Floats]) -> list[Floats]:
+    """Independent columns with these counts, as potentials of a junction tree; no cell is impossible."""
     potentials = tree.zeros()
-    for clique, table in zip(start.cliques, conditionals):
-        home = tree.home(clique)
+    for column, counts in enumerate(margins):
+        home = tree.home((column,))
         assert home is not None
-        shape = [tree.sizes[column] if column in clique else 1 for column in tree.cliques[home]]
-        potentials[home] += np.log(np.maximum(table, 1e-12)).reshape(shape)
+        shares = np.log(np.maximum(counts / counts.sum(), LEAST))
+        potentials[home] += shares.reshape([-1 if it == column else 1 for it in tree.cliques[home]])
     return potentials
