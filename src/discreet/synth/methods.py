@@ -1,7 +1,7 @@
 """How a table is synthesised: which tables are measured, with what part of the budget, and how a model is made of them.
 
 A method has two halves. `plan` looks at public numbers alone (how many cells each column has, epsilon, delta) and fixes
-every noise level and how often each is used: the event. `run` reads the table and follows the plan.
+every noise level and how often each is used: the event. `measure` reads the table and follows the plan.
 """
 
 from __future__ import annotations
@@ -13,14 +13,12 @@ from typing import ClassVar, Protocol
 
 import numpy as np
 
-from discreet.core import Event
+from discreet.core import Event, check
 from discreet.core import Sequence as Composed
 from discreet.synth import closed, measure, select
 from discreet.synth.junction import Floats, JunctionTree, onto
 from discreet.synth.measure import Ints, Measurement, Set
-from discreet.synth.model import Model
 from discreet.synth.select import Pair
-from discreet.synth.table import Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +43,33 @@ class Spending:
     parts: dict[str, float] = field(hash=False)
 
 
+class Counted(Protocol):
+    """A private table, as a method sees it: exact counts of sets of columns."""
+
+    def counts(self, sets: Iterable[Set]) -> list[Ints]: ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Estimate:
+    """A distribution on a junction tree, the number of rows, and a bound on how far it is from the optimum, relative to it."""
+
+    tree: JunctionTree
+    conditionals: Sequence[Floats]
+    rows: float
+    gap: float = 0.0
+    converged: bool = True
+
+
 class Method(Protocol):
-    """A way to choose, measure and estimate."""
+    """A way to choose, measure and estimate. Only `measure` sees the table, and all that leaves it is noisy."""
 
     name: ClassVar[str]
 
     def plan(self, public: Public) -> Spending: ...
 
-    def run(self, table: Table, public: Public, spending: Spending) -> Model: ...
+    def measure(self, table: Counted, public: Public, spending: Spending) -> list[Measurement]: ...
+
+    def estimate(self, public: Public, measured: Sequence[Measurement]) -> Estimate: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +86,12 @@ class Independent:
         scale = measure.least_scale(event, public.epsilon, public.delta)
         return Spending(event(scale), {"columns": scale * unit})
 
-    def run(self, table: Table, public: Public, spending: Spending) -> Model:
+    def measure(self, table: Counted, public: Public, spending: Spending) -> list[Measurement]:
         sets: list[Set] = [(column,) for column in range(public.columns)]
-        measured = measure.noisy(sets, table.counts(sets), spending.parts["columns"])
-        return _tree_model(table, public, measured, (), self.name)
+        return measure.noisy(sets, table.counts(sets), spending.parts["columns"])
+
+    def estimate(self, public: Public, measured: Sequence[Measurement]) -> Estimate:
+        return tree_estimate(public, measured)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +104,9 @@ class Tree:
 
     score: str = "gap"
     name: ClassVar[str] = "tree"
+
+    def __post_init__(self) -> None:
+        check.word("score", self.score, ("gap", "information"))
 
     def plan(self, public: Public) -> Spending:
         if public.columns == 1:
@@ -105,14 +127,20 @@ class Tree:
         scale = measure.least_scale(event, public.epsilon, public.delta)
         return Spending(event(scale), {"columns": scale * ones, "choices": choices / scale, "pairs": scale * pairs})
 
-    def run(self, table: Table, public: Public, spending: Spending) -> Model:
+    def measure(self, table: Counted, public: Public, spending: Spending) -> list[Measurement]:
         if public.columns == 1:
-            return Independent().run(table, public, spending)
+            return Independent().measure(table, public, spending)
         pairs = list(combinations(range(public.columns), 2))
         counts = dict(zip(pairs, table.counts(pairs)))
-        ones = measure.noisy(
-            [(i,) for i in range(public.columns)], own_counts(counts, public.columns), spending.parts["columns"]
-        )
+        ones = noisy_columns(counts, public, spending)
+        chosen = self.choose(counts, ones, public, spending)
+        return ones + measure.noisy(chosen, [counts[pair] for pair in chosen], spending.parts["pairs"])
+
+    def choose(
+        self, counts: Mapping[Pair, Ints], ones: Sequence[Measurement], public: Public, spending: Spending
+    ) -> list[Pair]:
+        """The pairs of the tree: d - 1 choices by the exponential mechanism."""
+        pairs = list(counts)
         if self.score == "information":
             scores = [select.information(counts[pair]) for pair in pairs]
             sensitivity = select.information_sensitivity() * public.moved
@@ -120,9 +148,16 @@ class Tree:
             expected = independent_tables(public, ones, pairs)
             scores = [select.gap(counts[pair], table) for pair, table in zip(pairs, expected)]
             sensitivity = public.moved
-        chosen = select.spanning_tree(pairs, scores, public.columns, spending.parts["choices"], sensitivity)
-        measured = measure.noisy(chosen, [counts[pair] for pair in chosen], spending.parts["pairs"])
-        return _tree_model(table, public, ones, measured, self.name)
+        return select.spanning_tree(pairs, scores, public.columns, spending.parts["choices"], sensitivity)
+
+    def estimate(self, public: Public, measured: Sequence[Measurement]) -> Estimate:
+        return tree_estimate(public, measured)
+
+
+def noisy_columns(counts: Mapping[Pair, Ints], public: Public, spending: Spending) -> list[Measurement]:
+    """Every column with noise, from the exact tables of pairs."""
+    sets: list[Set] = [(column,) for column in range(public.columns)]
+    return measure.noisy(sets, own_counts(counts, public.columns), spending.parts["columns"])
 
 
 def own_counts(counts: Mapping[Pair, Ints], columns: int) -> list[Ints]:
@@ -139,13 +174,7 @@ def independent_tables(public: Public, ones: Iterable[Measurement], pairs: Itera
     return [margins[a][:, None] * margins[b][None, :] / total for a, b in pairs]
 
 
-def _tree_model(table: Table, public: Public, ones: Iterable[Measurement], pairs: Iterable[Measurement], name: str) -> Model:
-    measured = (*ones, *pairs)
-    tree, conditionals, total = tree_estimate(public, measured)
-    return Model(table.cells, tree, tuple(conditionals), total, measured, name)
-
-
-def tree_estimate(public: Public, measured: Sequence[Measurement]) -> tuple[JunctionTree, list[Floats], float]:
+def tree_estimate(public: Public, measured: Sequence[Measurement]) -> Estimate:
     """The closed form for measured columns and a forest of measured pairs."""
     total = measure.total(measured)
     margins = closed.columns_of(public.columns, measured, total, public.sizes)
@@ -157,7 +186,7 @@ def tree_estimate(public: Public, measured: Sequence[Measurement]) -> tuple[Junc
         counts = tables[clique[0], clique[1]] if len(clique) == 2 else margins[clique[0]]
         sums = onto(counts, clique, separator).reshape([public.sizes[c] if c in separator else 1 for c in clique])
         conditionals.append(_divided(counts, sums, clique, separator))
-    return tree, conditionals, total
+    return Estimate(tree, conditionals, total)
 
 
 def _divided(counts: Floats, sums: Floats, clique: Set, separator: Set) -> Floats:

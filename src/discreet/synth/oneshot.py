@@ -15,17 +15,16 @@ import numpy as np
 from discreet.core import DiscreteGaussian, Event, Repeat
 from discreet.core import Sequence as Composed
 from discreet.noise import discrete_gaussian
-from discreet.synth import measure, select
+from discreet.synth import closed, measure, select
 from discreet.synth.dual import Problem, solve
 from discreet.synth.junction import Floats, JunctionTree, cells
 from discreet.synth.measure import Measurement
-from discreet.synth.methods import Public, Spending, Tree, independent_tables, own_counts, tree_estimate
-from discreet.synth.model import Model
+from discreet.synth.methods import Counted, Estimate, Public, Spending, Tree, independent_tables, noisy_columns, tree_estimate
 from discreet.synth.select import Pair
-from discreet.synth.table import Table
 
 SHARES = (0.1, 0.1, 0.8)  # of the budget: columns, gaps of pairs, the tables that are chosen
 SLOTS = 16  # measurements for each column of the table: so finely the budget can be divided among chosen tables
+LEAST = 1e-9  # the least probability of a column's cell in the prior
 ABSOLUTE = math.sqrt(2 / math.pi)  # the mean of |Z| of a standard normal Z
 
 
@@ -34,14 +33,14 @@ class Junction:
     """Pairs chosen by their noisy distance to independence, as many as fit a junction tree of `most_cells`, and measured
     together.
 
-    `doubt` is how much of the noise on a table counts against measuring it. `prior` is the weight of the tree that
-    estimation begins with, as a share of the rows. Estimation ends when it is proven to be within `tolerance` of its
-    optimum, or after so many `evaluations`; then the model says that it has not converged.
+    `doubt` is how much of the noise on a table counts against measuring it. `prior` is the weight of independence in the
+    estimation, as a share of the rows. Estimation ends when it is proven to be within `tolerance` of its optimum, or after
+    so many `evaluations`; then the model says that it has not converged.
     """
 
     most_cells: int = 300_000
-    doubt: float = 0.3
-    prior: float = 0.03
+    doubt: float = 0.5
+    prior: float = 0.02
     tolerance: float = 0.01
     evaluations: int = 400
     name: ClassVar[str] = "junction"
@@ -65,20 +64,17 @@ class Junction:
         scale = measure.least_scale(event, public.epsilon, public.delta)
         return Spending(event(scale), {"columns": scale * ones, "gaps": scale * gaps, "tables": scale * tables})
 
-    def run(self, table: Table, public: Public, spending: Spending) -> Model:
+    def measure(self, table: Counted, public: Public, spending: Spending) -> list[Measurement]:
         if public.columns < 3:
-            return Tree().run(table, public, spending)
+            return Tree().measure(table, public, spending)
         pairs = list(combinations(range(public.columns), 2))
         counts = dict(zip(pairs, table.counts(pairs)))
-        ones = measure.noisy(
-            [(i,) for i in range(public.columns)], own_counts(counts, public.columns), spending.parts["columns"]
-        )
+        ones = noisy_columns(counts, public, spending)
         exact = np.array([select.gap(counts[pair], it) for pair, it in zip(pairs, independent_tables(public, ones, pairs))])
         gaps = exact + discrete_gaussian(spending.parts["gaps"], len(pairs))
         chosen = self.choose(public, pairs, gaps.tolist(), spending.parts["tables"])
         times = shared(chosen, public.sizes, SLOTS * public.columns)
-        tables = measure.noisy(chosen, [counts[pair] for pair in chosen], spending.parts["tables"], times)
-        return self.estimate(table, public, ones, tables, public.columns - 1)
+        return ones + measure.noisy(chosen, [counts[pair] for pair in chosen], spending.parts["tables"], times)
 
     def choose(self, public: Public, pairs: Sequence[Pair], gaps: Sequence[float], sigma: float) -> list[Pair]:
         """The pairs to measure, a spanning tree first: as many as are worth their noise and as fit the junction tree."""
@@ -113,18 +109,16 @@ class Junction:
                 chosen.append(pair)
         return chosen
 
-    def estimate(self, table: Table, public: Public, ones: list[Measurement], tables: list[Measurement], edges: int) -> Model:
-        """The junction tree of all measurements, from the closed form of the first `edges` tables, a spanning tree."""
-        measured = (*ones, *tables)
-        start, conditionals, _ = tree_estimate(public, (*ones, *tables[:edges]))
+    def estimate(self, public: Public, measured: Sequence[Measurement]) -> Estimate:
+        """The junction tree of all measurements, as near to independent columns as they allow."""
+        if public.columns < 3:
+            return tree_estimate(public, measured)
         total = measure.total(measured)
-        tree = JunctionTree.of(public.sizes, [it.columns for it in tables])
-        problem = Problem(tree, started(tree, start, conditionals), measured, total)
+        tree = JunctionTree.of(public.sizes, [it.columns for it in measured])
+        margins = closed.columns_of(public.columns, measured, total, public.sizes)
+        problem = Problem(tree, independent(tree, margins), measured, total)
         found = solve(problem, strength=self.prior * total, tolerance=self.tolerance, evaluations=self.evaluations)
-        return Model(
-            table.cells, tree, tuple(found.conditionals), total, measured, self.name, found.relative_gap,
-            found.relative_gap <= self.tolerance,
-        )  # fmt: skip
+        return Estimate(tree, found.conditionals, total, found.relative_gap, found.relative_gap <= self.tolerance)
 
 
 def shared(sets: Sequence[tuple[int, ...]], sizes: Sequence[int], slots: int, *, whole: bool = True) -> list[Any]:
@@ -143,12 +137,12 @@ def shared(sets: Sequence[tuple[int, ...]], sizes: Sequence[int], slots: int, *,
     return list(map(int, times))
 
 
-def started(tree: JunctionTree, start: JunctionTree, conditionals: Sequence[Floats]) -> list[Floats]:
-    """The distribution of another junction tree, whose cliques all lie in this one's, as potentials of this one."""
+def independent(tree: JunctionTree, margins: Sequence[Floats]) -> list[Floats]:
+    """Independent columns with these counts, as potentials of a junction tree; no cell is impossible."""
     potentials = tree.zeros()
-    for clique, table in zip(start.cliques, conditionals):
-        home = tree.home(clique)
+    for column, counts in enumerate(margins):
+        home = tree.home((column,))
         assert home is not None
-        shape = [tree.sizes[column] if column in clique else 1 for column in tree.cliques[home]]
-        potentials[home] += np.log(np.maximum(table, 1e-12)).reshape(shape)
+        shares = np.log(np.maximum(counts / counts.sum(), LEAST))
+        potentials[home] += shares.reshape([-1 if it == column else 1 for it in tree.cliques[home]])
     return potentials

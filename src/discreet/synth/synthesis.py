@@ -37,7 +37,7 @@ class Explanation:
     noise: dict[str, float]
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return dict(asdict(self))
 
     def __str__(self) -> str:
         lines = [
@@ -100,8 +100,14 @@ class Synthesis:
         )
         return (Claim(game=Game(self.unit, {"answers", "table"}), event=self.spending().event, assumptions=says),)
 
-    def run(self, data: Table) -> Model:
-        return self.method.run(data, self.public, self.spending())
+    def run(self, data: Any) -> Model:
+        """The model of a table, which has `cells` and gives exact `counts`; whatever it is made of is noisy."""
+        measured = self.method.measure(data, self.public, self.spending())
+        found = self.method.estimate(self.public, measured)
+        return Model(
+            data.cells, found.tree, tuple(found.conditionals), found.rows, tuple(measured), self.method.name, found.gap,
+            found.converged,
+        )  # fmt: skip
 
 
 def fit(

@@ -1,4 +1,4 @@
-"""Sampled rows keep to the model, more closely than independent draws would. Seeds are fixed: no false alarms."""
+"""Sampled rows keep to the model, more closely than independent draws would. All seeds are fixed."""
 
 from __future__ import annotations
 

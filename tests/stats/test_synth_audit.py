@@ -1,0 +1,156 @@
+"""Synthesis against its claim on the worst neighbours, and broken twins that must be refuted.
+
+Seeded: each check is the same every time. `refuted` is asked at a confidence of 1 - 1e-6, so no twin is refuted by luck.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+from discreet.audit import check_mechanism
+from discreet.core import Claim, Game, Unit, record
+from discreet.errors import ClaimRefuted
+from discreet.noise.source import seeded_for_tests
+from discreet.synth import Independent, Junction, Synthesis, Tree, measure, select
+from discreet.synth.measure import Measurement
+from discreet.synth.methods import Public, Spending
+from unit.synth.rows import Rows
+
+SIZES = (2, 2, 2)
+CROWD = [(0, 0, 0)] * 3 + [(1, 1, 0)] * 3 + [(0, 1, 1)] * 2
+ONE, OTHER = (1, 1, 1), (0, 0, 0)
+ADDED = (Rows([*CROWD, ONE], SIZES), Rows(CROWD, SIZES))
+REPLACED = (Rows([*CROWD, ONE], SIZES), Rows([*CROWD, OTHER], SIZES))
+
+
+@dataclass(frozen=True)
+class Released:
+    """A method's measurements, which are all that is ever released, with the claim of a synthesis."""
+
+    method: Any
+    unit: Unit
+    epsilon: float
+
+    def claims(self) -> tuple[Claim, ...]:
+        return Synthesis(SIZES, self.unit, self.epsilon, 1e-6, self.method).claims()
+
+    def run(self, data: Rows) -> Any:
+        synthesis = Synthesis(SIZES, self.unit, self.epsilon, 1e-6, self.method)
+        return _numbers(self.method.measure(data, synthesis.public, synthesis.spending()), self.unit.relation)
+
+
+@cache
+def planned(public: Public) -> Spending:
+    return Independent().plan(public)
+
+
+def _numbers(measured: list[Measurement], relation: str) -> Any:
+    """The tables chosen, and what tells the two worlds apart best: the cells ONE is in, less those it was replaced by, each by
+    the precision of its noise."""
+    away = sum(float(it.counts[tuple(ONE[c] for c in it.columns)]) / it.sigma**2 for it in measured)
+    if relation == "replace":
+        away -= sum(float(it.counts[tuple(OTHER[c] for c in it.columns)]) / it.sigma**2 for it in measured)
+    return ["".join(str(it.columns) for it in measured if len(it.columns) > 1), round(away, 6)]
+
+
+def audit(mechanism: Any, pair: Any, runs: int) -> str:
+    with seeded_for_tests(b"synth"):
+        found = check_mechanism(mechanism, [pair], runs=runs, confidence=1 - 1e-6, seed=4)
+    return found[0][1].outcome
+
+
+@pytest.mark.parametrize(
+    ("method", "relation", "pair"),
+    [
+        (Independent(), "add_remove", ADDED),
+        (Independent(), "replace", REPLACED),
+        (Tree(), "add_remove", ADDED),
+        (Tree(), "replace", REPLACED),
+        (Tree(score="information"), "add_remove", ADDED),
+        (Junction(), "add_remove", ADDED),
+    ],
+    ids=str,
+)
+def test_the_claim_holds(method: Any, relation: str, pair: Any) -> None:
+    assert audit(Released(method, record(relation), 8.0), pair, 500) in ("holds", "inconclusive")
+
+
+# ---- one mistake each --------------------------------------------------------------------------------------------------
+
+
+class MeasuredTwice(Independent):
+    """Every table is measured twice, and paid for once."""
+
+    def measure(self, table: Any, public: Public, spending: Spending) -> list[Measurement]:
+        sets: Any = [(column,) for column in range(public.columns)]
+        return measure.noisy(sets, table.counts(sets), spending.parts["columns"], [2] * len(sets))
+
+
+class HalfTheSensitivity(Independent):
+    """A replaced record moves two cells; this one's noise is for one."""
+
+    def measure(self, table: Any, public: Public, spending: Spending) -> list[Measurement]:
+        added = Public(public.sizes, 1, public.epsilon, public.delta)
+        return super().measure(table, added, planned(added))
+
+
+@pytest.mark.parametrize(
+    ("method", "relation", "pair"),
+    [(MeasuredTwice(), "add_remove", ADDED), (HalfTheSensitivity(), "replace", REPLACED)],
+    ids=["measured twice", "half the sensitivity"],
+)
+def test_a_table_with_too_little_noise_is_refuted(method: Any, relation: str, pair: Any) -> None:
+    with pytest.raises(ClaimRefuted):
+        audit(Released(method, record(relation), 14.0), pair, 4000)
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The choice of a tree alone, among pairs whose exact tables and expected ones are given: one event per edge."""
+
+    epsilon: float
+    sensitivity: float = 1
+
+    def claims(self) -> tuple[Claim, ...]:
+        return (Claim(game=Game(record(), {"answers"}), event=measure.choice_event(self.epsilon, 2)),)
+
+    def run(self, scores: list[int]) -> list[Any]:
+        return select.spanning_tree([(0, 1), (0, 2), (1, 2)], scores, 3, self.epsilon, self.sensitivity)  # type: ignore[arg-type]
+
+
+class ChosenWithoutNoise(Chosen):
+    def run(self, scores: list[int]) -> list[Any]:
+        pairs = [(0, 1), (0, 2), (1, 2)]
+        return [pairs[i] for i in np.argsort([-score for score in scores], kind="stable")[:2]]
+
+
+WORST = ([1, 0, 1], [0, 1, 0])
+
+
+def test_a_private_choice_holds_and_its_twins_are_refuted() -> None:
+    assert audit(Chosen(2.0), WORST, 1000) in ("holds", "inconclusive")
+    with pytest.raises(ClaimRefuted):
+        audit(ChosenWithoutNoise(2.0), WORST, 400)
+    with pytest.raises(ClaimRefuted):
+        audit(Chosen(2.0, sensitivity=0.25), WORST, 3000)
+
+
+class DomainOffTheData(Released):
+    """Cells are those that somebody is in: one person's own category appears with them and goes with them."""
+
+    def run(self, data: Rows) -> Any:
+        seen = tuple(int(data.codes[:, column].max()) + 1 for column in range(3))
+        own = Rows(data.codes, seen)
+        public = Public(seen, 1, self.epsilon, 1e-6)
+        return [it.counts.tolist() for it in self.method.measure(own, public, planned(public))]
+
+
+def test_a_domain_read_off_the_data_is_refuted() -> None:
+    lonely = [(0, 0, 0)] * 5
+    with pytest.raises(ClaimRefuted):
+        audit(DomainOffTheData(Independent(), record(), 2.0), (Rows([*lonely, ONE], SIZES), Rows(lonely, SIZES)), 400)
