@@ -24,6 +24,7 @@ class Event(Protocol):
     kind: ClassVar[str]
 
     def to_json(self) -> dict[str, Any]: ...
+    def __hash__(self) -> int: ...
 
 
 class _Value:
