@@ -40,7 +40,7 @@ def verdict(claim: Claim, evidence: Evidence, *, confidence: float, delta: float
     check.open_fraction("confidence", confidence)
     if not evidence.game.within(claim.game):
         return _unmeasured(claim, evidence, confidence)
-    ceiling = _ceiling(claim.event)  # type: ignore[arg-type]  # events are frozen
+    ceiling = _ceiling(claim.event)  # events are frozen
     if delta is None:
         return _whole(ceiling, evidence, confidence)
     deltas = _deltas(delta)

@@ -191,7 +191,7 @@ def epsilon_of(claims: tuple[Claim, ...]) -> float | None:
     if any(isinstance(claim.event, NonPrivate) for claim in claims):
         return None
     try:
-        return max((float(_epsilon(claim.event)) for claim in claims), default=None)  # type: ignore[arg-type]
+        return max((float(_epsilon(claim.event)) for claim in claims), default=None)
     except DiscreetError:
         return None
 
