@@ -162,8 +162,8 @@ def main() -> None:
     options = parser.parse_args()
     began = time.perf_counter()
     grids = {
-        "sampled": (sampled_row, list(itertools.product(*AXES.values()))),
         "gaussian": (gaussian_row, list(itertools.product(SHIFTS, (2, *(10**k for k in range(1, 10))), DELTAS))),
+        "sampled": (sampled_row, list(itertools.product(*AXES.values()))),
     }
     result: dict = {"axes of the sampled table": AXES}
     for name, (make, cells) in grids.items():
@@ -175,7 +175,6 @@ def main() -> None:
             row["epsilon"] *= 1 + options.inflate
         result[name] = summary(table, len(chosen))
         show(name, result[name])
-    result["seconds"] = round(time.perf_counter() - began)
     write(options.out, result)
 
 

@@ -96,8 +96,8 @@ def tilted_masses(loss: Array, mass: Array, tilt: float) -> tuple[Array, float, 
     log = np.log(mass)
     exponent = log + tilt * loss
     top = float(exponent.max())
-    heavy = exponent > top - 40
-    return np.exp(exponent - top), top, MASS + 4 * float((np.abs(log[heavy]) + np.abs(tilt * loss[heavy])).max())
+    heavy = exponent >= top - 40
+    return np.exp(exponent - top), top, MASS + 4 * float((np.abs(log[heavy]) + np.abs(tilt * loss[heavy])).max(initial=0.0))
 
 
 def _log_size(value: Complex) -> Array:

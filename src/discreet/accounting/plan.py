@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import cast
 
 from discreet.accounting import allocation, profile, replaced, shuffle
 from discreet.accounting.gather import DIFFERENT, concentrated, gathered, weight, without_discrete_gaussians
@@ -164,10 +166,15 @@ def tells_one_of_two(event: events.Event) -> bool:
     return isinstance(event, events.RandomizedResponse) and event.categories == 2
 
 
-@lru_cache(maxsize=64)
 def _whole(event: events.Event) -> Profile:
     """One profile for an event that may be composed: several steps on the same sample."""
-    inner = plan(event)
+    return _kept(cast(Hashable, event))
+
+
+@lru_cache(maxsize=64)
+def _kept(event: Hashable) -> Profile:
+    """Kept, since composing takes a second and the same run is often sampled in several ways."""
+    inner = plan(cast(events.Event, event))
     if not inner.bounded:
         return profile.unbounded()
     if not inner.parts:

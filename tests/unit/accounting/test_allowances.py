@@ -69,6 +69,12 @@ def test_the_log_moment_is_within_its_allowance(seed: int, times: int) -> None:
             assert abs(tilted.log_moment - truth) <= tilted.error + ENDS
 
 
+def test_a_tilt_beyond_all_digits_is_allowed_for() -> None:
+    """Exponents of 1e19 have no digits left: the allowance is so large that nothing is claimed."""
+    _, _, units = fourier.tilted_masses(np.array([-67.0, 67.0]), np.array([1e-29, 1.0]), 1e17)
+    assert units * fourier.UNIT > 1
+
+
 def test_masses_of_any_size_are_within_their_allowance() -> None:
     rng = np.random.default_rng(5)
     loss, mass = np.sort(rng.uniform(0, 700, 200)), 10.0 ** -rng.uniform(0, 300, 200)
