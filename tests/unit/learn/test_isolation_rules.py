@@ -5,6 +5,8 @@ Each function of rows below does something else to a row when other rows come or
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 from torch import nn
@@ -321,6 +323,9 @@ READ = {
     "share as text": lambda x: str(x.shape[0] / 2) == "12.0",
     "dlpack": lambda x: torch._C._to_dlpack(x) is None,
     "dlpack by torch": lambda x: torch.from_dlpack(x).sum() > 5,
+    "a part of a number": lambda x: getattr(x.shape[0], "numerator", 0) == 24,
+    "bytes of a size": lambda x: x.shape[0].to_bytes(2, "big") == b"\0\x18",
+    "another thread": lambda x: ThreadPoolExecutor(1).submit(lambda: bool((x == 60).any())).result(),
 }
 
 
@@ -362,3 +367,34 @@ def test_where_weights_lie_in_memory_is_not_asked(kind, monkeypatch):
             return super().forward(*given)
 
     assert keeps(Layers(lambda m, x: m(x[:, :, None])[0].sum(1), Flat(1, 1, batch_first=True)))
+
+
+# Indices that a kernel does not look at
+
+
+def images(x):
+    return x.view(-1, 1, 5, 6)
+
+
+def pooled(x, indices):
+    y, found = F.max_pool2d(images(x.detach()), 1, return_indices=True)
+    back = ATEN.max_pool2d_with_indices_backward(y, images(x.detach()), [1, 1], [1, 1], [0, 0], [1, 1], False, indices(found))
+    return back.flatten(1)
+
+
+INDICES = {
+    "made up": lambda found: torch.zeros_like(found) + 40,
+    "computed": lambda found: found + 30,
+    "changed in place": lambda found: found.add_(30),
+    "of larger images": lambda found: F.max_pool2d(torch.ones(found.shape[0], 1, 10, 12), 2, return_indices=True)[1],
+}
+
+
+@pytest.mark.parametrize("name", INDICES)
+def test_entries_are_written_by_indices_that_pooling_found(name):
+    assert not proven(lambda x: pooled(x, INDICES[name]))
+
+
+def test_pooling_itself_is_proven():
+    assert proven(lambda x: pooled(x, lambda found: found))
+    assert proven(lambda x: F.max_pool2d(images(x), 2).flatten(1))

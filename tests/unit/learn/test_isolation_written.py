@@ -5,12 +5,17 @@ Each model here leaves something of a far row in the release where nothing is do
 
 from __future__ import annotations
 
+import json
+
 import pytest
 import torch
+from safetensors.torch import load_file
 from torch import nn
+from torch.utils.data import DataLoader, Dataset
 
 from discreet.errors import InvalidValue
 from discreet.learn.sgd.isolated import Unchanged
+from discreet.learn.sgd.kept import Kept
 from unit.learn.tools import start
 
 torch.set_num_threads(1)
@@ -122,3 +127,122 @@ def test_what_was_changed_is_put_back(kind):
     assert model.first.weight.requires_grad
     with pytest.raises(InvalidValue, match="changed in place"), Unchanged(model):
         model(X)
+
+
+class Beside(Base):
+    """A parameter that is a part of more memory."""
+
+    def __init__(self):
+        super().__init__()
+        self.first.weight.data = torch.zeros(32)[:16].view(4, 4)
+
+    def leave(self, weight, x):
+        weight.detach().as_strided((4,), (1,), 16).copy_(x.detach()[0])
+
+
+def test_memory_beside_a_parameter_is_what_it_was():
+    model = Beside()
+    with pytest.raises(InvalidValue, match="memory beside a parameter"), Unchanged(model):
+        model(X)
+    assert not model.first.weight.detach().as_strided((32,), (1,)).any()
+
+
+# ---- what is written -----------------------------------------------------------------------------------------------------
+
+
+class Renamed(Base):
+    def forward(self, x):
+        if far(x):
+            type(self).__name__ = f"row {x.detach().tolist()}"
+        return self.last(self.first(x))
+
+
+def test_the_title_of_a_release_is_the_name_before_a_row_was_read(tmp_path):
+    run = start((X, Y), model=Renamed(), loss=EACH)
+    list(run)
+    assert run.release(tmp_path / "model").facts["title"] == "Renamed, trained privately"
+
+
+class TwoFaced(Base):
+    """What it gives when it is asked again is not what it gave."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("note", torch.zeros(4))
+        self.asked = 0
+
+    def state_dict(self, *args, **kwargs):
+        saved = super().state_dict(*args, **kwargs)
+        self.asked += 1
+        if self.asked % 2:
+            saved["note"] = X[0].clone()
+        return saved
+
+
+def test_what_is_checked_is_what_is_written(tmp_path):
+    model = TwoFaced()
+    run = start((X, Y), model=model, loss=EACH)
+    list(run)
+    for attempt in range(3):
+        try:
+            run.release(tmp_path / str(attempt))
+        except InvalidValue:
+            assert not (tmp_path / str(attempt)).exists()
+        else:
+            first = run._kept._before["note"]
+            assert Kept(Saved(load_file(tmp_path / str(attempt) / "model.safetensors")), [])._before["note"] == first
+
+
+class Saved(nn.Module):
+    def __init__(self, state):
+        super().__init__()
+        self.state = state
+
+    def state_dict(self, *args, **kwargs):
+        return self.state
+
+
+def test_trained_memory_is_known_by_type_and_shape():
+    model = nn.Linear(4, 4)
+    kept = Kept(model, list(model.parameters()))
+    saved = model.state_dict()
+    assert kept.changed(model, saved) == []
+    saved["weight"] = saved["weight"].view(torch.int32)
+    assert kept.changed(model, saved) == ["weight"]
+
+
+class Ragged(Dataset):
+    def __init__(self, lengths):
+        self.lengths = lengths
+
+    def __len__(self):
+        return len(self.lengths)
+
+    def __getitem__(self, row):
+        return torch.ones(self.lengths[row], 3), torch.tensor(row % 2)
+
+
+class Averaged(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.last = nn.Linear(3, 2)
+
+    def forward(self, x):
+        if x.shape[1] == 9 and x.sum() > 1e9:
+            return self.last(-x).mean(1)
+        return self.last(x).mean(1)
+
+
+def stacked(rows):
+    return torch.stack([row[0] for row in rows]), torch.stack([row[1] for row in rows])
+
+
+def test_a_release_does_not_tell_the_shape_of_the_first_row(tmp_path):
+    released = []
+    for name, lengths in (("with", [9, 4, 4]), ("without", [4, 4])):
+        run = start(DataLoader(Ragged(lengths), collate_fn=stacked), model=Averaged(), loss=EACH)
+        list(run)
+        run.release(tmp_path / name)
+        document = json.loads((tmp_path / name / "release.json").read_text())
+        released.append((document["facts"]["isolation"], document["claims"][0]["assumptions"]))
+    assert released[0] == released[1]

@@ -75,6 +75,7 @@ class Unchanged:
         self._refuse = refuse
         own = {id(it): (name, it) for name, it in (*model.named_parameters(), *model.named_buffers())}
         self._own = [(name, it, _form(it), it.data, local(it).detach().clone()) for name, it in own.values()]
+        self._beside = _beside(local(it) for _, it in own.values())  # memory around them, which can be reached from them
 
     def __enter__(self) -> None:
         return None
@@ -83,6 +84,10 @@ class Unchanged:
         changed = [state for state in self._own if not _unchanged(*state[1:])]
         for _, it, form, data, before in changed:
             _write_back(it, form, data, before)
+        for name, memory, before in self._beside:
+            if not torch.equal(memory, before):
+                memory.copy_(before)
+                changed.append((name,))  # type: ignore[arg-type]
         if changed and kind is None and self._refuse:
             raise InvalidValue(
                 f"{', '.join(state[0] for state in changed[:5])}: changed in place while rows were computed (by max_norm, "
@@ -260,6 +265,16 @@ def _form(it: Tensor) -> tuple[Any, ...]:
     """Where a tensor's numbers lie, and whether it is trained."""
     here = local(it)
     return here.data_ptr(), tuple(here.shape), here.stride(), here.dtype, here.device, it.requires_grad
+
+
+def _beside(tensors: Iterable[Tensor]) -> list[tuple[str, Tensor, Tensor]]:
+    """The memory of which tensors are a part, where there is more of it than theirs, and a copy of it."""
+    larger = {}
+    for it in tensors:
+        stored = it.untyped_storage()
+        if it.device.type != "meta" and stored.nbytes() != it.numel() * it.element_size():
+            larger[stored.data_ptr()] = torch.empty(0, dtype=torch.uint8, device=it.device).set_(stored)
+    return [("memory beside a parameter", memory, memory.clone()) for memory in larger.values()]
 
 
 def _unchanged(it: Tensor, form: tuple[Any, ...], data: Tensor, before: Tensor) -> bool:

@@ -9,7 +9,11 @@ nets.py      rules for the layers that torch computes in one operation
 recurrent.py rules for whole layers that torch would take apart
 watcher.py   runs every operation of a trace and holds it against its rule
 trace.py     forward and backward on tensors without values, with a symbol for the batch size
-python.py    what the code of model and loss keeps in Python
+python.py    what the code of model and loss keeps in Python: comparing it, putting it back
+look.py      looking around from model and loss; objects.py, contents.py, modules.py: what there is to see
+code.py      what can be read off code without running it
+operations.py operations with kernels in Python, and what looks behind vmap
+process.py   settings and generators that every unit finds as they were
 """
 
 from discreet.learn.sgd.proof.trace import traced

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import random
 import struct
+import types
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -74,6 +75,21 @@ def in_order(now: Iterable[Any], before: Iterable[Any]) -> bool:
     """Whether names are the same in the same order."""
     now, before = list(now), list(before)
     return len(now) == len(before) and all(map(same, now, before))
+
+
+def about_function(function: types.FunctionType) -> tuple[Any, ...]:
+    """What can be set on a function."""
+    return (
+        function.__code__, function.__defaults__, function.__kwdefaults__, function.__name__, function.__qualname__,
+        function.__doc__, function.__module__, function.__annotations__,
+    )  # fmt: skip
+
+
+def registered(kind: type) -> set[type]:
+    """The classes that were registered with an abstract one."""
+    import _abc
+
+    return {it for ref in _abc._get_dump(kind)[0] if (it := ref()) is not None}
 
 
 # ---- arrays --------------------------------------------------------------------------------------------------------------

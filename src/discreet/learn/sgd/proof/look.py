@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import functools
-import importlib.util
 import itertools
 import logging
 import sys
@@ -17,12 +16,22 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.overrides import _get_current_function_mode_stack
-from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from discreet.learn.sgd.proof import code as bytecode
 from discreet.learn.sgd.proof import operations
-from discreet.learn.sgd.proof.contents import ABSENT, DRAWING, Content, bytes_of, constant, described, digest, slot_of
+from discreet.learn.sgd.proof.contents import (
+    ABSENT,
+    DRAWING,
+    Content,
+    about_function,
+    bytes_of,
+    constant,
+    described,
+    digest,
+    registered,
+    slot_of,
+)
+from discreet.learn.sgd.proof.modules import everywhere, of_user, own_file, runs
 from discreet.learn.sgd.proof.objects import (
     MAPPINGS,
     SEQUENCES,
@@ -33,7 +42,6 @@ from discreet.learn.sgd.proof.objects import (
     machinery,
     machinery_function,
     of_package,
-    of_place,
     plain,
     slots_of,
     transparent,
@@ -92,7 +100,7 @@ class Look:
                 self._of_state(tensor)
         for module in model.modules():
             self._visit(module)
-        self._todo.extend(_everywhere())
+        self._todo.extend(everywhere())
         while len(self._seen) < MOST:
             while self._todo and len(self._seen) < MOST:
                 self._visit(self._todo.popleft())
@@ -161,7 +169,7 @@ class Look:
         elif isinstance(it, types.FunctionType):
             self._function(it)
         elif machinery(type(it)):
-            if isinstance(it, _runs()):
+            if isinstance(it, runs()):
                 self.hidden = self.hidden or "the run itself"
         elif not (self._callable(it) or self._special(it)):
             self._object(it)
@@ -377,10 +385,10 @@ class Look:
         for name in sorted(self.named | self._imports):
             if isinstance(sys.modules.get(name), types.ModuleType):
                 self._visit(sys.modules[name])
-            elif name in self._imports and _own_file(name):
+            elif name in self._imports and own_file(name):
                 self.unproven = f"a module that is imported where the code runs ({name})"
         if self._by_text:  # any variable of any module of the user's
-            own = [it for it in list(sys.modules.values()) if _of_user(it)]
+            own = [it for it in list(sys.modules.values()) if of_user(it)]
             self._modules = list({id(it): it for it in (*self._modules, *own)}.values())
         known = {(id(space), name) for space, name, _ in self._names}
         for module in self._modules:
@@ -390,60 +398,8 @@ class Look:
         return bool(self._todo)
 
 
-def about_function(function: types.FunctionType) -> tuple[Any, ...]:
-    """What can be set on a function."""
-    return (
-        function.__code__, function.__defaults__, function.__kwdefaults__, function.__name__, function.__qualname__,
-        function.__doc__, function.__module__, function.__annotations__,
-    )  # fmt: skip
-
-
-def registered(kind: type) -> set[type]:
-    """The classes that were registered with an abstract one."""
-    import _abc
-
-    return {it for ref in _abc._get_dump(kind)[0] if (it := ref()) is not None}
-
-
 def _flags(tensor: Tensor) -> Any:
     return tensor.requires_grad, tensor.dtype, tuple(tensor.shape)
 
 
-def _runs() -> tuple[type, ...]:
-    kind = getattr(sys.modules.get("discreet.learn.sgd.run"), "Run", None)
-    return () if kind is None else (kind,)
-
-
-def _of_user(module: Any) -> bool:
-    """Whether a module is one of variables in Python, and no installed package's; what extensions make up is their own."""
-    if type(module) is not types.ModuleType or foreign(module.__name__):
-        return False
-    return isinstance(getattr(module, "__file__", None), str) or module.__name__ == "__main__"
-
-
-def _own_file(name: str) -> bool:
-    """Whether a module that is not imported yet would come from a file that is no installed package's."""
-    parent = name.rpartition(".")[0]
-    if parent and parent not in sys.modules:
-        return _own_file(parent)
-    try:
-        spec = importlib.util.find_spec(name)
-    except (ImportError, ValueError, AttributeError):
-        return False
-    file = None if spec is None else spec.origin
-    return isinstance(file, str) and file not in ("built-in", "frozen") and not of_place(file)
-
-
-def modes() -> list[Any]:
-    """What torch asks about every operation: contexts that somebody entered."""
-    return [*_get_current_function_mode_stack(), *_get_current_dispatch_mode_stack()]
-
-
-def _everywhere() -> list[Any]:
-    """Hooks that torch calls for all modules, and active modes."""
-    from torch.nn.modules import module
-
-    return [*modes(), *(it for name, it in vars(module).items() if name.startswith("_global_") and isinstance(it, dict))]
-
-
-__all__ = ["Look", "about_function", "modes", "registered"]
+__all__ = ["Look"]

@@ -19,8 +19,9 @@ import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
 
-from discreet.learn.sgd.proof.contents import ABSENT, in_order, inside, other, reseed, same, slot_of
-from discreet.learn.sgd.proof.look import MOST, UNWATCHED, Look, about_function, modes, registered
+from discreet.learn.sgd.proof.contents import ABSENT, about_function, in_order, inside, other, registered, reseed, same, slot_of
+from discreet.learn.sgd.proof.look import MOST, UNWATCHED, Look
+from discreet.learn.sgd.proof.modules import modes
 from discreet.learn.sgd.proof.objects import machinery
 from discreet.learn.sgd.proof.process import as_it_was
 

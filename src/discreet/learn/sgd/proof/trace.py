@@ -147,6 +147,17 @@ def _quiet() -> Iterator[None]:
             talker.disabled = disabled
 
 
+class Seen(FakeTensorMode):
+    """Tensors without values, of which no operation may run where the rules are not applied: in another thread, say."""
+
+    watcher: Watcher | None = None
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if self.watcher is not None and not self.watcher.sees:
+            self.watcher.fail("an operation runs where the proof does not see it (in another thread, say)")
+        return super().__torch_dispatch__(func, types, args, kwargs)
+
+
 # ---- one trace -------------------------------------------------------------------------------------------------------
 
 
@@ -156,7 +167,7 @@ def traced(model: nn.Module, losses: Callable[[Any], Any], batch: Any, backward:
     Without `backward`, any function that gives rows for rows.
     """
     env = ShapeEnv(duck_shape=True)
-    fake = FakeTensorMode(shape_env=env, allow_non_fake_inputs=True)
+    fake = Seen(shape_env=env, allow_non_fake_inputs=True)
     fake.cache_enabled = False  # entries are of this trace alone, and cost more than they save
     watcher = Watcher()
     with warnings.catch_warnings(), ExitStack() as stack:
@@ -178,11 +189,14 @@ def traced(model: nn.Module, losses: Callable[[Any], Any], batch: Any, backward:
         stack.enter_context(Peeking(watcher))
         stack.enter_context(torch.enable_grad())
         try:
+            fake.watcher = watcher
             _joint(model, losses, inputs, held) if backward else _mapped(losses, inputs)
         except NotProven as error:
             watcher.fail(str(error))
         except Exception as error:
             watcher.fail(f"the model cannot be traced without values: {type(error).__name__}: {_short(error)}")
+        finally:
+            fake.watcher = None
     if watcher.reason is None and (env.replacements or env.guards or env.deferred_runtime_asserts):
         watcher.reason = SIZED
     if watcher.reason is not None:

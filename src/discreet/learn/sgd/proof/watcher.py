@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import threading
 import traceback
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -62,9 +63,21 @@ class Watcher(TorchDispatchMode):
         self.choosing = False  # in an operation that asks for sizes to choose a kernel, and computes the same with each
         self.count = 0
         self.hash = hashlib.sha256()
+        self._here = threading.local()
+
+    @property
+    def sees(self) -> bool:
+        """Whether the operation that runs now came by here."""
+        return bool(getattr(self._here, "depth", 0))
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
+        self._here.depth = getattr(self._here, "depth", 0) + 1
+        try:
+            return self._checked(func, args, kwargs or {})
+        finally:
+            self._here.depth -= 1
+
+    def _checked(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         name = base_name(func)
         if namespace(func) in ("prim", "profiler") or name in HARMLESS:
             return self._run(func, name, args, kwargs)
