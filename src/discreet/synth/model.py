@@ -23,7 +23,7 @@ from discreet.synth.sample import sample
 if TYPE_CHECKING:
     import pyarrow as pa
 
-BATCH = 1 << 18  # rows made at once
+BATCH = 1 << 16  # rows made at once
 LEVEL = 1.959963984540054  # of a normal number: 95 % within
 STRICTER = 2.241402727604947  # 97.5 % within
 
