@@ -7,7 +7,7 @@ import inspect
 import pytest
 
 from conform.catalogue import MECHANISMS
-from discreet import noise
+from discreet import noise, synth
 from discreet.audit import check_mechanism
 from discreet.core import Mechanism
 from discreet.noise.source import seeded_for_tests
@@ -27,4 +27,4 @@ def test_no_mechanism_is_forgotten():
         for thing in vars(noise).values()
         if inspect.isclass(thing) and issubclass(thing, Mechanism) and thing.__module__.startswith("discreet.noise")
     }
-    assert public == {type(case.mechanism) for case in MECHANISMS}
+    assert public | {synth.Synthesis} == {type(case.mechanism) for case in MECHANISMS}

@@ -137,7 +137,9 @@ class Cells:
         first, last = self.values[0], self.values[-1]
         if self.kind in ("integer", "number") and self.values == tuple(range(int(first), int(last) + 1)):
             within = [Scalar(op, "boolean", (it, _literal(end, self.kind))) for op, end in (("ge", first), ("le", last))]
-            place = _whole(Scalar("sub", "number", (it, _literal(first, self.kind))))
+            place = it  # a code already, as in many tables
+            if first or self.kind == "number":
+                place = _whole(Scalar("sub", "number", (it, _literal(first, self.kind))))
             return Scalar("case", "integer", (Scalar("and", "boolean", tuple(within)), place, missing))
         tests = []
         for i, value in enumerate(self.values):

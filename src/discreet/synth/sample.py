@@ -8,13 +8,14 @@ be sorted alike, and columns that the model holds independent would come out cor
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from discreet.synth.junction import Floats, JunctionTree
 
-Codes = NDArray[np.int32]
+Codes = NDArray[np.signedinteger[Any]]
 
 
 def sample(tree: JunctionTree, conditionals: Sequence[Floats], count: int, random: np.random.Generator) -> list[Codes]:
