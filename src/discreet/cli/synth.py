@@ -18,8 +18,8 @@ from discreet.cli.output import json_option, talk, write_json
 @click.option("--delta", type=float, required=True, help="How often it may give away more.")
 @click.option("--relation", type=click.Choice(["add_remove", "replace"]), default="add_remove", show_default=True,
               help="Whether a row is added and removed, or replaced by another.")  # fmt: skip
-@click.option("--method", type=click.Choice(["auto", "independent", "tree", "junction"]), default="auto", show_default=True,
-              help="How the table is modelled.")  # fmt: skip
+@click.option("--method", type=click.Choice(["auto", "independent", "tree", "junction", "aim"]), default="auto",
+              show_default=True, help="How the table is modelled.")  # fmt: skip
 @click.option("--rows", type=int, help="How many rows to make; by default as many as the table has, by a noisy count.")
 @click.option("--ledger", metavar="FILE|URL", envvar="DISCREET_LEDGER", help="The ledger that keeps the budget of --source.")
 @click.option("--source", help="The name of the source in the ledger.")

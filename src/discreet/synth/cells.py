@@ -138,7 +138,9 @@ class Cells:
         first, last = self.values[0], self.values[-1]
         if self.kind in ("integer", "number") and self.values == tuple(range(int(first), int(last) + 1)):
             within = [Scalar(op, Kind.BOOLEAN, (it, _literal(end, self.kind))) for op, end in ((Op.GE, first), (Op.LE, last))]
-            place = _whole(Scalar(Op.SUB, Kind.NUMBER, (it, _literal(first, self.kind))))
+            place = it  # a code already, as in many tables
+            if first or self.kind == "number":
+                place = _whole(Scalar(Op.SUB, Kind.NUMBER, (it, _literal(first, self.kind))))
             return Scalar(Op.CASE, Kind.INTEGER, (Scalar(Op.AND, Kind.BOOLEAN, tuple(within)), place, missing))
         tests = []
         for i, value in enumerate(self.values):

@@ -48,6 +48,8 @@ class Counted(Protocol):
 
     def counts(self, sets: Iterable[Set]) -> list[Ints]: ...
 
+    def measured(self) -> None: ...
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Estimate:

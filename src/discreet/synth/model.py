@@ -18,12 +18,12 @@ from discreet.errors import InvalidValue
 from discreet.synth.cells import ARROW, Cells
 from discreet.synth.junction import Floats, JunctionTree
 from discreet.synth.measure import Measurement
-from discreet.synth.sample import sample
+from discreet.synth.sample import Codes, sample
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-BATCH = 1 << 18  # rows made at once
+BATCH = 1 << 16  # rows made at once
 LEVEL = 1.959963984540054  # of a normal number: 95 % within
 STRICTER = 2.241402727604947  # 97.5 % within
 
@@ -170,7 +170,7 @@ class Sample:
     def columns(self) -> tuple[str, ...]:
         return tuple(cells.name for cells in self.cells)
 
-    def codes(self) -> NDArray[np.int64]:
+    def codes(self) -> NDArray[Any]:
         """All rows as codes, one column each."""
         return np.concatenate([np.stack(part, axis=1) for part, _ in self._parts()])
 
@@ -190,7 +190,7 @@ class Sample:
             return array
         return pa.array([self.given[cells.name]], array.type).take(pa.array(np.zeros(len(array), np.int32)))
 
-    def _parts(self) -> Iterator[tuple[list[NDArray[np.int64]], np.random.Generator]]:
+    def _parts(self) -> Iterator[tuple[list[Codes], np.random.Generator]]:
         random = np.random.default_rng(self.seed)
         for start in range(0, self.count, BATCH):
             yield sample(self.tree, self.conditionals, min(BATCH, self.count - start), random), random

@@ -8,18 +8,19 @@ be sorted alike, and columns that the model holds independent would come out cor
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from discreet.synth.junction import Floats, JunctionTree
 
-Codes = NDArray[np.int64]
+Codes = NDArray[np.signedinteger[Any]]
 
 
 def sample(tree: JunctionTree, conditionals: Sequence[Floats], count: int, random: np.random.Generator) -> list[Codes]:
     """`count` rows as codes, one array per column."""
-    columns: list[Codes] = [np.zeros(0, np.int64)] * len(tree.sizes)
+    columns: list[Codes] = [np.zeros(0, np.int32)] * len(tree.sizes)
     for clique, separator, conditional in zip(tree.cliques, tree.separators, conditionals):
         fresh = tuple(column for column in clique if column not in separator)
         shape = [tree.sizes[column] for column in fresh]
@@ -27,8 +28,11 @@ def sample(tree: JunctionTree, conditionals: Sequence[Floats], count: int, rando
         table = table.reshape(-1, int(np.prod(shape, dtype=np.int64)))
         group = _mixed([columns[column] for column in separator], [tree.sizes[column] for column in separator], count)
         drawn = grouped(table, group, random)
+        if len(fresh) == 1:
+            columns[fresh[0]] = drawn
+            continue
         for column, codes in zip(fresh, np.unravel_index(drawn, shape)):
-            columns[column] = codes
+            columns[column] = codes.astype(np.int32)
     return columns
 
 
@@ -37,10 +41,12 @@ def grouped(table: Floats, group: Codes, random: np.random.Generator) -> Codes:
     sizes = np.bincount(group, minlength=len(table))
     present = np.flatnonzero(sizes)
     counts = rounded(table[present], sizes[present], random)
-    cells = np.repeat(np.tile(np.arange(table.shape[1]), len(present)), counts.reshape(-1))
-    order = random.permutation(len(group))
-    order = order[np.argsort(group[order].astype(_smallest(len(table))), kind="stable")]
-    made = np.empty(len(group), np.int64)
+    cells = np.repeat(np.tile(np.arange(table.shape[1], dtype=np.int32), len(present)), counts.reshape(-1))
+    order = np.arange(len(group), dtype=np.int32)
+    random.shuffle(order)
+    if len(present) > 1:
+        order = order[np.argsort(group[order].astype(_smallest(len(table))), kind="stable")]
+    made = np.empty(len(group), np.int32)
     made[order] = cells
     return made
 
@@ -59,8 +65,8 @@ def rounded(shares: Floats, sizes: Codes, random: np.random.Generator) -> Codes:
 
 
 def _mixed(columns: list[Codes], sizes: list[int], count: int) -> Codes:
-    group = np.zeros(count, np.int64)
-    for codes, size in zip(columns, sizes):
+    group = np.zeros(count, np.int64) if len(columns) != 1 else columns[0]
+    for codes, size in zip(columns, sizes) if len(columns) > 1 else ():
         group = group * size + codes
     return group
 

@@ -12,6 +12,7 @@ from discreet.core import Claim, Game, Release, Unit, check
 from discreet.core.facts import made
 from discreet.errors import InvalidValue
 from discreet.noise import refuse_seeded
+from discreet.synth.adaptive import Aim
 from discreet.synth.methods import Independent, Method, Public, Spending, Tree
 from discreet.synth.model import Model
 from discreet.synth.oneshot import Junction
@@ -21,7 +22,7 @@ from discreet.synth.table import Table
 if TYPE_CHECKING:
     from discreet.ledger import Ledger
 
-METHODS: dict[str, Method] = {"independent": Independent(), "junction": Junction(), "tree": Tree()}
+METHODS: dict[str, Method] = {"aim": Aim(), "independent": Independent(), "junction": Junction(), "tree": Tree()}
 MOST_JOINED = 60  # columns beyond which auto takes a tree
 WIDEST = 1e5  # noise on a count beyond which nothing is learnt of any table that exists
 
@@ -103,6 +104,7 @@ class Synthesis:
     def run(self, data: Any) -> Model:
         """The model of a table, which has `cells` and gives exact `counts`; whatever it is made of is noisy."""
         measured = self.method.measure(data, self.public, self.spending())
+        data.measured()
         found = self.method.estimate(self.public, measured)
         return Model(
             data.cells, found.tree, tuple(found.conditionals), found.rows, tuple(measured), self.method.name, found.gap,
@@ -138,9 +140,10 @@ def fit(
     """
     if (ledger is None) != (source is None):
         raise InvalidValue("ledger and source go together: the ledger keeps the budget of the source.")
-    _offered(workload, constraints)
-    with Table(table, _schema(schema), unit) as rows:
-        mechanism = Synthesis(rows.sizes, unit, epsilon, delta, chosen_method(method, len(rows.sizes)))
+    _offered(constraints)
+    with Table(table, _schema(schema), unit, once=True) as rows:
+        chosen = with_workload(chosen_method(method, len(rows.sizes)), method, workload, [cells.name for cells in rows.cells])
+        mechanism = Synthesis(rows.sizes, unit, epsilon, delta, chosen)
         facts = {"title": f"synthetic {rows.name} ({mechanism.method.name})", "made": made()}
         return _release(mechanism, rows, source=source, ledger=ledger, account=account, asked=(epsilon, delta), facts=facts)
 
@@ -161,6 +164,23 @@ def explain(
     return Explanation(epsilon, delta, mechanism.method.name, columns, dict(mechanism.spending().parts))
 
 
+def with_workload(method: Method, asked: str | Method, workload: Any, columns: Sequence[str]) -> Method:
+    """The method for a workload of sets of columns, by name: aim, which is what "auto" then means."""
+    if workload is None:
+        return method
+    if asked not in ("auto", "aim"):
+        raise InvalidValue(f'A workload is for method="aim"; got {check.shown(asked)}.')
+    sets = []
+    for names in check.items("workload", workload, "a list of lists of columns"):
+        known = check.items("workload", names, "a list of lists of columns")
+        if not known or len(set(known)) != len(known) or not set(known) <= set(columns):
+            raise InvalidValue(f"Each part of a workload names different columns of the table; got {check.shown(names)}.")
+        sets.append(tuple(sorted(columns.index(name) for name in known)))
+    if not any(len(each) > 1 for each in sets):
+        raise InvalidValue("A workload needs a set of two or more columns; columns by themselves are always measured.")
+    return Aim(tuple(sets))
+
+
 def _schema(schema: Any) -> Schema:
     if schema is None:
         raise InvalidValue("Say what is publicly known of the columns: schema={'sex': ['Female', 'Male'], 'age': (0, 120)}, "
@@ -168,9 +188,9 @@ def _schema(schema: Any) -> Schema:
     return Schema.of(schema)
 
 
-def _offered(workload: Any, constraints: Any) -> None:
-    if workload is not None or tuple(constraints):
-        raise InvalidValue("Workloads and constraints are not known to this version. Leave them out.")
+def _offered(constraints: Any) -> None:
+    if tuple(constraints):
+        raise InvalidValue("Constraints are not known to this version. Leave them out.")
 
 
 @lru_cache(256)

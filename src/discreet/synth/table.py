@@ -40,7 +40,8 @@ class Table:
     ((3, 33), [2, 1, 0])
     """
 
-    def __init__(self, location: Any, schema: Schema, unit: Unit, *, name: str | None = None) -> None:
+    def __init__(self, location: Any, schema: Schema, unit: Unit, *, name: str | None = None, once: bool = False) -> None:
+        self._once = once
         self.plan = plan(unit)
         self.engine: Engine = open_engine(location)
         try:
@@ -94,6 +95,11 @@ class Table:
             counts = np.zeros(math.prod(self.sizes[column] for column in columns), np.int64)
             counts[cell[first:last]] = weight[first:last]
             made[columns] = counts.reshape([self.sizes[column] for column in columns])
+
+    def measured(self) -> None:
+        """No more counts are asked: an engine that was opened for one fit is closed, and estimation may use its memory."""
+        if self._once:
+            self.close()
 
     def close(self) -> None:
         self.engine.close()

@@ -22,6 +22,9 @@ class Rows:
             for i, size in enumerate(self.sizes)
         )
 
+    def measured(self) -> None:
+        """Nothing to close."""
+
     def counts(self, sets: Iterable[tuple[int, ...]]) -> list[Any]:
         made = []
         for columns in sets:

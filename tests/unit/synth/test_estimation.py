@@ -10,9 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from discreet.synth import closed
+from discreet.synth import Junction, closed
+from discreet.synth.dual import Problem, solve
 from discreet.synth.junction import JunctionTree, onto
 from discreet.synth.measure import Measurement, total
+from discreet.synth.methods import Public
+from discreet.synth.oneshot import independent, shared
 
 RNG = np.random.default_rng(5)
 SIZES = (2, 3, 2, 4, 3)
@@ -97,3 +100,93 @@ def test_summing_cells_adds_up_their_noise() -> None:
     view = Measurement((0, 1), np.zeros((3, 4)), 2.0).onto((0,))
     assert view.counts.shape == (3,)
     assert view.sigma == pytest.approx(4.0)
+
+
+# ---- the dual ----------------------------------------------------------------------------------------------------------
+
+
+def problem(seed: int) -> tuple[Problem, list[Measurement], float]:
+    random = np.random.default_rng(seed)
+    total = 500.0
+    truth = random.dirichlet(np.full(math.prod(SIZES[:4]), 0.4)).reshape(SIZES[:4]) * total
+    sets = [(0,), (1,), (2,), (3,), (0, 1), (1, 2), (2, 3), (0, 3)]
+    measured = [Measurement(c, onto(truth, (0, 1, 2, 3), c) + random.normal(size=[SIZES[i] for i in c]) * 5, 5.0) for c in sets]
+    tree = JunctionTree.of(SIZES[:4], sets)
+    start = independent(tree, [random.dirichlet(np.ones(size)) for size in SIZES[:4]])
+    return Problem(tree, start, measured, total), measured, total
+
+
+def objective(p: np.ndarray, start: np.ndarray, measured: list[Measurement], total: float, strength: float) -> float:  # type: ignore[type-arg]
+    """What the estimate minimises, on the whole joint table."""
+    fits = sum(float(((total * onto(p, (0, 1, 2, 3), m.columns) - m.counts) ** 2).sum()) / m.sigma**2 / 2 for m in measured)
+    return fits + strength * float((p * np.log(p / start)).sum())
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_the_dual_finds_what_direct_minimisation_of_the_joint_finds(seed: int) -> None:
+    from scipy.optimize import minimize
+
+    dual, measured, total = problem(seed)
+    found = solve(dual, strength=20.0, tolerance=1e-6, evaluations=2000)
+    start = joint(dual.tree, dual.start)
+    start /= start.sum()
+    p = dual.tree.marginal(found.conditionals, (0, 1, 2, 3))
+    assert found.relative_gap <= 1e-6
+    assert math.isclose(objective(p, start, measured, total, 20.0), found.objective, rel_tol=1e-9)
+
+    def plain(logits: np.ndarray) -> float:  # type: ignore[type-arg]
+        other = np.exp(logits - logits.max()).reshape(p.shape)
+        return objective(other / other.sum(), start, measured, total, 20.0)
+
+    near = np.log(p).reshape(-1)
+    for offset in (0.0, 0.3):
+        direct = minimize(plain, near + offset * np.random.default_rng(seed).normal(size=near.size), method="L-BFGS-B")
+        assert direct.fun >= found.objective - found.gap - 1e-6
+
+
+def test_the_gap_bounds_the_distance_to_the_optimum_at_every_point() -> None:
+    dual, _, _ = problem(4)
+    best = solve(dual, strength=20.0, tolerance=1e-9, evaluations=3000)
+    for scale in (0.0, 0.5, 3.0):
+        value, gradient, primal, _ = dual.at(RNG.normal(size=dual.size) * scale, 20.0)
+        assert -value <= best.objective + 1e-6 <= primal + 2e-6
+        assert gradient.shape == (dual.size,)
+
+
+def test_the_gradient_is_that_of_the_dual() -> None:
+    dual, _, _ = problem(5)
+    z = RNG.normal(size=dual.size)
+    _, gradient, _, _ = dual.at(z, 20.0)
+    for place in range(0, dual.size, 5):
+        step = np.zeros(dual.size)
+        step[place] = 1e-5
+        slope = (dual.at(z + step, 20.0)[0] - dual.at(z - step, 20.0)[0]) / 2e-5
+        assert math.isclose(slope, gradient[place], rel_tol=1e-4, abs_tol=1e-4)
+
+
+def test_too_few_evaluations_are_not_called_converged() -> None:
+    dual, measured, _ = problem(6)
+    short = solve(dual, strength=1.0, tolerance=1e-4, evaluations=3)
+    assert short.relative_gap > 1e-4
+    public = Public(SIZES[:4], 1, 1.0, 1e-6)
+    assert not Junction(evaluations=3, tolerance=1e-6).estimate(public, measured).converged
+    assert Junction(evaluations=3000, tolerance=1e-3).estimate(public, measured).converged
+
+
+def test_slots_are_all_used_and_each_table_has_one() -> None:
+    for sets in ([(0, 1)], [(0, 1), (1, 2), (3, 4)], [(a, b) for a in range(5) for b in range(a)]):
+        times = shared(sets, SIZES, 80)
+        assert sum(times) == 80
+        assert min(times) >= 1
+        assert all(type(it) is int for it in times)
+
+
+def test_a_junction_tree_stays_below_its_cap() -> None:
+    sizes = (30,) * 8
+    public = Public(sizes, 1, 1.0, 1e-6)
+    pairs = list(itertools.combinations(range(8), 2))
+    method = Junction(most_cells=60_000)
+    chosen = method.choose(public, pairs, [1e6 - i for i in range(len(pairs))], 1.0)
+    assert 7 <= len(chosen) < len(pairs)
+    assert JunctionTree.of(sizes, chosen).cells <= 60_000
+    assert chosen[:7] == method.choose(public, pairs, [1e6 - i for i in range(len(pairs))], 1e9)[:7]  # a tree is always there

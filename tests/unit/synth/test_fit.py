@@ -19,7 +19,7 @@ from discreet.accounting import curve
 from discreet.core import Mechanism
 from discreet.errors import BudgetExceeded, DiscreetError, InvalidValue
 from discreet.noise.source import seeded_for_tests
-from discreet.synth import Column, Independent, Junction, Synthesis, Tree, fit
+from discreet.synth import Aim, Column, Independent, Junction, Synthesis, Tree, fit
 from discreet.synth.table import Table
 from unit.synth.rows import Rows, chain
 
@@ -37,7 +37,7 @@ def people(count: int = 2000) -> pa.Table:
     })  # fmt: skip
 
 
-METHODS: list[Any] = ["auto", "independent", "tree", "junction", Tree(score="information")]
+METHODS: list[Any] = ["auto", "independent", "tree", "junction", "aim", Tree(score="information")]
 
 
 @pytest.mark.parametrize("method", METHODS, ids=str)
@@ -60,7 +60,7 @@ def test_a_tree_keeps_what_two_columns_have_in_common() -> None:
 
 
 @pytest.mark.parametrize("relation", ["add_remove", "replace"])
-@pytest.mark.parametrize("method", [Independent(), Tree(), Junction()], ids=str)
+@pytest.mark.parametrize("method", [Independent(), Tree(), Junction(), Aim()], ids=str)
 def test_the_event_keeps_the_budget_and_spends_it(method: Any, relation: str) -> None:
     mechanism = Synthesis((3, 4, 5, 2), record(relation), 1.0, 1e-9, method)
     assert isinstance(mechanism, Mechanism)
@@ -70,7 +70,7 @@ def test_the_event_keeps_the_budget_and_spends_it(method: Any, relation: str) ->
     assert claim.game.unit.relation == relation
 
 
-@pytest.mark.parametrize("method", [Independent(), Tree(), Junction()], ids=str)
+@pytest.mark.parametrize("method", [Independent(), Tree(), Junction(), Aim()], ids=str)
 def test_a_replaced_record_gets_more_noise(method: Any) -> None:
     added, replaced = (Synthesis((3, 4, 5), record(it), 1.0, 1e-6, method).spending().parts for it in ("add_remove", "replace"))
     assert replaced["columns"] > 1.3 * added["columns"]
@@ -116,7 +116,9 @@ def test_files_are_read_like_frames(tmp_path: Path) -> None:
         ({"unit": "row"}, "must be a Unit"),
         ({"method": "magic"}, "method"),
         ({"source": "people"}, "go together"),
-        ({"workload": [["sex"]]}, "not known to this version"),
+        ({"workload": [["sex"]]}, "two or more columns"),
+        ({"workload": [["sex", "height"]]}, "different columns of the table"),
+        ({"workload": [["sex", "age"]], "method": "tree"}, "is for method"),
         ({"constraints": ["age >= 0"]}, "not known to this version"),
     ],
 )

@@ -76,8 +76,8 @@ def test_without_the_shuffle_siblings_are_correlated(monkeypatch: pytest.MonkeyP
         def __init__(self, random: np.random.Generator) -> None:
             self.random = random.random
 
-        def permutation(self, count: int) -> np.ndarray:  # type: ignore[type-arg]
-            return np.arange(count)
+        def shuffle(self, order: np.ndarray) -> None:  # type: ignore[type-arg]
+            """Not at all."""
 
     broken = worst_gap(samplers.sample(tree, conditionals, 2000, Unshuffled(RNG)), tree, conditionals)  # type: ignore[arg-type]
     assert broken > 3 * plain

@@ -77,3 +77,8 @@ class Marginals:
     sizes: tuple[int, ...]
     sets: tuple[tuple[int, ...], ...]
     plan: Plan
+
+    @property
+    def used(self) -> list[int]:
+        """The codes that occur in any set."""
+        return sorted({code for codes in self.sets for code in codes})

@@ -130,22 +130,20 @@ class Writer(Expressions):
         weights = self.weight_of_units(self.rows(rows, unit=True, terms=False), it.plan.rows)
         return f"SELECT {keys}, n.w FROM ({self.rows(rows, unit=True, terms=True)}) AS y JOIN ({weights}) AS n ON y.u = n.u"
 
-    def marginals(self, it: Marginals, coded: str | None = None) -> str:
-        """All sets in one pass: GROUPING SETS leaves NULL where a code is not in the set, and codes themselves are never NULL.
-
-        A set is known by the codes that are there, one binary digit each; the cell is written in mixed radix.
-        """
-        used = sorted({code for codes in it.sets for code in codes})
+    def grouped_sets(self, it: Marginals, source: str) -> str:
+        """All sets in one pass: GROUPING SETS leaves NULL where a code is not in the set, and codes are never NULL."""
         sets = ", ".join(f"({', '.join(f'k{code}' for code in codes)})" for codes in it.sets)
-        keys = ", ".join(f"k{code}" for code in used)
-        source = f"({self.coded(it)}) AS x" if coded is None else coded
         one = f"CAST(count(*) AS {self.integer})" if it.plan.kind == "rows" else self.total("w")
-        inner = f"SELECT {keys}, {one} AS s0 FROM {source} GROUP BY GROUPING SETS ({sets})"
+        keys = [f"k{code}" for code in it.used]
+        return f"SELECT {', '.join([*keys, one])} AS s0 FROM {source} GROUP BY GROUPING SETS ({sets})"
+
+    def marginals(self, it: Marginals) -> str:
+        """A set is known by the codes that are there, one binary digit each; the cell is written in mixed radix."""
         which = cell = self.constant(0)
-        for place, code in enumerate(used):
+        for place, code in enumerate(it.used):
             which += f" + CASE WHEN k{code} IS NULL THEN 0 ELSE {self.constant(1 << place)} END"
             cell = f"({cell} * CASE WHEN k{code} IS NULL THEN 1 ELSE {it.sizes[code]} END + coalesce(k{code}, 0))"
-        return f"SELECT {which} AS s, {cell} AS k, s0 FROM ({inner}) AS g"
+        return f"SELECT {which} AS s, {cell} AS k, s0 FROM ({self.grouped_sets(it, f'({self.coded(it)}) AS x')}) AS g"
 
     def _by_key(self, it: Request, source: str, weight: str) -> str:
         keys = [f"k{i}" for i in range(len(it.keys))] + (["b"] if it.bins else [])

@@ -1,0 +1,249 @@
+"""Synthetic tables: error, accuracy of models trained on them, CPU-seconds and memory, on Adult, ACS and NLTCS.
+
+    python bench/synth.py [--data FOLDER] [--part adult,acs,nltcs,size,cover] [--out FILE]
+
+Each fit runs in a process of its own, which reports its CPU-seconds (all threads, without imports) and its peak memory. tv1,
+tv2 and tv3 are mean total variations over all columns, all pairs and 100 fixed triples (all triples of NLTCS) against the
+private table; AUC is that of gradient boosting trained on synthetic rows and tested on real ones that were held out. Noise
+is fresh in every repeat: five of each. `aim` is asked for all triples.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from _record import write
+
+DELTA, REPEATS = 1e-9, 5
+
+
+def spread(values: list[float]) -> dict[str, float]:
+    return {"mean": round(statistics.mean(values), 4), "least": round(min(values), 4), "most": round(max(values), 4)}
+
+
+# ---- one fit, in its own process ---------------------------------------------------------------------------------------
+
+
+def child(place: str, out: str, method: str, epsilon: float, rows: int) -> None:
+    import duckdb  # noqa: F401
+    import pyarrow.parquet as parquet
+    import scipy.optimize  # noqa: F401
+
+    from discreet import accounting  # noqa: F401
+    from discreet.core import record
+    from discreet.synth import Column, fit
+
+    sizes = json.loads(Path(place).with_suffix(".json").read_text())
+    schema = {name: Column("categorical", values=tuple(range(size)), required=True) for name, size in sizes.items()}
+    parquet.read_schema(place)
+    began = time.process_time(), time.perf_counter()
+    workload = list(itertools.combinations(sizes, 3)) if method == "aim" else None
+    model = fit(place, unit=record(), epsilon=epsilon, delta=DELTA, schema=schema, method=method, workload=workload).value
+    fitted = time.process_time() - began[0], time.perf_counter() - began[1]
+    began_sampling = time.process_time()
+    codes = model.sample(rows).codes()
+    sampled = time.process_time() - began_sampling
+    np.save(out, codes.astype(np.uint8 if max(sizes.values()) <= 256 else np.uint16))
+    status = Path("/proc/self/status").read_text().split()
+    memory = int(status[status.index("VmHWM:") + 1]) / 1024
+    print(json.dumps({
+        "fit_cpu_s": fitted[0], "fit_s": fitted[1], "sampled_rows_per_cpu_s": rows / sampled, "memory_mb": memory,
+        "gap": model.gap, "converged": model.converged, "tables": len(model.measurements),
+        "cells": model.tree.cells, "rows": model.rows,
+    }))  # fmt: skip
+
+
+def fitted(place: Path, method: str, epsilon: float, rows: int) -> tuple[dict[str, Any], np.ndarray]:
+    out = place.with_suffix(".npy")
+    command = [sys.executable, __file__, "--child", str(place), str(out), method, str(epsilon), str(rows)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout.splitlines()[-1]), np.load(out).astype(np.int64)
+
+
+# ---- tables --------------------------------------------------------------------------------------------------------------
+
+
+def stored(folder: Path, name: str, codes: np.ndarray, sizes: dict[str, int]) -> Path:
+    import pyarrow as pa
+    import pyarrow.parquet as parquet
+
+    place = folder / f"{name}.parquet"
+    parquet.write_table(pa.table({column: codes[:, i] for i, column in enumerate(sizes)}), place)
+    place.with_suffix(".json").write_text(json.dumps(sizes))
+    return place
+
+
+def adult(data: Path) -> tuple[np.ndarray, np.ndarray, dict[str, int]]:
+    """39,073 rows to fit and 9,769 held out."""
+    import pandas as pd
+
+    frame = pd.read_csv(data / "adult/adult-discrete.csv.gz")
+    domain = pd.read_json(data / "adult/adult-domain.json", typ="series")
+    order = np.random.default_rng(0).permutation(len(frame))
+    codes = frame.to_numpy()[order]
+    return codes[:39_073], codes[39_073:], {name: int(domain[name]) for name in frame.columns}
+
+
+def coded(data: Path, name: str) -> tuple[np.ndarray, dict[str, int]]:
+    import pandas as pd
+
+    frame = pd.read_parquet(data / "acs/acs_coded.parquet") if name == "acs" else pd.read_csv(data / "nltcs/nltcs.csv.gz")
+    domain = pd.read_json(data / f"{name}/{name}-domain.json", typ="series")
+    return frame.to_numpy().astype(np.int64), {column: int(domain[column]) for column in frame.columns}
+
+
+# ---- measures ------------------------------------------------------------------------------------------------------------
+
+
+def shares(codes: np.ndarray, columns: tuple[int, ...], sizes: list[int]) -> np.ndarray:
+    cell = np.zeros(len(codes), np.int64)
+    for column in columns:
+        cell = cell * sizes[column] + codes[:, column]
+    return np.bincount(cell, minlength=int(np.prod([sizes[c] for c in columns]))) / len(codes)
+
+
+class Distance:
+    """Total variation of marginals to those of one table."""
+
+    def __init__(self, codes: np.ndarray, sizes: dict[str, int], triples: int | None = 100) -> None:
+        self.sizes = list(sizes.values())
+        columns = range(len(self.sizes))
+        every = list(itertools.combinations(columns, 3))
+        chosen = (
+            every
+            if triples is None
+            else [every[i] for i in np.random.default_rng(1).choice(len(every), triples, replace=False)]
+        )
+        self.sets = {"tv1": [(i,) for i in columns], "tv2": list(itertools.combinations(columns, 2)), "tv3": chosen}
+        self.truth = {name: [shares(codes, each, self.sizes) for each in sets] for name, sets in self.sets.items()}
+
+    def __call__(self, codes: np.ndarray) -> dict[str, float]:
+        return {
+            name: float(np.mean([0.5 * np.abs(shares(codes, c, self.sizes) - t).sum() for c, t in zip(sets, self.truth[name])]))
+            for name, sets in self.sets.items()
+        }
+
+
+def area(codes: np.ndarray, test: np.ndarray, target: int) -> float:
+    from sklearn.ensemble import HistGradientBoostingClassifier
+    from sklearn.metrics import roc_auc_score
+
+    rest = [i for i in range(codes.shape[1]) if i != target]
+    model = HistGradientBoostingClassifier(random_state=0).fit(codes[:, rest], codes[:, target])
+    return float(roc_auc_score(test[:, target], model.predict_proba(test[:, rest])[:, 1]))
+
+
+def repeated(place: Path, method: str, epsilon: float, rows: int, distance: Distance, test: Any = None) -> dict[str, Any]:
+    runs = []
+    for _ in range(REPEATS):
+        told, codes = fitted(place, method, epsilon, rows)
+        told |= distance(codes)
+        if test is not None:
+            told["auc"] = area(codes, *test)
+        runs.append(told)
+    names = [
+        name for name in ("tv1", "tv2", "tv3", "auc", "fit_cpu_s", "memory_mb", "gap", "tables", "cells") if name in runs[0]
+    ]
+    row = {"method": method, "epsilon": epsilon, "converged": all(run["converged"] for run in runs)}
+    row |= {name: spread([run[name] for run in runs]) for name in names}
+    print(place.stem, method, epsilon, {name: row[name]["mean"] for name in names}, flush=True)
+    return row
+
+
+# ---- parts ---------------------------------------------------------------------------------------------------------------
+
+
+def part_adult(data: Path, folder: Path) -> Any:
+    train, test, sizes = adult(data)
+    place, distance, target = stored(folder, "adult", train, sizes), Distance(train, sizes), len(sizes) - 1
+    target = list(sizes).index("income>50K")
+    again = train[np.random.default_rng(2).integers(0, len(train), len(train))]
+    floor = {"method": "bootstrap of the real rows"} | distance(again) | {"auc": area(again, test, target)}
+    rows: list[Any] = [floor, {"method": "the real rows", "auc": area(train, test, target)}]
+    asked = [("independent", 1.0), ("tree", 1.0), ("junction", 1.0), ("tree", 0.1), ("junction", 0.1), ("junction", 10.0)]
+    return rows + [repeated(place, method, epsilon, len(train), distance, (test, target)) for method, epsilon in asked]
+
+
+def part_acs(data: Path, folder: Path) -> Any:
+    codes, sizes = coded(data, "acs")
+    place, distance = stored(folder, "acs", codes, sizes), Distance(codes, sizes)
+    return [repeated(place, method, 1.0, len(codes), distance) for method in ("tree", "junction")]
+
+
+def part_nltcs(data: Path, folder: Path) -> Any:
+    codes, sizes = coded(data, "nltcs")
+    place, distance = stored(folder, "nltcs", codes, sizes), Distance(codes, sizes, None)
+    return [repeated(place, method, 1.0, len(codes), distance) for method in ("tree", "junction", "aim")]
+
+
+def part_size(data: Path, folder: Path) -> Any:
+    """Growth with rows and with columns, of the tree; rows and columns of Adult, repeated."""
+    train, _, sizes = adult(data)
+    rows = []
+    for times, copies in ((1, 1), (5, 1), (51, 1), (1, 4), (1, 7)):
+        names = {f"{name} {i}": size for i in range(copies) for name, size in sizes.items()}
+        place = stored(folder, f"size{times}x{copies}", np.tile(train, (times, copies)), dict(list(names.items())[:100]))
+        told, _ = fitted(place, "tree", 1.0, 1_000_000)
+        rows.append({"rows": times * len(train), "columns": min(len(names), 100)} | {k: round(told[k], 3) for k in (
+            "fit_cpu_s", "fit_s", "sampled_rows_per_cpu_s", "memory_mb")})  # fmt: skip
+        print(rows[-1], flush=True)
+    return rows
+
+
+def part_cover(data: Path, folder: Path) -> Any:
+    """How often the 95 % intervals of measured marginals hold the true counts, over 200 refits."""
+    from discreet.core import record
+    from discreet.synth import Column, Schema, Synthesis, Tree
+    from discreet.synth.table import Table
+
+    train, _, sizes = adult(data)
+    schema = Schema.of({name: Column("categorical", values=tuple(range(size)), required=True) for name, size in sizes.items()})
+    truth = {columns: shares(train, columns, list(sizes.values())) * len(train) for columns in
+             [*((i,) for i in range(15)), *itertools.combinations(range(15), 2)]}  # fmt: skip
+    held: dict[str, list[float]] = {"columns": [], "pairs": []}
+    with Table(stored(folder, "cover", train, sizes), schema, record()) as table:
+        mechanism = Synthesis(table.sizes, record(), 1.0, DELTA, Tree())
+        for _ in range(200):
+            model = mechanism.run(table)
+            for measurement in model.measurements:
+                low, high, _measured = model.interval(measurement.columns)
+                true = truth[measurement.columns].reshape(low.shape)
+                held["columns" if low.ndim == 1 else "pairs"].append(float(((low <= true) & (true <= high)).mean()))
+    return {name: round(statistics.mean(values), 4) for name, values in held.items()}
+
+
+PARTS = {"adult": part_adult, "acs": part_acs, "nltcs": part_nltcs, "size": part_size, "cover": part_cover}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, default=Path("../shared/data"))
+    parser.add_argument("--part", default=",".join(PARTS))
+    parser.add_argument("--out")
+    parser.add_argument("--child", nargs=5, help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    if asked.child:
+        place, out, method, epsilon, rows = asked.child
+        child(place, out, method, float(epsilon), int(rows))
+        return
+    known = json.loads(Path(asked.out).read_text()) if asked.out and Path(asked.out).exists() else {}
+    result = {name: known[name] for name in PARTS if name in known}
+    with tempfile.TemporaryDirectory() as folder:
+        for name in asked.part.split(","):
+            result[name] = PARTS[name](asked.data, Path(folder))
+    write(asked.out, {"delta": DELTA, "repeats": REPEATS} | result, "duckdb", "pyarrow", "scikit-learn")
+
+
+if __name__ == "__main__":
+    main()

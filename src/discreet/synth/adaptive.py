@@ -1,0 +1,111 @@
+"""Adaptive selection for a workload: in each round the table that the model gets most wrong is chosen, measured and learnt
+from.
+
+AIM (McKenna, Mullins, Sheldon & Miklau 2022), with rounds of equal size that are fixed beforehand: then the whole is one
+composition, and no parameter depends on an answer. docs/theory/synth-selection.md has the sensitivity of the score.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import ClassVar
+
+import numpy as np
+
+from discreet.core import Event
+from discreet.core import Sequence as Composed
+from discreet.noise import exponential_rows
+from discreet.synth import measure, select
+from discreet.synth.junction import JunctionTree, cells
+from discreet.synth.measure import Ints, Measurement, Set
+from discreet.synth.methods import Counted, Estimate, Public, Spending, Tree
+from discreet.synth.oneshot import ABSOLUTE, Junction
+
+SHARES = (0.1, 0.1, 0.8)  # of the budget: columns, choices, the tables that are chosen
+ROUNDS = 2  # for each column
+LARGEST = 200_000  # cells of a table that may be chosen
+
+
+@dataclass(frozen=True, slots=True)
+class Aim:
+    """Tables chosen one after another, each where the model is furthest from the private counts, for a `workload` of sets of
+    columns.
+
+    Without a workload all pairs matter alike. `most_cells` bounds the junction tree.
+    """
+
+    workload: tuple[Set, ...] = ()
+    most_cells: int = 100_000
+    name: ClassVar[str] = "aim"
+
+    def plan(self, public: Public) -> Spending:
+        if public.columns < 3:
+            return Tree().plan(public)
+        rounds = ROUNDS * public.columns
+        ones = measure.table_sigma(SHARES[0], public.moved, public.columns)
+        choices = measure.choice_epsilon(SHARES[1], rounds)
+        tables = measure.table_sigma(SHARES[2], public.moved, rounds)
+
+        def event(scale: float) -> Event:
+            return Composed((
+                measure.table_event(scale * ones, public.moved, public.columns),
+                measure.choice_event(choices / scale, rounds),
+                measure.table_event(scale * tables, public.moved, rounds),
+            ))  # fmt: skip
+
+        scale = measure.least_scale(event, public.epsilon, public.delta)
+        return Spending(event(scale), {"columns": scale * ones, "choices": choices / scale, "pairs": scale * tables})
+
+    def candidates(self, public: Public) -> dict[Set, int]:
+        """Every table inside the workload that may be chosen, with its weight: how many columns it shares with the
+        workload's sets.
+        """
+        work = self.workload or tuple(combinations(range(public.columns), 2))
+        inside: set[Set] = set()
+        for columns in work:
+            for size in range(2, len(columns) + 1):
+                inside.update(combinations(sorted(columns), size))
+        most = min(LARGEST, self.most_cells)
+        fits = [columns for columns in sorted(inside) if cells(columns, public.sizes) <= most]
+        return {columns: sum(len(set(columns) & set(each)) for each in work) for columns in fits}
+
+    def measure(self, table: Counted, public: Public, spending: Spending) -> list[Measurement]:
+        if public.columns < 3:
+            return Tree().measure(table, public, spending)
+        weights = self.candidates(public)
+        sets: list[Set] = [(column,) for column in range(public.columns)]
+        exact = dict(zip([*sets, *weights], table.counts([*sets, *weights])))
+        measured = measure.noisy(sets, [exact[columns] for columns in sets], spending.parts["columns"])
+        for _ in range(ROUNDS * public.columns):
+            chosen = self.choose(exact, weights, measured, public, spending)
+            measured += measure.noisy([chosen], [exact[chosen]], spending.parts["pairs"])
+        return measured
+
+    def choose(
+        self, exact: Mapping[Set, Ints], weights: Mapping[Set, int], measured: Sequence[Measurement], public: Public,
+        spending: Spending,
+    ) -> Set:  # fmt: skip
+        """One table, by the exponential mechanism: its weight times how much further the model is from it than noise would
+        be.
+        """
+        known = [it.columns for it in measured]
+        open_ = [columns for columns in weights if self._fits(public, known, columns)]
+        now = Junction(evaluations=40, tolerance=0.05).estimate(public, measured)
+        scores = []
+        for columns in open_:
+            expected = now.tree.marginal(now.conditionals, columns) * now.rows
+            doubt = round(ABSOLUTE * spending.parts["pairs"] * cells(columns, public.sizes))
+            scores.append(weights[columns] * (select.gap(exact[columns], expected) - doubt))
+        sensitivity = public.moved * max(weights[columns] for columns in open_)
+        return open_[int(exponential_rows(np.array([scores]), spending.parts["choices"], sensitivity)[0])]
+
+    def _fits(self, public: Public, known: Iterable[Set], columns: Set) -> bool:
+        if math.prod(public.sizes) <= self.most_cells:
+            return True
+        return JunctionTree.of(public.sizes, [*known, columns]).cells <= self.most_cells
+
+    def estimate(self, public: Public, measured: Sequence[Measurement]) -> Estimate:
+        return Junction().estimate(public, measured)

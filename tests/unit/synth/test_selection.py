@@ -1,0 +1,86 @@
+"""Scores move by no more than their stated sensitivity, whatever the table and wherever the record; choices follow scores."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from discreet.core import record
+from discreet.noise.source import seeded_for_tests
+from discreet.synth import Aim, Synthesis, select
+from discreet.synth.junction import JunctionTree
+from discreet.synth.methods import Public
+from unit.synth.rows import chain
+
+shapes = st.tuples(st.integers(1, 4), st.integers(1, 4))
+counts = st.one_of(st.integers(0, 5), st.sampled_from([10**3, 10**6, 2**31, 2**33, 2**40]))
+
+
+@st.composite
+def neighbours(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray]:  # type: ignore[type-arg]
+    """A table, and the same with one record more."""
+    shape = draw(shapes)
+    table = np.array([draw(counts) for _ in range(shape[0] * shape[1])], np.int64)
+    more = table.copy()
+    more[draw(st.integers(0, len(table) - 1))] += 1
+    return table.reshape(shape), more.reshape(shape)
+
+
+@settings(max_examples=300)
+@given(pair=neighbours(), expected=st.lists(st.floats(0, 1e12), min_size=16, max_size=16))
+def test_one_record_moves_the_gap_by_at_most_one(pair: tuple, expected: list[float]) -> None:  # type: ignore[type-arg]
+    public = np.array(expected[: pair[0].size]).reshape(pair[0].shape)
+    assert abs(select.gap(pair[0], public) - select.gap(pair[1], public)) <= 1
+
+
+@settings(max_examples=300)
+@given(pair=neighbours())
+def test_one_record_moves_mutual_information_by_at_most_its_sensitivity(pair: tuple) -> None:  # type: ignore[type-arg]
+    assert abs(select.information(pair[0]) - select.information(pair[1])) <= select.information_sensitivity()
+
+
+def test_mutual_information_comes_near_its_sensitivity_for_its_rows() -> None:
+    """The bound ln(n + 1) + 1 is not loose: one record in a new row and a new column of a table with n others in one cell."""
+    table = np.array([[10**6, 0], [0, 0]])
+    more = np.array([[10**6, 0], [0, 1]])
+    moved = (select.information(more) - select.information(table)) / select.FINE
+    assert math.log(10**6) < moved <= math.log(10**6 + 1) + 1
+
+
+def test_mutual_information_is_what_it_says() -> None:
+    table = np.array([[40, 10], [5, 45]])
+    p = table / table.sum()
+    plain = 100 * (p * np.log(p / np.outer(p.sum(axis=1), p.sum(axis=0)))).sum()
+    assert math.isclose(select.information(table) / select.FINE, plain, abs_tol=2 / select.FINE)
+
+
+def test_a_tree_of_large_scores_is_found_where_noise_is_small() -> None:
+    pairs = list(itertools.combinations(range(5), 2))
+    scores = [1000 if pair in ((0, 1), (1, 2), (2, 3), (3, 4)) else 0 for pair in pairs]
+    with seeded_for_tests(b"tree"):
+        assert sorted(select.spanning_tree(pairs, scores, 5, 2.0, 1)) == [(0, 1), (1, 2), (2, 3), (3, 4)]
+        for _ in range(20):
+            assert len(JunctionTree.of((2,) * 5, select.spanning_tree(pairs, scores, 5, 1e-6, 1)).cliques) == 4
+
+
+def test_a_workload_decides_what_may_be_chosen_and_what_it_weighs() -> None:
+    public = Public((2, 3, 4, 5), 1, 1.0, 1e-6)
+    assert Aim(((0, 1, 2), (1, 2))).candidates(public) == {(0, 1): 3, (0, 1, 2): 5, (0, 2): 3, (1, 2): 4}
+    assert set(Aim().candidates(public)) == set(itertools.combinations(range(4), 2))
+    assert (0, 1, 2) not in Aim(((0, 1, 2),), most_cells=20).candidates(public)
+
+
+def test_rounds_are_as_many_as_were_paid_for() -> None:
+    rows = chain(2000, (3, 3, 3, 3), np.random.default_rng(1))
+    mechanism = Synthesis(rows.sizes, record(), 4.0, 1e-6, Aim(((0, 1, 2),)))
+    with seeded_for_tests(b"aim"):
+        model = mechanism.run(rows)
+    chosen = [it.columns for it in model.measurements if len(it.columns) > 1]
+    assert len(chosen) == 8
+    assert {column for columns in chosen for column in columns} <= {0, 1, 2}
+    truth = rows.counts([(0, 1, 2)])[0] / 2000
+    assert np.abs(model.probabilities("c0", "c1", "c2") - truth).sum() < 0.1
