@@ -197,7 +197,7 @@ def test_parts_of_evidence() -> None:
     assert not part("evidence.membership", release(evidence(0.0, attack="reconstruction (linear program)")))
 
 
-@pytest.mark.parametrize("name", [*ATTACKS, "text loss", "mislabelled canaries"])
+@pytest.mark.parametrize("name", [*(attack.name for attack in ATTACKS), "text loss", "mislabelled canaries"])
 def test_every_membership_attack_counts_as_one(name: str) -> None:
     assert part("evidence.membership", release(evidence(0.0, 10, attack=name)))
 
