@@ -74,7 +74,7 @@ def audit(mechanism: Any, pair: Any, runs: int) -> str:
         (Tree(score="information"), "add_remove", ADDED),
         (Junction(), "add_remove", ADDED),
     ],
-    ids=str,
+    ids=["independent", "independent, replaced", "tree", "tree, replaced", "tree by information", "junction"],
 )
 def test_the_claim_holds(method: Any, relation: str, pair: Any) -> None:
     assert audit(Released(method, record(relation), 8.0), pair, 500) in ("holds", "inconclusive")
