@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import warnings
@@ -48,7 +49,8 @@ def _ledger() -> discreet.Ledger:
 
 def sql(turn: int) -> Callable[[], Any]:
     table = pa.table({"age": np.linspace(20, 80, 50 + turn)})
-    db = discreet.connect({"people": table}, unit=discreet.record(), bounds={"age": (0, 120)}, ledger=_ledger(), source="people")
+    bounds, ledger = {"age": (0, 120)}, _ledger()
+    db = discreet.connect({"people": table}, unit=discreet.record(), bounds=bounds, ledger=ledger, source="people")
     return lambda: db.sql("SELECT COUNT(*) AS n, AVG(age) AS age FROM people", epsilon=1.0 + turn / 8)
 
 
@@ -77,7 +79,8 @@ def audit(turn: int) -> Callable[[], Any]:
     def step() -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # models of one epoch resemble nothing
-            evidence = discreet.attack.membership(model, recipe, members, others, attacks=["bayes_lira"], shadows=4)["bayes_lira"]
+            results = discreet.attack.membership(model, recipe, members, others, attacks=["bayes_lira"], shadows=4)
+            evidence = results["bayes_lira"]
         claim = discreet.Claim(game=evidence.game, event=discreet.core.Pure(1.0 + turn / 8))
         discreet.verdict(claim, evidence, confidence=0.95)
 
@@ -85,3 +88,7 @@ def audit(turn: int) -> Callable[[], Any]:
 
 
 WALKS: dict[str, Walk] = {"A SQL question": sql, "A training run": training, "An audit": audit}
+
+
+if __name__ == "__main__":
+    print(json.dumps({name: traced(walk) for name, walk in WALKS.items()}))
