@@ -13,11 +13,13 @@ import contextlib
 import datetime
 import fractions
 import functools
+import gc
 import importlib
 import logging
 import os
 import random
 import sys
+import threading
 import types
 import weakref
 from decimal import Decimal
@@ -693,3 +695,39 @@ def test_every_unit_finds_the_process_as_it_was(monkeypatch):
     list(run)
     assert [unit[:3] for unit in units] == [(torch.float32, False, True)] * len(X)
     assert len({unit[3] for unit in units}) == len(X)  # every unit begins at a seed of its own
+
+
+class Beneath(Base):
+    def forward(self, x):
+        if bool(x.sum() > 1e9):
+            sys._getframe()
+        return self.last(x)
+
+
+def test_whoever_looks_for_the_run_on_the_stack_is_refused():
+    with pytest.raises(InvalidValue, match="by which the run can be found"):
+        start((X, Y), model=Beneath(), loss=EACH)
+
+
+class Deriving(Base):
+    def forward(self, x):
+        if bool(x.sum() > -1e9):
+            self.note = type("Left", (State0,), {})
+        return self.last(x)
+
+
+def test_a_class_or_a_thread_that_stays_is_noticed():
+    watch = Watch(Deriving(), [State0])
+    left = type("Left", (State0,), {})
+    assert watch.changed() == "the classes that are derived from another"
+    del left
+    gc.collect()
+    assert watch.changed() is None
+    done = threading.Event()
+    thread = threading.Thread(target=done.wait)
+    thread.start()
+    try:
+        assert watch.changed() == "the threads that are running"
+    finally:
+        done.set()
+        thread.join()

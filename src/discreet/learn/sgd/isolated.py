@@ -174,7 +174,8 @@ class Isolated:
             self.way = "one by one"
         units = weight.shape[0] // rows
         seeds = torch.randint(2**62, (units,)).tolist()  # before any unit runs: none can choose what the next one draws
-        one = [self._alone(*pytree.tree_map(lambda it, i=i: it[i].clone(), each), seeds[i]) for i in range(units)]
+        alone = [pytree.tree_map(lambda it, i=i: it[i].clone(), each) for i in range(units)]
+        one = [self._alone(own, its, seed) for (own, its), seed in zip(alone, seeds, strict=True)]
         return {name: torch.stack([its[name] for its in one]) for name in self._names}
 
     def _together(self, batch: Any, weight: Tensor) -> dict[str, Tensor] | None:

@@ -30,6 +30,7 @@ TRACING = {
     "FakeTensor", "FakeTensorMode", "fake_tensor", "is_fake", "detect_fake_mode", "_guards", "_subclasses", "SymInt", "SymBool",
     "_get_current_dispatch_mode", "_len_torch_dispatch_stack", "_dispatch", "_version", "_getframe", "currentframe", "inspect",
     "extract_stack", "format_stack", "get_objects", "get_referrers", "get_referents", "_to_dlpack", "to_dlpack", "from_dlpack",
+    "mkldnn",
 }  # fmt: skip
 _known: dict[Hashable, tuple[Verdict, Any]] = {}
 log = logging.getLogger("discreet")

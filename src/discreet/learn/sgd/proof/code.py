@@ -21,7 +21,17 @@ SWALLOWING = {
     "DisableTorchFunction", "DisableTorchFunctionSubclass", "_disabled_torch_function_impl", "set_detect_anomaly",
     "detect_anomaly",
 }  # fmt: skip
-TEXT = {"exec", "eval", "__import__", "builtins", "__builtins__", "import_module", "runpy", "sys"}  # reach any module by a text
+TEXT = {"exec", "eval", "__import__", "builtins", "__builtins__", "import_module", "runpy"}  # reach any module by a text
+BENEATH = {
+    "_getframe",
+    "currentframe",
+    "f_back",
+    "f_locals",
+    "get_objects",
+    "get_referrers",
+    "get_referents",
+    "_current_frames",
+}
 DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)+")
 
 
@@ -66,13 +76,16 @@ def absolute(name: str, level: int, space: dict[str, Any]) -> str:
     return ".".join(part for part in (*str(package).split(".")[: len(str(package).split(".")) - level + 1], name) if part)
 
 
+@functools.lru_cache(maxsize=10_000)
 def made_of_text(code: types.CodeType) -> bool:
-    """Whether code is made from text, or modules are reached by a text, where it runs."""
+    """Whether code is made from text, or modules are reached by a text, where it runs. Constructors run before a step."""
+    if code.co_name == "__init__":
+        return False
     loads = ("LOAD_GLOBAL", "LOAD_NAME", "IMPORT_NAME", "IMPORT_FROM")
-    return any(it.opname in loads and it.argval in TEXT for part in inner(code) for it in dis.get_instructions(part)) or any(
-        it.opname in ("LOAD_ATTR", "LOAD_METHOD") and it.argval == "import_module"
-        for part in inner(code) for it in dis.get_instructions(part)
-    )  # fmt: skip
+    given = [it for part in inner(code) for it in dis.get_instructions(part)]
+    loaded = {it.argval for it in given if it.opname in loads}
+    asked = {it.argval for it in given if it.opname in ("LOAD_ATTR", "LOAD_METHOD")}
+    return bool(loaded & TEXT) or "import_module" in asked or ("sys" in loaded and "modules" in asked)
 
 
 @functools.lru_cache(maxsize=10_000)

@@ -87,7 +87,7 @@ def about_function(function: types.FunctionType) -> tuple[Any, ...]:
 
 def registered(kind: type) -> set[type]:
     """The classes that were registered with an abstract one."""
-    import _abc
+    import _abc  # type: ignore[import-not-found]
 
     return {it for ref in _abc._get_dump(kind)[0] if (it := ref()) is not None}
 
@@ -130,7 +130,9 @@ class Content:
 
     def __init__(self, it: Any, copies: bool) -> None:
         size = len(it) if isinstance(it, bytearray) else it.numel() if isinstance(it, Tensor) else it.size
-        self.form, self.copy, self.digest, self.data = form(it), None, "", None
+        self.form, self.digest = form(it), ""
+        self.copy: Any = None
+        self.data: Any = None
         if isinstance(it, Tensor):
             self.data = it.data
         if size > LARGE and not copies:

@@ -7,6 +7,7 @@ import functools
 import itertools
 import logging
 import sys
+import threading
 import types
 import weakref
 from collections import Counter, OrderedDict, defaultdict, deque
@@ -16,6 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch._library.custom_ops import CustomOpDef
 
 from discreet.learn.sgd.proof import code as bytecode
 from discreet.learn.sgd.proof import operations
@@ -65,6 +67,8 @@ class Look:
         self._kinds: set[type] = set()
         self._classes: list[tuple[type, dict[str, Any], tuple[Any, ...]]] = []
         self._registered: list[tuple[type, set[type]]] = []
+        self._derived: list[tuple[type, set[int]]] = []
+        self._threads = frozenset(threading.enumerate())
         self._objects: tuple[list[Any], list[type]] = ([], [])
         self._names: list[tuple[dict[str, Any], str, Any]] = []
         self._absent: dict[int, tuple[dict[str, Any], set[str]]] = {}
@@ -111,7 +115,9 @@ class Look:
         if kernels or unseen:
             self.serial = self.serial or "an operation with a kernel of its own"
         if unchecked := sorted(self.named & operations.UNCHECKED):
-            self.serial = self.serial or f"an operation that does not look at its indices ({unchecked[0]})"
+            self.hidden = self.hidden or f"{unchecked[0]}, which does not look at its indices"
+        if beneath := sorted(self.named & bytecode.BENEATH):
+            self.hidden = self.hidden or f"{beneath[0]}, by which the run can be found"
 
     def _of_state(self, tensor: Tensor) -> None:
         """A parameter or a buffer: its numbers are compared elsewhere, since training changes them."""
@@ -197,7 +203,7 @@ class Look:
         self._class(kind)
 
     def _slotted(self, it: Any) -> None:
-        for slot in slots_of(type(it)):
+        for slot in slots_of(type(it)):  # type: ignore[arg-type]
             held = slot_of(it, slot)
             self._slots.append((it, slot, held))
             self.key.append(("slot", slot.__name__, self._token(held)))
@@ -229,6 +235,7 @@ class Look:
                 self._classes.append((part, own, about))
                 self.key.append(("class", *about[:2], *((name, self._token(it)) for name, it in own.items())))
                 self._todo.extend((*own.values(), *part.__bases__, type(part)))
+                self._derived.append((part, derived(part)))
                 if "_abc_impl" in vars(part):
                     self._registered.append((part, registered(part)))
                 if how := bytecode.swallows(part):
@@ -288,6 +295,9 @@ class Look:
             self._todo.append(it.__self__)
             if operations.looks_behind(it):
                 self.serial = f"its code looks behind vmap ({it.__name__})"
+        elif isinstance(it, CustomOpDef):
+            self.serial = "an operation with a kernel of its own"
+            self._todo.extend(operations.kernels(it))
         elif isinstance(it, functools._lru_cache_wrapper):
             if not of_package(it):
                 self._caches.append(it)
@@ -398,8 +408,13 @@ class Look:
         return bool(self._todo)
 
 
+def derived(kind: type) -> set[int]:
+    """The classes that are derived from one."""
+    return set(map(id, type.__subclasses__(kind)))
+
+
 def _flags(tensor: Tensor) -> Any:
     return tensor.requires_grad, tensor.dtype, tuple(tensor.shape)
 
 
-__all__ = ["Look"]
+__all__ = ["Look", "derived"]

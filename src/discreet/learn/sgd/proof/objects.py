@@ -56,7 +56,7 @@ def plain(it: Any) -> bool:
         return it.metadata is None and it.fields is None and it.subdtype is None
     if kind is datetime.datetime or kind is datetime.time:
         return it.tzinfo is None or type(it.tzinfo) is datetime.timezone
-    return issubclass(kind, np.generic) and not issubclass(kind, (np.void, np.object_)) and foreign_class(kind)
+    return issubclass(kind, np.generic) and not issubclass(kind, (np.void, np.object_)) and kind.__module__ == "numpy"
 
 
 def of_place(file: str) -> bool:
@@ -100,15 +100,19 @@ def foreign_function(function: types.FunctionType) -> bool:
     return home is not None and vars(home) is space and foreign(name) and (file.startswith("<") or of_place(file))
 
 
-@functools.lru_cache(maxsize=10_000)
-def foreign_class(kind: type) -> bool:
+def foreign_class(kind: Any) -> bool:
     """A class of an installed package: it is found there, or has functions from there alone."""
+    return _foreign_class(kind)
+
+
+@functools.lru_cache(maxsize=10_000)
+def _foreign_class(kind: type) -> bool:
     if kind.__flags__ & IMMUTABLE_TYPE or type(kind).__module__ == "pybind11_builtins":
         return True
-    module, at = vars(kind).get("__module__"), None
+    module = vars(kind).get("__module__")
     if not isinstance(module, str) or not foreign(module):
         return False
-    at = sys.modules.get(module)
+    at: Any = sys.modules.get(module)
     for part in kind.__qualname__.split("."):
         at = getattr(at, part, None)
     functions = [it for it in vars(kind).values() if isinstance(it, types.FunctionType)]
@@ -143,14 +147,14 @@ def base_of(kind: type) -> type:
 
 
 @functools.lru_cache(maxsize=10_000)
-def slots_of(kind: type) -> tuple[Any, ...]:
+def slots_of(kind: Any) -> tuple[Any, ...]:
     """The descriptors of all slots of classes written in Python."""
     own = [part for part in kind.__mro__[: kind.__mro__.index(base_of(kind))] if "__slots__" in vars(part)]
     return tuple(it for part in own for it in vars(part).values() if isinstance(it, types.MemberDescriptorType))
 
 
 @functools.lru_cache(maxsize=10_000)
-def transparent(kind: type) -> bool:
+def transparent(kind: Any) -> bool:
     """Whether an object of this type is its base, its slots and its __dict__, and nothing else.
 
     >>> transparent(types.SimpleNamespace), transparent(torch.Generator)

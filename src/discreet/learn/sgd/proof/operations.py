@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch._library.custom_ops import OPDEFS, CustomOpDef
 
 from discreet.learn.sgd.proof.objects import foreign_function, of_place
 
@@ -27,7 +28,7 @@ BEHIND = (
 )  # fmt: skip
 UNCHECKED = {
     *(f"{kind}max_pool{axes}d{name}_backward" for kind, name in (("", "_with_indices"), ("adaptive_", "")) for axes in (2, 3)),
-    *(f"fractional_max_pool{axes}d{name}" for axes in (2, 3) for name in ("", "_backward", "_with_indices")),
+    *(f"fractional_max_pool{axes}d_backward" for axes in (2, 3)),
 }  # fmt: skip
 
 
@@ -50,14 +51,19 @@ def reached(named: set[str]) -> tuple[list[Any], str]:
     return definitions, unseen
 
 
+def kernels(definition: CustomOpDef) -> list[Any]:
+    """The functions that a custom operation calls."""
+    own = vars(definition)
+    names = ("_init_fn", "_backend_fns", "_abstract_fn", "_setup_context_fn", "_backward_fn", "_torch_dispatch_fns", "_vmap_fn")
+    return [own.get(name) for name in names]
+
+
 def _registered() -> set[str]:
     registered: set[str] = getattr(torch.library, "_impls", set())
     return registered
 
 
 def _definitions() -> Any:
-    from torch._library.custom_ops import OPDEFS
-
     return OPDEFS
 
 

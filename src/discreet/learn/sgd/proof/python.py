@@ -8,6 +8,7 @@ asks for another proof. What cannot be looked into might keep anything, so that 
 from __future__ import annotations
 
 import functools
+import threading
 import types
 import weakref
 from collections.abc import Callable, Iterable, Iterator
@@ -20,7 +21,7 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
 
 from discreet.learn.sgd.proof.contents import ABSENT, about_function, in_order, inside, other, registered, reseed, same, slot_of
-from discreet.learn.sgd.proof.look import MOST, UNWATCHED, Look
+from discreet.learn.sgd.proof.look import MOST, UNWATCHED, Look, derived
 from discreet.learn.sgd.proof.modules import modes
 from discreet.learn.sgd.proof.objects import machinery
 from discreet.learn.sgd.proof.process import as_it_was
@@ -74,6 +75,11 @@ class Watch(Look):
                     return str(name)
             if (kind.__name__, kind.__qualname__, kind.__bases__) != about:
                 return "the name or the bases of a class"
+        for kind, before in self._derived:
+            if derived(kind) - before:
+                return "the classes that are derived from another"
+        if not self._threads.issuperset(threading.enumerate()):
+            return "the threads that are running"
         for kind, known in self._registered:
             if registered(kind) != known:
                 return "the classes that are registered with another"
@@ -171,7 +177,7 @@ class Watch(Look):
                 kind.__bases__ = bases
         for kind, known in self._registered:
             if registered(kind) != known:
-                import _abc
+                import _abc  # type: ignore[import-not-found]
 
                 _abc._reset_registry(kind)
                 _abc._reset_caches(kind)
