@@ -93,8 +93,12 @@ class Cells:
         low, after = self.edges[i], self.edges[i + 1]
         if self.column.type == "real":
             return f"{low:g} to {after:g}"
-        last = after - _step(self.column)
+        last = self.previous(after)
         return str(low) if low == last else f"{low} to {last}"
+
+    def previous(self, value: Any) -> Any:
+        """The value just below, of a column whose values are apart."""
+        return value - _step(self.column)
 
     def place(self, value: Any) -> int:
         """The cell of a public value, for conditions; InvalidValue where it has none."""
