@@ -46,13 +46,49 @@ class Implies:
         return _together(columns, masks | {name: ~_cells(columns, name, said)})
 
 
+@dataclass(frozen=True, slots=True)
+class Ordered:
+    """`first` is at most `second` in every row in which both are known: Ordered("born", "died"). Both have ranges alike."""
+
+    first: str
+    second: str
+
+    def impossible(self, columns: Sequence[Cells]) -> Impossible:
+        """The pairs of cells without any values in this order; values are kept in order when they are drawn."""
+        one, two = (_named(columns, name) for name in (self.first, self.second))
+        kinds = [{"integer": "number", "real": "number"}.get(it.column.type, it.column.type) for it in (one, two)]
+        if one is two or not one.bins or not two.bins or kinds[0] != kinds[1]:
+            raise InvalidValue(
+                f"{self.first} and {self.second} cannot be ordered: both must be numbers, dates or timestamps in bins."
+            )
+        mask = np.zeros((one.size, two.size), bool)
+        for i in range(one.known):
+            for j in range(two.known):
+                open_end = two.column.type == "real" and j < two.bins  # the end of a real bin is not in it
+                least, most = one.ends(i)[0], two.ends(j)[1]
+                mask[i, j] = least >= most if open_end else least > most
+        places = tuple(next(i for i, it in enumerate(columns) if it is each) for each in (one, two))
+        return (places, mask) if places[0] < places[1] else (places[::-1], mask.T)
+
+
+def ordered_pairs(constraints: Sequence[Any], columns: Sequence[Cells]) -> tuple[tuple[int, int], ...]:
+    """The columns that are in order, by place. No column is in two orders: then a pair of cells that is possible has values."""
+    names = [each.name for each in columns]
+    pairs = [(names.index(it.first), names.index(it.second)) for it in constraints if isinstance(it, Ordered)]
+    used = [place for pair in pairs for place in pair]
+    if len(set(used)) != len(used):
+        raise InvalidValue("A column can be in one order only.")
+    return tuple(pairs)
+
+
 def impossible_cells(constraints: Sequence[Any], columns: Sequence[Cells]) -> tuple[Impossible, ...]:
     """The cells that the constraints leave out; InvalidValue where they leave out every row there could be."""
     made = []
-    for constraint in check.items("constraints", constraints, "a list of Forbidden and Implies"):
-        if not isinstance(constraint, (Forbidden, Implies)):
-            raise InvalidValue(f"constraints must be a list of Forbidden and Implies; got {check.shown(constraint)}.")
+    for constraint in check.items("constraints", constraints, "a list of Forbidden, Implies and Ordered"):
+        if not isinstance(constraint, (Forbidden, Implies, Ordered)):
+            raise InvalidValue(f"constraints must be a list of Forbidden, Implies and Ordered; got {check.shown(constraint)}.")
         made.append(constraint.impossible(columns))
+    ordered_pairs(constraints, columns)
     sizes = [each.size for each in columns]
     tree = JunctionTree.of(sizes, [places for places, _ in made])
     if tree.cells > MOST_CELLS:
@@ -87,22 +123,25 @@ def _together(columns: Sequence[Cells], masks: Mapping[str, NDArray[np.bool_]]) 
     return places, mask
 
 
+def _named(columns: Sequence[Cells], name: str) -> Cells:
+    found = next((each for each in columns if each.name == name), None)
+    if found is None:
+        names = ", ".join(each.name for each in columns[:20])
+        raise InvalidValue(f"A constraint names {check.shown(name)}, which is no column; there are {names}.")
+    return found
+
+
 def _cells(columns: Sequence[Cells], name: str, said: Any) -> NDArray[np.bool_]:
     """Which cells of a column hold the values that were said."""
-    known = {each.name: each for each in columns}
-    if name not in known:
-        raise InvalidValue(
-            f"A constraint names {check.shown(name)}, which is no column; there are {', '.join(list(known)[:20])}."
-        )
-    column = known[name]
+    column = _named(columns, name)
     mask = np.zeros(column.size, bool)
     if column.bins and isinstance(said, tuple) and len(said) == 2:
         return _range(column, *said)
     for value in said if isinstance(said, (list, set, frozenset)) else [said]:
         place = column.place(value)
         if place < column.bins and not _single(column, place):
-            raise InvalidValue(f"{name}: {check.shown(value)} lies in a bin with other values. Give it a cell of its own (mass=…), "
-                               "or name a range of whole bins.")  # fmt: skip
+            raise InvalidValue(f"{name}: {check.shown(value)} lies in a bin with other values. Give it a cell of its own "
+                               "(mass=…), or name a range of whole bins.")  # fmt: skip
         mask[place] = True
     return mask
 

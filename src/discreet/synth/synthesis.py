@@ -13,7 +13,7 @@ from discreet.core.facts import made
 from discreet.errors import InvalidValue
 from discreet.noise import refuse_seeded
 from discreet.synth.adaptive import Aim
-from discreet.synth.constraints import impossible_cells
+from discreet.synth.constraints import impossible_cells, ordered_pairs
 from discreet.synth.methods import Independent, Method, Public, Spending, Tree
 from discreet.synth.model import Model
 from discreet.synth.oneshot import Junction
@@ -114,7 +114,7 @@ class Synthesis:
             found = self.method.estimate(self.public, measured)
         return Model(
             data.cells, found.tree, tuple(found.conditionals), found.rows, tuple(measured), self.method.name, found.gap,
-            found.converged,
+            found.converged, ordered_pairs(self.constraints, data.cells),
         )  # fmt: skip
 
 

@@ -11,7 +11,8 @@ import pytest
 
 from discreet.core import record
 from discreet.errors import InvalidValue
-from discreet.synth import Column, Forbidden, Implies, fit
+from discreet.synth import Column, Forbidden, Implies, Ordered, fit
+from discreet.synth import model as models
 from discreet.synth.table import Table
 
 RANDOM = np.random.default_rng(4)
@@ -54,6 +55,44 @@ def test_no_row_breaks_a_constraint(method: str) -> None:
         model.sample(5, given={"age": 3, "married": "yes"})
 
 
+@pytest.mark.parametrize("bins", [(8, 5), (40, 3), (1, 1), (3, 50)])
+@pytest.mark.parametrize("kind", ["integer", "real", "date"])
+def test_two_columns_stay_in_order(kind: str, bins: tuple[int, int]) -> None:
+    first, length = RANDOM.integers(0, 60, 2000), RANDOM.integers(0, 40, 2000)
+    last = np.minimum(first + length, 99)
+    ends: Any = {"integer": (0, 99), "real": (0.0, 99.0), "date": (date(2000, 1, 1), date(2000, 4, 9))}[kind]
+    values = [[date.fromordinal(date(2000, 1, 1).toordinal() + int(it)) for it in column] for column in (first, last)]
+    made = values if kind == "date" else [first.astype(float), last.astype(float)] if kind == "real" else [first, last]
+    mass = (ends[0],) if kind == "integer" and bins != (40, 3) else ()
+    schema = {
+        "end": Column(kind, bounds=ends, bins=bins[1]),
+        "start": Column(kind, bounds=ends, bins=bins[0], mass=mass, required=True),
+    }
+    table = pa.table({"end": pa.array(made[1], mask=RANDOM.random(2000) < 0.1), "start": pa.array(made[0])})
+    model = fit(
+        table, unit=record(), epsilon=1.0, delta=1e-6, schema=schema, constraints=[Ordered("start", "end")], method="tree"
+    ).value
+    rows = model.sample(20_000, seed=2).to_pandas()
+    known = rows["end"].notna()
+    assert (rows["start"][known] <= rows["end"][known]).all()
+    assert (~known).any()
+    if kind == "integer":
+        late = model.sample(300, given={"start": 55}).to_pandas()
+        assert (late["start"] == 55).all()
+        assert (late["end"][late["end"].notna()] >= 55).all()
+
+
+def test_where_chance_does_not_find_an_order_the_ends_of_the_cells_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(models, "TRIES", 0)
+    column = Column("integer", bounds=(0, 99), bins=2, required=True)
+    table = pa.table({"a": RANDOM.integers(0, 50, 500), "b": RANDOM.integers(40, 100, 500)})
+    given: Any = {"unit": record(), "epsilon": 4.0, "delta": 1e-6, "schema": {"a": column, "b": column}}
+    model = fit(table, **given, constraints=[Ordered("a", "b")]).value
+    rows = model.sample(2000, seed=1).to_pandas()
+    assert (rows["a"] <= rows["b"]).all()
+    assert (model.sample(200, given={"a": 30}).to_pandas()["a"] == 30).all()
+
+
 @pytest.mark.parametrize(
     ("constraints", "told"),
     [
@@ -68,6 +107,9 @@ def test_no_row_breaks_a_constraint(method: str) -> None:
         ([Forbidden({})], "at least one column"),
         ([Implies({"age": (0, 4)}, {"age": (5, 9)})], "one other"),
         ([Implies({}, {"age": (5, 9)})], "at least one column given"),
+        ([Ordered("age", "born")], "cannot be ordered"),
+        ([Ordered("age", "married")], "cannot be ordered"),
+        ([Ordered("age", "height"), Ordered("height", "age")], "one order only"),
     ],
 )  # fmt: skip
 def test_what_makes_no_sense_is_told_before_anything_is_read(
