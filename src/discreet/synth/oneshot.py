@@ -118,7 +118,10 @@ class Junction:
         tree = JunctionTree.of(public.sizes, [it.columns for it in measured] + [columns for columns, _ in impossible])
         margins = closed.columns_of(public.columns, measured, total, public.sizes)
         problem = Problem(tree, with_impossible(tree, independent(tree, margins), impossible), measured, total)
-        found = solve(problem, strength=self.prior * total, tolerance=self.tolerance, evaluations=self.evaluations)
+        strength = (
+            self.prior * max(1.0, public.epsilon) * total
+        )  # where noise is small, the measurements weigh more by themselves
+        found = solve(problem, strength=strength, tolerance=self.tolerance, evaluations=self.evaluations)
         return Estimate(tree, found.conditionals, total, found.relative_gap, found.relative_gap <= self.tolerance)
 
 
