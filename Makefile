@@ -64,7 +64,8 @@ bench: $(VENV)/.dev $(WITH_PEERS) $(PEERS)/privacy-meter/.done
 	$(BIN)/python bench/audit_training.py --part bugs,command --out $(RESULTS)/audit_training.json
 	if test -d ../shared/data; then $(BIN)/python bench/audit_training.py --part models --out $(RESULTS)/audit_training.json; fi
 	if test -d ../shared/data; then $(BIN)/python bench/link.py --out $(RESULTS)/link.json; \
-	  $(BIN)/python bench/kanonymity.py --peer $(PEERS)/anonypy/bin/python --out $(RESULTS)/kanonymity.json; fi
+	  $(BIN)/python bench/kanonymity.py --peer $(PEERS)/anonypy/bin/python --out $(RESULTS)/kanonymity.json; \
+	  $(BIN)/python bench/synth.py --out $(RESULTS)/synth.json; fi
 
 $(WITH_PEERS): | $(BIN)/python
 	$(PYTHON) -m venv $(@D)

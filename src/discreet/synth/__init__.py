@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from discreet.synth.adaptive import Aim
+    from discreet.synth.constraints import Forbidden, Implies, Ordered
     from discreet.synth.methods import Independent, Tree
     from discreet.synth.model import Model, Sample
     from discreet.synth.oneshot import Junction
@@ -16,15 +17,15 @@ if TYPE_CHECKING:
     from discreet.synth.synthesis import Explanation, Synthesis, explain, fit
 
 _HOME = {
-    "Aim": "adaptive",
+    "Aim": "adaptive", "Forbidden": "constraints", "Implies": "constraints", "Ordered": "constraints",
     "Column": "schema", "Explanation": "synthesis", "Independent": "methods", "Junction": "oneshot", "Model": "model",
     "Sample": "model", "Schema": "schema", "Synthesis": "synthesis", "Tree": "methods", "explain": "synthesis",
     "fit": "synthesis",
 }  # fmt: skip
 
 __all__ = [
-    "Aim", "Column", "Explanation", "Independent", "Junction", "Model", "Sample", "Schema", "Synthesis", "Tree", "explain",
-    "fit",
+    "Aim", "Column", "Explanation", "Forbidden", "Implies", "Independent", "Junction", "Model", "Ordered", "Sample",
+    "Schema",     "Synthesis", "Tree", "explain", "fit",
 ]  # fmt: skip
 
 

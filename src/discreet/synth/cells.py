@@ -94,8 +94,26 @@ class Cells:
         low, after = self.edges[i], self.edges[i + 1]
         if self.column.type == "real":
             return f"{low:g} to {after:g}"
-        last = after - _step(self.column)
+        last = self.previous(after)
         return str(low) if low == last else f"{low} to {last}"
+
+    def previous(self, value: Any) -> Any:
+        """The value just below, of a column whose values are apart."""
+        return value - _step(self.column)
+
+    def ends(self, place: int) -> tuple[Any, Any]:
+        """The least and the largest value of a cell with values; of a bin of a real column, its ends."""
+        if place >= self.bins:
+            return self.values[place - self.bins], self.values[place - self.bins]
+        low, after = self.edges[place], self.edges[place + 1]
+        if self.column.type == "real":
+            return low, after
+        step, last = _step(self.column), self.previous(after)
+        while low in self.values:
+            low += step
+        while last in self.values:
+            last -= step
+        return low, last
 
     def place(self, value: Any) -> int:
         """The cell of a public value, for conditions; InvalidValue where it has none."""

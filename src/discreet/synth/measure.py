@@ -81,16 +81,18 @@ def least_scale(make_event: Callable[[float], Event], epsilon: float, delta: flo
     The scale that zCDP asks for is enough; the loss distribution itself usually allows less, which a few steps find.
     """
     enough = 1 / math.sqrt(concentrated_for(epsilon, delta))
-    while curve(make_event(enough)).epsilon(delta) > epsilon:  # rounding alone
-        enough *= 1 + 1e-6
     if _gaussian(make_event(1.0)):
-        return min(enough, calibrate(make_event, epsilon, delta))
+        return calibrate(make_event, epsilon, delta)
     return _narrowed(lambda scale: curve(make_event(scale)).epsilon(delta) / epsilon, enough)
 
 
 def _narrowed(used: Callable[[float], float], enough: float) -> float:
-    """A smaller scale that still uses at most all of the budget, by a few steps of interpolation; `enough` does."""
+    """A smaller scale that still uses at most all of the budget, by a few steps of interpolation; `enough` does, but for
+    rounding.
+    """
     high, low = (enough, used(enough)), (0.0, math.inf)
+    while high[1] > 1:
+        high = (high[0] * (1 + 1e-6), used(high[0] * (1 + 1e-6)))
     for _ in range(STEPS):
         if high[1] > 1 - CLOSE:
             break

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,7 @@ from discreet.synth.sample import Codes, sample
 if TYPE_CHECKING:
     import pyarrow as pa
 
+TRIES = 60  # to draw two values in order
 BATCH = 1 << 16  # rows made at once
 LEVEL = 1.959963984540054  # of a normal number: 95 % within
 STRICTER = 2.241402727604947  # 97.5 % within
@@ -43,7 +44,7 @@ class Model:
     method: str
     gap: float = 0.0
     converged: bool = True
-    notes: tuple[str, ...] = field(default=())
+    ordered: tuple[tuple[int, int], ...] = ()  # columns of which the first is at most the second
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -120,24 +121,33 @@ class Model:
         """
         count = max(1, round(self.rows)) if n is None else check.whole("n", n, most=10**12)
         conditionals = self.conditionals if not given else self._given(given)
-        return Sample(self.cells, self.tree, tuple(conditionals), count, dict(given or {}), seed)
+        return Sample(self.cells, self.tree, tuple(conditionals), count, dict(given or {}), seed, self.ordered)
 
     def _given(self, given: Mapping[str, Any]) -> list[Floats]:
         with np.errstate(divide="ignore"):
             potentials = [np.log(table) for table in self.conditionals]
-        for name, value in given.items():
-            (column,) = self._places((name,))
-            place = self.cells[column].place(value)
+        for column, possible in self._possible(given):
             home = self.tree.home((column,))
             assert home is not None
-            only = np.full(self.cells[column].size, -np.inf)
-            only[place] = 0.0
-            clique = self.tree.cliques[home]
-            potentials[home] = potentials[home] + only.reshape([-1 if it == column else 1 for it in clique])
+            only = np.where(possible, 0.0, -np.inf).reshape([-1 if it == column else 1 for it in self.tree.cliques[home]])
+            potentials[home] = potentials[home] + only
         conditionals, log_total = self.tree.conditionals(potentials)
         if not math.isfinite(log_total):
             raise InvalidValue("The model holds no rows with these values; ask for others.")
         return conditionals
+
+    def _possible(self, given: Mapping[str, Any]) -> Iterator[tuple[int, NDArray[np.bool_]]]:
+        """The cells that are left of each column that is given, and of those that must be in order with it."""
+        for name, value in given.items():
+            (column,) = self._places((name,))
+            yield column, np.arange(self.cells[column].size) == self.cells[column].place(value)
+            for first, second in self.ordered:
+                if value is not None and column in (first, second):
+                    other = self.cells[second if column == first else first]
+                    point = self.cells[column].column.point(name, value)
+                    ends = [other.ends(i) for i in range(other.known)]
+                    fits = [point <= most if column == first else least <= point for least, most in ends]
+                    yield (second if column == first else first), np.array([*fits, *[True] * (other.size - other.known)])
 
     def _places(self, columns: Sequence[str]) -> tuple[int, ...]:
         known = {cells.name: i for i, cells in enumerate(self.cells)}
@@ -162,6 +172,7 @@ class Sample:
     count: int
     given: Mapping[str, Any]
     seed: int | None = None
+    ordered: tuple[tuple[int, int], ...] = ()
 
     def __len__(self) -> int:
         return self.count
@@ -179,13 +190,37 @@ class Sample:
         import pyarrow as pa
 
         for codes, random in self._parts():
-            arrays = [cells.decode(part, random) for cells, part in zip(self.cells, codes)]
-            arrays = [self._fixed(cells, array) for cells, array in zip(self.cells, arrays)]
+            arrays = [self._drawn(place, part, random) for place, part in enumerate(codes)]
+            for first, second in self.ordered:
+                arrays[first], arrays[second] = self._in_order((first, second), codes, arrays, random)
             yield pa.RecordBatch.from_arrays(arrays, list(self.columns))
 
-    def _fixed(self, cells: Cells, array: pa.Array) -> pa.Array:
+    def _in_order(self, pair: tuple[int, int], codes: list[Codes], arrays: list[Any], random: np.random.Generator) -> list[Any]:
+        """Both columns, drawn again in rows that are out of order; after many tries the ends of their cells are taken."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        made = [arrays[place] for place in pair]
+        for _ in range(TRIES):
+            wrong = pc.fill_null(pc.greater(*made), False)
+            rows = np.flatnonzero(wrong.to_numpy(zero_copy_only=False))
+            if not rows.size:
+                return made
+            new = [self._drawn(place, codes[place][rows], random) for place in pair]
+            made = [pc.replace_with_mask(array, wrong, values) for array, values in zip(made, new)]
+        wrong = pc.fill_null(pc.greater(*made), False)
+        last = np.flatnonzero(wrong.to_numpy(zero_copy_only=False))
+        for i, place in enumerate(pair):
+            cells = self.cells[place]
+            ends = [self.given.get(cells.name, cells.ends(int(codes[place][row]))[i]) for row in last]
+            made[i] = pc.replace_with_mask(made[i], wrong, pa.array(ends, made[i].type))
+        return made
+
+    def _drawn(self, place: int, codes: Codes, random: np.random.Generator) -> pa.Array:
         import pyarrow as pa
 
+        cells = self.cells[place]
+        array = cells.decode(codes, random)
         if cells.name not in self.given or not cells.bins:
             return array
         return pa.array([self.given[cells.name]], array.type).take(pa.array(np.zeros(len(array), np.int32)))

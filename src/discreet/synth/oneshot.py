@@ -16,6 +16,7 @@ from discreet.core import DiscreteGaussian, Event, Repeat
 from discreet.core import Sequence as Composed
 from discreet.noise import discrete_gaussian
 from discreet.synth import closed, measure, select
+from discreet.synth.constraints import Impossible, with_impossible
 from discreet.synth.dual import Problem, solve
 from discreet.synth.junction import Floats, JunctionTree, cells
 from discreet.synth.measure import Measurement
@@ -109,15 +110,18 @@ class Junction:
                 chosen.append(pair)
         return chosen
 
-    def estimate(self, public: Public, measured: Sequence[Measurement]) -> Estimate:
-        """The junction tree of all measurements, as near to independent columns as they allow."""
-        if public.columns < 3:
+    def estimate(self, public: Public, measured: Sequence[Measurement], impossible: Sequence[Impossible] = ()) -> Estimate:
+        """The junction tree of all measurements, as near to independence as they allow; no row is in `impossible` cells."""
+        if public.columns < 3 and not impossible:
             return tree_estimate(public, measured)
         total = measure.total(measured)
-        tree = JunctionTree.of(public.sizes, [it.columns for it in measured])
+        tree = JunctionTree.of(public.sizes, [it.columns for it in measured] + [columns for columns, _ in impossible])
         margins = closed.columns_of(public.columns, measured, total, public.sizes)
-        problem = Problem(tree, independent(tree, margins), measured, total)
-        found = solve(problem, strength=self.prior * total, tolerance=self.tolerance, evaluations=self.evaluations)
+        problem = Problem(tree, with_impossible(tree, independent(tree, margins), impossible), measured, total)
+        strength = (
+            self.prior * max(1.0, public.epsilon) * total
+        )  # where noise is small, the measurements weigh more by themselves
+        found = solve(problem, strength=strength, tolerance=self.tolerance, evaluations=self.evaluations)
         return Estimate(tree, found.conditionals, total, found.relative_gap, found.relative_gap <= self.tolerance)
 
 

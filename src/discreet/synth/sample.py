@@ -58,8 +58,9 @@ def rounded(shares: Floats, sizes: Codes, random: np.random.Generator) -> Codes:
     """
     ends = np.cumsum(shares, axis=1)
     ends *= (sizes / np.where(ends[:, -1] > 0, ends[:, -1], 1.0))[:, None]
+    past = ends >= ends[:, -1:]  # nothing is left for further cells, whatever the last digits say
     cut = np.floor(ends + random.random(len(sizes))[:, None]).astype(np.int64)
-    cut[:, -1] = sizes
+    cut = np.where(past, sizes[:, None], cut)
     np.minimum(cut, sizes[:, None], out=cut)
     return np.diff(cut, axis=1, prepend=0)
 

@@ -13,6 +13,7 @@ from discreet.core.facts import made
 from discreet.errors import InvalidValue
 from discreet.noise import refuse_seeded
 from discreet.synth.adaptive import Aim
+from discreet.synth.constraints import impossible_cells, ordered_pairs
 from discreet.synth.methods import Independent, Method, Public, Spending, Tree
 from discreet.synth.model import Model
 from discreet.synth.oneshot import Junction
@@ -74,6 +75,7 @@ class Synthesis:
     epsilon: float
     delta: float
     method: Method
+    constraints: tuple[Any, ...] = ()
 
     def __post_init__(self) -> None:
         check.open_fraction("delta", self.delta)
@@ -105,10 +107,14 @@ class Synthesis:
         """The model of a table, which has `cells` and gives exact `counts`; whatever it is made of is noisy."""
         measured = self.method.measure(data, self.public, self.spending())
         data.measured()
-        found = self.method.estimate(self.public, measured)
+        if self.constraints:
+            impossible = impossible_cells(self.constraints, data.cells)
+            found = Junction().estimate(self.public, measured, impossible)
+        else:
+            found = self.method.estimate(self.public, measured)
         return Model(
             data.cells, found.tree, tuple(found.conditionals), found.rows, tuple(measured), self.method.name, found.gap,
-            found.converged,
+            found.converged, ordered_pairs(self.constraints, data.cells),
         )  # fmt: skip
 
 
@@ -140,10 +146,10 @@ def fit(
     """
     if (ledger is None) != (source is None):
         raise InvalidValue("ledger and source go together: the ledger keeps the budget of the source.")
-    _offered(constraints)
     with Table(table, _schema(schema), unit, once=True) as rows:
         chosen = with_workload(chosen_method(method, len(rows.sizes)), method, workload, [cells.name for cells in rows.cells])
-        mechanism = Synthesis(rows.sizes, unit, epsilon, delta, chosen)
+        impossible_cells(constraints, rows.cells)  # told before anything is spent
+        mechanism = Synthesis(rows.sizes, unit, epsilon, delta, chosen, tuple(constraints))
         facts = {"title": f"synthetic {rows.name} ({mechanism.method.name})", "made": made()}
         return _release(mechanism, rows, source=source, ledger=ledger, account=account, asked=(epsilon, delta), facts=facts)
 
@@ -186,11 +192,6 @@ def _schema(schema: Any) -> Schema:
         raise InvalidValue("Say what is publicly known of the columns: schema={'sex': ['Female', 'Male'], 'age': (0, 120)}, "
                            "or a schema.toml. Categories and ranges read off the data would tell of people.")  # fmt: skip
     return Schema.of(schema)
-
-
-def _offered(constraints: Any) -> None:
-    if tuple(constraints):
-        raise InvalidValue("Constraints are not known to this version. Leave them out.")
 
 
 @lru_cache(256)

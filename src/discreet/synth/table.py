@@ -26,7 +26,8 @@ from discreet.synth.schema import Schema
 
 Ints = NDArray[np.int64]
 Set = tuple[int, ...]
-AT_ONCE = 400  # contingency tables of one pass
+AT_ONCE, WIDTH = 400, 20  # contingency tables and columns of one pass
+assert WIDTH <= MOST_CODES
 
 
 class Table:
@@ -150,11 +151,11 @@ def _domains(name: str, kinds: dict[str, str], schema: Schema) -> tuple[Cells, .
 
 
 def _passes(sets: Sequence[Set]) -> list[list[Set]]:
-    """The sets in groups that one pass over the rows answers."""
+    """The sets in groups that one pass over the rows answers: few columns each, as all of them come back with each cell."""
     groups: list[list[Set]] = []
     used: set[int] = set()
-    for columns in dict.fromkeys(sets):
-        if not groups or len(groups[-1]) >= AT_ONCE or len(used | set(columns)) > MOST_CODES:
+    for columns in sorted(dict.fromkeys(sets), key=lambda it: ([column // (WIDTH // 2) for column in it], it)):
+        if not groups or len(groups[-1]) >= AT_ONCE or len(used | set(columns)) > WIDTH:
             groups.append([])
             used = set()
         groups[-1].append(columns)

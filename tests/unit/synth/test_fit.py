@@ -119,7 +119,7 @@ def test_files_are_read_like_frames(tmp_path: Path) -> None:
         ({"workload": [["sex"]]}, "two or more columns"),
         ({"workload": [["sex", "height"]]}, "different columns of the table"),
         ({"workload": [["sex", "age"]], "method": "tree"}, "is for method"),
-        ({"constraints": ["age >= 0"]}, "not known to this version"),
+        ({"constraints": ["age >= 0"]}, "list of Forbidden, Implies and Ordered"),
     ],
 )
 def test_wrong_use_is_told_before_anything_is_read(change: dict[str, Any], told: str, monkeypatch: pytest.MonkeyPatch) -> None:
