@@ -112,7 +112,8 @@ def test_the_look_at_rows_is_taken_with_copies():
     model = InPlace()
     before = model.first.weight.detach().clone()
     run = start((X, Y), model=model, loss=EACH)
-    run._look_at_rows()
+    with pytest.raises(InvalidValue, match=r"first\.weight: changed in place"):
+        run._look_at_rows()
     assert torch.equal(model.first.weight, before)
     assert model.first.weight.requires_grad
 

@@ -31,6 +31,11 @@ from discreet.learn.sgd.proof.process import as_it_was
 from discreet.learn.sgd.proof.python import Watch
 
 ROOM = 1 << 26  # numbers of gradients that are written out at once
+CHANGED = (
+    "changed in place while rows were computed (by max_norm, say, by writing to .data, or by requires_grad_), so something of "
+    "the rows would be released without noise. Change nothing in place in model and loss."
+)
+
 Losses = Callable[[Any], Tensor]
 
 
@@ -89,11 +94,7 @@ class Unchanged:
                 memory.copy_(before)
                 changed.append((name,))  # type: ignore[arg-type]
         if changed and kind is None and self._refuse:
-            raise InvalidValue(
-                f"{', '.join(state[0] for state in changed[:5])}: changed in place while rows were computed (by max_norm, "
-                "say, by writing to .data, or by requires_grad_), so something of the rows would be released without noise. "
-                "Change nothing in place in model and loss."
-            )
+            raise InvalidValue(f"{', '.join(state[0] for state in changed[:5])}: {CHANGED}")
 
 
 class Isolated:
@@ -212,10 +213,17 @@ class Isolated:
             for name, it in held.items()
         }
 
-    def on_copies(self) -> AbstractContextManager[None]:
-        """While this is open the model has copies of its parameters and buffers."""
+    @contextmanager
+    def on_copies(self) -> Iterator[None]:
+        """While this is open the model has copies of its parameters and buffers; that parameters are changed is refused."""
         held = {name: it.requires_grad_() for name, it in self._copies().items()}
-        return self._with({**held, **self._copies(trained=False)})
+        fixed = self._copies(trained=False)
+        with self._with({**held, **fixed}):
+            yield
+        own = dict(self.engine.model.named_parameters())
+        changed = [name for name, it in (*held.items(), *fixed.items()) if name in own and not _alike(it, own[name])]
+        if changed:
+            raise InvalidValue(f"{', '.join(changed[:5])}: {CHANGED}")
 
     def _with(self, state: dict[str, Tensor]) -> AbstractContextManager[None]:
         return _reparametrize_module(self.engine.model, state, tie_weights=True)
