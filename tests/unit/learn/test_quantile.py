@@ -13,6 +13,7 @@ from discreet.accounting import curve  # noqa: E402
 from discreet.core import event as events  # noqa: E402
 from discreet.errors import InvalidValue  # noqa: E402
 from discreet.learn.sgd.quantile import Quantile, joint, split  # noqa: E402
+from unit.learn.tools import start  # noqa: E402
 
 
 def released(gradients: np.ndarray, clip: float, sums: float, counts: float) -> np.ndarray:
@@ -95,3 +96,17 @@ def test_empty_steps_and_wild_noise_leave_a_usable_norm():
     assert clipping.norm == pytest.approx(0.2)
     clipping.update(-1e12, batch=10, counted=0.0)
     assert clipping.norm == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("model", [torch.nn.Linear(3, 2, bias=False), torch.nn.Linear(3, 2)])
+def test_rows_that_fill_up_a_batch_count_for_nothing(model):
+    """One unit is computed beside a copy of weight 0, whose norm is not exactly 0: the count moves by one half, not by one."""
+    data = torch.ones(1, 3), torch.ones(1)
+    run = start(data, model=model, loss=lambda y, t: y.sum(1) * t, clipping="quantile", divisor=100.0)
+    batch = tuple(torch.ones(1, *part.shape[1:]) for part in data)
+    run._divisor = 1.0
+    run._piece(batch, None)
+    assert run.path == "fast"
+    assert abs(run._clipping.counted()) == 0.5
+    run._piece(batch, torch.zeros(1))
+    assert abs(run._clipping.counted()) == 0.5

@@ -60,13 +60,16 @@ class Quantile(Flat):
     def __init__(self, norm: float, *, quantile: float = 0.5, speed: float = 0.2) -> None:
         super().__init__(norm)
         self.quantile, self.speed = check.open_fraction("quantile", quantile), check.positive("speed", speed)
+        self.present: Tensor | None = None  # which units of the batch are somebody's; all of them, if it is not said
         self._count: Tensor | float = 0.0
 
     def factors(self, squared: Tensor) -> Tensor:
         length = (1 + SLACK) * squared.sum(0).sqrt()
-        # NaN is not short: such a unit counts as clipped, so that none counts for more than one half, up or down. A length of
-        # just zero counts for nothing: so do the made-up rows that keep processes in step, whose number depends on the batch.
+        # NaN is not short: such a unit counts as clipped, so that none counts for more than one half, up or down. Rows that are
+        # nobody's (they fill up a batch, or keep processes in step) count for nothing: their number depends on the batch.
         half = torch.where(length <= self.norm, 0.5, -0.5) * (length != 0)
+        if self.present is not None:
+            half = half * self.present
         self._count = self._count + half.sum(dtype=torch.float64)
         return torch.clamp(self.norm / length, max=1.0).expand_as(squared)
 

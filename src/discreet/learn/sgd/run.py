@@ -436,11 +436,16 @@ class Run:
 
     def _add(self, losses: Tensor, weight: Tensor | None, engine: Engine | None = None) -> None:
         assert self._divisor is not None
-        given = losses if weight is None else losses * weight
-        (engine or self._engine).add(given, self._counting(), self._buffer, 1.0 / self._divisor)
+        weighted = losses if weight is None else losses * weight
+        (engine or self._engine).add(weighted, self._counting(weight), self._buffer, 1.0 / self._divisor)
 
-    def _counting(self) -> Clipping:
-        return Flat(self._clipping.norm) if self._made_up else self._clipping  # nobody counts made-up rows
+    def _counting(self, weight: Tensor | None = None) -> Clipping:
+        """The clipping; nobody counts made-up rows, nor units of which no row has a weight."""
+        if self._made_up:
+            return Flat(self._clipping.norm)
+        if isinstance(self._clipping, Quantile):
+            self._clipping.present = None if weight is None else (weight != 0).view(-1, self._rows.rows).any(1)
+        return self._clipping
 
     def _update(self) -> bool:
         """Take the step, if its noisy sum may be seen; else it is to be taken again under a fresh key, which is paid for."""
