@@ -17,6 +17,7 @@ import numpy as np
 
 from discreet.core import Event
 from discreet.core import Sequence as Composed
+from discreet.errors import InvalidValue
 from discreet.noise import exponential_rows
 from discreet.synth import measure, select
 from discreet.synth.junction import JunctionTree, cells
@@ -44,6 +45,7 @@ class Aim:
     def plan(self, public: Public) -> Spending:
         if public.columns < 3:
             return Tree().plan(public)
+        self.candidates(public)  # told before anything is spent
         rounds = ROUNDS * public.columns
         ones = measure.table_sigma(SHARES[0], public.moved, public.columns)
         choices = measure.choice_epsilon(SHARES[1], rounds)
@@ -69,7 +71,10 @@ class Aim:
             for size in range(2, len(columns) + 1):
                 inside.update(combinations(sorted(columns), size))
         most = min(LARGEST, self.most_cells)
-        fits = [columns for columns in sorted(inside) if cells(columns, public.sizes) <= most]
+        fits = [it for it in sorted(inside) if cells(it, public.sizes) <= most and self._fits(public, (), it)]
+        if not fits:
+            raise InvalidValue(f"No table of the workload fits: at most {most:,} cells can be measured together. Use fewer "
+                               "bins, or smaller sets of columns.")  # fmt: skip
         return {columns: sum(len(set(columns) & set(each)) for each in work) for columns in fits}
 
     def measure(self, table: Counted, public: Public, spending: Spending) -> list[Measurement]:

@@ -35,8 +35,8 @@ class Junction:
     together.
 
     `doubt` is how much of the noise on a table counts against measuring it. `prior` is the weight of independence in the
-    estimation, as a share of the rows. Estimation ends when it is proven to be within `tolerance` of its optimum, or after
-    so many `evaluations`; then the model says that it has not converged.
+    estimation, as a share of the rows, times epsilon where that is above 1. Estimation ends when it is proven to be within
+    `tolerance` of its optimum, or after so many `evaluations`; then the model says that it has not converged.
     """
 
     most_cells: int = 300_000
@@ -75,6 +75,8 @@ class Junction:
         gaps = exact + discrete_gaussian(spending.parts["gaps"], len(pairs))
         chosen = self.choose(public, pairs, gaps.tolist(), spending.parts["tables"])
         times = shared(chosen, public.sizes, SLOTS * public.columns)
+        assert sum(times) == SLOTS * public.columns, "as many measurements as were paid for"
+        assert min(times) >= 1
         return ones + measure.noisy(chosen, [counts[pair] for pair in chosen], spending.parts["tables"], times)
 
     def choose(self, public: Public, pairs: Sequence[Pair], gaps: Sequence[float], sigma: float) -> list[Pair]:
@@ -83,7 +85,7 @@ class Junction:
         gap = dict(zip(pairs, gaps))
         slots = SLOTS * public.columns
         best, kept = -math.inf, public.columns - 1
-        for count in range(public.columns - 1, len(order) + 1):
+        for count in range(public.columns - 1, min(len(order), slots) + 1):  # each has a slot of its own
             times = shared(order[:count], public.sizes, slots, whole=False)
             noise = sum(cells(pair, public.sizes) / math.sqrt(n) for pair, n in zip(order[:count], times))
             worth = sum(gap[pair] for pair in order[:count]) - self.doubt * ABSOLUTE * sigma * noise

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from discreet.ledger import Ledger
 
 METHODS: dict[str, Method] = {"aim": Aim(), "independent": Independent(), "junction": Junction(), "tree": Tree()}
+MOST_PAIR, MOST_PAIRS = 4_000_000, 100_000_000  # cells of a pair of columns, and of all pairs
 MOST_JOINED = 60  # columns beyond which auto takes a tree
 WIDEST = 1e5  # noise on a count beyond which nothing is learnt of any table that exists
 
@@ -88,6 +89,7 @@ class Synthesis:
 
     def spending(self) -> Spending:
         """The noise of every part, from public numbers alone."""
+        self._small_enough()
         spending: Spending = _planned(self.method, self.public)  # type: ignore[arg-type]
         widest = spending.parts["columns"]
         if widest > WIDEST:
@@ -95,6 +97,15 @@ class Synthesis:
                                f"From about {self.epsilon * widest / WIDEST * 100:g} on, a table of a million rows "
                                "shows.")  # fmt: skip
         return spending
+
+    def _small_enough(self) -> None:
+        """Every pair of columns is counted, unless columns are independent: their tables must fit into memory."""
+        *_, second, first = (1, *sorted(self.sizes))
+        every = (sum(self.sizes) ** 2 - sum(size**2 for size in self.sizes)) // 2
+        if self.method.name != "independent" and (first * second > MOST_PAIR or every > MOST_PAIRS):
+            raise InvalidValue(f"The two largest columns have {first:,} x {second:,} cells, and all pairs {every:,}; at most "
+                               f"{MOST_PAIR:,} and {MOST_PAIRS:,} can be counted. Use fewer bins or categories, or "
+                               'method="independent".')  # fmt: skip
 
     def claims(self) -> tuple[Claim, ...]:
         says = (

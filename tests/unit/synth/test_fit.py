@@ -169,6 +169,13 @@ def test_values_outside_the_range_are_moved_to_its_ends() -> None:
     assert share[-1] > 0.4
 
 
+@pytest.mark.parametrize("sizes", [(3000, 3000), (200,) * 80], ids=["one pair", "all pairs"])
+def test_tables_that_would_not_fit_are_told_before_anything_is_spent(sizes: tuple[int, ...]) -> None:
+    with pytest.raises(InvalidValue, match="Use fewer bins or categories"):
+        Synthesis(sizes, record(), 1.0, 1e-6, Tree()).claims()
+    assert Synthesis(sizes, record(), 1.0, 1e-6, Independent()).claims()
+
+
 def test_a_seeded_source_is_refused() -> None:
     with seeded_for_tests(b"seed"), pytest.raises(InvalidValue, match="seeded"):
         fit(people(9), unit=record(), epsilon=1.0, delta=1e-6, schema=SCHEMA)

@@ -6,14 +6,17 @@ import itertools
 import math
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from discreet.core import record
+from discreet.errors import InvalidValue
 from discreet.noise.source import seeded_for_tests
-from discreet.synth import Aim, Synthesis, select
+from discreet.synth import Aim, Junction, Synthesis, oneshot, select
 from discreet.synth.junction import JunctionTree
 from discreet.synth.methods import Public
+from discreet.synth.oneshot import shared
 from unit.synth.rows import chain
 
 shapes = st.tuples(st.integers(1, 4), st.integers(1, 4))
@@ -84,3 +87,21 @@ def test_rounds_are_as_many_as_were_paid_for() -> None:
     assert {column for columns in chosen for column in columns} <= {0, 1, 2}
     truth = rows.counts([(0, 1, 2)])[0] / 2000
     assert np.abs(model.probabilities("c0", "c1", "c2") - truth).sum() < 0.1
+
+
+def test_a_workload_that_does_not_fit_is_told_before_anything_is_spent() -> None:
+    with pytest.raises(InvalidValue, match="No table of the workload fits"):
+        Synthesis((50, 50, 50), record(), 1.0, 1e-6, Aim(((0, 1, 2),), most_cells=2000)).claims()
+
+
+def test_no_more_tables_are_chosen_than_there_are_slots(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(oneshot, "SLOTS", 2)
+    columns = 8
+    public = Public((2,) * columns, 1, 1.0, 1e-6)
+    pairs = list(itertools.combinations(range(columns), 2))
+    method = Junction(most_cells=10**9)
+    many = method.choose(public, pairs, [10.0**9] * len(pairs), 1e-9)
+    assert columns - 1 <= len(many) <= 2 * columns < len(pairs)
+    times = shared(many, public.sizes, 2 * columns)
+    assert sum(times) == 2 * columns
+    assert min(times) >= 1
