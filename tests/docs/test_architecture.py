@@ -20,6 +20,7 @@ SOMETIMES = {
     "models/chain.py",
     "models/kernels.py",
     "native/__init__.py",
+    "learn/sgd/native.py",
     "learn/sgd/normal.py",
     "learn/sgd/keystream.py",
     "learn/sgd/engine/tune.py",

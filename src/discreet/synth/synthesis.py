@@ -6,12 +6,12 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from discreet.core import Claim, Game, Release, Unit, check
 from discreet.core.facts import made
 from discreet.errors import InvalidValue
-from discreet.noise import refuse_seeded
+from discreet.ledger import Ledger, release
 from discreet.synth.adaptive import Aim
 from discreet.synth.constraints import impossible_cells, ordered_pairs
 from discreet.synth.methods import Independent, Method, Public, Spending, Tree
@@ -19,9 +19,6 @@ from discreet.synth.model import Model
 from discreet.synth.oneshot import Junction
 from discreet.synth.schema import Schema
 from discreet.synth.table import Table
-
-if TYPE_CHECKING:
-    from discreet.ledger import Ledger
 
 METHODS: dict[str, Method] = {"aim": Aim(), "independent": Independent(), "junction": Junction(), "tree": Tree()}
 MOST_PAIR, MOST_PAIRS = 4_000_000, 100_000_000  # cells of a pair of columns, and of all pairs
@@ -162,7 +159,12 @@ def fit(
         impossible_cells(constraints, rows.cells)  # told before anything is spent
         mechanism = Synthesis(rows.sizes, unit, epsilon, delta, chosen, tuple(constraints))
         facts = {"title": f"synthetic {rows.name} ({mechanism.method.name})", "made": made()}
-        return _release(mechanism, rows, source=source, ledger=ledger, account=account, asked=(epsilon, delta), facts=facts)
+        if isinstance(ledger, (str, os.PathLike)):
+            ledger = Ledger(ledger)
+        rows.unchanged()  # since it was priced
+        return release(
+            mechanism, rows, source=source or rows.name, ledger=ledger, account=account, asked=(epsilon, delta), facts=facts
+        )
 
 
 def explain(
@@ -221,21 +223,3 @@ def chosen_method(method: str | Method, columns: int) -> Method:
     if check.word("method", method, ("auto", *METHODS)) == "auto":
         method = "junction" if 3 <= columns <= MOST_JOINED else "tree"
     return METHODS[method]
-
-
-def _release(
-    mechanism: Synthesis, data: Table, *, source: str | None, ledger: Any, account: str | None,
-    asked: tuple[float, float], facts: Mapping[str, Any],
-) -> Release[Model]:  # fmt: skip
-    """Price, reserve, run, release."""
-    refuse_seeded()
-    claims = mechanism.claims()
-    if ledger is None or source is None:
-        return Release(value=mechanism.run(data), source=source or data.name, claims=claims, facts=facts)
-    if isinstance(ledger, (str, os.PathLike)):
-        from discreet.ledger import Ledger
-
-        ledger = Ledger(ledger)
-    data.unchanged()
-    with ledger.reserve(source, claims, account=account, asked=asked) as entry:
-        return Release(value=mechanism.run(data), source=source, claims=claims, entry=entry, facts=facts)
