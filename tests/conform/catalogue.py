@@ -6,8 +6,6 @@ from typing import Any, NamedTuple
 
 from discreet import noise
 from discreet.core import record, user
-from discreet.synth import Independent, Synthesis
-from unit.synth.rows import Rows
 
 ROW, SWAP = record(), record("replace")
 
@@ -46,10 +44,5 @@ MECHANISMS = [
         "sparse vector, two",
         noise.AboveThreshold(threshold=0, epsilon=2, sensitivity=1, granularity=1, most=2, unit=ROW),
         [([0, 0, 1, 1], [1, 1, 0, 0])],
-    ),
-    Case(
-        "synthetic table",
-        Synthesis((2, 2), ROW, 4.0, 1e-6, Independent()),
-        [(Rows([[0, 0], [1, 1]], (2, 2)), Rows([[0, 0]], (2, 2)))],
     ),
 ]

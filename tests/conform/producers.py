@@ -19,6 +19,8 @@ from discreet.query import bounds, joint
 from discreet.query.covariance import covariance
 from discreet.query.mechanism import BoundsQuery, SqlQuery
 from discreet.query.statistics import Count, Mean, Sum
+from discreet.synth import Independent, Synthesis
+from unit.synth.rows import Rows
 
 ROW = record()
 FEW, MORE = [1.0, 2.0, 2.0], [1.0, 2.0, 2.0, 9.0]
@@ -36,6 +38,12 @@ def _arrays(plan: Callable[[], Any], with_unit: Any = MORE, without: Any = FEW) 
 
 def _no_array_noise(patch: Any) -> None:
     patch.setattr(mechanisms, "discrete_laplace", lambda scale, size=None: 0 if size is None else np.zeros(size, np.int64))
+
+
+def _synthetic() -> tuple[Any, list[tuple[Any, Any]]]:
+    """Its broken twins are in tests/stats/test_synth_audit.py."""
+    pair = Rows([[0, 0], [1, 1]], (2, 2)), Rows([[0, 0]], (2, 2))
+    return Synthesis((2, 2), ROW, 4.0, 1e-6, Independent()), [pair]
 
 
 def _engine(values: list[float]) -> Any:
@@ -121,6 +129,7 @@ PRODUCERS = [
         _arrays(lambda: mechanisms.quantile(unit=ROW, epsilon=0.1, bounds=(0, 10), targets=0.5, bins=16, confidence=0.95)),
         None,
     ),
+    Producer("synthetic table", _synthetic, None),
     Producer("sql", _sql, _no_sql_noise),
     Producer("find bounds", _bounds, _no_bounds_noise),
     Producer("training", _training, _no_training_noise),

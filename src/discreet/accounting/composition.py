@@ -36,7 +36,7 @@ AMPLIFIED = 12.0  # log of how much larger than delta the terms of a series may 
 CUTS = (0.9, 0.8, 0.65, 0.5, 0.35, 0.2)  # shares of epsilon above which a loss is called large
 TOPS = (6.0, 3.0)  # multiples of it above which a loss is counted apart
 FAR = 3e-3  # the least share of delta that such losses must have
-FEW_SMALL = 2.5  # log of how much smaller than delta what has no large loss must be
+FEW_SMALL = 7.0  # log of how much smaller than delta what has no large loss must be
 ALIAS = math.log(1e-7)  # log of the share of delta that the period of a series may add, at either end
 
 
@@ -268,16 +268,13 @@ class Composition(Saddle):
     def _by_jumps(self, direction: int, least: float, delta: float) -> float:
         """epsilon(delta) where single large losses rule: a bound at or below `least`, which is one."""
         share = 0.97
-        for _ in range(16):
+        for _ in range(12):
             start = share * least
             there = self._jump(direction, least, delta, start)
-            if there is None and share < 0.995:  # nearer to epsilon, outcomes without a large loss are fewer
-                share = 0.97 if share < 0.97 else 0.995
-                continue
             here = max(there.epsilon(delta, least, self.most), start) if there is not None else math.inf
             if here >= least * (1 - 1e-5):
                 break
-            share = max(share - 0.1, 0.5) if here == start and share <= 0.97 else share
+            share = max(share - 0.1, 0.5) if here == start else 0.97
             least = here
         return least
 

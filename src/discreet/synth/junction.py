@@ -26,7 +26,7 @@ class JunctionTree:
 
     >>> tree = JunctionTree.of((2, 3, 4), [(0, 1), (1, 2)])
     >>> tree.cliques, tree.parents, tree.separators
-    (((1, 2), (0, 1)), (-1, 0), ((), (1,)))
+    (((0, 1), (1, 2)), (-1, 0), ((), (1,)))
     """
 
     sizes: tuple[int, ...]

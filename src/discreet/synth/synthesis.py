@@ -174,8 +174,9 @@ def explain(
 
     >>> import pyarrow as pa
     >>> from discreet.core import record
-    >>> print(explain(pa.table({"sex": ["f"]}), unit=record(), epsilon=1.0, delta=1e-6, schema={"sex": ["f", "m"]}).noise)
-    {'columns': 4.224679097962984}
+    >>> cost = explain(pa.table({"sex": ["f"]}), unit=record(), epsilon=1.0, delta=1e-6, schema={"sex": ["f", "m"]})
+    >>> round(cost.noise["columns"], 1)
+    4.2
     """
     with Table(table, _schema(schema), unit) as rows:
         mechanism = Synthesis(rows.sizes, unit, epsilon, delta, chosen_method(method, len(rows.sizes)))

@@ -271,7 +271,7 @@ def test_what_is_no_release_is_refused(tmp_path: Any) -> None:
         assess([])
     with pytest.raises(InvalidValue, match="a release, the name of its file, or a list of them"):
         assess(3)  # type: ignore[arg-type]
-    with pytest.raises(InvalidValue, match="got a int"):
+    with pytest.raises(InvalidValue, match="got an int"):
         assess([3])  # type: ignore[list-item]
     path = private().save(tmp_path / "release.json")
     path.write_text(path.read_text()[:-500])

@@ -22,6 +22,8 @@ from discreet.errors import InvalidValue
 from discreet.models import Recipe, Trainer
 from discreet.models.files import Say
 
+__all__ = ["audit_recipe"]
+
 Array = NDArray[Any]
 
 

@@ -24,6 +24,8 @@ from discreet.models.files import Say, read_model, read_recipe, usable
 from discreet.models.frames import framed, is_frame
 from discreet.models.rows import class_numbers, in_order, read_rows
 
+__all__ = ["ModelAudit"]
+
 GROUP = 16  # models at a time on a CPU, so that there is progress to report and something to keep
 Progress = Callable[[int, int], None]
 
