@@ -31,7 +31,7 @@ _HOME = {
     "read": "sgd.files", "shrink": "sgd.smooth", "train": "sgd.train",
 }  # fmt: skip
 
-_ROOMS = ("features", "layers", "table")
+_PACKAGES = ("features", "layers", "table")
 
 
 def __getattr__(name: str) -> Any:
@@ -39,10 +39,10 @@ def __getattr__(name: str) -> Any:
 
     from discreet.errors import DiscreetError, MissingExtra
 
-    if name not in _HOME and name not in _ROOMS:
+    if name not in _HOME and name not in _PACKAGES:
         raise AttributeError(f"discreet.learn has no {name!r}; it has {', '.join(__all__)}.")
     try:
-        if name in _ROOMS:
+        if name in _PACKAGES:
             return import_module(f"discreet.learn.{name}")
         return getattr(import_module(f"discreet.learn.{_HOME[name]}"), name)
     except ModuleNotFoundError as error:
@@ -52,4 +52,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, *_ROOMS])
+    return sorted([*__all__, *_PACKAGES])
