@@ -18,8 +18,9 @@ from discreet.query import array_mechanisms as mechanisms
 from discreet.query import bounds, joint
 from discreet.query.covariance import covariance
 from discreet.query.mechanism import BoundsQuery, SqlQuery
+from discreet.query.quantiles import Quantiles
 from discreet.query.statistics import Count, Mean, Sum
-from discreet.synth import Independent, Synthesis
+from discreet.synth import Independent, Synthesis, measure
 from unit.synth.rows import Rows
 
 ROW = record()
@@ -29,7 +30,7 @@ FEW, MORE = [1.0, 2.0, 2.0], [1.0, 2.0, 2.0, 9.0]
 class Producer(NamedTuple):
     name: str
     make: Callable[[], tuple[Any, list[tuple[Any, Any]]]]
-    broken: Callable[[Any], None] | None
+    broken: Callable[[Any], None]
 
 
 def _arrays(plan: Callable[[], Any], with_unit: Any = MORE, without: Any = FEW) -> Callable[[], Any]:
@@ -40,10 +41,27 @@ def _no_array_noise(patch: Any) -> None:
     patch.setattr(mechanisms, "discrete_laplace", lambda scale, size=None: 0 if size is None else np.zeros(size, np.int64))
 
 
+def _best(scores: Any, *how: Any) -> Any:
+    return np.asarray(scores).argmax(axis=-1)
+
+
+def _no_choice_noise(patch: Any) -> None:
+    _no_array_noise(patch)
+    patch.setattr(mechanisms, "exponential_rows", _best)
+
+
+def _no_quantile_noise(patch: Any) -> None:
+    patch.setattr(Quantiles, "_choose", lambda self, scores, *how: _best(scores))
+
+
 def _synthetic() -> tuple[Any, list[tuple[Any, Any]]]:
-    """Its broken twins are in tests/stats/test_synth_audit.py."""
+    """More broken twins are in tests/stats/test_synth_audit.py."""
     pair = Rows([[0, 0], [1, 1]], (2, 2)), Rows([[0, 0]], (2, 2))
-    return Synthesis((2, 2), ROW, 4.0, 1e-6, Independent()), [pair]
+    return Synthesis((2, 2), ROW, 0.5, 1e-6, Independent()), [pair]
+
+
+def _no_table_noise(patch: Any) -> None:
+    patch.setattr(measure, "discrete_gaussian", lambda sigma, size: np.zeros(size, np.int64))
 
 
 def _engine(values: list[float]) -> Any:
@@ -121,15 +139,19 @@ PRODUCERS = [
     ),
     Producer(
         "top k",
-        _arrays(lambda: mechanisms.top_k(unit=ROW, epsilon=0.1, categories=[1.0, 2.0, 9.0], k=1, confidence=0.95)),
-        None,
+        _arrays(lambda: mechanisms.top_k(unit=ROW, epsilon=0.1, categories=[1.0, 2.0, 9.0], k=3, confidence=0.95)),
+        _no_choice_noise,
     ),
     Producer(
         "quantile",
-        _arrays(lambda: mechanisms.quantile(unit=ROW, epsilon=0.1, bounds=(0, 10), targets=0.5, bins=16, confidence=0.95)),
-        None,
+        _arrays(
+            lambda: mechanisms.quantile(unit=ROW, epsilon=0.1, bounds=(0, 10), targets=0.5, bins=16, confidence=0.95),
+            [1.0, 9.0, 9.0],
+            [1.0, 9.0],
+        ),
+        _no_quantile_noise,
     ),
-    Producer("synthetic table", _synthetic, None),
+    Producer("synthetic table", _synthetic, _no_table_noise),
     Producer("sql", _sql, _no_sql_noise),
     Producer("find bounds", _bounds, _no_bounds_noise),
     Producer("training", _training, _no_training_noise),

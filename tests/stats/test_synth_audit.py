@@ -5,7 +5,7 @@ Seeded: each check is the same every time. `refuted` is asked at a confidence of
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -16,7 +16,7 @@ from discreet.audit import check_mechanism
 from discreet.core import Claim, Game, Unit, record
 from discreet.errors import ClaimRefuted
 from discreet.noise.source import seeded_for_tests
-from discreet.synth import Independent, Junction, Synthesis, Tree, measure, select
+from discreet.synth import Aim, Independent, Junction, Synthesis, Tree, measure, select
 from discreet.synth.measure import Measurement
 from discreet.synth.methods import Public, Spending
 from unit.synth.rows import Rows
@@ -78,6 +78,20 @@ def audit(mechanism: Any, pair: Any, runs: int) -> str:
 )
 def test_the_claim_holds(method: Any, relation: str, pair: Any) -> None:
     assert audit(Released(method, record(relation), 8.0), pair, 500) in ("holds", "inconclusive")
+
+
+class HardlyAnyNoise(Aim):
+    """The adaptive choice, whose tables have a sixteenth of the noise that is paid for."""
+
+    def measure(self, table: Any, public: Public, spending: Spending) -> list[Measurement]:
+        parts = {name: sigma if name == "choices" else sigma / 16 for name, sigma in spending.parts.items()}
+        return super().measure(table, public, replace(spending, parts=parts))
+
+
+def test_the_adaptive_choice_holds_and_its_twin_is_refuted() -> None:
+    assert audit(Released(Aim(), record(), 1.0), ADDED, 120) in ("holds", "inconclusive")
+    with pytest.raises(ClaimRefuted):
+        audit(Released(HardlyAnyNoise(), record(), 1.0), ADDED, 400)
 
 
 # ---- one mistake each --------------------------------------------------------------------------------------------------
