@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,7 +14,7 @@ from typing import Any
 
 import click
 
-SECONDS = float(os.environ.get("DISCREET_PROGRESS", "10"))  # between two lines of progress where there is no terminal
+SECONDS = 10.0  # between two lines of progress where there is no terminal
 _COLOURS = {"holds": "green", "inconclusive": "yellow", "failed": "red", "refuted": "bold red"}  # on a terminal only
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Write JSON to stdout.")
