@@ -7,6 +7,7 @@ the server again and give the process the server's environment, so it is started
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -19,6 +20,8 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 PATIENCE = 10.0  # seconds between the request to stop and SIGKILL
+LONGEST = 1 << 20  # bytes of one message
+MOST_SAID = 10_000  # characters of an error
 
 Progress = Callable[[int, int], None]
 Task = Callable[[Mapping[str, Any], Progress], None]  # a function of a module: the other process imports it by name
@@ -44,7 +47,9 @@ class Worker:
         """("progress", done, of) any number of times, and ("failed", message) where the task raised an error."""
         with self._pipe, suppress(EOFError, OSError):
             while True:
-                yield self._pipe.recv()
+                message = _decoded(self._pipe.recv_bytes(LONGEST))
+                if message is not None:
+                    yield message
 
     def code(self) -> int:
         """Wait for the end; the exit code."""
@@ -62,6 +67,24 @@ class Worker:
             os.killpg(self.process.pid, number)
 
 
+def _decoded(text: bytes) -> tuple[Any, ...] | None:
+    """A message, or None for anything else. It is JSON, not a pickle: what runs in the other process is somebody's program."""
+    try:
+        message = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    match message:
+        case ["progress", int(done), int(of)]:
+            return "progress", done, of
+        case ["failed", str(reason)]:
+            return "failed", reason
+    return None
+
+
+def _send(pipe: Connection, *message: Any) -> None:
+    pipe.send_bytes(json.dumps(message).encode())
+
+
 def _environment() -> dict[str, str]:
     """The environment without the ledger, and with one thread unless the server was told otherwise."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("DISCREET_LEDGER")}
@@ -75,15 +98,15 @@ def main(pipe: Connection) -> int:
     sys.path[:] = pipe.recv()
     task, options = pipe.recv()
     try:
-        task(options, lambda done, of: pipe.send(("progress", int(done), int(of))))
+        task(options, lambda done, of: _send(pipe, "progress", int(done), int(of)))
     except DiscreetError as error:
-        pipe.send(("failed", " ".join([str(error), *getattr(error, "__notes__", ())])))
+        _send(pipe, "failed", " ".join([str(error), *getattr(error, "__notes__", ())])[:MOST_SAID])
         return 2
     except OSError as error:
-        pipe.send(("failed", f"The system refused: {error.strerror or error}."))
+        _send(pipe, "failed", f"The system refused: {error.strerror or error}."[:MOST_SAID])
         return 1
     except Exception as error:
-        pipe.send(("failed", f"This is a fault in discreet ({type(error).__name__}: {str(error)[:300]})."))
+        _send(pipe, "failed", f"This is a fault in discreet ({type(error).__name__}: {str(error)[:300]}).")
         return 70
     return 0
 
