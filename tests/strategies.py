@@ -23,6 +23,7 @@ from discreet.core import (
     Laplace,
     NoisyMax,
     NonPrivate,
+    ObjectivePerturbation,
     Poisson,
     PoissonReplace,
     Pure,
@@ -60,6 +61,7 @@ LEAVES: dict[type, st.SearchStrategy[Any]] = {
     DiscreteLaplace: st.builds(DiscreteLaplace, positive, whole),
     Exponential: st.builds(Exponential, epsilon),
     NoisyMax: st.builds(NoisyMax, epsilon),
+    ObjectivePerturbation: st.builds(ObjectivePerturbation, positive, epsilon, st.booleans()),
     RandomizedResponse: st.builds(RandomizedResponse, epsilon, st.integers(2, LARGEST_WHOLE)),
 }
 
