@@ -13,9 +13,9 @@ from torch.utils import _pytree as pytree
 
 from discreet.learn.sgd.clipping import Flat
 from discreet.learn.sgd.engine import Engine
-from discreet.learn.sgd.engine.tape import ROOM
 from discreet.learn.sgd.engine.layers import conv, patches
 from discreet.learn.sgd.engine.probe import learn
+from discreet.learn.sgd.engine.tape import ROOM
 
 
 class Seen(Flat):
