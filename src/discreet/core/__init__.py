@@ -5,6 +5,7 @@ from discreet.core.claim import Claim
 from discreet.core.curve import Curve
 from discreet.core.event import (
     Approximate,
+    Concentrated,
     DiscreteGaussian,
     DiscreteLaplace,
     Event,
@@ -39,6 +40,7 @@ __all__ = [
     "Approximate",
     "Attack",
     "Claim",
+    "Concentrated",
     "Curve",
     "DiscreteGaussian",
     "DiscreteLaplace",

@@ -24,7 +24,7 @@ STATED: dict[type, dict[str, str]] = {
         kind: {relation: relation for relation in RELATIONS}
         for kind in (
             events.Zero, events.NonPrivate, events.Pure, events.Approximate, events.Gaussian, events.Laplace,
-            events.DiscreteGaussian, events.DiscreteLaplace, events.Exponential, events.NoisyMax,
+            events.DiscreteGaussian, events.DiscreteLaplace, events.Concentrated, events.Exponential, events.NoisyMax,
             events.Repeat, events.Sequence, events.Group,
         )
     },

@@ -147,6 +147,21 @@ class DiscreteLaplace(_Value):
 
 
 @dataclass(frozen=True, slots=True)
+class Concentrated(_Value):
+    """Any mechanism that is rho-zCDP: its Rényi divergence of every order a > 1 is at most rho x a, in both directions.
+
+    Discrete Gaussians on a vector that one unit moves by at most D in l2 have rho = D^2 / 2 sigma^2, however the unit is
+    spread over the vector; nothing else need be known of it (Bun & Steinke 2016; Canonne, Kamath & Steinke 2020).
+    """
+
+    kind: ClassVar[str] = "concentrated"
+    rho: float
+
+    def __post_init__(self) -> None:
+        self._set("rho", check.nonnegative("rho", self.rho))
+
+
+@dataclass(frozen=True, slots=True)
 class Exponential(_Value):
     """A mechanism whose privacy loss has a range of at most epsilon, as the exponential mechanism's has.
 
@@ -336,9 +351,9 @@ class Group(_Value):
 KINDS: dict[str, type[_Value]] = {
     cls.kind: cls
     for cls in (
-        Zero, NonPrivate, Pure, Approximate, Gaussian, Laplace, DiscreteGaussian, DiscreteLaplace, Exponential, NoisyMax,
-        ObjectivePerturbation, RandomizedResponse, Poisson, PoissonReplace, WithoutReplacement, RandomAllocation, Shuffled,
-        Repeat, Sequence, Group,
+        Zero, NonPrivate, Pure, Approximate, Gaussian, Laplace, DiscreteGaussian, DiscreteLaplace, Concentrated, Exponential,
+        NoisyMax, ObjectivePerturbation, RandomizedResponse, Poisson, PoissonReplace, WithoutReplacement, RandomAllocation,
+        Shuffled, Repeat, Sequence, Group,
     )
 }  # fmt: skip
 

@@ -36,6 +36,7 @@ def examples(kind: type, inner: events.Event) -> events.Event:
         events.Approximate: lambda: events.Approximate(1.0, 1e-6), events.Gaussian: lambda: Gaussian(1.0),
         events.Laplace: lambda: events.Laplace(1.0), events.DiscreteGaussian: lambda: events.DiscreteGaussian(1.0),
         events.DiscreteLaplace: lambda: events.DiscreteLaplace(1.0), events.Exponential: lambda: events.Exponential(1.0),
+        events.Concentrated: lambda: events.Concentrated(0.1),
         events.NoisyMax: lambda: events.NoisyMax(1.0), events.RandomizedResponse: lambda: events.RandomizedResponse(1.0),
             events.ObjectivePerturbation: lambda: events.ObjectivePerturbation(1.0, 0.1),
         events.Poisson: lambda: Poisson(0.1, inner), events.PoissonReplace: lambda: PoissonReplace(0.1, inner),
