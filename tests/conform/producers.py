@@ -10,6 +10,9 @@ import pyarrow as pa
 import torch
 
 from discreet import connect, record
+from discreet.learn.estimators import exact
+from discreet.learn.estimators import mechanisms as fits
+from discreet.learn.estimators.linear import Logistic, Problem
 from discreet.learn.sgd.canary import Training
 from discreet.learn.sgd.run import Run
 from discreet.learn.sgd.stream import Stream
@@ -122,6 +125,17 @@ def _training() -> tuple[Any, list[tuple[Any, Any]]]:
     return Training(_make, rows[0]), [(rows[0], rows[1])]
 
 
+def _fit(kind: type[fits.LinearFit]) -> Callable[[], Any]:
+    """More pairs and more broken twins are in tests/stats/test_estimators_audit.py."""
+    there = np.array([[0.0], [1.0], [1.0]]), np.array([0, 1, 1])
+    gone = there[0][:2], there[1][:2]
+    return lambda: (kind(Problem(1, 2, 1.0, 1.0, Logistic(1.0)), ROW, 0.1, 1e-6, 10.0), [(there, gone)])
+
+
+def _no_fitting_noise(patch: Any) -> None:
+    patch.setattr(exact, "discrete_gaussian", lambda sigma, size: np.zeros(size, np.int64))
+
+
 PRODUCERS = [
     Producer("count", _arrays(lambda: mechanisms.statistic(Count, unit=ROW, epsilon=0.1, confidence=0.95)), _no_array_noise),
     Producer(
@@ -167,4 +181,5 @@ PRODUCERS = [
     Producer("sql", _sql, _no_sql_noise),
     Producer("find bounds", _bounds, _no_bounds_noise),
     Producer("training", _training, _no_training_noise),
+    *(Producer(f"linear model, {name}", _fit(kind), _no_fitting_noise) for name, kind in fits.METHODS.items()),
 ]
