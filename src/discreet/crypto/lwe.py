@@ -106,14 +106,14 @@ def _torus(values: NDArray[np.float64]) -> Torus:
 
 
 def _twist(degree: int) -> NDArray[np.complex128]:
-    return np.exp(1j * np.pi * np.arange(degree // 2) / degree)
+    return np.asarray(np.exp(1j * np.pi * np.arange(degree // 2) / degree), np.complex128)
 
 
 def _transform(polynomials: NDArray[Any]) -> NDArray[np.complex128]:
     """Values of real polynomials modulo X^N + 1 at half of the odd roots of unity: products become products of values."""
     half = polynomials.shape[-1] // 2
     folded = polynomials[..., :half] + 1j * polynomials[..., half:]
-    return np.fft.fft(folded * _twist(2 * half), axis=-1)
+    return np.asarray(np.fft.fft(folded * _twist(2 * half), axis=-1), np.complex128)
 
 
 def _coefficients(values: NDArray[np.complex128]) -> Torus:
