@@ -50,6 +50,6 @@ def test_fresh_keys_are_not_separated() -> None:
 
 def test_bad_input() -> None:
     with pytest.raises(InvalidValue, match="1 to 3 bytes"):
-        drag(b"abc", b"abd", b"toolong")
+        drag(b"abc", b"xyz", b"toolong")
     with pytest.raises(InvalidValue, match="at least that many characters"):
         LetterModel.learn("abc", order=6)
