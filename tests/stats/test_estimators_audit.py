@@ -19,7 +19,7 @@ from discreet.learn.estimators.bayes import Powers
 from discreet.learn.estimators.exact import TOLERANCE, hidden_noise, off_normal
 from discreet.learn.estimators.linear import Huber, Logistic, Problem, minimum
 from discreet.learn.estimators.mechanisms import GAP, METHODS, Descent, LinearFit, Objective, Output, exact_each
-from discreet.learn.estimators.preprocessing import FINE, Cells
+from discreet.learn.estimators.preprocessing import Cells
 from discreet.learn.estimators.regression import Augmented
 from discreet.learn.estimators.sums import Moments, Totals, flat, unflat
 from discreet.noise.source import seeded_for_tests
