@@ -24,6 +24,7 @@ from discreet.core import (
     Laplace,
     NoisyMax,
     NonPrivate,
+    ObjectivePerturbation,
     Poisson,
     PoissonReplace,
     Pure,
@@ -62,6 +63,7 @@ LEAVES: dict[type, st.SearchStrategy[Any]] = {
     Concentrated: st.builds(Concentrated, epsilon),
     Exponential: st.builds(Exponential, epsilon),
     NoisyMax: st.builds(NoisyMax, epsilon),
+    ObjectivePerturbation: st.builds(ObjectivePerturbation, positive, epsilon, st.booleans()),
     RandomizedResponse: st.builds(RandomizedResponse, epsilon, st.integers(2, LARGEST_WHOLE)),
 }
 

@@ -12,7 +12,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.accounting import allocation, moments, replaced, shuffle
+from discreet.accounting import allocation, moments, objective, replaced, shuffle
 from discreet.accounting.plan import grouped, plan, pure_epsilon, tells_one_of_two
 from discreet.core import check
 from discreet.core import event as events
@@ -73,6 +73,8 @@ def _single(event: events.Event, order: float) -> float:
         case _ if isinstance(event, moments.Symmetric):
             at = max(order, moments.NEAREST)
             return max(float(moments.log_moment(event, np.array([at]))[0]) / (at - 1), moments.LEAST)
+        case events.ObjectivePerturbation():
+            return objective.perturbed_renyi(event, order)
         case events.Poisson(rate, inner):
             return _poisson(rate, inner, order)
         case events.PoissonReplace():

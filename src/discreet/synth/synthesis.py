@@ -14,6 +14,7 @@ from discreet.errors import InvalidValue
 from discreet.ledger import Ledger, release
 from discreet.synth.adaptive import Aim
 from discreet.synth.constraints import impossible_cells, ordered_pairs
+from discreet.synth.describe import description
 from discreet.synth.domain import Domain, Open
 from discreet.synth.methods import Independent, Method, Public, Spending, Tree
 from discreet.synth.model import Model
@@ -141,9 +142,11 @@ def fit(
         if isinstance(ledger, (str, os.PathLike)):
             ledger = Ledger(ledger)
         rows.unchanged()  # since it was priced
-        return release(
+        fitted = release(
             mechanism, rows, source=source or rows.name, ledger=ledger, account=account, asked=(epsilon, delta), facts=facts
         )
+    told = description(fitted.value, mechanism.spending(), epsilon, delta)
+    return replace(fitted, facts={**fitted.facts, "synthetic": told})
 
 
 def planned(

@@ -80,6 +80,11 @@ class Table:
         self.open, self.sizes = (), tuple(cells.size for cells in self.cells)
         self._codes = tuple(self._code(cells) for cells in self.cells)
 
+    def settle_like(self, cells: Sequence[Cells]) -> None:
+        """The cells of columns that are open as an earlier fit of the same columns found them."""
+        if self.open and len(cells) == len(self.cells):
+            self.settle({it.place: cells[it.place].column for it in self.open})
+
     def values(self, place: int) -> tuple[list[Any], Ints]:
         """Every value of a column and the weight of its rows. Private: only for noise to be added, none shown without."""
         self.unchanged()

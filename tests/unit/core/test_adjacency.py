@@ -38,6 +38,7 @@ def examples(kind: type, inner: events.Event) -> events.Event:
         events.DiscreteLaplace: lambda: events.DiscreteLaplace(1.0), events.Exponential: lambda: events.Exponential(1.0),
         events.Concentrated: lambda: events.Concentrated(0.1),
         events.NoisyMax: lambda: events.NoisyMax(1.0), events.RandomizedResponse: lambda: events.RandomizedResponse(1.0),
+            events.ObjectivePerturbation: lambda: events.ObjectivePerturbation(1.0, 0.1),
         events.Poisson: lambda: Poisson(0.1, inner), events.PoissonReplace: lambda: PoissonReplace(0.1, inner),
         events.WithoutReplacement: lambda: WithoutReplacement(0.1, inner),
         events.RandomAllocation: lambda: events.RandomAllocation(inner, 4), events.Shuffled: lambda: Shuffled(inner, 9),

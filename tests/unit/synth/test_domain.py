@@ -13,7 +13,7 @@ from discreet import record, user
 from discreet.accounting import curve
 from discreet.errors import InvalidValue
 from discreet.noise.source import seeded_for_tests
-from discreet.synth import Column, Forbidden, Independent, Schema, Synthesis, explain
+from discreet.synth import Column, Forbidden, Independent, Schema, Synthesis, explain, fit, measure_fidelity, release_fidelity
 from discreet.synth.cells import Cells, settled_edges
 from discreet.synth.domain import MOST_CATEGORIES
 from discreet.synth.table import Table
@@ -142,3 +142,13 @@ def test_listed_categories_can_have_a_name_for_the_rest() -> None:
     with Table(pa.table({"x": ["a", "b", "zz", "zy", None]}), schema, record()) as table:
         assert table.cells[0].labels() == ["a", "b", "else", None]
         assert table.counts([(0,)])[0].tolist() == [1, 1, 2, 1]
+
+
+def test_fidelity_is_measured_in_the_cells_that_were_found() -> None:
+    table, schema = people(), dict(OPEN)
+    given: dict[str, Any] = {"unit": record(), "epsilon": 8.0, "delta": 1e-6, "schema": schema}
+    model = fit(table, **given, method="tree").value
+    assert measure_fidelity(table, model, unit=record(), schema=schema).mean(1) < 0.05
+    assert release_fidelity(table, model, **given).value.for_release
+    with pytest.raises(InvalidValue, match="compare with the model"):
+        measure_fidelity(table, model.sample(100).to_arrow(), unit=record(), schema=schema)
