@@ -8,7 +8,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from discreet.learn.estimators import LinearSVC, LogisticRegression
+    from discreet.learn.estimators import (
+        PCA,
+        GaussianNB,
+        KBinsDiscretizer,
+        LinearRegression,
+        LinearSVC,
+        LogisticRegression,
+        OneHotEncoder,
+        Ridge,
+        StandardScaler,
+    )
     from discreet.learn.sgd.canary import Aligned, Training, replay_run
     from discreet.learn.sgd.evaluation import evaluate
     from discreet.learn.sgd.files import read
@@ -19,14 +29,35 @@ if TYPE_CHECKING:
     from discreet.learn.sgd.train import train
 
 __all__ = [
-    "Aligned", "Average", "LinearSVC", "LogisticRegression",
-    "Planted", "Run", "Step", "Training", "encode", "evaluate", "plant",
-    "projected", "read", "replay_run", "shrink",
+    "PCA",
+    "Aligned",
+    "Average",
+    "GaussianNB",
+    "KBinsDiscretizer",
+    "LinearRegression",
+    "LinearSVC",
+    "LogisticRegression",
+    "OneHotEncoder",
+    "Planted",
+    "Ridge",
+    "Run",
+    "StandardScaler",
+    "Step",
+    "Training",
+    "encode",
+    "evaluate",
+    "plant",
+    "projected",
+    "read",
+    "replay_run",
+    "shrink",
     "train",
 ]  # fmt: skip
 
 _HOME = {
-    "LinearSVC": "estimators", "LogisticRegression": "estimators",
+    "GaussianNB": "estimators", "KBinsDiscretizer": "estimators", "LinearRegression": "estimators", "LinearSVC": "estimators",
+    "LogisticRegression": "estimators", "OneHotEncoder": "estimators", "PCA": "estimators", "Ridge": "estimators",
+    "StandardScaler": "estimators",
     "Aligned": "sgd.canary", "Training": "sgd.canary", "replay_run": "sgd.canary",
     "Planted": "sgd.plant", "plant": "sgd.plant",
     "Average": "sgd.smooth", "Run": "sgd.run", "Step": "sgd.run", "encode": "sgd.smooth",
