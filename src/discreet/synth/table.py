@@ -7,7 +7,9 @@ counts and uses nothing else of SQL.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -17,11 +19,12 @@ from numpy.typing import NDArray
 from discreet.core import Unit, check
 from discreet.errors import DiscreetError, InvalidValue
 from discreet.query.engines import Engine
+from discreet.query.engines.frames import TEXT_FILES, Declared
 from discreet.query.engines.places import open_engine
 from discreet.query.engines.request import MOST_CODES, Marginals, Plan
 from discreet.query.operations import Kind, Op, PlanKind
 from discreet.query.tree import Base, Field, Scalar, Select
-from discreet.synth.cells import Cells
+from discreet.synth.cells import Cells, declared_kind
 from discreet.synth.schema import Schema
 
 Ints = NDArray[np.int64]
@@ -44,12 +47,15 @@ class Table:
     def __init__(self, location: Any, schema: Schema, unit: Unit, *, name: str | None = None, once: bool = False) -> None:
         self._once = once
         self.plan = plan(unit)
-        self.engine: Engine = open_engine(location)
+        described = Declared((*schema.columns, *schema.omitted))
+        self.engine: Engine = open_engine(location, dict.fromkeys(_text_files(location), described))
         try:
-            self.name, kinds = _one_table(self.engine, name)
+            self.name, stored = _one_table(self.engine, name)
+            kinds = _declared_kinds(stored, schema) if self.name in _text_files(location) else stored
             self.cells = _domains(self.name, kinds, schema)
             self.sizes = tuple(cells.size for cells in self.cells)  # how many cells each column has
-            self._base = Base(self.name, tuple(kinds), tuple(Field(Kind(kind)) for kind in kinds.values()), True, None)
+            fields = tuple(_field(kinds[column], stored[column]) for column in kinds)
+            self._base = Base(self.name, tuple(kinds), fields, True, None)
             self._opened = self.engine.fingerprint()
         except BaseException:
             self.engine.close()
@@ -120,7 +126,7 @@ def plan(unit: Unit) -> Plan:
         raise InvalidValue("Synthesis protects units that are added, removed or replaced; this one is blanked out.")
     if unit.key is not None or unit.rows != 1:
         raise InvalidValue(f"Synthesis protects records: unit=discreet.record(). Got {unit}. Make one row per unit first, "
-                           "for instance by a view that keeps one row of each.")  # fmt: skip
+                           "for instance in a table that keeps one row of each.")  # fmt: skip
     return Plan(PlanKind.ROWS, 1)
 
 
@@ -132,7 +138,27 @@ def _one_table(engine: Engine, name: str | None) -> tuple[str, dict[str, str]]:
         name = next(iter(found))
     if name not in found:
         raise InvalidValue(f"There is no table {check.shown(name)}; there are {', '.join(list(found)[:12])}.")
-    return name, dict(found[name])
+    if found[name].derived:
+        raise InvalidValue(f"{name} is {found[name].derived}: one record may be in many of its rows, or a row may tell of "
+                           "others. Make a table of it, with one row for each record.")  # fmt: skip
+    return name, dict(found[name].kinds)
+
+
+def _text_files(location: Any) -> dict[str, Path]:
+    """The text files of a location, by the table they are: their types are what the schema says."""
+    places = location if isinstance(location, Mapping) else {}
+    if isinstance(location, (str, os.PathLike)) and "://" not in str(location):
+        places = {Path(location).stem: location}
+    paths = {name: Path(place) for name, place in places.items() if isinstance(place, (str, os.PathLike))}
+    return {name: path for name, path in paths.items() if path.suffix.lower() in TEXT_FILES}
+
+
+def _declared_kinds(stored: Mapping[str, str], schema: Schema) -> dict[str, str]:
+    return {name: declared_kind(schema.columns[name]) if name in schema.columns else kind for name, kind in stored.items()}
+
+
+def _field(kind: str, stored: str) -> Field:
+    return Field(Kind(kind), stored=None if kind == stored else Kind(stored)) if kind != "other" else Field(Kind.TEXT)
 
 
 def _domains(name: str, kinds: dict[str, str], schema: Schema) -> tuple[Cells, ...]:
