@@ -8,27 +8,34 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from discreet.learn.sgd.banded import BandMF
     from discreet.learn.sgd.canary import Aligned, Training, replay_run
+    from discreet.learn.sgd.clipping import Automatic, FixedPoint, Flat, PerLayer
     from discreet.learn.sgd.evaluation import evaluate
     from discreet.learn.sgd.files import read
+    from discreet.learn.sgd.options import Augment, Checkpoint, Performance, Postprocess
     from discreet.learn.sgd.plant import Planted, plant
+    from discreet.learn.sgd.postprocess import Average, encode, shrink
     from discreet.learn.sgd.projected import projected
+    from discreet.learn.sgd.quantile import Adaptive
     from discreet.learn.sgd.run import Run, Step
-    from discreet.learn.sgd.smooth import Average, encode, shrink
+    from discreet.learn.sgd.sampling import BallsInBins, Poisson
     from discreet.learn.sgd.train import train
 
 __all__ = [
-    "Aligned", "Average", "Planted", "Run", "Step", "Training", "encode", "evaluate", "plant",
-    "projected", "read", "replay_run", "shrink",
-    "train",
+    "Adaptive", "Aligned", "Augment", "Automatic", "Average", "BallsInBins", "BandMF", "Checkpoint", "FixedPoint", "Flat",
+    "PerLayer", "Performance", "Planted", "Poisson", "Postprocess", "Run", "Step", "Training", "encode", "evaluate", "plant",
+    "projected", "read", "replay_run", "shrink", "train",
 ]  # fmt: skip
 
 _HOME = {
-    "Aligned": "sgd.canary", "Training": "sgd.canary", "replay_run": "sgd.canary",
-    "Planted": "sgd.plant", "plant": "sgd.plant",
-    "Average": "sgd.smooth", "Run": "sgd.run", "Step": "sgd.run", "encode": "sgd.smooth",
-    "evaluate": "sgd.evaluation", "projected": "sgd.projected",
-    "read": "sgd.files", "shrink": "sgd.smooth", "train": "sgd.train",
+    "Adaptive": "sgd.quantile", "Aligned": "sgd.canary", "Augment": "sgd.options", "Automatic": "sgd.clipping",
+    "Average": "sgd.postprocess", "BallsInBins": "sgd.sampling", "BandMF": "sgd.banded", "Checkpoint": "sgd.options",
+    "FixedPoint": "sgd.clipping", "Flat": "sgd.clipping", "PerLayer": "sgd.clipping", "Performance": "sgd.options",
+    "Planted": "sgd.plant", "Poisson": "sgd.sampling", "Postprocess": "sgd.options", "Run": "sgd.run", "Step": "sgd.run",
+    "Training": "sgd.canary", "encode": "sgd.postprocess", "evaluate": "sgd.evaluation", "plant": "sgd.plant",
+    "projected": "sgd.projected", "read": "sgd.files", "replay_run": "sgd.canary", "shrink": "sgd.postprocess",
+    "train": "sgd.train",
 }  # fmt: skip
 
 _PACKAGES = ("features", "layers", "table")
