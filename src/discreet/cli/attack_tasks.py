@@ -19,8 +19,8 @@ def attack_model(options: Mapping[str, Any], progress: Progress) -> None:
     given: dict[str, Any] = {name: options[name] for name in names if name in options}
     given |= {name: int(options[name]) for name in ("shadows", "seed") if name in options}
     audit = ModelAudit(
-        weights=options["weights"], **given, attacks=attack_names(options.get("attacks")), controls=options.get("controls") is not False,
-        trust_pickle=options.get("trust_pickle") is True,
+        weights=options["weights"], **given, attacks=attack_names(options.get("attacks")),
+        controls=options.get("controls") is not False, trust_pickle=options.get("trust_pickle") is True,
     )  # fmt: skip
     audit.run(progress=progress, command=command_line(_repeated(options, names)))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from discreet.learn.estimators import LinearSVC, LogisticRegression
     from discreet.learn.sgd.banded import BandMF
     from discreet.learn.sgd.canary import Aligned, Training, replay_run
     from discreet.learn.sgd.clipping import Automatic, FixedPoint, Flat, PerLayer
@@ -24,21 +25,22 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Adaptive", "Aligned", "Augment", "Automatic", "Average", "BallsInBins", "BandMF", "Checkpoint", "FixedPoint", "Flat",
-    "PerLayer", "Performance", "Planted", "Poisson", "Postprocess", "Run", "Step", "Training", "encode", "evaluate", "plant",
+    "LinearSVC", "LogisticRegression", "PerLayer", "Performance", "Planted", "Poisson", "Postprocess", "Run", "Step", "Training", "encode", "evaluate", "plant",
     "projected", "read", "replay_run", "shrink", "train",
 ]  # fmt: skip
 
 _HOME = {
     "Adaptive": "sgd.quantile", "Aligned": "sgd.canary", "Augment": "sgd.options", "Automatic": "sgd.clipping",
     "Average": "sgd.postprocess", "BallsInBins": "sgd.sampling", "BandMF": "sgd.banded", "Checkpoint": "sgd.options",
-    "FixedPoint": "sgd.clipping", "Flat": "sgd.clipping", "PerLayer": "sgd.clipping", "Performance": "sgd.options",
+    "FixedPoint": "sgd.clipping", "Flat": "sgd.clipping", "LinearSVC": "estimators",
+    "LogisticRegression": "estimators", "PerLayer": "sgd.clipping", "Performance": "sgd.options",
     "Planted": "sgd.plant", "Poisson": "sgd.sampling", "Postprocess": "sgd.options", "Run": "sgd.run", "Step": "sgd.run",
     "Training": "sgd.canary", "encode": "sgd.postprocess", "evaluate": "sgd.evaluation", "plant": "sgd.plant",
     "projected": "sgd.projected", "read": "sgd.files", "replay_run": "sgd.canary", "shrink": "sgd.postprocess",
     "train": "sgd.train",
 }  # fmt: skip
 
-_PACKAGES = ("features", "layers", "table")
+_PACKAGES = ("estimators", "features", "layers", "table")
 
 
 def __getattr__(name: str) -> Any:
@@ -55,7 +57,8 @@ def __getattr__(name: str) -> Any:
     except ModuleNotFoundError as error:
         if isinstance(error, DiscreetError) or error.name is None or error.name.startswith("discreet"):
             raise
-        raise MissingExtra(error.name, "torch", "Private training") from None
+        extra = "sklearn" if error.name == "sklearn" else "torch"
+        raise MissingExtra(error.name, extra, "Private learning") from None
 
 
 def __dir__() -> list[str]:
