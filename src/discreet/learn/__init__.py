@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Adaptive", "Aligned", "Augment", "Automatic", "Average", "BallsInBins", "BandMF", "Checkpoint", "FixedPoint", "Flat",
-    "LinearSVC", "LogisticRegression", "PerLayer", "Performance", "Planted", "Poisson", "Postprocess", "Run", "Step", "Training", "encode", "evaluate", "plant",
-    "projected", "read", "replay_run", "shrink", "train",
+    "LinearSVC", "LogisticRegression", "PerLayer", "Performance", "Planted", "Poisson", "Postprocess", "Run", "Step",
+    "Training", "encode", "evaluate", "plant", "projected", "read", "replay_run", "shrink", "train",
 ]  # fmt: skip
 
 _HOME = {
