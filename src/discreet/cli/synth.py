@@ -27,12 +27,14 @@ from discreet.cli.output import json_option, talk, write_json
 @click.option("--source", help="The name of the source in the ledger.")
 @click.option("--account", help="The account to charge.")
 @click.option("-o", "--output", metavar="FOLDER", help="Write table.parquet and release.json there.")
+@click.option("--fidelity-epsilon", type=float, metavar="E",
+              help="Also pay this much to tell how near the table is to the real one; written to fidelity.json.")  # fmt: skip
 @click.option("--explain", is_flag=True, help="Tell cost, noise and method; read and spend nothing.")
 @json_option
 def command(
     location: str, schema: str, epsilon: float, delta: float, unit: str | None, unit_rows: int | None, relation: str,
     method: str, rows: int | None, ledger: str | None, source: str | None, account: str | None, output: str | None,
-    explain: bool, as_json: bool,
+    fidelity_epsilon: float | None, explain: bool, as_json: bool,
 ) -> None:  # fmt: skip
     from discreet import synth
     from discreet.errors import InvalidValue
@@ -51,6 +53,10 @@ def command(
     sample = release.value.sample(rows)
     sample.to_parquet(folder / "table.parquet")
     release.save(folder / "release.json")
+    if fidelity_epsilon is not None:
+        near = synth.release_fidelity(location, release.value, unit=whose, epsilon=fidelity_epsilon, delta=delta,
+                                      schema=schema, account=account, **budget)  # fmt: skip
+        _save_fidelity(near, folder)
     _tell(release, sample, folder, as_json)
 
 
@@ -61,6 +67,15 @@ def _unit(key: str | None, rows: int | None, relation: str) -> Any:
     if (key is None) != (rows is None):
         raise InvalidValue("--unit and --unit-rows go together: whose row it is, and the most rows of one unit that count.")
     return record(relation) if key is None else user(key, rows=rows, relation=relation)
+
+
+def _save_fidelity(near: Any, folder: Path) -> None:
+    """Noisy distances as a release of their own, beside the table's."""
+    from dataclasses import replace
+
+    told = near.value.to_json()
+    replace(near, value=told["means"], facts={**near.facts, "fidelity": told}).save(folder / "fidelity.json")
+    talk(f"{near.value}\nHow near it is, with noise: {folder / 'fidelity.json'}")
 
 
 def _writable(folder: Path) -> Path:

@@ -8,7 +8,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from discreet.learn.estimators import LinearSVC, LogisticRegression
+    from discreet.learn.estimators import (
+        PCA,
+        GaussianNB,
+        KBinsDiscretizer,
+        LinearRegression,
+        LinearSVC,
+        LogisticRegression,
+        OneHotEncoder,
+        Ridge,
+        StandardScaler,
+    )
     from discreet.learn.sgd.banded import BandMF
     from discreet.learn.sgd.canary import Aligned, Training, replay_run
     from discreet.learn.sgd.clipping import Automatic, FixedPoint, Flat, PerLayer
@@ -24,21 +34,32 @@ if TYPE_CHECKING:
     from discreet.learn.sgd.train import train
 
 __all__ = [
-    "Adaptive", "Aligned", "Augment", "Automatic", "Average", "BallsInBins", "BandMF", "Checkpoint", "FixedPoint", "Flat",
-    "LinearSVC", "LogisticRegression", "PerLayer", "Performance", "Planted", "Poisson", "Postprocess", "Run", "Step",
-    "Training", "encode", "evaluate", "plant", "projected", "read", "replay_run", "shrink", "train",
+    "PCA", "Adaptive", "Aligned", "Augment", "Automatic", "Average", "BallsInBins", "BandMF", "Checkpoint", "FixedPoint",
+    "Flat", "GaussianNB", "KBinsDiscretizer", "LinearRegression", "LinearSVC", "LogisticRegression", "OneHotEncoder",
+    "PerLayer", "Performance", "Planted", "Poisson", "Postprocess", "Ridge", "Run", "StandardScaler", "Step", "Training",
+    "encode", "evaluate", "plant", "projected", "read", "replay_run", "shrink", "train",
 ]  # fmt: skip
 
-_HOME = {
-    "Adaptive": "sgd.quantile", "Aligned": "sgd.canary", "Augment": "sgd.options", "Automatic": "sgd.clipping",
-    "Average": "sgd.postprocess", "BallsInBins": "sgd.sampling", "BandMF": "sgd.banded", "Checkpoint": "sgd.options",
-    "FixedPoint": "sgd.clipping", "Flat": "sgd.clipping", "LinearSVC": "estimators",
-    "LogisticRegression": "estimators", "PerLayer": "sgd.clipping", "Performance": "sgd.options",
-    "Planted": "sgd.plant", "Poisson": "sgd.sampling", "Postprocess": "sgd.options", "Run": "sgd.run", "Step": "sgd.run",
-    "Training": "sgd.canary", "encode": "sgd.postprocess", "evaluate": "sgd.evaluation", "plant": "sgd.plant",
-    "projected": "sgd.projected", "read": "sgd.files", "replay_run": "sgd.canary", "shrink": "sgd.postprocess",
-    "train": "sgd.train",
+_MODULES = {
+    "estimators": (
+        "PCA", "GaussianNB", "KBinsDiscretizer", "LinearRegression", "LinearSVC", "LogisticRegression", "OneHotEncoder",
+        "Ridge", "StandardScaler",
+    ),
+    "sgd.banded": ("BandMF",),
+    "sgd.canary": ("Aligned", "Training", "replay_run"),
+    "sgd.clipping": ("Automatic", "FixedPoint", "Flat", "PerLayer"),
+    "sgd.evaluation": ("evaluate",),
+    "sgd.files": ("read",),
+    "sgd.options": ("Augment", "Checkpoint", "Performance", "Postprocess"),
+    "sgd.plant": ("Planted", "plant"),
+    "sgd.postprocess": ("Average", "encode", "shrink"),
+    "sgd.projected": ("projected",),
+    "sgd.quantile": ("Adaptive",),
+    "sgd.run": ("Run", "Step"),
+    "sgd.sampling": ("BallsInBins", "Poisson"),
+    "sgd.train": ("train",),
 }  # fmt: skip
+_HOME = {name: module for module, names in _MODULES.items() for name in names}
 
 _PACKAGES = ("estimators", "features", "layers", "table")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -14,6 +14,7 @@ from discreet.errors import InvalidValue
 from discreet.ledger import Ledger, release
 from discreet.synth.adaptive import Aim
 from discreet.synth.constraints import impossible_cells, ordered_pairs
+from discreet.synth.describe import description
 from discreet.synth.methods import Independent, Method, Public, Spending, Tree
 from discreet.synth.model import Model
 from discreet.synth.oneshot import Junction
@@ -164,9 +165,11 @@ def fit(
         if isinstance(ledger, (str, os.PathLike)):
             ledger = Ledger(ledger)
         rows.unchanged()  # since it was priced
-        return release(
+        fitted = release(
             mechanism, rows, source=source or rows.name, ledger=ledger, account=account, asked=(epsilon, delta), facts=facts
         )
+    told = description(fitted.value, mechanism.spending(), epsilon, delta)
+    return replace(fitted, facts={**fitted.facts, "synthetic": told})
 
 
 def explain(
