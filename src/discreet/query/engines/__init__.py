@@ -29,6 +29,10 @@ class Engine(Protocol):
         """Whether no two rows of a public table agree on its `unique` columns; NULL agrees with nothing."""
         ...
 
+    def types(self, table: str) -> Mapping[str, Any]:
+        """The Arrow types of a table's columns, where the engine tells them; no row is read."""
+        ...
+
     def text(self, request: Request | Marginals) -> str:
         """The SQL that would run, for people to read."""
         ...

@@ -229,6 +229,11 @@ class DuckEngine:
     def unique(self, base: Base) -> bool:
         return not self._run(self._writer.repeated(base))[0][0]
 
+    def types(self, table: str) -> Mapping[str, Any]:
+        with self._lock:
+            schema: Any = self._link.sql(f"SELECT * FROM {self._writer.table(table)} LIMIT 0").to_arrow_table().schema
+        return dict(zip(schema.names, schema.types))
+
     def text(self, request: Request | Marginals) -> str:
         return self._writer.request(request, 0)
 

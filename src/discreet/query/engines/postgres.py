@@ -313,6 +313,9 @@ class PostgresEngine:
     def tables(self) -> Mapping[str, Stored]:
         return self._tables
 
+    def types(self, table: str) -> Mapping[str, Any]:
+        return {}
+
     def text(self, request: Request | Marginals) -> str:
         return self._writer.request(request, 0)
 

@@ -214,6 +214,9 @@ class SparkEngine:
     def unique(self, base: Base) -> bool:
         return not self._session.sql(self._writer.repeated(base)).collect()[0][0]
 
+    def types(self, table: str) -> Mapping[str, Any]:
+        return {}
+
     def text(self, request: Request | Marginals) -> str:
         return self._writer.request(request, 0)
 
