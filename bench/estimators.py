@@ -1,6 +1,6 @@
 """Private estimators against diffprivlib and DP-EBM on Adult, ACS and MEPS: accuracy, R2, CPU time of a fit, and an audit.
 
-    python bench/estimators.py [--data FOLDER] [--diffprivlib PYTHON] [--dpebm PYTHON] [--seeds N] [--peer-seeds N] [--audit RUNS]
+    estimators.py [--data FOLDER] [--diffprivlib PYTHON] [--dpebm PYTHON] [--seeds N] [--peer-seeds N] [--audit RUNS]
 
 Features are zeros and ones of public bins and categories; nothing is learned from the data but the models. diffprivlib is pure
 epsilon with a row replaced; ours and DP-EBM are (epsilon, 1e-6) with a row added or removed. Peers have environments of
