@@ -37,6 +37,7 @@ AMPLIFIED = 12.0  # log of how much larger than delta the terms of a series may 
 CUTS = (0.9, 0.8, 0.65, 0.5, 0.35, 0.2)  # shares of epsilon above which a loss is called large
 TOPS = (6.0, 3.0)  # multiples of it above which a loss is counted apart
 FAR = 3e-3  # the least share of delta that such losses must have
+LEAST_LOG = -705.0  # log of the least delta that is searched for
 ALIAS = math.log(1e-7)  # log of the share of delta that the period of a series may add, at either end
 
 
@@ -73,15 +74,18 @@ class Composition(Saddle):
             return self.most
         if delta <= self.told():
             return self.most if delta == self.told() else math.inf
-        start = np.zeros(1)
-        if math.fsum(n * float(item.delta(start)[0]) for item, n in self.parts) * (1 + 1e-12) <= delta:
-            return 0.0  # total variations add up at most
+        if self._variation() <= delta:
+            return 0.0
         if self.huge:
             return self._epsilon_by_sum(delta)
         found = max(self.solve(0, delta), 0.0)
         if not self.symmetric and not self._surely(found, delta):
             found = max(found, self.solve(1, delta))
         return min(found, self.most)
+
+    def _variation(self) -> float:
+        """delta(0) at most: total variations add up."""
+        return math.fsum(n * float(item.delta(np.zeros(1))[0]) for item, n in self.parts) * (1 + 1e-12)
 
     def _epsilon_by_sum(self, delta: float) -> float:
         """By basic composition: half of delta for what is beyond every grid, half for the rest."""
@@ -141,26 +145,33 @@ class Composition(Saddle):
             return value
         there = self.wave(direction, slope, epsilon, delta)
         value = min(value, float(there.delta(np.array([epsilon]))[0]))
+        value = min(value, self._variation())
         if value >= 1.0 and log_delta > -1e-2:
             return 1.0
         lost = there.doubt(epsilon) + (there.base - self.told()) / max(value, 1e-320)
         if lost < LOOSE or value <= profiles.LEAST:
             return value
-        return self._delta_by_jumps(direction, epsilon, value, max(delta, profiles.LEAST))
+        return self._by_inverse(direction, epsilon, value)
 
-    def _delta_by_jumps(self, direction: int, epsilon: float, value: float, guess: float) -> float:
-        """delta(epsilon) where single large losses matter: a bound at or below `value`, which is one."""
-        for top in (0.0, *TOPS):
-            for _ in range(24):
-                aim = max(guess, profiles.LEAST)
-                there = self._near(direction, epsilon, aim, top * epsilon) if top else self._jump(direction, epsilon, aim)
-                here = float(there.delta(np.array([epsilon]))[0]) if there is not None else 1.0
-                moved, value = here < value * (1 - 1e-4), min(value, here)
-                cut_short = there is not None and there.base - self.told() > 1e-2 * value  # losses are not followed far enough
-                guess = min(guess, value) ** 1.5 if cut_short else value
-                if not moved and not cut_short or aim <= profiles.LEAST:
-                    break
-        return value
+    def _by_inverse(self, direction: int, epsilon: float, value: float) -> float:
+        """delta(epsilon) where no series at hand is tight: any delta whose epsilon is no larger will do.
+
+        The search is a secant between two deltas whose epsilons are known, and a half wherever that is slow.
+        """
+        low, high = LEAST_LOG, math.log(value)
+        below = above = math.nan  # log of their epsilons over this one
+        for turn in range(40):
+            share = below / (below - above) if turn % 3 < 2 and math.isfinite(below - above) else 0.5
+            middle = low + min(max(share, 0.01), 0.99) * (high - low)
+            there = self.solve(direction, math.exp(middle))
+            gap = math.log(there / epsilon) if 0 < there < math.inf else math.copysign(math.inf, there - epsilon)
+            if gap <= 0:
+                high, above = middle, gap
+            else:
+                low, below = middle, gap
+            if high - low < 1e-4 or -1e-7 < gap <= 0:
+                break
+        return min(value, math.exp(high) * (1 + 1e-12))
 
     def _by_window(self, direction: int, epsilon: float) -> tuple[float, bool]:
         """delta(epsilon) on an even lattice, and whether it is as near the truth as it should be."""
@@ -261,7 +272,7 @@ class Composition(Saddle):
             atoms = [(fitted(item, direction, tilt, ends, points, cut), n) for item, n, ends in rest]
             split = jump.Split.at(atoms, cut)
             losses = Losses(split.small, self.square)
-            tilt = _centred(losses, epsilon)
+            tilt = _centred(losses, epsilon, ALIAS + math.log(delta))
         if not tilt < math.inf:
             return None
         width = _width(losses, tilt, epsilon, ALIAS + math.log(delta))
@@ -287,11 +298,12 @@ class Composition(Saddle):
         def split(cut: float, tilt: float) -> jump.Split:
             return jump.Split.at([(fitted(item, direction, tilt, ends, points, cut), n) for item, n, ends in rest], cut)
 
+        aim = ALIAS + math.log(delta)
         best: tuple[float, float, float, float] | None = None
         for share in CUTS:
             cut = share * epsilon
             parted = split(cut, slope)
-            tilt = _centred(losses := Losses(parted.small, self.square), epsilon)
+            tilt = _centred(losses := Losses(parted.small, self.square), epsilon, aim)
             large = jump.tilt_to(parted, self._smoothing(epsilon, tilt, 0.0), epsilon, slope / 4)
             if not tilt < math.inf or (large is None and any(len(loss) for loss, _ in parted.large)):
                 continue
@@ -301,7 +313,6 @@ class Composition(Saddle):
         if best is None:
             return None
         _, cut, tilt, steep = best
-        aim = ALIAS + math.log(delta)
         without, having = split(cut, tilt), split(cut, steep)
         width = _width(Losses(without.small, self.square), tilt, epsilon, aim)
         small = fourier.wave(without.small, self._smoothing(epsilon, tilt, width), tilt, width)
@@ -435,11 +446,17 @@ def _width(losses: Losses, tilt: float, epsilon: float, aim: float) -> float:
     return max(-aim / tilt, up)
 
 
-def _centred(losses: Losses, epsilon: float) -> float:
-    """The tilt that centres losses on `epsilon`, or one over twice their spread where that is larger."""
+def _centred(losses: Losses, epsilon: float, aim: float) -> float:
+    """The tilt that centres losses on `epsilon`, or one over twice their spread where that is larger.
+
+    Where losses end below epsilon none does, and one is enough at which Chernoff leaves less than e^aim of delta.
+    """
     low, high = 0.0, 1 / math.sqrt(max(losses.tilted(0.0)[3], 1e-290))
     for _ in range(40):
-        if losses.tilted(high)[2] >= epsilon:
+        _, log_moment, mean, _ = losses.tilted(high)
+        if log_moment - high * epsilon < aim:
+            return high
+        if mean >= epsilon:
             break
         low, high = high, 2 * high
     for _ in range(12):
