@@ -314,8 +314,10 @@ class Composition(Saddle):
             return None
         _, cut, tilt, steep = best
         without, having = split(cut, tilt), split(cut, steep)
-        width = _width(Losses(without.small, self.square), tilt, epsilon, aim)
-        small = fourier.wave(without.small, self._smoothing(epsilon, tilt, width), tilt, width)
+        small = fourier.chernoff(without.small, self.square, tilt)
+        if small.log_delta(np.array([epsilon]))[0] > aim + 1:
+            width = _width(Losses(without.small, self.square), tilt, epsilon, aim)
+            small = fourier.wave(without.small, self._smoothing(epsilon, tilt, width), tilt, width)
         if not steep:  # there are no large losses
             return replace(small, base=without.infinite)
         large = having.jumps(self._smoothing(epsilon, steep, 0.0), steep)
@@ -459,7 +461,9 @@ def _centred(losses: Losses, epsilon: float, aim: float) -> float:
         if mean >= epsilon:
             break
         low, high = high, 2 * high
-    for _ in range(12):
+    for _ in range(60):
         middle = (low + high) / 2
         low, high = (middle, high) if losses.tilted(middle)[2] < epsilon else (low, middle)
+        if high - low < 1e-3 * high:
+            break
     return max(high, 0.5 / math.sqrt(max(losses.tilted(high)[3], 1e-290)))

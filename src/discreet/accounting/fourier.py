@@ -229,6 +229,14 @@ def wave(parts: Sequence[tuple[Fitted, int]], square: float, tilt: float, period
     return Wave(tilted.infinite, scale, tilt, tilted.mean, frequency[live], terms, spill, math.sqrt(tilted.variance), count)
 
 
+def chernoff(parts: Sequence[tuple[Fitted, int]], square: float, tilt: float) -> Wave:
+    """The bound (1 - e^{epsilon - y})+ <= e^{t (y - epsilon)} alone, in the mean: no series, for what hardly counts."""
+    tilted = Tilted(parts, square, tilt)
+    scale = tilted.log_moment - tilt * tilted.mean + tilted.error + 16 * UNIT * abs(tilt * tilted.mean)
+    none = np.zeros(1)
+    return Wave(tilted.infinite, scale, tilt, tilted.mean, none, none + 0j, 1.0, math.sqrt(tilted.variance), 1)
+
+
 def beyond(square: float, period: float, frequency: Array) -> float:
     """What the frequencies after the last may add up to: at most e^{-square w^2 / 2} / w^2 each."""
     first = float(frequency[-1]) + 2 * math.pi / period
