@@ -234,7 +234,7 @@ def chernoff(parts: Sequence[tuple[Fitted, int]], square: float, tilt: float) ->
     tilted = Tilted(parts, square, tilt)
     scale = tilted.log_moment - tilt * tilted.mean + tilted.error + 16 * UNIT * abs(tilt * tilted.mean)
     none = np.zeros(1)
-    return Wave(tilted.infinite, scale, tilt, tilted.mean, none, none + 0j, 1.0, math.sqrt(tilted.variance), 1)
+    return Wave(tilted.infinite, scale, tilt, tilted.mean, none, none.astype(np.complex128), 1.0, math.sqrt(tilted.variance), 1)
 
 
 def beyond(square: float, period: float, frequency: Array) -> float:
