@@ -16,8 +16,10 @@ from discreet.report.sentences import STATUSES, overall
 
 if TYPE_CHECKING:
     from discreet.ledger import Ledger
+    from discreet.report.section import SectionKind
 
 FORMAT, VERSION = "discreet-report", 1
+SYNTHETIC = ("synthetic", "fidelity", "owner_fidelity", "risks", "usefulness")  # facts of a synthetic table
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,7 @@ class Report:
     assessments: tuple[Assessment, ...]
     accounts: tuple[Account, ...]
     warnings: tuple[str, ...]
+    sections: tuple[SectionKind, ...] = ()  # beside those that every report has
 
     @property
     def sentence(self) -> str:
@@ -51,6 +54,7 @@ def build(
     ledger: Ledger | None = None,
     title: str | None = None,
     confidence: float = CONFIDENCE,
+    sections: Iterable[SectionKind] = (),
 ) -> Report:
     """Measure the releases and read the ledger."""
     assessments = contradicted(assess(releases, confidence=confidence), ledger)
@@ -61,7 +65,7 @@ def build(
     )
     held, warnings = accounts(assessments, ledger)
     when = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    return Report(text.short(heading, 160), when, confidence, assessments, held, warnings)
+    return Report(text.short(heading, 160), when, confidence, assessments, held, warnings, tuple(sections))
 
 
 def _sources(assessments: tuple[Assessment, ...]) -> list[str]:
@@ -86,6 +90,7 @@ def document(report: Report) -> dict[str, Any]:
 
 def _release(assessment: Assessment, confidence: float) -> dict[str, Any]:
     release, facts = assessment.release, assessment.facts.to_json()
+    synthetic = {name: facts[name] for name in SYNTHETIC if name in facts}
     return {
         "title": assessment.title,
         "source": release.source,
@@ -97,6 +102,7 @@ def _release(assessment: Assessment, confidence: float) -> dict[str, Any]:
         "exposed": {"groups": facts.get("groups", []), "records": facts.get("exposed", [])},
         "controls": facts.get("controls", []),
         "quality": facts.get("quality", {}),
+        **({"synthetic": synthetic} if synthetic else {}),
         "tried": facts.get("tried", [item.evidence.attack for item in assessment.floors]),
         "not_tried": list(assessment.not_tried),
         "reproduce": {
