@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
-from discreet.core import Claim, Game, Release, Unit, check
+from discreet.core import Claim, Event, Game, Release, Unit, Zero, check
 from discreet.core.facts import made
 from discreet.errors import InvalidValue
 from discreet.ledger import Ledger, release
@@ -36,9 +36,10 @@ class Explanation:
     method: str
     columns: dict[str, int]
     noise: dict[str, float]
+    event: Event = field(repr=False)  # what the ledger would charge
 
     def to_json(self) -> dict[str, Any]:
-        return dict(asdict(self))
+        return {name: told for name, told in asdict(replace(self, event=Zero())).items() if name != "event"}
 
     def __str__(self) -> str:
         lines = [
@@ -186,7 +187,8 @@ def explain(
     with Table(table, _schema(schema), unit) as rows:
         mechanism = Synthesis(rows.sizes, unit, epsilon, delta, chosen_method(method, len(rows.sizes)))
         columns = {cells.name: cells.size for cells in rows.cells}
-    return Explanation(epsilon, delta, mechanism.method.name, columns, dict(mechanism.spending().parts))
+    spending = mechanism.spending()
+    return Explanation(epsilon, delta, mechanism.method.name, columns, dict(spending.parts), spending.event)
 
 
 def with_workload(method: Method, asked: str | Method, workload: Any, columns: Sequence[str]) -> Method:
