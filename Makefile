@@ -1,6 +1,7 @@
 # make demo    the whole idea, from a fresh clone: demo/report.html
 # make test    every test          make check   style, types, layers, spelling, documentation
 # make bench   every benchmark     make docs    the documentation as a site     make clean
+# make adversary   neighbouring tables against private SQL, for longer than the tests do
 
 PYTHON ?= python3
 VENV := .venv
@@ -10,13 +11,16 @@ PARTS := pyproject.toml setup.py constraints.txt $(wildcard src/discreet/native/
 JOBS ?= 2
 
 .DELETE_ON_ERROR:
-.PHONY: demo test check bench docs clean browser database java pango
+.PHONY: demo test adversary check bench docs clean browser database java pango
 
 demo: $(VENV)/.demo
 	$(BIN)/discreet demo
 
 test: $(VENV)/.dev browser database java pango
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal tests src/discreet --doctest-modules --ignore-glob='src/*_triton.py'
+
+adversary: $(VENV)/.dev database java
+	ADVERSARY_ROUNDS=20 $(BIN)/python -m pytest -n $(JOBS) -q tests/adversary
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .

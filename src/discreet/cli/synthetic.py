@@ -53,6 +53,9 @@ def synthetic_command(
     unit = carried.claims[0].game.unit if carried is not None and carried.claims else record()
     generator = _generator(carried, schema) if "shadows" in names or canaries is not None else None
     real, others, made = read_table(members), read_table(control), read_table(file)
+    facts: dict[str, Any] = {}
+    if schema is not None:
+        facts["owner_fidelity"] = measure_fidelity(members, file, unit=unit, schema=schema, seed=seed).to_json()
     found = attack_table(made, real, others, attacks=names, generator=generator, shadows=shadows, secret=secret,
                          unit=unit, seed=seed, confidence=confidence)  # fmt: skip
     evidence = list(found.evidence)
@@ -60,9 +63,7 @@ def synthetic_command(
         talk(f"Fitting once more, with {canaries} canaries. It is not paid for: what it shows stays with you.")
         rows = {name: real[name] for name in made if name in real}
         evidence.append(audit_generator(generator, rows, canaries=canaries, unit=unit))
-    facts = found.facts()
-    if schema is not None:
-        facts["owner_fidelity"] = measure_fidelity(members, file, unit=unit, schema=schema, seed=seed).to_json()
+    facts |= found.facts()
     if label is not None:
         facts["usefulness"] = train_on_synthetic(made, real, others, label).to_json()
     release = _release(file, carried, evidence, facts, seed)

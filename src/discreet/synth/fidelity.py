@@ -139,6 +139,12 @@ def measure_fidelity(real: Any, synthetic: Any, *, unit: Unit, schema: Any, trip
     """
     known = Schema.of(schema)
     with Table(real, known, unit) as table:
+        if isinstance(synthetic, Model):
+            table.settle_like(synthetic.cells)
+        elif table.open:
+            raise InvalidValue(
+                f"The cells of {table.open[0].name} were found in the fit: compare with the model, not its rows."
+            )
         sets = compared_sets(table.sizes, triples, seed)
         exact = [_shares(counts) for counts in table.counts(sets)]
         names = [cells.name for cells in table.cells]
@@ -278,6 +284,7 @@ def release_fidelity(
     if (ledger is None) != (source is None):
         raise InvalidValue("ledger and source go together: the ledger keeps the budget of the source.")
     with Table(table, Schema.of(schema), unit) as rows:
+        rows.settle_like(model.cells)
         if rows.cells != model.cells:
             raise InvalidValue("The model was fitted with another schema, or to a table with other columns.")
         sets = tuple(compared_sets(rows.sizes, triples, seed))

