@@ -131,7 +131,7 @@ def test_the_synthetic_table_is_there_with_its_evidence(demo: Path) -> None:
     import pyarrow.parquet as parquet
 
     made = release(demo, "synthetic-table")
-    table = parquet.read_table(demo / "synthetic-table" / "table.parquet")
+    table = parquet.read_table(demo / "synthetic-table" / "synthetic.parquet")
     assert table.column_names == ["age", "ward", "days"]
     assert abs(table.num_rows - 4000) < 400  # a noisy count
     assert [each.design for each in made.evidence] == ["canary", "post_hoc", "post_hoc", "post_hoc"]

@@ -36,7 +36,7 @@ def synthesise(patients: Cohort, strangers: Cohort, ledger: Ledger, folder: Path
     real, others = rows(patients), rows(strangers)
     fitted = synth.fit(real, ledger=ledger, source=SOURCE, **HOW)
     folder.mkdir(exist_ok=True)
-    table = parquet.read_table(fitted.value.sample().to_parquet(folder / "table.parquet"))
+    table = parquet.read_table(fitted.value.sample().to_parquet(folder / "synthetic.parquet"))
     canaries = audit_generator(_fit_again, real, canaries=CANARIES)
     found = attack_table(table, real, others, secret="days", targets=TARGETS)
     near = synth.measure_fidelity(real, table, unit=record(), schema=SCHEMA)

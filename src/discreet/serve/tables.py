@@ -11,6 +11,7 @@ from discreet.core import NonPrivate, Release
 from discreet.serve.answer import plain
 from discreet.serve.store import ReleaseStore
 
+TABLE = "synthetic.parquet"  # as discreet synth names it
 SHOWN = 12  # rows of a preview
 KINDS = {"parquet": "application/vnd.apache.parquet", "csv": "text/csv"}
 LARGEST = 512 << 20  # bytes of a table that is sent
@@ -23,7 +24,7 @@ def table_file(store: ReleaseStore, name: str, release: Release[Any]) -> Path | 
     )
     if not covered or not isinstance(release.facts.get("synthetic"), Mapping):
         return None
-    file = store.path(name).with_name("table.parquet")
+    file = store.path(name).with_name(TABLE)
     if file.parent == store.folder or not file.is_file() or not file.resolve().is_relative_to(store.folder):
         return None
     return file

@@ -139,7 +139,14 @@ def _keep(request: Request, fitted: Any, asked: dict[str, str]) -> str:
     title = asked["title"] or f"Synthetic {fitted.source}"
     facts = {**fitted.facts, "title": title, "made": made("discreet serve")}
     name = f"{plain_name(fitted.source)}-synthetic-{str(fitted.entry)[:24]}"
-    request.state.store.save(name, replace(fitted, facts=facts), fitted.value.sample(count).to_arrow())
+    store = request.state.store
+    folder = store.folder / name
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        raise InvalidValue(f"The folder of releases cannot be written: {error.strerror}. The table was paid for.") from None
+    fitted.value.sample(count).to_parquet(folder / tables.TABLE)
+    store.save(name, replace(fitted, facts=facts))
     request.state.users.note(request.user.name, "synthesised", fitted.source, entry=fitted.entry, epsilon=asked["epsilon"],
                              rows=count, release=name)  # fmt: skip
     return name
