@@ -1,6 +1,6 @@
 """A synthetic table of people who never were, and what two generators give away: ours, and one that copies rows.
 
-    python examples/judge_a_synthetic_table.py
+python examples/judge_a_synthetic_table.py
 """
 
 from __future__ import annotations
