@@ -47,7 +47,7 @@ def noisy(values: Floats, *, sensitivity: float, noise_multiplier: float) -> Flo
 
 def hidden_noise(scale: float, size: int) -> Floats:
     """Gaussian noise that is never released itself: within FAR steps of `scale` / FINE of a continuous Gaussian."""
-    return np.asarray(discrete_gaussian(FINE, size), np.float64) * (scale / FINE)
+    return np.asarray(discrete_gaussian(FINE, size), np.float64) * (scale / FINE * (1 + 8 * UNIT))
 
 
 def off_normal(scale: float, size: int) -> float:
