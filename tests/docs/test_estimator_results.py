@@ -29,7 +29,9 @@ def line(table: str, name: str, by: str, models: tuple[str, ...]) -> str:
 @pytest.mark.parametrize("table", ["adult", "acs", "meps"])
 def test_the_table_is_what_was_measured(table: str) -> None:
     assert line(table, "`LogisticRegression`", "discreet", ("logistic",)) in PAGE
-    assert line(table, "diffprivlib 0.6.6, the better of C = 1 and .01", "diffprivlib", ("logistic C=1", "logistic C=.01")) in PAGE
+    assert (
+        line(table, "diffprivlib 0.6.6, the better of C = 1 and .01", "diffprivlib", ("logistic C=1", "logistic C=.01")) in PAGE
+    )
     assert line(table, "DP-EBM 0.7.8", "dpebm", ("DP-EBM",)) in PAGE
 
 
