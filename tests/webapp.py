@@ -118,4 +118,4 @@ def serving(folder: Path, *, ledger: bool = True, **more: Any) -> Iterator[Serve
 def fill(path: str) -> str:
     """An address of the table of routes with something in its places."""
     known = {"name": "model", "source": "hospital", "kind": "html", "file": "app.css", "secret": "none", "number": "1"}
-    return re.sub(r"{(\w+)}", lambda found: known[found[1]], path)
+    return re.sub(r"{(\w+)(?::path)?}", lambda found: known[found[1]], path)

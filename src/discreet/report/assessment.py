@@ -9,19 +9,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from discreet.audit import RateAt, epsilon_at_least, verdict
-from discreet.audit.rates import rate_at
-from discreet.core import Claim, Curve, Elsewhere, Evidence, NonPrivate, Release, Verdict, check
+from discreet.audit.appraisal import CONFIDENCE, DELTA, Appraisal, appraise
+from discreet.core import Claim, Curve, Elsewhere, NonPrivate, Release, check
 from discreet.errors import DiscreetError, InvalidValue
 from discreet.report import text
 from discreet.report.coverage import not_tried
 
-DELTAS = (1e-5, 1e-9)  # at which a claim's epsilon is told; the first is that of floors
+DELTAS = (DELTA, 1e-9)  # at which a claim's epsilon is told; the first is that of floors
 PRIORS = (0.01, 0.1, 0.5)
 BELIEF_DELTA = 1e-6  # the probability with which a belief may grow more than is told
 LEVELS = (0.001, 0.01)  # false-positive rates of the table
-SURE = 0.999  # of verdicts, as `discreet audit` has it
-CONFIDENCE = 0.95  # of intervals and floors
 
 ReleaseLike = Release[Any] | str | os.PathLike[str]
 
@@ -45,29 +42,6 @@ class Ceiling:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Floor:
-    """One attack and what it reached. `verdicts` has one for every claim of the release, in order."""
-
-    evidence: Evidence
-    members: int
-    others: int
-    runs: int
-    auc: float
-    rates: tuple[RateAt, ...]
-    epsilon: float
-    verdicts: tuple[Verdict, ...]
-
-    @property
-    def indicative(self) -> bool:
-        """Whether who was inside was not decided by coins: then nothing is refuted."""
-        return self.evidence.design == "post_hoc"
-
-    @property
-    def warns(self) -> bool:
-        return self.indicative and any(verdict.floor > verdict.ceiling for verdict in self.verdicts)
-
-
-@dataclass(frozen=True, kw_only=True)
 class Assessment:
     """One release with all that was found in it."""
 
@@ -75,7 +49,7 @@ class Assessment:
     title: str
     hash: str | None
     ceilings: tuple[Ceiling, ...]
-    floors: tuple[Floor, ...]
+    floors: tuple[Appraisal, ...]
     not_tried: tuple[str, ...]
     fault: str | None = None  # why the release is not what it says it is, by its ledger or its signature
     status: str = field(init=False)
@@ -106,12 +80,11 @@ class Assessment:
         ]
 
     @property
-    def strongest(self) -> Floor | None:
-        """The attack that reaches most at the lowest false-positive rate that its samples resolve."""
+    def strongest(self) -> Appraisal | None:
+        """The attack that surely reaches most at a low false-positive rate; of attacks alike in that, the largest area."""
 
-        def reach(item: Floor) -> tuple[float, float]:
-            resolved = [rate.rate / rate.level for rate in item.rates if rate.resolvable]
-            return (max(resolved, default=0.0), item.auc)
+        def reach(item: Appraisal) -> tuple[float, float]:
+            return (max(item.at(level).low / level for level in LEVELS), item.auc.value)
 
         return max(self.floors, key=reach, default=None)
 
@@ -170,7 +143,7 @@ def _titles(releases: Sequence[Release[Any]]) -> list[str]:
 def _assess(release: Release[Any], title: str, digest: str | None, confidence: float) -> Assessment:
     worked_out = {claim: _ceiling(claim) for claim in dict.fromkeys(release.claims)}
     ceilings = tuple(worked_out[claim] for claim in release.claims)
-    floors = tuple(_floor(item, ceilings, confidence) for item in release.evidence)
+    floors = tuple(appraise(item, release.claims, confidence=confidence, delta=DELTAS[0]) for item in release.evidence)
     untried = tuple(release.facts["not_tried"]) if "not_tried" in release.facts else not_tried(release)
     return Assessment(release=release, title=title, hash=digest, ceilings=ceilings, floors=floors, not_tried=untried)
 
@@ -192,25 +165,3 @@ def _ceiling(claim: Claim) -> Ceiling:
             claim=claim, curve=None, why="what ran bounds nothing; whatever an attack finds, nothing here forbids it."
         )
     return Ceiling(claim=claim, curve=curve_of_claim, why=None, epsilons=epsilons, beliefs=beliefs, powers=powers)
-
-
-def _floor(evidence: Evidence, ceilings: Sequence[Ceiling], confidence: float) -> Floor:
-    import numpy as np
-
-    members = int(evidence.inside.sum())
-    judged = {claim: verdict_on(claim, evidence) for claim in dict.fromkeys(item.claim for item in ceilings)}
-    return Floor(
-        evidence=evidence, members=members, others=len(evidence) - members, runs=len(np.unique(evidence.run)),
-        auc=evidence.auc(), epsilon=epsilon_at_least(evidence, DELTAS[0], confidence),
-        rates=tuple(rate_at(evidence.score, evidence.inside, level, confidence) for level in LEVELS),
-        verdicts=tuple(judged[item.claim] for item in ceilings),
-    )  # fmt: skip
-
-
-def verdict_on(claim: Claim, evidence: Evidence, confidence: float = SURE) -> Verdict:
-    """The verdict, also on a claim that no theorem here covers: it bounds nothing, so nothing refutes it."""
-    try:
-        return verdict(claim, evidence, confidence=confidence)
-    except DiscreetError as error:
-        reason = f"no bound could be worked out: {text.short(error)}"
-        return Verdict(outcome="no ceiling", reason=reason, confidence=confidence, delta=0.0, ceiling=float("inf"), floor=0.0)

@@ -8,10 +8,11 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from discreet.audit.appraisal import CONFIDENCE
 from discreet.figures import percent_up, rate, up
 from discreet.report import annex as annexes
 from discreet.report import page, tables, text
-from discreet.report.assessment import CONFIDENCE, ReleaseLike
+from discreet.report.assessment import ReleaseLike
 from discreet.report.model import Report, build
 from discreet.report.sentences import label
 

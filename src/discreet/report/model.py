@@ -8,10 +8,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from discreet.audit import Appraisal
+from discreet.audit.appraisal import CONFIDENCE
+from discreet.audit.judge import SURE
 from discreet.core import check
 from discreet.report import text
 from discreet.report.account import Account, accounts, contradicted
-from discreet.report.assessment import BELIEF_DELTA, CONFIDENCE, DELTAS, SURE, Assessment, Ceiling, Floor, ReleaseLike, assess
+from discreet.report.assessment import BELIEF_DELTA, LEVELS, Assessment, Ceiling, ReleaseLike, assess
 from discreet.report.sentences import STATUSES, overall
 
 if TYPE_CHECKING:
@@ -93,7 +96,7 @@ def _release(assessment: Assessment, confidence: float) -> dict[str, Any]:
         "value": assessment.value,
         "verdict": {"status": assessment.status, "sentence": assessment.sentence},
         "claims": [_claim(item) for item in assessment.ceilings],
-        "evidence": [_evidence(item, confidence) for item in assessment.floors],
+        "evidence": [_evidence(item) for item in assessment.floors],
         "exposed": {"groups": facts.get("groups", []), "records": facts.get("exposed", [])},
         "controls": facts.get("controls", []),
         "quality": facts.get("quality", {}),
@@ -123,7 +126,7 @@ def _claim(item: Ceiling) -> dict[str, Any]:
     }
 
 
-def _evidence(item: Floor, confidence: float) -> dict[str, Any]:
+def _evidence(item: Appraisal) -> dict[str, Any]:
     seen = item.evidence
     return {
         "attack": seen.attack,
@@ -133,12 +136,14 @@ def _evidence(item: Floor, confidence: float) -> dict[str, Any]:
         "inside": item.members,
         "outside": item.others,
         "runs": item.runs,
-        "auc": item.auc,
+        "auc": item.auc.value,
+        "auc_interval": {"low": item.auc.low, "high": item.auc.high},
+        "verdict": item.outcome,
         "rates": [
             {"fpr": each.level, "tpr": each.rate, "low": each.low, "high": each.high, "resolvable": each.resolvable}
-            for each in item.rates
+            for each in map(item.at, LEVELS)
         ],
-        "epsilon": {"at_least": item.epsilon, "delta": DELTAS[0], "confidence": confidence},
+        "epsilon": {"at_least": item.epsilon, "delta": item.delta, "confidence": item.confidence},
         "verdicts": [each.to_json() for each in item.verdicts],
         "verdict_confidence": SURE,
     }

@@ -6,9 +6,11 @@ import json
 import math
 from typing import Any
 
+from discreet.audit import Appraisal
+from discreet.audit.appraisal import CONFIDENCE
 from discreet.figures import down, percent_up, rate, up
 from discreet.report import tables, text
-from discreet.report.assessment import BELIEF_DELTA, CONFIDENCE, DELTAS, Assessment, Ceiling, Floor, ReleaseLike, assess
+from discreet.report.assessment import BELIEF_DELTA, DELTAS, LEVELS, Assessment, Ceiling, ReleaseLike, assess
 from discreet.report.markdown import labelled, md
 from discreet.report.sentences import label
 
@@ -38,7 +40,7 @@ def _head(assessment: Assessment, confidence: float) -> dict[str, Any]:
         *(["privacy-audit"] if assessment.floors else []),
     ]
     claims = [_claim(item) for item in assessment.ceilings[:8]]
-    attacks = [_attack(item, confidence) for item in assessment.floors[:20]]
+    attacks = [_attack(item) for item in assessment.floors[:20]]
     privacy: dict[str, Any] = {"verdict": label(assessment.status), "source": text.short(assessment.release.source)}
     return {"tags": tags, "privacy": {**privacy, "claims": claims, "attacks": attacks}}
 
@@ -56,11 +58,11 @@ def _claim(item: Ceiling) -> dict[str, Any]:
     return told
 
 
-def _attack(item: Floor, confidence: float) -> dict[str, Any]:
-    rates = {f"tpr_at_{each.level:g}_fpr": float(down(each.rate)) for each in item.rates if each.resolvable}
+def _attack(item: Appraisal) -> dict[str, Any]:
+    rates = {f"tpr_at_{each.level:g}_fpr": float(down(each.rate)) for each in map(item.at, LEVELS)}
     return {
         "name": text.short(item.evidence.attack), "design": item.evidence.design, "targets": len(item.evidence), **rates,
-        "epsilon_at_least": float(down(item.epsilon)), "delta": DELTAS[0], "confidence": confidence,
+        "epsilon_at_least": float(down(item.epsilon)), "delta": item.delta, "confidence": item.confidence,
         "verdict": label(tables.outcome(item)),
     }  # fmt: skip
 

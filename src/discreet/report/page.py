@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 from discreet import charts
+from discreet.audit.appraisal import CONFIDENCE
 from discreet.charts import Plot
 from discreet.core import Claim
 from discreet.figures import percent_up, rate, up
 from discreet.report import annex as annexes
 from discreet.report import tables, text
-from discreet.report.assessment import CONFIDENCE, Assessment, Ceiling, ReleaseLike
+from discreet.report.assessment import Assessment, Ceiling, ReleaseLike
 from discreet.report.model import Report, build
 from discreet.report.sentences import MARKS, label
 
@@ -141,10 +142,9 @@ def drawn(assessments: tuple[Assessment, ...], most: int, lines: int = 20) -> li
 
 def roc_of(assessment: Assessment, *, legend: bool, most: int = 20) -> Plot:
     """The plot of one release, attacks that went through a ceiling in their own colour."""
-    broken = [tables.outcome(floor) in ("refuted", "warning") for floor in assessment.floors]
     curves = list({item.claim.event: item.curve for item in assessment.ceilings}.values())
     title = f"Ceiling and attacks: {assessment.title}"
-    return charts.roc(assessment.release, title=title, broken=broken, legend=legend, curves=curves, most=most)
+    return charts.roc(assessment.release, title=title, floors=assessment.floors, legend=legend, curves=curves, most=most)
 
 
 def claims_of(assessments: Sequence[Assessment], releases: int, most: int) -> tuple[list[tuple[str, Ceiling | None]], int]:

@@ -6,10 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from discreet.audit import RateAt
+from discreet.audit import Appraisal
+from discreet.audit.judge import SURE
 from discreet.figures import down, percent_down, percent_up, rate, up
 from discreet.report import text
-from discreet.report.assessment import BELIEF_DELTA, DELTAS, LEVELS, SURE, Assessment, Floor
+from discreet.report.assessment import BELIEF_DELTA, DELTAS, LEVELS, Assessment
 from discreet.report.model import Report
 
 MOST_GROUPS, MOST_RECORDS, MOST_ATTACKS, MOST_ASSUMPTIONS, MOST_LINES = 40, 20, 40, 20, 60
@@ -72,14 +73,10 @@ def key_figures(assessment: Assessment, report: Report) -> list[tuple[str, str, 
     ]
     best = assessment.strongest
     if best is not None:
-        measured = _telling(best)
-        reached = percent_down(measured.rate) if measured else "too few samples"
-        means = (
-            f"found at {rate(measured.level)} false positives, by {text.short(best.evidence.attack, 30)}"
-            if measured
-            else "to tell"
-        )
-        figures.append(("Strongest attack", reached, means))
+        measured = best.at(LEVELS[-1])
+        number, _, across = measured.told.partition(" (")
+        means = f"found at {rate(measured.level)} false positives, by {text.short(best.evidence.attack, 30)}"
+        figures.append(("Strongest attack", number, f"({across} {means}" if across else means))
     else:
         figures.append(("Strongest attack", "none", "nothing was tried"))
     for item in report.accounts[:1]:
@@ -97,7 +94,7 @@ def evidence(assessment: Assessment, confidence: float, most: int = MOST_ATTACKS
     rows = tuple(_attack(floor) for floor in assessment.floors[:most])
     left = len(assessment.floors) - len(rows)
     rates = (f"found at {rate(level)} FPR" for level in LEVELS)
-    heads = ("attack", "sees", "design", "targets", *rates, f"ε at least ({rate(confidence)} sure)", "verdict")
+    heads = ("attack", "sees", "design", "targets", "AUC", *rates, f"ε at least ({rate(confidence)} sure)", "verdict")
     return Table(heads, rows, f"and {left} more, in the JSON form of this report" if left else "")
 
 
@@ -224,7 +221,7 @@ def quality(assessment: Assessment) -> list[tuple[str, str]]:
     return [(text.short(name, 60), _number(value)) for name, value in list(assessment.facts.get("quality", {}).items())[:12]]
 
 
-def _attack(floor: Floor) -> tuple[str, ...]:
+def _attack(floor: Appraisal) -> tuple[str, ...]:
     seen = floor.evidence
     runs = f"{floor.runs:,} run{'' if floor.runs == 1 else 's'}"
     return (
@@ -232,30 +229,21 @@ def _attack(floor: Floor) -> tuple[str, ...]:
         text.view(seen.game.view),
         _DESIGNS[seen.design],
         f"{floor.members:,} in, {floor.others:,} out; {runs}",
-        *(reached(each) for each in floor.rates),
+        area(floor),
+        *(floor.at(level).told for level in LEVELS),
         f"{down(floor.epsilon, 3)}{' (indicative)' if floor.indicative and floor.epsilon else ''}",
         outcome(floor),
     )
 
 
-def reached(measured: RateAt) -> str:
-    """A rate with its interval, or what would be needed to tell."""
-    if not measured.resolvable:
-        return f"not resolvable: needs {measured.needs}"
-    return f"{percent_down(measured.rate)} ({percent_down(measured.low)} to {percent_up(measured.high)})"
+def area(floor: Appraisal) -> str:
+    """The area under the curve with its interval."""
+    return f"{down(floor.auc.value, 3)} ({down(floor.auc.low, 3)} to {up(floor.auc.high, 3)})"
 
 
-def outcome(floor: Floor) -> str:
-    """The worst that this attack says of any claim."""
-    outcomes = {each.outcome for each in floor.verdicts}
-    if "refuted" in outcomes:
-        return "refuted"
-    if floor.warns:
-        return "warning"
-    if "holds" in outcomes and floor.indicative:
-        return "within"
-    order = ("holds", "inconclusive", "no ceiling", "incomparable")
-    return next((each for each in order if each in outcomes), "nothing claimed")
+def outcome(floor: Appraisal) -> str:
+    """The worst that this attack says of any claim, as a reader sees it."""
+    return "within" if floor.outcome == "holds" and floor.indicative else floor.outcome
 
 
 def _least(assessment: Assessment, before: str = "") -> str:
@@ -268,18 +256,12 @@ def _belief(assessment: Assessment) -> str:
     return percent_up(max(item.beliefs[-1][1] for item in assessment.bounded)) if assessment.bounded else "100 %"
 
 
-def _telling(floor: Floor) -> RateAt | None:
-    """The rate at 1 % false positives, or at the lowest that is resolved."""
-    return next((each for each in reversed(floor.rates) if each.resolvable), None)
-
-
 def _strongest(assessment: Assessment) -> str:
     best = assessment.strongest
     if best is None:
         return "none was tried"
-    measured = _telling(best)
-    name = text.short(best.evidence.attack, 40)
-    return f"{name}: {percent_down(measured.rate)} at {rate(measured.level)} FPR" if measured else f"{name}: too few samples"
+    measured = best.at(LEVELS[-1])
+    return f"{text.short(best.evidence.attack, 40)}: {measured.told} at {rate(measured.level)} FPR"
 
 
 def _number(value: float | None) -> str:

@@ -29,7 +29,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from discreet import __version__
 from discreet.errors import DiscreetError
 from discreet.serve.pages import ROUTES
-from discreet.serve.routes import File, Go, Page, Refused, Reply, Request, Route, fields, message_for, status_of
+from discreet.serve.routes import File, Go, Page, Refused, Reply, Request, Route, fields, message_for, number_in, status_of
 from discreet.serve.show import FILTERS
 from discreet.serve.state import AppState
 
@@ -271,7 +271,7 @@ async def _body(http: HTTPRequest) -> bytes:
     """The body, if it is small and comes soon."""
     message = f"A body may have {LARGEST_BODY >> 10} KiB."
     length = http.headers.get("content-length", "0")
-    if not length.isdecimal() or int(length) > LARGEST_BODY:
+    if number_in(length, least=0, most=LARGEST_BODY) is None:
         raise Refused(413, message, headers={"connection": "close"})
     parts, size = [], 0
     try:

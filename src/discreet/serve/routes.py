@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from discreet.core import check
 from discreet.errors import BudgetExceeded, DiscreetError, EngineFailed, InvalidValue, LedgerError
 from discreet.serve.users import Session, User
 
@@ -79,7 +80,7 @@ class Request:
     def whole(self, name: str) -> int | None:
         """A whole number from the form, or None where the field was left empty."""
         value = self.maybe(name)
-        if value is not None and value != int(value):
+        if value is not None and (abs(value) > 10**15 or value != int(value)):
             raise InvalidValue(f"{name} must be a whole number; got {value:g}.")
         return None if value is None else int(value)
 
@@ -167,12 +168,30 @@ def fields(kind: str, body: bytes) -> dict[str, str]:
                 isinstance(v, (str, int, float, bool, type(None))) for v in members.values()
             ):
                 raise Refused(400, "The body must be a flat JSON object: names with texts, numbers, true, false or null.")
-            return {str(name): _text(value) for name, value in members.items()}
+            return _readable({str(name): _text(value) for name, value in members.items()})
         if kind in ("application/x-www-form-urlencoded", ""):
-            return dict(parse_qsl(body.decode("utf-8"), keep_blank_values=True, max_num_fields=100, strict_parsing=False))
+            pairs = parse_qsl(body.decode("utf-8"), keep_blank_values=True, max_num_fields=100, strict_parsing=False)
+            return _readable(dict(pairs))
     except (ValueError, RecursionError):
         raise Refused(400, "The body cannot be read.") from None
     raise Refused(415, "Send a form (application/x-www-form-urlencoded) or JSON (application/json).")
+
+
+def _readable(members: dict[str, str]) -> dict[str, str]:
+    """Fields without characters that no document can hold: refused here, before anything is done or spent."""
+    for name, value in members.items():
+        try:
+            f"{name}{value}".encode()
+        except UnicodeEncodeError:
+            message = f"The field {check.shown(name)} holds half a character (a lone surrogate). Nothing was done."
+            raise Refused(400, message) from None
+    return members
+
+
+def number_in(text: str, *, least: int = 1, most: int = 10**9) -> int | None:
+    """A whole number from an address, or None where it is none within reason."""
+    good = text.isascii() and text.isdecimal() and len(text) <= 18
+    return int(text) if good and least <= int(text) <= most else None
 
 
 def _text(value: Any) -> str:

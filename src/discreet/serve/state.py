@@ -9,6 +9,7 @@ from pathlib import Path
 
 from discreet.errors import InvalidValue
 from discreet.ledger import Ledger
+from discreet.serve.alone import Alone
 from discreet.serve.jobs import Jobs
 from discreet.serve.limits import Limit
 from discreet.serve.registry import SourceRegistry
@@ -24,11 +25,17 @@ class AppState:
     def __init__(self, settings: Settings, attacks: Mapping[str, Task] | None = None) -> None:
         self.settings = settings
         _usable(settings.releases)
-        self.ledger = Ledger(settings.ledger)
+        users = settings.users
+        self._alone = Alone([users.with_name(f"{users.name}.lock"), settings.releases / ".releases.lock"])
         try:
-            self.users = Users(settings.users)
+            self.ledger = Ledger(settings.ledger)
+            try:
+                self.users = Users(settings.users)
+            except BaseException:
+                self.ledger.close()
+                raise
         except BaseException:
-            self.ledger.close()
+            self._alone.close()
             raise
         self.registry = SourceRegistry(self.ledger, settings.sources)
         self.store = ReleaseStore(settings.releases)
@@ -62,6 +69,7 @@ class AppState:
         self.registry.close()
         self.ledger.close()
         self.users.close()
+        self._alone.close()
 
 
 def _usable(folder: Path) -> None:

@@ -108,12 +108,19 @@ class ReleaseStore:
             if key in self._read:
                 self._read.move_to_end(key)
                 return self._read[key]
-        release: Release[Any] = Release.load(place)
+        try:
+            release: Release[Any] = Release.load(place)
+        except DiscreetError as error:
+            raise InvalidValue(self.without_paths(str(error))) from None
         with self._lock:
             self._read[key] = release
             while len(self._read) > 16:
                 self._read.popitem(last=False)
         return release
+
+    def without_paths(self, message: str) -> str:
+        """A message without the place of the folder on this machine, which is nobody's business in a browser."""
+        return message.replace(f"{self.folder}/", "").replace(str(self.folder), "the folder of releases")
 
     def remember(self, name: str, what: Hashable, make: Callable[[], Any]) -> Any:
         """The result of a slow function of a release, cached until its file changes."""
@@ -159,8 +166,11 @@ class ReleaseStore:
 
                     parquet.write_table(table, folder / "table.parquet")
             except OSError as error:
-                raise InvalidValue(f"{folder} cannot be written: {error.strerror or error}.") from None
-            release.save(folder / "release.json")
+                raise InvalidValue(f"The release {name} cannot be written: {error.strerror or error}.") from None
+            try:
+                release.save(folder / "release.json")
+            except DiscreetError as error:
+                raise InvalidValue(self.without_paths(str(error))) from None
         return name
 
 

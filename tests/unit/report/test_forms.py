@@ -93,7 +93,7 @@ def test_what_a_page_must_say() -> None:
         "Batches and gradients before noise were shown to nobody.",
         "mislabelled canaries", "canaries", "found at 0.1 % FPR", "found at 1 % FPR", "ε at least (95 % sure)",
         "Released: a model, beside this document. Made from hospital.", "95 % confidence",
-        "class: readmitted", "not resolvable: needs 10,000 non-members", "No ledger was given", "Side channels", "2.13.0",
+        "class: readmitted", "AUC", "ε at least", "No ledger was given", "Side channels", "2.13.0",
         "discreet attack model model.safetensors",
     ):  # fmt: skip
         assert part in text, part

@@ -55,6 +55,8 @@ def login(request: Request) -> Reply:
             raise Refused(401, "No such name with this password.")
         return _login(request, name, "No such name with this password.", 401)
     state.by_both.forget(both)
+    state.by_address.unmark(request.address)  # only failures count against those who share an address or a name
+    state.by_name.unmark(name)
     return _enter(request, user)
 
 

@@ -10,7 +10,7 @@ from discreet.core import Release
 from discreet.errors import DiscreetError, MissingExtra
 from discreet.ledger import Ledger
 from discreet.serve import answer, reports
-from discreet.serve.routes import EVERYONE, READERS, File, Page, Refused, Reply, Request, Route
+from discreet.serve.routes import EVERYONE, READERS, File, Page, Refused, Reply, Request, Route, number_in
 from discreet.serve.store import Card, seen_by
 
 ON_A_PAGE = 100
@@ -23,10 +23,10 @@ def releases(request: Request) -> Reply:
     cards = [_seen(request, card) for card in request.state.store.cards()]
     sources = sorted({card["source"] for card in cards if card["source"]})
     kept = [card for card in cards if _matches(card, words.lower().split()) and source in ("", card["source"])]
-    page = int(request.query.get("page", "1")) if request.query.get("page", "1").isdecimal() else 1
-    start = ON_A_PAGE * (max(page, 1) - 1)
+    page = number_in(request.query.get("page", "1")) or 1
+    start = ON_A_PAGE * (page - 1)
     data = {"releases": kept[start : start + ON_A_PAGE], "count": len(kept), "all": len(cards), "filter": words,
-            "source": source, "sources": sources, "page": max(page, 1),
+            "source": source, "sources": sources, "page": page,
             "pages": max(1, -(-len(kept) // ON_A_PAGE))}  # fmt: skip
     return Page("releases.html", data, part="parts/releases.html")
 

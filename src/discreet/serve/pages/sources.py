@@ -127,11 +127,11 @@ def share_source(request: Request) -> Reply:
     return Go(f"/sources/{name}", {"source": name})
 
 
-ROUTES = (
+ROUTES = (  # a source may have a slash in its name
     Route("/sources", sources, EVERYONE),
     Route("/sources", open_source, OWNER, "POST"),
-    Route("/sources/{source}", source, EVERYONE),
-    Route("/sources/{source}/export/{kind}", export, READERS, work="heavy", json=False),
-    Route("/sources/{source}/raise", raise_source, OWNER, "POST"),
-    Route("/sources/{source}/share", share_source, OWNER, "POST"),
+    Route("/sources/{source:path}/export/{kind}", export, READERS, work="heavy", json=False),
+    Route("/sources/{source:path}/raise", raise_source, OWNER, "POST"),
+    Route("/sources/{source:path}/share", share_source, OWNER, "POST"),
+    Route("/sources/{source:path}", source, EVERYONE),
 )
