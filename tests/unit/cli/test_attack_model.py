@@ -193,10 +193,16 @@ def test_every_attack_there_is(ground: Path, tmp_path: Path) -> None:
 
 def test_a_claim_is_carried(ground: Path, tmp_path: Path) -> None:
     claim = Claim(game=Game(record(), {"weights"}), event=Gaussian(1.0))
-    Release(value=1, source="rows", claims=(claim,)).save(tmp_path / "claim.json")
+    facts = {"title": "Readmissions", "seeds": {"training": 7}, "quality": {"strangers": 0.7}}
+    Release(value=1, source="rows", claims=(claim,), entry="3-ab", also=("4-cd",), facts=facts).save(tmp_path / "claim.json")
     result = asked(ground, tmp_path / "audit", "--attacks", "loss", "--claim", tmp_path / "claim.json")
     assert result.exit_code == 0, result.stderr
-    assert Release.load(tmp_path / "audit" / "release.json").claims == (claim,)
+    attacked = Release.load(tmp_path / "audit" / "release.json")
+    assert (attacked.claims, attacked.source, attacked.entries) == ((claim,), "rows", ("3-ab", "4-cd"))
+    assert attacked.facts["title"] == "Readmissions"
+    assert attacked.facts["seeds"] == {"training": 7, "shadows": 0}
+    assert attacked.facts["quality"]["strangers"] == 0.7
+    assert attacked.evidence
     assert "discreet audit" in result.stderr
     Release(value=1, source="rows", claims=()).save(tmp_path / "none.json")
     assert "has no claims" in asked(ground, tmp_path / "b", "--claim", tmp_path / "none.json").stderr
