@@ -16,8 +16,10 @@ from discreet.cli.output import json_option, talk, write_json
 @click.option("--schema", metavar="FILE", required=True, help="A schema.toml with each column's type, range or categories.")
 @click.option("--epsilon", type=float, required=True, help="What the synthetic table may give away at most.")
 @click.option("--delta", type=float, required=True, help="How often it may give away more.")
+@click.option("--unit", metavar="COLUMN", help="The column that says whose row it is; without it each row is one unit.")
+@click.option("--unit-rows", type=int, help="The most rows of one unit that count. Needed with --unit.")
 @click.option("--relation", type=click.Choice(["add_remove", "replace"]), default="add_remove", show_default=True,
-              help="Whether a row is added and removed, or replaced by another.")  # fmt: skip
+              help="Whether a unit is added and removed, or replaced by another.")  # fmt: skip
 @click.option("--method", type=click.Choice(["auto", "independent", "tree", "junction", "aim"]), default="auto",
               show_default=True, help="How the table is modelled.")  # fmt: skip
 @click.option("--rows", type=int, help="How many rows to make; by default as many as the table has, by a noisy count.")
@@ -28,14 +30,15 @@ from discreet.cli.output import json_option, talk, write_json
 @click.option("--explain", is_flag=True, help="Tell cost, noise and method; read and spend nothing.")
 @json_option
 def command(
-    location: str, schema: str, epsilon: float, delta: float, relation: str, method: str, rows: int | None, ledger: str | None,
-    source: str | None, account: str | None, output: str | None, explain: bool, as_json: bool,
+    location: str, schema: str, epsilon: float, delta: float, unit: str | None, unit_rows: int | None, relation: str,
+    method: str, rows: int | None, ledger: str | None, source: str | None, account: str | None, output: str | None,
+    explain: bool, as_json: bool,
 ) -> None:  # fmt: skip
     from discreet import synth
-    from discreet.core import record
     from discreet.errors import InvalidValue
 
-    given: dict[str, Any] = {"unit": record(relation), "epsilon": epsilon, "delta": delta, "schema": schema, "method": method}
+    whose = _unit(unit, unit_rows, relation)
+    given: dict[str, Any] = {"unit": whose, "epsilon": epsilon, "delta": delta, "schema": schema, "method": method}
     if explain:
         explained = synth.explain(location, **given)
         write_json(explained.to_json()) if as_json else click.echo(str(explained))
@@ -49,6 +52,15 @@ def command(
     sample.to_parquet(folder / "table.parquet")
     release.save(folder / "release.json")
     _tell(release, sample, folder, as_json)
+
+
+def _unit(key: str | None, rows: int | None, relation: str) -> Any:
+    from discreet.core import record, user
+    from discreet.errors import InvalidValue
+
+    if (key is None) != (rows is None):
+        raise InvalidValue("--unit and --unit-rows go together: whose row it is, and the most rows of one unit that count.")
+    return record(relation) if key is None else user(key, rows=rows, relation=relation)
 
 
 def _writable(folder: Path) -> Path:

@@ -18,7 +18,7 @@ from discreet.synth.methods import Independent, Method, Public, Spending, Tree
 from discreet.synth.model import Model
 from discreet.synth.oneshot import Junction
 from discreet.synth.schema import Schema
-from discreet.synth.table import Table
+from discreet.synth.table import Table, reach
 
 METHODS: dict[str, Method] = {"aim": Aim(), "independent": Independent(), "junction": Junction(), "tree": Tree()}
 MOST_PAIR, MOST_PAIRS = 4_000_000, 100_000_000  # cells of a pair of columns, and of all pairs
@@ -82,7 +82,7 @@ class Synthesis:
 
     @property
     def public(self) -> Public:
-        return Public(self.sizes, 2 if self.unit.relation == "replace" else 1, self.epsilon, self.delta)
+        return Public(self.sizes, reach(self.unit), self.epsilon, self.delta)
 
     def spending(self) -> Spending:
         """The noise of every part, from public numbers alone."""
@@ -107,7 +107,9 @@ class Synthesis:
     def claims(self) -> tuple[Claim, ...]:
         says = (
             "the schema (categories, ranges, bins, mass points) was not chosen by looking at the data",
-            "each unit is one row, and falls into one cell of every table that is counted",
+            "each unit is one row, and falls into one cell of every table that is counted"
+            if self.unit.key is None
+            else f"{self.unit.key} says whose row each is, and is the same in all rows of one unit",
         )
         return (Claim(game=Game(self.unit, {"answers", "table"}), event=self.spending().event, assumptions=says),)
 

@@ -22,6 +22,7 @@ from discreet.query.engines.request import MOST_CODES, Marginals, Plan
 from discreet.query.operations import Kind, Op, PlanKind
 from discreet.query.tree import Base, Field, Scalar, Select
 from discreet.synth.cells import Cells
+from discreet.synth.measure import Reach
 from discreet.synth.schema import Schema
 
 Ints = NDArray[np.int64]
@@ -47,9 +48,10 @@ class Table:
         self.engine: Engine = open_engine(location)
         try:
             self.name, kinds = _one_table(self.engine, name)
-            self.cells = _domains(self.name, kinds, schema)
+            self.cells = _domains(self.name, kinds, schema, unit.key)
             self.sizes = tuple(cells.size for cells in self.cells)  # how many cells each column has
-            self._base = Base(self.name, tuple(kinds), tuple(Field(Kind(kind)) for kind in kinds.values()), True, None)
+            key = None if unit.key is None else list(kinds).index(unit.key)
+            self._base = Base(self.name, tuple(kinds), tuple(Field(Kind(kind)) for kind in kinds.values()), True, key)
             self._opened = self.engine.fingerprint()
         except BaseException:
             self.engine.close()
@@ -112,16 +114,23 @@ class Table:
         self.close()
 
 
+def reach(unit: Unit) -> Reach:
+    """How far one unit moves a table, by how its rows are bounded."""
+    bounded = plan(unit)
+    return Reach(2 if unit.relation == "replace" else 1, bounded.rows, bounded.scale)
+
+
 def plan(unit: Unit) -> Plan:
-    """How the rows of one unit count. Only units of one row each: their rows need no bounding."""
+    """How the rows of one unit count: one each; or each of a user's n rows as min(1, rows / n), bounded in the engine."""
     if not isinstance(unit, Unit):
         raise InvalidValue(f"unit must be a Unit, such as discreet.record(); got {check.shown(unit)}.")
     if unit.relation == "zero_out":
         raise InvalidValue("Synthesis protects units that are added, removed or replaced; this one is blanked out.")
-    if unit.key is not None or unit.rows != 1:
-        raise InvalidValue(f"Synthesis protects records: unit=discreet.record(). Got {unit}. Make one row per unit first, "
-                           "for instance by a view that keeps one row of each.")  # fmt: skip
-    return Plan(PlanKind.ROWS, 1)
+    if unit.rows is None:
+        raise InvalidValue(f"{unit} has no bound on its rows, so nothing can be counted. Say one: user({unit.key!r}, rows=…).")
+    if unit.key is None and unit.rows != 1:
+        raise InvalidValue(f"A unit of {unit.rows} rows needs a key: user('column', rows={unit.rows}).")
+    return Plan(PlanKind.ROWS, 1) if unit.key is None else Plan(PlanKind.WEIGHTED, unit.rows)
 
 
 def _one_table(engine: Engine, name: str | None) -> tuple[str, dict[str, str]]:
@@ -135,13 +144,21 @@ def _one_table(engine: Engine, name: str | None) -> tuple[str, dict[str, str]]:
     return name, dict(found[name])
 
 
-def _domains(name: str, kinds: dict[str, str], schema: Schema) -> tuple[Cells, ...]:
-    """The cells of each column that the schema describes, in the table's order; every column must be spoken for."""
+def _domains(name: str, kinds: dict[str, str], schema: Schema, key: str | None) -> tuple[Cells, ...]:
+    """The cells of each column that the schema describes, in the table's order; every column but the key must be spoken for."""
+    if key is not None and key not in kinds:
+        raise InvalidValue(
+            f"The unit is known by {key!r}, and {name} has no such column; it has {', '.join(list(kinds)[:20])}."
+        )
+    if key in schema.columns:
+        raise InvalidValue(
+            f"{key!r} says whose row it is, and does not come into the synthetic table. Take it out of the schema."
+        )
     unknown = [column for column in [*schema.columns, *schema.omitted] if column not in kinds]
     if unknown:
         raise InvalidValue(f"The schema describes {unknown[0]!r}, and {name} has no such column; it has "
                            f"{', '.join(list(kinds)[:20])}.")  # fmt: skip
-    silent = [column for column in kinds if column not in schema.columns and column not in schema.omitted]
+    silent = [column for column in kinds if column not in schema.columns and column not in schema.omitted and column != key]
     if silent:
         raise InvalidValue(
             f"The schema says nothing of {', '.join(map(repr, silent[:8]))}, and nothing is read off the data. Describe "
