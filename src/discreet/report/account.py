@@ -64,6 +64,11 @@ def accounts(assessments: Sequence[Assessment], ledger: Ledger | None) -> tuple[
     return tuple(_account(ledger, source, paid) for source in sources), tuple(warnings)
 
 
+def budgets(ledger: Ledger | None) -> dict[str, float]:
+    """The delta of every source's budget, at which its releases are told."""
+    return {} if ledger is None else {source: float(ledger.balance(source).delta) for source in ledger.sources()}
+
+
 def contradicted(assessments: Sequence[Assessment], ledger: Ledger | None) -> tuple[Assessment, ...]:
     """The releases, each with what the ledger says against it."""
     if ledger is None:

@@ -13,7 +13,7 @@ from discreet.audit.appraisal import CONFIDENCE
 from discreet.audit.judge import SURE
 from discreet.core import check
 from discreet.report import text
-from discreet.report.account import Account, accounts, contradicted
+from discreet.report.account import Account, accounts, budgets, contradicted
 from discreet.report.assessment import BELIEF_DELTA, LEVELS, Assessment, Ceiling, ReleaseLike, assess
 from discreet.report.sentences import STATUSES, overall
 
@@ -44,6 +44,15 @@ class Report:
         return min((item.status for item in self.assessments), key=STATUSES.index)
 
     @property
+    def unsigned(self) -> str:
+        """Which of the releases that came from files nobody signed; empty where all are."""
+        bare = [item.title for item in self.assessments if item.signed == ""]
+        if not bare:
+            return ""
+        alone = "This release is" if len(self.assessments) == 1 else f"{len(bare)} of {len(self.assessments)} releases are"
+        return f"{alone} not signed: nobody vouches for the document (discreet keys sign)."
+
+    @property
     def sources(self) -> list[str]:
         return sorted({text.short(item.release.source, 80) for item in self.assessments})
 
@@ -56,7 +65,7 @@ def build(
     confidence: float = CONFIDENCE,
 ) -> Report:
     """Measure the releases and read the ledger."""
-    assessments = contradicted(assess(releases, confidence=confidence), ledger)
+    assessments = contradicted(assess(releases, confidence=confidence, budgets=budgets(ledger)), ledger)
     if title is not None:
         check.word("title", title)
     heading = title or (
@@ -80,11 +89,23 @@ def document(report: Report) -> dict[str, Any]:
         "title": report.title,
         "when": report.when,
         "verdict": {"status": report.status, "sentence": report.sentence},
+        "decision": _decision(report),
         "confidence": report.confidence,
         "releases": [_release(item, report.confidence) for item in report.assessments],
         "ledger": [_account(item) for item in report.accounts],
         "ledger_notes": list(report.warnings),
     }
+
+
+def _decision(report: Report) -> dict[str, Any]:
+    """What the first page says."""
+    from discreet.report.decision import decide
+
+    first = decide(report)
+    return {
+        "worst": first.worst.title, "number": first.number, "meaning": first.meaning, "alerts": list(first.alerts),
+        "actions": list(first.actions),
+    }  # fmt: skip
 
 
 def _release(assessment: Assessment, confidence: float) -> dict[str, Any]:

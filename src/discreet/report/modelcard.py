@@ -10,7 +10,7 @@ from discreet.audit import Appraisal
 from discreet.audit.appraisal import CONFIDENCE
 from discreet.figures import down, percent_up, rate, up
 from discreet.report import tables, text
-from discreet.report.assessment import BELIEF_DELTA, DELTAS, LEVELS, Assessment, Ceiling, ReleaseLike, assess
+from discreet.report.assessment import BELIEF_DELTA, LEVELS, Assessment, Ceiling, ReleaseLike, assess
 from discreet.report.markdown import labelled, md
 from discreet.report.sentences import label
 
@@ -53,8 +53,8 @@ def _claim(item: Ceiling) -> dict[str, Any]:
         "ceiling": item.curve is not None,
     }  # fmt: skip
     if item.curve is not None:
-        epsilon = item.epsilons[0][1]
-        told |= {"epsilon": float(up(epsilon)) if math.isfinite(epsilon) else None, "delta": DELTAS[0]}
+        delta, epsilon = item.epsilons[0]
+        told |= {"epsilon": float(up(epsilon)) if math.isfinite(epsilon) else None, "delta": delta}
     return told
 
 
@@ -82,7 +82,7 @@ def _section(assessment: Assessment, confidence: float) -> str:
     if table.rows:
         lines += [f"| {' | '.join(map(md, table.heads))} |", f"|{'---|' * len(table.heads)}"]
         lines += [f"| {' | '.join(map(md, row))} |" for row in table.rows]
-        lines += ["", tables.evidence_note(confidence), ""]
+        lines += ["", tables.evidence_note(confidence, [assessment.delta]), ""]
     else:
         lines += ["No attack was run against it.", ""]
     lines += ["Not tried:", "", *(f"- {md(text)}" for text in assessment.not_tried), ""]

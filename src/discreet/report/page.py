@@ -18,6 +18,7 @@ from discreet.figures import percent_up, rate, up
 from discreet.report import annex as annexes
 from discreet.report import tables, text
 from discreet.report.assessment import Assessment, Ceiling, ReleaseLike
+from discreet.report.decision import CONFIDENTIAL, decide, ordered
 from discreet.report.model import Report, build
 from discreet.report.sentences import MARKS, label
 
@@ -96,6 +97,8 @@ def _fitting(report: Report, annex: bool) -> tuple[Parts, str]:
 
 def _parts(report: Report, annex: bool, detail: int) -> Parts:
     most = _MOST[detail]
+    decision = decide(report)
+    report = replace(report, assessments=tuple(ordered(report.assessments)))  # the worst first
     if detail == 0:
         report = _first(report, 200)
     several = report.assessments[:most] if detail else report.assessments[:2]
@@ -108,6 +111,8 @@ def _parts(report: Report, annex: bool, detail: int) -> Parts:
         if item.floors
     ]
     context = {
+        "decision": decision, "confidential": CONFIDENTIAL, "versions": tables.versions(report),
+        "questions": [item for item in several if tables.question(item) or tables.answered(item)] if detail else [],
         "report": report, "one": report.assessments[0] if len(report.assessments) == 1 else None, "most": most,
         "detail": detail, "version": __version__, "tables": tables, "text": text, "marks": MARKS, "label": label,
         "compared": tables.compared(report), "evidence": evidence,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ from discreet.audit import Appraisal
 from discreet.audit.judge import SURE
 from discreet.figures import down, percent_down, percent_up, rate, up
 from discreet.report import text
-from discreet.report.assessment import BELIEF_DELTA, DELTAS, LEVELS, Assessment
+from discreet.report.assessment import BELIEF_DELTA, LEVELS, Assessment
 from discreet.report.model import Report
 
 MOST_GROUPS, MOST_RECORDS, MOST_ATTACKS, MOST_ASSUMPTIONS, MOST_LINES = 40, 20, 40, 20, 60
@@ -28,22 +28,24 @@ class Table:
 
 def compared(report: Report) -> Table:
     """Several releases side by side, one line each."""
+    several = len({item.delta for item in report.assessments}) > 1
     measures = sorted({name for item in report.assessments for name in item.facts.get("quality", {})})[:3]
     rows = [
         (
             item.title,
             item.status,
-            _least(item),
+            _least(item) + (f" at {text.small(item.delta)}" if several and item.bounded else ""),
             _belief(item),
             _strongest(item),
             *(_number(item.facts.get("quality", {}).get(name)) for name in measures),
         )
         for item in report.assessments
     ]
+    deltas = {item.delta for item in report.assessments}
     heads = (
         "release",
         "verdict",
-        f"ceiling: ε at δ = {text.small(DELTAS[0])}",
+        f"ceiling: ε at δ = {text.small(min(deltas))}" if len(deltas) == 1 else "ceiling: ε, at the δ of its budget",
         "belief: 50 % becomes at most",
         "strongest attack",
     )
@@ -68,7 +70,7 @@ def key_figures(assessment: Assessment, report: Report) -> list[tuple[str, str, 
         (
             "Ceiling",
             _least(assessment, "ε ≤ "),
-            f"at δ = {text.small(DELTAS[0])}" if assessment.bounded else "nothing is promised",
+            f"at δ = {text.small(assessment.delta)}" if assessment.bounded else "nothing is promised",
         )
     ]
     best = assessment.strongest
@@ -98,11 +100,12 @@ def evidence(assessment: Assessment, confidence: float, most: int = MOST_ATTACKS
     return Table(heads, rows, f"and {left} more, in the JSON form of this report" if left else "")
 
 
-def evidence_note(confidence: float) -> str:
+def evidence_note(confidence: float, deltas: Iterable[float]) -> str:
+    at = text.listed([text.small(each) for each in sorted(set(deltas))], "or")
     return (
         "Found at an FPR: the share of those inside that the attack recognises while that share of the others are false "
         f"positives, with its {rate(confidence)} interval. ε at least: no smaller ε is true of what was attacked, at δ = "
-        f"{text.small(DELTAS[0])} and {rate(confidence)} confidence; of a post-hoc attack it is indicative only. "
+        f"{at} and {rate(confidence)} confidence; of a post-hoc attack it is indicative only. "
         f"Verdicts are {rate(SURE)} sure."
     )
 
@@ -210,6 +213,79 @@ def reproduce(assessment: Assessment) -> list[tuple[str, str]]:
     rows += [(f"seed of {name}", f"{seed:g}") for name, seed in list(facts.get("seeds", {}).items())[:30]]
     rows += [(name, digest) for name, digest in list(facts.get("hashes", {}).items())[:30]]
     return [(text.short(name, 60), text.short(value, 400)) for name, value in rows][:MOST_LINES]
+
+
+def settings(assessment: Assessment) -> list[tuple[str, str]]:
+    """How the attacks were run, where the release says so: shadows, queries, seeds."""
+    return _pairs(assessment.facts.get("attack_settings"))
+
+
+def about(assessment: Assessment) -> list[tuple[str, str]]:
+    """Who answers for a release, and what it is for."""
+    names = (("owner", "Owner"), ("contact", "Contact"), ("intended_use", "Intended use"), ("version", "Version"))
+    return [
+        (name, text.short(assessment.facts[fact], 300))
+        for fact, name in names
+        if isinstance(assessment.facts.get(fact), (str, int, float))
+    ]
+
+
+def question(assessment: Assessment) -> str | None:
+    """The SQL text that was answered."""
+    asked = assessment.facts.get("question")
+    sql = asked.get("sql") if isinstance(asked, Mapping) else asked
+    return text.short(sql, 2_000) if isinstance(sql, str) else None
+
+
+def answered(assessment: Assessment, most: int = 20) -> Table | None:
+    """The answer of a SQL release: its columns, of many rows the first."""
+    value = assessment.release.value
+    columns = value.get("columns") if isinstance(value, Mapping) else None
+    if not isinstance(columns, Mapping) or not columns or not all(isinstance(each, list) for each in columns.values()):
+        return None
+    if len({len(each) for each in columns.values()}) != 1:
+        return None
+    rows = tuple(tuple(_cell(item) for item in row) for row in list(zip(*columns.values()))[:most])
+    left = len(next(iter(columns.values()))) - len(rows)
+    heads = tuple(text.short(name, 60) for name in columns)
+    return Table(heads, rows, f"and {left:,} more rows" if left > 0 else "")
+
+
+def versions(report: Report) -> Table | None:
+    """The versions of one model side by side, oldest first: what each claims, and what attacks reached."""
+    dated = [item for item in report.assessments if "version" in item.facts or item.facts.get("made", {}).get("when")]
+    by_title: dict[str, list[Assessment]] = {}
+    for item in dated:
+        by_title.setdefault(str(item.facts.get("title", "")), []).append(item)
+    rows = []
+    for name, items in by_title.items():
+        if name and len(items) > 1:
+            items.sort(key=lambda item: str(item.facts.get("made", {}).get("when", "")))
+            rows += [
+                (text.short(name, 60), _version(item), item.status, _least(item), _belief(item), _strongest(item))
+                for item in items
+            ]
+    heads = ("model", "version", "verdict", "ceiling: ε", "belief: 50 % becomes at most", "strongest attack")
+    return Table(heads, tuple(rows)) if rows else None
+
+
+def _compared(item: Assessment) -> tuple[str, str, str]:
+    return _least(item), _belief(item), _strongest(item)
+
+
+def _version(item: Assessment) -> str:
+    when = str(item.facts.get("made", {}).get("when", ""))[:10]
+    return text.short(" ".join(str(each) for each in (item.facts.get("version", ""), when) if each), 40)
+
+
+def _pairs(values: Any) -> list[tuple[str, str]]:
+    if not isinstance(values, Mapping):
+        return []
+    return [(text.short(name, 60), text.short(value, 200)) for name, value in list(values.items())[:20]]
+
+
+def _cell(value: Any) -> str:
+    return f"{value:,.6g}" if isinstance(value, float) else "NULL" if value is None else text.short(value, 80)
 
 
 def tried(assessment: Assessment) -> list[str]:

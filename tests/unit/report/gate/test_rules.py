@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from discreet.attack.membership import ATTACKS
-from discreet.audit import judge
+from discreet.audit import appraisal, judge
 from discreet.core import Claim, Evidence, Game, Gaussian, Laplace, NonPrivate, Release, Sequence, Unit, record, user
 from discreet.errors import InvalidValue, RuleFailed, UnsupportedEvent
 from discreet.report.gate import Finding, Policy, assert_below, worst
@@ -267,6 +267,7 @@ def nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
         raise UnsupportedEvent("no privacy profile for this event.")
 
     judge.ceiling_of.cache_clear()
+    appraisal._appraise.cache_clear()
     monkeypatch.setattr("discreet.accounting.curve", refuse)
 
 
