@@ -57,6 +57,7 @@ class Assessment:
     delta: float = DELTA  # at which epsilon is told: that of the budget, where a ledger is given
     fault: str | None = None  # why the release is not what it says it is, by its ledger or its signature
     signed: str | None = None  # the key of the signature beside its file; "" where there is none, None where there is no file
+    withheld: bool = False  # there is evidence that the reader of this report may not see
     status: str = field(init=False)
     sentence: str = field(init=False)
 

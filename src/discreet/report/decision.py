@@ -26,6 +26,7 @@ _ACTIONS = {
     "no ceiling": "Treat {it} as the data itself until something is promised about it.",
     "inconclusive": "Have {it} attacked with more targets before it goes out; the evidence does not tell yet.",
     "untested": "Sign only if its proof alone is enough for you; otherwise have {it} attacked first.",
+    "withheld": "Ask an owner or an officer whether {it} may be used: they see what attacks reached.",
     "unbroken": "It may be signed. An audit with coins would make the evidence a test.",
     "holds": "It may be signed: the promise stood under attacks that could have broken it.",
 }
@@ -70,7 +71,7 @@ def alerts(report: Report) -> list[str]:
         if item.fault is not None:
             found.append(f"{name}not what it says it is: {text.short(item.fault, 200)}.")
         for floor in item.floors:
-            if floor.above:
+            if floor.above or any(floor.excesses):
                 found.append(f"{name}{_reason(floor)}")
         found += [f"{name}{note}" for note in control_notes(item)]
     missing = [warning for warning in report.warnings if "no such entry" in warning or "counted nowhere" in warning]
@@ -80,7 +81,7 @@ def alerts(report: Report) -> list[str]:
 
 
 def _reason(floor: Appraisal) -> str:
-    return text.short(next(each.reason for each in floor.verdicts if each.outcome in ("refuted", "warning")), 240)
+    return text.short(next(each.reason for each in floor.verdicts if each.outcome == floor.outcome), 240)
 
 
 def _actions(report: Report) -> list[str]:

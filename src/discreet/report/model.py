@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -63,9 +63,11 @@ def build(
     ledger: Ledger | None = None,
     title: str | None = None,
     confidence: float = CONFIDENCE,
+    withheld: bool = False,
 ) -> Report:
-    """Measure the releases and read the ledger."""
+    """Measure the releases and read the ledger. `withheld`: there is evidence that the reader may not see."""
     assessments = contradicted(assess(releases, confidence=confidence, budgets=budgets(ledger)), ledger)
+    assessments = tuple(replace(item, withheld=True) for item in assessments) if withheld else assessments
     if title is not None:
         check.word("title", title)
     heading = title or (

@@ -63,15 +63,17 @@ class Parts:
 
 def parts(
     releases: ReleaseLike | Iterable[ReleaseLike], *, ledger: Ledger | None = None, title: str | None = None,
-    annex: bool = False, confidence: float = CONFIDENCE,
+    annex: bool = False, confidence: float = CONFIDENCE, withheld: bool = False,
 ) -> Parts:  # fmt: skip
     """The pieces of the page that `html` makes, for a page that has its own head and navigation.
+
+    `withheld` says that there is evidence which the reader of this page may not see.
 
     >>> from discreet.core import Release
     >>> parts(Release(value=41, source="people", claims=())).title
     'Release from people · privacy report'
     """
-    return _fitting(build(releases, ledger=ledger, title=title, confidence=confidence), annex)[0]
+    return _fitting(build(releases, ledger=ledger, title=title, confidence=confidence, withheld=withheld), annex)[0]
 
 
 def render(report: Report, *, annex: bool = False) -> str:

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from discreet.report.assessment import Assessment, Ceiling
 
 # Worst first. `leaks`: nothing is promised, and an attack surely does better than guessing.
-STATUSES = ("contradicted", "refuted", "warning", "leaks", "no ceiling", "inconclusive", "untested", "unbroken", "holds")
+STATUSES = ("contradicted", "refuted", "warning", "leaks", "no ceiling", "inconclusive", "untested", "withheld", "unbroken",
+            "holds")  # fmt: skip
 MARKS = {
     "contradicted": "✕",
     "refuted": "✕",
@@ -24,6 +25,7 @@ MARKS = {
     "no ceiling": "∞",
     "inconclusive": "?",
     "untested": "○",
+    "withheld": "◐",
     "unbroken": "~",
     "within": "~",
     "holds": "✓",
@@ -37,6 +39,10 @@ _SAID = {  # of one release, and of several
     "no ceiling": ("has no ceiling on what it gives away", "have no ceiling on what they give away"),
     "inconclusive": ("has a ceiling that was tested too little to tell", "have ceilings that were tested too little to tell"),
     "untested": ("has a ceiling that no attack has tested", "have ceilings that no attack has tested"),
+    "withheld": (
+        "has a ceiling, and what attacks reached is withheld from you",
+        "have ceilings, and what attacks reached is withheld from you",
+    ),
     "unbroken": (
         "has a ceiling that attacks on the finished release did not reach",
         "have ceilings that attacks on the finished releases did not reach",
@@ -80,11 +86,13 @@ def _tested(assessment: Assessment, status: str) -> str:
         return f"{kept} {'were' if len(fitting) > 1 else 'was'} tried and stayed within that{rest}."
     if status == "unbroken":
         return f"{kept} on the finished release stayed within that{rest}, which is a good sign and no test."
-    excess = next((each for item in assessment.floors for each in item.excesses if each), None)
+    excess = next((item.evidence.attack for item in assessment.floors if any(item.excesses)), None)
     if excess is not None:
-        return f"but {text.short(excess, 300)}, and more targets are needed to be sure."
+        return f"but the attack “{text.short(excess, 60)}” came out above that, with too few targets to be sure."
     if status == "inconclusive":
         return f"{tried} {'were' if len(assessment.floors) > 1 else 'was'} tried, with too few samples to test it."
+    if assessment.withheld:
+        return "attacks were run against it, and what they reached is withheld from you: owners and officers see it."
     if assessment.floors:
         return "no attack that was run can be compared with it, so this rests on its proof alone."
     return "no attack was run against it, so this rests on its proof alone."
@@ -129,7 +137,9 @@ def _status(assessment: Assessment) -> str:
         return "holds"
     if (True, "holds") in verdicts:
         return "unbroken"
-    return "inconclusive" if any(outcome == "inconclusive" for _, outcome in verdicts) else "untested"
+    if any(outcome == "inconclusive" for _, outcome in verdicts):
+        return "inconclusive"
+    return "withheld" if assessment.withheld else "untested"
 
 
 def leaks(floor: Appraisal) -> bool:
@@ -173,6 +183,11 @@ def _refuted(assessment: Assessment) -> str:
 
 
 def _unpromised(assessment: Assessment) -> str:
+    if assessment.withheld:
+        return (
+            "Nothing is promised: treat this release as if it were the data itself. Attacks were run, and what they reached is "
+            "withheld from you."
+        )
     if not assessment.floors:
         return "Nothing is promised and nothing was tried: treat this release as if it were the data itself."
     start = "Nothing is promised: there is no ceiling on what this release gives away"

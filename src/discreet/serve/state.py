@@ -14,7 +14,7 @@ from discreet.serve.jobs import Jobs
 from discreet.serve.limits import Limit
 from discreet.serve.registry import SourceRegistry
 from discreet.serve.settings import Settings
-from discreet.serve.store import ReleaseStore
+from discreet.serve.store import DELTA, ReleaseStore
 from discreet.serve.users import Users
 from discreet.serve.worker import Task
 
@@ -38,7 +38,7 @@ class AppState:
             self._alone.close()
             raise
         self.registry = SourceRegistry(self.ledger, settings.sources)
-        self.store = ReleaseStore(settings.releases)
+        self.store = ReleaseStore(settings.releases, self._delta_of)
         self.jobs = Jobs(self.store, attacks)
         self.secret = secrets.token_bytes(32)  # proves that a form before the login is ours
         self.by_name = Limit(50, 900.0)  # failed logins: of one name, from anywhere
@@ -50,6 +50,10 @@ class AppState:
         except BaseException:
             self.close()
             raise
+
+    def _delta_of(self, source: str) -> float:
+        """The delta of a source's budget, which the ledger counts at."""
+        return float(self.ledger.balance(source).delta) if source in self.ledger.sources() else DELTA
 
     def _same_units(self) -> None:
         """A source is asked for the unit its budget is for; told when the server starts, not with the first question."""

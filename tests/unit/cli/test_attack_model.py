@@ -316,7 +316,7 @@ def test_onnx_models_say_what_they_need(ground: Path, tmp_path: Path, monkeypatc
     (tmp_path / "model.onnx").write_bytes(b"")
     told = run(tmp_path / "model.onnx", "--members", ground / "in.npz", "--nonmembers", ground / "out.npz", "--out", tmp_path)
     assert told.exit_code == 2
-    assert "discreet[onnx]" in told.stderr
+    assert "discreet-privacy[onnx]" in told.stderr
 
 
 class Evil:

@@ -194,3 +194,21 @@ def _alive(pid: int) -> bool:
             return False
         return not Path("/proc").is_dir()
     return state != "Z"
+
+
+def test_an_analyst_reads_withheld_and_never_untested(served: Served) -> None:
+    """There is evidence, which analysts may not see: that nobody tried would be a lie."""
+    for who, status in (("ann", "withheld"), ("olga", "inconclusive")):
+        found = served.get("/releases/model.json", who).json()
+        assert found["releases"][0]["verdict"]["status"] == status, found["releases"][0]["verdict"]
+    page = served.get("/releases/model", "ann").text
+    assert "withheld" in page
+    assert ">untested" not in page
+    assert "no attack was run" not in page.lower()
+
+
+def test_the_list_tells_epsilon_at_the_delta_of_the_budget(served: Served) -> None:
+    (card,) = served.get("/releases.json", "ada").json()["releases"]
+    report = served.get("/releases/model.json", "ada").json()["releases"][0]
+    assert card["delta"] == 1e-6 == report["claims"][0]["epsilon"][0]["delta"]
+    assert card["epsilon"] == report["claims"][0]["epsilon"][0]["epsilon"]

@@ -61,14 +61,22 @@ def _ledger(request: Request) -> Ledger | None:
 def release(request: Request) -> Reply:
     """One release as its report; as JSON, what the report says."""
     seen, name = _release(request), request.path["name"]
+    less = len(seen.evidence) < len(_whole(request).evidence)
     if request.wants == "json":
-        return Page("", {"name": name, **reports.document(seen, _ledger(request))})
+        return Page("", {"name": name, **reports.document(seen, _ledger(request), withheld=less)})
     columns = answer.columns(_columns(request, seen))
     bar = {"name": name, "heads": columns, "lines": answer.rows(columns), "picture": answer.picture(columns),
            "question": _question(seen), "entry": seen.entry, "targets": _targets(request, name), "pdf": reports.has_pdf(),
-           "less": len(seen.evidence) < len(_whole(request).evidence)}  # fmt: skip
-    parts = request.state.store.remember(name, _moment(request), lambda: reports.parts(seen, _ledger(request)))
+           "less": less, "unsigned": _unsigned(request)}  # fmt: skip
+    parts = request.state.store.remember(name, _moment(request), lambda: reports.parts(seen, _ledger(request), withheld=less))
     return Page("release.html", {"name": name}, {**bar, **parts}, headers={"content-security-policy": reports.POLICY})
+
+
+def _unsigned(request: Request) -> str:
+    """What is said of the signature beside the document, where it is there and does not fit, or is not there."""
+    from discreet.report.signature import check_release
+
+    return request.state.store.without_paths(check_release(request.state.store.path(request.path["name"])).fault or "")
 
 
 def _question(release: Release[Any]) -> dict[str, str] | None:
