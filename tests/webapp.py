@@ -59,7 +59,7 @@ def model(title: str = "Readmissions", evidence: bool = True) -> Release[Any]:
     game = Game(record(), {"scores"})
     draw = np.random.default_rng(1)
     inside = np.arange(400) % 2 == 0
-    found = Evidence(game=game, attack="loss", score=draw.normal(size=400) + inside, inside=inside,
+    found = Evidence(game=game, attack="loss", score=draw.normal(size=400) + 0.3 * inside, inside=inside,
                      run=np.zeros(400, int), design="post_hoc")  # fmt: skip
     facts = {"title": title, "exposed": [{"index": 3, "score": 0.8642}]}
     claims = (Claim(game=game, event=Laplace(1.0)),)

@@ -258,7 +258,7 @@ def _roc_in_words(ceilings: Sequence[Curve], floors: Sequence[Appraisal], names:
     for name, item in list(zip(names, floors))[:8]:
         told.append(f"attack {name} reaches {listed(f'{item.at(level).told} at {rate(level)}' for level in (0.001, 0.01))}")
     left = len(names) + others - min(len(names), 8)
-    more = f"; and {left} more attacks" if left else "" if names else "; no attack was run"
+    more = f"; and {left} more attacks" if left else "" if names else "; no attack is drawn"
     return f"On log scales: {'; '.join(told)}{more}."
 
 

@@ -67,7 +67,9 @@ def build(
 ) -> Report:
     """Measure the releases and read the ledger. `withheld`: there is evidence that the reader may not see."""
     assessments = contradicted(assess(releases, confidence=confidence, budgets=budgets(ledger)), ledger)
-    assessments = tuple(replace(item, withheld=True) for item in assessments) if withheld else assessments
+    if withheld:
+        nothing = ("What was not tried is withheld, as is what was.",)
+        assessments = tuple(replace(item, withheld=True, not_tried=nothing) for item in assessments)
     if title is not None:
         check.word("title", title)
     heading = title or (

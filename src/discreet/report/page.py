@@ -174,6 +174,8 @@ def _several(names: Sequence[str]) -> str:
 
 
 def undrawn(assessments: tuple[Assessment, ...]) -> str:
+    if any(item.withheld for item in assessments):
+        return "What attacks reached is withheld here, so there is nothing to draw below the ceiling."
     if any(item.bounded for item in assessments):
         return (
             "No attack was run on these releases, so there is nothing to draw below their ceilings; the table above has them."

@@ -80,7 +80,8 @@ def key_figures(assessment: Assessment, report: Report) -> list[tuple[str, str, 
         means = f"found at {rate(measured.level)} false positives, by {text.short(best.evidence.attack, 30)}"
         figures.append(("Strongest attack", number, f"({across} {means}" if across else means))
     else:
-        figures.append(("Strongest attack", "none", "nothing was tried"))
+        told = ("withheld", "owners and officers see it") if assessment.withheld else ("none", "nothing was tried")
+        figures.append(("Strongest attack", *told))
     for item in report.accounts[:1]:
         if not item.balance.by_period:
             left = f"of ε = {item.balance.epsilon:g} at δ = {text.small(item.balance.delta)} for {text.short(item.source, 30)}"
@@ -335,7 +336,7 @@ def _belief(assessment: Assessment) -> str:
 def _strongest(assessment: Assessment) -> str:
     best = assessment.strongest
     if best is None:
-        return "none was tried"
+        return "withheld" if assessment.withheld else "none was tried"
     measured = best.at(LEVELS[-1])
     return f"{text.short(best.evidence.attack, 40)}: {measured.told} at {rate(measured.level)} FPR"
 

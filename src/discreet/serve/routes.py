@@ -41,6 +41,8 @@ class Request:
     bearer: User | None = None
     cookies: Mapping[str, str] = field(default_factory=dict)
     at: str = "/"
+    url: str = "/"  # path and query, to come back to after a login
+    origin: str = ""  # scheme and host that the browser used, for links that are sent to somebody
 
     @property
     def user(self) -> User:
@@ -105,6 +107,7 @@ class Go:
     to: str
     data: Mapping[str, Any] = field(default_factory=dict)
     cookies: Mapping[str, str | None] = field(default_factory=dict)
+    encoded: bool = False  # an address as a browser sent it, with its query
 
 
 @dataclass(frozen=True, slots=True)

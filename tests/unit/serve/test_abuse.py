@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -69,8 +71,6 @@ def test_successful_logins_lock_nobody_out(served: Served) -> None:
 
 
 def proof(served: Served) -> str:
-    import re
-
     served.client.cookies.clear()
     return re.search(r'name="proof" value="([^"]+)"', served.client.get("/login").text)[1]  # type: ignore[index]
 
@@ -198,7 +198,7 @@ def _alive(pid: int) -> bool:
 
 def test_an_analyst_reads_withheld_and_never_untested(served: Served) -> None:
     """There is evidence, which analysts may not see: that nobody tried would be a lie."""
-    for who, status in (("ann", "withheld"), ("olga", "inconclusive")):
+    for who, status in (("ann", "withheld"), ("olga", "unbroken")):
         found = served.get("/releases/model.json", who).json()
         assert found["releases"][0]["verdict"]["status"] == status, found["releases"][0]["verdict"]
     page = served.get("/releases/model", "ann").text
@@ -212,3 +212,32 @@ def test_the_list_tells_epsilon_at_the_delta_of_the_budget(served: Served) -> No
     report = served.get("/releases/model.json", "ada").json()["releases"][0]
     assert card["delta"] == 1e-6 == report["claims"][0]["epsilon"][0]["delta"]
     assert card["epsilon"] == report["claims"][0]["epsilon"][0]["epsilon"]
+
+
+def test_after_a_login_comes_what_was_asked_for_with_what_was_typed(served: Served) -> None:
+    asked = served.get("/releases?filter=a%20b&page=2")
+    assert (asked.status_code, asked.headers["location"]) == (303, "/login?next=%2Freleases%3Ffilter%3Da%2520b%26page%3D2")
+    typed = {"source": "hospital", "sql": "SELECT COUNT(*) AS n FROM visits -- ü", "epsilon": "0.5"}
+    sent = served.post("/console/ask", None, typed, headers={"hx-request": "true"})
+    assert sent.status_code == 401
+    login = sent.headers["hx-redirect"]
+    token, page = proof(served), served.client.get(login).text
+    following = unescape(re.search(r'name="next" value="([^"]+)"', page)[1])  # type: ignore[index]
+    form = {"name": "ann", "password": PASSWORD, "next": following, "proof": token}
+    back = served.client.post("/login", data=form, follow_redirects=False)
+    assert back.headers["location"] == following
+    console = served.client.get(following)
+    assert (console.status_code, "-- ü" in console.text) == (200, True)
+
+
+@pytest.mark.parametrize("place", ["//evil.example", "https://evil.example", "/\\evil.example", "/login?next=/", "/é", "/a\nb"])
+def test_a_login_leads_nowhere_else(served: Served, place: str) -> None:
+    form = {"name": "ann", "password": PASSWORD, "next": place, "proof": proof(served)}
+    assert served.client.post("/login", data=form, follow_redirects=False).headers["location"] == "/"
+
+
+def test_an_invitation_is_a_whole_address(served: Served) -> None:
+    made = served.post("/users", "ada", {"name": "new.analyst", "role": "analyst"})
+    link = re.search(r"http://127\.0\.0\.1/welcome/[\w-]+", made.text)
+    assert link is not None
+    assert served.get(link[0].removeprefix("http://127.0.0.1")).status_code == 200

@@ -50,7 +50,7 @@ def _judged(request: Request, rules: Policy, file: Path, name: str) -> dict[str,
         except DiscreetError as error:
             findings = [{"rule": "", "where": name, "outcome": "failed", "message": str(error), "needed": None}]
         outcome = next((word for word in WORST if any(finding["outcome"] == word for finding in findings)), "holds")
-        return {"outcome": outcome, "findings": findings}
+        return {"outcome": "failed" if outcome == "inconclusive" and rules.strict else outcome, "findings": findings}
 
     last = tuple(entry.id for entry in request.state.ledger.history()[-1:])
     judged: dict[str, Any] = request.state.store.remember(name, ("policy", file.stat().st_mtime_ns, *last), judge)
