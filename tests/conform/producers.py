@@ -10,9 +10,13 @@ import pyarrow as pa
 import torch
 
 from discreet import connect, record
-from discreet.learn.estimators import exact
+from discreet.learn.estimators import exact, finite
 from discreet.learn.estimators import mechanisms as fits
+from discreet.learn.estimators.bayes import Powers
+from discreet.learn.estimators.finite import FiniteRisk
 from discreet.learn.estimators.linear import Logistic, Problem
+from discreet.learn.estimators.regression import Augmented
+from discreet.learn.estimators.sums import Moments, Totals
 from discreet.learn.sgd.canary import Training
 from discreet.learn.sgd.run import Run
 from discreet.learn.sgd.stream import Stream
@@ -132,6 +136,25 @@ def _fit(kind: type[fits.LinearFit]) -> Callable[[], Any]:
     return lambda: (kind(Problem(1, 2, 1.0, 1.0, Logistic(1.0)), ROW, 0.1, 1e-6, 10.0), [(there, gone)])
 
 
+def _moments() -> tuple[Any, list[tuple[Any, Any]]]:
+    there = np.array([[1.0], [0.5]]), np.array([1.0, 0.5])
+    return Moments(Augmented(1.0, (-1.0, 1.0)), ROW, 0.1, 1e-6), [(there, (there[0][1:], there[1][1:]))]
+
+
+def _totals() -> tuple[Any, list[tuple[Any, Any]]]:
+    there = np.array([[1.0], [0.5]]), np.array([1, 0])
+    return Totals(Powers(((-1.0, 1.0),), 2), ROW, 0.1, 1e-6), [(there, (there[0][1:], there[1][1:]))]
+
+
+def _finite() -> tuple[Any, list[tuple[Any, Any]]]:
+    there = np.array([[0.0, 1.0], [1.0, 0.0], [0.0, 1.0]])
+    return FiniteRisk(2, ROW, 0.1), [(there, np.array([[0.0, 1.0], [1.0, 0.0], [1.0, 0.0]])[1:])]
+
+
+def _no_choice_of_hypothesis(patch: Any) -> None:
+    patch.setattr(finite, "exponential", lambda scores, *how: int(np.argmax(scores)))
+
+
 def _no_fitting_noise(patch: Any) -> None:
     patch.setattr(exact, "discrete_gaussian", lambda sigma, size: np.zeros(size, np.int64))
 
@@ -181,5 +204,8 @@ PRODUCERS = [
     Producer("sql", _sql, _no_sql_noise),
     Producer("find bounds", _bounds, _no_bounds_noise),
     Producer("training", _training, _no_training_noise),
+    Producer("second moments", _moments, _no_fitting_noise),
+    Producer("totals", _totals, _no_fitting_noise),
+    Producer("finite class", _finite, _no_choice_of_hypothesis),
     *(Producer(f"linear model, {name}", _fit(kind), _no_fitting_noise) for name, kind in fits.METHODS.items()),
 ]

@@ -14,10 +14,14 @@ import pytest
 
 from discreet.audit import verdict
 from discreet.core import Evidence, Verdict, record
-from discreet.learn.estimators import mechanisms
+from discreet.learn.estimators import mechanisms, sums
+from discreet.learn.estimators.bayes import Powers
 from discreet.learn.estimators.exact import TOLERANCE, hidden_noise, off_normal
 from discreet.learn.estimators.linear import Huber, Logistic, Problem, minimum
 from discreet.learn.estimators.mechanisms import GAP, METHODS, Descent, LinearFit, Objective, Output, exact_each
+from discreet.learn.estimators.preprocessing import Cells
+from discreet.learn.estimators.regression import Augmented
+from discreet.learn.estimators.sums import Moments, Totals, flat, unflat
 from discreet.noise.source import seeded_for_tests
 
 CONFIDENCE, RUNS = 1 - 1e-6, 3000
@@ -32,7 +36,7 @@ def few_steps(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     mechanisms._calibrated.cache_clear()
 
 
-def played(mechanism: LinearFit, there: Any, gone: Any, score: Any, runs: int = RUNS) -> Verdict:
+def played(mechanism: Any, there: Any, gone: Any, score: Any, runs: int = RUNS) -> Verdict:
     """The verdict on the mechanism's claim, by a score of its weights."""
     inside = np.arange(runs) % 2 == 0
     with seeded_for_tests(b"estimators"):
@@ -42,6 +46,40 @@ def played(mechanism: LinearFit, there: Any, gone: Any, score: Any, runs: int = 
         game=claim.game, attack="refit", score=np.array(scores), inside=inside, run=np.arange(runs), design="paired"
     )
     return verdict(claim, seen, confidence=CONFIDENCE)
+
+
+def test_second_moments_hold_and_a_diagonal_without_noise_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """diffprivlib 0.6.6 gives the diagonal of the Gram matrix no noise where a lower bound is 0."""
+    mechanism = Moments(Augmented(1.0, (-1.0, 1.0)), record(), 0.5, 1e-6)
+    there = np.array([[1.0], [0.0]]), np.array([1.0, 0.0])
+    gone = there[0][1:], there[1][1:]
+    largest = lambda total: total.sum()  # noqa: E731
+    assert played(mechanism, there, gone, largest, 1000).outcome == "holds"
+    right = sums.exact.noisy
+
+    def bare_diagonal(values: Any, **how: Any) -> Any:
+        noisy = unflat(right(values, **how))
+        np.fill_diagonal(noisy, np.diag(unflat(values)))
+        return flat(noisy)
+
+    monkeypatch.setattr(sums.exact, "noisy", bare_diagonal)
+    assert played(mechanism, there, gone, lambda total: total[0], 200).outcome == "refuted"
+
+
+@pytest.mark.parametrize(
+    ("encode", "row"),
+    [(Powers(((-1.0, 1.0),), 2), (np.array([[1.0]]), np.array([1]))), (Cells(((0.0, 1.0),)), np.array([[1.0]]))],
+    ids=["naive Bayes", "cells"],
+)
+def test_totals_hold_and_too_little_noise_is_refuted(encode: Any, row: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the best score there is: how far the total lies in the direction of the row."""
+    gone = (row[0][:0], row[1][:0]) if isinstance(row, tuple) else row[:0]
+    mechanism, direction = Totals(encode, record(), 0.5, 1e-6), encode(row)[0]
+    assert played(mechanism, row, gone, lambda total: total @ direction, 300).outcome == "holds"
+    claims, noise = mechanism.claims(), mechanism.noise()
+    monkeypatch.setattr(Totals, "claims", lambda self: claims)
+    monkeypatch.setattr(Totals, "noise", lambda self: noise / 10)
+    assert played(mechanism, row, gone, lambda total: total @ direction, 300).outcome == "refuted"
 
 
 def row_in_zeros(features: int = 1) -> tuple[Any, Any]:

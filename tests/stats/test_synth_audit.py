@@ -16,7 +16,9 @@ from discreet.audit import check_mechanism
 from discreet.core import Claim, Game, Unit, record, user
 from discreet.errors import ClaimRefuted
 from discreet.noise.source import seeded_for_tests
-from discreet.synth import Aim, Independent, Junction, Synthesis, Tree, measure, select
+from discreet.synth import Aim, Column, Independent, Junction, Synthesis, Tree, measure, select
+from discreet.synth.cells import Cells
+from discreet.synth.domain import open_columns
 from discreet.synth.measure import Measurement, Reach
 from discreet.synth.methods import Public, Spending
 from unit.synth.rows import Rows
@@ -219,3 +221,51 @@ def test_the_claim_for_users_holds(method: Any, pair: Any) -> None:
 def test_a_user_with_the_noise_of_one_row_is_refuted() -> None:
     with pytest.raises(ClaimRefuted):
         audit(Released(AsIfOneRow(), THREE, 4.0), VISITED, 1000)
+
+
+# ---- categories that are found -------------------------------------------------------------------------------------------
+
+
+class Named(Rows):
+    """One column of names, which is open."""
+
+    def __init__(self, names: list[str]) -> None:
+        self.names = names
+        self.cells = (Cells.of("name", Column("categorical", find="categories"), "text"),)
+        self.open = open_columns(self.cells)
+
+    def values(self, place: int) -> tuple[list[Any], Any]:
+        found = sorted(set(self.names))
+        return found, np.array([self.names.count(name) for name in found], np.int64)
+
+
+@dataclass(frozen=True)
+class Found:
+    """The categories that are found, with the claim of the synthesis that finds them."""
+
+    epsilon: float
+    delta: float = 0.01
+
+    def _mechanism(self) -> Synthesis:
+        return Synthesis((8,), record(), self.epsilon, self.delta, Independent(), open=Named([]).open)
+
+    def claims(self) -> tuple[Claim, ...]:
+        return (Claim(game=Game(record(), {"answers"}), event=self._mechanism().domain.events[0]),)
+
+    def run(self, data: Named) -> list[str]:
+        return list(self._mechanism().domain.find(data)[0].values)
+
+
+class FoundWithoutNoise(Found):
+    def run(self, data: Named) -> list[str]:
+        return sorted(set(data.names))
+
+
+def test_categories_are_found_privately_and_the_twin_is_refuted() -> None:
+    """Somebody stands alone in a category, or is one more in one that is shown half of the time."""
+    alone = Named(["cook"] * 9 + ["astronaut"]), Named(["cook"] * 9)
+    assert audit(Found(20.0), alone, 2000) in ("holds", "inconclusive")
+    bound = Found(20.0)._mechanism().domain.threshold().bound
+    assert audit(Found(20.0), (Named(["cook"] * (bound + 1)), Named(["cook"] * bound)), 2000) in ("holds", "inconclusive")
+    with pytest.raises(ClaimRefuted):
+        audit(FoundWithoutNoise(20.0), alone, 400)

@@ -6,14 +6,15 @@ SQL answers, statistics of arrays, synthetic tables and whatever comes next only
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from discreet.core import Release, check
+from discreet.core import Claim, Release, check
 from discreet.core.protocols import Mechanism
 from discreet.errors import InvalidValue
+from discreet.ledger.charge import Charge
 from discreet.ledger.ledger import Ledger
 
 D = TypeVar("D")
@@ -58,7 +59,7 @@ def release(
         return Release(value=mechanism.run(data), source=source, claims=claims, facts=metadata)
     key = None if replay is None else replay.key
     with _one_at_a_time(ledger, source, key):
-        charge = ledger.reserve(source, claims, account=account, asked=asked, key=key)
+        charge = open_charge(claims, source=source, ledger=ledger, account=account, asked=asked, key=key)
         if charge.repeated and replay is not None:
             return Release(value=replay.from_json(charge.answer), source=source, claims=claims, entry=charge.id, facts=metadata)
         with charge as entry:
@@ -93,3 +94,17 @@ def _one_at_a_time(ledger: Ledger, source: str, key: str | None) -> Iterator[Non
             lock, count = _waiting.pop(name)
             if count > 1:
                 _waiting[name] = lock, count - 1
+
+
+def open_charge(
+    claims: Sequence[Claim], *, source: str, ledger: Ledger, account: str | None = None,
+    asked: tuple[float, float] | None = None, key: str | None = None,
+) -> Charge:  # fmt: skip
+    """The first half of a release, for what runs longer than one call, such as training: the claims' cost is reserved.
+
+    Mark the charge as started before the first row is read, and settle it when the run has ended.
+    """
+    from discreet.noise import refuse_seeded
+
+    refuse_seeded()
+    return ledger.reserve(source, tuple(claims), account=account, asked=asked, key=key)

@@ -15,6 +15,7 @@ from discreet.report import page, tables, text
 from discreet.report.assessment import ReleaseLike
 from discreet.report.decision import decide, ordered
 from discreet.report.model import Report, build
+from discreet.report.section import SectionKind, filled
 from discreet.report.sentences import label
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ _SPECIAL = re.compile(r"([\\`*{}\[\]<>|~&$^]|(?<!\w)_|_(?!\w)|^[-+#])")
 
 def markdown(
     releases: ReleaseLike | Iterable[ReleaseLike], *, ledger: Ledger | None = None, title: str | None = None,
-    annex: bool = False, confidence: float = CONFIDENCE,
+    annex: bool = False, confidence: float = CONFIDENCE, sections: Iterable[SectionKind] = (),
 ) -> str:  # fmt: skip
     """The report as Markdown; see `html` for what it takes.
 
@@ -33,7 +34,7 @@ def markdown(
     >>> print(markdown(Release(value=41, source="people", claims=())).splitlines()[0])
     # Release from people
     """
-    return render(build(releases, ledger=ledger, title=title, confidence=confidence), annex=annex)
+    return render(build(releases, ledger=ledger, title=title, confidence=confidence, sections=sections), annex=annex)
 
 
 def render(report: Report, *, annex: bool = False) -> str:
@@ -42,14 +43,15 @@ def render(report: Report, *, annex: bool = False) -> str:
     decision = decide(report)
     report = replace(report, assessments=tuple(ordered(report.assessments)))
     several = report.assessments
-    filled: str = _environment().get_template("report.md").render(
+    page_text: str = _environment().get_template("report.md").render(
         decision=decision, report=report, one=several[0] if len(several) == 1 else None, version=__version__, tables=tables,
         text=text, label=label, compared=labelled(tables.compared(report), 1),
         evidence=[(item.title, labelled(tables.evidence(item, report.confidence), -1)) for item in several if item.floors],
         claimed=page.claims_of(several, 1000, 100)[0], drawn=page.drawn(several, 12), undrawn=page.undrawn(several),
-        untried=page.untried(several), annex=annexes.parts(report) if annex else None,
+        untried=page.untried(several), sections=filled((*page.SECTIONS, *report.sections), several),
+        annex=annexes.parts(report) if annex else None,
     )  # fmt: skip
-    return re.sub(r"\n{3,}", "\n\n", filled).strip() + "\n"
+    return re.sub(r"\n{3,}", "\n\n", page_text).strip() + "\n"
 
 
 def labelled(table: tables.Table, column: int) -> tables.Table:

@@ -19,8 +19,10 @@ from discreet.report.sentences import STATUSES, overall
 
 if TYPE_CHECKING:
     from discreet.ledger import Ledger
+    from discreet.report.section import SectionKind
 
 FORMAT, VERSION = "discreet-report", 1
+SYNTHETIC = ("synthetic", "fidelity", "owner_fidelity", "risks", "usefulness")  # facts of a synthetic table
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,7 @@ class Report:
     assessments: tuple[Assessment, ...]
     accounts: tuple[Account, ...]
     warnings: tuple[str, ...]
+    sections: tuple[SectionKind, ...] = ()  # beside those that every report has
 
     @property
     def sentence(self) -> str:
@@ -64,6 +67,7 @@ def build(
     title: str | None = None,
     confidence: float = CONFIDENCE,
     withheld: bool = False,
+    sections: Iterable[SectionKind] = (),
 ) -> Report:
     """Measure the releases and read the ledger. `withheld`: there is evidence that the reader may not see."""
     assessments = contradicted(assess(releases, confidence=confidence, budgets=budgets(ledger)), ledger)
@@ -77,7 +81,7 @@ def build(
     )
     held, warnings = accounts(assessments, ledger)
     when = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    return Report(text.short(heading, 160), when, confidence, assessments, held, warnings)
+    return Report(text.short(heading, 160), when, confidence, assessments, held, warnings, tuple(sections))
 
 
 def _sources(assessments: tuple[Assessment, ...]) -> list[str]:
@@ -114,6 +118,7 @@ def _decision(report: Report) -> dict[str, Any]:
 
 def _release(assessment: Assessment, confidence: float) -> dict[str, Any]:
     release, facts = assessment.release, assessment.facts.to_json()
+    synthetic = {name: facts[name] for name in SYNTHETIC if name in facts}
     return {
         "title": assessment.title,
         "source": release.source,
@@ -125,6 +130,7 @@ def _release(assessment: Assessment, confidence: float) -> dict[str, Any]:
         "exposed": {"groups": facts.get("groups", []), "records": facts.get("exposed", [])},
         "controls": facts.get("controls", []),
         "quality": facts.get("quality", {}),
+        **({"synthetic": synthetic} if synthetic else {}),
         "tried": facts.get("tried", [item.evidence.attack for item in assessment.floors]),
         "not_tried": list(assessment.not_tried),
         "reproduce": {

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.accounting import calibrate
-from discreet.core import Claim, DiscreteGaussian, Event, Game, Release, Repeat, Unit, check
+from discreet.core import Claim, DiscreteGaussian, Event, Game, Release, Repeat, Unit, check, record
 from discreet.core.facts import made
 from discreet.errors import InvalidValue
 from discreet.ledger import Ledger, release
@@ -26,7 +26,7 @@ from discreet.noise import discrete_gaussian
 from discreet.synth.measure import Floats, Ints, Set
 from discreet.synth.model import Model
 from discreet.synth.schema import Schema
-from discreet.synth.table import Table
+from discreet.synth.table import Table, reach
 
 if TYPE_CHECKING:
     from discreet.charts import Plot
@@ -139,13 +139,19 @@ def measure_fidelity(real: Any, synthetic: Any, *, unit: Unit, schema: Any, trip
     """
     known = Schema.of(schema)
     with Table(real, known, unit) as table:
+        if isinstance(synthetic, Model):
+            table.settle_like(synthetic.cells)
+        elif table.open:
+            raise InvalidValue(
+                f"The cells of {table.open[0].name} were found in the fit: compare with the model, not its rows."
+            )
         sets = compared_sets(table.sizes, triples, seed)
         exact = [_shares(counts) for counts in table.counts(sets)]
         names = [cells.name for cells in table.cells]
     if isinstance(synthetic, Model):
         ours = [synthetic.tree.marginal(synthetic.conditionals, columns) for columns in sets]
     else:
-        with Table(synthetic, known, unit) as other:
+        with Table(synthetic, replace(known, omitted=frozenset()), record()) as other:  # it has no key, nor what was left out
             if [cells.name for cells in other.cells] != names:
                 raise InvalidValue("The two tables must have the same columns in the same order; read one as the other is.")
             ours = [_shares(counts) for counts in other.counts(sets)]
@@ -206,7 +212,8 @@ class NoisyDistances:
     """Noisy l1 distances between the real counts of sets of columns and the counts that a model expects.
 
     `expected` holds whole multiples of 1 / POINT for each set. The distance is taken exactly, in whole numbers, and rounded
-    down to rows: a record that is added or removed moves it by at most 1, one that is replaced by at most 2.
+    down to rows: a record that is added or removed moves it by at most 1, one that is replaced by at most 2; a user by as
+    many as their rows.
     """
 
     sets: tuple[Set, ...]
@@ -217,10 +224,9 @@ class NoisyDistances:
 
     @property
     def moved(self) -> int:
-        """By how much one unit moves a distance at most: by its rows, out of one cell and, replaced, into another."""
-        if self.unit.rows is None:
-            raise InvalidValue("Fidelity needs a bound on the rows of one unit: unit=discreet.user(key, rows=…).")
-        return self.unit.rows * (2 if self.unit.relation == "replace" else 1)
+        """By how many rows one unit moves a distance at most: out of cells and, where it is replaced, into others."""
+        far = reach(self.unit)
+        return far.moved * far.rows
 
     def sigma(self) -> float:
         return _least_sigma(self.moved, len(self.sets), self.epsilon, self.delta)
@@ -233,7 +239,8 @@ class NoisyDistances:
 
     def run(self, data: Any) -> list[int]:
         """One noisy whole number of rows for each set. `data` gives exact counts."""
-        exact = [_rows_apart(counts, expected) for counts, expected in zip(data.counts(self.sets), self.expected)]
+        grain = reach(self.unit).grain
+        exact = [_rows_apart(counts, expected, grain) for counts, expected in zip(data.counts(self.sets), self.expected)]
         noise = discrete_gaussian(self.sigma(), len(exact))
         return [distance + int(each) for distance, each in zip(exact, noise)]
 
@@ -247,9 +254,12 @@ def _least_sigma(moved: int, numbers: int, epsilon: float, delta: float) -> floa
     return calibrate(lambda sigma: _event(sigma, moved, numbers), epsilon, delta)
 
 
-def _rows_apart(counts: Ints, expected: Ints) -> int:
-    """The l1 distance in whole rows, rounded down; in whole numbers throughout."""
-    return int(np.abs(counts.astype(np.int64) * POINT - expected).sum()) // POINT
+def _rows_apart(counts: Ints, expected: Ints, grain: int = 1) -> int:
+    """The l1 distance in whole rows, rounded down; in whole numbers throughout. `grain` of what is counted make one row."""
+    small = float(counts.sum()) * POINT + float(expected.sum()) * grain < 2**62
+    kind: Any = np.int64 if small else object  # beyond 64 bits in Python's own whole numbers
+    apart = np.abs(counts.astype(kind) * POINT - expected.astype(kind) * grain).sum()
+    return int(apart) // (POINT * grain)
 
 
 def release_fidelity(
@@ -274,6 +284,7 @@ def release_fidelity(
     if (ledger is None) != (source is None):
         raise InvalidValue("ledger and source go together: the ledger keeps the budget of the source.")
     with Table(table, Schema.of(schema), unit) as rows:
+        rows.settle_like(model.cells)
         if rows.cells != model.cells:
             raise InvalidValue("The model was fitted with another schema, or to a table with other columns.")
         sets = tuple(compared_sets(rows.sizes, triples, seed))

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.accounting import calibrate, curve, epsilon_from_concentrated
-from discreet.core import Concentrated, DiscreteGaussian, Event, Exponential, Repeat
+from discreet.accounting import calibrate, concentrated, curve, epsilon_from_concentrated
+from discreet.core import Approximate, Concentrated, DiscreteGaussian, Event, Exponential, Repeat
 from discreet.core import Sequence as Composed
 from discreet.noise import discrete_gaussian
 
@@ -135,8 +135,8 @@ def calibrated(
     def whole(scale: float) -> Event:
         return Composed((*before, make_event(scale))) if before else make_event(scale)
 
-    spent = [_pure_part(event) for event in before]
-    enough = 1 / math.sqrt(concentrated_for(epsilon - math.fsum(e for e, _ in spent), delta - math.fsum(d for _, d in spent)))
+    left = concentrated_for(*_left(before, epsilon, delta)) - math.fsum(map(concentrated, _choices(before)))
+    enough = 1 / math.sqrt(left)
     if _gaussian(whole(1.0)):
         scale = calibrate(whole, epsilon, delta)
     else:
@@ -144,12 +144,14 @@ def calibrated(
     return scale, whole(scale)
 
 
-def _pure_part(event: Any) -> tuple[float, float]:
-    """Epsilon and delta of an event, by adding up those of its parts."""
-    if isinstance(event, Repeat):
-        epsilon, delta = _pure_part(event.event)
-        return event.times * epsilon, event.times * delta
-    return event.epsilon, getattr(event, "delta", 0.0)
+def _left(before: tuple[Event, ...], epsilon: float, delta: float) -> tuple[float, float]:
+    """What thresholds leave of a budget, by adding up epsilons and deltas."""
+    thresholds = [event for event in before if isinstance(event, Approximate)]
+    return epsilon - math.fsum(it.epsilon for it in thresholds), delta - math.fsum(it.delta for it in thresholds)
+
+
+def _choices(before: tuple[Event, ...]) -> list[Event]:
+    return [event for event in before if not isinstance(event, Approximate)]
 
 
 def _narrowed(used: Callable[[float], float], enough: float) -> float:

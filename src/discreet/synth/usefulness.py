@@ -56,7 +56,7 @@ def train_on_synthetic(synthetic: Any, real: Any, test: Any, label: str) -> Usef
     if label not in shared or len(shared) < 2:
         raise InvalidValue(f"All three tables must have the column {label!r} and at least one more in common.")
     (features, marks), classes = _numbers(tables, shared, label)
-    if len(classes) < 2 or any(len(np.unique(y)) < 2 for y in marks[:2]):
+    if not len(marks[2]) or any(len(np.unique(y)) < 2 for y in marks[:2]):
         raise InvalidValue(f"{label} must have at least two values in each table to be learned.")
     accuracies, areas = [], []
     for X, y in zip(features[:2], marks[:2]):
@@ -80,8 +80,11 @@ def _numbers(tables: list[Columns], shared: list[str], label: str) -> Any:
             continue
         numbers, values = codes(np.concatenate([part.astype(object) for part in parts]))
         gap = np.array([missing(value) for value in values])
-        made.append(numbers.astype(np.float64) if name == label else np.where(gap[numbers], np.nan, numbers))
+        made.append(np.where(gap[numbers], np.nan, numbers))
     at = shared.index(label)
+    told = ~np.isnan(made[at])  # a row without a label teaches nothing
     X = np.stack([column for i, column in enumerate(made) if i != at], axis=1)
-    y = made[at].astype(np.int64)
-    return (np.split(X, places), np.split(y, places)), np.unique(y)
+    kept = np.split(told, places)
+    features = [rows[some] for rows, some in zip(np.split(X, places), kept)]
+    labels = [rows[some].astype(np.int64) for rows, some in zip(np.split(made[at], places), kept)]
+    return (features, labels), np.unique(made[at][told])

@@ -20,12 +20,14 @@ from discreet.noise.source import seeded_for_tests
 from discreet.synth import (
     Independent,
     NoisyDistances,
+    Schema,
     Synthesis,
     fidelity,
     measure_fidelity,
     release_fidelity,
     train_on_synthetic,
 )
+from discreet.synth.table import Table, reach
 from unit.synth.rows import Rows, chain
 
 SCHEMA = {"a": ["x", "y"], "b": (0, 31), "c": [1, 2, 3]}
@@ -71,6 +73,12 @@ def test_a_table_has_no_distance_to_itself_and_a_file_counts_as_a_table(tmp_path
     assert found.association_error == 0.0
 
 
+def test_columns_that_were_left_out_are_not_missed_in_the_synthetic_table() -> None:
+    noted = REAL.append_column("note", pa.array(["private"] * 900))
+    found = measure_fidelity(noted, MADE, unit=record(), schema={**SCHEMA, "note": None})
+    assert found == measure_fidelity(REAL, MADE, unit=record(), schema=SCHEMA)
+
+
 def test_a_model_is_compared_without_sampling() -> None:
     model = synth.fit(REAL, **FIT).value
     found = measure_fidelity(REAL, model, unit=record(), schema=SCHEMA)
@@ -98,13 +106,19 @@ def test_one_record_moves_a_distance_by_one_and_a_replaced_one_by_two(rows: Any,
     assert abs(apart(rows) - apart([*without, other])) <= 2
 
 
+def test_distances_beyond_64_bits_are_exact() -> None:
+    counts, expected = np.array([2**46, 0], np.int64), np.array([0, 2**45], np.int64) * fidelity.POINT
+    assert fidelity._rows_apart(counts, expected) == 2**46 + 2**45
+    assert fidelity._rows_apart(counts[:1] * 8, expected[1:], 8) == 2**45
+
+
 def test_sensitivity_and_event_follow_the_unit() -> None:
     def sensitivity(unit: Any) -> Any:
         (claim,) = NoisyDistances(((0,),), (np.zeros(2, np.int64),), unit, 1.0, 1e-6).claims()
         return claim.event.event.sensitivity  # type: ignore[attr-defined]
 
     assert [sensitivity(it) for it in (record(), record("replace"), user("id", rows=3))] == [1, 2, 3]
-    with pytest.raises(InvalidValue, match="bound on the rows"):
+    with pytest.raises(InvalidValue, match="rows"):
         sensitivity(user("id", rows=None))
 
 
@@ -180,3 +194,23 @@ def test_useful_rows_teach_and_useless_ones_do_not() -> None:
 def test_bad_input_is_told(call: Any, message: str) -> None:
     with pytest.raises(InvalidValue, match=message):
         call()
+
+
+def test_a_users_rows_move_a_distance_by_no_more_than_their_bound() -> None:
+    """Rows of one user beyond the bound do not count; those that do may be in any cells."""
+    schema = {"id": None, "b": (0, 31), "c": [1, 2, 3]}
+    draw = np.random.default_rng(3)
+    ids, b = np.repeat(np.arange(40), 5), draw.integers(0, 32, 200)
+    whole = pa.table({"id": ids, "b": b, "c": draw.integers(1, 4, 200)})
+    unit = user("id", rows=2)
+    model = synth.fit(whole, unit=unit, epsilon=1.0, delta=1e-6, schema=schema, method="independent").value
+    sets = tuple(fidelity.compared_sets([it.size for it in model.cells], 0, 0))
+    grain = reach(unit).grain
+    found = []
+    for rows in (whole, whole.filter(pa.array(ids != 7))):
+        with Table(rows, Schema.of(schema), unit) as counted:
+            pairs = zip(counted.counts(sets), sets, strict=True)
+            found.append([fidelity._rows_apart(counts, fidelity._expected(model, it), grain) for counts, it in pairs])
+    assert max(abs(a - b) for a, b in zip(*found, strict=True)) <= 2
+    near = release_fidelity(whole, model, unit=unit, epsilon=1.0, delta=1e-6, schema=schema)
+    assert near.claims[0].game.unit == unit

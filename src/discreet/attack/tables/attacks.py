@@ -39,9 +39,9 @@ class DensityRatio(Attack[Any]):
 
     view = TABLE
 
-    def __init__(self, records: Any, reference: Any, *, by: str = "kernel") -> None:
+    def __init__(self, records: Any, reference: Any, *, by: str = "kernel", name: str | None = None) -> None:
         self.by = check.word("by", by, tuple(DENSITIES))
-        self.name = "density ratio" if by == "kernel" else f"density ratio ({by})"
+        self.name = name or ("density ratio" if by == "kernel" else f"density ratio ({by})")
         self.encoding = Encoding.of(reference)
         self.records = self.encoding.rows(records)
         self.reference = self.encoding.rows(reference)

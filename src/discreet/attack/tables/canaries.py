@@ -72,5 +72,5 @@ def audit_generator(
         return joined(base, {name: values[inside] for name, values in unknown.items()}) if inside else base
 
     worlds: Canaries[Any] = Canaries(known, range(canaries), insert, seed=seed)
-    chosen = attack(unknown, known) if attack else DensityRatio(unknown, known, by="both")
+    chosen = attack(unknown, known) if attack else DensityRatio(unknown, known, by="both", name="canaries in one fit")
     return audit(_Generates(generator, unit or record()), chosen, worlds, runs=runs)

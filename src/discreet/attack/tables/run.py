@@ -28,6 +28,10 @@ class TableAttack:
     risks: tuple[Risk, ...]
     notes: tuple[str, ...]
 
+    def facts(self) -> dict[str, Any]:
+        """The risks as a release tells them."""
+        return {"risks": [risk.to_json() for risk in self.risks]}
+
 
 def attack_table(
     synthetic: Any, members: Any, control: Any, *, attacks: Sequence[str] = ("density", "pairs", "closest"),

@@ -11,6 +11,13 @@ except ModuleNotFoundError as error:
 
     raise MissingExtra("sklearn", "sklearn", "Private estimators") from None
 
+from discreet.learn.estimators.bayes import GaussianNB, StandardScaler
 from discreet.learn.estimators.classifiers import LinearSVC, LogisticRegression
+from discreet.learn.estimators.finite import choose_hypothesis, excess_risk
+from discreet.learn.estimators.preprocessing import KBinsDiscretizer, OneHotEncoder
+from discreet.learn.estimators.regression import PCA, LinearRegression, Ridge
 
-__all__ = ["LinearSVC", "LogisticRegression"]
+__all__ = [
+    "PCA", "GaussianNB", "KBinsDiscretizer", "LinearRegression", "LinearSVC", "LogisticRegression", "OneHotEncoder", "Ridge",
+    "StandardScaler", "choose_hypothesis", "excess_risk",
+]  # fmt: skip
