@@ -103,6 +103,8 @@ def _few(titles: list[str]) -> list[str]:
 
 def _number(item: Assessment) -> tuple[str, str]:
     """What an attack recognises where one is above the claim or there is none; else what the claim allows."""
+    if item.fault is not None:
+        return "", ""  # no number of such a document counts
     best = item.strongest
     if best is not None and item.status not in ("holds", "unbroken", "inconclusive") and leaks(best):
         measured = best.at(0.01)
