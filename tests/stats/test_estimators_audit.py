@@ -19,7 +19,7 @@ from discreet.learn.estimators.bayes import Powers
 from discreet.learn.estimators.exact import TOLERANCE, hidden_noise, off_normal
 from discreet.learn.estimators.linear import Huber, Logistic, Problem, minimum
 from discreet.learn.estimators.mechanisms import GAP, METHODS, Descent, LinearFit, Objective, Output, exact_each
-from discreet.learn.estimators.preprocessing import FINE, Cells
+from discreet.learn.estimators.preprocessing import Cells
 from discreet.learn.estimators.regression import Augmented
 from discreet.learn.estimators.sums import Moments, Totals, flat, unflat
 from discreet.noise.source import seeded_for_tests
@@ -67,20 +67,19 @@ def test_second_moments_hold_and_a_diagonal_without_noise_is_refuted(monkeypatch
 
 
 @pytest.mark.parametrize(
-    ("encode", "row", "place"),
-    [(Powers(((-1.0, 1.0),), 2), (np.array([[1.0]]), np.array([1])), 3), (Cells(((0.0, 1.0),)), np.array([[1.0]]), FINE - 1)],
+    ("encode", "row"),
+    [(Powers(((-1.0, 1.0),), 2), (np.array([[1.0]]), np.array([1]))), (Cells(((0.0, 1.0),)), np.array([[1.0]]))],
     ids=["naive Bayes", "cells"],
 )
-def test_totals_hold_and_too_little_noise_is_refuted(
-    encode: Any, row: Any, place: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_totals_hold_and_too_little_noise_is_refuted(encode: Any, row: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the best score there is: how far the total lies in the direction of the row."""
     gone = (row[0][:0], row[1][:0]) if isinstance(row, tuple) else row[:0]
-    mechanism = Totals(encode, record(), 0.5, 1e-6)
-    assert played(mechanism, row, gone, lambda total: total[place], 300).outcome == "holds"
+    mechanism, direction = Totals(encode, record(), 0.5, 1e-6), encode(row)[0]
+    assert played(mechanism, row, gone, lambda total: total @ direction, 300).outcome == "holds"
     claims, noise = mechanism.claims(), mechanism.noise()
     monkeypatch.setattr(Totals, "claims", lambda self: claims)
     monkeypatch.setattr(Totals, "noise", lambda self: noise / 10)
-    assert played(mechanism, row, gone, lambda total: total[place:][0] + 0.5 * total[0], 300).outcome == "refuted"
+    assert played(mechanism, row, gone, lambda total: total @ direction, 300).outcome == "refuted"
 
 
 def row_in_zeros(features: int = 1) -> tuple[Any, Any]:
