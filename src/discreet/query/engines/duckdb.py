@@ -30,6 +30,7 @@ PAIRS = 1 << 18  # of unit and group, gathered at once: some 40 MB
 PARTS = 8  # at most so many readings of a table
 CHANCES, SUMS = 'temp.main."discreet chances"', 'temp.main."discreet sums"'
 CODES = 'temp.main."discreet codes"'
+AGAIN = 3  # times that the same codes are asked for until they are copied
 DATABASES = (".duckdb", ".db", ".ddb")
 
 
@@ -127,7 +128,7 @@ class DuckEngine:
         self._writer = DuckWriter()
         self._files: list[Path] = []
         self._copied = ""  # what the text files were when they were read
-        self._coded: Any = None  # what the copy of the codes was made of
+        self._asked: tuple[Any, int] = (None, 0)  # the codes that were asked for last, and how often
         self._memory = ""  # a name of this connection's own, where some tables are in memory
         self._same: dict[str, frozenset[Any]] = {}
         self._database = isinstance(locations, (str, os.PathLike))
@@ -252,16 +253,19 @@ class DuckEngine:
                 raise EngineFailed(self.name) from error
 
     def _marginals(self, it: Marginals) -> Mapping[str, Any]:
-        """From a copy of the codes, in a byte or two each: DuckDB knows their ranges then, and counts in plain tables."""
+        """Straight from the rows; the third time the same codes are asked for, from a copy of them in a byte or two each, which
+        takes memory and saves computing them again."""
         key = (it.rows, it.codes, it.plan)
-        if self._coded != key:
-            types = ["UTINYINT" if size <= 256 else "USMALLINT" if size <= 65536 else "UINTEGER" for size in it.sizes]
-            small = ", ".join(f"CAST(k{i} AS {name}) AS k{i}" for i, name in enumerate(types))
-            small += "" if it.plan.kind == "rows" else ", w"
-            self._coded = None
-            self._run(f"CREATE OR REPLACE TEMP TABLE {CODES} AS SELECT {small} FROM ({self._writer.coded(it)}) AS z")
-            self._coded = key
-        found = self._link.execute(self._writer.grouped_sets(it, f"{CODES} AS x")).fetchnumpy()
+        times = self._asked[1] + 1 if self._asked[0] == key else 1
+        types = ["UTINYINT" if size <= 256 else "USMALLINT" if size <= 65536 else "UINTEGER" for size in it.sizes]
+        small = ", ".join(f"CAST(k{i} AS {name}) AS k{i}" for i, name in enumerate(types))
+        small += "" if it.plan.kind == "rows" else ", w"
+        codes = f"SELECT {small} FROM ({self._writer.coded(it)}) AS z"
+        if times == AGAIN:
+            self._run(f"CREATE OR REPLACE TEMP TABLE {CODES} AS {codes}")
+        self._asked = (key, times)
+        source = f"{CODES} AS x" if times >= AGAIN else f"({codes}) AS x"
+        found = self._link.execute(self._writer.grouped_sets(it, source)).fetchnumpy()
         which = cell = np.zeros(len(found["s0"]), np.int64)
         for place, code in enumerate(it.used):  # as the writer says it in SQL, which takes longer than the counting
             there = ~np.ma.getmaskarray(found[f"k{code}"])
