@@ -184,10 +184,10 @@ class Database:
         """
         priced = self._price(query, epsilon, delta, groups, keys, weights, bias)
         mechanism = SqlQuery(self.unit, priced, nonnegative)
+        self.engine.ready()
         private = "+".join(name for name, base in self._catalogue.tables.items() if base.private)
         replay = Replay(mechanism.key(self.engine), to_text, from_text) if self._charged is not None else None
         facts = {"title": _one_line(query), "made": made(), "query": query}
-        self.engine.ready()
         return release(
             mechanism, self.engine, source=self.source or private, ledger=self._charged, account=account or self.account,
             replay=replay, facts=facts,
