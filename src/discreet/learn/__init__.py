@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         LinearSVC,
         LogisticRegression,
         OneHotEncoder,
+        PrivateSearchCV,
         Ridge,
         StandardScaler,
     )
@@ -36,14 +37,14 @@ if TYPE_CHECKING:
 __all__ = [
     "PCA", "Adaptive", "Aligned", "Augment", "Automatic", "Average", "BallsInBins", "BandMF", "Checkpoint", "FixedPoint",
     "Flat", "GaussianNB", "KBinsDiscretizer", "LinearRegression", "LinearSVC", "LogisticRegression", "OneHotEncoder",
-    "PerLayer", "Performance", "Planted", "Poisson", "Postprocess", "Ridge", "Run", "StandardScaler", "Step", "Training",
-    "encode", "evaluate", "plant", "projected", "read", "replay_run", "shrink", "train",
+    "PerLayer", "Performance", "Planted", "Poisson", "Postprocess", "PrivateSearchCV", "Ridge", "Run", "StandardScaler", "Step",
+    "Training", "encode", "evaluate", "plant", "projected", "read", "replay_run", "shrink", "train",
 ]  # fmt: skip
 
 _MODULES = {
     "estimators": (
         "PCA", "GaussianNB", "KBinsDiscretizer", "LinearRegression", "LinearSVC", "LogisticRegression", "OneHotEncoder",
-        "Ridge", "StandardScaler",
+        "PrivateSearchCV", "Ridge", "StandardScaler",
     ),
     "sgd.banded": ("BandMF",),
     "sgd.canary": ("Aligned", "Training", "replay_run"),
