@@ -16,6 +16,7 @@ from discreet.learn.sgd.engine.compiled import eagerly
 from discreet.learn.sgd.engine.fallback import LISTS, Found, copied, own, spread_over, tried
 from discreet.learn.sgd.engine.joins import joined
 from discreet.learn.sgd.engine.layers import find
+from discreet.learn.sgd.engine.own import forward_of
 from discreet.learn.sgd.engine.tape import PART, Forward, Record, Tape
 
 TYPES = (torch.float32, torch.bfloat16, torch.float16)  # of the parameters that can be trained
@@ -81,6 +82,11 @@ class Engine:
             return False
         self._enclosed = outer
         return True
+
+    @property
+    def layers(self) -> list[nn.Module]:
+        """The modules in whose place something runs while a step is recorded."""
+        return [module for module, _ in self._modules]
 
     def buffer(self) -> Tensor:
         """A flat buffer for all trained numbers."""
@@ -193,8 +199,9 @@ def _recorded(ours: Callable[..., Any], before: Callable[..., Any] | None, modul
     def forward(*args: Any, **kwargs: Any) -> Any:
         if torch.is_grad_enabled():
             return ours(*args, **kwargs)
-        return type(module).forward(module, *args, **kwargs) if before is None else before(*args, **kwargs)
+        return forward_of(module)(*args, **kwargs) if before is None else before(*args, **kwargs)
 
+    forward.discreet = True  # type: ignore[attr-defined]
     return forward
 
 
