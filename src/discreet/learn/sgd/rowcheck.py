@@ -195,7 +195,7 @@ def _compute(run: Run, chosen: list[int]) -> None:
 def _try(run: Run, numbers: list[int]) -> None:
     try:
         for batch in run._rows.some(np.array(numbers), run._device):
-            run._losses(batch)
+            run._computed(batch)
         return
     except torch.OutOfMemoryError:
         raise

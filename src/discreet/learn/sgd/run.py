@@ -108,7 +108,7 @@ class Run:
         self._made_up = False  # whether the rows at hand only keep this process in step with others
         fixed = not isinstance(clipping, Quantile) and not plan.grid and type(self._engine) is Engine
         fixed = fixed and rows.loading.collate is None
-        self._graphed = Graphed(self._engine, self._losses, clipping) if self._device.type == "cuda" and fixed else None
+        self._graphed = Graphed(self._engine, self._computed, clipping) if self._device.type == "cuda" and fixed else None
         self._layouts: dict[Any, Layout] = {}  # by the shapes of a row, where a collate function makes different ones
         same_parameters(model, optimizer, self._engine.parameters)
         self._group.agree(self._facts())
@@ -123,7 +123,7 @@ class Run:
         self._fixed = [p for p in model.parameters() if not p.requires_grad]
         self._title = f"{type(model).__name__}, trained privately"  # before a row is read: code may rename a class by one
         varied = rows.loading.collate is not None
-        self._paths = Way(model, self._raw, code_of(loss), "isolated" if plan.grid else path, varied=varied)
+        self._paths = Way(model, self._raw, code_of(loss), "isolated" if plan.grid else path, engine=self._engine, varied=varied)
         self._isolated = Isolated(self._engine, self._raw, code_of(loss))
         with Unchanged(model, refuse=False), put_back(model, code_of(loss)):  # a trial leaves the model as it was
             self._try(self._engine)
@@ -268,7 +268,7 @@ class Run:
         if self._graphed is not None and self._graphed.add(batch, weight, self._buffer, 1.0 / self._public_divisor()):
             return
         with self._engine.recording(length(batch)):
-            self._add(self._losses(batch), weight)
+            self._add(self._computed(batch), weight)
 
     def fit(self, *callbacks: Callable[[Step], Any]) -> Run:
         """Take the steps that are left. After each of them every callback is called with it; one that returns False ends it.
@@ -426,6 +426,10 @@ class Run:
 
     def _losses(self, batch: Any) -> Tensor:
         return checked(self._raw(batch), length(batch))
+
+    def _computed(self, batch: Any) -> Tensor:
+        """The losses of private rows: by the program that was proven, where the path is fast, and not by the model's code."""
+        return checked((self._paths.program(batch) or self._raw)(batch), length(batch))
 
     def _raw(self, batch: Any) -> Tensor:
         """What model and loss make of a batch, with nothing asked about it yet."""

@@ -49,7 +49,7 @@ class Engine:
         self.rows = rows
         self.tape = Tape(rows)
         self._enclosed: set[nn.Module] = set()  # run example by example, with all that is inside
-        self._modules = self._armed({})
+        self._arm({})
         self.size = sum(p.numel() for p in self.parameters)
         self.armed = False  # while a step is recorded
         self.processes = 1  # that add into one sum
@@ -60,11 +60,15 @@ class Engine:
     def trying(self) -> Iterator[None]:
         """While this is open, modules without a layer of ours find out how they are best run; afterwards they are."""
         found: Found = {}
-        self._modules = self._armed(found, trying=True)
+        self._arm(found, trying=True)
         try:
             yield
         finally:
-            self._modules = self._armed(found)
+            self._arm(found)
+
+    def _arm(self, found: Found, trying: bool = False) -> None:
+        self._modules = self._armed(found, trying)
+        self.layers = [module for module, _ in self._modules]  # in whose place something runs while a step is recorded
 
     def _armed(self, found: Found, trying: bool = False) -> list[tuple[nn.Module, Forward]]:
         """What runs in place of which module."""
@@ -82,11 +86,6 @@ class Engine:
             return False
         self._enclosed = outer
         return True
-
-    @property
-    def layers(self) -> list[nn.Module]:
-        """The modules in whose place something runs while a step is recorded."""
-        return [module for module, _ in self._modules]
 
     def buffer(self) -> Tensor:
         """A flat buffer for all trained numbers."""
