@@ -21,6 +21,7 @@ from discreet.learn.sgd.isolated import Isolated, refuse
 from discreet.learn.sgd.loading import plain
 from discreet.learn.sgd.proof import NotProven, traced
 from discreet.learn.sgd.proof.faithful import unlike
+from discreet.learn.sgd.proof.intact import replaced
 from discreet.learn.sgd.proof.objects import machinery
 from discreet.learn.sgd.proof.process import as_it_was, settings
 from discreet.learn.sgd.proof.program import Program
@@ -108,9 +109,11 @@ class Path:
         names = {module: name for name, module in self._model.named_modules()}
         own = tuple(names.get(module) for module in layers or ())
         key = (form, own, self._backward, tuple(map(_hashable, watch.key)), watch.whole)
-        verdict, _ = _known.get(key, (None, None))
+        verdict, _ = _known.get(key, (None, None)) if replaced() is None else (None, None)
         if verdict is None:
             verdict = self._traced(watch, batch)
+            if (strange := replaced()) is not None:
+                return Proof(form, layers, watch, Verdict(False, f"{strange} is not what was installed, but another function"), None)
             if verdict.program is None or not verdict.program.constants:  # tensors that it holds may be another model's
                 if len(_known) >= MOST:
                     _known.pop(next(iter(_known)))

@@ -19,6 +19,7 @@ from torch.utils import _pytree as pytree
 from torch.utils.checkpoint import checkpoint
 
 from discreet.learn.sgd.engine.own import forward_of, recorded
+from discreet.learn.sgd.proof.objects import foreign_class
 
 Get = Callable[["Env"], Any]
 
@@ -79,6 +80,7 @@ class Node:
     module: str | None = None
     part: Part | None = None
     drops: tuple[int, ...] = ()  # slots that no later node uses
+    where: str = ""  # the line of code that made the call
 
 
 @dataclass
@@ -154,16 +156,20 @@ def _leaves(node: Node) -> list[Any]:
 
 def _runner(part: Part, start: State, modules: dict[str, nn.Module]) -> Callable[..., tuple[Any, ...]]:
     """A function of what is taken from around the part, by slot, and of its inputs."""
-    steps = [(_caller(node, start, modules), node.outs, node.drops, node.state) for node in part.nodes]
+    steps = [(_caller(node, start, modules), node.outs, node.drops, node.state, node.where) for node in part.nodes]
 
     def run(taken: dict[int, Any], *inputs: Any) -> tuple[Any, ...]:
         env = Env({**taken, **dict(zip(part.inputs, inputs, strict=True))}, _size(part, inputs))
         values, outer, now = env.values, State.now(), start
-        for call, outs, drops, state in steps:
+        for call, outs, drops, state, where in steps:
             if state != now:
                 (outer if state == start else state).enter(outer)
                 now = state
-            found = call(env)
+            try:
+                found = call(env)
+            except Exception as error:
+                error.where = getattr(error, "where", where)  # type: ignore[attr-defined]
+                raise
             if len(outs) == 1 and isinstance(found, Tensor):
                 values[outs[0]] = found
             elif outs:
@@ -192,7 +198,7 @@ def _caller(node: Node, start: State, modules: dict[str, nn.Module]) -> Callable
         return _of_part(node, node.part, args, kwargs, start, modules)
     if node.module is not None:
         layer = modules[node.module]
-        return lambda env: _called(layer)(*args(env), **kwargs(env))
+        return lambda env: _called(layer, args(env), kwargs(env))
     func: Any = node.func
     if not node.kwargs:
         return lambda env: func(*args(env))
@@ -212,15 +218,26 @@ def _of_part(node: Node, part: Part, args: Get, kwargs: Get, start: State, modul
             return run(taken, *tensors((given, named)))
 
         with recorded(module, forward):
-            return _called(module)(*args(env), **kwargs(env))
+            return _called(module, args(env), kwargs(env))
 
     return call
 
 
-def _called(module: nn.Module) -> Callable[..., Any]:
+def _called(module: nn.Module, args: Any, kwargs: Any) -> Any:
     """What the engine, or the proof, put in the place of a module's forward; else what was recorded of it, or torch's own."""
     placed = module.__dict__.get("forward")
-    return placed if placed is not None and getattr(placed, "discreet", False) else forward_of(module)
+    forward = placed if placed is not None and getattr(placed, "discreet", False) else forward_of(module)
+    shards = sharding(module)
+    if shards is None:
+        return forward(*args, **kwargs)
+    args, kwargs = shards._pre_forward(module, args, kwargs)
+    return shards._post_forward(module, args, forward(*args, **kwargs))
+
+
+def sharding(module: nn.Module) -> Any:
+    """What fully_shard has for a module: it gathers the weights before a forward and in the backward; None for others."""
+    hooks = [getattr(hook, "__self__", None) for hook in module._forward_pre_hooks.values()]
+    return next((state for state in hooks if type(state).__name__ == "FSDPState" and foreign_class(type(state))), None)
 
 
 def _filled(template: Any, modules: dict[str, nn.Module]) -> Get:

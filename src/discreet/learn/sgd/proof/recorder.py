@@ -6,9 +6,12 @@ recorded operation by operation. A tensor of which it is not known where it came
 
 from __future__ import annotations
 
+import functools
+import sys
 import types
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,10 +24,10 @@ from torch.utils import _pytree as pytree
 from discreet.learn.sgd.engine.fallback import computed, with_hooks
 from discreet.learn.sgd.engine.layers import computes
 from discreet.learn.sgd.proof.objects import foreign_function, plain
-from discreet.learn.sgd.proof.program import Held, Node, Part, Program, Ref, Sized, State, tensors, tidy
+from discreet.learn.sgd.proof.program import Held, Node, Part, Program, Ref, Sized, State, sharding, tensors, tidy
 from discreet.learn.sgd.proof.values import NotProven, multiple, symbolic
 
-NO = {"backward", "register_hook", "register_post_accumulate_grad_hook", "retain_grad"}
+NO = {"backward", "register_hook", "register_post_accumulate_grad_hook"}
 FLAGS = {"requires_grad_", "detach_"}  # say of a tensor whether it is trained: not of one that outlives the step
 UNKNOWN = "a tensor is used of which it was not seen where it came from"
 
@@ -43,7 +46,8 @@ class Recorder(TorchFunctionMode):
         super().__init__()
         self._model = model
         self._names = {module: name for name, module in model.named_modules()}
-        self._layers = [module for module in layers if module in self._names]
+        split = [module for module in model.modules() if sharding(module) is not None]
+        self._layers = list(dict.fromkeys(module for module in (*layers, *split) if module in self._names))
         self._slots: dict[int, tuple[Tensor, int]] = {}
         self._of: dict[int, Frame] = {}  # by slot
         self._held: dict[int, list[Held]] = {}
@@ -128,7 +132,7 @@ class Recorder(TorchFunctionMode):
         self._note(Node(func, *given, state), tensors(out))
 
     def _note(self, node: Node, leaves: list[Tensor]) -> None:
-        node.outs = [self._slot(leaf, self._frame) for leaf in leaves]
+        node.outs, node.where = [self._slot(leaf, self._frame) for leaf in leaves], _line()
         self._frame.part.nodes.append(node)
 
     def _slot(self, tensor: Tensor, frame: Frame) -> int:
@@ -230,21 +234,22 @@ class Recorder(TorchFunctionMode):
 
     def _layer(self, module: nn.Module, placed: Any) -> Callable[..., Any]:
         name, opaque = self._names[module], computes(module) and foreign_function(type(module).forward)
+        inner = functools.partial(type(module).forward, module) if placed is None else placed
 
         def forward(*args: Any, **kwargs: Any) -> Any:
             if not self._open or self._covered:
-                return placed(*args, **kwargs)
-            if not getattr(placed, "discreet", False):
+                return inner(*args, **kwargs)
+            if placed is not None and not getattr(placed, "discreet", False):
                 raise NotProven(f"a layer was given another forward ({type(module).__name__})")
             given = self._templates(args, kwargs)
             if given is None:
                 raise NotProven(f"a layer is called with something that cannot be recorded ({type(module).__name__})")
             node = Node(None, *given, State.now(), module=name)
             if opaque:
-                out = self._inside(placed, args, kwargs)
+                out = self._inside(inner, args, kwargs)
                 self._note(node, tensors(out))
                 return out
-            return self._part(node, module, placed, args, kwargs)
+            return self._part(node, module, inner, args, kwargs)
 
         return forward
 
@@ -320,6 +325,17 @@ def _all(out: Any) -> list[Tensor]:
     return [leaf for leaf in pytree.tree_leaves(out) if isinstance(leaf, Tensor)]
 
 
+OURS = (str(Path(torch.__file__).parent), str(Path(__file__).parents[3]))
+
+
+def _line() -> str:
+    """The line of code that runs, that is neither torch's nor ours; it can be told if an operation fails."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(OURS):
+        frame = frame.f_back
+    return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno} in {frame.f_code.co_name}"
+
+
 def _plain_tree(shape: Any) -> bool:
     return shape.type in (None, tuple, list, dict) and all(map(_plain_tree, shape.children()))
 
@@ -327,7 +343,7 @@ def _plain_tree(shape: Any) -> bool:
 def _allowed(func: Any, args: Any, recorder: Recorder) -> None:
     """Nothing may be left on a tensor that outlives the step, and no backward run into the gradients of parameters."""
     name = getattr(func, "__name__", "")
-    if name in NO - {"retain_grad"}:
+    if name in NO:
         raise NotProven(f"a hook is put on a tensor, or a backward is run inside the forward ({name})")
     if name == "__set__" or name in FLAGS:
         field = getattr(getattr(func, "__self__", None), "__name__", "requires_grad")

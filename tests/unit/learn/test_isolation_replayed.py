@@ -1,0 +1,351 @@
+"""Models that can tell whether they are traced, a class each: well behaved in a trace, and a leak in a step.
+
+On the fast path their code is not given a row: what runs is the list of operations that was recorded and proven. On the other
+path a unit is computed alone. Either way one unit moves the released sum by at most the clip norm, or the model is refused. The
+broken twin of every one of them, whose code runs in the step as it was written, moves the sum by more.
+"""
+
+from __future__ import annotations
+
+import gc
+import inspect
+import os
+import sys
+import time
+import types
+import warnings
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+from discreet.errors import InvalidValue
+from discreet.learn.sgd import run as runs
+from discreet.learn.sgd.clipping import SLACK
+from unit.learn.test_isolation_leaks import EACH, Net, apart, data, far
+from unit.learn.tools import start
+
+torch.set_num_threads(1)
+
+
+def mixing(x):
+    """What no proof lets pass: every row moves all others, where one of them is far out."""
+    return x - far(x) * x.mean(0)
+
+
+class Asking(Net):
+    """Mixes examples where it finds that it is not traced."""
+
+    def traced(self, x):
+        raise NotImplementedError
+
+    def forward(self, x):
+        return super().forward(x if self.traced(x) else mixing(x))
+
+
+class KindOfSize(Asking):
+    def traced(self, x):
+        return type(x.shape[0]) is not int
+
+
+class KindOfTensor(Asking):
+    def traced(self, x):
+        return type(x) is not torch.Tensor
+
+
+class NameOfKind(Asking):
+    def traced(self, x):
+        return "Fake" in type(x).__name__
+
+
+class Symbol(Asking):
+    def traced(self, x):
+        return hasattr(x.shape[0], "node")
+
+
+class DispatchModes(Asking):
+    def traced(self, x):
+        return torch._C._len_torch_dispatch_stack() > 0
+
+
+class FunctionModes(Asking):
+    def traced(self, x):
+        return torch._C._len_torch_function_stack() > 0
+
+
+class Written(Asking):
+    def traced(self, x):
+        try:
+            return "Fake" in object.__repr__(x)
+        except BaseException:
+            return True
+
+
+class ByDictionary(Asking):
+    def traced(self, x):
+        return "fake_mode" in getattr(x, "__dict__", {})
+
+
+class Frames(Asking):
+    def traced(self, x):
+        frame = sys._getframe()
+        while frame is not None:
+            if "trace.py" in frame.f_code.co_filename:
+                return True
+            frame = frame.f_back
+        return False
+
+
+class Stack(Asking):
+    def traced(self, x):
+        return any("trace" in it.filename for it in inspect.stack(0))
+
+
+class Filters(Asking):
+    """A trace ignores warnings."""
+
+    def traced(self, x):
+        return bool(warnings.filters) and warnings.filters[0][0] == "ignore" and warnings.filters[0][2] is Warning
+
+
+class Patched(Asking):
+    """A trace puts another len in the place of Python's."""
+
+    def traced(self, x):
+        return isinstance(len, types.FunctionType)
+
+
+class Clock(Asking):
+    def __init__(self):
+        super().__init__()
+        self.begun = time.monotonic()
+
+    def traced(self, x):
+        return time.monotonic() - self.begun < 0.4
+
+
+class Environment(Asking):
+    """What a trace leaves in the environment is put back, but a file is not looked at."""
+
+    def traced(self, x):
+        try:
+            return os.stat(f"/proc/self/task/{os.getpid()}/stat").st_size < 0 or "Fake" in type(x).__name__
+        except OSError:
+            return True
+
+
+class Objects(Asking):
+    def traced(self, x):
+        return any(type(it).__name__ == "Watcher" for it in gc.get_referrers(type(self)) if it is not None) or type(x) is not torch.Tensor
+
+
+class Gradients(Asking):
+    """In a trace the weights have no gradient function, and lie nowhere."""
+
+    def traced(self, x):
+        return type(self.first.weight) is not nn.Parameter
+
+
+class Strides(Asking):
+    def traced(self, x):
+        return any(type(it) is not int for it in (x.numel(), x.untyped_storage().nbytes() if type(x) is torch.Tensor else x.numel()))
+
+
+class MadeOfText(Net):
+    """Its forward is made where it is built."""
+
+    def __init__(self):
+        super().__init__()
+        space = {"mixing": mixing, "torch": torch, "Net": Net}
+        exec("def forward(self, x):\n    return Net.forward(self, mixing(x) if type(x) is torch.Tensor else x)", space)
+        type(self).forward = space["forward"]
+
+
+class OwnFunction(Net):
+    """A function of its own goes by the way on which torch is asked about its functions."""
+
+    def forward(self, x):
+        return super().forward(torch.overrides.handle_torch_function(kept_apart, (x,), x) if HANDLED[0] else kept_apart(x))
+
+
+HANDLED = [False]
+
+
+def kept_apart(x):
+    return x if type(x) is not torch.Tensor else mixing(x)
+
+
+class Number(float):
+    """A number that is another one in a step."""
+
+    def __float__(self):
+        return 1.0
+
+
+class Own(nn.Module):
+    """A parameter of its own, which the engine spreads over the examples, in a forward of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(4))
+
+    def forward(self, x):
+        return self.scale * (mixing(x) if type(x) is torch.Tensor else x)
+
+
+class OwnParameter(Net):
+    def __init__(self):
+        super().__init__()
+        self.own = Own()
+
+    def forward(self, x):
+        return super().forward(self.own(x))
+
+
+class Hook(Net):
+    """The hook of a layer, which runs before the engine's."""
+
+    def __init__(self):
+        super().__init__()
+        self.first.register_forward_pre_hook(lambda module, given: (mixing(given[0]),) if type(given[0]) is torch.Tensor else None)
+
+
+class Again(Net):
+    """A checkpoint runs its function again in the backward."""
+
+    def inner(self, x):
+        return self.hidden(x if type(x) is not torch.Tensor else mixing(x))
+
+    def forward(self, x):
+        return self.last(checkpoint(self.inner, x, use_reentrant=False))
+
+
+class BackwardAlone(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 1.0
+
+    @staticmethod
+    def backward(ctx, g):
+        return g if type(g) is not torch.Tensor else g + 100 * far(1e3 * g) * g.sum(0)
+
+
+class OwnBackward(Net):
+    def forward(self, x):
+        return self.last(BackwardAlone.apply(self.hidden(x)))
+
+
+class TensorHook(Net):
+    def forward(self, x):
+        h = self.hidden(x)
+        if h.requires_grad:
+            h.register_hook(lambda g: g if type(g) is not torch.Tensor else g + 100 * far(1e3 * g) * g.sum(0))
+        return self.last(h)
+
+
+MODELS = [
+    KindOfSize, KindOfTensor, NameOfKind, Symbol, DispatchModes, FunctionModes, Written, ByDictionary, Frames, Stack, Filters,
+    Patched, Clock, Environment, Objects, Gradients, Strides, MadeOfText, OwnFunction, OwnParameter, Hook, Again, OwnBackward,
+    TensorHook,
+]  # fmt: skip
+BACKWARD = {OwnBackward, TensorHook}
+
+
+def code_runs(monkeypatch):
+    """The broken twin: what was proven of the trace, and then the code."""
+    monkeypatch.setattr(runs.Run, "_computed", runs.Run._losses)
+    monkeypatch.setattr(runs.Run, "_look_at_rows", lambda self: None)
+    monkeypatch.setattr(runs, "probe", lambda *given, **how: True)
+    monkeypatch.setattr(runs, "shares", lambda *given: None)
+    monkeypatch.setattr("discreet.learn.sgd.path.Path.fast", lambda self, batch: True)
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_code_that_knows_whether_it_is_traced_does_not_run_in_a_step(kind):
+    assert apart(kind, EACH) <= 1 + SLACK
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_run_as_written_it_would_leak(kind, monkeypatch):
+    code_runs(monkeypatch)
+    if kind is Clock:
+        monkeypatch.setattr(time, "monotonic", lambda: np.inf)
+    assert apart(kind, EACH) > 1 + SLACK
+
+
+def test_the_loss_too():
+    def loss(out, y):
+        return EACH(out - (10 * (y == 2).any() * out.mean(0) if type(out) is torch.Tensor else 0), y)
+
+    assert apart(Net, loss) <= 1 + SLACK
+
+
+def test_and_an_augmentation():
+    def augment(x):
+        return mixing(x) if type(x) is torch.Tensor and len(x) > 9 else x
+
+    assert apart(Net, EACH, augment=augment) <= 1 + SLACK
+
+
+class Counting(Net):
+    """Every call of its code is seen."""
+
+    calls: list = []
+
+    def forward(self, x):
+        Counting.calls.append(type(x) is torch.Tensor) if False else SEEN.note(type(x) is torch.Tensor, x)
+        return super().forward(x)
+
+
+class Seen:
+    """Opaque on purpose: it is reached through a module's function, not through the model."""
+
+    def __init__(self):
+        self.rows = []
+
+    def note(self, real, x):
+        return None
+
+
+SEEN = Seen()
+
+
+def test_no_private_row_reaches_the_code_of_a_model_on_the_fast_path(monkeypatch):
+    x, y = data()
+    given = []
+
+    class Told(Net):
+        def forward(self, x):
+            sys.audit("discreet.tests.told", x)
+            return super().forward(x)
+
+    def hear(event, args):
+        if event == "discreet.tests.told" and type(args[0]) is torch.Tensor:
+            given.append(args[0].detach().clone())
+
+    sys.addaudithook(hear)
+    run = start((x, y), model=Told(), loss=EACH, steps=3)
+    assert run.path == "fast"
+    for _ in run:
+        pass
+    assert given  # made-up rows did
+    assert not any((rows == 60.0).any() for rows in given)
+
+
+@pytest.mark.parametrize(
+    "name", ["torch.nn.functional.linear", "torch.tanh", "torch.nn.Linear.forward", "torch.Tensor.add", "torch.bmm"]
+)
+def test_functions_put_into_torch_are_not_taken_for_torchs_own(name, monkeypatch):
+    place, _, last = name.rpartition(".")
+    owner = eval(place, {"torch": torch})
+    plain = getattr(owner, last)
+
+    def other(*args, **kwargs):
+        args = [mixing(it) if type(it) is torch.Tensor and it.ndim == 2 and len(it) > 9 else it for it in args]
+        return plain(*args, **kwargs)
+
+    monkeypatch.setattr(owner, last, other)
+    assert apart(Net, EACH) <= 1 + SLACK
