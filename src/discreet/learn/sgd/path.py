@@ -113,15 +113,16 @@ class Path:
         if verdict is None:
             verdict = self._traced(watch, batch)
             if (strange := replaced()) is not None:
-                return Proof(form, layers, watch, Verdict(False, f"{strange} is not what was installed, but another function"), None)
+                why = f"{strange} is another function than the one that was installed"
+                return Proof(form, layers, watch, Verdict(False, why), None)
             if verdict.program is None or not verdict.program.constants:  # tensors that it holds may be another model's
                 if len(_known) >= MOST:
                     _known.pop(next(iter(_known)))
                 _known[key] = (verdict, watch.held)
         watch.computed = watch.at(verdict.computed)
         program = None if verdict.program is None else verdict.program.bound(self._model)
-        if program is not None and self._engine is not None and (why := self._unlike(program, batch)):
-            verdict, program = Verdict(False, why), None
+        if program is not None and self._engine is not None and (apart := self._unlike(program, batch)):
+            verdict, program = Verdict(False, apart), None
         return Proof(form, layers, watch, verdict, program)
 
     def _unlike(self, program: Callable[[Any], Any], batch: Any) -> str | None:

@@ -123,7 +123,9 @@ class Run:
         self._fixed = [p for p in model.parameters() if not p.requires_grad]
         self._title = f"{type(model).__name__}, trained privately"  # before a row is read: code may rename a class by one
         varied = rows.loading.collate is not None
-        self._paths = Way(model, self._raw, code_of(loss), "isolated" if plan.grid else path, engine=self._engine, varied=varied)
+        self._paths = Way(
+            model, self._raw, code_of(loss), "isolated" if plan.grid else path, engine=self._engine, varied=varied
+        )
         self._isolated = Isolated(self._engine, self._raw, code_of(loss))
         with Unchanged(model, refuse=False), put_back(model, code_of(loss)):  # a trial leaves the model as it was
             self._try(self._engine)

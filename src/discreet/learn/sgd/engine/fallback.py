@@ -112,9 +112,7 @@ def copied(module: nn.Module, tape: Tape) -> Callable[..., Any]:
             nonlocal made
             single = [leaf[None] if axis == 0 and not several else leaf for leaf, axis in zip(given, axes)]
             its_args, its_kwargs = pytree.tree_unflatten(single, shape)
-            out = functional_call(
-                _Plain(module), {f"inner.{name}": p for name, p in parameters.items()}, its_args, its_kwargs
-            )
+            out = functional_call(_Plain(module), {f"inner.{name}": p for name, p in parameters.items()}, its_args, its_kwargs)
             made = pytree.tree_flatten(out)
             tensors = [leaf for leaf in made[0] if isinstance(leaf, Tensor)]
             return tensors if several else [leaf.squeeze(0) for leaf in tensors]

@@ -1,4 +1,4 @@
-"""What a module computes when the engine runs its own forward: what was recorded of it in a trace, where there is such a record.
+"""What a module computes when the engine runs its own forward: what was recorded of it in a trace, if there is a record.
 
 A recorded program (proof/program.py) runs in the place of the model's code. Where a layer of the engine calls the forward of a
 module, it must get the recorded operations of that module as well, and not its code.

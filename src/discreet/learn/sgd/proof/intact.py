@@ -20,13 +20,18 @@ import torch
 
 import discreet
 from discreet.learn.sgd.proof.code import inner
+from discreet.learn.sgd.proof.contents import inside
 from discreet.learn.sgd.proof.objects import foreign, of_place
 
 CHECKED = {"torch", "discreet"}  # whose code is compared with its files; of others only where it comes from
 HOMES = (f"{Path(torch.__file__).parent}/", f"{Path(discreet.__file__).parent}/")
 COMPILER = "torch._inductor"  # whose functions are made from text, and run in no step
 BESIDE = {*sys.stdlib_module_names, "numpy"}
-GENERATED = {"__init__", "__new__", "__repr__", "__eq__", "__hash__", "__lt__", "__le__", "__gt__", "__ge__", "__setattr__", "__delattr__"}
+GENERATED = {
+    "__init__", "__new__", "__repr__", "__eq__", "__hash__", "__lt__", "__le__", "__gt__", "__ge__", "__setattr__",
+    "__delattr__",
+}  # fmt: skip
+BOOTSTRAP = {"importlib._bootstrap": "_frozen_importlib", "importlib._bootstrap_external": "_frozen_importlib_external"}
 
 
 class Scan:
@@ -34,15 +39,19 @@ class Scan:
 
     def __init__(self) -> None:
         self._spaces: list[tuple[Any, list[Any]]] = []
-        self._functions: list[types.FunctionType] = []
+        self.functions: dict[int, types.FunctionType] = {}
         self._codes: list[types.CodeType] = []
+        self._cells: list[types.CellType] = []
+        self._kept: list[Any] = []  # in these cells
         self._seen: set[tuple[int, bool]] = set()
         self.strange = self._modules()
 
     def holds(self) -> bool:
         """Whether nothing was replaced or added since."""
-        return all(map(operator.is_, map(_CODE, self._functions), self._codes)) and all(
-            len(space) == len(kept) and all(map(operator.is_, space.values(), kept)) for space, kept in self._spaces
+        return (
+            all(map(operator.is_, map(_CODE, self.functions.values()), self._codes))
+            and all(map(operator.is_, map(inside, self._cells), self._kept))
+            and all(len(space) == len(kept) and all(map(operator.is_, space.values(), kept)) for space, kept in self._spaces)
         )
 
     def _modules(self) -> str | None:
@@ -65,18 +74,30 @@ class Scan:
                 if (id(it), exact) not in self._seen:
                     self._seen.add((id(it), exact))
                     made = "__dataclass_fields__" in vars(it) or "_fields" in vars(it)  # functions are generated from text
-                    inside = self._space(vars(it), exact, made)
-                    if inside is not None:
-                        return f"{name}.{inside}"
+                    strange = self._space(vars(it), exact, made)
+                    if strange is not None:
+                        return f"{name}.{strange}"
                 continue
-            for function in _functions(it):
-                code = function.__code__
-                if not (generated and name in GENERATED and code.co_filename == "<string>") and not _own(code, exact):
-                    return str(name)
-                if exact:
-                    self._functions.append(function)
-                    self._codes.append(code)
+            if not all(self._function(one, exact, generated and name in GENERATED) for one in _functions(it)):
+                return str(name)
         return None
+
+    def _function(self, function: types.FunctionType, exact: bool, generated: bool) -> bool:
+        """Whether a function, and those that it keeps in its variables, are of these packages."""
+        if id(function) in self.functions:
+            return True
+        code = function.__code__
+        if not (generated and code.co_filename == "<string>") and not _own(code, exact):
+            return False
+        if not exact:
+            return True
+        self.functions[id(function)] = function
+        self._codes.append(code)
+        cells = function.__closure__ or ()
+        self._cells.extend(cells)
+        self._kept.extend(map(inside, cells))
+        kept = (*map(inside, cells), *(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())
+        return all(self._function(one, exact, generated) for it in kept for one in _functions(it))
 
 
 def _rewritten(module: types.ModuleType) -> bool:
@@ -100,6 +121,13 @@ def replaced() -> str | None:
     return _last[0].strange
 
 
+def found(function: types.FunctionType) -> bool:
+    """Whether a function is a variable of torch or discreet, or of one of their classes, as it was installed."""
+    if not _last:
+        _last.append(Scan())
+    return _last[0].functions.get(id(function)) is function
+
+
 def _functions(it: Any) -> Iterator[types.FunctionType]:
     """A function, what is wrapped in a method, a property or a partial, or how an object is called."""
     kind = type(it)
@@ -112,7 +140,7 @@ def _functions(it: Any) -> Iterator[types.FunctionType]:
             yield from _functions(part)
     elif kind is functools.partial:
         yield from _functions(it.func)
-    elif type(call := getattr(kind, "__call__", None)) is types.FunctionType:
+    elif type(call := getattr(kind, "__call__", None)) is types.FunctionType:  # noqa: B004
         yield call
 
 
@@ -142,5 +170,5 @@ def _file(file: str) -> frozenset[types.CodeType]:
 
 @functools.lru_cache(maxsize=100)
 def _frozen(name: str) -> frozenset[types.CodeType]:
-    name = {"importlib._bootstrap": "_frozen_importlib", "importlib._bootstrap_external": "_frozen_importlib_external"}.get(name, name)
+    name = BOOTSTRAP.get(name, name)
     return frozenset(inner(_imp.get_frozen_object(name))) if _imp.is_frozen(name) else frozenset()

@@ -156,7 +156,7 @@ def _leaves(node: Node) -> list[Any]:
 
 def _runner(part: Part, start: State, modules: dict[str, nn.Module]) -> Callable[..., tuple[Any, ...]]:
     """A function of what is taken from around the part, by slot, and of its inputs."""
-    steps = [(_caller(node, start, modules), node.outs, node.drops, node.state, node.where) for node in part.nodes]
+    steps = [(_caller(node, modules), node.outs, node.drops, node.state, node.where) for node in part.nodes]
 
     def run(taken: dict[int, Any], *inputs: Any) -> tuple[Any, ...]:
         env = Env({**taken, **dict(zip(part.inputs, inputs, strict=True))}, _size(part, inputs))
@@ -192,10 +192,10 @@ def _size(part: Part, inputs: Sequence[Any]) -> Any:
     return size if times == 1 else size // times
 
 
-def _caller(node: Node, start: State, modules: dict[str, nn.Module]) -> Callable[[Env], Any]:
+def _caller(node: Node, modules: dict[str, nn.Module]) -> Callable[[Env], Any]:
     args, kwargs = _filled(node.args, modules), _filled(node.kwargs, modules)
     if node.part is not None:
-        return _of_part(node, node.part, args, kwargs, start, modules)
+        return _of_part(node, node.part, args, kwargs, modules)
     if node.module is not None:
         layer = modules[node.module]
         return lambda env: _called(layer, args(env), kwargs(env))
@@ -205,7 +205,7 @@ def _caller(node: Node, start: State, modules: dict[str, nn.Module]) -> Callable
     return lambda env: func(*args(env), **kwargs(env))
 
 
-def _of_part(node: Node, part: Part, args: Get, kwargs: Get, start: State, modules: dict[str, nn.Module]) -> Callable[[Env], Any]:
+def _of_part(node: Node, part: Part, args: Get, kwargs: Get, modules: dict[str, nn.Module]) -> Callable[[Env], Any]:
     run = _runner(part, node.state, modules)
     module = None if node.module is None else modules[node.module]
 
@@ -282,7 +282,8 @@ def tensors(found: Any) -> list[Tensor]:
     if isinstance(found, dict):
         return [leaf for it in dict.values(found) for leaf in tensors(it)]
     if isinstance(found, (tuple, list)):
-        return [leaf for it in type(found).__iter__(found) for leaf in tensors(it)]
+        parts = tuple.__iter__(found) if isinstance(found, tuple) else list.__iter__(found)
+        return [leaf for it in parts for leaf in tensors(it)]
     return []
 
 

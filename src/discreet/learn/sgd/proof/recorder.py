@@ -7,11 +7,9 @@ recorded operation by operation. A tensor of which it is not known where it came
 from __future__ import annotations
 
 import functools
-import sys
 import types
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -23,6 +21,7 @@ from torch.utils import _pytree as pytree
 
 from discreet.learn.sgd.engine.fallback import computed, with_hooks
 from discreet.learn.sgd.engine.layers import computes
+from discreet.learn.sgd.proof.functions import line, of_torch
 from discreet.learn.sgd.proof.objects import foreign_function, plain
 from discreet.learn.sgd.proof.program import Held, Node, Part, Program, Ref, Sized, State, sharding, tensors, tidy
 from discreet.learn.sgd.proof.values import NotProven, multiple, symbolic
@@ -125,14 +124,14 @@ class Recorder(TorchFunctionMode):
         self._ran += 1
         if not self._open or self._covered:
             return
-        state = State(State.now().grad, tuple((kind, False, dtype) for kind, _, dtype in self._start.cast))  # casts are behind it
+        uncast = tuple((kind, False, dtype) for kind, _, dtype in self._start.cast)  # what it is given was cast already
         given = self._templates(args, kwargs)
         if given is None:
             raise NotProven(UNKNOWN)
-        self._note(Node(func, *given, state), tensors(out))
+        self._note(Node(func, *given, State(torch.is_grad_enabled(), uncast)), tensors(out))
 
     def _note(self, node: Node, leaves: list[Tensor]) -> None:
-        node.outs, node.where = [self._slot(leaf, self._frame) for leaf in leaves], _line()
+        node.outs, node.where = [self._slot(leaf, self._frame) for leaf in leaves], line()
         self._frame.part.nodes.append(node)
 
     def _slot(self, tensor: Tensor, frame: Frame) -> int:
@@ -202,7 +201,8 @@ class Recorder(TorchFunctionMode):
         frame: Frame | None = self._frame
         while frame is not None:
             if frame.owner is not None:
-                own = [it for it in places if it.module == frame.owner or it.module.startswith(f"{frame.owner}." if frame.owner else "")]
+                inside = f"{frame.owner}." if frame.owner else ""
+                own = [it for it in places if it.module == frame.owner or it.module.startswith(inside)]
                 if own:
                     return own[0]
             frame = frame.outer
@@ -217,7 +217,8 @@ class Recorder(TorchFunctionMode):
             around.append(frame)
             frame = frame.outer
         while (home := self._of[slot]) not in around:
-            assert home.node is not None and home.outer is not None
+            assert home.node is not None
+            assert home.outer is not None
             home.part.outs.append(slot)
             slot = self._slot(tensor, home.outer)
             home.node.outs.append(slot)
@@ -233,7 +234,7 @@ class Recorder(TorchFunctionMode):
     # ---- layers, modules with parameters of their own, checkpoints ---------------------------------------------------
 
     def _layer(self, module: nn.Module, placed: Any) -> Callable[..., Any]:
-        name, opaque = self._names[module], computes(module) and foreign_function(type(module).forward)
+        name, opaque = self._names[module], computes(module) and foreign_function(type(module).forward)  # type: ignore[arg-type]
         inner = functools.partial(type(module).forward, module) if placed is None else placed
 
         def forward(*args: Any, **kwargs: Any) -> Any:
@@ -272,10 +273,8 @@ class Recorder(TorchFunctionMode):
         return out
 
     def _framed(self, inputs: list[Tensor], outer: Frame | None, node: Node | None, owner: str | None = None) -> Frame:
-        size = next(
-            ((place, axis, many) for place, it in enumerate(inputs) for axis, one in enumerate(it.shape) if (many := multiple(one))),
-            None,
-        )  # fmt: skip
+        axes = [(place, axis, multiple(size)) for place, it in enumerate(inputs) for axis, size in enumerate(it.shape)]
+        size = next((found for found in axes if found[2]), None)
         frame = Frame(Part([], size), outer, owner, node)
         frame.part.inputs = [self._slot(it, frame) for it in inputs]
         if node is not None:
@@ -283,13 +282,16 @@ class Recorder(TorchFunctionMode):
         return frame
 
     def _checkpoint(self, plain: Callable[..., Any]) -> Callable[..., Any]:
-        def generator(fn: Any, preserve: Any, context: Any, check: Any, debug: Any, *args: Any, **kwargs: Any) -> Iterator[None]:
-            around = plain(fn, preserve, context, check, debug, *args, **kwargs)
+        def generator(fn: Any, preserve: Any, *rest: Any, **kwargs: Any) -> Iterator[None]:
+            around, args = plain(fn, preserve, *rest, **kwargs), rest[3:]  # before them: contexts, a check, a switch
             inputs = tensors((args, kwargs))
             if not self._open or self._covered or not torch.is_grad_enabled():
                 yield from around
                 return
-            node = Node(lambda: {"preserve_rng_state": preserve}, *self._templates(tuple(inputs), {}), State.now())  # type: ignore[misc]
+            given = self._templates(tuple(inputs), {})
+            if given is None:
+                raise NotProven("a checkpoint is given something that cannot be recorded")
+            node = Node(lambda: {"preserve_rng_state": preserve}, *given, State.now(), where=line())
             outer, before = self._frame, {id(leaf): self._slots.get(id(leaf)) for leaf in inputs}
             self._frame = self._framed(inputs, outer, node)
             outer.part.nodes.append(node)
@@ -325,17 +327,6 @@ def _all(out: Any) -> list[Tensor]:
     return [leaf for leaf in pytree.tree_leaves(out) if isinstance(leaf, Tensor)]
 
 
-OURS = (str(Path(torch.__file__).parent), str(Path(__file__).parents[3]))
-
-
-def _line() -> str:
-    """The line of code that runs, that is neither torch's nor ours; it can be told if an operation fails."""
-    frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(OURS):
-        frame = frame.f_back
-    return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno} in {frame.f_code.co_name}"
-
-
 def _plain_tree(shape: Any) -> bool:
     return shape.type in (None, tuple, list, dict) and all(map(_plain_tree, shape.children()))
 
@@ -350,20 +341,3 @@ def _allowed(func: Any, args: Any, recorder: Recorder) -> None:
         outlives = id(args[0]) in recorder._held or not isinstance(args[0], FakeTensor)
         if field != "requires_grad" or outlives:
             raise NotProven(f"something is written onto a tensor ({field})")
-
-
-def of_torch(func: Any) -> bool:
-    """Whether a function is torch's own: one in C that torch's modules or tensors have, or one in Python from its files."""
-    if isinstance(func, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
-        return type(func) in (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
-    if isinstance(func, types.BuiltinFunctionType):
-        if isinstance(func.__self__, types.ModuleType):
-            return func.__self__.__name__.partition(".")[0] == "torch"
-        return getattr(torch._C._VariableFunctions, func.__name__, None) is func
-    if isinstance(func, types.MethodWrapperType):  # the getter or the setter of an attribute
-        return getattr(func.__self__, "__objclass__", None) in (torch._C.TensorBase, Tensor)
-    if isinstance(func, (types.MethodDescriptorType, types.WrapperDescriptorType)):
-        return func.__objclass__ in (torch._C.TensorBase, Tensor)
-    if isinstance(func, types.FunctionType):
-        return str(func.__globals__.get("__name__", "")).partition(".")[0] == "torch" and foreign_function(func)
-    return False
