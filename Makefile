@@ -31,7 +31,7 @@ check: $(VENV)/.dev
 PEERS := $(VENV)/peers
 RESULTS := bench/results
 
-WITH_PEERS := $(foreach peer,opendp diffprivlib anonypy pureldp smartnoise pipelinedp opacus jax art sacro,$(PEERS)/$(peer)/.done)
+WITH_PEERS := $(foreach peer,opendp diffprivlib anonypy mbi dpmm snsynth pureldp smartnoise pipelinedp opacus jax art sacro,$(PEERS)/$(peer)/.done)
 
 bench: $(VENV)/.dev $(WITH_PEERS) $(PEERS)/privacy-meter/.done
 	$(BIN)/python bench/startup.py
@@ -86,6 +86,9 @@ $(PEERS)/opacus/.done: WANTED := 'opacus==1.6.0' 'torch==2.13.0' numpy
 $(PEERS)/jax/.done: WANTED := 'jax-privacy==2.0.0'
 $(PEERS)/art/.done: WANTED := 'adversarial-robustness-toolbox==1.20.1' 'torch==2.13.0' packaging 'setuptools<80'
 $(PEERS)/sacro/.done: WANTED := 'sacroml==2.0.1'
+$(PEERS)/mbi/.done: WANTED := 'mbi==2.0.0' pandas
+$(PEERS)/dpmm/.done: WANTED := 'dpmm==0.1.9'
+$(PEERS)/snsynth/.done: WANTED := 'smartnoise-synth==1.0.8' 'torch==2.13.0'
 $(PEERS)/anonypy/.done: WANTED := 'anonypy==0.2.1' 'pycanon==1.3.6'
 
 docs: $(VENV)/.dev

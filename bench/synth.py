@@ -1,6 +1,6 @@
 """Synthetic tables: error, accuracy of models trained on them, CPU-seconds and memory, on Adult, ACS and NLTCS.
 
-    python bench/synth.py [--data FOLDER] [--part adult,acs,nltcs,size,cover] [--out FILE]
+    python bench/synth.py [--data FOLDER] [--part adult,acs,nltcs,size,cover,peers] [--out FILE]
 
 Each fit runs in a process of its own, which reports its CPU-seconds (all threads, without imports) and its peak memory. tv1,
 tv2 and tv3 are mean total variations over all columns, all pairs and 100 fixed triples (all triples of NLTCS) against the
@@ -26,6 +26,7 @@ import numpy as np
 from _record import write
 
 DELTA, REPEATS = 1e-9, 5
+LIMIT = 1200.0  # seconds that a peer may take
 
 
 def spread(values: list[float]) -> dict[str, float]:
@@ -223,7 +224,58 @@ def part_cover(data: Path, folder: Path) -> Any:
     return {name: round(statistics.mean(values), 4) for name, values in held.items()}
 
 
-PARTS = {"adult": part_adult, "acs": part_acs, "nltcs": part_nltcs, "size": part_size, "cover": part_cover}
+# ---- peers, each in its own environment, interleaved with ours -------------------------------------------------------------
+
+PEERS = {"adult": ("mbi-mst", "snsynth-mst", "dpmm-mst"), "nltcs": ("mbi-mst", "mbi-aim", "dpmm-aim", "snsynth-aim")}
+OURS = {"adult": ("tree", "junction"), "nltcs": ("tree", "junction", "aim")}
+
+
+def peer_fit(python: Path, peer: str, place: Path, seed: int, degree: int, limit: float) -> tuple[dict[str, Any], Any]:
+    out = place.with_suffix(f".{peer}.npy")
+    script = Path(__file__).parent / "peers/synth_peer.py"
+    command = [python, script, peer, place.with_suffix(".codes.npy"), place.with_suffix(".json"), out, 1.0, DELTA, seed, degree]
+    began = time.perf_counter()
+    try:
+        done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=limit)
+    except subprocess.TimeoutExpired:
+        return {"failed": f"not finished after {limit:.0f} s"}, None
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or [f"signal {-done.returncode}"])[-1][:200]
+        return {"failed": last, "after_s": round(time.perf_counter() - began)}, None
+    return json.loads(done.stdout.splitlines()[-1]), np.load(out).astype(np.int64)
+
+
+def part_peers(data: Path, folder: Path) -> Any:
+    """Peers and ours in turn on the same rows, epsilon 1; two seeds, one of what takes longer than two minutes."""
+    environments, rows = Path(__file__).parent.parent / ".venv/peers", []
+    for name in ("nltcs", "adult"):
+        train, sizes = adult(data)[::2] if name == "adult" else coded(data, name)
+        place, distance = stored(folder, name, train, sizes), Distance(train, sizes, None if name == "nltcs" else 100)
+        np.save(place.with_suffix(".codes.npy"), train.astype(np.uint16))
+        found: dict[str, list[dict[str, Any]]] = {}
+        for seed in range(2):
+            for peer in (*OURS[name], *PEERS[name]):
+                if any("failed" in run or run["fit_cpu_s"] > 120 for run in found.get(peer, [])):
+                    continue
+                if peer in OURS[name]:
+                    told, codes = fitted(place, peer, 1.0, len(train))
+                else:
+                    python = environments / peer.split("-")[0] / "bin/python"
+                    told, codes = peer_fit(python, peer, place, seed, 3 if name == "nltcs" else 2, LIMIT)
+                found.setdefault(peer, []).append(told | (distance(codes) if codes is not None else {}))
+                print(name, peer, seed, {k: v for k, v in found[peer][-1].items() if k in
+                      ("tv1", "tv2", "tv3", "fit_cpu_s", "memory_mb", "failed", "after_s")}, flush=True)  # fmt: skip
+        for peer, runs in found.items():
+            kept = [run for run in runs if "failed" not in run]
+            row: dict[str, Any] = {"table": name, "method": peer, "repeats": len(kept)}
+            row |= {key: spread([run[key] for run in kept]) for key in ("tv1", "tv2", "tv3", "fit_cpu_s", "memory_mb") if kept}
+            row |= next(({k: run[k] for k in ("failed", "after_s") if k in run} for run in runs if "failed" in run), {})
+            rows.append(row)
+    return rows
+
+
+PARTS = {"adult": part_adult, "acs": part_acs, "nltcs": part_nltcs, "size": part_size, "cover": part_cover,
+         "peers": part_peers}  # fmt: skip
 
 
 def main() -> None:

@@ -15,6 +15,7 @@ from discreet.learn.sgd.clipping import Flat
 from discreet.learn.sgd.engine import Engine
 from discreet.learn.sgd.engine.layers import conv, patches
 from discreet.learn.sgd.engine.probe import learn
+from discreet.learn.sgd.engine.tape import ROOM
 
 
 class Seen(Flat):
@@ -79,7 +80,7 @@ def agree(model: nn.Module, make: Any, rows: int = 1, units: int = 3, share: flo
     seen = Seen(clip)
     _, wanted = one_by_one(engine, batch, Flat(clip))
     found = summed(engine, batch, seen)
-    room = 2 * share * (norms + norms.max()) + 1e-30  # a gradient of just 0 is as long as what may have vanished
+    room = 2 * share * (norms + norms.max()) + ROOM  # a gradient of just 0 is as long as what may have vanished
     assert bool((seen.squared >= norms - room).all()), (seen.squared, norms)
     assert bool((seen.squared <= norms * (1 + over) + room).all()), (seen.squared, norms)
     assert torch.allclose(found, wanted, rtol=0.0, atol=(share + over) * float(wanted.norm()) + 1e-7)

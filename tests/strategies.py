@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from discreet.core import (
     Approximate,
     Claim,
+    Concentrated,
     DiscreteGaussian,
     DiscreteLaplace,
     Elsewhere,
@@ -23,6 +24,7 @@ from discreet.core import (
     Laplace,
     NoisyMax,
     NonPrivate,
+    ObjectivePerturbation,
     Poisson,
     PoissonReplace,
     Pure,
@@ -58,8 +60,10 @@ LEAVES: dict[type, st.SearchStrategy[Any]] = {
     Laplace: st.builds(Laplace, positive),
     DiscreteGaussian: st.builds(DiscreteGaussian, positive, whole),
     DiscreteLaplace: st.builds(DiscreteLaplace, positive, whole),
+    Concentrated: st.builds(Concentrated, epsilon),
     Exponential: st.builds(Exponential, epsilon),
     NoisyMax: st.builds(NoisyMax, epsilon),
+    ObjectivePerturbation: st.builds(ObjectivePerturbation, positive, epsilon, st.booleans()),
     RandomizedResponse: st.builds(RandomizedResponse, epsilon, st.integers(2, LARGEST_WHOLE)),
 }
 

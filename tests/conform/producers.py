@@ -10,6 +10,13 @@ import pyarrow as pa
 import torch
 
 from discreet import connect, record
+from discreet.learn.estimators import exact, finite
+from discreet.learn.estimators import mechanisms as fits
+from discreet.learn.estimators.bayes import Powers
+from discreet.learn.estimators.finite import FiniteRisk
+from discreet.learn.estimators.linear import Logistic, Problem
+from discreet.learn.estimators.regression import Augmented
+from discreet.learn.estimators.sums import Moments, Totals
 from discreet.learn.sgd.canary import Training
 from discreet.learn.sgd.run import Run
 from discreet.learn.sgd.stream import Stream
@@ -20,7 +27,7 @@ from discreet.query.covariance import covariance
 from discreet.query.mechanism import BoundsQuery, SqlQuery
 from discreet.query.quantiles import Quantiles
 from discreet.query.statistics import Count, Mean, Sum
-from discreet.synth import Independent, Synthesis, measure
+from discreet.synth import Independent, NoisyDistances, Synthesis, fidelity, measure
 from unit.synth.rows import Rows
 
 ROW = record()
@@ -58,6 +65,17 @@ def _synthetic() -> tuple[Any, list[tuple[Any, Any]]]:
     """More broken twins are in tests/stats/test_synth_audit.py."""
     pair = Rows([[0, 0], [1, 1]], (2, 2)), Rows([[0, 0]], (2, 2))
     return Synthesis((2, 2), ROW, 0.5, 1e-6, Independent()), [pair]
+
+
+def _fidelity() -> tuple[Any, list[tuple[Any, Any]]]:
+    """Cells that the model expects to be empty: whoever is in them is one row further away."""
+    pair = Rows([[0, 0], [1, 1]], (2, 2)), Rows([[0, 0]], (2, 2))
+    expected = tuple(np.array(counts, np.int64) * fidelity.POINT for counts in ([1, 0], [[1, 0], [0, 0]]))
+    return NoisyDistances(((0,), (0, 1)), expected, ROW, 0.5, 1e-6), [pair]
+
+
+def _no_distance_noise(patch: Any) -> None:
+    patch.setattr(fidelity, "discrete_gaussian", lambda sigma, size: np.zeros(size, np.int64))
 
 
 def _no_table_noise(patch: Any) -> None:
@@ -111,6 +129,36 @@ def _training() -> tuple[Any, list[tuple[Any, Any]]]:
     return Training(_make, rows[0]), [(rows[0], rows[1])]
 
 
+def _fit(kind: type[fits.LinearFit]) -> Callable[[], Any]:
+    """More pairs and more broken twins are in tests/stats/test_estimators_audit.py."""
+    there = np.array([[0.0], [1.0], [1.0]]), np.array([0, 1, 1])
+    gone = there[0][:2], there[1][:2]
+    return lambda: (kind(Problem(1, 2, 1.0, 1.0, Logistic(1.0)), ROW, 0.1, 1e-6, 10.0), [(there, gone)])
+
+
+def _moments() -> tuple[Any, list[tuple[Any, Any]]]:
+    there = np.array([[1.0], [0.5]]), np.array([1.0, 0.5])
+    return Moments(Augmented(1.0, (-1.0, 1.0)), ROW, 0.1, 1e-6), [(there, (there[0][1:], there[1][1:]))]
+
+
+def _totals() -> tuple[Any, list[tuple[Any, Any]]]:
+    there = np.array([[1.0], [0.5]]), np.array([1, 0])
+    return Totals(Powers(((-1.0, 1.0),), 2), ROW, 0.1, 1e-6), [(there, (there[0][1:], there[1][1:]))]
+
+
+def _finite() -> tuple[Any, list[tuple[Any, Any]]]:
+    there = np.array([[0.0, 1.0], [1.0, 0.0], [0.0, 1.0]])
+    return FiniteRisk(2, ROW, 0.1), [(there, np.array([[0.0, 1.0], [1.0, 0.0], [1.0, 0.0]])[1:])]
+
+
+def _no_choice_of_hypothesis(patch: Any) -> None:
+    patch.setattr(finite, "exponential", lambda scores, *how: int(np.argmax(scores)))
+
+
+def _no_fitting_noise(patch: Any) -> None:
+    patch.setattr(exact, "discrete_gaussian", lambda sigma, size: np.zeros(size, np.int64))
+
+
 PRODUCERS = [
     Producer("count", _arrays(lambda: mechanisms.statistic(Count, unit=ROW, epsilon=0.1, confidence=0.95)), _no_array_noise),
     Producer(
@@ -152,7 +200,12 @@ PRODUCERS = [
         _no_quantile_noise,
     ),
     Producer("synthetic table", _synthetic, _no_table_noise),
+    Producer("fidelity", _fidelity, _no_distance_noise),
     Producer("sql", _sql, _no_sql_noise),
     Producer("find bounds", _bounds, _no_bounds_noise),
     Producer("training", _training, _no_training_noise),
+    Producer("second moments", _moments, _no_fitting_noise),
+    Producer("totals", _totals, _no_fitting_noise),
+    Producer("finite class", _finite, _no_choice_of_hypothesis),
+    *(Producer(f"linear model, {name}", _fit(kind), _no_fitting_noise) for name, kind in fits.METHODS.items()),
 ]

@@ -11,6 +11,7 @@ from torch import nn
 from discreet.attack import Counts, Differencing, Join, Reconstruction, SecretBits, leave_one_out_queries
 from discreet.attack.membership import ATTACKS, Needs, Observation
 from discreet.attack.membership.observation import compare
+from discreet.attack.tables import ClosestRecord, DensityRatio, ShadowGenerators
 from discreet.audit import Canaries, Pair, Readout, check_attack, learn
 from discreet.core import Claim, Game, NonPrivate, record
 from discreet.errors import InvalidValue
@@ -60,6 +61,13 @@ CASES = {
         SecretBits(20, seed=1),
     ),
     "join": (Join(PEOPLE, ["age", "zip"]), Publish(), Canaries(PEOPLE, range(40), published, seed=1)),
+    "density ratio": (DensityRatio(PEOPLE, PEOPLE, by="both"), Publish(), Canaries(PEOPLE, range(40), published, seed=1)),
+    "shadow generators": (
+        ShadowGenerators(PEOPLE, lambda table: table, PEOPLE, shadows=4),
+        Publish(),
+        Canaries(PEOPLE, range(40), published, seed=1),
+    ),
+    "closest record": (ClosestRecord(PEOPLE), Publish(), Canaries(PEOPLE, range(40), published, seed=1)),
     "reading the class": (
         ClassReading(PEOPLE, "secret", 1),
         KAnonymous(("age", "zip"), 5, ("secret",)),

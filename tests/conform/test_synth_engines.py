@@ -13,7 +13,7 @@ import pytest
 import postgres
 import spark
 from conform.engines import ENGINES, Table, location
-from discreet.core import record
+from discreet.core import record, user
 from discreet.synth import Column, Schema
 from discreet.synth.table import Table as Opened
 
@@ -69,3 +69,23 @@ def test_one_record_is_in_one_cell_of_each_table(engine: str, request: pytest.Fi
         for one, two in zip(whole, less, strict=True):
             moved = (one - two).reshape(-1)
             assert sorted(moved.tolist())[-1] == np.abs(moved).sum() == 1
+
+
+def test_one_user_weighs_at_most_its_bound(engine: str, request: pytest.FixtureRequest) -> None:
+    """What the proofs for users ask: whoever goes takes at most two rows out of every table, and nothing is added."""
+    url = request.getfixturevalue("postgres_url") if engine == "postgres" else None
+    columns = {"id": "integer", "g": "text", "b": "boolean"}
+    rows = [(user, "ab"[i % 2], i % 3 == 0) for user, count in ((1, 1), (2, 2), (3, 9)) for i in range(count)]
+    rows.append((None, "a", True))  # nobody's
+    schema = Schema.of({"g": ["a", "b"], "b": Column("boolean")})
+
+    def counted(kept: list[Any]) -> list[Any]:
+        with Opened(location(engine, {"t": Table(columns, kept)}, url), schema, user("id", rows=2)) as opened:
+            return opened.counts([(), (0,), (1,), (0, 1)])
+
+    whole = counted(rows)
+    for gone, weight in ((1, 1.0), (2, 2.0), (3, 2.0)):
+        for one, two in zip(whole, counted([row for row in rows if row[0] != gone]), strict=True):
+            moved = (one - two).reshape(-1)
+            assert (moved >= 0).all()
+            assert weight - 1e-4 < moved.sum() / (1 << 20) <= weight

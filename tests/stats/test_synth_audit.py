@@ -13,11 +13,13 @@ import numpy as np
 import pytest
 
 from discreet.audit import check_mechanism
-from discreet.core import Claim, Game, Unit, record
+from discreet.core import Claim, Game, Unit, record, user
 from discreet.errors import ClaimRefuted
 from discreet.noise.source import seeded_for_tests
-from discreet.synth import Aim, Independent, Junction, Synthesis, Tree, measure, select
-from discreet.synth.measure import Measurement
+from discreet.synth import Aim, Column, Independent, Junction, Synthesis, Tree, measure, select
+from discreet.synth.cells import Cells
+from discreet.synth.domain import open_columns
+from discreet.synth.measure import Measurement, Reach
 from discreet.synth.methods import Public, Spending
 from unit.synth.rows import Rows
 
@@ -109,7 +111,7 @@ class HalfTheSensitivity(Independent):
     """A replaced record moves two cells; this one's noise is for one."""
 
     def measure(self, table: Any, public: Public, spending: Spending) -> list[Measurement]:
-        added = Public(public.sizes, 1, public.epsilon, public.delta)
+        added = Public(public.sizes, Reach(), public.epsilon, public.delta)
         return super().measure(table, added, planned(added))
 
 
@@ -160,7 +162,7 @@ class DomainOffTheData(Released):
     def run(self, data: Rows) -> Any:
         seen = tuple(int(data.codes[:, column].max()) + 1 for column in range(3))
         own = Rows(data.codes, seen)
-        public = Public(seen, 1, self.epsilon, 1e-6)
+        public = Public(seen, Reach(), self.epsilon, 1e-6)
         return [it.counts.tolist() for it in self.method.measure(own, public, planned(public))]
 
 
@@ -168,3 +170,102 @@ def test_a_domain_read_off_the_data_is_refuted() -> None:
     lonely = [(0, 0, 0)] * 5
     with pytest.raises(ClaimRefuted):
         audit(DomainOffTheData(Independent(), record(), 2.0), (Rows([*lonely, ONE], SIZES), Rows(lonely, SIZES)), 400)
+
+
+# ---- users with several rows ---------------------------------------------------------------------------------------------
+
+GRAIN = 1 << 20
+
+
+class Weighted(Rows):
+    """Rows of users, each of which weighs min(1, 3 / rows of its user), in whole parts, as engines count them."""
+
+    def __init__(self, codes: Any, users: list[int], sizes: tuple[int, ...]) -> None:
+        super().__init__(codes, sizes)
+        shares = np.minimum(GRAIN, 3 * GRAIN // np.bincount(users))
+        self.weights = shares[np.array(users)].astype(np.int64)
+
+    def counts(self, sets: Any) -> list[Any]:
+        made = []
+        for columns in sets:
+            table = np.zeros([self.sizes[column] for column in columns], np.int64)
+            np.add.at(table, tuple(self.codes[:, column] for column in columns), self.weights)
+            made.append(table)
+        return made
+
+
+class AsIfOneRow(Independent):
+    """A user of three rows gets the noise of one row."""
+
+    def measure(self, table: Any, public: Public, spending: Spending) -> list[Measurement]:
+        one = Public(public.sizes, Reach(grain=GRAIN), public.epsilon, public.delta)
+        return super().measure(table, one, planned(one))
+
+
+THREE = user("id", rows=3)
+OTHERS = list(range(len(CROWD)))
+VISITED = (  # a user with seven rows, all in one cell: together they weigh three
+    Weighted([*CROWD, *[ONE] * 7], [*OTHERS, *[len(CROWD)] * 7], SIZES), Weighted(CROWD, OTHERS, SIZES),
+)  # fmt: skip
+SPREAD = (  # and one with three rows in three cells
+    Weighted([*CROWD, ONE, OTHER, (0, 1, 0)], [*OTHERS, *[len(CROWD)] * 3], SIZES), Weighted(CROWD, OTHERS, SIZES),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("method", [Independent(), Tree(), Junction()], ids=["independent", "tree", "junction"])
+@pytest.mark.parametrize("pair", [VISITED, SPREAD], ids=["one cell", "three cells"])
+def test_the_claim_for_users_holds(method: Any, pair: Any) -> None:
+    assert audit(Released(method, THREE, 8.0), pair, 400) in ("holds", "inconclusive")
+
+
+def test_a_user_with_the_noise_of_one_row_is_refuted() -> None:
+    with pytest.raises(ClaimRefuted):
+        audit(Released(AsIfOneRow(), THREE, 4.0), VISITED, 1000)
+
+
+# ---- categories that are found -------------------------------------------------------------------------------------------
+
+
+class Named(Rows):
+    """One column of names, which is open."""
+
+    def __init__(self, names: list[str]) -> None:
+        self.names = names
+        self.cells = (Cells.of("name", Column("categorical", find="categories"), "text"),)
+        self.open = open_columns(self.cells)
+
+    def values(self, place: int) -> tuple[list[Any], Any]:
+        found = sorted(set(self.names))
+        return found, np.array([self.names.count(name) for name in found], np.int64)
+
+
+@dataclass(frozen=True)
+class Found:
+    """The categories that are found, with the claim of the synthesis that finds them."""
+
+    epsilon: float
+    delta: float = 0.01
+
+    def _mechanism(self) -> Synthesis:
+        return Synthesis((8,), record(), self.epsilon, self.delta, Independent(), open=Named([]).open)
+
+    def claims(self) -> tuple[Claim, ...]:
+        return (Claim(game=Game(record(), {"answers"}), event=self._mechanism().domain.events[0]),)
+
+    def run(self, data: Named) -> list[str]:
+        return list(self._mechanism().domain.find(data)[0].values)
+
+
+class FoundWithoutNoise(Found):
+    def run(self, data: Named) -> list[str]:
+        return sorted(set(data.names))
+
+
+def test_categories_are_found_privately_and_the_twin_is_refuted() -> None:
+    """Somebody stands alone in a category, or is one more in one that is shown half of the time."""
+    alone = Named(["cook"] * 9 + ["astronaut"]), Named(["cook"] * 9)
+    assert audit(Found(20.0), alone, 2000) in ("holds", "inconclusive")
+    bound = Found(20.0)._mechanism().domain.threshold().bound
+    assert audit(Found(20.0), (Named(["cook"] * (bound + 1)), Named(["cook"] * bound)), 2000) in ("holds", "inconclusive")
+    with pytest.raises(ClaimRefuted):
+        audit(FoundWithoutNoise(20.0), alone, 400)

@@ -10,6 +10,7 @@ from discreet.accounting.filter import Filter
 from discreet.accounting.renyi import concentrated, epsilon_by_renyi, epsilon_from_concentrated, epsilon_from_renyi, renyi
 from discreet.core import (
     Approximate,
+    Concentrated,
     DiscreteGaussian,
     DiscreteLaplace,
     Exponential,
@@ -18,6 +19,7 @@ from discreet.core import (
     Laplace,
     NoisyMax,
     NonPrivate,
+    ObjectivePerturbation,
     Poisson,
     PoissonReplace,
     Pure,
@@ -32,6 +34,7 @@ from discreet.core import (
 
 __all__ = [
     "Approximate",
+    "Concentrated",
     "DiscreteGaussian",
     "DiscreteLaplace",
     "Exponential",
@@ -41,6 +44,7 @@ __all__ = [
     "Laplace",
     "NoisyMax",
     "NonPrivate",
+    "ObjectivePerturbation",
     "Poisson",
     "PoissonReplace",
     "Pure",

@@ -58,7 +58,8 @@ def concentrated(square: float) -> Profile:
         return profiles.unbounded() if farthest else profiles.pure(0.0)
     grid = np.concatenate([[0.0], np.geomspace(1e-4 * min(math.sqrt(square), farthest), farthest, EPSILONS)])
     log = (ORDERS - 1) * (ORDERS * square / 2 - grid[:, None] + np.log1p(-1 / ORDERS)) - np.log(ORDERS)
-    delta = np.minimum(np.exp(np.minimum(log.min(axis=1), 0.0)) * (1 + 1e-11), math.sqrt(square / 4) * (1 + 1e-15))
+    known = min(math.sqrt(square / 4) * (1 + 1e-15), 1.0)
+    delta = np.minimum(np.exp(np.minimum(log.min(axis=1), 0.0)) * (1 + 1e-11), known)
     table = grid, np.minimum.accumulate(np.maximum(delta, 5e-324))
     return profiles.from_table(table, table)
 

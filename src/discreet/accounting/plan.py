@@ -36,6 +36,7 @@ def plan(event: events.Event) -> Plan:
     if events.NonPrivate() in counts:
         return Plan((), bounded=False)
     counts.pop(events.Zero(), None)
+    counts = _one_concentrated(counts)
     if weight(counts) > DIFFERENT:
         alone = {item: n for item, n in counts.items() if isinstance(item, events.Gaussian)}
         counts = alone | gathered({item: n for item, n in counts.items() if item not in alone})
@@ -52,7 +53,7 @@ def plan(event: events.Event) -> Plan:
 
 def _holds_envelope(event: events.Event) -> bool:
     match event:
-        case events.Exponential():
+        case events.Exponential() | events.Concentrated():
             return True
         case events.Poisson(_, inner) | events.WithoutReplacement(_, inner) | events.Group(inner) | events.Repeat(inner):
             return _holds_envelope(inner)
@@ -61,6 +62,14 @@ def _holds_envelope(event: events.Event) -> bool:
         case events.Sequence(items):
             return any(_holds_envelope(item) for item in items)
     return False
+
+
+def _one_concentrated(counts: dict[events.Event, int]) -> dict[events.Event, int]:
+    """What is known by zCDP as one event: its rho adds up (Bun & Steinke 2016, Lemma 1.7). Rounded up."""
+    rhos = [n * item.rho for item, n in counts.items() if isinstance(item, events.Concentrated)]
+    rest = {item: n for item, n in counts.items() if not isinstance(item, events.Concentrated)}
+    rho = math.fsum(rhos) * (1 + 4e-16 if len(rhos) > 1 else 1)
+    return rest | {events.Concentrated(rho): 1} if rho else rest
 
 
 def _merged(normals: list[tuple[events.Gaussian, int]]) -> float:
@@ -120,6 +129,8 @@ def _grouped(event: events.Event, size: int) -> events.Event:
             return events.Pure(epsilon * size)
         case events.Exponential(epsilon):
             return events.Exponential(epsilon * size)
+        case events.Concentrated(rho):  # Bun & Steinke 2016, Proposition 1.9
+            return events.Concentrated(rho * size * size)
     return events.Group(event, size)
 
 
@@ -142,6 +153,8 @@ def _single(event: events.Event) -> Profile:
             return _shuffled(inner, users)
         case events.Group(inner, size):
             return profile.group(size, _single(inner))
+        case events.Concentrated(rho):
+            return concentrated(2 * rho)
     return profile.basic(event)
 
 

@@ -380,4 +380,8 @@ def basic(event: events.Event) -> Profile:
             return exponential(epsilon)
         case events.RandomizedResponse(epsilon, categories):
             return randomized_response(epsilon, categories)
+        case events.ObjectivePerturbation():
+            from discreet.accounting.objective import perturbed
+
+            return perturbed(event)
     raise UnsupportedEvent(f"discreet has no privacy profile for the event {type(event).__name__}.")

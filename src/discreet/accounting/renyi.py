@@ -12,7 +12,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.accounting import allocation, moments, replaced, shuffle
+from discreet.accounting import allocation, moments, objective, replaced, shuffle
 from discreet.accounting.plan import grouped, plan, pure_epsilon, tells_one_of_two
 from discreet.core import check
 from discreet.core import event as events
@@ -62,6 +62,8 @@ def _single(event: events.Event, order: float) -> float:
             return max(order / 2 / noise_multiplier / noise_multiplier, moments.LEAST)
         case events.DiscreteGaussian(sigma, sensitivity):  # Canonne, Kamath, Steinke 2020, Theorem 14
             return max(order / 2 * (sensitivity / sigma) * (sensitivity / sigma), moments.LEAST)
+        case events.Concentrated(rho):
+            return order * rho
         case events.Exponential(epsilon):
             return _bounded_range(epsilon, order)
         case events.Approximate(epsilon, delta):
@@ -71,6 +73,8 @@ def _single(event: events.Event, order: float) -> float:
         case _ if isinstance(event, moments.Symmetric):
             at = max(order, moments.NEAREST)
             return max(float(moments.log_moment(event, np.array([at]))[0]) / (at - 1), moments.LEAST)
+        case events.ObjectivePerturbation():
+            return objective.perturbed_renyi(event, order)
         case events.Poisson(rate, inner):
             return _poisson(rate, inner, order)
         case events.PoissonReplace():
@@ -201,6 +205,8 @@ def _concentrated(event: events.Event, size: int) -> float:
             return _concentrated(inner, size * n)
         case events.Gaussian() | events.DiscreteGaussian() | events.Zero() | events.NonPrivate():
             return _single(grouped(event, size), 2.0) / 2
+        case events.Concentrated(rho):
+            return rho * size * size
         case events.Exponential(epsilon):
             return (epsilon * size) ** 2 / 8  # bounded range: Cesar & Rogers 2021
         case events.Pure(epsilon) | events.NoisyMax(epsilon) | events.RandomizedResponse(epsilon):

@@ -10,6 +10,7 @@ import click
 from discreet.cli import COMMANDS
 from discreet.cli.membership import model_command
 from discreet.cli.output import json_option, table, talk, write_json
+from discreet.cli.synthetic import synthetic_command
 from discreet.errors import InvalidValue
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ def command() -> None: ...
 
 
 command.add_command(model_command)
+command.add_command(synthetic_command)
 
 
 out_option = click.option(

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from discreet.cli import COMMANDS
-from discreet.cli.output import json_option, talk, write_json
+from discreet.cli.output import json_option, reported, talk, write_json
 
 
 @click.command("synth", help=COMMANDS["synth"])
@@ -16,26 +16,33 @@ from discreet.cli.output import json_option, talk, write_json
 @click.option("--schema", metavar="FILE", required=True, help="A schema.toml with each column's type, range or categories.")
 @click.option("--epsilon", type=float, required=True, help="What the synthetic table may give away at most.")
 @click.option("--delta", type=float, required=True, help="How often it may give away more.")
+@click.option("--unit", metavar="COLUMN", help="The column that says whose row it is; without it each row is one unit.")
+@click.option("--unit-rows", type=int, help="The most rows of one unit that count. Needed with --unit.")
 @click.option("--relation", type=click.Choice(["add_remove", "replace"]), default="add_remove", show_default=True,
-              help="Whether a row is added and removed, or replaced by another.")  # fmt: skip
+              help="Whether a unit is added and removed, or replaced by another.")  # fmt: skip
 @click.option("--method", type=click.Choice(["auto", "independent", "tree", "junction", "aim"]), default="auto",
               show_default=True, help="How the table is modelled.")  # fmt: skip
 @click.option("--rows", type=int, help="How many rows to make; by default as many as the table has, by a noisy count.")
 @click.option("--ledger", metavar="FILE|URL", envvar="DISCREET_LEDGER", help="The ledger that keeps the budget of --source.")
 @click.option("--source", help="The name of the source in the ledger.")
 @click.option("--account", help="The account to charge.")
-@click.option("-o", "--output", metavar="FOLDER", help="Write table.parquet and release.json there.")
-@click.option("--explain", is_flag=True, help="Tell cost, noise and method; read and spend nothing.")
+@click.option("-o", "--output", metavar="FOLDER", help="Write synthetic.parquet, marginals.parquet and release.json there.")
+@click.option("--fidelity-epsilon", type=float, metavar="E",
+              help="Also pay this much to tell how near the table is to the real one; written to fidelity.json.")  # fmt: skip
+@click.option("--explain", is_flag=True, help="Tell cost, split, noise and expected error; read and spend nothing.")
 @json_option
 def command(
-    location: str, schema: str, epsilon: float, delta: float, relation: str, method: str, rows: int | None, ledger: str | None,
-    source: str | None, account: str | None, output: str | None, explain: bool, as_json: bool,
+    location: str, schema: str, epsilon: float, delta: float, unit: str | None, unit_rows: int | None, relation: str,
+    method: str, rows: int | None, ledger: str | None, source: str | None, account: str | None, output: str | None,
+    fidelity_epsilon: float | None, explain: bool, as_json: bool,
 ) -> None:  # fmt: skip
+    from pyarrow.parquet import write_table
+
     from discreet import synth
-    from discreet.core import record
     from discreet.errors import InvalidValue
 
-    given: dict[str, Any] = {"unit": record(relation), "epsilon": epsilon, "delta": delta, "schema": schema, "method": method}
+    whose = _unit(unit, unit_rows, relation)
+    given: dict[str, Any] = {"unit": whose, "epsilon": epsilon, "delta": delta, "schema": schema, "method": method}
     if explain:
         explained = synth.explain(location, **given)
         write_json(explained.to_json()) if as_json else click.echo(str(explained))
@@ -43,12 +50,44 @@ def command(
     if output is None:
         raise InvalidValue("Say where the synthetic table goes: -o FOLDER; or ask what it would cost: --explain.")
     folder = _writable(Path(output))
+    talk("Counting inside the engine, and estimating …")
     budget: dict[str, Any] = {"ledger": ledger, "source": source} if source is not None else {}
     release = synth.fit(location, account=account, **given, **budget)
     sample = release.value.sample(rows)
-    sample.to_parquet(folder / "table.parquet")
     release.save(folder / "release.json")
+    write_table(release.value.marginals(), folder / "marginals.parquet")
+    with reported(len(sample), "rows") as progress:
+        written = 0
+
+        def more(count: int) -> None:
+            nonlocal written
+            written += count
+            progress(written, len(sample))
+
+        sample.to_parquet(folder / "synthetic.parquet", more)
+    if fidelity_epsilon is not None:
+        near = synth.release_fidelity(location, release.value, unit=whose, epsilon=fidelity_epsilon, delta=delta,
+                                      schema=schema, account=account, **budget)  # fmt: skip
+        _save_fidelity(near, folder)
     _tell(release, sample, folder, as_json)
+
+
+def _unit(key: str | None, rows: int | None, relation: str) -> Any:
+    from discreet.core import record, user
+    from discreet.errors import InvalidValue
+
+    if (key is None) != (rows is None):
+        raise InvalidValue("--unit and --unit-rows go together: whose row it is, and the most rows of one unit that count.")
+    return record(relation) if key is None else user(key, rows=rows, relation=relation)
+
+
+def _save_fidelity(near: Any, folder: Path) -> None:
+    """Noisy distances as a release of their own, beside the table's."""
+    from dataclasses import replace
+
+    told = near.value.to_json()
+    replace(near, value=told["means"], facts={**near.facts, "fidelity": told}).save(folder / "fidelity.json")
+    talk(f"{near.value}\nHow near it is, with noise: {folder / 'fidelity.json'}")
 
 
 def _writable(folder: Path) -> Path:
@@ -71,12 +110,13 @@ def _tell(release: Any, sample: Any, folder: Path, as_json: bool) -> None:
         write_json({
             "source": release.source, "entry": release.entry, "claims": [claim.to_json() for claim in release.claims],
             "rows": len(sample), "columns": list(model.columns), "method": model.method, "gap": model.gap,
-            "converged": model.converged, "table": str(folder / "table.parquet"),
+            "converged": model.converged, "table": str(folder / "synthetic.parquet"),
         })  # fmt: skip
     state = "has converged" if model.converged else "HAS NOT CONVERGED"
     talk(f"{len(sample):,} rows of {len(model.columns)} columns by the method {model.method}; the estimation {state}: "
          f"it is within {model.gap:.2g} of its optimum.")  # fmt: skip
-    talk(f"The table: {folder / 'table.parquet'}   what it claims: {folder / 'release.json'}")
+    talk(f"The table: {folder / 'synthetic.parquet'}   counts with intervals: {folder / 'marginals.parquet'}   what it claims: "
+         f"{folder / 'release.json'}")  # fmt: skip
     if release.entry is None:
         talk("Nobody adds up what was asked: give --ledger and --source to spend from a budget.")
     else:

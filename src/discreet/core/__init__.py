@@ -5,6 +5,7 @@ from discreet.core.claim import Claim
 from discreet.core.curve import Curve
 from discreet.core.event import (
     Approximate,
+    Concentrated,
     DiscreteGaussian,
     DiscreteLaplace,
     Event,
@@ -14,6 +15,7 @@ from discreet.core.event import (
     Laplace,
     NoisyMax,
     NonPrivate,
+    ObjectivePerturbation,
     Poisson,
     PoissonReplace,
     Pure,
@@ -38,6 +40,7 @@ __all__ = [
     "Approximate",
     "Attack",
     "Claim",
+    "Concentrated",
     "Curve",
     "DiscreteGaussian",
     "DiscreteLaplace",
@@ -53,6 +56,7 @@ __all__ = [
     "Mechanism",
     "NoisyMax",
     "NonPrivate",
+    "ObjectivePerturbation",
     "Poisson",
     "PoissonReplace",
     "Pure",

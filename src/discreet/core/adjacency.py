@@ -24,10 +24,11 @@ STATED: dict[type, dict[str, str]] = {
         kind: {relation: relation for relation in RELATIONS}
         for kind in (
             events.Zero, events.NonPrivate, events.Pure, events.Approximate, events.Gaussian, events.Laplace,
-            events.DiscreteGaussian, events.DiscreteLaplace, events.Exponential, events.NoisyMax,
+            events.DiscreteGaussian, events.DiscreteLaplace, events.Concentrated, events.Exponential, events.NoisyMax,
             events.Repeat, events.Sequence, events.Group,
         )
     },
+    events.ObjectivePerturbation: {relation: relation for relation in _IN_OR_OUT},
     events.RandomizedResponse: {"replace": "replace"},
     events.Poisson: {relation: relation for relation in _IN_OR_OUT},
     events.PoissonReplace: {"replace": "add_remove"},
@@ -108,7 +109,7 @@ def _refusal(event: Event, asked: str, relation: str) -> str:
 def _way_out(event: Event, asked: str) -> str:
     if isinstance(event, events.Poisson) and asked == "replace":
         return "Write PoissonReplace(rate, event), with the same inner event."
-    if isinstance(event, events.RandomAllocation) and asked == "replace":
+    if isinstance(event, (events.RandomAllocation, events.ObjectivePerturbation)) and asked == "replace":
         return "Write Group(event, 2), which bounds a replacement as one unit out and one in."
     if isinstance(event, events.PoissonReplace):
         return "Write Poisson(rate, event), with the same inner event."

@@ -147,6 +147,21 @@ class DiscreteLaplace(_Value):
 
 
 @dataclass(frozen=True, slots=True)
+class Concentrated(_Value):
+    """Any mechanism that is rho-zCDP: its Rényi divergence of every order a > 1 is at most rho x a, in both directions.
+
+    Discrete Gaussians on a vector that one unit moves by at most D in l2 have rho = D^2 / 2 sigma^2, however the unit is
+    spread over the vector; nothing else need be known of it (Bun & Steinke 2016; Canonne, Kamath & Steinke 2020).
+    """
+
+    kind: ClassVar[str] = "concentrated"
+    rho: float
+
+    def __post_init__(self) -> None:
+        self._set("rho", check.nonnegative("rho", self.rho))
+
+
+@dataclass(frozen=True, slots=True)
 class Exponential(_Value):
     """A mechanism whose privacy loss has a range of at most epsilon, as the exponential mechanism's has.
 
@@ -170,6 +185,28 @@ class NoisyMax(_Value):
 
     def __post_init__(self) -> None:
         self._set("epsilon", check.nonnegative("epsilon", self.epsilon))
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectivePerturbation(_Value):
+    """The exact minimum of a strongly convex sum of losses of a linear model, with a Gaussian linear term in the objective.
+
+    The objective is the sum of f(y x.w) over rows, plus (lam/2) |w|^2, plus b.w; f is convex and falls, so that the gradient of
+    a row is -a y x G / |x|, with a share a in [0, 1] of the largest gradient G. `noise_multiplier` is the standard deviation of
+    each coordinate of b over G. `curvature` is the largest f''(m) |x|^2 / lam; where `tapered`, f''(m) |x|^2 / lam is at most
+    4 curvature a (1 - a), as it is for the logistic loss. One unit is one row, added or removed.
+    """
+
+    kind: ClassVar[str] = "objective_perturbation"
+    noise_multiplier: float
+    curvature: float
+    tapered: bool = False
+
+    def __post_init__(self) -> None:
+        self._set("noise_multiplier", check.positive("noise_multiplier", self.noise_multiplier))
+        self._set("curvature", check.nonnegative("curvature", self.curvature))
+        if not isinstance(self.tapered, bool):
+            raise InvalidValue(f"tapered must be True or False; got {check.shown(self.tapered)}.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,9 +351,9 @@ class Group(_Value):
 KINDS: dict[str, type[_Value]] = {
     cls.kind: cls
     for cls in (
-        Zero, NonPrivate, Pure, Approximate, Gaussian, Laplace, DiscreteGaussian, DiscreteLaplace, Exponential, NoisyMax,
-        RandomizedResponse, Poisson, PoissonReplace, WithoutReplacement, RandomAllocation, Shuffled, Repeat, Sequence,
-        Group,
+        Zero, NonPrivate, Pure, Approximate, Gaussian, Laplace, DiscreteGaussian, DiscreteLaplace, Concentrated, Exponential,
+        NoisyMax, ObjectivePerturbation, RandomizedResponse, Poisson, PoissonReplace, WithoutReplacement, RandomAllocation,
+        Shuffled, Repeat, Sequence, Group,
     )
 }  # fmt: skip
 

@@ -31,7 +31,8 @@ class Facts(Mapping[str, Any]):
     """A read-only copy of plain JSON, down to its innermost list: lists are tuples, objects are Facts.
 
     Every key is optional, and keys of one's own are kept. Those that a report reads are checked: `title`, `made`, `seeds`,
-    `hashes`, `groups`, `exposed`, `controls`, `quality`, `spending`, `marginal_errors`, `tried` and `not_tried`.
+    `hashes`, `groups`, `exposed`, `controls`, `quality`, `spending`, `marginal_errors`, `tried`, `not_tried`, and of a
+    synthetic table `synthetic`, `fidelity`, `owner_fidelity`, `risks` and `usefulness`.
 
     >>> facts = Facts({"title": "Readmissions", "seeds": {"shadows": 0}})
     >>> facts["title"], facts["seeds"]["shadows"]
@@ -184,6 +185,22 @@ def _truth(name: str, value: Any) -> None:
         raise InvalidValue(f"{name} must be true or false; got {check.shown(value)}.")
 
 
+_FIDELITY = _members(
+    {
+        "for_release": _truth,
+        "distances": _list(
+            _members({"columns": _list(check.word), "distance": check.fraction}, dict.fromkeys(("low", "high"), check.fraction))
+        ),
+    },
+    {
+        "means": _object(check.fraction),
+        "association_error": check.nonnegative,
+        "associations": _list(
+            _members({"columns": _list(check.word), **dict.fromkeys(("real", "synthetic"), check.nonnegative)}, {})
+        ),
+    },
+)
+_RISK = dict.fromkeys(("members", "control", "baseline", "share", "low", "high", "confidence"), check.fraction)
 SHAPES: dict[str, Test] = {
     "title": check.word,
     "made": _members(
@@ -210,4 +227,20 @@ SHAPES: dict[str, Test] = {
     "marginal_errors": _object(check.nonnegative),
     "tried": _list(check.word),
     "not_tried": _list(check.word),
+    "synthetic": _members(
+        {"method": check.word, "columns": _list(_members({"name": check.word, "cells": _count}, {}))},
+        {
+            **dict.fromkeys(("epsilon", "delta", "rows", "gap"), check.nonnegative),
+            "noise": _object(check.nonnegative),
+            "measured": _list(_members({"columns": _list(check.word), "sigma": check.nonnegative}, {})),
+            "measured_count": _count,
+            "converged": _truth,
+        },
+    ),
+    "fidelity": _FIDELITY,
+    "owner_fidelity": _FIDELITY,
+    "risks": _list(_members({"name": check.word, "attempts": _count, **_RISK}, {})),
+    "usefulness": _members(
+        {"label": check.word, "rows": _count, **dict.fromkeys(("synthetic_accuracy", "real_accuracy"), check.fraction)}, {}
+    ),
 }  # fmt: skip

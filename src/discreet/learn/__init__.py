@@ -8,6 +8,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from discreet.learn.estimators import (
+        PCA,
+        GaussianNB,
+        KBinsDiscretizer,
+        LinearRegression,
+        LinearSVC,
+        LogisticRegression,
+        OneHotEncoder,
+        Ridge,
+        StandardScaler,
+    )
     from discreet.learn.sgd.canary import Aligned, Training, replay_run
     from discreet.learn.sgd.evaluation import evaluate
     from discreet.learn.sgd.files import read
@@ -18,12 +29,35 @@ if TYPE_CHECKING:
     from discreet.learn.sgd.train import train
 
 __all__ = [
-    "Aligned", "Average", "Planted", "Run", "Step", "Training", "encode", "evaluate", "plant",
-    "projected", "read", "replay_run", "shrink",
+    "PCA",
+    "Aligned",
+    "Average",
+    "GaussianNB",
+    "KBinsDiscretizer",
+    "LinearRegression",
+    "LinearSVC",
+    "LogisticRegression",
+    "OneHotEncoder",
+    "Planted",
+    "Ridge",
+    "Run",
+    "StandardScaler",
+    "Step",
+    "Training",
+    "encode",
+    "evaluate",
+    "plant",
+    "projected",
+    "read",
+    "replay_run",
+    "shrink",
     "train",
 ]  # fmt: skip
 
 _HOME = {
+    "GaussianNB": "estimators", "KBinsDiscretizer": "estimators", "LinearRegression": "estimators", "LinearSVC": "estimators",
+    "LogisticRegression": "estimators", "OneHotEncoder": "estimators", "PCA": "estimators", "Ridge": "estimators",
+    "StandardScaler": "estimators",
     "Aligned": "sgd.canary", "Training": "sgd.canary", "replay_run": "sgd.canary",
     "Planted": "sgd.plant", "plant": "sgd.plant",
     "Average": "sgd.smooth", "Run": "sgd.run", "Step": "sgd.run", "encode": "sgd.smooth",
@@ -31,7 +65,7 @@ _HOME = {
     "read": "sgd.files", "shrink": "sgd.smooth", "train": "sgd.train",
 }  # fmt: skip
 
-_PACKAGES = ("features", "layers", "table")
+_PACKAGES = ("estimators", "features", "layers", "table")
 
 
 def __getattr__(name: str) -> Any:
@@ -48,7 +82,8 @@ def __getattr__(name: str) -> Any:
     except ModuleNotFoundError as error:
         if isinstance(error, DiscreetError) or error.name is None or error.name.startswith("discreet"):
             raise
-        raise MissingExtra(error.name, "torch", "Private training") from None
+        extra = "sklearn" if error.name == "sklearn" else "torch"
+        raise MissingExtra(error.name, extra, "Private learning") from None
 
 
 def __dir__() -> list[str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from discreet.figures import percent_up, rate, up
 from discreet.report import annex as annexes
-from discreet.report import page, tables, text
+from discreet.report import page, synthetic, tables, text
 from discreet.report.assessment import CONFIDENCE, ReleaseLike
 from discreet.report.model import Report, build
 from discreet.report.sentences import label
@@ -43,7 +43,7 @@ def render(report: Report, *, annex: bool = False) -> str:
         label=label, compared=labelled(tables.compared(report), 1),
         evidence=[(item.title, labelled(tables.evidence(item, report.confidence), -1)) for item in several if item.floors],
         claimed=page.claims_of(several, 1000, 100)[0], drawn=page.drawn(several, 12), undrawn=page.undrawn(several),
-        untried=page.untried(several), annex=annexes.parts(report) if annex else None,
+        untried=page.untried(several), synthetic=synthetic.sections(several), annex=annexes.parts(report) if annex else None,
     )  # fmt: skip
     return re.sub(r"\n{3,}", "\n\n", filled).strip() + "\n"
 

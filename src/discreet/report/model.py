@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from discreet.ledger import Ledger
 
 FORMAT, VERSION = "discreet-report", 1
+SYNTHETIC = ("synthetic", "fidelity", "owner_fidelity", "risks", "usefulness")  # facts of a synthetic table
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,7 @@ def document(report: Report) -> dict[str, Any]:
 
 def _release(assessment: Assessment, confidence: float) -> dict[str, Any]:
     release, facts = assessment.release, assessment.facts.to_json()
+    synthetic = {name: facts[name] for name in SYNTHETIC if name in facts}
     return {
         "title": assessment.title,
         "source": release.source,
@@ -97,6 +99,7 @@ def _release(assessment: Assessment, confidence: float) -> dict[str, Any]:
         "exposed": {"groups": facts.get("groups", []), "records": facts.get("exposed", [])},
         "controls": facts.get("controls", []),
         "quality": facts.get("quality", {}),
+        **({"synthetic": synthetic} if synthetic else {}),
         "tried": facts.get("tried", [item.evidence.attack for item in assessment.floors]),
         "not_tried": list(assessment.not_tried),
         "reproduce": {

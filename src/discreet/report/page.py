@@ -15,7 +15,7 @@ from discreet.charts import Plot
 from discreet.core import Claim
 from discreet.figures import percent_up, rate, up
 from discreet.report import annex as annexes
-from discreet.report import tables, text
+from discreet.report import synthetic, tables, text
 from discreet.report.assessment import CONFIDENCE, Assessment, Ceiling, ReleaseLike
 from discreet.report.model import Report, build
 from discreet.report.sentences import MARKS, label
@@ -112,7 +112,7 @@ def _parts(report: Report, annex: bool, detail: int) -> Parts:
         "compared": tables.compared(report), "evidence": evidence,
         "drawn": drawn(report.assessments, _PLOTS[detail], _LINES[detail]), "claimed": claimed, "unclaimed": unclaimed,
         "untold": sum(bool(item.floors) for item in report.assessments[most:]), "undrawn": undrawn(report.assessments),
-        "untried": untried(several),
+        "untried": untried(several), "synthetic": synthetic.sections(several, plots=detail > 1),
         "steps": _of(several, "spending", charts.steps) if detail > 1 else [],
         "errors": _errors(report.assessments) if detail > 1 else [],
         "marginals": _of(several, "marginal_errors", charts.marginals) if detail > 1 else [],

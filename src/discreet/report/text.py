@@ -96,8 +96,12 @@ _NAMES: dict[str, Callable[[Any], str]] = {
     "laplace": lambda e: f"Laplace noise of {e.noise_multiplier:.4g} × the sensitivity",
     "discrete_gaussian": lambda e: f"exact Gaussian noise on whole numbers (σ {e.sigma:.4g}, sensitivity {e.sensitivity:,})",
     "discrete_laplace": lambda e: f"exact Laplace noise on whole numbers (scale {e.scale:.4g}, sensitivity {e.sensitivity:,})",
+    "concentrated": lambda e: f"noise known by its Rényi divergences (zCDP, ρ {up(e.rho)})",
     "exponential": lambda e: f"a choice by the exponential mechanism (ε {up(e.epsilon)})",
     "noisy_max": lambda e: f"the largest of noisy scores (ε {up(e.epsilon)})",
+    "objective_perturbation": lambda e: (
+        f"objective perturbation (noise {e.noise_multiplier:.4g} × the largest gradient, curvature {e.curvature:.3g})"
+    ),
     "randomized_response": lambda e: f"randomised response among {e.categories:,} answers (ε {up(e.epsilon)})",
     "poisson": lambda e: f"on a Poisson sample at rate {e.rate:.4g}",
     "poisson_replace": lambda e: f"on a Poisson sample at rate {e.rate:.4g}, one unit replaced",

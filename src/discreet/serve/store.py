@@ -20,7 +20,9 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,119}")
 LARGEST = 256 << 20  # bytes of a document that is shown
 MOST_ROWS = 5000  # of a table that is shown
 DELTA = 1e-6  # at which a list tells epsilon
-MEASURED = ("groups", "exposed", "controls", "quality", "marginal_errors")  # facts that were measured on the rows themselves
+MEASURED = (  # facts that were measured on the rows themselves
+    "groups", "exposed", "controls", "quality", "marginal_errors", "owner_fidelity", "risks", "usefulness",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,22 +10,29 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from discreet.synth.adaptive import Aim
     from discreet.synth.constraints import Forbidden, Implies, Ordered
+    from discreet.synth.explanation import Explanation, explain
+    from discreet.synth.fidelity import Association, Distance, Fidelity, NoisyDistances, measure_fidelity, release_fidelity
     from discreet.synth.methods import Independent, Tree
     from discreet.synth.model import Model, Sample
     from discreet.synth.oneshot import Junction
     from discreet.synth.schema import Column, Schema
-    from discreet.synth.synthesis import Explanation, Synthesis, explain, fit
+    from discreet.synth.synthesis import Synthesis, fit
+    from discreet.synth.usefulness import Usefulness, train_on_synthetic
 
 _HOME = {
     "Aim": "adaptive", "Forbidden": "constraints", "Implies": "constraints", "Ordered": "constraints",
-    "Column": "schema", "Explanation": "synthesis", "Independent": "methods", "Junction": "oneshot", "Model": "model",
-    "Sample": "model", "Schema": "schema", "Synthesis": "synthesis", "Tree": "methods", "explain": "synthesis",
+    "Column": "schema", "Explanation": "explanation", "Independent": "methods", "Junction": "oneshot", "Model": "model",
+    "Sample": "model", "Schema": "schema", "Synthesis": "synthesis", "Tree": "methods", "explain": "explanation",
     "fit": "synthesis",
+    "Association": "fidelity", "Distance": "fidelity", "Fidelity": "fidelity", "NoisyDistances": "fidelity",
+    "Usefulness": "usefulness", "measure_fidelity": "fidelity", "release_fidelity": "fidelity",
+    "train_on_synthetic": "usefulness",
 }  # fmt: skip
 
 __all__ = [
-    "Aim", "Column", "Explanation", "Forbidden", "Implies", "Independent", "Junction", "Model", "Ordered", "Sample",
-    "Schema",     "Synthesis", "Tree", "explain", "fit",
+    "Aim", "Association", "Column", "Distance", "Explanation", "Fidelity", "Forbidden", "Implies", "Independent", "Junction",
+    "Model", "NoisyDistances", "Ordered", "Sample", "Schema", "Synthesis", "Tree", "Usefulness", "explain", "fit",
+    "measure_fidelity", "release_fidelity", "train_on_synthetic",
 ]  # fmt: skip
 
 

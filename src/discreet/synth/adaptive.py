@@ -47,19 +47,19 @@ class Aim:
             return Tree().plan(public)
         self.candidates(public)  # told before anything is spent
         rounds = ROUNDS * public.columns
-        ones = measure.table_sigma(SHARES[0], public.moved, public.columns)
+        ones = measure.table_sigma(SHARES[0], public.reach, public.columns)
         choices = measure.choice_epsilon(SHARES[1], rounds)
-        tables = measure.table_sigma(SHARES[2], public.moved, rounds)
+        tables = measure.table_sigma(SHARES[2], public.reach, rounds)
 
         def event(scale: float) -> Event:
             return Composed((
-                measure.table_event(scale * ones, public.moved, public.columns),
+                measure.table_event(scale * ones, public.reach, public.columns),
                 measure.choice_event(choices / scale, rounds),
-                measure.table_event(scale * tables, public.moved, rounds),
+                measure.table_event(scale * tables, public.reach, rounds),
             ))  # fmt: skip
 
-        scale = measure.least_scale(event, public.epsilon, public.delta)
-        return Spending(event(scale), {"columns": scale * ones, "choices": choices / scale, "pairs": scale * tables})
+        scale, whole = measure.calibrated(event, public.epsilon, public.delta, public.before)
+        return Spending(whole, {"columns": scale * ones, "choices": choices / scale, "pairs": scale * tables})
 
     def candidates(self, public: Public) -> dict[Set, int]:
         """Every table inside the workload that may be chosen, with its weight: how many columns it shares with the
@@ -83,10 +83,12 @@ class Aim:
         weights = self.candidates(public)
         sets: list[Set] = [(column,) for column in range(public.columns)]
         exact = dict(zip([*sets, *weights], table.counts([*sets, *weights])))
-        measured = measure.noisy(sets, [exact[columns] for columns in sets], spending.parts["columns"])
+        measured = measure.noisy(
+            sets, [exact[columns] for columns in sets], spending.parts["columns"], grain=public.reach.grain
+        )
         for _ in range(ROUNDS * public.columns):
             chosen = self.choose(exact, weights, measured, public, spending)
-            measured += measure.noisy([chosen], [exact[chosen]], spending.parts["pairs"])
+            measured += measure.noisy([chosen], [exact[chosen]], spending.parts["pairs"], grain=public.reach.grain)
         return measured
 
     def choose(
@@ -102,9 +104,9 @@ class Aim:
         scores = []
         for columns in open_:
             expected = now.tree.marginal(now.conditionals, columns) * now.rows
-            doubt = round(ABSOLUTE * spending.parts["pairs"] * cells(columns, public.sizes))
-            scores.append(weights[columns] * (select.gap(exact[columns], expected) - doubt))
-        sensitivity = public.moved * max(weights[columns] for columns in open_)
+            doubt = round(ABSOLUTE * spending.parts["pairs"] * cells(columns, public.sizes) * public.reach.grain)
+            scores.append(weights[columns] * (select.gap(exact[columns], expected, public.reach.grain) - doubt))
+        sensitivity = public.reach.score * max(weights[columns] for columns in open_)
         return open_[int(exponential_rows(np.array([scores]), spending.parts["choices"], sensitivity)[0])]
 
     def _fits(self, public: Public, known: Iterable[Set], columns: Set) -> bool:

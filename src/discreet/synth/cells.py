@@ -5,8 +5,10 @@ A row falls into exactly one cell of each column, by its own value alone: that i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +18,7 @@ from discreet.core import check
 from discreet.errors import InvalidValue
 from discreet.query.operations import Kind, Op
 from discreet.query.tree import Scalar
-from discreet.synth.schema import LISTED, Column
+from discreet.synth.schema import LISTED, OTHER, Column
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -48,6 +50,7 @@ class Cells:
     kind: str  # what the engine's column holds, and so does the synthetic one
     edges: tuple[Any, ...]  # the least value of each bin, then one past the last (the high bound, where values are real)
     values: tuple[Any, ...]  # listed values, or mass points
+    arrow: Any = None  # the Arrow type of the table's column, where all values of the domain fit it
 
     @classmethod
     def of(cls, name: str, column: Column, kind: str) -> Cells:
@@ -56,7 +59,12 @@ class Cells:
         if column.type == "boolean":
             return cls(name, column, kind, (), (False, True))
         if column.type in LISTED:
-            return cls(name, column, kind, (), tuple(_as_kind(name, value, kind) for value in column.values))
+            if column.find and column.other == OTHER and kind != "text":
+                raise InvalidValue(
+                    f"{name} holds {kind}. Say which value stands for all categories that are not found: other = …"
+                )
+            rest = () if column.other is None or column.other in column.values else (column.other,)
+            return cls(name, column, kind, (), tuple(_as_kind(name, value, kind) for value in (*column.values, *rest)))
         edges = _edges(column)
         if column.type == "real":
             return cls(name, column, kind, edges, column.mass)
@@ -69,6 +77,21 @@ class Cells:
             raise InvalidValue(f"{name}: the mass points fill a bin, so nothing is left for it. Use more bins or fewer points.")
         single = {edges[i] for i in full}  # a bin of one value is a cell of its own already
         return cls(name, column, kind, edges, tuple(point for point in column.mass if point not in single))
+
+    def typed(self, arrow: Any) -> Cells:
+        """The same, to be sampled in this Arrow type, if the ends of the domain fit it."""
+        import pyarrow as pa
+
+        ends = list(self._ends()) if self.bins else []
+        try:
+            pa.array([*ends, *self.values], self.arrow_type).cast(arrow)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
+            return self
+        return replace(self, arrow=arrow)
+
+    @property
+    def arrow_type(self) -> Any:
+        return self.arrow or ARROW[self.kind]()
 
     @property
     def bins(self) -> int:
@@ -153,6 +176,10 @@ class Cells:
         return self.bins // 2 if self.bins else self.known - 1
 
     def _listed(self, it: Scalar, missing: Scalar) -> Scalar:
+        if self.column.other is not None:
+            rest = self.values.index(_as_kind(self.name, self.column.other, self.kind))
+            empty = [Scalar(Op.IS_NULL, Kind.BOOLEAN, (it,)), missing]
+            return Scalar(Op.CASE, Kind.INTEGER, (*empty, *self._each(it), _literal(rest, "integer")))
         first, last = self.values[0], self.values[-1]
         if self.kind in ("integer", "number") and self.values == tuple(range(int(first), int(last) + 1)):
             within = [Scalar(op, Kind.BOOLEAN, (it, _literal(end, self.kind))) for op, end in ((Op.GE, first), (Op.LE, last))]
@@ -160,11 +187,14 @@ class Cells:
             if first or self.kind == "number":
                 place = _whole(Scalar(Op.SUB, Kind.NUMBER, (it, _literal(first, self.kind))))
             return Scalar(Op.CASE, Kind.INTEGER, (Scalar(Op.AND, Kind.BOOLEAN, tuple(within)), place, missing))
+        return Scalar(Op.CASE, Kind.INTEGER, (*self._each(it), missing))
+
+    def _each(self, it: Scalar) -> list[Scalar]:
+        """A test for each listed value, and its place."""
         tests = []
         for i, value in enumerate(self.values):
-            same = Scalar(Op.EQ, Kind.BOOLEAN, (it, _literal(value, self.kind)))
-            tests += [same, _literal(i, "integer")]
-        return Scalar(Op.CASE, Kind.INTEGER, (*tests, missing))
+            tests += [Scalar(Op.EQ, Kind.BOOLEAN, (it, _literal(value, self.kind))), _literal(i, "integer")]
+        return tests
 
     def _ends(self) -> tuple[Any, Any]:
         assert self.column.bounds is not None
@@ -259,6 +289,20 @@ def _edges(column: Column) -> tuple[Any, ...]:
     count = int(_number(past) - _number(low))
     parts = min(column.bins, count)
     return tuple(low + _step(column) * -(-i * count // parts) for i in range(parts + 1))
+
+
+def settled_edges(column: Column, inner: Sequence[Any], mass: Collection[Any]) -> tuple[Any, ...]:
+    """Inner edges, with more where mass points would fill a bin and leave nothing for it: there each value gets a bin."""
+    if column.type == "real":
+        return tuple(inner)
+    low, high = column.bounds or (0, 1)
+    step, edges = _step(column), [low, *inner, high + _step(column)]
+    more: set[Any] = set()
+    for first, after in pairwise(edges):
+        inside = {point for point in mass if first <= point < after}
+        if len(inside) > 1 and (after - first) / step <= len(inside):
+            more |= inside
+    return tuple(sorted(({*inner} | more) - {low}))
 
 
 def _step(column: Column) -> Any:

@@ -27,6 +27,10 @@ class Forbidden:
 
     where: Mapping[str, Any]
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(self.where)
+
     def impossible(self, columns: Sequence[Cells]) -> Impossible:
         return _together(columns, {name: _cells(columns, name, said) for name, said in self.where.items()})
 
@@ -37,6 +41,10 @@ class Implies:
 
     given: Mapping[str, Any]
     then: Mapping[str, Any]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (*self.given, *self.then)
 
     def impossible(self, columns: Sequence[Cells]) -> Impossible:
         if len(self.then) != 1 or set(self.given) & set(self.then) or not self.given:
@@ -52,6 +60,10 @@ class Ordered:
 
     first: str
     second: str
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (self.first, self.second)
 
     def impossible(self, columns: Sequence[Cells]) -> Impossible:
         """The pairs of cells without any values in this order; values are kept in order when they are drawn."""
@@ -84,9 +96,13 @@ def ordered_pairs(constraints: Sequence[Any], columns: Sequence[Cells]) -> tuple
 def impossible_cells(constraints: Sequence[Any], columns: Sequence[Cells]) -> tuple[Impossible, ...]:
     """The cells that the constraints leave out; InvalidValue where they leave out every row there could be."""
     made = []
+    found = {each.name for each in columns if each.column.find}
     for constraint in check.items("constraints", constraints, "a list of Forbidden, Implies and Ordered"):
         if not isinstance(constraint, (Forbidden, Implies, Ordered)):
             raise InvalidValue(f"constraints must be a list of Forbidden, Implies and Ordered; got {check.shown(constraint)}.")
+        if found & set(constraint.columns):
+            raise InvalidValue(f"A constraint names {min(found & set(constraint.columns))}, whose cells are yet to be found. "
+                               "Constraints need public cells: list its categories or the edges of its bins.")  # fmt: skip
         made.append(constraint.impossible(columns))
     ordered_pairs(constraints, columns)
     sizes = [each.size for each in columns]

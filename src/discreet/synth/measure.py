@@ -2,7 +2,8 @@
 
 A record is in one cell of a contingency table. Added or removed, it moves that cell by 1 and no other; replaced, it moves at
 most two cells by 1 each. Noise is drawn for each cell by itself, so a table costs one discrete Gaussian of sensitivity 1, or
-two. docs/theory/synth-measurement.md proves it.
+two. A user's rows weigh at most `rows` together and may be in any cells: a table costs what its l2 length allows, by
+zero-concentrated DP. docs/theory/synth-measurement.md proves both.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.accounting import calibrate, curve, epsilon_from_concentrated
-from discreet.core import DiscreteGaussian, Event, Exponential, Repeat
+from discreet.accounting import calibrate, concentrated, curve, epsilon_from_concentrated
+from discreet.core import Approximate, Concentrated, DiscreteGaussian, Event, Exponential, Repeat
+from discreet.core import Sequence as Composed
 from discreet.noise import discrete_gaussian
 
 Ints = NDArray[np.int64]
@@ -41,23 +43,68 @@ class Measurement:
         return Measurement(columns, self.counts.sum(axis=rest), self.sigma * math.sqrt(summed))
 
 
-def noisy(sets: Sequence[Set], counts: Sequence[Ints], sigma: float, times: Sequence[int] | None = None) -> list[Measurement]:
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How far one unit moves a table: its rows weigh at most `rows` in each of `moved` worlds (two where it is replaced).
+
+    Counts are whole numbers of which `grain` make one row.
+
+    >>> Reach(moved=1, rows=3, grain=1 << 20).score
+    3145728
+    """
+
+    moved: int = 1
+    rows: int = 1
+    grain: int = 1
+
+    @property
+    def score(self) -> int:
+        """How far a unit moves the l1 distance of a table to a public one, in grains."""
+        return self.moved * self.rows * self.grain
+
+    @property
+    def square(self) -> int:
+        """The square of the l2 length, in rows, by which a unit moves a table."""
+        return self.moved * self.rows**2
+
+    @property
+    def single(self) -> bool:
+        """Whether a unit is one row, in one cell of a table."""
+        return self.rows == self.grain == 1
+
+
+def noisy(
+    sets: Sequence[Set], counts: Sequence[Ints], sigma: float, times: Sequence[int] | None = None, *, grain: int = 1
+) -> list[Measurement]:
     """Each table with noise; the i-th is measured `times[i]` times, and the mean is kept. Any one measurement costs
-    `table_event`.
+    `table_event`. Counts are in grains; `sigma` and what comes out are in rows.
     """
     repeats = [1] * len(sets) if times is None else list(times)
-    drawn = discrete_gaussian(sigma, sum(table.size * n for table, n in zip(counts, repeats)))
+    drawn = discrete_gaussian(sigma * grain, sum(table.size * n for table, n in zip(counts, repeats)))
     made, start = [], 0
     for columns, table, n in zip(sets, counts, repeats):
         noise = drawn[start : start + table.size * n].reshape(n, *table.shape)
         start += table.size * n
-        made.append(Measurement(columns, (n * table + noise.sum(axis=0)) / n, sigma / math.sqrt(n)))
+        made.append(Measurement(columns, (n * table + noise.sum(axis=0)) / (n * grain), sigma / math.sqrt(n)))
     return made
 
 
-def table_event(sigma: float, moved: int, times: int) -> Event:
-    """`times` tables, of each of which a unit moves at most `moved` cells by 1."""
-    return Repeat(DiscreteGaussian(sigma), times * moved)
+def table_event(sigma: float, reach: Reach, times: int) -> Event:
+    """`times` tables with noise of `sigma` rows on each cell: one number, or two, where a unit is a row; else by zCDP."""
+    if reach.single:
+        return Repeat(DiscreteGaussian(sigma), times * reach.moved)
+    return Repeat(Concentrated(_up(reach.square / (2 * sigma**2))), times)
+
+
+def score_event(sigma: float, reach: Reach, times: int) -> Event:
+    """`times` scores with noise of `sigma` rows, each of which a unit moves by `reach.score`."""
+    if reach.single:
+        return Repeat(DiscreteGaussian(sigma, reach.moved), times)
+    return Repeat(Concentrated(_up((reach.moved * reach.rows / sigma) ** 2 / 2)), times)
+
+
+def _up(rho: float) -> float:
+    return rho * (1 + 1e-14)  # above the rounding of a few operations
 
 
 def choice_event(epsilon: float, times: int) -> Event:
@@ -65,9 +112,9 @@ def choice_event(epsilon: float, times: int) -> Event:
     return Repeat(Exponential(epsilon), times)
 
 
-def table_sigma(share: float, moved: int, times: int) -> float:
-    """The noise of `times` tables that together cost `share` x rho, where rho = 1: each costs moved / 2 sigma^2."""
-    return math.sqrt(times * moved / (2 * share))
+def table_sigma(share: float, reach: Reach, times: int) -> float:
+    """The noise of `times` tables that together cost `share` x rho, where rho = 1: each costs square / 2 sigma^2."""
+    return math.sqrt(times * reach.square / (2 * share))
 
 
 def choice_epsilon(share: float, times: int) -> float:
@@ -75,15 +122,36 @@ def choice_epsilon(share: float, times: int) -> float:
     return math.sqrt(8 * share / times)
 
 
-def least_scale(make_event: Callable[[float], Event], epsilon: float, delta: float) -> float:
-    """The least scale of all noise for which make_event(scale) keeps (epsilon, delta), where scale 1 is rho = 1 in zCDP.
+def calibrated(
+    make_event: Callable[[float], Event], epsilon: float, delta: float, before: tuple[Event, ...] = ()
+) -> tuple[float, Event]:
+    """The least scale of all noise for which the events of `before` and make_event(scale) together keep (epsilon, delta),
+    and all of them as one event. Scale 1 is rho = 1 in zCDP.
 
-    The scale that zCDP asks for is enough; the loss distribution itself usually allows less, which a few steps find.
+    What zCDP asks for, with what `before` leaves of the budget, is enough; the loss distribution itself usually allows less,
+    which a few steps find.
     """
-    enough = 1 / math.sqrt(concentrated_for(epsilon, delta))
-    if _gaussian(make_event(1.0)):
-        return calibrate(make_event, epsilon, delta)
-    return _narrowed(lambda scale: curve(make_event(scale)).epsilon(delta) / epsilon, enough)
+
+    def whole(scale: float) -> Event:
+        return Composed((*before, make_event(scale))) if before else make_event(scale)
+
+    left = concentrated_for(*_left(before, epsilon, delta)) - math.fsum(map(concentrated, _choices(before)))
+    enough = 1 / math.sqrt(left)
+    if _gaussian(whole(1.0)):
+        scale = calibrate(whole, epsilon, delta)
+    else:
+        scale = _narrowed(lambda scale: curve(whole(scale)).epsilon(delta) / epsilon, enough)
+    return scale, whole(scale)
+
+
+def _left(before: tuple[Event, ...], epsilon: float, delta: float) -> tuple[float, float]:
+    """What thresholds leave of a budget, by adding up epsilons and deltas."""
+    thresholds = [event for event in before if isinstance(event, Approximate)]
+    return epsilon - math.fsum(it.epsilon for it in thresholds), delta - math.fsum(it.delta for it in thresholds)
+
+
+def _choices(before: tuple[Event, ...]) -> list[Event]:
+    return [event for event in before if not isinstance(event, Approximate)]
 
 
 def _narrowed(used: Callable[[float], float], enough: float) -> float:
@@ -91,8 +159,9 @@ def _narrowed(used: Callable[[float], float], enough: float) -> float:
     rounding.
     """
     high, low = (enough, used(enough)), (0.0, math.inf)
+    step = 1e-6
     while high[1] > 1:
-        high = (high[0] * (1 + 1e-6), used(high[0] * (1 + 1e-6)))
+        high, step = (high[0] * (1 + step), used(high[0] * (1 + step))), 4 * step
     for _ in range(STEPS):
         if high[1] > 1 - CLOSE:
             break

@@ -15,20 +15,22 @@ import numpy as np
 
 from discreet.core import Event, check
 from discreet.core import Sequence as Composed
+from discreet.errors import InvalidValue
 from discreet.synth import closed, measure, select
 from discreet.synth.junction import Floats, JunctionTree, onto
-from discreet.synth.measure import Ints, Measurement, Set
+from discreet.synth.measure import Ints, Measurement, Reach, Set
 from discreet.synth.select import Pair
 
 
 @dataclass(frozen=True, slots=True)
 class Public:
-    """What a plan may look at: the sizes of the columns, how many cells of a table one unit moves, and the budget."""
+    """What a plan may look at: the sizes of the columns, how far one unit moves a table, and the budget."""
 
     sizes: tuple[int, ...]
-    moved: int
+    reach: Reach
     epsilon: float
     delta: float
+    before: tuple[Event, ...] = ()  # what finding the columns' cells costs, inside the same budget
 
     @property
     def columns(self) -> int:
@@ -82,15 +84,15 @@ class Independent:
 
     def plan(self, public: Public) -> Spending:
         def event(scale: float) -> Event:
-            return measure.table_event(scale * unit, public.moved, public.columns)
+            return measure.table_event(scale * unit, public.reach, public.columns)
 
-        unit = measure.table_sigma(1.0, public.moved, public.columns)
-        scale = measure.least_scale(event, public.epsilon, public.delta)
-        return Spending(event(scale), {"columns": scale * unit})
+        unit = measure.table_sigma(1.0, public.reach, public.columns)
+        scale, whole = measure.calibrated(event, public.epsilon, public.delta, public.before)
+        return Spending(whole, {"columns": scale * unit})
 
     def measure(self, table: Counted, public: Public, spending: Spending) -> list[Measurement]:
         sets: list[Set] = [(column,) for column in range(public.columns)]
-        return measure.noisy(sets, table.counts(sets), spending.parts["columns"])
+        return measure.noisy(sets, table.counts(sets), spending.parts["columns"], grain=public.reach.grain)
 
     def estimate(self, public: Public, measured: Sequence[Measurement]) -> Estimate:
         return tree_estimate(public, measured)
@@ -111,23 +113,25 @@ class Tree:
         check.word("score", self.score, ("gap", "information"))
 
     def plan(self, public: Public) -> Spending:
+        if self.score == "information" and not public.reach.single:
+            raise InvalidValue("The score information is for units of one row: fractions of rows have no bound on it. Use gap.")
         if public.columns == 1:
             return Independent().plan(public)
         edges = public.columns - 1
         share = 1 / 3
-        ones = measure.table_sigma(share, public.moved, public.columns)
+        ones = measure.table_sigma(share, public.reach, public.columns)
         choices = measure.choice_epsilon(share, edges)
-        pairs = measure.table_sigma(share, public.moved, edges)
+        pairs = measure.table_sigma(share, public.reach, edges)
 
         def event(scale: float) -> Event:
             return Composed((
-                measure.table_event(scale * ones, public.moved, public.columns),
+                measure.table_event(scale * ones, public.reach, public.columns),
                 measure.choice_event(choices / scale, edges),
-                measure.table_event(scale * pairs, public.moved, edges),
+                measure.table_event(scale * pairs, public.reach, edges),
             ))  # fmt: skip
 
-        scale = measure.least_scale(event, public.epsilon, public.delta)
-        return Spending(event(scale), {"columns": scale * ones, "choices": choices / scale, "pairs": scale * pairs})
+        scale, whole = measure.calibrated(event, public.epsilon, public.delta, public.before)
+        return Spending(whole, {"columns": scale * ones, "choices": choices / scale, "pairs": scale * pairs})
 
     def measure(self, table: Counted, public: Public, spending: Spending) -> list[Measurement]:
         if public.columns == 1:
@@ -136,7 +140,9 @@ class Tree:
         counts = dict(zip(pairs, table.counts(pairs)))
         ones = noisy_columns(counts, public, spending)
         chosen = self.choose(counts, ones, public, spending)
-        return ones + measure.noisy(chosen, [counts[pair] for pair in chosen], spending.parts["pairs"])
+        return ones + measure.noisy(
+            chosen, [counts[pair] for pair in chosen], spending.parts["pairs"], grain=public.reach.grain
+        )
 
     def choose(
         self, counts: Mapping[Pair, Ints], ones: Sequence[Measurement], public: Public, spending: Spending
@@ -145,11 +151,11 @@ class Tree:
         pairs = list(counts)
         if self.score == "information":
             scores = [select.information(counts[pair]) for pair in pairs]
-            sensitivity = select.information_sensitivity() * public.moved
+            sensitivity = select.information_sensitivity() * public.reach.moved
         else:
             expected = independent_tables(public, ones, pairs)
-            scores = [select.gap(counts[pair], table) for pair, table in zip(pairs, expected)]
-            sensitivity = public.moved
+            scores = [select.gap(counts[pair], table, public.reach.grain) for pair, table in zip(pairs, expected)]
+            sensitivity = public.reach.score
         return select.spanning_tree(pairs, scores, public.columns, spending.parts["choices"], sensitivity)
 
     def estimate(self, public: Public, measured: Sequence[Measurement]) -> Estimate:
@@ -159,7 +165,7 @@ class Tree:
 def noisy_columns(counts: Mapping[Pair, Ints], public: Public, spending: Spending) -> list[Measurement]:
     """Every column with noise, from the exact tables of pairs."""
     sets: list[Set] = [(column,) for column in range(public.columns)]
-    return measure.noisy(sets, own_counts(counts, public.columns), spending.parts["columns"])
+    return measure.noisy(sets, own_counts(counts, public.columns), spending.parts["columns"], grain=public.reach.grain)
 
 
 def own_counts(counts: Mapping[Pair, Ints], columns: int) -> list[Ints]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -77,6 +77,25 @@ class Model:
             made[name] = pa.array(np.ravel(numbers), pa.float64())
         made["measured"] = pa.array([measured] * len(labels), pa.bool_())
         return pa.table(made)
+
+    def marginals(self) -> pa.Table:
+        """Every table that was measured, one cell a row: its columns, what the cell stands for, the model's count and the 95 %
+        interval for the true one."""
+        import pyarrow as pa
+
+        made: dict[str, list[Any]] = {"columns": [], "cell": [], "count": [], "low": [], "high": []}
+        for places in dict.fromkeys(it.columns for it in self.measurements):
+            counts = self.tree.marginal(self.conditionals, places) * self.rows
+            low, high, _ = self.interval(places)
+            labels = product(*(self.cells[place].labels() for place in places))
+            made["columns"] += [[self.cells[place].name for place in places]] * counts.size
+            made["cell"] += [[None if label is None else str(label) for label in cell] for cell in labels]
+            for name, numbers in (("count", counts), ("low", low), ("high", high)):
+                made[name] += np.ravel(numbers).tolist()
+        texts, number = pa.list_(pa.string()), pa.float64()
+        return pa.table(
+            made, pa.schema([("columns", texts), ("cell", texts), *((n, number) for n in ("count", "low", "high"))])
+        )
 
     def interval(self, columns: tuple[int, ...]) -> tuple[Floats, Floats, bool]:
         """Low and high ends for the true counts of these columns, 95 % for each cell; and whether they were measured."""
@@ -193,7 +212,8 @@ class Sample:
             arrays = [self._drawn(place, part, random) for place, part in enumerate(codes)]
             for first, second in self.ordered:
                 arrays[first], arrays[second] = self._in_order((first, second), codes, arrays, random)
-            yield pa.RecordBatch.from_arrays(arrays, list(self.columns))
+            typed = [array.cast(cells.arrow_type, safe=False) for array, cells in zip(arrays, self.cells)]
+            yield pa.RecordBatch.from_arrays(typed, list(self.columns))
 
     def _in_order(self, pair: tuple[int, int], codes: list[Codes], arrays: list[Any], random: np.random.Generator) -> list[Any]:
         """Both columns, drawn again in rows that are out of order; after many tries the ends of their cells are taken."""
@@ -240,18 +260,21 @@ class Sample:
         """The rows as a pandas DataFrame."""
         return self.to_arrow().to_pandas()
 
-    def to_parquet(self, path: str | os.PathLike[str]) -> Path:
-        """Write the rows to a parquet file, batch by batch; it appears whole or not at all."""
+    def to_parquet(self, path: str | os.PathLike[str], progress: Callable[[int], None] | None = None) -> Path:
+        """Write the rows to a parquet file, batch by batch; it appears whole or not at all. `progress` is told how many rows
+        were written each time."""
         import pyarrow as pa
         import pyarrow.parquet as parquet
 
         place = Path(path)
         beside = place.with_name(f".{place.name}.{os.getpid()}.part")
-        schema = pa.schema([(cells.name, ARROW[cells.kind]()) for cells in self.cells])
+        schema = pa.schema([(cells.name, cells.arrow_type) for cells in self.cells])
         try:
             with parquet.ParquetWriter(beside, schema) as writer:
                 for batch in self.batches():
                     writer.write_batch(batch)
+                    if progress is not None:
+                        progress(batch.num_rows)
             os.replace(beside, place)
         except OSError as error:
             raise InvalidValue(f"{place} cannot be written: {error.strerror or error}. Nothing is there now.") from None

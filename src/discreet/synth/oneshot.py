@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from discreet.core import DiscreteGaussian, Event, Repeat
+from discreet.core import Event
 from discreet.core import Sequence as Composed
 from discreet.noise import discrete_gaussian
 from discreet.synth import closed, measure, select
@@ -51,19 +51,19 @@ class Junction:
             return Tree().plan(public)
         pairs = math.comb(public.columns, 2)
         slots = SLOTS * public.columns
-        ones = measure.table_sigma(SHARES[0], public.moved, public.columns)
-        gaps = math.sqrt(pairs * public.moved**2 / (2 * SHARES[1]))
-        tables = measure.table_sigma(SHARES[2], public.moved, slots)
+        ones = measure.table_sigma(SHARES[0], public.reach, public.columns)
+        gaps = math.sqrt(pairs * (public.reach.moved * public.reach.rows) ** 2 / (2 * SHARES[1]))
+        tables = measure.table_sigma(SHARES[2], public.reach, slots)
 
         def event(scale: float) -> Event:
             return Composed((
-                measure.table_event(scale * ones, public.moved, public.columns),
-                Repeat(DiscreteGaussian(scale * gaps, public.moved), pairs),
-                measure.table_event(scale * tables, public.moved, slots),
+                measure.table_event(scale * ones, public.reach, public.columns),
+                measure.score_event(scale * gaps, public.reach, pairs),
+                measure.table_event(scale * tables, public.reach, slots),
             ))  # fmt: skip
 
-        scale = measure.least_scale(event, public.epsilon, public.delta)
-        return Spending(event(scale), {"columns": scale * ones, "gaps": scale * gaps, "tables": scale * tables})
+        scale, whole = measure.calibrated(event, public.epsilon, public.delta, public.before)
+        return Spending(whole, {"columns": scale * ones, "gaps": scale * gaps, "tables": scale * tables})
 
     def measure(self, table: Counted, public: Public, spending: Spending) -> list[Measurement]:
         if public.columns < 3:
@@ -71,13 +71,15 @@ class Junction:
         pairs = list(combinations(range(public.columns), 2))
         counts = dict(zip(pairs, table.counts(pairs)))
         ones = noisy_columns(counts, public, spending)
-        exact = np.array([select.gap(counts[pair], it) for pair, it in zip(pairs, independent_tables(public, ones, pairs))])
-        gaps = exact + discrete_gaussian(spending.parts["gaps"], len(pairs))
+        grain = public.reach.grain
+        expected = independent_tables(public, ones, pairs)
+        exact = np.array([select.gap(counts[pair], it, grain) for pair, it in zip(pairs, expected)])
+        gaps = (exact + discrete_gaussian(spending.parts["gaps"] * grain, len(pairs))) / grain
         chosen = self.choose(public, pairs, gaps.tolist(), spending.parts["tables"])
         times = shared(chosen, public.sizes, SLOTS * public.columns)
         assert sum(times) == SLOTS * public.columns, "as many measurements as were paid for"
         assert min(times) >= 1
-        return ones + measure.noisy(chosen, [counts[pair] for pair in chosen], spending.parts["tables"], times)
+        return ones + measure.noisy(chosen, [counts[pair] for pair in chosen], spending.parts["tables"], times, grain=grain)
 
     def choose(self, public: Public, pairs: Sequence[Pair], gaps: Sequence[float], sigma: float) -> list[Pair]:
         """The pairs to measure, a spanning tree first: as many as are worth their noise and as fit the junction tree."""

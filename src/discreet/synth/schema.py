@@ -16,15 +16,28 @@ Nothing here is read off the data: a category that one person alone has would gi
     values = ["Female", "Male"]
     required = true
 
+    [job]
+    type = "categorical"
+    find = "categories"
+
     [notes]
     type = "omit"
+
+    [[constraint]]
+    given = { age = { low = 17, high = 18 } }
+    then = { sex = ["Female", "Male"] }
+
+    [[workload]]
+    columns = ["age", "sex"]
+
+What is not publicly known can be found privately, inside the budget: `find` says what.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any
@@ -35,6 +48,11 @@ from discreet.errors import InvalidDocument, InvalidValue
 LISTED = ("categorical", "ordinal")
 RANGED = ("integer", "real", "date", "timestamp")
 TYPES = (*LISTED, "boolean", *RANGED)
+FINDS: dict[str, tuple[str, ...]] = {
+    "categorical": ("categories",), "ordinal": ("categories",), "integer": ("bins", "mass"), "real": ("bins", "mass"),
+    "date": ("bins",), "timestamp": ("bins",),
+}  # what can be found privately of a column of each type  # fmt: skip
+OTHER = "OTHER"  # the name of all categories that were not found
 BINS = 32  # of a range, unless the schema says otherwise
 MOST_CELLS = 4096  # of one column
 
@@ -46,10 +64,16 @@ class Column:
     `values` lists the categories. `bounds` are the ends of a range, which `bins` divides: a number of equal parts or a list of
     inner edges. `mass` lists values that many rows share, such as 0 or 40: each gets a cell of its own. `decimals` rounds
     what is sampled. A missing value is a category of its own unless the column is `required`; a missing value that is there
-    all the same then counts as the middle of the range, or as the last category, and so does one that is not listed.
+    all the same then counts as the middle of the range, or as the last category, and so does one that is not listed, unless
+    `other` names the category that stands for all of those.
+
+    `find` names what is found privately and paid for from the budget: categories of a listed column, bins (their edges, by
+    quantiles) and mass of a range.
 
     >>> Column("integer", bounds=(0, 120), mass=(40,)).bins
     32
+    >>> Column("categorical", find="categories").other
+    'OTHER'
     """
 
     type: str
@@ -59,6 +83,8 @@ class Column:
     mass: tuple[Any, ...] = ()
     decimals: int | None = None
     required: bool = False
+    find: tuple[str, ...] = ()
+    other: Any = None
 
     def __post_init__(self) -> None:
         if self.type == "text":
@@ -68,14 +94,32 @@ class Column:
             object.__setattr__(self, name, check.items(name, getattr(self, name), "a list"))
         if not isinstance(self.required, bool):
             raise InvalidValue(f"required must be true or false; got {check.shown(self.required)}.")
+        self._check_find()
         if self.type in RANGED:
             self._check_range()
         elif self.bounds is not None or self.mass or self.bins != BINS or self.decimals is not None:
             raise InvalidValue(f"A {self.type} column has values and no bounds, bins, mass or decimals.")
         elif self.type in LISTED:
-            _check_values(self.values)
+            if not self.find:
+                _check_values(self.values if self.other is None or self.other in self.values else (*self.values, self.other))
+            elif self.values:
+                raise InvalidValue("Categories are listed or found, not both; take values or find out.")
         elif self.values:
             raise InvalidValue("A boolean column has the values true and false; list none.")
+
+    def _check_find(self) -> None:
+        known = FINDS.get(self.type, ())
+        asked = (self.find,) if isinstance(self.find, str) else check.items("find", self.find, "a list")
+        if not set(asked) <= set(known) or len(set(asked)) != len(asked):
+            able = f"can find {', '.join(known)}" if known else "has nothing to find"
+            raise InvalidValue(f"A {self.type} column {able}; got {check.shown(self.find)}.")
+        object.__setattr__(self, "find", tuple(sorted(asked)))
+        if "bins" in asked and (not isinstance(self.bins, int) or not 2 <= self.bins <= 256):
+            raise InvalidValue("To find bins, say how many: bins = 2 to 256.")
+        if self.other is None and "categories" in asked:
+            object.__setattr__(self, "other", OTHER)
+        if self.other is not None and self.type not in LISTED:
+            raise InvalidValue(f"other is for listed categories; a column of type {self.type} has none.")
 
     def _check_range(self) -> None:
         if self.values:
@@ -119,7 +163,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """The columns to synthesise by name, and the names of those to leave out.
+    """The columns to synthesise by name, and the names of those to leave out; what no row may be, and which marginals matter.
 
     >>> schema = Schema.of({"sex": ["Female", "Male"], "age": (17, 90), "notes": None})
     >>> [column.type for column in schema.columns.values()], schema.omitted
@@ -128,6 +172,8 @@ class Schema:
 
     columns: Mapping[str, Column]
     omitted: frozenset[str] = frozenset()
+    constraints: tuple[Any, ...] = ()
+    workload: tuple[tuple[str, ...], ...] = ()
 
     def __post_init__(self) -> None:
         if not self.columns:
@@ -156,7 +202,12 @@ class Schema:
             raise InvalidDocument(f"{path} cannot be read: {error.strerror}.") from None
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise InvalidDocument(f"{path} is not TOML: {error}.") from None
-        return cls._from(document.items(), InvalidDocument)
+        rules, work = (_arrays(document, name) for name in ("constraint", "workload"))
+        schema = cls._from(document.items(), InvalidDocument)
+        try:
+            return replace(schema, constraints=tuple(map(_constraint, rules)), workload=tuple(map(_workload, work)))
+        except InvalidValue as error:
+            raise InvalidDocument(str(error)) from None
 
     @classmethod
     def _from(cls, items: Any, wrong: type[Exception]) -> Schema:
@@ -173,6 +224,51 @@ class Schema:
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.columns)
+
+
+def _arrays(document: dict[str, Any], name: str) -> list[Any]:
+    """The [[name]] tables of a document, taken out of it; a [name] is a column."""
+    return document.pop(name) if isinstance(document.get(name), list) else []
+
+
+def _constraint(said: Any) -> Any:
+    """A rule: given and then; forbidden; or ordered. A range is { low = 1, high = 9 }, a missing value { missing = true }."""
+    from discreet.synth.constraints import Forbidden, Implies, Ordered
+
+    match said:
+        case {"given": dict(given), "then": dict(then), **rest} if not rest:
+            return Implies(_cells(given), _cells(then))
+        case {"forbidden": dict(where), **rest} if not rest:
+            return Forbidden(_cells(where))
+        case {"ordered": [str(first), str(second)], **rest} if not rest:
+            return Ordered(first, second)
+    raise InvalidValue('a [[constraint]] says given and then, or forbidden, or ordered = ["first", "second"]; '
+                       f"got {check.shown(said)}.")  # fmt: skip
+
+
+def _cells(where: Mapping[str, Any]) -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    for name, said in where.items():
+        match said:
+            case {"low": low, "high": high, **rest} if not rest:
+                made[name] = (low, high)
+            case {"missing": True, "values": list(values), **rest} if not rest:
+                made[name] = [*values, None]
+            case {"missing": True, **rest} if not rest:
+                made[name] = [None]
+            case dict():
+                raise InvalidValue(f"{name}: a constraint says a value, a list of values, {{ low, high }} or "
+                                   f"{{ missing = true }}; got {check.shown(said)}.")  # fmt: skip
+            case _:
+                made[name] = said
+    return made
+
+
+def _workload(said: Any) -> tuple[str, ...]:
+    match said:
+        case {"columns": [*names], **rest} if not rest and names and all(isinstance(name, str) for name in names):
+            return tuple(names)
+    raise InvalidValue(f'a [[workload]] says columns = ["age", "sex"]; got {check.shown(said)}.')
 
 
 def _column(said: Any) -> Column:

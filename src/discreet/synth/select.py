@@ -22,12 +22,13 @@ FINE = 1 << 10  # parts of a nat in which mutual information is counted
 MOST_ROWS = 1 << 32  # counts are cut there for mutual information, whose sensitivity grows with their logarithm
 
 
-def gap(counts: Ints, expected: Floats) -> int:
-    """The l1 distance of a table to what is expected of it: one record added or removed moves it by at most 1.
+def gap(counts: Ints, expected: Floats, grain: int = 1) -> int:
+    """The l1 distance of a table, in grains, to what is expected of it, in rows: one record added or removed moves it by at
+    most 1, a user of k rows by at most k x grain.
 
     What is expected is public, and rounded to whole numbers, so the distance is exact.
     """
-    return int(np.abs(counts - np.rint(expected).astype(np.int64)).sum())
+    return int(np.abs(counts - np.rint(expected * grain).astype(np.int64)).sum())
 
 
 def information(counts: Ints) -> int:

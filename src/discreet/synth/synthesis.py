@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -14,49 +14,18 @@ from discreet.errors import InvalidValue
 from discreet.ledger import Ledger, release
 from discreet.synth.adaptive import Aim
 from discreet.synth.constraints import impossible_cells, ordered_pairs
+from discreet.synth.describe import description
+from discreet.synth.domain import Domain, Open
 from discreet.synth.methods import Independent, Method, Public, Spending, Tree
 from discreet.synth.model import Model
 from discreet.synth.oneshot import Junction
 from discreet.synth.schema import Schema
-from discreet.synth.table import Table
+from discreet.synth.table import Table, reach
 
 METHODS: dict[str, Method] = {"aim": Aim(), "independent": Independent(), "junction": Junction(), "tree": Tree()}
 MOST_PAIR, MOST_PAIRS = 4_000_000, 100_000_000  # cells of a pair of columns, and of all pairs
 MOST_JOINED = 60  # columns beyond which auto takes a tree
 WIDEST = 1e5  # noise on a count beyond which nothing is learnt of any table that exists
-
-
-@dataclass(frozen=True, slots=True)
-class Explanation:
-    """What a fit would cost and how exact it would be, from public numbers alone; `str` of it is for people."""
-
-    epsilon: float
-    delta: float
-    method: str
-    columns: dict[str, int]
-    noise: dict[str, float]
-
-    def to_json(self) -> dict[str, Any]:
-        return dict(asdict(self))
-
-    def __str__(self) -> str:
-        lines = [
-            f"costs      epsilon {self.epsilon:g}, delta {self.delta:g}, in one charge",
-            f"method     {self.method}",
-            f"columns    {', '.join(f'{name} ({cells})' for name, cells in self.columns.items())}",
-            *(f"noise      {NOISE[part].format(size)}" for part, size in self.noise.items()),
-            "domain     numbers outside their bounds are moved to the nearer end; a value that is not listed counts as missing",
-        ]
-        return "\n".join(lines)
-
-
-NOISE = {
-    "columns": "a count of one column is off by {0:,.1f} (standard deviation), so its interval is about +-{0:,.1f} x 1.96",
-    "choices": "each pair is chosen by the exponential mechanism at epsilon {0:.3g}",
-    "gaps": "how far a pair is from independence is known to {0:,.1f} rows",
-    "pairs": "a count of a chosen pair is off by {0:,.1f}",
-    "tables": "a count of a chosen table that is measured m times is off by {0:,.1f} / sqrt(m)",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +43,7 @@ class Synthesis:
     delta: float
     method: Method
     constraints: tuple[Any, ...] = ()
+    open: tuple[Open, ...] = ()  # columns of which something is found first, and paid for
 
     def __post_init__(self) -> None:
         check.open_fraction("delta", self.delta)
@@ -82,7 +52,13 @@ class Synthesis:
 
     @property
     def public(self) -> Public:
-        return Public(self.sizes, 2 if self.unit.relation == "replace" else 1, self.epsilon, self.delta)
+        before = self.domain.events if self.open else ()
+        return Public(self.sizes, reach(self.unit), self.epsilon, self.delta, before)
+
+    @property
+    def domain(self) -> Domain:
+        """The mechanism that finds what is open."""
+        return Domain(self.open, reach(self.unit), self.epsilon, self.delta)
 
     def spending(self) -> Spending:
         """The noise of every part, from public numbers alone."""
@@ -106,20 +82,26 @@ class Synthesis:
 
     def claims(self) -> tuple[Claim, ...]:
         says = (
-            "the schema (categories, ranges, bins, mass points) was not chosen by looking at the data",
-            "each unit is one row, and falls into one cell of every table that is counted",
+            "what the schema says (categories, ranges, bins, mass points) was not chosen by looking at the data",
+            "each unit is one row, and falls into one cell of every table that is counted"
+            if self.unit.key is None
+            else f"{self.unit.key} says whose row each is, and is the same in all rows of one unit",
         )
         return (Claim(game=Game(self.unit, {"answers", "table"}), event=self.spending().event, assumptions=says),)
 
     def run(self, data: Any) -> Model:
         """The model of a table, which has `cells` and gives exact `counts`; whatever it is made of is noisy."""
-        measured = self.method.measure(data, self.public, self.spending())
+        spending, public = self.spending(), self.public
+        if self.open:
+            data.settle(self.domain.find(data))
+            public = replace(public, sizes=data.sizes)
+        measured = self.method.measure(data, public, spending)
         data.measured()
         if self.constraints:
             impossible = impossible_cells(self.constraints, data.cells)
-            found = Junction().estimate(self.public, measured, impossible)
+            found = Junction().estimate(public, measured, impossible)
         else:
-            found = self.method.estimate(self.public, measured)
+            found = self.method.estimate(public, measured)
         return Model(
             data.cells, found.tree, tuple(found.conditionals), found.rows, tuple(measured), self.method.name, found.gap,
             found.converged, ordered_pairs(self.constraints, data.cells),
@@ -154,34 +136,31 @@ def fit(
     """
     if (ledger is None) != (source is None):
         raise InvalidValue("ledger and source go together: the ledger keeps the budget of the source.")
-    with Table(table, _schema(schema), unit, once=True) as rows:
-        chosen = with_workload(chosen_method(method, len(rows.sizes)), method, workload, [cells.name for cells in rows.cells])
-        impossible_cells(constraints, rows.cells)  # told before anything is spent
-        mechanism = Synthesis(rows.sizes, unit, epsilon, delta, chosen, tuple(constraints))
+    with Table(table, schema_of(schema), unit, once=True) as rows:
+        mechanism = planned(rows, unit, epsilon, delta, method, workload, constraints)
         facts = {"title": f"synthetic {rows.name} ({mechanism.method.name})", "made": made()}
         if isinstance(ledger, (str, os.PathLike)):
             ledger = Ledger(ledger)
         rows.unchanged()  # since it was priced
-        return release(
+        fitted = release(
             mechanism, rows, source=source or rows.name, ledger=ledger, account=account, asked=(epsilon, delta), facts=facts
         )
+    told = description(fitted.value, mechanism.spending(), epsilon, delta)
+    return replace(fitted, facts={**fitted.facts, "synthetic": told})
 
 
-def explain(
-    table: Any, *, unit: Unit, epsilon: float, delta: float, schema: Any = None, method: str | Method = "auto"
-) -> Explanation:
-    """What `fit` would cost and how exact it would be; no row is read and nothing is spent.
-
-    >>> import pyarrow as pa
-    >>> from discreet.core import record
-    >>> cost = explain(pa.table({"sex": ["f"]}), unit=record(), epsilon=1.0, delta=1e-6, schema={"sex": ["f", "m"]})
-    >>> round(cost.noise["columns"], 1)
-    4.2
-    """
-    with Table(table, _schema(schema), unit) as rows:
-        mechanism = Synthesis(rows.sizes, unit, epsilon, delta, chosen_method(method, len(rows.sizes)))
-        columns = {cells.name: cells.size for cells in rows.cells}
-    return Explanation(epsilon, delta, mechanism.method.name, columns, dict(mechanism.spending().parts))
+def planned(
+    rows: Table, unit: Unit, epsilon: float, delta: float, method: str | Method, workload: Any, constraints: Sequence[Any]
+) -> Synthesis:
+    """The mechanism for a table that is open: everything that can be wrong is told here, before anything is spent."""
+    names = [cells.name for cells in rows.cells]
+    work = workload if workload is not None else (rows.schema.workload or None)
+    chosen = with_workload(chosen_method(method, len(names)), method, work, names)
+    rules = (*rows.schema.constraints, *check.items("constraints", constraints, "a list of Forbidden, Implies and Ordered"))
+    impossible_cells(rules, rows.cells)
+    mechanism = Synthesis(rows.sizes, unit, epsilon, delta, chosen, rules, rows.open)
+    mechanism.spending()
+    return mechanism
 
 
 def with_workload(method: Method, asked: str | Method, workload: Any, columns: Sequence[str]) -> Method:
@@ -201,7 +180,7 @@ def with_workload(method: Method, asked: str | Method, workload: Any, columns: S
     return Aim(tuple(sets))
 
 
-def _schema(schema: Any) -> Schema:
+def schema_of(schema: Any) -> Schema:
     if schema is None:
         raise InvalidValue("Say what is publicly known of the columns: schema={'sex': ['Female', 'Male'], 'age': (0, 120)}, "
                            "or a schema.toml. Categories and ranges read off the data would tell of people.")  # fmt: skip

@@ -7,7 +7,7 @@ counts and uses nothing else of SQL.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -18,11 +18,13 @@ from discreet.core import Unit, check
 from discreet.errors import DiscreetError, InvalidValue
 from discreet.query.engines import Engine
 from discreet.query.engines.places import open_engine
-from discreet.query.engines.request import MOST_CODES, Marginals, Plan
-from discreet.query.operations import Kind, Op, PlanKind
+from discreet.query.engines.request import MOST_CODES, Marginals, Plan, Request, Term
+from discreet.query.operations import Kind, Op, PlanKind, TermKind
 from discreet.query.tree import Base, Field, Scalar, Select
 from discreet.synth.cells import Cells
-from discreet.synth.schema import Schema
+from discreet.synth.domain import largest, open_columns
+from discreet.synth.measure import Reach
+from discreet.synth.schema import Column, Schema
 
 Ints = NDArray[np.int64]
 Set = tuple[int, ...]
@@ -43,21 +45,63 @@ class Table:
 
     def __init__(self, location: Any, schema: Schema, unit: Unit, *, name: str | None = None, once: bool = False) -> None:
         self._once = once
+        self.schema = schema
         self.plan = plan(unit)
         self.engine: Engine = open_engine(location)
         try:
             self.name, kinds = _one_table(self.engine, name)
-            self.cells = _domains(self.name, kinds, schema)
-            self.sizes = tuple(cells.size for cells in self.cells)  # how many cells each column has
-            self._base = Base(self.name, tuple(kinds), tuple(Field(Kind(kind)) for kind in kinds.values()), True, None)
+            self._types = self.engine.types(self.name)
+            self.cells = self._typed(_domains(self.name, kinds, schema, unit.key))
+            self.open = open_columns(self.cells)  # of these columns something is yet to be found
+            key = None if unit.key is None else list(kinds).index(unit.key)
+            self._base = Base(self.name, tuple(kinds), tuple(Field(Kind(kind)) for kind in kinds.values()), True, key)
             self._opened = self.engine.fingerprint()
         except BaseException:
             self.engine.close()
             raise
-        places = {column: i for i, column in enumerate(kinds)}
-        self._codes = tuple(
-            cells.code(Scalar(Op.COLUMN, Kind(cells.kind), (), (0, places[cells.name]))) for cells in self.cells
+        self._places = {column: i for i, column in enumerate(kinds)}
+        self._rows = Select(self._base, (), None, (), (), True)
+        self.sizes = tuple(map(largest, self.cells))  # how many cells each column has, or can have
+        self._codes = tuple(self._code(cells) for cells in self.cells)
+
+    def _code(self, cells: Cells) -> Scalar:
+        return cells.code(self._column(cells))
+
+    def _column(self, cells: Cells) -> Scalar:
+        return Scalar(Op.COLUMN, Kind(cells.kind), (), (0, self._places[cells.name]))
+
+    def _typed(self, cells: Iterable[Cells]) -> tuple[Cells, ...]:
+        """Cells whose values are sampled in the types that the table has."""
+        return tuple(it.typed(self._types[it.name]) if it.name in self._types else it for it in cells)
+
+    def settle(self, found: Mapping[int, Column]) -> None:
+        """The cells of columns that were open, now that they are found."""
+        self.cells = self._typed(Cells.of(it.name, found[i], it.kind) if i in found else it for i, it in enumerate(self.cells))
+        self.open, self.sizes = (), tuple(cells.size for cells in self.cells)
+        self._codes = tuple(self._code(cells) for cells in self.cells)
+
+    def settle_like(self, cells: Sequence[Cells]) -> None:
+        """The cells of columns that are open as an earlier fit of the same columns found them."""
+        if self.open and len(cells) == len(self.cells):
+            self.settle({it.place: cells[it.place].column for it in self.open})
+
+    def values(self, place: int) -> tuple[list[Any], Ints]:
+        """Every value of a column and the weight of its rows. Private: only for noise to be added, none shown without."""
+        self.unchanged()
+        found = self.engine.aggregate(
+            Request(self._rows, (self._column(self.cells[place]),), self.plan, (Term(TermKind.COUNT),))
         )
+        self.unchanged()
+        return list(found["k0"]), np.asarray(found["s0"], np.int64)
+
+    def histogram(self, place: int, cells: Cells) -> Ints:
+        """The exact counts of a column by other cells than its own. Private: only for noise to be added."""
+        self.unchanged()
+        found = self.engine.aggregate(Marginals(self._rows, (self._code(cells),), (cells.size,), ((0,),), self.plan))
+        self.unchanged()
+        counts = np.zeros(cells.size, np.int64)
+        counts[np.asarray(found["k"], np.int64)] = np.asarray(found["s0"], np.int64)
+        return counts
 
     def unchanged(self) -> None:
         """Raise where the data is not what was opened, as far as the engine can tell without reading it."""
@@ -85,7 +129,7 @@ class Table:
     def _read(self, sets: Sequence[Set], made: dict[Set, Ints]) -> None:
         used = sorted({column for columns in sets for column in columns})
         local = {column: i for i, column in enumerate(used)}
-        request = Marginals(Select(self._base, (), None, (), (), True), self._codes, self.sizes, tuple(sets), self.plan)
+        request = Marginals(self._rows, self._codes, self.sizes, tuple(sets), self.plan)
         found = self.engine.aggregate(request)
         which, cell, weight = (np.asarray(found[name], np.int64) for name in ("s", "k", "s0"))
         order = np.argsort(which, kind="stable")
@@ -112,16 +156,23 @@ class Table:
         self.close()
 
 
+def reach(unit: Unit) -> Reach:
+    """How far one unit moves a table, by how its rows are bounded."""
+    bounded = plan(unit)
+    return Reach(2 if unit.relation == "replace" else 1, bounded.rows, bounded.scale)
+
+
 def plan(unit: Unit) -> Plan:
-    """How the rows of one unit count. Only units of one row each: their rows need no bounding."""
+    """How the rows of one unit count: one each; or each of a user's n rows as min(1, rows / n), bounded in the engine."""
     if not isinstance(unit, Unit):
         raise InvalidValue(f"unit must be a Unit, such as discreet.record(); got {check.shown(unit)}.")
     if unit.relation == "zero_out":
         raise InvalidValue("Synthesis protects units that are added, removed or replaced; this one is blanked out.")
-    if unit.key is not None or unit.rows != 1:
-        raise InvalidValue(f"Synthesis protects records: unit=discreet.record(). Got {unit}. Make one row per unit first, "
-                           "for instance by a view that keeps one row of each.")  # fmt: skip
-    return Plan(PlanKind.ROWS, 1)
+    if unit.rows is None:
+        raise InvalidValue(f"{unit} has no bound on its rows, so nothing can be counted. Say one: user({unit.key!r}, rows=…).")
+    if unit.key is None and unit.rows != 1:
+        raise InvalidValue(f"A unit of {unit.rows} rows needs a key: user('column', rows={unit.rows}).")
+    return Plan(PlanKind.ROWS, 1) if unit.key is None else Plan(PlanKind.WEIGHTED, unit.rows)
 
 
 def _one_table(engine: Engine, name: str | None) -> tuple[str, dict[str, str]]:
@@ -135,13 +186,21 @@ def _one_table(engine: Engine, name: str | None) -> tuple[str, dict[str, str]]:
     return name, dict(found[name])
 
 
-def _domains(name: str, kinds: dict[str, str], schema: Schema) -> tuple[Cells, ...]:
-    """The cells of each column that the schema describes, in the table's order; every column must be spoken for."""
+def _domains(name: str, kinds: dict[str, str], schema: Schema, key: str | None) -> tuple[Cells, ...]:
+    """The cells of each column that the schema describes, in the table's order; every column but the key must be spoken for."""
+    if key is not None and key not in kinds:
+        raise InvalidValue(
+            f"The unit is known by {key!r}, and {name} has no such column; it has {', '.join(list(kinds)[:20])}."
+        )
+    if key in schema.columns:
+        raise InvalidValue(
+            f"{key!r} says whose row it is, and does not come into the synthetic table. Take it out of the schema."
+        )
     unknown = [column for column in [*schema.columns, *schema.omitted] if column not in kinds]
     if unknown:
         raise InvalidValue(f"The schema describes {unknown[0]!r}, and {name} has no such column; it has "
                            f"{', '.join(list(kinds)[:20])}.")  # fmt: skip
-    silent = [column for column in kinds if column not in schema.columns and column not in schema.omitted]
+    silent = [column for column in kinds if column not in schema.columns and column not in schema.omitted and column != key]
     if silent:
         raise InvalidValue(
             f"The schema says nothing of {', '.join(map(repr, silent[:8]))}, and nothing is read off the data. Describe "

@@ -34,7 +34,7 @@ def test_a_folder_with_the_table_and_its_claim(visits: Path) -> None:
     assert done.exit_code == 0, done.output
     told = json.loads(done.stdout)
     assert (told["rows"], told["columns"], told["converged"]) == (700, ["ward", "age"], True)
-    table = parquet.read_table(visits / "out" / "table.parquet")
+    table = parquet.read_table(visits / "out" / "synthetic.parquet")
     assert table.num_rows == 700
     assert table.schema.types == [pa.string(), pa.int64()]
     release = Release.load(visits / "out" / "release.json")
@@ -83,3 +83,41 @@ def test_wrong_use_is_told_in_one_paragraph(args: tuple[object, ...], told: str,
     assert told in done.stderr
     assert "Traceback" not in done.output
     assert done.stdout == ""
+
+
+def test_rules_and_workloads_of_the_file_hold(visits: Path) -> None:
+    rules = '[[constraint]]\ngiven = { ward = "A" }\nthen = { age = { low = 40, high = 59 } }\n'
+    (visits / "schema.toml").write_text(SCHEMA + rules + '[[workload]]\ncolumns = ["ward", "age"]\n')
+    told = call(visits, "--epsilon", 2, "--explain")
+    assert "method     aim; 1 constraints" in told.stdout
+    assert call(visits, "--epsilon", 2, "-o", visits / "out", "--rows", 2000).exit_code == 0
+    rows = parquet.read_table(visits / "out" / "synthetic.parquet").to_pandas()
+    assert rows["age"][rows["ward"] == "A"].between(40, 59).all()
+
+
+def test_explaining_tells_split_and_error_and_who_is_protected(visits: Path) -> None:
+    told = json.loads(call(visits, "--epsilon", 2, "--explain", "--json").stdout)
+    assert sum(told["split"].values()) == pytest.approx(1.0)
+    assert told["misplaced"]["a column"] > 0
+    assert "one record" in told["unit"]
+    (visits / "schema.toml").write_text(SCHEMA.replace('values = ["A", "B"]', 'find = "categories"'))
+    found = call(visits, "--epsilon", 2, "--explain")
+    assert "finds      ward: categories by private selection" in found.stdout
+
+
+def test_users_are_protected_by_a_key(visits: Path) -> None:
+    table = pa.table({"id": [i // 3 for i in range(1200)], "ward": ["A", "B", "B"] * 400, "age": [50, 20, 30] * 400})
+    parquet.write_table(table, visits / "visits.parquet")
+    assert call(visits, "--epsilon", 2, "--unit", "id", "-o", visits / "out").exit_code == 2
+    done = call(visits, "--epsilon", 2, "--unit", "id", "--unit-rows", 3, "-o", visits / "out")
+    assert done.exit_code == 0, done.output
+    release = Release.load(visits / "out" / "release.json")
+    assert (release.claims[0].game.unit.key, release.claims[0].game.unit.rows) == ("id", 3)
+    assert parquet.read_table(visits / "out" / "synthetic.parquet").column_names == ["ward", "age"]
+
+
+def test_counts_with_intervals_lie_beside_the_table(visits: Path) -> None:
+    assert call(visits, "--epsilon", 2, "-o", visits / "out", "--method", "independent").exit_code == 0
+    counts = parquet.read_table(visits / "out" / "marginals.parquet").to_pylist()
+    assert [row["cell"][0] for row in counts if row["columns"] == ["ward"]] == ["A", "B", None]
+    assert all(row["low"] <= row["high"] for row in counts)

@@ -199,8 +199,10 @@ def test_every_event_has_words(kind: str) -> None:
     made: dict[str, Any] = {
         "pure": Pure(1.0), "approximate": Approximate(1.0, 1e-6), "gaussian": inner, "laplace": events.Laplace(1.0),
         "zero": Zero(), "non_private": NonPrivate(), "discrete_gaussian": events.DiscreteGaussian(1.0),
-        "discrete_laplace": events.DiscreteLaplace(1.0), "exponential": events.Exponential(1.0),
+        "discrete_laplace": events.DiscreteLaplace(1.0), "concentrated": events.Concentrated(0.1),
+        "exponential": events.Exponential(1.0),
         "noisy_max": events.NoisyMax(1.0), "repeat": Repeat(inner, 3),
+        "objective_perturbation": events.ObjectivePerturbation(1.0, 0.1),
         "randomized_response": events.RandomizedResponse(1.0), "poisson": Poisson(0.1, inner), "group": events.Group(inner, 2),
         "poisson_replace": events.PoissonReplace(0.1, inner),
         "without_replacement": events.WithoutReplacement(0.1, inner), "random_allocation": events.RandomAllocation(inner, 4),

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from discreet.synth import Junction, closed
 from discreet.synth.dual import Problem, solve
 from discreet.synth.junction import JunctionTree, onto
-from discreet.synth.measure import Measurement, total
+from discreet.synth.measure import Measurement, Reach, total
 from discreet.synth.methods import Public
 from discreet.synth.oneshot import independent, shared
 
@@ -168,7 +168,7 @@ def test_too_few_evaluations_are_not_called_converged() -> None:
     dual, measured, _ = problem(6)
     short = solve(dual, strength=1.0, tolerance=1e-4, evaluations=3)
     assert short.relative_gap > 1e-4
-    public = Public(SIZES[:4], 1, 1.0, 1e-6)
+    public = Public(SIZES[:4], Reach(), 1.0, 1e-6)
     assert not Junction(evaluations=3, tolerance=1e-6).estimate(public, measured).converged
     assert Junction(evaluations=3000, tolerance=1e-3).estimate(public, measured).converged
 
@@ -183,7 +183,7 @@ def test_slots_are_all_used_and_each_table_has_one() -> None:
 
 def test_a_junction_tree_stays_below_its_cap() -> None:
     sizes = (30,) * 8
-    public = Public(sizes, 1, 1.0, 1e-6)
+    public = Public(sizes, Reach(), 1.0, 1e-6)
     pairs = list(itertools.combinations(range(8), 2))
     method = Junction(most_cells=60_000)
     chosen = method.choose(public, pairs, [1e6 - i for i in range(len(pairs))], 1.0)

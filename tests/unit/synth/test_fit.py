@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute
 import pyarrow.csv as csv
 import pyarrow.parquet as parquet
 import pytest
@@ -111,7 +112,6 @@ def test_files_are_read_like_frames(tmp_path: Path) -> None:
         ({"delta": 0.0}, "delta"),
         ({"epsilon": 1e-5}, "too small.*noise of"),
         ({"epsilon": 1e-7}, "between 1e-6"),
-        ({"unit": user("id", rows=3)}, "protects records"),
         ({"unit": record("zero_out")}, "blanked out"),
         ({"unit": "row"}, "must be a Unit"),
         ({"method": "magic"}, "method"),
@@ -239,3 +239,74 @@ def test_rows_in_memory_count_as_the_engine_does() -> None:
     for mine, theirs in zip(Rows(codes, (3, 3, 3)).counts(sets[:-1]), found):
         assert (mine == theirs).all()
     assert found[-1] == 200
+
+
+# ---- users with several rows ---------------------------------------------------------------------------------------------
+
+
+def visits(counts: list[int]) -> pa.Table:
+    """A table of people with so many rows each, in random cells; one row is nobody's."""
+    ids = np.repeat(np.arange(len(counts)), counts)
+    table = {
+        "id": pa.array([*ids.tolist(), None], pa.int64()),
+        "sex": pa.array(["f" if i % 2 else "m" for i in ids] + ["f"]),
+        "kind": pa.array([*RANDOM.choice(["a", "b", "c"], len(ids)).tolist(), "a"]),
+    }
+    return pa.table(table)
+
+
+VISITS = {"sex": Column("categorical", values=("f", "m"), required=True), "kind": ["a", "b", "c"]}
+
+
+def test_rows_of_a_user_weigh_at_most_its_bound() -> None:
+    """Whoever is taken away takes at most `rows` out of every table, in whole parts of a row, however many rows they have."""
+    grain, sets = 1 << 20, [(0,), (1,), (0, 1)]
+    counts = [1, 2, 3, 7, 50]
+    table = visits(counts)
+    schema = discreet.synth.Schema.of(VISITS)
+    with Table(table, schema, user("id", rows=3)) as opened:
+        whole = opened.counts(sets)
+    for gone, rows in enumerate(counts):
+        less = table.filter(pa.compute.not_equal(table["id"], gone))
+        with Table(less, schema, user("id", rows=3)) as opened:
+            for one, two in zip(whole, opened.counts(sets), strict=True):
+                moved = (one - two).reshape(-1)
+                assert (moved >= 0).all()
+                assert 3 * grain * min(rows, 3) / 3 - rows <= moved.sum() <= 3 * grain
+
+
+@pytest.mark.parametrize("relation", ["add_remove", "replace"])
+@pytest.mark.parametrize("method", [Independent(), Tree(), Junction(), Aim()], ids=str)
+def test_the_event_of_users_keeps_the_budget_and_spends_it(method: Any, relation: str) -> None:
+    mechanism = Synthesis((3, 4, 5, 2), user("id", rows=4, relation=relation), 1.0, 1e-9, method)
+    (claim,) = mechanism.claims()
+    assert 0.99 < curve(claim.event).epsilon(1e-9) <= 1.0
+    one = Synthesis((3, 4, 5, 2), record(relation), 1.0, 1e-9, method).spending().parts["columns"]
+    assert 4.0 < mechanism.spending().parts["columns"] / one < 4.4  # as many times the noise as rows, and what zCDP costs
+
+
+@pytest.mark.parametrize("method", ["tree", "junction", "aim", "independent"])
+def test_users_get_a_model_of_their_weighted_rows(method: str) -> None:
+    counts = [1 + i % 3 for i in range(3000)]
+    model = fit(visits(counts), unit=user("id", rows=3), epsilon=8.0, delta=1e-6, schema=VISITS | {}, method=method).value
+    assert model.columns == ("sex", "kind")
+    assert abs(model.rows - sum(counts)) < 200
+    found = model.marginal("sex")
+    women = sum(n for i, n in enumerate(counts) if i % 2)
+    assert abs(found["count"].to_pylist()[0] - women) < 200
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"unit": user("id", rows=None)}, "no bound on its rows"),
+        ({"unit": user("who", rows=2)}, "no such column"),
+        ({"schema": VISITS | {"id": (0, 9)}}, "does not come into the synthetic table"),
+        ({"method": Tree(score="information")}, "units of one row"),
+    ],
+)
+def test_wrong_units_are_told_before_anything_is_read(change: Any, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Table, "counts", lambda *_: pytest.fail("rows were read"))
+    given: dict[str, Any] = {"unit": user("id", rows=3), "epsilon": 1.0, "delta": 1e-6, "schema": VISITS} | change
+    with pytest.raises(InvalidValue, match=told):
+        fit(visits([1, 2]), **given)

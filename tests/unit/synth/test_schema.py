@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from discreet.errors import InvalidDocument, InvalidValue
-from discreet.synth import Column, Schema
+from discreet.synth import Column, Forbidden, Implies, Schema
 
 TOML = """
 [age]
@@ -95,3 +95,59 @@ def test_a_file_that_is_no_schema(tmp_path: Path) -> None:
     place.write_text('[age]\ntype = "integer"\nbounds = [9, 1]')
     with pytest.raises(InvalidDocument, match="age: bounds must rise"):
         Schema.read(place)
+
+
+RULES = """
+[age]
+type = "integer"
+bounds = [0, 99]
+bins = 10
+
+[married]
+type = "categorical"
+values = ["yes", "no"]
+
+[constraint]
+type = "boolean"
+
+[[workload]]
+columns = ["age", "married"]
+"""
+
+
+def test_constraints_and_workloads_come_from_the_file(tmp_path: Path) -> None:
+    place = tmp_path / "schema.toml"
+    rules = """
+    given = { age = { low = 0, high = 9 } }
+    then = { married = "no" }
+    """
+    other = "forbidden = { married = { values = ['yes'], missing = true }, single = true }"
+    place.write_text(RULES.replace("[constraint]", "[single]") + f"[[constraint]]{rules}\n[[constraint]]\n{other}\n")
+    schema = Schema.read(place)
+    assert list(schema.columns) == ["age", "married", "single"]
+    assert schema.workload == (("age", "married"),)
+    assert schema.constraints == (
+        Implies({"age": (0, 9)}, {"married": "no"}), Forbidden({"married": ["yes", None], "single": True}),
+    )  # fmt: skip
+
+
+def test_a_column_may_be_called_constraint(tmp_path: Path) -> None:
+    (tmp_path / "schema.toml").write_text(RULES)
+    assert list(Schema.read(tmp_path / "schema.toml").columns) == ["age", "married", "constraint"]
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ("[[constraint]]\nnever = 3", "given and then, or forbidden"),
+        ("[[constraint]]\ngiven = { age = 1 }", "given and then"),
+        ('[[constraint]]\nordered = ["age"]', "given and then"),
+        ("[[constraint]]\nforbidden = { age = { least = 3 } }", "a value, a list of values"),
+        ("[[workload]]\ncolumns = []", "says columns"),
+    ],
+)
+def test_wrong_rules_in_a_file_are_told(more: str, told: str, tmp_path: Path) -> None:
+    rest = RULES.replace("[constraint]", "[single]").split("[[workload]]")[0]
+    (tmp_path / "schema.toml").write_text(rest + more)
+    with pytest.raises(InvalidDocument, match=told):
+        Schema.read(tmp_path / "schema.toml")

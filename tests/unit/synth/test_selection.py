@@ -15,6 +15,7 @@ from discreet.errors import InvalidValue
 from discreet.noise.source import seeded_for_tests
 from discreet.synth import Aim, Junction, Synthesis, oneshot, select
 from discreet.synth.junction import JunctionTree
+from discreet.synth.measure import Reach
 from discreet.synth.methods import Public
 from discreet.synth.oneshot import shared
 from unit.synth.rows import chain
@@ -71,7 +72,7 @@ def test_a_tree_of_large_scores_is_found_where_noise_is_small() -> None:
 
 
 def test_a_workload_decides_what_may_be_chosen_and_what_it_weighs() -> None:
-    public = Public((2, 3, 4, 5), 1, 1.0, 1e-6)
+    public = Public((2, 3, 4, 5), Reach(), 1.0, 1e-6)
     assert Aim(((0, 1, 2), (1, 2))).candidates(public) == {(0, 1): 3, (0, 1, 2): 5, (0, 2): 3, (1, 2): 4}
     assert set(Aim().candidates(public)) == set(itertools.combinations(range(4), 2))
     assert (0, 1, 2) not in Aim(((0, 1, 2),), most_cells=20).candidates(public)
@@ -97,7 +98,7 @@ def test_a_workload_that_does_not_fit_is_told_before_anything_is_spent() -> None
 def test_no_more_tables_are_chosen_than_there_are_slots(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(oneshot, "SLOTS", 2)
     columns = 8
-    public = Public((2,) * columns, 1, 1.0, 1e-6)
+    public = Public((2,) * columns, Reach(), 1.0, 1e-6)
     pairs = list(itertools.combinations(range(columns), 2))
     method = Junction(most_cells=10**9)
     many = method.choose(public, pairs, [10.0**9] * len(pairs), 1e-9)

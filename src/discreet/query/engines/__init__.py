@@ -17,6 +17,10 @@ class Engine(Protocol):
         """Columns and their kinds (integer, number, text, boolean, date, timestamp or other), by table; no row is read."""
         ...
 
+    def types(self, table: str) -> Mapping[str, Any]:
+        """The Arrow types of a table's columns, where the engine tells them; no row is read."""
+        ...
+
     def text(self, request: Request | Marginals) -> str:
         """The SQL that would run, for people to read."""
         ...

@@ -170,6 +170,11 @@ class DuckEngine:
             found[name] = {column[0]: _kind(column[1]) for column in columns}
         return found
 
+    def types(self, table: str) -> Mapping[str, Any]:
+        with self._lock:
+            schema: Any = self._link.sql(f"SELECT * FROM {self._writer.name(table)} LIMIT 0").to_arrow_table().schema
+        return dict(zip(schema.names, schema.types))
+
     def text(self, request: Request | Marginals) -> str:
         return self._writer.request(request, 0)
 

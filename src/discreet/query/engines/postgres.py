@@ -285,6 +285,9 @@ class PostgresEngine:
     def tables(self) -> Mapping[str, Mapping[str, str]]:
         return self._kinds
 
+    def types(self, table: str) -> Mapping[str, Any]:
+        return {}
+
     def text(self, request: Request | Marginals) -> str:
         return self._writer.request(request, 0)
 

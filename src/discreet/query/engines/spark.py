@@ -194,6 +194,9 @@ class SparkEngine:
         return {name: {field.name: _kind(field.dataType.simpleString()) for field in frame.schema.fields}
                 for name, frame in sorted(self._frames.items())}  # fmt: skip
 
+    def types(self, table: str) -> Mapping[str, Any]:
+        return {}
+
     def text(self, request: Request | Marginals) -> str:
         return self._writer.request(request, 0)
 

@@ -1,0 +1,23 @@
+"""Private estimators with scikit-learn's conventions. After `fit`, `release_` has the claim and the ledger entry that paid."""
+
+from __future__ import annotations
+
+try:
+    import sklearn as _sklearn  # noqa: F401
+except ModuleNotFoundError as error:
+    if error.name != "sklearn":
+        raise
+    from discreet.errors import MissingExtra
+
+    raise MissingExtra("sklearn", "sklearn", "Private estimators") from None
+
+from discreet.learn.estimators.bayes import GaussianNB, StandardScaler
+from discreet.learn.estimators.classifiers import LinearSVC, LogisticRegression
+from discreet.learn.estimators.finite import choose_hypothesis, excess_risk
+from discreet.learn.estimators.preprocessing import KBinsDiscretizer, OneHotEncoder
+from discreet.learn.estimators.regression import PCA, LinearRegression, Ridge
+
+__all__ = [
+    "PCA", "GaussianNB", "KBinsDiscretizer", "LinearRegression", "LinearSVC", "LogisticRegression", "OneHotEncoder", "Ridge",
+    "StandardScaler", "choose_hypothesis", "excess_risk",
+]  # fmt: skip

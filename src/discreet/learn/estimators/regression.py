@@ -1,0 +1,222 @@
+"""Private linear regression and principal components, from one noisy matrix of second moments."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, RegressorMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from discreet.core import Unit, check
+from discreet.errors import InvalidValue
+from discreet.learn.estimators import exact
+from discreet.learn.estimators.base import PrivateEstimator, too_long
+from discreet.learn.estimators.exact import Floats
+from discreet.learn.estimators.sums import Moments, unflat
+
+
+@dataclass(frozen=True, slots=True)
+class Augmented:
+    """A row as (features, 1, target), each third of length at most 1 / sqrt 3; without a target, two halves."""
+
+    norm: float
+    bounds: tuple[float, float] | None
+
+    @property
+    def scale(self) -> float:
+        return 1 / math.sqrt(2 if self.bounds is None else 3)
+
+    def __call__(self, rows: Any) -> Floats:
+        features, target = rows
+        parts = [exact.clipped(features, self.norm) / self.norm, np.ones((len(features), 1))]
+        if self.bounds is not None:
+            low, high = self.bounds
+            parts.append(((np.clip(target, low, high) - low) / (high - low) * 2 - 1)[:, None])
+        return np.hstack(parts) * self.scale
+
+    def centred(self, total: Floats) -> tuple[Floats, Floats, float]:
+        """Covariance sums, means and the count of the released matrix, of (features / norm, scaled target)."""
+        matrix = unflat(total) / self.scale**2
+        one = len(matrix) - (1 if self.bounds is None else 2)
+        rest = [i for i in range(len(matrix)) if i != one]
+        count = max(float(matrix[one, one]), 1.0)
+        mean = np.clip(matrix[rest, one] / count, -1.0, 1.0)
+        return matrix[np.ix_(rest, rest)] - count * np.outer(mean, mean), mean, count
+
+
+def range_of(name: str, bounds: Any) -> tuple[float, float]:
+    pair = check.items(name, bounds, "a pair of numbers, such as (0, 100): what is outside is cut to it")
+    if len(pair) != 2:
+        raise InvalidValue(f"{name} must be a pair of numbers, the least and the largest; got {len(pair)}.")
+    low, high = check.real(name, pair[0]), check.real(name, pair[1])
+    if not low < high:
+        raise InvalidValue(f"{name} must rise; got {low:g} and {high:g}.")
+    return low, high
+
+
+class Ridge(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
+    """Ridge regression under (epsilon, delta)-differential privacy, by noisy sufficient statistics (AdaSSP; Wang 2018).
+
+    `norm` bounds the length of a row, `bounds` is the public range of the target; what is beyond is cut. The sums of all
+    products of features and target get Gaussian noise at once. Everything else is post-processing: the covariance is
+    regularised by `alpha`, and by as much more as its least eigenvalue needs to clear the noise. With fit_intercept=False
+    the regression goes through the origin.
+
+    >>> from discreet.core import record
+    >>> x = np.linspace(-1, 1, 20_000)[:, None]
+    >>> model = Ridge(epsilon=1.0, delta=1e-6, norm=1.0, bounds=(-3, 3), unit=record()).fit(x, 2 * x[:, 0] + 0.5)
+    >>> model.coef_.round().tolist(), model.release_.claims[0].event.kind
+    ([2.0], 'gaussian')
+    """
+
+    def __init__(
+        self, *, epsilon: float, delta: float, norm: float, bounds: Any, unit: Unit, alpha: float = 1.0,
+        fit_intercept: bool = True, ledger: str | None = None, source: str | None = None,
+    ) -> None:  # fmt: skip
+        self.epsilon = epsilon
+        self.delta = delta
+        self.norm = norm
+        self.bounds = bounds
+        self.unit = unit
+        self.alpha = alpha
+        self.fit_intercept = fit_intercept
+        self.ledger = ledger
+        self.source = source
+
+    def _penalty(self) -> float:
+        return check.nonnegative("alpha", self.alpha)
+
+    def fit(self, X: Any, y: Any, **given: Any) -> Ridge:
+        """Fit once, which spends (epsilon, delta) once; whatever is wrong with the arguments is refused before that."""
+        self._no_weights(given)
+        norm, bounds = check.positive("norm", self.norm), range_of("bounds", self.bounds)
+        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
+        encode = Augmented(norm, bounds)
+        mechanism = Moments(encode, self.unit, float(self.epsilon), float(self.delta))
+        penalty = self._penalty() / norm**2
+        too_long(X, norm)
+        made = self._spend(mechanism, (X, np.asarray(y, np.float64)))
+        scaled, offset = self._solved(encode, made.value, penalty, mechanism.noise())
+        half = (bounds[1] - bounds[0]) / 2
+        self.coef_ = scaled * half / norm
+        self.intercept_ = float(offset * half + (bounds[0] + bounds[1]) / 2)
+        self.release_ = made.map(lambda _: {"coef": self.coef_.tolist(), "intercept": self.intercept_})
+        return self
+
+    def _solved(self, encode: Augmented, total: Floats, penalty: float, noise: float) -> tuple[Floats, float]:
+        """Coefficients and intercept for features and target scaled to [-1, 1]."""
+        covariance, mean, count = encode.centred(total)
+        if not self.fit_intercept:  # the target is centred at the middle of its bounds: through the origin of the data
+            middle = _origin(self.bounds)
+            whole = covariance + count * np.outer(mean, mean)
+            cross = whole[:-1, -1] - middle * count * mean[:-1]
+            gram = whole[:-1, :-1]
+        else:
+            gram, cross = covariance[:-1, :-1], covariance[:-1, -1]
+        values, vectors = np.linalg.eigh(gram)
+        spread = noise / encode.scale**2 * math.sqrt(2 * len(gram))  # about the largest eigenvalue of the noise
+        values = np.maximum(values + penalty, 0) + max(0.0, spread - max(float(values[0]), 0.0))
+        found = vectors @ ((vectors.T @ cross) / np.maximum(values, 1e-12))
+        if not self.fit_intercept:
+            return found, _origin(self.bounds)
+        return found, float(mean[-1] - found @ mean[:-1])
+
+    def predict(self, X: Any) -> Floats:
+        """The regression at each row. Post-processing: it costs nothing."""
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=np.float64, reset=False)
+        return np.asarray(X @ self.coef_ + self.intercept_)
+
+
+def _origin(bounds: Any) -> float:
+    """Zero, on the scale on which the bounds are -1 and 1."""
+    low, high = range_of("bounds", bounds)
+    return -(low + high) / (high - low)
+
+
+class LinearRegression(Ridge):
+    """Least squares under (epsilon, delta)-differential privacy: `Ridge` without a penalty beside what the noise needs.
+
+    >>> from discreet.core import record
+    >>> x = np.linspace(-1, 1, 20_000)[:, None]
+    >>> LinearRegression(epsilon=1.0, delta=1e-6, norm=1.0, bounds=(-3, 3), unit=record()).fit(x, 2 * x[:, 0]).coef_.round()
+    array([2.])
+    """
+
+    def __init__(
+        self, *, epsilon: float, delta: float, norm: float, bounds: Any, unit: Unit, fit_intercept: bool = True,
+        ledger: str | None = None, source: str | None = None,
+    ) -> None:  # fmt: skip
+        self.epsilon = epsilon
+        self.delta = delta
+        self.norm = norm
+        self.bounds = bounds
+        self.unit = unit
+        self.fit_intercept = fit_intercept
+        self.ledger = ledger
+        self.source = source
+
+    def _penalty(self) -> float:
+        return 0.0
+
+
+class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator):  # type: ignore[misc]
+    """Principal components under (epsilon, delta)-differential privacy: eigenvectors of a noisy covariance matrix.
+
+    `norm` bounds the length of a row (longer ones are cut). Noise is on every entry, the diagonal too (Dwork, Talwar,
+    Thakurta & Zhang 2014).
+
+    >>> from discreet.core import record
+    >>> x = np.outer(np.linspace(-1, 1, 20_000), [0.6, 0.8])
+    >>> np.abs(PCA(n_components=1, epsilon=1.0, delta=1e-6, norm=1.0, unit=record()).fit(x).components_).round(1)
+    array([[0.6, 0.8]])
+    """
+
+    def __init__(
+        self, n_components: int = 2, *, epsilon: float, delta: float, norm: float, unit: Unit, ledger: str | None = None,
+        source: str | None = None,
+    ) -> None:  # fmt: skip
+        self.n_components = n_components
+        self.epsilon = epsilon
+        self.delta = delta
+        self.norm = norm
+        self.unit = unit
+        self.ledger = ledger
+        self.source = source
+
+    def fit(self, X: Any, y: Any = None, **given: Any) -> PCA:
+        """Fit once, which spends (epsilon, delta) once."""
+        self._no_weights(given)
+        norm = check.positive("norm", self.norm)
+        X = validate_data(self, X, dtype=np.float64)
+        kept = check.whole("n_components", self.n_components)
+        if kept > X.shape[1]:
+            raise InvalidValue(f"n_components must be at most the number of columns, {X.shape[1]}; got {kept}.")
+        encode = Augmented(norm, None)
+        too_long(X, norm)
+        made = self._spend(Moments(encode, self.unit, float(self.epsilon), float(self.delta)), (X, None))
+        covariance, mean, count = encode.centred(made.value)
+        values, vectors = np.linalg.eigh(covariance / count)
+        self.components_ = vectors[:, ::-1][:, :kept].T
+        self.explained_variance_ = np.maximum(values[::-1][:kept], 0.0) * norm**2
+        self.mean_ = mean * norm
+        self.release_ = made.map(lambda _: {"components": self.components_.tolist(), "mean": self.mean_.tolist()})
+        return self
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.components_)
+
+    def transform(self, X: Any) -> Floats:
+        """Each row in the directions that were found. Post-processing: it costs nothing."""
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=np.float64, reset=False)
+        return np.asarray((X - self.mean_) @ self.components_.T)
+
+    def inverse_transform(self, X: Any) -> Floats:
+        """From those directions back."""
+        check_is_fitted(self)
+        return np.asarray(np.asarray(X, np.float64) @ self.components_ + self.mean_)

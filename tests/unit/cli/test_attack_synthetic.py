@@ -1,0 +1,104 @@
+"""`discreet attack synthetic` and `discreet synth --fidelity-epsilon`, as they are called."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as parquet
+import pytest
+from click.testing import CliRunner, Result
+
+from discreet import Ledger, record
+from discreet.cli import app
+from discreet.core import Release
+
+SCHEMA = (
+    '[ward]\ntype = "categorical"\nvalues = ["A", "B"]\n\n[age]\ntype = "integer"\nbounds = [0, 99]\nbins = 5\n\n'
+    '[long]\ntype = "categorical"\nvalues = ["no", "yes"]\n'
+)
+
+
+def rows(count: int, seed: int) -> pa.Table:
+    draw = np.random.default_rng(seed)
+    age = draw.integers(0, 100, count)
+    return pa.table({
+        "ward": draw.choice(["A", "B"], count), "age": age, "long": np.where(age > draw.integers(0, 100, count), "yes", "no"),
+    })  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name, seed in (("people", 1), ("others", 2)):
+        parquet.write_table(rows(1500, seed), tmp_path / f"{name}.parquet")
+    (tmp_path / "schema.toml").write_text(SCHEMA)
+    return tmp_path
+
+
+def call(folder: Path, *words: object) -> Result:
+    return CliRunner().invoke(app, [str(folder / word) if str(word).endswith((".parquet", ".toml", ".json", ".db")) or
+                                    word in ("out", "attacked") else str(word) for word in words])  # fmt: skip
+
+
+def made(folder: Path, *more: object) -> Result:
+    done = call(folder, "synth", "people.parquet", "--schema", "schema.toml", "--epsilon", 2, "--delta", "1e-6",
+                "--method", "tree", "-o", "out", *more)  # fmt: skip
+    assert done.exit_code == 0, done.output
+    return done
+
+
+def attacked(folder: Path, table: str, *more: object) -> Result:
+    return call(folder, "attack", "synthetic", table, "--members", "people.parquet", "--control", "others.parquet",
+                "--out", "attacked", *more)  # fmt: skip
+
+
+def test_a_private_table_with_fits_fidelity_and_canaries(folder: Path) -> None:
+    made(folder)
+    done = attacked(folder, "out/table.parquet", "--claim", "out/release.json", "--schema", "schema.toml", "--attacks",
+                    "density,pairs,closest,shadows", "--shadows", 4, "--canaries", 60, "--secret", "long",
+                    "--label", "long", "--json")  # fmt: skip
+    assert done.exit_code == 0, done.output
+    told = json.loads(done.stdout)
+    assert [(it["attack"], it["design"]) for it in told["attacks"]] == [
+        ("density ratio", "post_hoc"), ("density ratio (pairs)", "post_hoc"), ("distance to closest record", "post_hoc"),
+        ("shadow generators", "post_hoc"), ("canaries in one fit", "canary"),
+    ]  # fmt: skip
+    assert [it["name"] for it in told["risks"]] == ["singling out", "linkability", "inference of long"]
+    assert told["owner_fidelity"]["for_release"] is False
+    assert told["usefulness"]["synthetic_auc"] > 0.6
+    assert "proves nothing" in done.stderr
+    assert "Not for release" in done.stderr
+    kept, fitted = (Release.load(folder / name / "release.json") for name in ("attacked", "out"))
+    assert kept.claims == fitted.claims
+    assert kept.facts["synthetic"] == fitted.facts["synthetic"]
+    assert len(kept.evidence) == 5
+
+
+def test_a_copy_is_caught_without_any_claim(folder: Path) -> None:
+    done = attacked(folder, "people.parquet")
+    assert done.exit_code == 0, done.output
+    assert "Nothing is claimed" in done.stderr
+    risks = {it["name"]: it for it in Release.load(folder / "attacked" / "release.json").facts["risks"]}
+    assert risks["singling out"]["low"] > 0
+
+
+def test_fits_need_to_know_how(folder: Path) -> None:
+    made(folder)
+    for more in (("--canaries", 60), ("--attacks", "shadows", "--claim", "out/release.json"), ("--attacks", "magic")):
+        done = attacked(folder, "out/table.parquet", *more)
+        assert done.exit_code == 2
+        assert "needs --claim" in done.stderr or "attacks must be" in done.stderr
+        assert not (folder / "attacked").exists()
+
+
+def test_fidelity_is_paid_for_beside_the_table(folder: Path) -> None:
+    with Ledger(folder / "ledger.db") as ledger:
+        ledger.open("people", unit=record(), epsilon=4.0, delta=1e-5)
+        done = made(folder, "--fidelity-epsilon", 0.5, "--ledger", "ledger.db", "--source", "people")
+        near = Release.load(folder / "out" / "fidelity.json")
+        assert ledger.payment(near).sound
+    assert near.facts["fidelity"]["for_release"] is True
+    assert set(near.value) == {"1", "2"}
+    assert "mean total variation" in done.stderr

@@ -1,0 +1,51 @@
+"""Private set intersection: right on random sets, refuses what is no point, reveals nothing to a party without the exponent."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from discreet.crypto import Party, intersect
+from discreet.errors import InvalidValue
+
+items = st.sets(st.binary(max_size=6), max_size=12).map(sorted)
+
+
+@settings(max_examples=20)
+@given(items, items)
+def test_the_intersection_is_that_of_sets(mine: list[bytes], theirs: list[bytes]) -> None:
+    assert intersect(mine, theirs) == [item for item in mine if item in set(theirs)]
+
+
+def test_what_is_sent_says_nothing_without_the_exponent() -> None:
+    first, second = Party().blinded([b"ann", b"ben"]), Party().blinded([b"ann", b"ben"])
+    assert not set(first) & set(second)  # fresh exponents
+    assert all(len(value) == 32 for value in first)
+
+
+def test_lookup() -> None:
+    server = Party()
+    table = server.blinded([b"123456", b"qwerty"], shuffle=True)
+    assert Party().lookup(b"qwerty", table, server)
+    assert not Party().lookup(b"Qwerty", table, server)
+
+
+@pytest.mark.parametrize("value", [b"", b"short", b"\xff" * 32, b"\x00" * 33, "text", None])
+def test_what_is_no_point_is_refused(value: object) -> None:
+    with pytest.raises(InvalidValue, match="coordinate of a point"):
+        Party().raised([value])  # type: ignore[list-item]
+
+
+def test_items_are_distinct_bytes() -> None:
+    with pytest.raises(InvalidValue, match="must differ"):
+        Party().blinded([b"a", b"a"])
+    with pytest.raises(InvalidValue, match="found str"):
+        intersect(["ann"], [b"ann"])  # type: ignore[list-item]
+
+
+def test_a_party_is_not_pickled() -> None:
+    with pytest.raises(InvalidValue, match="secret"):
+        pickle.dumps(Party())
