@@ -230,7 +230,8 @@ class Path:
 
 PROVEN = (
     "Torch's operations, and the layers that compute them for a batch, keep the examples apart as their rules say; these rules "
-    "were checked for every operation of model and loss, forward and backward."
+    "were checked for every operation of the recorded program that runs in the place of model and loss, forward and backward. "
+    "Torch, discreet and Python are as they were installed, and nothing changes them during the run."
 )
 ALONE = (
     "Where that is not shown, torch computes a unit's gradient from the rows it is given alone, under torch.func.vmap or one "
@@ -244,12 +245,15 @@ READING = (
 UNLIKE = "its backward runs code that is not among the operations of its forward (a hook, an autograd function of its own)"
 LATER = "that is not proven of rows of another shape, or of a model that was changed since the run began."
 OUTSIDE = (
-    "The code of model and loss does the same in every step, traced or run: it keeps nothing outside the model, the loss and "
+    "Where units are computed one by one or under vmap, the code of model and loss keeps nothing outside the model, the loss and "
     "the variables it names (no files, no clocks, no memory behind torch's back)."
 )
 
 
-LOOP = "The losses given to run.step were computed as model and loss of the run compute them: each from its own row alone."
+LOOP = (
+    "The losses given to run.step were computed as model and loss of the run compute them, each from its own row alone: in a loop "
+    "of one's own their code runs on the rows of a batch, and does the same there as where it was traced."
+)
 
 
 def code_of(loss: Any) -> list[Any]:

@@ -35,69 +35,77 @@ BOOTSTRAP = {"importlib._bootstrap": "_frozen_importlib", "importlib._bootstrap_
 
 
 class Scan:
-    """A look at all functions of these packages, and what was there, to see quickly that it still is."""
+    """A look at all functions of these packages, and what was there, so that another look takes some milliseconds."""
 
     def __init__(self) -> None:
-        self._spaces: list[tuple[Any, list[Any]]] = []
+        self._spaces: dict[int, tuple[str, Any, bool, list[Any]]] = {}  # modules and classes, with what is in them
         self.functions: dict[int, types.FunctionType] = {}
         self._codes: list[types.CodeType] = []
         self._cells: list[types.CellType] = []
         self._kept: list[Any] = []  # in these cells
         self._seen: set[tuple[int, bool]] = set()
-        self.strange = self._modules()
+        self._modules: dict[int, Any] = {}
+        self._under_way: set[int] = set()
 
-    def holds(self) -> bool:
-        """Whether nothing was replaced or added since."""
-        return (
-            all(map(operator.is_, map(_CODE, self.functions.values()), self._codes))
-            and all(map(operator.is_, map(inside, self._cells), self._kept))
-            and all(len(space) == len(kept) and all(map(operator.is_, space.values(), kept)) for space, kept in self._spaces)
-        )
-
-    def _modules(self) -> str | None:
+    def strange(self) -> str | None:
+        """Something that is not of these packages, where it was not looked at before."""
+        for name, space, generated, kept in list(self._spaces.values()):
+            same = len(space) == len(kept) and all(map(operator.is_, space.values(), kept))
+            if not same and (other := self._space(name, space, True, generated)) is not None:
+                return other
         for name, module in list(sys.modules.items()):
             top = name.partition(".")[0]
-            if not isinstance(module, types.ModuleType) or name.startswith(COMPILER):
+            if (top not in CHECKED and top not in BESIDE) or id(module) in self._modules or name.startswith(COMPILER):
                 continue
-            if (top in CHECKED or top in BESIDE) and foreign(name):
-                strange = self._space(vars(module), top in CHECKED and not _rewritten(module), False)
-                if strange is not None:
-                    return f"{name}.{strange}"
+            if isinstance(module, types.ModuleType) and foreign(name):
+                exact = top in CHECKED and not _rewritten(module)
+                if (other := self._space(name, vars(module), exact, False)) is not None:
+                    return other
+            self._modules[id(module)] = module
         return None
 
-    def _space(self, space: Any, exact: bool, generated: bool) -> str | None:
+    def holds(self) -> bool:
+        """Whether all functions that were seen have the code and the variables that they had."""
+        codes = map(operator.is_, map(_CODE, self.functions.values()), self._codes)
+        return all(codes) and all(map(operator.is_, map(inside, self._cells), self._kept))
+
+    def _space(self, place: str, space: Any, exact: bool, generated: bool) -> str | None:
         """The name of something in a module or class that is not of these packages."""
-        if exact:
-            self._spaces.append((space, list(space.values())))
+        kept = list(space.values())
         for name, it in list(space.items()):
-            if issubclass(type(it), type):
-                if (id(it), exact) not in self._seen:
-                    self._seen.add((id(it), exact))
-                    made = "__dataclass_fields__" in vars(it) or "_fields" in vars(it)  # functions are generated from text
-                    strange = self._space(vars(it), exact, made)
-                    if strange is not None:
-                        return f"{name}.{strange}"
-                continue
-            if not all(self._function(one, exact, generated and name in GENERATED) for one in _functions(it)):
-                return str(name)
+            if not issubclass(type(it), type):
+                if not all(self._function(one, exact, generated and name in GENERATED) for one in _functions(it)):
+                    return f"{place}.{name}"
+            elif (id(it), exact) not in self._seen:
+                self._seen.add((id(it), exact))
+                made = "__dataclass_fields__" in vars(it) or "_fields" in vars(it)  # functions are generated from text
+                if (other := self._space(f"{place}.{name}", vars(it), exact, made)) is not None:
+                    self._seen.discard((id(it), exact))
+                    return other
+        if exact:
+            self._spaces[id(space)] = (place, space, generated, kept)
         return None
 
     def _function(self, function: types.FunctionType, exact: bool, generated: bool) -> bool:
         """Whether a function, and those that it keeps in its variables, are of these packages."""
-        if id(function) in self.functions:
+        if id(function) in self.functions or id(function) in self._under_way:
             return True
         code = function.__code__
         if not (generated and code.co_filename == "<string>") and not _own(code, exact):
             return False
         if not exact:
             return True
-        self.functions[id(function)] = function
-        self._codes.append(code)
         cells = function.__closure__ or ()
-        self._cells.extend(cells)
-        self._kept.extend(map(inside, cells))
         kept = (*map(inside, cells), *(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())
-        return all(self._function(one, exact, generated) for it in kept for one in _functions(it))
+        self._under_way.add(id(function))
+        good = all(self._function(one, exact, generated) for it in kept for one in _functions(it))
+        self._under_way.discard(id(function))
+        if good:
+            self.functions[id(function)] = function
+            self._codes.append(code)
+            self._cells.extend(cells)
+            self._kept.extend(map(inside, cells))
+        return good
 
 
 def _rewritten(module: types.ModuleType) -> bool:
@@ -118,13 +126,13 @@ def replaced() -> str | None:
     """
     if not (_last and _last[0].holds()):
         _last[:] = [Scan()]
-    return _last[0].strange
+    return _last[0].strange()
 
 
 def found(function: types.FunctionType) -> bool:
     """Whether a function is a variable of torch or discreet, or of one of their classes, as it was installed."""
     if not _last:
-        _last.append(Scan())
+        replaced()
     return _last[0].functions.get(id(function)) is function
 
 
