@@ -245,14 +245,14 @@ READING = (
 UNLIKE = "its backward runs code that is not among the operations of its forward (a hook, an autograd function of its own)"
 LATER = "that is not proven of rows of another shape, or of a model that was changed since the run began."
 OUTSIDE = (
-    "Where units are computed one by one or under vmap, the code of model and loss keeps nothing outside the model, the loss and "
-    "the variables it names (no files, no clocks, no memory behind torch's back)."
+    "Where units are computed one by one or under vmap, the code of model and loss keeps nothing outside the model, the loss "
+    "and the variables it names (no files, no clocks, no memory behind torch's back)."
 )
 
 
 LOOP = (
-    "The losses given to run.step were computed as model and loss of the run compute them, each from its own row alone: in a loop "
-    "of one's own their code runs on the rows of a batch, and does the same there as where it was traced."
+    "The losses given to run.step were computed as model and loss of the run compute them, each from its own row alone: in a "
+    "loop of one's own their code runs on the rows of a batch, and does the same there as where it was traced."
 )
 
 

@@ -1,4 +1,4 @@
-"""Whether torch and discreet are as they were installed: the code of every function is that of the file it names.
+"""Whether torch and the engine are as they were installed: the code of every function is that of the file it names.
 
 On the fast path functions of torch and layers of the engine are given the rows of all examples. A function that somebody put
 into one of their modules or classes would be given them too, so with one of these there is no proof.
@@ -23,10 +23,15 @@ from discreet.learn.sgd.proof.code import inner
 from discreet.learn.sgd.proof.contents import inside
 from discreet.learn.sgd.proof.objects import foreign, of_place
 
-CHECKED = {"torch", "discreet"}  # whose code is compared with its files; of others only where it comes from
+CHECKED = (
+    "torch",
+    "discreet.learn.sgd.engine",
+    "discreet.learn.sgd.proof",
+    "discreet.learn.layers",
+)  # compared with their files
 HOMES = (f"{Path(torch.__file__).parent}/", f"{Path(discreet.__file__).parent}/")
-COMPILER = "torch._inductor"  # whose functions are made from text, and run in no step
-BESIDE = {*sys.stdlib_module_names, "numpy"}
+COMPILER = ("torch._inductor",)  # whose functions are made from text, and run in no step
+BESIDE = {*sys.stdlib_module_names, "numpy"}  # of which it is seen that no function is the user's
 GENERATED = {
     "__init__", "__new__", "__repr__", "__eq__", "__hash__", "__lt__", "__le__", "__gt__", "__ge__", "__setattr__",
     "__delattr__",
@@ -54,11 +59,11 @@ class Scan:
             if not same and (other := self._space(name, space, True, generated)) is not None:
                 return other
         for name, module in list(sys.modules.items()):
-            top = name.partition(".")[0]
-            if (top not in CHECKED and top not in BESIDE) or id(module) in self._modules or name.startswith(COMPILER):
+            own = _within(name, CHECKED)
+            if not (own or name.partition(".")[0] in BESIDE) or id(module) in self._modules or _within(name, COMPILER):
                 continue
             if isinstance(module, types.ModuleType) and foreign(name):
-                exact = top in CHECKED and not _rewritten(module)
+                exact = own and not _rewritten(module)
                 if (other := self._space(name, vars(module), exact, False)) is not None:
                     return other
             self._modules[id(module)] = module
@@ -106,6 +111,10 @@ class Scan:
             self._cells.extend(cells)
             self._kept.extend(map(inside, cells))
         return good
+
+
+def _within(name: str, packages: tuple[str, ...]) -> bool:
+    return any(name == package or name.startswith(f"{package}.") for package in packages)
 
 
 def _rewritten(module: types.ModuleType) -> bool:
