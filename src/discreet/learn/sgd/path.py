@@ -159,7 +159,7 @@ class Path:
     def _proven(self, program: Program | None, seen: Watcher, watch: Watch, batch: Any) -> Verdict:
         """What runs is the program, so the program is what the rules are applied to; it must be the same operations."""
         assert program is not None
-        with eagerly():
+        with put_back(self._model, self._code), eagerly():
             try:
                 again = traced(self._model, program.bound(self._model), batch, self._backward)
             except NotProven as error:
