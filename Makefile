@@ -1,6 +1,7 @@
 # make demo    the whole idea, from a fresh clone: demo/report.html
 # make test    every test          make check   style, types, layers, spelling, documentation
 # make bench   every benchmark     make docs    the documentation as a site     make clean
+# make adversary   neighbouring tables against private SQL, for longer than the tests do
 
 PYTHON ?= python3
 VENV := .venv
@@ -10,13 +11,16 @@ PARTS := pyproject.toml setup.py constraints.txt $(wildcard src/discreet/native/
 JOBS ?= 2
 
 .DELETE_ON_ERROR:
-.PHONY: demo test check bench docs clean browser database java pango
+.PHONY: demo test adversary check bench docs clean browser database java pango
 
 demo: $(VENV)/.demo
 	$(BIN)/discreet demo
 
 test: $(VENV)/.dev browser database java pango
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal tests src/discreet --doctest-modules --ignore-glob='src/*_triton.py'
+
+adversary: $(VENV)/.dev database java
+	ADVERSARY_ROUNDS=20 $(BIN)/python -m pytest -n $(JOBS) -q tests/adversary
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -31,7 +35,7 @@ check: $(VENV)/.dev
 PEERS := $(VENV)/peers
 RESULTS := bench/results
 
-WITH_PEERS := $(foreach peer,opendp diffprivlib anonypy mbi dpmm snsynth pureldp smartnoise pipelinedp opacus jax art sacro,$(PEERS)/$(peer)/.done)
+WITH_PEERS := $(foreach peer,opendp diffprivlib anonypy mbi dpmm interpret snsynth pureldp smartnoise pipelinedp opacus jax art sacro,$(PEERS)/$(peer)/.done)
 
 bench: $(VENV)/.dev $(WITH_PEERS) $(PEERS)/privacy-meter/.done
 	$(BIN)/python bench/startup.py
@@ -65,6 +69,8 @@ bench: $(VENV)/.dev $(WITH_PEERS) $(PEERS)/privacy-meter/.done
 	if test -d ../shared/data; then $(BIN)/python bench/audit_training.py --part models --out $(RESULTS)/audit_training.json; fi
 	if test -d ../shared/data; then $(BIN)/python bench/link.py --out $(RESULTS)/link.json; \
 	  $(BIN)/python bench/kanonymity.py --peer $(PEERS)/anonypy/bin/python --out $(RESULTS)/kanonymity.json; \
+	  $(BIN)/python bench/estimators.py --diffprivlib $(PEERS)/diffprivlib/bin/python --dpebm $(PEERS)/interpret/bin/python \
+	    --audit 20000 --out $(RESULTS)/estimators.json; \
 	  $(BIN)/python bench/synth.py --out $(RESULTS)/synth.json; fi
 
 $(WITH_PEERS): | $(BIN)/python
@@ -78,7 +84,8 @@ $(PEERS)/privacy-meter/.done: | $(BIN)/python
 	@touch $@
 
 $(PEERS)/opendp/.done: WANTED := 'opendp[polars]==0.16.0' numpy
-$(PEERS)/diffprivlib/.done: WANTED := 'diffprivlib==0.6.6' 'scikit-learn<1.9'
+$(PEERS)/diffprivlib/.done: WANTED := 'diffprivlib==0.6.6' 'scikit-learn<1.8'
+$(PEERS)/interpret/.done: WANTED := 'interpret-core==0.7.8' scikit-learn pandas
 $(PEERS)/pureldp/.done: WANTED := 'pure-ldp==1.2.0' scikit-learn matplotlib seaborn statsmodels 'xxhash==2.0.2'
 $(PEERS)/smartnoise/.done: WANTED := 'smartnoise-sql==1.0.10'
 $(PEERS)/pipelinedp/.done: WANTED := 'pipeline-dp==0.3.1' python-dp dp-accounting

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from discreet.accounting import curve
 from discreet.core import Event
+from discreet.learn import Augment
 from discreet.learn.features import Centre, scatter
 from image_data import asked
 from mnist_scatter import DELTA, centred
@@ -55,7 +56,7 @@ def of_both(make: Callable[[torch.Size], nn.Module], x: Tensor, y: Tensor, at: d
     """Buy the mean of both views of all rows, train what `make` makes on each view in turn."""
     return centred(
         lambda mean: nn.Sequential(Centre(mean.view(x.shape[2:])), make(x.shape[1:])),
-        x.mean(1, dtype=torch.float32).flatten(1), x, y, at, people, epsilon, augment=in_turn, copies=2,
+        x.mean(1, dtype=torch.float32).flatten(1), x, y, at, people, epsilon, augment=Augment(in_turn, copies=2),
     )  # fmt: skip
 
 

@@ -50,13 +50,13 @@ def fit(x: Tensor, y: Tensor, *, people: int, epsilon: float, **changed: float) 
     noise = calibrate(lambda s: Repeat(Poisson(rate, Gaussian(s)), sum(steps)), epsilon, DELTA)
     same = {"unit": discreet.record(), "delta": DELTA, "rate": rate, "noise_multiplier": noise, "divisor": at["batch"],
             "clip_norm": at["clip_norm"], "loss": nn.CrossEntropyLoss(reduction="none")}  # fmt: skip
-    copies = {"augment": augment, "copies": int(at["copies"]), "microbatch": int(at["units"]), "progress": True}
+    copies = {"augment": discreet.learn.Augment(augment, copies=int(at["copies"])),
+              "performance": discreet.learn.Performance(microbatch=int(at["units"]))}  # fmt: skip
     average = discreet.learn.Average(model, at["decay"])
     first, second = (model.head, (seen(model, x), y), at["head_lr"], steps[0], {}), (model, (x, y), at["lr"], steps[1], copies)
     for part, data, lr, count, more in (first, second):
         run = discreet.learn.train(part, torch.optim.SGD(part.parameters(), lr), data, steps=count, **same, **more)
-        for _ in run:
-            average.update()
+        run.fit(lambda step: average.update(), progress=True)
         events.append(run.plan.event())
     average.copy_to(model)
     return model, Sequence(events)

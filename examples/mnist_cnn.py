@@ -53,8 +53,9 @@ def fit(x: Tensor, y: Tensor, *, people: int, epsilon: float, **changed: float) 
     run = discreet.learn.train(
         model, optimizer, (x, y), nn.CrossEntropyLoss(reduction="none"),
         unit=discreet.record(), epsilon=epsilon, delta=DELTA, rate=at["batch"] / people, steps=int(at["steps"]),
-        clip_norm=at["clip_norm"], divisor=at["batch"], microbatch=int(at["units"]), copies=int(at["copies"]),
-        augment=augment if at["copies"] > 1 else None,
+        clip_norm=at["clip_norm"], divisor=at["batch"],
+        performance=discreet.learn.Performance(microbatch=int(at["units"])),
+        augment=discreet.learn.Augment(augment, copies=int(at["copies"])) if at["copies"] > 1 else None,
     )  # fmt: skip
     average = discreet.learn.Average(model, at["decay"])
     for step in run:

@@ -50,7 +50,7 @@ def centred(make: Callable[[Tensor], nn.Module], rows: Tensor, x: Tensor, y: Ten
     run = discreet.learn.train(
         model, torch.optim.SGD(model.parameters(), at["lr"], momentum=0.9), (x, y), nn.CrossEntropyLoss(reduction="none"),
         unit=unit, delta=DELTA, rate=rate, steps=steps, clip_norm=at["clip_norm"], noise_multiplier=noise, divisor=at["batch"],
-        microbatch=int(at["units"]), **more,
+        performance=discreet.learn.Performance(microbatch=int(at["units"])), **more,
     )  # fmt: skip
     average = discreet.learn.Average(model, at["decay"])
     for _ in run:

@@ -176,7 +176,7 @@ def begun(
 
 
 def weights(run: Any) -> dict[str, Any]:
-    return {name: value.detach().clone().numpy() for name, value in run._group.whole(run.model.state_dict()).items()}
+    return {name: value.detach().clone().numpy() for name, value in run._parts.group.whole(run.model.state_dict()).items()}
 
 
 def trained(**given: Any) -> dict[str, Any]:
@@ -223,7 +223,7 @@ def stopped(path: str, at: int, **given: Any) -> int:
     for step in run:
         if step.number == at:
             break
-    if run._group.rank == 0 or run._group.split:
+    if run._parts.group.rank == 0 or run._parts.group.split:
         run.save(path)
     return run.number
 
@@ -245,7 +245,7 @@ def resumed(**given: Any) -> Any:
             pass
     except discreet.errors.DiscreetError as error:
         return str(error)
-    return run.number, run._extra
+    return run.number, run._state.extra
 
 
 def refused(**given: Any) -> tuple[str, str]:
@@ -269,4 +269,10 @@ def paid(place: str, folder: str, wrap: str = "plain", **given: Any) -> dict[str
         pass
     first = torch.distributed.get_rank() == 0
     made = run.release(folder if first or wrap == "split" else None)  # as people write it; shards need everybody
-    return {"entry": made.entry, "spent": run.spent(), "divisor": run._divisor, "key": run._key, "weights": weights(run)}
+    return {
+        "entry": made.entry,
+        "spent": run.spent(),
+        "divisor": run._state.divisor,
+        "key": run._state.key,
+        "weights": weights(run),
+    }

@@ -22,6 +22,7 @@ __all__ = [
     "ClaimRefuted",
     "DiscreetError",
     "EngineFailed",
+    "EngineUnreachable",
     "InvalidDocument",
     "InvalidQuery",
     "InvalidValue",
@@ -52,11 +53,16 @@ class InvalidQuery(DiscreetError, ValueError):
 class EngineFailed(DiscreetError):
     """An engine could not answer; why is not told, since the reason may depend on the data."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__(
-            f"{name} could not run the query. The charge stays spent, since the reason may depend on the data; "
-            "the owner of the data sees it with --debug, or as __cause__."
-        )
+    def __init__(self, name: str, *, charged: bool = True) -> None:
+        what = "run the query. The charge stays spent, since the reason may depend on the data" if charged else "copy the table"
+        super().__init__(f"{name} could not {what}; the owner of the data sees why with --debug, or as __cause__.")
+
+
+class EngineUnreachable(DiscreetError):
+    """An engine cannot be reached, so the question was not asked; nothing was read and nothing was spent."""
+
+    def __init__(self, name: str, hint: str) -> None:
+        super().__init__(f"{name} cannot be reached. Nothing was asked and nothing was spent. {hint}")
 
 
 class RunFailed(DiscreetError, RuntimeError):

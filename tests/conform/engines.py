@@ -96,7 +96,8 @@ def exact(db: Database, query: str, groups: int | None = None, *, bias: bool = F
     """Each measurement, and its exact whole numbers by group (and part, of a histogram); no zeros."""
     asked = priced(db, query, groups, bias=bias)
     made = []
-    sums, *histograms = (db.engine.aggregate(request) for request in requests(asked))
+    found = [db.engine.aggregate(request) for request in requests(asked)]
+    sums, histograms = (found[0], found[1:]) if any(it.bins is None for it in asked.measures) else ({}, found)
     keys = len(asked.question.keys)
     place = 0
     for measure in asked.measures:

@@ -8,6 +8,7 @@ from tests.gpu.tools import DEVICE, LOSS, cases
 from torch import nn
 
 import discreet
+from discreet.learn import BallsInBins, Performance
 
 EVERY = {**PLAIN, **DRAWING}
 
@@ -41,5 +42,5 @@ def test_three_runs_in_one_process(case: str) -> None:
 
 @cases(["mlp", "vit with dropout", "residual images"])
 def test_balls_in_bins_and_microbatches(case: str) -> None:
-    trained(*made(EVERY[case]), steps=8, sampling="balls_in_bins")
-    trained(*made(EVERY[case]), steps=8, microbatch=16)
+    trained(*made(EVERY[case]), steps=8, rate=None, sampling=BallsInBins(4))
+    trained(*made(EVERY[case]), steps=8, performance=Performance(microbatch=16))

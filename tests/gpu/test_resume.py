@@ -12,17 +12,18 @@ from torch import Tensor
 
 import discreet
 from discreet.errors import InvalidDocument
+from discreet.learn import Checkpoint
 
 STEPS, EVERY, STOP = 12, 5, 8  # three steps are lost
 
 
-def run_on(device: str, case: str, path: Path, **options: object) -> tuple[discreet.learn.Run, list[Tensor]]:
+def run_on(device: str, case: str, path: Path, resume: str = "exact") -> tuple[discreet.learn.Run, list[Tensor]]:
     model, x, y = made(PLAIN[case])
     model = model.to(device)
     run = discreet.learn.train(
         model, torch.optim.SGD(model.parameters(), 0.1), (x.to(device), y.to(device)), LOSS, unit=discreet.record(),
-        noise_multiplier=1.0, delta=1e-5, rate=0.5, steps=STEPS, clip_norm=1.0, divisor=24.0, checkpoint=path, every=EVERY,
-        **options,
+        noise_multiplier=1.0, delta=1e-5, rate=0.5, steps=STEPS, clip_norm=1.0, divisor=24.0,
+        checkpoint=Checkpoint(path, every=EVERY, resume=resume),
     )  # fmt: skip
     seen: list[Tensor] = []
     run.optimizer.register_step_pre_hook(
@@ -45,10 +46,10 @@ def continued(case: str, first: str, second: str) -> None:
     repeated = list(zip(before[EVERY:], after, strict=False))
     assert len(repeated) == STOP - EVERY
     fresh = [not torch.equal(one, other) for one, other in repeated]
-    assert run._extra == sum(fresh)  # what was not the same was paid for
+    assert run._state.extra == sum(fresh)  # what was not the same was paid for
     for (one, other), is_fresh in zip(repeated, fresh, strict=True):
         if is_fresh:  # two independent noises: their difference is longer than either
-            assert float((one - other).std()) > run._scale()
+            assert float((one - other).std()) > run._noise.scale()
 
 
 @cases(["mlp", "residual images", "vit"])

@@ -13,6 +13,7 @@ from tests.gpu.tools import CLIP, DEVICE, LOSS, apart, cases, exact_products, su
 from torch import nn
 
 import discreet
+from discreet.learn import Checkpoint, FixedPoint
 from discreet.noise.source import seeded_for_tests
 
 
@@ -52,11 +53,11 @@ def test_resuming_gives_what_one_run_gives(case: str) -> None:
     with tempfile.TemporaryDirectory() as folder, seeded_for_tests(b"gpu"):
         path = Path(folder) / "run.pt"
         first = made(PLAIN[case])
-        for step in run_of(*first, checkpoint=path, every=5):
+        for step in run_of(*first, checkpoint=Checkpoint(path, every=5)):
             if step.number == 10:
                 break
         again = made(PLAIN[case])
-        run = run_of(*again, checkpoint=path, every=5)
+        run = run_of(*again, checkpoint=Checkpoint(path, every=5))
         assert run.number == 10
         for _ in run:
             pass
@@ -93,7 +94,7 @@ def test_fixed_point_sums() -> None:
     model, x, y = made(PLAIN["linear"])
     run = discreet.learn.train(
         model.to(DEVICE), torch.optim.SGD(model.parameters(), 0.1), (x.to(DEVICE), y.to(DEVICE)), LOSS, unit=discreet.record(),
-        noise_multiplier=1.0, delta=1e-5, rate=0.5, steps=3, clip_norm=1.0, grid=True,
+        noise_multiplier=1.0, delta=1e-5, rate=0.5, steps=3, clipping=FixedPoint(1.0),
     )  # fmt: skip
     for _ in run:
         pass

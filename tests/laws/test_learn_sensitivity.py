@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 import discreet
-from discreet.learn import replay_run, train
+from discreet.learn import Automatic, BallsInBins, BandMF, Flat, Performance, PerLayer, replay_run, train
 
 torch.set_num_threads(1)
 
@@ -53,7 +53,7 @@ MODELS = {
     "attention": (lambda: Sentence(nn.MultiheadAttention(8, 2, batch_first=True)), None),
     "recurrent": (lambda: Sentence(nn.LSTM(8, 8, batch_first=True)), None),
 }
-SAMPLINGS = ({"rate": 1.0}, {"rate": 0.6}, {"rate": 0.5, "sampling": "balls_in_bins"}, {"rate": 0.25, "steps": 4, "bands": 2})
+SAMPLINGS = ({"rate": 1.0}, {"rate": 0.6}, {"sampling": BallsInBins(2)}, {"sampling": BandMF(0.25, bands=2), "steps": 4})
 
 
 def made(kind, count, spoiled, seed):
@@ -68,7 +68,7 @@ def made(kind, count, spoiled, seed):
 @pytest.mark.parametrize("kind", MODELS)
 @settings(max_examples=8)
 @given(
-    clipping=st.sampled_from(["flat", "per_layer", "automatic"]), microbatch=st.sampled_from([None, 1, 3]),
+    clipping=st.sampled_from([Flat, PerLayer, Automatic]), microbatch=st.sampled_from([None, 1, 3]),
     sampling=st.sampled_from(SAMPLINGS), narrow=st.booleans(), people=st.booleans(), count=st.integers(3, 8),
     spoiled=st.sampled_from([0.0, 1e4, 1e20, INF, NAN]), weight=st.sampled_from([1.0, 1e3, 1e12, 1e30]),
     clip=st.sampled_from([0.01, 5.0]), seed=st.integers(0, 99),
@@ -88,8 +88,9 @@ def test_one_unit_moves_no_update_too_far(
         )
         return train(
             model, torch.optim.SGD(model.parameters(), 0.3), data,
-            lambda output, target: weight * F.cross_entropy(output, target, reduction="none"), delta=1e-5, clip_norm=clip,
-            noise_multiplier=1.0, divisor=2.0, clipping=clipping, microbatch=microbatch, **{"steps": 3, **sampling}, **units,
+            lambda output, target: weight * F.cross_entropy(output, target, reduction="none"), delta=1e-5, divisor=2.0,
+            noise_multiplier=1.0, clipping=clipping(clip), performance=Performance(microbatch=microbatch),
+            **{"steps": 3, **sampling}, **units,
         )  # fmt: skip
 
     with torch.autocast("cpu", torch.bfloat16, enabled=narrow):

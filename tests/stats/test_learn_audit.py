@@ -24,7 +24,8 @@ from discreet.audit import Pair, epsilon_lower_bound, replay, verdict
 from discreet.audit.binomial import rate_floor
 from discreet.core import Claim
 from discreet.errors import ClaimRefuted, InvalidValue
-from discreet.learn.sgd import run as runs
+from discreet.learn import Adaptive, Automatic, BandMF, FixedPoint, Flat, Performance, PerLayer
+from discreet.learn.sgd import clipped_sum
 from discreet.learn.sgd.banded import Banded
 from discreet.learn.sgd.canary import Aligned, Training, replay_run
 from discreet.learn.sgd.engine import engine as engines
@@ -74,11 +75,11 @@ def likelihood(rate, noise):
     return lambda seen: np.log1p(rate * np.expm1((seen - 0.5) / noise**2)).sum(0)
 
 
-@pytest.mark.parametrize(("epsilon", "clipping"), [(1.0, "flat"), (2.0, "flat"), (4.0, "flat"), (2.0, "per_layer")])
+@pytest.mark.parametrize(("epsilon", "clipping"), [(1.0, Flat), (2.0, Flat), (4.0, Flat), (2.0, PerLayer)])
 def test_the_floor_is_within_a_quarter_of_the_claim(epsilon, clipping):
     """No family of mechanisms is assumed by this bound, and it holds at every threshold."""
     delta = 0.01
-    run, evidence = many(400_000, epsilon=epsilon, delta=delta, clipping=clipping)
+    run, evidence = many(400_000, epsilon=epsilon, delta=delta, clip_norm=None, clipping=clipping(1.0))
     floor = epsilon_lower_bound(evidence.score, evidence.inside, evidence.run, delta, 1 - ALPHA)
     assert 0.75 * epsilon <= floor <= run.plan.epsilon() <= epsilon
     assert judged(run, evidence).outcome == "holds"
@@ -117,7 +118,7 @@ def through_bands(run, inside):
     for back in range(sampler.bands):
         matrix += np.diag(sampler.matrix[back:, back], -back)
     group = np.random.default_rng(3).integers(sampler.bands, size=len(inside))
-    group[inside] = sampler._group(run._key, int(inside.sum()))
+    group[inside] = sampler._group(run._state.key, int(inside.sum()))
     moved = matrix.T @ (matrix @ seen)
     ratio = likelihood(sampler.rate * sampler.bands, run.plan.noise_multiplier)
     return sum(np.where(group == step % sampler.bands, ratio(moved[step : step + 1]), 0.0) for step in range(steps))
@@ -127,7 +128,7 @@ def many_in_bands(count):
     inside = np.random.default_rng(1).random(count) < 0.5
     chosen = torch.from_numpy(np.flatnonzero(inside))
     data = (chosen, torch.full((len(chosen),), PULL))
-    run = start(data, numbers=count, epsilon=2.0, rate=0.25, steps=4, bands=4)
+    run = start(data, numbers=count, epsilon=2.0, rate=None, sampling=BandMF(0.25, bands=4), steps=4)
     return run, seen_by(through_bands(run, inside), inside)
 
 
@@ -146,7 +147,7 @@ def test_a_unit_in_neighbouring_steps_under_correlated_noise(monkeypatch):
 
 
 def test_sums_on_a_grid():
-    right, seen = worlds([(1, 0.0)], (0, PULL), 500, grid=True, noise_multiplier=1.5)
+    right, seen = worlds([(1, 0.0)], (0, PULL), 500, clip_norm=None, clipping=FixedPoint(1.0), noise_multiplier=1.5)
     assert judged(right, seen, delta=0.1).outcome == "holds"
 
 
@@ -158,7 +159,7 @@ def test_the_floor_where_units_are_people():
     chosen = np.repeat(np.flatnonzero(inside), 3)
     run = start(
         (torch.from_numpy(chosen), torch.full((len(chosen),), PULL)), numbers=count, unit=person, owners=chosen, epsilon=2.0,
-        microbatch=30_000,
+        performance=Performance(microbatch=30_000),
     )  # fmt: skip
     evidence = seen_by(updates(run).sum(0), inside, person)
     floor = epsilon_lower_bound(evidence.score, evidence.inside, evidence.run, 0.01, 1 - ALPHA)
@@ -263,7 +264,7 @@ def test_tied_weights_counted_once(monkeypatch):
     right, seen = many(20_000, model=Twice(20_000), epsilon=1.0)
     monkeypatch.setattr(engines, "joined", lambda records, *_: [Last(records)])
     for look in ("probe", "shares"):  # which refuse such an engine
-        monkeypatch.setattr(runs, look, lambda *_, **__: None)
+        monkeypatch.setattr(clipped_sum, look, lambda *_, **__: None)
     twin, longer = many(20_000, model=Twice(20_000), epsilon=1.0)
     assert judged(right, seen).outcome == "holds"
     assert judged(twin, longer).outcome == "refuted"
@@ -330,7 +331,7 @@ def empty_batches(monkeypatch, fill):
 
 def drop(run):
     """No step: nothing moves, and there is no noise."""
-    run._buffer.zero_()
+    run._sum.buffer.zero_()
     return []
 
 
@@ -387,7 +388,7 @@ def test_examples_that_interact(monkeypatch):
     make = lambda data, steps: start(data, model=Coupled(), steps=steps, noise_multiplier=4.0)  # noqa: E731
     with pytest.raises(InvalidValue, match="changes when another example"):
         make(base, 1)
-    monkeypatch.setattr(runs, "probe", lambda *_, **__: None)
+    monkeypatch.setattr(clipped_sum, "probe", lambda *_, **__: None)
     alone = make(base, 300)  # nothing was proven of it, so each example is computed by itself
     told = trials(updates(make(more, 300)), updates(alone), lambda update: -update[0])
     assert judged(alone, told).outcome == "holds"
@@ -440,7 +441,7 @@ class Text(nn.Module):
         return self.head(self.drop(self.norm(hidden))).mean(1)
 
 
-@pytest.mark.parametrize("clipping", ["flat", "per_layer", "automatic"])
+@pytest.mark.parametrize("clipping", [Flat, PerLayer, Automatic])
 @pytest.mark.parametrize("microbatch", [None, 3])
 def test_one_unit_moves_no_update_by_more_than_its_sensitivity(clipping, microbatch):
     """Same batches, same noise, same weights: no trial, no chance. At rate a half the unit takes part in some steps only."""
@@ -452,7 +453,7 @@ def test_one_unit_moves_no_update_by_more_than_its_sensitivity(clipping, microba
         model = Text().eval()
         return start(
             data, model=model, loss=nn.CrossEntropyLoss(reduction="none"), lr=0.5, rate=0.5, steps=12, divisor=6.0,
-            clip_norm=0.05, clipping=clipping, microbatch=microbatch,
+            clip_norm=None, clipping=clipping(0.05), performance=Performance(microbatch=microbatch),
         )  # fmt: skip
 
     questions = replay_run(make, (x, y), (x[:-1], y[:-1]))
@@ -460,14 +461,14 @@ def test_one_unit_moves_no_update_by_more_than_its_sensitivity(clipping, microba
     moved = [question.distance for question in questions if question.distance > 1e-6]
     assert 2 <= len(moved) <= 10
     assert max(moved) <= 0.05 / 6 * (1 + 1e-3)
-    assert clipping == "automatic" or max(moved) > 0.5 * 0.05 / 6
+    assert clipping is Automatic or max(moved) > 0.5 * 0.05 / 6
 
 
 def test_a_replay_needs_a_public_divisor_and_one_clip_norm():
     with pytest.raises(InvalidValue, match="public divisor"):
         replay_run(lambda data: start(data, divisor=None), rows((0, 1), (1, 1)), rows((0, 1)))
     with pytest.raises(InvalidValue, match="clip norm that stays"):
-        replay_run(lambda data: start(data, clipping="quantile"), rows((0, 1), (1, 1)), rows((0, 1)))
+        replay_run(lambda data: start(data, clip_norm=None, clipping=Adaptive(1.0)), rows((0, 1), (1, 1)), rows((0, 1)))
 
 
 def test_replay_sees_a_sum_that_one_row_spoils():

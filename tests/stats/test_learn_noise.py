@@ -11,6 +11,7 @@ import pytest
 import torch
 from scipy import stats
 
+from discreet.learn import Automatic, Flat, PerLayer
 from discreet.learn.sgd import sampling
 from discreet.noise.source import seeded_for_tests
 from unit.learn.tools import rows, start, updates
@@ -38,11 +39,17 @@ def normal(noise, scale):
 
 
 @pytest.mark.parametrize(("sigma", "clip", "divisor"), [(1.0, 1.0, 1.0), (0.7, 0.1, 64.0), (12.0, 3.0, 1000.0)])
-@pytest.mark.parametrize("clipping", ["flat", "per_layer", "automatic"])
+@pytest.mark.parametrize("clipping", [Flat, PerLayer, Automatic])
 def test_noise_has_its_scale_to_a_third_of_a_percent(sigma, clip, divisor, clipping):
     """Over 4 million numbers a wrong scale of 0.4 % would be noticed."""
     run = start(
-        rows((0, 0.0)), numbers=1_000_000, steps=4, noise_multiplier=sigma, clip_norm=clip, divisor=divisor, clipping=clipping
+        rows((0, 0.0)),
+        numbers=1_000_000,
+        steps=4,
+        noise_multiplier=sigma,
+        divisor=divisor,
+        clip_norm=None,
+        clipping=clipping(clip),
     )
     seen, scale = updates(run), sigma * clip / divisor
     assert of_size(seen, scale)
@@ -69,7 +76,7 @@ def test_an_empty_batch_is_pure_noise_of_the_same_size():
     """Steps that nobody takes part in cannot be told from those of units without a gradient."""
     run = start(rows((0, 50.0)), rate=0.02, steps=60, numbers=5000)
     seen = updates(run)
-    taken = np.array([len(run.plan.sampler.draw(run._key, step, 1)) for step in range(60)])
+    taken = np.array([len(run.plan.sampler.draw(run._state.key, step, 1)) for step in range(60)])
     assert 0 < (taken == 0).sum() < 60 or taken.sum() == 0
     assert of_size(seen[taken == 0], 1.0)
     assert of_size(seen[:, 1:], 1.0)

@@ -15,8 +15,8 @@ import torch
 
 from discreet.audit import epsilon_lower_bound, verdict
 from discreet.core import Claim
-from discreet.learn.sgd import run as runs
-from discreet.learn.sgd.run import Run
+from discreet.learn import Adaptive, Postprocess
+from discreet.learn.sgd import step_noise
 from discreet.noise.source import seeded_for_tests
 from unit.learn.tools import rows, start, trials
 
@@ -28,13 +28,16 @@ STEPS, DIVISOR, PULL = 6000, 20.0, 100.0
 
 def seen(data):
     """Updates and counts as the observer sees them, each over its own noise, [steps, 2]; and the run."""
-    run = start(data, steps=STEPS, divisor=DIVISOR, clipping="quantile", noise_multiplier=1.0)
     found, updates = [], []
-    run._after = lambda gradients, noise: updates.append(float(gradients[0][0, 0]) / noise)
+    run = start(
+        data, steps=STEPS, divisor=DIVISOR, clip_norm=None, clipping=Adaptive(1.0), noise_multiplier=1.0,
+        postprocess=Postprocess(gradient=lambda gradients, noise: updates.append(float(gradients[0][0, 0]) / noise)),
+    )  # fmt: skip
     for _ in run:
-        moved = -math.log(run._clipping.norm) / run._clipping.speed  # the noisy share of the unclipped, less the quantile
-        found.append((updates[-1], moved * DIVISOR / run._count_noise()))
-        run._clipping.norm = 1.0
+        norm, speed = run._sum.clipping.norm, run._sum.clipping.speed
+        moved = -math.log(norm) / speed  # the noisy share of the unclipped, less the quantile
+        found.append((updates[-1], moved * DIVISOR / run._noise.count_noise()))
+        run._sum.clipping.norm = 1.0
     return np.array(found), run
 
 
@@ -62,9 +65,9 @@ def test_sum_and_count_together_cost_what_is_claimed():
 @pytest.mark.parametrize("twin", ["nothing is paid for the count", "the count has hardly any noise"])
 def test_a_count_that_is_not_paid_for_is_refuted(twin, monkeypatch):
     """The noise of the sum stays the plan's, as if the norm came for nothing; or the count is shown nearly as it is."""
-    monkeypatch.setattr(runs, "quantiles", lambda noise, count_noise: noise)
+    monkeypatch.setattr(step_noise, "split", lambda noise, count_noise: noise)
     small = 0.25 if twin == "nothing is paid for the count" else 0.05
-    monkeypatch.setattr(Run, "_count_noise", lambda self: small)
+    monkeypatch.setattr(step_noise.StepNoise, "count_noise", lambda self: small)
     with seeded_for_tests(twin.encode()):
         found, run = evidence()
     assert judged(found, run) == "refuted"

@@ -44,20 +44,31 @@ def table_command(
     out: str | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Who stands alone in a table FILE, what k, l and t it has, and whom a join finds."""
+    _tell(audit_table(file, quasi, fraction, sensitive, population, identity, out), as_json)
+    if out:
+        _tell_saved(out)
+
+
+def audit_table(
+    file: str, quasi: str, fraction: float | None, sensitive: str | None, population: str | None, identity: str | None,
+    out: str | None,
+) -> dict[str, Any]:  # fmt: skip
+    """What the command reports of a table; the evidence of a join is written to `out`."""
     from discreet.models.tables import read_table
 
+    on = [name.strip() for name in quasi.split(",") if name.strip()]
+    if not on:
+        raise InvalidValue("No column was named: give --quasi, the columns that others may know, divided by commas.")
     if out and not (population and identity):
         raise InvalidValue("-o writes evidence, which needs the truth: give --population and --id as well.")
-    on = [name.strip() for name in quasi.split(",") if name.strip()]
     released = read_table(file)
     facts = {**_alone(released, on, fraction), **(_secrets(released, on, sensitive) if sensitive else {})}
-    evidence = None
     if population:
         joined, evidence = _joined(released, read_table(population), on, identity)
         facts.update(joined)
-    _tell(facts, as_json)
-    if out and evidence is not None:
-        _save(out, file, facts, evidence)
+        if out and evidence is not None:
+            _save(out, file, facts, evidence)
+    return facts
 
 
 def _alone(released: dict[str, Any], on: list[str], fraction: float | None) -> dict[str, Any]:
@@ -151,6 +162,7 @@ def answers_command(
     _tell(facts, as_json)
     if out and evidence is not None:
         _save(out, file, {name: facts[name] for name in facts if name != "bits"}, evidence)
+        _tell_saved(out)
 
 
 def _questions(table: dict[str, Any], answer: str, members: str | None) -> tuple[list[str], Any, Any]:
@@ -216,4 +228,7 @@ def _save(out: str, file: str, facts: dict[str, Any], evidence: Evidence) -> Non
     from discreet.core import Release
 
     Release(value=facts, source=Path(file).name, claims=(), evidence=(evidence,)).save(out)
+
+
+def _tell_saved(out: str) -> None:
     talk(f"The evidence is in {out}; it has no claim beside it, so there is no ceiling.")

@@ -11,10 +11,10 @@ import click
 
 from discreet.cli import CHECK_FAILED, COMMANDS
 from discreet.cli.output import json_option, table, talk, write_json
+from discreet.cli.units import FORM, read_unit
 from discreet.errors import InvalidValue, LedgerError
 
 if TYPE_CHECKING:
-    from discreet.core import Unit
     from discreet.ledger import Balance, Entry, Ledger
 
 
@@ -50,7 +50,7 @@ def _opened(place: str, *, make: bool = False) -> Iterator[Ledger]:
 
 @command.command("open")
 @click.argument("source")
-@click.option("--unit", "named", required=True, metavar="record|user:KEY", help="What is protected: a row, or a person.")
+@click.option("--unit", "named", required=True, metavar=FORM, help="What is protected: a row, or a person.")
 @click.option("--rows", metavar="N|any", help="Most rows of one user; needed with user:KEY.")
 @click.option(
     "--relation",
@@ -67,7 +67,7 @@ def _opened(place: str, *, make: bool = False) -> Iterator[Ledger]:
 @common
 def open_(source: str, place: str, as_json: bool, named: str, rows: str | None, relation: str, **terms: Any) -> None:
     """Give SOURCE, the people and not a table, its budget."""
-    unit = _unit(named, rows, relation)
+    unit = read_unit(named, rows, relation)
     with _opened(place, make=True) as ledger:
         _tell(ledger, ledger.open(source, unit=unit, **terms), as_json)
 
@@ -181,21 +181,6 @@ def renew(source: str, place: str, as_json: bool, **terms: Any) -> None:
 
 LISTED = 10  # charges that `show` lists
 _HEADS = ("source", "budget", "spent", "left")
-
-
-def _unit(named: str, rows: str | None, relation: str) -> Unit:
-    from discreet.core import record, user
-
-    kind, _, key = named.partition(":")
-    if named == "record":
-        if rows not in (None, "1"):
-            raise click.UsageError("A record is one row; --rows goes with --unit user:KEY.")
-        return record(relation)
-    if kind != "user" or not key:
-        raise click.UsageError(f"--unit must be record or user:KEY (the column that says whose row it is); got {named!r}.")
-    if rows is None or not (rows == "any" or rows.isdecimal()):
-        raise click.UsageError("--unit user:KEY needs --rows: the most rows of one user, or any.")
-    return user(key, rows=None if rows == "any" else int(rows), relation=relation)
 
 
 def _tell(ledger: Ledger, balance: Balance, as_json: bool) -> None:

@@ -58,7 +58,7 @@ def model_command(
 
     audit = ModelAudit(
         weights=weights, recipe=recipe_file, members=members, nonmembers=nonmembers, population=population,
-        target_column=target_column, group_by=_names(group_by), attacks=_attacks(attacks), shadows=shadows,
+        target_column=target_column, group_by=_names(group_by), attacks=attack_names(attacks), shadows=shadows,
         controls=not no_controls, out=out, claim=claim, delta=delta, confidence=confidence, seed=seed, device=device,
         processes=processes, ray=ray, trust_pickle=trust_pickle, keep_shadows=keep_shadows,
     )  # fmt: skip
@@ -71,7 +71,8 @@ def _names(text: str | None) -> tuple[str, ...]:
     return tuple(name.strip() for name in (text or "").split(",") if name.strip())
 
 
-def _attacks(text: str | None) -> tuple[str, ...] | None:
+def attack_names(text: str | None) -> tuple[str, ...] | None:
+    """The attacks that a list divided by commas names; None: those that can run."""
     if text is not None and not _names(text):
         raise InvalidValue("--attacks names no attack; give names divided by commas, or all.")
     return None if text is None else _names(text)

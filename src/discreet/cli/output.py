@@ -8,7 +8,6 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -55,25 +54,9 @@ def _draw_table(cells: list[list[str]], heads: Sequence[str]) -> None:
     Console(file=sys.stdout, highlight=False).print(drawn)
 
 
-_reported_to: ContextVar[Callable[[int, int], None] | None] = ContextVar("_reported_to", default=None)
-
-
-@contextmanager
-def reporting_to(step: Callable[[int, int], None]) -> Iterator[None]:
-    """Within it, `progress` calls `step` instead of drawing: for a program that shows the progress of a command itself."""
-    token = _reported_to.set(step)
-    try:
-        yield
-    finally:
-        _reported_to.reset(token)
-
-
 @contextmanager
 def progress(count: int, label: str) -> Iterator[Callable[[int, int], None] | None]:
     """Something to call with (done, count): a bar on stderr where that is a terminal, nothing elsewhere."""
-    if (step := _reported_to.get()) is not None:
-        yield step
-        return
     if not sys.stderr.isatty():
         yield None
         return
@@ -102,9 +85,10 @@ def reported(count: int, label: str) -> Iterator[Callable[[int, int], None]]:
         yield bar or line
 
 
-def command_line() -> str:
-    """The command with its options, as a release keeps it: file names without their folders."""
-    return " ".join(["discreet", *map(_without_folders, sys.argv[1:])])[:500]
+def command_line(arguments: Sequence[str] | None = None) -> str:
+    """A command with its options (this one unless told), as a release keeps it: file names without their folders."""
+    words = sys.argv[1:] if arguments is None else arguments
+    return " ".join(["discreet", *map(_without_folders, words)])[:500]
 
 
 def _without_folders(word: str) -> str:

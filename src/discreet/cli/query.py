@@ -10,16 +10,17 @@ import click
 from discreet.cli import COMMANDS
 from discreet.cli.output import json_option, table, talk, write_json
 from discreet.cli.releases import naming_ledger
+from discreet.cli.units import FORM, read_unit
 
 if TYPE_CHECKING:
-    from discreet.core import Release, Unit
+    from discreet.core import Release
 
 
 @click.command("query", help=COMMANDS["query"])
 @click.argument("location")
 @click.argument("sql")
-@click.option("--unit", metavar="COLUMN", help="The column that says whose row it is; without it each row is one unit.")
-@click.option("--rows", type=int, help="The most rows of one unit that count. Needed with --unit.")
+@click.option("--unit", metavar=FORM, default="record", show_default=True, help="What is protected: a row, or a person.")
+@click.option("--rows", type=int, help="The most rows of one user that count; needed with user:KEY.")
 @click.option("--epsilon", type=float, required=True, help="What the answer may give away at most.")
 @click.option("--delta", type=float, help="Needed where the names of groups are not public.")
 @click.option("--groups", type=int, help="The most groups of one unit that count; units are then sampled.")
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 @click.option("--dry-run", is_flag=True, help="Tell cost and error; read and spend nothing.")
 @json_option
 def command(
-    location: str, sql: str, unit: str | None, rows: int | None, epsilon: float, delta: float | None, groups: int | None,
+    location: str, sql: str, unit: str, rows: int | None, epsilon: float, delta: float | None, groups: int | None,
     bias: bool, bounds: tuple[str, ...], schema: str | None, ledger: str | None, source: str | None, account: str | None,
     output: str | None, dry_run: bool, as_json: bool,
 ) -> None:  # fmt: skip
@@ -41,7 +42,7 @@ def command(
 
     budget: dict[str, Any] = {"ledger": ledger, "source": source} if source is not None else {}
     bounds_by_column = dict(_bounds(text) for text in bounds)
-    unit_of_rows = _unit(unit, rows)
+    unit_of_rows = read_unit(unit, rows)
     with (
         naming_ledger(ledger),
         connect(location, unit=unit_of_rows, bounds=bounds_by_column, schema=schema, account=account, **budget) as db,
@@ -54,19 +55,6 @@ def command(
     if output is not None:
         _save(release, Path(output))
     _show(release, as_json)
-
-
-def _unit(key: str | None, rows: int | None) -> Unit:
-    from discreet.core import record, user
-    from discreet.errors import InvalidValue
-
-    if key is None:
-        if rows is not None:
-            raise InvalidValue("--rows bounds the rows of a unit; say whose they are: --unit COLUMN.")
-        return record()
-    if rows is None:
-        raise InvalidValue(f"Say how many rows of one {key} may count at most: --rows 4. More rows, more noise.")
-    return user(key, rows=rows)
 
 
 def _bounds(text: str) -> tuple[str, tuple[float, float]]:

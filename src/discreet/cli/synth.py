@@ -9,6 +9,7 @@ import click
 
 from discreet.cli import COMMANDS
 from discreet.cli.output import json_option, reported, talk, write_json
+from discreet.cli.units import FORM, read_unit
 
 
 @click.command("synth", help=COMMANDS["synth"])
@@ -16,8 +17,8 @@ from discreet.cli.output import json_option, reported, talk, write_json
 @click.option("--schema", metavar="FILE", required=True, help="A schema.toml with each column's type, range or categories.")
 @click.option("--epsilon", type=float, required=True, help="What the synthetic table may give away at most.")
 @click.option("--delta", type=float, required=True, help="How often it may give away more.")
-@click.option("--unit", metavar="COLUMN", help="The column that says whose row it is; without it each row is one unit.")
-@click.option("--unit-rows", type=int, help="The most rows of one unit that count. Needed with --unit.")
+@click.option("--unit", metavar=FORM, default="record", show_default=True, help="What is protected: a row, or a person.")
+@click.option("--unit-rows", type=int, help="The most rows of one user that count; needed with user:KEY.")
 @click.option("--relation", type=click.Choice(["add_remove", "replace"]), default="add_remove", show_default=True,
               help="Whether a unit is added and removed, or replaced by another.")  # fmt: skip
 @click.option("--method", type=click.Choice(["auto", "independent", "tree", "junction", "aim"]), default="auto",
@@ -32,7 +33,7 @@ from discreet.cli.output import json_option, reported, talk, write_json
 @click.option("--explain", is_flag=True, help="Tell cost, split, noise and expected error; read and spend nothing.")
 @json_option
 def command(
-    location: str, schema: str, epsilon: float, delta: float, unit: str | None, unit_rows: int | None, relation: str,
+    location: str, schema: str, epsilon: float, delta: float, unit: str, unit_rows: int | None, relation: str,
     method: str, rows: int | None, ledger: str | None, source: str | None, account: str | None, output: str | None,
     fidelity_epsilon: float | None, explain: bool, as_json: bool,
 ) -> None:  # fmt: skip
@@ -41,7 +42,7 @@ def command(
     from discreet import synth
     from discreet.errors import InvalidValue
 
-    whose = _unit(unit, unit_rows, relation)
+    whose = read_unit(unit, unit_rows, relation, option="--unit-rows")
     given: dict[str, Any] = {"unit": whose, "epsilon": epsilon, "delta": delta, "schema": schema, "method": method}
     if explain:
         explained = synth.explain(location, **given)
@@ -70,15 +71,6 @@ def command(
                                       schema=schema, account=account, **budget)  # fmt: skip
         _save_fidelity(near, folder)
     _tell(release, sample, folder, as_json)
-
-
-def _unit(key: str | None, rows: int | None, relation: str) -> Any:
-    from discreet.core import record, user
-    from discreet.errors import InvalidValue
-
-    if (key is None) != (rows is None):
-        raise InvalidValue("--unit and --unit-rows go together: whose row it is, and the most rows of one unit that count.")
-    return record(relation) if key is None else user(key, rows=rows, relation=relation)
 
 
 def _save_fidelity(near: Any, folder: Path) -> None:

@@ -50,7 +50,7 @@ def command(config: str, test: str | None, dry_run: bool, as_json: bool) -> None
         return
     public = None if test is None else _public(known, test)  # read first: what is wrong with it must not cost a budget
     with naming_ledger(_place(told["ledger"], folder) if "place" in told.get("ledger", {}) else None):
-        run = start(told, known, folder).fit()
+        run = start(told, known, folder).fit(progress=sys.stderr.isatty())
     quality = {} if public is None else _quality(run, public)
     release = run.release(folder / told["output"]["folder"], quality=quality or None)
     (folder / told["output"]["folder"] / table.CONFIG).write_text(Path(config).read_text())
@@ -89,7 +89,7 @@ def start(told: dict[str, Any], known: Encoding, folder: Path) -> Run:
     import torch
     from torch import nn
 
-    from discreet.learn import train
+    from discreet.learn import Performance, train
     from discreet.learn.table import network
     from discreet.ledger import Ledger
     from discreet.models.tables import read_table
@@ -110,13 +110,35 @@ def start(told: dict[str, Any], known: Encoding, folder: Path) -> Run:
         raise InvalidValue(f"The table has no column {key!r}, which [unit] names as the key.")
     model = network(known.width, told.get("model", {}).get("hidden", []), len(known.classes))
     optimizer = torch.optim.SGD(model.parameters(), settings.pop("learning_rate"), settings.pop("momentum", 0.0))
-    checkpoint = told["output"].get("checkpoint")
     return train(
         model, optimizer, (inputs, target), nn.CrossEntropyLoss(reduction="none"), unit=_unit(unit),
         owners=None if key is None else table[key][kept], ledger=Ledger(place) if ledger else None,
         source=ledger.get("source", told["data"]["file"]), account=ledger.get("account"),
-        checkpoint=None if checkpoint is None else folder / checkpoint, progress=sys.stderr.isatty(), **settings,
+        checkpoint=_checkpoint(told["output"], settings, folder), clipping=_clipping(settings),
+        performance=Performance(microbatch=settings.pop("microbatch", None)), **settings,
     )  # fmt: skip
+
+
+def _checkpoint(output: dict[str, Any], settings: dict[str, Any], folder: Path) -> Any:
+    """The checkpoint that [output] names, with what [train] says about it."""
+    from discreet.learn import Checkpoint
+
+    how = {name: settings.pop(name) for name in ("every", "resume") if name in settings}
+    if "checkpoint" not in output:
+        if how:
+            raise InvalidDocument(f"[train] has {', '.join(how)}, but [output] names no checkpoint.")
+        return None
+    return Checkpoint(folder / output["checkpoint"], **how)
+
+
+def _clipping(settings: dict[str, Any]) -> Any:
+    """The clipping that [train] names, with its clip norm."""
+    from discreet.core import check
+    from discreet.learn import Adaptive
+    from discreet.learn.sgd.clipping import CLIPPINGS
+
+    kinds = {**CLIPPINGS, "adaptive": Adaptive, "quantile": Adaptive}  # the last is its former name
+    return kinds[check.word("clipping", settings.pop("clipping", "flat"), tuple(kinds))](settings.pop("clip_norm"))
 
 
 def _unit(unit: dict[str, Any]) -> Any:

@@ -143,7 +143,7 @@ def _check(trainer: Any, module: Any) -> None:
     if trainer.accumulate_grad_batches != 1:
         raise InvalidValue(
             f"accumulate_grad_batches={trainer.accumulate_grad_batches}: a private step has a batch of its own, as large as "
-            "rate says, and one noise. Leave it out; microbatch=64 computes at most 64 units at a time, whatever the batch."
+            "rate says, and one noise. Leave it out; Performance(microbatch=64) computes at most 64 units at a time."
         )
     if str(trainer.precision) in HALF:
         raise InvalidValue(f"precision={trainer.precision!r} scales the loss; use 'bf16-mixed' or '32-true'.")

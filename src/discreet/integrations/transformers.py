@@ -12,6 +12,7 @@ import math
 import time
 import warnings
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,6 +24,7 @@ from torch import Tensor, nn
 from discreet.core import Release
 from discreet.errors import InvalidValue, MissingExtra
 from discreet.learn.sgd.files import DOCUMENT
+from discreet.learn.sgd.options import Performance
 from discreet.learn.sgd.rows import OfBatch
 from discreet.learn.sgd.run import Run
 from discreet.learn.sgd.train import train
@@ -125,7 +127,8 @@ class PrivateTrainer(Trainer):  # type: ignore[misc]
         return asked.pop()
 
     def _begun(self, steps: int) -> Run:
-        plan = {"microbatch": self.args.per_device_train_batch_size, **self._plan, "steps": steps}
+        plan = {**self._plan, "steps": steps}
+        performance = plan.pop("performance", Performance(microbatch=self.args.per_device_train_batch_size))
         if self.train_dataset is None:
             raise InvalidValue("PrivateTrainer needs a train_dataset.")
         how = {"use_reentrant": False, **(self.args.gradient_checkpointing_kwargs or {})}
@@ -135,14 +138,14 @@ class PrivateTrainer(Trainer):  # type: ignore[misc]
         accepted = _accepted(self.model) if self.args.remove_unused_columns else None
         rows = _Rows(self.train_dataset, self.data_collator, accepted, _end_of(self.model))
 
-        def begun(**more: Any) -> Run:
-            given = {"scheduler": self.lr_scheduler, **plan, **more}
+        def begun(performance: Performance) -> Run:
+            given = {"scheduler": self.lr_scheduler, **plan, "performance": performance}
             return train(self.model, self.optimizer, rows, OfBatch(self._losses()), **given)
 
-        if not (self.args.gradient_checkpointing and how["use_reentrant"]) or plan.get("path") is not None:
-            return begun()
+        if not (self.args.gradient_checkpointing and how["use_reentrant"]) or performance.path is not None:
+            return begun(performance)
         try:
-            return begun()
+            return begun(performance)
         except InvalidValue:  # such layers run twice, the first time unseen; one unit at a time nothing need be known of them
             warnings.warn(
                 "Units are computed one by one, which is slower: reentrant gradient checkpointing hides this model's layers. "
@@ -150,7 +153,7 @@ class PrivateTrainer(Trainer):  # type: ignore[misc]
                 UserWarning,
                 stacklevel=3,
             )
-            return begun(path="isolated")
+            return begun(replace(performance, path="isolated"))
 
     def _losses(self) -> Callable[[dict[str, Any]], Tensor]:
         """One number per row, by whichever loss was given: here, to the Trainer, by a subclass, or the usual one."""

@@ -19,51 +19,47 @@ if TYPE_CHECKING:
         Ridge,
         StandardScaler,
     )
+    from discreet.learn.sgd.banded import BandMF
     from discreet.learn.sgd.canary import Aligned, Training, replay_run
+    from discreet.learn.sgd.clipping import Automatic, FixedPoint, Flat, PerLayer
     from discreet.learn.sgd.evaluation import evaluate
     from discreet.learn.sgd.files import read
+    from discreet.learn.sgd.options import Augment, Checkpoint, Performance, Postprocess
     from discreet.learn.sgd.plant import Planted, plant
+    from discreet.learn.sgd.postprocess import Average, encode, shrink
     from discreet.learn.sgd.projected import projected
+    from discreet.learn.sgd.quantile import Adaptive
     from discreet.learn.sgd.run import Run, Step
-    from discreet.learn.sgd.smooth import Average, encode, shrink
+    from discreet.learn.sgd.sampling import BallsInBins, Poisson
     from discreet.learn.sgd.train import train
 
 __all__ = [
-    "PCA",
-    "Aligned",
-    "Average",
-    "GaussianNB",
-    "KBinsDiscretizer",
-    "LinearRegression",
-    "LinearSVC",
-    "LogisticRegression",
-    "OneHotEncoder",
-    "Planted",
-    "Ridge",
-    "Run",
-    "StandardScaler",
-    "Step",
-    "Training",
-    "encode",
-    "evaluate",
-    "plant",
-    "projected",
-    "read",
-    "replay_run",
-    "shrink",
-    "train",
+    "PCA", "Adaptive", "Aligned", "Augment", "Automatic", "Average", "BallsInBins", "BandMF", "Checkpoint", "FixedPoint",
+    "Flat", "GaussianNB", "KBinsDiscretizer", "LinearRegression", "LinearSVC", "LogisticRegression", "OneHotEncoder",
+    "PerLayer", "Performance", "Planted", "Poisson", "Postprocess", "Ridge", "Run", "StandardScaler", "Step", "Training",
+    "encode", "evaluate", "plant", "projected", "read", "replay_run", "shrink", "train",
 ]  # fmt: skip
 
-_HOME = {
-    "GaussianNB": "estimators", "KBinsDiscretizer": "estimators", "LinearRegression": "estimators", "LinearSVC": "estimators",
-    "LogisticRegression": "estimators", "OneHotEncoder": "estimators", "PCA": "estimators", "Ridge": "estimators",
-    "StandardScaler": "estimators",
-    "Aligned": "sgd.canary", "Training": "sgd.canary", "replay_run": "sgd.canary",
-    "Planted": "sgd.plant", "plant": "sgd.plant",
-    "Average": "sgd.smooth", "Run": "sgd.run", "Step": "sgd.run", "encode": "sgd.smooth",
-    "evaluate": "sgd.evaluation", "projected": "sgd.projected",
-    "read": "sgd.files", "shrink": "sgd.smooth", "train": "sgd.train",
+_MODULES = {
+    "estimators": (
+        "PCA", "GaussianNB", "KBinsDiscretizer", "LinearRegression", "LinearSVC", "LogisticRegression", "OneHotEncoder",
+        "Ridge", "StandardScaler",
+    ),
+    "sgd.banded": ("BandMF",),
+    "sgd.canary": ("Aligned", "Training", "replay_run"),
+    "sgd.clipping": ("Automatic", "FixedPoint", "Flat", "PerLayer"),
+    "sgd.evaluation": ("evaluate",),
+    "sgd.files": ("read",),
+    "sgd.options": ("Augment", "Checkpoint", "Performance", "Postprocess"),
+    "sgd.plant": ("Planted", "plant"),
+    "sgd.postprocess": ("Average", "encode", "shrink"),
+    "sgd.projected": ("projected",),
+    "sgd.quantile": ("Adaptive",),
+    "sgd.run": ("Run", "Step"),
+    "sgd.sampling": ("BallsInBins", "Poisson"),
+    "sgd.train": ("train",),
 }  # fmt: skip
+_HOME = {name: module for module, names in _MODULES.items() for name in names}
 
 _PACKAGES = ("estimators", "features", "layers", "table")
 

@@ -6,7 +6,7 @@ from discreet.ledger.chain import Entry
 from discreet.ledger.charge import Charge
 from discreet.ledger.ledger import Ledger, question_key
 from discreet.ledger.payment import Payment
-from discreet.ledger.seam import Replay, release
+from discreet.ledger.seam import Replay, open_charge, release
 
 __all__ = [
     "Amount",
@@ -16,6 +16,7 @@ __all__ = [
     "Ledger",
     "Payment",
     "Replay",
+    "open_charge",
     "question_key",
     "release",
 ]

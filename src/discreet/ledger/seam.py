@@ -5,13 +5,14 @@ SQL answers, statistics of arrays, synthetic tables and whatever comes next only
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from discreet.core import Release, check
+from discreet.core import Claim, Release, check
 from discreet.core.protocols import Mechanism
 from discreet.errors import InvalidValue
+from discreet.ledger.charge import Charge
 from discreet.ledger.ledger import Ledger
 
 D = TypeVar("D")
@@ -54,7 +55,8 @@ def release(
     claims, metadata = tuple(mechanism.claims()), dict(facts or {})
     if ledger is None:
         return Release(value=mechanism.run(data), source=source, claims=claims, facts=metadata)
-    charge = ledger.reserve(source, claims, account=account, asked=asked, key=None if replay is None else replay.key)
+    key = None if replay is None else replay.key
+    charge = open_charge(claims, source=source, ledger=ledger, account=account, asked=asked, key=key)
     if charge.repeated and replay is not None:
         return Release(value=replay.from_json(charge.answer), source=source, claims=claims, entry=charge.id, facts=metadata)
     with charge as entry:
@@ -62,3 +64,17 @@ def release(
         if replay is not None:
             charge.settle(replay.to_json(value))
     return Release(value=value, source=source, claims=claims, entry=entry, facts=metadata)
+
+
+def open_charge(
+    claims: Sequence[Claim], *, source: str, ledger: Ledger, account: str | None = None,
+    asked: tuple[float, float] | None = None, key: str | None = None,
+) -> Charge:  # fmt: skip
+    """The first half of a release, for what runs longer than one call, such as training: the claims' cost is reserved.
+
+    Mark the charge as started before the first row is read, and settle it when the run has ended.
+    """
+    from discreet.noise import refuse_seeded
+
+    refuse_seeded()
+    return ledger.reserve(source, tuple(claims), account=account, asked=asked, key=key)

@@ -265,7 +265,7 @@ _COMPARE: dict[OutputOp, Callable[[Any, Any], bool]] = {
 def shown_plan(plan: Plan) -> str:
     """How units were bounded, as a sentence for the claim."""
     if plan.kind == PlanKind.ROWS:
-        return "each row is one unit"
+        return "each row is one unit" if plan.rows == 1 else f"each record is one unit, and is in at most {plan.rows} rows"
     if plan.kind == PlanKind.SAMPLED:
         return f"of each unit at most {plan.groups} groups count, chosen at random, each as at most {plan.each} rows"
     when = "when the table was registered" if plan.kind == PlanKind.REGISTERED else "in this query"

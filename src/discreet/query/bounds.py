@@ -20,7 +20,7 @@ MISTAKE = 1e-3  # how often noise alone makes an empty part look full
 
 def request(table: Base, column: str, plan: Plan) -> Request:
     """The request for a histogram of sign(x) ln(1 + |x|) with public bins."""
-    places = [i for i, name in enumerate(table.names) if name.lower() == column.lower()]
+    places = [i for i, name in enumerate(table.names) if name == column]
     if not places:
         raise InvalidValue(f"{table.table} has no column {column}; it has {', '.join(table.names[:20])}.")
     field = table.fields[places[0]]

@@ -12,7 +12,7 @@ from discreet.query.operations import Kind, Op
 from discreet.query.relations import more_than_one
 from discreet.query.scalars.expression import Scope, scalar
 from discreet.query.scalars.operands import finite, number, number_literal, refused, truth
-from discreet.query.tree import Relation, Scalar
+from discreet.query.tree import Join, Relation, Scalar, is_unit
 
 _RANKED = (exp.Quantile, exp.PercentileCont, exp.PercentileDisc, exp.ApproxQuantile)
 
@@ -23,7 +23,15 @@ class Sources:
 
     scope: Scope
     unit: str | None
-    inputs: tuple[Relation, ...]
+    first: Relation
+    joins: tuple[Join, ...] = ()
+
+    def is_unit(self, column: Scalar) -> bool:
+        """Whether a column is the unit's key, and not NULL for want of a match."""
+        source, place = column.value
+        if source == 0:
+            return is_unit(self.first, place)
+        return not self.joins[source - 1].keep and is_unit(self.joins[source - 1].relation, place)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +107,8 @@ class Call:
         items, unit = self.argument.expressions, self.sources.unit
         if len(items) == 1 and unit and self.filter is None:
             value = scalar(items[0], self.sources.scope)
-            if value.op == Op.COLUMN:
-                table = self.sources.inputs[value.value[0]]
-                if table.private and table.names[value.value[1]].lower() == unit.lower():
-                    return
+            if value.op == Op.COLUMN and self.sources.is_unit(value):
+                return
         known = f"COUNT(DISTINCT {unit}) counts people" if unit else "This unit is one row: COUNT(*) counts them"
         raise InvalidQuery(f"{self.node.sql()[:60]} is not known here. {known}; for the values of a column, GROUP BY it.")
 

@@ -13,17 +13,19 @@ from discreet.core.facts import made
 from discreet.errors import InvalidQuery, InvalidValue
 from discreet.ledger import Replay, release
 from discreet.query.answer import requests, shown_plan
+from discreet.query.catalogue import read_catalogue
 from discreet.query.engines import Engine
 from discreet.query.engines.places import open_engine
 from discreet.query.explain import Explanation, expected_errors, shown_groups
 from discreet.query.mechanism import BoundsQuery, SqlQuery
 from discreet.query.parse import parse
 from discreet.query.price import Priced, choose_plan, price
+from discreet.query.public import converted, public_values
 from discreet.query.relations import Catalogue
-from discreet.query.schema import Schema, public_values, read_schema
+from discreet.query.schema import Schema, near, read_schema
 from discreet.query.statistics import STATISTICS, Statistic
 from discreet.query.table import column_names, from_text, to_text
-from discreet.query.tree import Base, preserves
+from discreet.query.tree import preserves
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -46,11 +48,11 @@ def connect(
 ) -> Database:
     """Open a source of private rows for SQL.
 
-    `location` is a parquet, csv or json file, a DuckDB database, a `postgresql://` or `spark://` URL, a Spark session or
-    DataFrame, an Arrow table, a pandas or polars frame, or a dict of such by table name. With a `ledger`, every answer is
-    charged to `source` (opened there by its owner) before a row is read; without one nobody adds up what was asked.
-    `account` is whom answers are charged to where the query names nobody. `statistics` are the aggregate functions that may
-    be asked, such as (*STATISTICS, YourOwn) of discreet.query.statistics.
+    `location` is a parquet file, a csv or json file whose columns the schema declares, a DuckDB database, a `postgresql://` or
+    `spark://` URL, a Spark session or DataFrame, an Arrow table, a pandas or polars frame, or a dict of such by table name.
+    With a `ledger`, every answer is charged to `source` (opened there by its owner) before a row is read; without one nobody
+    adds up what was asked. `account` is whom answers are charged to where the query names nobody. `statistics` are the
+    aggregate functions that may be asked, such as (*STATISTICS, YourOwn) of discreet.query.statistics.
 
     >>> import pyarrow as pa
     >>> from discreet.core import record
@@ -67,7 +69,7 @@ def connect(
 
         ledger = Ledger(ledger)
     known = read_schema(schema).with_bounds(bounds)
-    engine = open_engine(location)
+    engine = open_engine(location, known.text_columns())
     try:
         return Database(engine, unit, known, ledger=ledger, source=source, account=account, statistics=statistics)
     except BaseException:
@@ -83,39 +85,11 @@ class Database:
         account: str | None = None, statistics: Sequence[type[Statistic]] = STATISTICS,
     ) -> None:  # fmt: skip
         self.engine, self.unit, self.ledger, self.source, self.account = engine, unit, ledger, source, account
-        self._schema, self._statistics = schema, tuple(statistics)
-        self._catalogue = self._look()
+        self._statistics = tuple(statistics)
+        self._catalogue = read_catalogue(engine, unit, replace(schema, exact=engine.exact_names))
         self._registered: str | None = None
         if ledger is not None and source is not None:
             ledger.balance(source)  # a source that is not open is refused now, not with the first query
-
-    def _look(self) -> Catalogue:
-        tables = {}
-        for name, columns in self.engine.tables().items():
-            private = name.lower() not in self._schema.public
-            fields = self._schema.fields(name, columns)
-            names = tuple(fields)
-            unit = None
-            if private and self.unit.key is not None:
-                places = [i for i, column in enumerate(names) if column.lower() == self.unit.key.lower()]
-                if not places:
-                    raise InvalidValue(f"{name} has no column {self.unit.key}, so nobody knows whose rows it holds; it has "
-                                       f"{', '.join(names[:12])}. If it is about nobody, say so in the schema: "
-                                       f"[{name}] public = true.")  # fmt: skip
-                unit = places[0]
-            tables[name] = Base(name, names, tuple(fields.values()), private, unit)
-        if not tables:
-            raise InvalidValue("There is no table here to ask.")
-        self._one_kind_of_key(tables)
-        return Catalogue(tables, self.unit.key)
-
-    def _one_kind_of_key(self, tables: Mapping[str, Base]) -> None:
-        """Refuse unit keys of two types: converted to floats, the keys 2^53 and 2^53 + 1 would become one unit."""
-        kinds = {base.fields[base.unit].kind: name for name, base in tables.items() if base.unit is not None}
-        if len(kinds) > 1:
-            (one, first), (two, second), *_ = kinds.items()
-            raise InvalidValue(f"{self.unit.key} holds {one} in {first} and {two} in {second}, so nobody knows which units are "
-                               "the same. Make the columns of one type.")  # fmt: skip
 
     def tables(self) -> dict[str, dict[str, str]]:
         """The tables and their columns with types."""
@@ -131,7 +105,7 @@ class Database:
             raise InvalidValue("Only units with a key and a bound on their rows need to be registered; here a row is a unit.")
         private = [name for name, base in self._catalogue.tables.items() if base.private]
         table = private[0] if table is None and len(private) == 1 else check.word("table", table, tuple(private))
-        self.engine.register(table, self.unit.key, self.unit.rows)
+        self.engine.register(self._catalogue.tables[table], self.unit.rows)
         self._registered = table
         return self
 
@@ -163,16 +137,20 @@ class Database:
         """The tables, with public lists of values for some columns of this query."""
         if not keys:
             return self._catalogue
-        lists = {name.lower(): public_values(name, values) for name, values in keys.items()}
+        exact = self._catalogue.exact
+        lists = {name if exact else name.lower(): public_values(name, values) for name, values in keys.items()}
         tables = {}
         for name, base in self._catalogue.tables.items():
-            fields = tuple(
-                replace(field, values=lists.get(column.lower(), field.values)) for column, field in zip(base.names, base.fields)
-            )
-            tables[name] = replace(base, fields=fields)
-        missing = set(lists) - {column.lower() for base in tables.values() for column in base.names}
-        if missing:
-            raise InvalidValue(f"keys lists values of {min(missing)!r}, and no table has that column.")
+            fields = []
+            for column, field in zip(base.names, base.fields):
+                values = lists.get(column if exact else column.lower())
+                fields.append(field if values is None else replace(field, values=converted(column, values, field.kind)))
+            tables[name] = replace(base, fields=tuple(fields))
+        columns = [column for base in tables.values() for column in base.names]
+        missing = next((name for name in keys if (name if exact else name.lower())
+                        not in {column if exact else column.lower() for column in columns}), None)  # fmt: skip
+        if missing is not None:
+            raise InvalidValue(f"keys lists values of {missing!r}, and no table has that column. {near(missing, columns)}")
         return replace(self._catalogue, tables=tables)
 
     def explain(
@@ -206,6 +184,7 @@ class Database:
         """
         priced = self._price(query, epsilon, delta, groups, keys, weights, bias)
         mechanism = SqlQuery(self.unit, priced, nonnegative)
+        self.engine.ready()
         private = "+".join(name for name, base in self._catalogue.tables.items() if base.private)
         replay = Replay(mechanism.key(self.engine), to_text, from_text) if self._charged is not None else None
         facts = {"title": _one_line(query), "made": made(), "query": query}
@@ -226,15 +205,18 @@ class Database:
 
         Few values lie outside, and outliers of a handful of people are meant to. Give the answer as bounds= later.
         """
-        known = {name.lower(): base for name, base in self._catalogue.tables.items() if base.private}
+        same = self._catalogue.same
+        known = {name: base for name, base in self._catalogue.tables.items() if base.private}
         if table is None and len(known) != 1:
             raise InvalidValue(f"Say which table: {', '.join(known)}.")
-        base = known.get(table.lower()) if table is not None else next(iter(known.values()))
+        base = next((base for name, base in known.items() if table is None or same(name, table)), None)
         if base is None:
             raise InvalidValue(f"There is no private table {table}; there are {', '.join(known)}.")
+        column = next((name for name in base.names if same(name, column)), column)
         if self.unit.rows is None or self.unit.relation == "zero_out":
             raise InvalidValue(f"{self.unit} has no bound on its rows, so its values cannot be counted. Say one: rows=…")
         mechanism, source = BoundsQuery(self.unit, base, column, epsilon), self.source or base.table
+        self.engine.ready()
         return release(mechanism, self.engine, source=source, ledger=self._charged, account=account or self.account)
 
     def close(self) -> None:

@@ -15,7 +15,7 @@ from discreet.query.engines.request import Plan
 from discreet.query.operations import PlanKind
 from discreet.query.price import Priced
 from discreet.query.table import answer_table
-from discreet.query.tree import Base
+from discreet.query.tree import Base, Relation, bases
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,6 +38,7 @@ class SqlQuery:
         ]
         if self.unit.key is not None:
             assumptions.append(f"rows whose {self.unit.key} is NULL are left out")
+        assumptions += declared_assumptions(self.priced.question.rows)
         event = events[0] if len(events) == 1 else Sequence(events)
         return (Claim(game=Game(self.unit, {"answers"}), event=event, assumptions=tuple(assumptions)),)
 
@@ -64,6 +65,18 @@ class SqlQuery:
         return " | ".join([*map(repr, parts), engine.name, engine.fingerprint()])
 
 
+def declared_assumptions(rows: Relation) -> list[str]:
+    """What the owner declared of the tables of a query, and the claim needs."""
+    derived = {base.table: base.most for base in bases(rows) if base.most}
+    unique = {base.table: [base.names[place] for place in base.unique] for base in bases(rows) if base.unique}
+    return [
+        *(f"{table} is no base table: one unit has at most {most} rows in it, and each of its rows depends on one unit alone"
+          for table, most in derived.items()),
+        *(f"no two rows of the public {table} agree on {', '.join(names)}, as was found when connecting"
+          for table, names in unique.items()),
+    ]  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True)
 class BoundsQuery:
     """Bounds that hold nearly all values of one column, from a noisy histogram."""
@@ -76,12 +89,15 @@ class BoundsQuery:
     @property
     def plan(self) -> Plan:
         assert self.unit.rows is not None  # Database.find_bounds says what to do where it is
-        return Plan(PlanKind.ROWS if self.unit.key is None else PlanKind.WEIGHTED, self.unit.rows)
+        if self.unit.key is None:
+            return Plan(PlanKind.ROWS, max(1, self.table.most))
+        return Plan(PlanKind.WEIGHTED, self.unit.rows)
 
     def claims(self) -> tuple[Claim, ...]:
         bounds.request(self.table, self.column, self.plan)  # a column without bounds is refused before anything is charged
         game = Game(self.unit, {"answers"})
-        return (Claim(game=game, event=bounds.event(self.epsilon), assumptions=(shown_plan(self.plan),)),)
+        assumptions = (shown_plan(self.plan), *declared_assumptions(self.table))
+        return (Claim(game=game, event=bounds.event(self.epsilon), assumptions=assumptions),)
 
     def run(self, data: Engine) -> list[float]:
         counts = data.aggregate(bounds.request(self.table, self.column, self.plan))

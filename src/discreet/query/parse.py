@@ -88,8 +88,7 @@ def _question(node: Any, catalogue: Catalogue, functions: Mapping[str, type[Stat
             f"people, gather their rows first: SELECT AVG(LEAST(n, 20)) AS n FROM (SELECT {known.key}, COUNT(*) AS n FROM … "
             f"GROUP BY {known.key})."
         )
-    inputs = (first, *(join.relation for join in joins))
-    reading = _Reading(Sources(scope, known.key, inputs), keys, functions)
+    reading = _Reading(Sources(scope, known.key, first, joins), keys, functions)
     names, outputs = [], []
     for item in node.expressions:
         for name, output in _outputs(item, reading):
@@ -99,8 +98,9 @@ def _question(node: Any, catalogue: Catalogue, functions: Mapping[str, type[Stat
         raise InvalidQuery(f"Two columns of the answer have one name ({', '.join(names)[:80]}). Tell them apart with AS.")
     if len(outputs) > MOST_OUTPUTS:
         raise InvalidQuery(f"A query may have at most {MOST_OUTPUTS} columns.")
-    later = _later(dict(zip((name.lower() for name in names), outputs)), reading)
-    having = later(node.args["having"].this) if node.args.get("having") else None
+    aliases = dict(zip((name.lower() for name in names), outputs))
+    later = _later(aliases, reading)
+    having = _later(aliases, reading, keys_first=True)(node.args["having"].this) if node.args.get("having") else None
     order = tuple(_ordered(item, outputs, later) for item in (node.args["order"].expressions if node.args.get("order") else ()))
     if not reading.aggregates and not keys:
         raise InvalidQuery(
@@ -181,10 +181,12 @@ def _ordered(item: Any, outputs: list[Output], later: Callable[[Any], Output]) -
     return later(inner), bool(item.args.get("desc"))
 
 
-def _later(aliases: dict[str, Output], reading: _Reading) -> Callable[[Any], Output]:
-    """How HAVING and ORDER BY are read: names of output columns first, then keys and statistics."""
+def _later(aliases: dict[str, Output], reading: _Reading, *, keys_first: bool = False) -> Callable[[Any], Output]:
+    """How ORDER BY is read: names of output columns, then keys and statistics. In HAVING a key comes first, as in DuckDB."""
 
     def rule(node: Any) -> Output:
+        if keys_first and isinstance(node, exp.Column) and (place := _key(node, reading)) is not None:
+            return Output(OutputOp.KEY, value=place)
         if isinstance(node, exp.Column) and not node.table and node.name.lower() in aliases:
             return aliases[node.name.lower()]
         return _output(node, reading, rule)

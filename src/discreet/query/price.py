@@ -20,7 +20,7 @@ from discreet.query.statistics.bias import Column, bias_columns
 from discreet.query.statistics.quantity import Bounding, Measure, Quantity, RowCount, UnitCount
 from discreet.query.statistics.statistic import CONFIDENCE
 from discreet.query.threshold import Threshold
-from discreet.query.tree import Output, Question, single
+from discreet.query.tree import Output, Question, copies
 
 FINEST = 1 << 14  # steps between the middle of the bounds and their ends
 WIDEST = 1 << 49  # of noise scales: beyond it whole numbers would not fit 64 bits
@@ -115,10 +115,14 @@ def choose_plan(question: Question, unit: Unit, *, registered: bool, groups: int
             raise InvalidValue(f"A unit of {unit.rows} rows needs a key: user('column', rows={unit.rows}).")
         if groups is not None:
             raise InvalidValue("groups bounds the groups of one unit; here each row is a unit, and is in one group.")
-        if not single(question.rows):
-            raise InvalidQuery("Each row is a unit here, and a JOIN, or a UNION ALL of a table with itself, can make several "
-                               "of one. Join beforehand, or say whose rows they are: unit=user('id', rows=1).")  # fmt: skip
-        return Plan(PlanKind.ROWS, 1)
+        most = copies(question.rows)
+        if most is None:
+            raise InvalidQuery(
+                "Each row is a unit here, and a JOIN, or a UNION ALL of a table with itself, can make several of one. A public "
+                "table can be joined on what it is unique on, if the schema declares that: [wards] public = true, "
+                "unique = [\"ward\"]. Or say whose rows they are: unit=user('id', rows=1)."
+            )
+        return Plan(PlanKind.ROWS, most)
     if unit.rows is None:
         raise InvalidValue(f"{unit} has no bound on its rows, so nothing can be added up. Say one: user({unit.key!r}, rows=…).")
     if groups is not None or any(statistic.counts_units for statistic in question.aggregates):

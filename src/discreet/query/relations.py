@@ -11,9 +11,9 @@ from sqlglot import exp
 
 from discreet.errors import InvalidQuery
 from discreet.query.operations import Kind, Op
-from discreet.query.scalars.expression import Scope, scalar
+from discreet.query.scalars.expression import Scope, given_name, scalar, spelled
 from discreet.query.scalars.operands import alike, number, refused, truth
-from discreet.query.tree import Base, Field, Join, Relation, Scalar, Select, Union
+from discreet.query.tree import Base, Field, Join, Relation, Scalar, Select, Union, is_unit
 
 MOST_INPUTS = 16
 DEEPEST = 32
@@ -21,12 +21,21 @@ DEEPEST = 32
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """The tables that may be asked, by name, and which column says whose row it is (None: each row is a unit)."""
+    """The tables that may be asked, by name, and which column says whose row it is (None: each row is a unit).
+
+    `refused` says of the others why they may not be asked. With `exact`, names that differ in case only are two names.
+    """
 
     tables: Mapping[str, Base]
     key: str | None
     views: Mapping[str, Relation] = field(default_factory=dict)
     depth: int = 0
+    refused: Mapping[str, str] = field(default_factory=dict)
+    exact: bool = False
+
+    def same(self, one: str, two: str) -> bool:
+        """Whether two names are one."""
+        return one == two if self.exact else one.lower() == two.lower()
 
     def find(self, node: exp.Table) -> Relation:
         if not isinstance(node.this, exp.Identifier):
@@ -36,18 +45,19 @@ class Catalogue:
                                f"name: {node.name[:40]}.")  # fmt: skip
         if any(part for name, part in node.args.items() if name not in ("this", "alias", "db", "catalog")):
             raise InvalidQuery(f"{node.sql()[:80]} asks more of a table than its rows. Leave the rest out.")
-        name = node.name.lower()
-        if name in self.views:
-            return self.views[name]
-        for known, base in self.tables.items():
-            if known.lower() == name:
-                return base
+        name = spelled(node.this, self.exact)
+        for known, found in [*self.views.items(), *self.tables.items()]:
+            if self.same(name, known):
+                return found
+        for known, reason in self.refused.items():
+            if self.same(name, known):
+                raise InvalidQuery(reason)
         raise InvalidQuery(f"There is no table {node.name}; there are {', '.join([*self.tables, *self.views]) or 'none'}.")
 
     def inside(self) -> Catalogue:
         if self.depth >= DEEPEST:
             raise InvalidQuery(f"Sub-queries are nested more than {DEEPEST} deep. Write the query flatter.")
-        return Catalogue(self.tables, self.key, self.views, self.depth + 1)
+        return replace(self, depth=self.depth + 1)
 
     def with_views(self, node: Any) -> Catalogue:
         """The catalogue, with the CTEs of a query."""
@@ -60,8 +70,8 @@ class Catalogue:
         for cte in clause.expressions:
             if cte.args["alias"].args.get("columns"):
                 raise InvalidQuery("Name the columns of a CTE inside it, with AS.")
-            views = {**known.views, cte.alias.lower(): relation(cte.this, known.inside())}
-            known = Catalogue(self.tables, self.key, views, self.depth)
+            views = {**known.views, spelled(cte.args["alias"].this, self.exact): relation(cte.this, known.inside())}
+            known = replace(self, views=views)
         return known
 
 
@@ -85,7 +95,7 @@ def sources(node: Any, catalogue: Catalogue) -> tuple[Relation, tuple[Join, ...]
     if clause is None:
         raise InvalidQuery("The query has no FROM, so it asks nothing of the data.")
     alias, first = _source(clause.this, catalogue)
-    scope = Scope(((alias, first.names, first.fields),))
+    scope = Scope(((alias, first.names, first.fields),), catalogue.exact)
     joins: list[Join] = []
     for join in node.args.get("joins") or ():
         joined, scope = _join(join, scope, [first, *(before.relation for before in joins)], catalogue)
@@ -100,9 +110,12 @@ def _source(node: Any, catalogue: Catalogue) -> tuple[str, Relation]:
         alias = node.args.get("alias")
         if alias is not None and alias.args.get("columns"):
             raise InvalidQuery("Name columns with AS inside a sub-query, not in the alias of a table.")
-        return node.alias_or_name, catalogue.find(node)
+        named = node.this if alias is None else alias.this
+        return given_name(named, catalogue.exact, node.alias_or_name), catalogue.find(node)
     if isinstance(node, exp.Subquery) and not any(node.args.get(name) for name in node.args if name not in ("this", "alias")):
-        return node.alias_or_name or f"sub{catalogue.depth}", relation(node.this, catalogue.inside())
+        alias = node.args.get("alias")
+        named = None if alias is None else alias.this
+        return given_name(named, catalogue.exact, f"sub{catalogue.depth}"), relation(node.this, catalogue.inside())
     raise InvalidQuery(f"{node.sql()[:80]} cannot stand in FROM. Use a table of this source, a CTE or a sub-query.")
 
 
@@ -113,14 +126,14 @@ def _join(node: Any, scope: Scope, before: list[Relation], catalogue: Catalogue)
             f"{side or kind or method} JOIN is not among what private SQL may run. Use JOIN or LEFT JOIN with ON."
         )
     alias, joined = _source(node.this, catalogue)
-    if alias.lower() in {source[0].lower() for source in scope.inputs}:
+    if scope.known(alias) in {scope.known(source[0]) for source in scope.inputs}:
         raise InvalidQuery(f"{alias} stands twice in FROM. Give one of them another name with AS.")
     if joined.private and not before[0].private:
         raise InvalidQuery(f"Put the private table first: FROM {alias} JOIN {scope.inputs[0][0]} ON …")
     fields = (
         tuple(replace(field, required=False) for field in joined.fields) if side == "LEFT" else joined.fields
     )  # none may match
-    wider = Scope((*scope.inputs, (alias, joined.names, fields)))
+    wider = Scope((*scope.inputs, (alias, joined.names, fields)), scope.exact)
     on = _condition(node, wider, len(before))
     if joined.private:
         on = _same_unit(on, before, joined, catalogue, alias)
@@ -130,17 +143,18 @@ def _join(node: Any, scope: Scope, before: list[Relation], catalogue: Catalogue)
 def _condition(node: Any, scope: Scope, place: int) -> Scalar:
     using = node.args.get("using")
     if using:
-        return _all([_equal_by_name(name.name, scope, place) for name in using])
+        return _all([_equal_by_name(name, scope, place) for name in using])
     if node.args.get("on") is None:
         raise InvalidQuery(f"{node.sql()[:80]} has no ON, so it pairs every row with every row. Say on what: ON a.key = b.key.")
     return truth(scalar(node.args["on"], scope), node)
 
 
-def _equal_by_name(name: str, scope: Scope, place: int) -> Scalar:
-    left = Scope(scope.inputs[:place]).column(exp.column(name))
-    right = Scope(scope.inputs[place:]).column(exp.column(name))
+def _equal_by_name(name: Any, scope: Scope, place: int) -> Scalar:
+    named = exp.Column(this=(name.this if isinstance(name, exp.Column) else name).copy())
+    left = Scope(scope.inputs[:place], scope.exact).column(named)
+    right = Scope(scope.inputs[place:], scope.exact).column(named)
     right = Scalar(Op.COLUMN, right.kind, (), (place, right.value[1]), right.bounds, right.values, right.required)
-    return Scalar(Op.EQ, Kind.BOOLEAN, alike(left, right, exp.column(name)))
+    return Scalar(Op.EQ, Kind.BOOLEAN, alike(left, right, named))
 
 
 def _same_unit(on: Scalar, before: list[Relation], joined: Relation, catalogue: Catalogue, alias: str) -> Scalar:
@@ -150,20 +164,21 @@ def _same_unit(on: Scalar, before: list[Relation], joined: Relation, catalogue: 
             "Two private tables can be joined only where the unit has a key: connect(…, unit=user('key', rows=…))."
         )
     place = len(before)
-    for part in on.args if on.op == Op.AND else (on,):
+    parts = on.args if on.op == Op.AND else (on,)
+    for part in parts:
+        if part.op == Op.EQ and part.args[0].kind != part.args[1].kind:
+            kinds = " with ".join(arg.kind for arg in part.args)
+            raise InvalidQuery(f"{alias} is joined on a column that compares {kinds}, which is not exact. CAST one of them.")
+    for part in parts:
         if part.op == Op.EQ and all(arg.op == Op.COLUMN for arg in part.args):
             ends = {arg.value[0]: arg.value[1] for arg in part.args}
             others = [i for i in ends if i != place]
-            if place in ends and len(others) == 1 and _is_unit(before[others[0]], ends[others[0]], catalogue.key) \
-                    and before[others[0]].private and _is_unit(joined, ends[place], catalogue.key):  # fmt: skip
+            if place in ends and len(others) == 1 and is_unit(before[others[0]], ends[others[0]]) \
+                    and is_unit(joined, ends[place]):  # fmt: skip
                 return _all([on, Scalar(Op.SAME_UNIT, Kind.BOOLEAN, value=(0, place))])
     raise InvalidQuery(
         f"{alias} is private, and is not joined on the unit key. Add it: ON … AND a.{catalogue.key} = {alias}.{catalogue.key}."
     )
-
-
-def _is_unit(relation: Relation, place: int, key: str) -> bool:
-    return relation.names[place].lower() == key.lower()
 
 
 def _all(parts: list[Scalar]) -> Scalar:
@@ -184,9 +199,9 @@ def relation(node: Any, catalogue: Catalogue) -> Relation:
     known = catalogue.with_views(node)
     first, joins, scope = sources(node, known)
     where = where_of(node, scope)
-    items = [_named(item, i) for i, item in enumerate(_expanded(node.expressions, scope))]
+    items = [_named(item, i, known.exact) for i, item in enumerate(_expanded(node.expressions, scope))]
     names = tuple(name for name, _ in items)
-    if len({name.lower() for name in names}) != len(names):
+    if len({name if known.exact else name.lower() for name in names}) != len(names):
         raise InvalidQuery(f"Two columns of a sub-query have one name ({', '.join(names)[:80]}). Tell them apart with AS.")
     if node.args.get("group") is None:
         outputs = tuple(_owned(scalar(item, scope), item) for _, item in items)
@@ -212,18 +227,18 @@ def _expanded(items: list[Any], scope: Scope) -> list[Any]:
         if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star)):
             if any(item.args.get(name) for name in ("except", "except_", "replace", "rename")):
                 raise refused(item)
-            wanted = item.table.lower() if isinstance(item, exp.Column) else ""
-            hits = [source for source in scope.inputs if not wanted or source[0].lower() == wanted]
+            wanted = scope.spelled(item.args.get("table")) if isinstance(item, exp.Column) and item.table else ""
+            hits = [source for source in scope.inputs if not wanted or scope.known(source[0]) == wanted]
             expanded += [exp.column(name, table=alias, quoted=True) for alias, names, _ in hits for name in names]
         else:
             expanded.append(item)
     return expanded
 
 
-def _named(item: Any, place: int) -> tuple[str, Any]:
+def _named(item: Any, place: int, exact: bool) -> tuple[str, Any]:
     if isinstance(item, exp.Alias):
-        return item.alias, item.this
-    return (item.name if isinstance(item, exp.Column) else f"column{place}"), item
+        return given_name(item.args["alias"], exact, item.alias), item.this
+    return (given_name(item.this, exact, item.name) if isinstance(item, exp.Column) else f"column{place}"), item
 
 
 _GATHER = {exp.Sum: Op.SUM_OF, exp.Avg: Op.AVG_OF, exp.Min: Op.MIN_OF, exp.Max: Op.MAX_OF, exp.Count: Op.COUNT_OF}
@@ -249,7 +264,8 @@ def is_unit_column(value: Scalar, first: Relation, joins: tuple[Join, ...], cata
     if catalogue.key is None:
         return False
     table = [first, *(join.relation for join in joins)][value.value[0]]
-    return table.private and _is_unit(table, value.value[1], catalogue.key)
+    place = value.value[0]
+    return is_unit(table, value.value[1]) and not (place and joins[place - 1].keep)
 
 
 def group_keys(node: Any, items: list[Any], scope: Scope) -> list[Any]:
@@ -261,7 +277,7 @@ def group_keys(node: Any, items: list[Any], scope: Scope) -> list[Any]:
         raise InvalidQuery("GROUP BY takes plain keys here; ask CUBE, ROLLUP and GROUPING SETS as queries of their own.")
     if clause.args.get("all"):
         return [item for item in (item.unalias() for item in items) if not item.find(exp.AggFunc)]
-    aliases = {item.alias.lower(): item.this for item in items if isinstance(item, exp.Alias)}
+    aliases = {scope.spelled(item.args["alias"]): item.this for item in items if isinstance(item, exp.Alias)}
     keys = []
     for key in clause.expressions:
         if isinstance(key, exp.Literal) and not key.is_string:
@@ -269,14 +285,14 @@ def group_keys(node: Any, items: list[Any], scope: Scope) -> list[Any]:
             if not 1 <= place <= len(items):
                 raise InvalidQuery(f"GROUP BY {key.this[:20]} names no column of SELECT.")
             key = items[place - 1].unalias()
-        elif isinstance(key, exp.Column) and not key.table and key.name.lower() in aliases and not _in_sight(key, scope):
-            key = aliases[key.name.lower()]
+        elif isinstance(key, exp.Column) and not key.table and scope.spelled(key.this) in aliases and not _in_sight(key, scope):
+            key = aliases[scope.spelled(key.this)]
         keys.append(key)
     return keys
 
 
 def _in_sight(node: exp.Column, scope: Scope) -> bool:
-    return any(node.name.lower() == name.lower() for _, names, _ in scope.inputs for name in names)
+    return any(scope.spelled(node.this) == scope.known(name) for _, names, _ in scope.inputs for name in names)
 
 
 def more_than_one(node: Any) -> bool:
@@ -321,8 +337,7 @@ def _union(node: Any, catalogue: Catalogue) -> Union:
     shapes = {(len(part.names), tuple(_sort(field) for field in part.fields), part.private) for part in parts}
     if len(shapes) != 1:
         raise InvalidQuery("The parts of a UNION ALL must have as many columns of the same types, all private or all public.")
-    names = [tuple(name.lower() for name in part.names) for part in parts]
-    if catalogue.key and len({tuple(name == catalogue.key.lower() for name in part) for part in names}) != 1:
+    if catalogue.key and len({tuple(is_unit(part, i) for i in range(len(part.names))) for part in parts}) != 1:
         raise InvalidQuery("The unit key must be the same column in every part of a UNION ALL.")
     return Union(tuple(parts))
 

@@ -3,6 +3,7 @@
 A `schema.toml` says it once for everyone:
 
     [people.age]
+    type = "integer"
     bounds = [0, 120]
     required = true
 
@@ -11,42 +12,77 @@ A `schema.toml` says it once for everyone:
 
     [wards]
     public = true
+    unique = ["ward"]
 """
 
 from __future__ import annotations
 
-import math
+import difflib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from discreet.core import check
 from discreet.errors import InvalidDocument, InvalidValue
-from discreet.query.operations import NUMBERS, Kind
+from discreet.query.engines.frames import Declared
+from discreet.query.engines.stored import Stored
+from discreet.query.operations import MOMENTS, NUMBERS, Kind
+from discreet.query.public import converted, public_values
 from discreet.query.tree import Bounds, Field
 
 KNOWN = ("bounds", "values", "required", "type")
+OF_TABLES = ("public", "unique", "rows", "depends_on_one_unit", "null")
+TYPES = tuple(kind for kind in Kind if kind != Kind.NULL)
 
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """Facts by table and column, names in lower case; the table "" stands for all."""
+    """Facts by table and column; the table "" stands for all. `tables` has what is said of a table itself.
+
+    Names are compared without regard to case, unless `exact` (engines in which "ID" and id are two columns).
+    """
 
     facts: Mapping[str, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
-    public: frozenset[str] = frozenset()
+    tables: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    exact: bool = False
 
-    def fields(self, table: str, kinds: Mapping[str, str]) -> dict[str, Field]:
+    def columns(self, table: str) -> Mapping[str, Mapping[str, Any]]:
+        """What is said of the columns of this very table."""
+        return _found(self.facts, table, self.exact) or {}
+
+    def of(self, table: str) -> Mapping[str, Any]:
+        """What is said of the table itself."""
+        return _found(self.tables, table, self.exact) or {}
+
+    def text_columns(self) -> dict[str, Declared]:
+        """The columns of text files, by table, as they are declared."""
+        return {table: Declared(tuple(columns), tuple(self.of(table).get("null", ()))) for table, columns in self.facts.items()}
+
+    def fields(self, table: str, stored: Stored) -> dict[str, Field]:
         """The columns an engine found, with what is known of them; columns of a type that SQL here cannot use are left out."""
-        known = {**self.facts.get("", {}), **self.facts.get(table.lower(), {})}
-        usable = {name: Kind(kind) for name, kind in kinds.items() if kind != "other"}
-        columns = {name: _known(name, kind, known.get(name.lower(), {})) for name, kind in usable.items()}
-        missing = set(self.facts.get(table.lower(), {})) - {name.lower() for name in kinds}
-        if missing:
-            raise InvalidValue(f"The schema describes {table}.{min(missing)}, and {table} has no such column; it has "
-                               f"{', '.join(list(kinds)[:12])}.")  # fmt: skip
+        own, every = self.columns(table), self.facts.get("", {})
+        for name in own:
+            if not any(_same(name, column, self.exact) for column in stored.kinds):
+                raise InvalidValue(f"The schema describes {table}.{name}, and {table} has no such column. "
+                                   f"{near(name, stored.kinds)}")  # fmt: skip
+        columns = {}
+        for name, kind in stored.kinds.items():
+            facts = {**(_found(every, name, self.exact) or {}), **(_found(own, name, self.exact) or {})}
+            if kind == "other":
+                if facts:
+                    raise InvalidValue(f"The schema describes {table}.{name}, whose type in the table cannot be read here.")
+            else:
+                columns[name] = _known(f"{table}.{name}", Kind(kind), facts)
         return columns
+
+    def check_used(self, columns: Iterable[str]) -> None:
+        """Refuse bounds of a column that no table has."""
+        known = list(columns)
+        for name in self.facts.get("", {}):
+            if not any(_same(name, column, self.exact) for column in known):
+                raise InvalidValue(f"bounds names {name!r}, and no table has such a column. {near(name, known)}")
 
     def with_bounds(self, bounds: Mapping[str, Any] | None) -> Schema:
         """Bounds given by column name, for every table that has such a column."""
@@ -54,9 +90,24 @@ class Schema:
             return self
         if not isinstance(bounds, Mapping):
             raise InvalidValue(f"bounds must be like {{'age': (0, 120)}}; got {check.shown(bounds)}.")
-        every = {name.lower(): {**self.facts.get("", {}).get(name.lower(), {}), "bounds": _bounds(name, pair)}
-                 for name, pair in bounds.items()}  # fmt: skip
-        return replace(self, facts={**self.facts, "": {**self.facts.get("", {}), **every}})
+        every = {name: {"bounds": _bounds(name, pair)} for name, pair in bounds.items()}
+        return replace(self, facts={**self.facts, "": every})
+
+
+def near(name: str, known: Iterable[str]) -> str:
+    """A sentence with the name that was probably meant, or with those that there are."""
+    there = list(dict.fromkeys(known))
+    lower = {column.lower(): column for column in there}
+    close = difflib.get_close_matches(name.lower(), list(lower), 1)
+    return f"Did you mean {lower[close[0]]}?" if close else f"There are {', '.join(there[:12]) or 'none'}."
+
+
+def _same(one: str, two: str, exact: bool) -> bool:
+    return one == two if exact else one.lower() == two.lower()
+
+
+def _found(facts: Mapping[str, Any], name: str, exact: bool) -> Any:
+    return next((said for known, said in facts.items() if _same(known, name, exact)), None)
 
 
 def read_schema(document: str | os.PathLike[str] | Mapping[str, Any] | None) -> Schema:
@@ -65,16 +116,16 @@ def read_schema(document: str | os.PathLike[str] | Mapping[str, Any] | None) -> 
         return Schema()
     document = document if isinstance(document, Mapping) else _toml(Path(document))
     facts: dict[str, dict[str, dict[str, Any]]] = {}
-    public = set()
+    tables: dict[str, dict[str, Any]] = {}
     for table, columns in document.items():
         if not isinstance(columns, Mapping):
             raise InvalidDocument(f"The schema says {check.shown(columns)} of {table}; it should be a table [{table}.column].")
         for column, said in columns.items():
-            if column == "public" and isinstance(said, bool):
-                public |= {table.lower()} if said else set()
+            if column in OF_TABLES and not isinstance(said, Mapping):
+                tables.setdefault(table, {})[column] = _of_table(table, column, said)
             else:
-                facts.setdefault(table.lower(), {})[column.lower()] = _facts(f"{table}.{column}", said)
-    return Schema(facts, frozenset(public))
+                facts.setdefault(table, {})[column] = _facts(f"{table}.{column}", said)
+    return Schema(facts, tables)
 
 
 def _toml(path: Path) -> Mapping[str, Any]:
@@ -88,12 +139,26 @@ def _toml(path: Path) -> Mapping[str, Any]:
         raise InvalidDocument(f"{path} is not TOML: {error}.") from None
 
 
+def _of_table(table: str, name: str, said: Any) -> Any:
+    """What may be said of a table itself."""
+    if name in ("public", "depends_on_one_unit"):
+        if not isinstance(said, bool):
+            raise InvalidDocument(f"{name} of {table} must be true or false; got {check.shown(said)}.")
+        return said
+    if name == "rows":
+        return check.whole(f"rows of {table}", said)
+    names = check.items(f"{name} of {table}", said, "a list of texts")
+    if not all(isinstance(item, str) for item in names) or not names:
+        raise InvalidDocument(f"{name} of {table} must be a list of texts; got {check.shown(said)}.")
+    return names
+
+
 def _facts(name: str, said: Any) -> dict[str, Any]:
     if not isinstance(said, Mapping):
         raise InvalidDocument(f"The schema says {check.shown(said)} of {name}; it should be like {name} = {{bounds = [0, 1]}}.")
     extra = sorted(set(said) - set(KNOWN))
     if extra:
-        raise InvalidDocument(f"The schema says {extra[0]!r} of {name}; it can say {', '.join(KNOWN)}.")
+        raise InvalidDocument(f"The schema says {extra[0]!r} of {name}; it can say {', '.join(KNOWN)}. {near(extra[0], KNOWN)}")
     facts = dict(said)
     if "bounds" in facts:
         facts["bounds"] = _bounds(name, facts["bounds"])
@@ -101,6 +166,8 @@ def _facts(name: str, said: Any) -> dict[str, Any]:
         facts["values"] = public_values(name, facts["values"])
     if not isinstance(facts.get("required", False), bool):
         raise InvalidDocument(f"required of {name} must be true or false; got {check.shown(facts['required'])}.")
+    if "type" in facts and facts["type"] not in TYPES:
+        raise InvalidDocument(f"type of {name} must be one of {', '.join(TYPES)}; got {check.shown(facts['type'])}.")
     return facts
 
 
@@ -115,20 +182,13 @@ def _bounds(name: str, pair: Any) -> Bounds:
     return (low, high)
 
 
-def public_values(name: str, values: Any) -> tuple[Any, ...]:
-    """A public list of values: all different, and texts, numbers, truth values, dates or None."""
-    public = check.items(f"values of {name}", values, "a list of public values")
-    if not public or len(set(public)) != len(public):
-        raise InvalidValue(f"values of {name} must be a list of different values, at least one; got {check.shown(values)}.")
-    if len(public) > 1_000_000:
-        raise InvalidValue(f"values of {name} may be at most a million; got {len(public)}.")
-    if any(isinstance(value, float) and not math.isfinite(value) for value in public):
-        raise InvalidValue(f"values of {name} must be finite; got {check.shown(values)}.")
-    return public
-
-
-def _known(name: str, kind: Kind, facts: Mapping[str, Any]) -> Field:
-    bounds = facts.get("bounds")
+def _known(name: str, stored: Kind, facts: Mapping[str, Any]) -> Field:
+    kind = Kind(facts.get("type", stored))
+    if (kind in MOMENTS) != (stored in MOMENTS) and Kind.TEXT not in (kind, stored):
+        raise InvalidValue(f"{name} holds {stored}, which cannot be read as {kind}. Change its type in the schema.")
+    bounds, values = facts.get("bounds"), facts.get("values")
     if bounds is not None and kind not in NUMBERS:
-        raise InvalidValue(f"{name} holds {kind}, so it has no bounds; list its public values instead, or cast it to a number.")
-    return Field(kind, bounds, facts.get("values"), facts.get("required", False))
+        raise InvalidValue(f"{name} holds {kind}, so it has no bounds; list its public values instead, or declare "
+                           'type = "number".')  # fmt: skip
+    public = None if values is None else converted(name, values, kind)
+    return Field(kind, bounds, public, facts.get("required", False), None if kind == stored else stored)

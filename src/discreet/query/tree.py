@@ -25,6 +25,8 @@ class Field:
     bounds: Bounds | None = None  # values outside are moved to the nearer bound when they are added up
     values: tuple[Any, ...] | None = None  # the public list of its values
     required: bool = False  # never NULL; a NULL that is there all the same counts as the middle of the bounds
+    stored: Kind | None = None  # what the engine stores, where the schema declares another type
+    compared: str = ""  # of the unit's key: the rule by which it is compared in all tables
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +44,19 @@ class Scalar:
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """A table of the source; `unit` is the position of the column that says whose row it is."""
+    """A table of the source; `unit` is the position of the column that says whose row it is.
+
+    `most` is how often a unit's record is in it, where its owner declared that of a derived table; `unique` are the columns
+    on which a public table was declared, and found, to have no two rows alike.
+    """
 
     table: str
     names: tuple[str, ...]
     fields: tuple[Field, ...]
     private: bool
     unit: int | None = None
+    most: int = 0
+    unique: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,20 +111,65 @@ class Union:
 Relation = Base | Select | Union
 
 
-def single(relation: Relation) -> bool:
-    """Whether no row of a table can be in two rows of the relation."""
-    tables = _tables(relation)
-    return tables is not None and len(set(tables)) == len(tables)
-
-
-def _tables(relation: Relation) -> list[str] | None:
-    """The tables whose rows go through one by one; None where rows are joined or gathered."""
+def bases(relation: Relation) -> list[Base]:
+    """The tables that a relation is made of, with those that are there twice."""
     if isinstance(relation, Base):
-        return [relation.table]
+        return [relation]
+    if isinstance(relation, Union):
+        return [base for part in relation.parts for base in bases(part)]
+    return [base for part in (relation.first, *(join.relation for join in relation.joins)) for base in bases(part)]
+
+
+def copies(relation: Relation) -> int | None:
+    """In how many rows of the relation one record can be, where a record is the unit; None where there is no bound."""
+    tables = _tables(relation)
+    if tables is None or len({base.table for base in tables}) != len(tables):
+        return None
+    return sum(base.most for base in tables) + any(base.most == 0 for base in tables)
+
+
+def _tables(relation: Relation) -> list[Base] | None:
+    """The tables whose rows go through one by one; None where rows are gathered, or joined with more than one row each."""
+    if isinstance(relation, Base):
+        return [relation]
     if isinstance(relation, Select):
-        return None if relation.joins or relation.grouped is not None else _tables(relation.first)
+        joined = all(_matches_once(join, place) for place, join in enumerate(relation.joins, 1))
+        return _tables(relation.first) if joined and relation.grouped is None else None
     parts = [_tables(part) for part in relation.parts]
-    return None if None in parts else [table for part in parts for table in part or ()]
+    return None if None in parts else [base for part in parts for base in part or ()]
+
+
+def _matches_once(join: Join, place: int) -> bool:
+    """Whether a row finds at most one in a public table: each column on which that is unique equals a value of the row."""
+    base = join.relation
+    if not isinstance(base, Base) or base.private or not base.unique:
+        return False
+    equal = set()
+    for part in join.on.args if join.on.op == Op.AND else (join.on,):
+        if part.op == Op.EQ and part.args[0].kind == part.args[1].kind:
+            for one, other in (part.args, part.args[::-1]):
+                if one.op == Op.COLUMN and one.value[0] == place and not _mentions(other, place):
+                    equal.add(one.value[1])
+    return equal >= set(base.unique)
+
+
+def _mentions(value: Scalar, place: int) -> bool:
+    return (value.op == Op.COLUMN and value.value[0] == place) or any(_mentions(arg, place) for arg in value.args)
+
+
+def is_unit(relation: Relation, place: int) -> bool:
+    """Whether a column is the unit's key: by where it comes from, whatever it is called."""
+    if isinstance(relation, Base):
+        return relation.private and relation.unit == place
+    if isinstance(relation, Union):
+        return all(is_unit(part, place) for part in relation.parts)
+    output = relation.outputs[place]
+    if output.op != Op.COLUMN:
+        return False
+    source, column = output.value
+    if source and relation.joins[source - 1].keep:
+        return False  # NULL where nothing matched
+    return is_unit(relation.joins[source - 1].relation if source else relation.first, column)
 
 
 def preserves(relation: Relation, name: str) -> bool:

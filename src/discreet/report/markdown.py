@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from discreet.figures import percent_up, rate, up
 from discreet.report import annex as annexes
-from discreet.report import page, synthetic, tables, text
+from discreet.report import page, tables, text
 from discreet.report.assessment import CONFIDENCE, ReleaseLike
 from discreet.report.model import Report, build
+from discreet.report.section import SectionKind, filled
 from discreet.report.sentences import label
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ _SPECIAL = re.compile(r"([\\`*{}\[\]<>|~&$^]|(?<!\w)_|_(?!\w)|^[-+#])")
 
 def markdown(
     releases: ReleaseLike | Iterable[ReleaseLike], *, ledger: Ledger | None = None, title: str | None = None,
-    annex: bool = False, confidence: float = CONFIDENCE,
+    annex: bool = False, confidence: float = CONFIDENCE, sections: Iterable[SectionKind] = (),
 ) -> str:  # fmt: skip
     """The report as Markdown; see `html` for what it takes.
 
@@ -31,21 +32,22 @@ def markdown(
     >>> print(markdown(Release(value=41, source="people", claims=())).splitlines()[0])
     # Release from people
     """
-    return render(build(releases, ledger=ledger, title=title, confidence=confidence), annex=annex)
+    return render(build(releases, ledger=ledger, title=title, confidence=confidence, sections=sections), annex=annex)
 
 
 def render(report: Report, *, annex: bool = False) -> str:
     from discreet import __version__
 
     several = report.assessments
-    filled: str = _environment().get_template("report.md").render(
+    page_text: str = _environment().get_template("report.md").render(
         report=report, one=several[0] if len(several) == 1 else None, version=__version__, tables=tables, text=text,
         label=label, compared=labelled(tables.compared(report), 1),
         evidence=[(item.title, labelled(tables.evidence(item, report.confidence), -1)) for item in several if item.floors],
         claimed=page.claims_of(several, 1000, 100)[0], drawn=page.drawn(several, 12), undrawn=page.undrawn(several),
-        untried=page.untried(several), synthetic=synthetic.sections(several), annex=annexes.parts(report) if annex else None,
+        untried=page.untried(several), sections=filled((*page.SECTIONS, *report.sections), several),
+        annex=annexes.parts(report) if annex else None,
     )  # fmt: skip
-    return re.sub(r"\n{3,}", "\n\n", filled).strip() + "\n"
+    return re.sub(r"\n{3,}", "\n\n", page_text).strip() + "\n"
 
 
 def labelled(table: tables.Table, column: int) -> tables.Table:

@@ -16,6 +16,7 @@ from discreet.report.sentences import STATUSES, overall
 
 if TYPE_CHECKING:
     from discreet.ledger import Ledger
+    from discreet.report.section import SectionKind
 
 FORMAT, VERSION = "discreet-report", 1
 SYNTHETIC = ("synthetic", "fidelity", "owner_fidelity", "risks", "usefulness")  # facts of a synthetic table
@@ -31,6 +32,7 @@ class Report:
     assessments: tuple[Assessment, ...]
     accounts: tuple[Account, ...]
     warnings: tuple[str, ...]
+    sections: tuple[SectionKind, ...] = ()  # beside those that every report has
 
     @property
     def sentence(self) -> str:
@@ -52,6 +54,7 @@ def build(
     ledger: Ledger | None = None,
     title: str | None = None,
     confidence: float = CONFIDENCE,
+    sections: Iterable[SectionKind] = (),
 ) -> Report:
     """Measure the releases and read the ledger."""
     assessments = contradicted(assess(releases, confidence=confidence), ledger)
@@ -62,7 +65,7 @@ def build(
     )
     held, warnings = accounts(assessments, ledger)
     when = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    return Report(text.short(heading, 160), when, confidence, assessments, held, warnings)
+    return Report(text.short(heading, 160), when, confidence, assessments, held, warnings, tuple(sections))
 
 
 def _sources(assessments: tuple[Assessment, ...]) -> list[str]:

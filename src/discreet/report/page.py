@@ -15,14 +15,17 @@ from discreet.charts import Plot
 from discreet.core import Claim
 from discreet.figures import percent_up, rate, up
 from discreet.report import annex as annexes
-from discreet.report import synthetic, tables, text
+from discreet.report import tables, text
 from discreet.report.assessment import CONFIDENCE, Assessment, Ceiling, ReleaseLike
 from discreet.report.model import Report, build
+from discreet.report.section import SectionKind, filled
 from discreet.report.sentences import MARKS, label
+from discreet.report.synthetic import SyntheticTable
 
 if TYPE_CHECKING:
     from discreet.ledger import Ledger
 
+SECTIONS: tuple[SectionKind, ...] = (SyntheticTable(),)
 LARGEST = 150_000  # bytes of a page
 CUT = "Left out so that the page stays small: plots and details of some releases. The JSON form has all."
 _MOST = {3: 24, 2: 24, 1: 12, 0: 4}  # releases shown in full, by level of detail
@@ -33,12 +36,13 @@ _CLAIMS = {3: 8, 2: 8, 1: 4, 0: 2}  # and claims of each release
 
 def html(
     releases: ReleaseLike | Iterable[ReleaseLike], *, ledger: Ledger | None = None, title: str | None = None,
-    annex: bool = False, confidence: float = CONFIDENCE,
+    annex: bool = False, confidence: float = CONFIDENCE, sections: Iterable[SectionKind] = (),
 ) -> str:  # fmt: skip
     """The report on one or more releases as a page: releases as such, or the names of their files.
 
     With a `ledger` it tells what was spent and what is left; with `annex` it ends with what a data protection impact assessment
-    asks, filled where the releases know the answer. `confidence` is that of intervals and floors.
+    asks, filled where the releases know the answer. `confidence` is that of intervals and floors. `sections` are shown beside
+    those that every report has (see `discreet.report.section`).
 
     >>> from discreet.core import Claim, Game, Laplace, Release, record
     >>> claim = Claim(game=Game(record(), {"answers"}), event=Laplace(2.0))
@@ -46,7 +50,7 @@ def html(
     >>> "62.3" in page and "<script" not in page
     True
     """
-    return render(build(releases, ledger=ledger, title=title, confidence=confidence), annex=annex)
+    return render(build(releases, ledger=ledger, title=title, confidence=confidence, sections=sections), annex=annex)
 
 
 @dataclass(frozen=True)
@@ -61,7 +65,7 @@ class Parts:
 
 def parts(
     releases: ReleaseLike | Iterable[ReleaseLike], *, ledger: Ledger | None = None, title: str | None = None,
-    annex: bool = False, confidence: float = CONFIDENCE,
+    annex: bool = False, confidence: float = CONFIDENCE, sections: Iterable[SectionKind] = (),
 ) -> Parts:  # fmt: skip
     """The pieces of the page that `html` makes, for a page that has its own head and navigation.
 
@@ -69,7 +73,7 @@ def parts(
     >>> parts(Release(value=41, source="people", claims=())).title
     'Release from people · privacy report'
     """
-    return _fitting(build(releases, ledger=ledger, title=title, confidence=confidence), annex)[0]
+    return _fitting(build(releases, ledger=ledger, title=title, confidence=confidence, sections=sections), annex)[0]
 
 
 def render(report: Report, *, annex: bool = False) -> str:
@@ -112,7 +116,7 @@ def _parts(report: Report, annex: bool, detail: int) -> Parts:
         "compared": tables.compared(report), "evidence": evidence,
         "drawn": drawn(report.assessments, _PLOTS[detail], _LINES[detail]), "claimed": claimed, "unclaimed": unclaimed,
         "untold": sum(bool(item.floors) for item in report.assessments[most:]), "undrawn": undrawn(report.assessments),
-        "untried": untried(several), "synthetic": synthetic.sections(several, plots=detail > 1),
+        "untried": untried(several), "sections": filled((*SECTIONS, *report.sections), several, plots=detail > 1),
         "steps": _of(several, "spending", charts.steps) if detail > 1 else [],
         "errors": _errors(report.assessments) if detail > 1 else [],
         "marginals": _of(several, "marginal_errors", charts.marginals) if detail > 1 else [],

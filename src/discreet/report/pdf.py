@@ -9,6 +9,7 @@ from discreet.errors import DiscreetError, MissingExtra
 from discreet.report import page
 from discreet.report.assessment import CONFIDENCE, ReleaseLike
 from discreet.report.model import Report, build
+from discreet.report.section import SectionKind
 
 if TYPE_CHECKING:
     from discreet.ledger import Ledger
@@ -16,10 +17,10 @@ if TYPE_CHECKING:
 
 def pdf(
     releases: ReleaseLike | Iterable[ReleaseLike], *, ledger: Ledger | None = None, title: str | None = None,
-    annex: bool = False, confidence: float = CONFIDENCE,
+    annex: bool = False, confidence: float = CONFIDENCE, sections: Iterable[SectionKind] = (),
 ) -> bytes:  # fmt: skip
     """The report as a tagged PDF (PDF/UA); see `html` for what it takes. Needs the extra `pdf`."""
-    return render(build(releases, ledger=ledger, title=title, confidence=confidence), annex=annex)
+    return render(build(releases, ledger=ledger, title=title, confidence=confidence, sections=sections), annex=annex)
 
 
 def render(report: Report, *, annex: bool = False) -> bytes:

@@ -12,6 +12,7 @@ from discreet.figures import percent_down, percent_up, rate, up
 from discreet.report import text
 from discreet.report.assessment import Assessment
 from discreet.report.model import SYNTHETIC
+from discreet.report.section import Section
 from discreet.report.tables import Table
 
 MOST_SETS, MOST_COLUMNS = 12, 40
@@ -29,19 +30,14 @@ _WIDTHS = {1: "columns", 2: "pairs", 3: "triples"}
 
 
 @dataclass(frozen=True)
-class Section:
-    """One synthetic table: pairs of names and texts, tables under headings, plots, and sentences."""
+class SyntheticTable:
+    """The section on synthetic tables."""
 
-    title: str
-    pairs: tuple[tuple[str, str], ...]
-    tables: tuple[tuple[str, Table], ...]
-    plots: tuple[Plot, ...]
-    notes: tuple[str, ...]
+    name: str = "synthetic"
+    heading: str = "The synthetic table"
 
-
-def sections(assessments: Iterable[Assessment], *, plots: bool = True) -> list[Section]:
-    """A section for each release that tells something of a synthetic table."""
-    return [_section(item, plots) for item in assessments if any(item.facts.get(name) for name in SYNTHETIC)]
+    def section(self, item: Assessment, plots: bool) -> Section | None:
+        return _section(item, plots) if any(item.facts.get(name) for name in SYNTHETIC) else None
 
 
 def _section(item: Assessment, plots: bool) -> Section:

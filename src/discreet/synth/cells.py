@@ -36,6 +36,14 @@ FITS = {  # the engine's kinds of column that each type may be read from
 _VALUE = {str: "text", bool: "boolean", int: "integer", float: "number", date: "date", datetime: "timestamp"}
 
 
+def declared_kind(column: Column) -> str:
+    """What a column of a text file is read as: its type, or that of its listed values."""
+    if column.type not in LISTED:
+        return "number" if column.type == "real" else column.type
+    kinds = {_VALUE[type(value)] for value in column.values}
+    return kinds.pop() if len(kinds) == 1 else "number" if kinds == {"integer", "number"} else "text"
+
+
 @dataclass(frozen=True, slots=True)
 class Cells:
     """The cells of one column: listed values or bins first, then mass points, then the missing value.

@@ -7,7 +7,9 @@ counts and uses nothing else of SQL.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -17,11 +19,13 @@ from numpy.typing import NDArray
 from discreet.core import Unit, check
 from discreet.errors import DiscreetError, InvalidValue
 from discreet.query.engines import Engine
+from discreet.query.engines.frames import TEXT_FILES, Declared
 from discreet.query.engines.places import open_engine
 from discreet.query.engines.request import MOST_CODES, Marginals, Plan, Request, Term
+from discreet.query.engines.stored import NO_RULE, Stored
 from discreet.query.operations import Kind, Op, PlanKind, TermKind
 from discreet.query.tree import Base, Field, Scalar, Select
-from discreet.synth.cells import Cells
+from discreet.synth.cells import Cells, declared_kind
 from discreet.synth.domain import largest, open_columns
 from discreet.synth.measure import Reach
 from discreet.synth.schema import Column, Schema
@@ -47,14 +51,18 @@ class Table:
         self._once = once
         self.schema = schema
         self.plan = plan(unit)
-        self.engine: Engine = open_engine(location)
+        described = Declared((*schema.columns, *schema.omitted, *([] if unit.key is None else [unit.key])))
+        self.engine: Engine = open_engine(location, dict.fromkeys(_text_files(location), described))
         try:
-            self.name, kinds = _one_table(self.engine, name)
-            self._types = self.engine.types(self.name)
+            self.name, stored = _one_table(self.engine, name)
+            text = self.name in _text_files(location)
+            kinds = _declared_kinds(stored.kinds, schema) if text else dict(stored.kinds)
+            self._types = {} if text else self.engine.types(self.name)
             self.cells = self._typed(_domains(self.name, kinds, schema, unit.key))
             self.open = open_columns(self.cells)  # of these columns something is yet to be found
             key = None if unit.key is None else list(kinds).index(unit.key)
-            self._base = Base(self.name, tuple(kinds), tuple(Field(Kind(kind)) for kind in kinds.values()), True, key)
+            fields = tuple(_field(kinds[column], column, stored, unit.key) for column in kinds)
+            self._base = Base(self.name, tuple(kinds), fields, True, key)
             self._opened = self.engine.fingerprint()
         except BaseException:
             self.engine.close()
@@ -175,7 +183,7 @@ def plan(unit: Unit) -> Plan:
     return Plan(PlanKind.ROWS, 1) if unit.key is None else Plan(PlanKind.WEIGHTED, unit.rows)
 
 
-def _one_table(engine: Engine, name: str | None) -> tuple[str, dict[str, str]]:
+def _one_table(engine: Engine, name: str | None) -> tuple[str, Stored]:
     found = engine.tables()
     if name is None:
         if len(found) != 1:
@@ -183,7 +191,34 @@ def _one_table(engine: Engine, name: str | None) -> tuple[str, dict[str, str]]:
         name = next(iter(found))
     if name not in found:
         raise InvalidValue(f"There is no table {check.shown(name)}; there are {', '.join(list(found)[:12])}.")
-    return name, dict(found[name])
+    if found[name].derived:
+        raise InvalidValue(f"{name} is {found[name].derived}: one record may be in many of its rows, or a row may tell of "
+                           "others. Make a table of it, with one row for each record.")  # fmt: skip
+    return name, found[name]
+
+
+def _text_files(location: Any) -> dict[str, Path]:
+    """The text files of a location, by the table they are: their types are what the schema says."""
+    places = location if isinstance(location, Mapping) else {}
+    if isinstance(location, (str, os.PathLike)) and "://" not in str(location):
+        places = {Path(location).stem: location}
+    paths = {name: Path(place) for name, place in places.items() if isinstance(place, (str, os.PathLike))}
+    return {name: path for name, path in paths.items() if path.suffix.lower() in TEXT_FILES}
+
+
+def _declared_kinds(stored: Mapping[str, str], schema: Schema) -> dict[str, str]:
+    return {name: declared_kind(schema.columns[name]) if name in schema.columns else kind for name, kind in stored.items()}
+
+
+def _field(kind: str, column: str, stored: Stored, key: str | None) -> Field:
+    """A column as it is read; the key by the rule for its type."""
+    if kind == "other":
+        return Field(Kind.TEXT)
+    rule = stored.compared.get(column, NO_RULE) if column == key else ""
+    if column == key and rule == NO_RULE:
+        raise InvalidValue(f"{key} is of a type or collation that may take two spellings for one, so nobody knows whose row "
+                           "each is. Keep the key as plain text or whole numbers.")  # fmt: skip
+    return Field(Kind(kind), stored=None if kind == stored.kinds[column] else Kind(stored.kinds[column]), compared=rule)
 
 
 def _domains(name: str, kinds: dict[str, str], schema: Schema, key: str | None) -> tuple[Cells, ...]:

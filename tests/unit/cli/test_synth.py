@@ -108,8 +108,8 @@ def test_explaining_tells_split_and_error_and_who_is_protected(visits: Path) -> 
 def test_users_are_protected_by_a_key(visits: Path) -> None:
     table = pa.table({"id": [i // 3 for i in range(1200)], "ward": ["A", "B", "B"] * 400, "age": [50, 20, 30] * 400})
     parquet.write_table(table, visits / "visits.parquet")
-    assert call(visits, "--epsilon", 2, "--unit", "id", "-o", visits / "out").exit_code == 2
-    done = call(visits, "--epsilon", 2, "--unit", "id", "--unit-rows", 3, "-o", visits / "out")
+    assert call(visits, "--epsilon", 2, "--unit", "user:id", "-o", visits / "out").exit_code == 2
+    done = call(visits, "--epsilon", 2, "--unit", "user:id", "--unit-rows", 3, "-o", visits / "out")
     assert done.exit_code == 0, done.output
     release = Release.load(visits / "out" / "release.json")
     assert (release.claims[0].game.unit.key, release.claims[0].game.unit.rows) == ("id", 3)

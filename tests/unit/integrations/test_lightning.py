@@ -11,6 +11,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import discreet
 from discreet.errors import InvalidValue
+from discreet.learn import Checkpoint
 from discreet.noise.source import seeded_for_tests
 
 with warnings.catch_warnings():
@@ -163,10 +164,10 @@ def test_schedules_count_steps(tmp_path):
 def test_stops_early_when_the_trainer_does_and_goes_on_from_a_checkpoint(tmp_path):
     place = tmp_path / "run.ckpt"
     with seeded_for_tests(b"lightning"):
-        run = fit(trainer(tmp_path, max_steps=5), Classifier(), rows(), checkpoint=place, every=1, **PLAN)
+        run = fit(trainer(tmp_path, max_steps=5), Classifier(), rows(), checkpoint=Checkpoint(place, every=1), **PLAN)
     assert run.number == 5
     module = Classifier()
-    assert fit(trainer(tmp_path), module, rows(), checkpoint=place, every=1, **PLAN).number == 12
+    assert fit(trainer(tmp_path), module, rows(), checkpoint=Checkpoint(place, every=1), **PLAN).number == 12
     with seeded_for_tests(b"lightning"):
         assert same(module, directly(**PLAN))
 
@@ -191,5 +192,5 @@ def test_refuses(tmp_path):
 
 
 def test_accumulated_batches_are_refused_with_what_to_use(tmp_path):
-    with pytest.raises(InvalidValue, match=r"accumulate_grad_batches=4: a private step .* microbatch=64"):
+    with pytest.raises(InvalidValue, match=r"accumulate_grad_batches=4: a private step .*microbatch=64"):
         fit(trainer(tmp_path, accumulate_grad_batches=4), Classifier(), rows(), **PLAN)

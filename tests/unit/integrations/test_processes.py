@@ -50,7 +50,7 @@ trainer = L.Trainer(accelerator="cpu", devices=world, strategy="ddp" if world > 
 module = Classifier()
 with seeded_for_tests(b"lightning"):
     run = fit(trainer, module, (x, (x[:, 0] > 0).long()), steps=4, **plan)
-out["lightning"] = [p.flatten().tolist() for p in module.parameters()] + [[float(run._group.world)]]
+out["lightning"] = [p.flatten().tolist() for p in module.parameters()] + [[float(run._parts.group.world)]]
 
 torch.manual_seed(0)
 model = hf.GPT2LMHeadModel(hf.GPT2Config(vocab_size=20, n_positions=8, n_embd=8, n_layer=1, n_head=2, bos_token_id=0,
@@ -60,7 +60,7 @@ args = hf.TrainingArguments("out", max_steps=4, use_cpu=True, report_to="none", 
 trainer = PrivateTrainer(model=model, args=args, train_dataset=rows, data_collator=hf.default_data_collator, plan=plan)
 with seeded_for_tests(b"hugging face"):
     trainer.train()
-out["hugging face"] = [p.flatten().tolist() for p in model.parameters()] + [[float(trainer.run._group.world)]]
+out["hugging face"] = [p.flatten().tolist() for p in model.parameters()] + [[float(trainer.run._parts.group.world)]]
 with open(f"out-{world}-{os.environ.get('RANK', '0')}.json", "w") as file:
     json.dump(out, file)
 """

@@ -11,6 +11,7 @@ import torch
 
 import discreet
 from discreet.errors import InvalidValue
+from discreet.learn import Checkpoint
 from discreet.learn.sgd.clipping import SLACK
 from discreet.noise.source import seeded_for_tests
 
@@ -179,10 +180,10 @@ def test_clipped_sum_is_that_of_the_rows_one_by_one(tmp_path, name):
     run = t._begun(3)
     model.eval()
     batch = torch.utils.data.default_collate([{k: v for k, v in rows[i].items() if k != "text"} for i in range(5)])
-    engine, clipping = run._engine, type(run._clipping)(0.5)
+    engine, clipping = run._sum.engine, type(run._sum.clipping)(0.5)
     found = engine.buffer()
     with engine.recording(5):
-        engine.add(run._losses(batch), clipping, found)
+        engine.add(run._sum.losses(batch), clipping, found)
     wanted = torch.zeros_like(found)
     loss = usual_loss(model)
     for i in range(5):
@@ -342,14 +343,16 @@ def test_a_scheduler_goes_on_with_its_run(tmp_path):
 
     def go(**more):
         torch.manual_seed(0)
-        t = trainer(tmp_path, gpt2(), max_steps=6, lr_scheduler_type="linear", plan={"checkpoint": place, "every": 2}, **more)
+        t = trainer(
+            tmp_path, gpt2(), max_steps=6, lr_scheduler_type="linear", plan={"checkpoint": Checkpoint(place, every=2)}, **more
+        )
         t.train()
         return t
 
     first = go(more={"callbacks": [Stop()]})
     assert first.run.number == 3
     second = go()
-    assert (second.run.number, second.run._extra) == (6, 0)  # step 3 was repeated, bit for bit
+    assert (second.run.number, second.run._state.extra) == (6, 0)  # step 3 was repeated, bit for bit
     assert second.lr_scheduler.last_epoch == 6
     assert second._get_learning_rate() == 0
 

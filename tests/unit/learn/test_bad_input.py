@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 import discreet
 from discreet.errors import DiscreetError, InvalidValue
-from discreet.learn import read, train
+from discreet.learn import Augment, BallsInBins, Performance, read, train
 
 torch.set_num_threads(1)
 
@@ -108,10 +108,10 @@ REFUSED = {
     "steps without end": ({"steps": 10**9}, "which cannot be meant"),
     "steps that reach nobody": ({"rate": 1e-4, "steps": 3}, "which cannot be meant"),
     "divisor 0": ({"divisor": 0}, "divisor must be above 0"),
-    "microbatch 0": ({"microbatch": 0}, "microbatch must be at least 1"),
-    "no such clipping": ({"clipping": "none"}, "clipping must be one of"),
-    "no such sampling": ({"sampling": "shuffle"}, "sampling must be one of"),
-    "bins that do not fit": ({"sampling": "balls_in_bins", "rate": 0.3}, "1 / rate steps"),
+    "microbatch 0": (lambda: {"performance": Performance(microbatch=0)}, "microbatch must be at least 1"),
+    "no such clipping": ({"clip_norm": None, "clipping": "none"}, "clipping must be a value such as"),
+    "no such sampling": ({"rate": None, "sampling": "shuffle"}, "sampling must be a value such as"),
+    "no bins": (lambda: {"rate": None, "sampling": BallsInBins(0)}, "bins must be at least 1"),
     "a ledger's name": ({"ledger": "ledger.db"}, r"discreet\.Ledger"),
     "a source without a name": ({"source": ""}, "source"),
     "a unit's name": ({"unit": "record"}, r"discreet\.record\(\)"),
@@ -138,7 +138,7 @@ REFUSED = {
     "owners in a table": ({"unit": discreet.user("who", rows=2), "owners": np.zeros((20, 2))}, "one key for each"),
     "rows without an owner": ({"unit": discreet.user("who", rows=2), "owners": [NAN] * 20}, "without a key"),
     "owners partly missing": ({"unit": discreet.user("who", rows=2), "owners": ["a", None] * 10}, "without a key"),
-    "copies without a change": ({"copies": 2}, "got no augment"),
+    "copies without a change": (lambda: {"augment": Augment(None, copies=2)}, "augment must be a function"),
 }  # fmt: skip
 
 
@@ -147,7 +147,7 @@ REFUSED = {
 def test_refused_with_a_way_out_and_nothing_charged(case, ledger):
     options, words = REFUSED[case]
     with pytest.raises(InvalidValue, match=words):
-        go(**{"ledger": ledger, "source": "people", **options})
+        go(**{"ledger": ledger, "source": "people", **(options() if callable(options) else options)})
     assert [entry.kind for entry in ledger.history("people")] == ["open"]
     assert ledger.spent("people") == 0
 
@@ -279,14 +279,14 @@ def test_a_frozen_batch_norm_is_allowed():
 )
 def test_augmentation_that_mixes_examples_is_refused(mix):
     with pytest.raises(InvalidValue, match="mixup"):
-        go(augment=mix, copies=2)
+        go(augment=Augment(mix, copies=2))
 
 
 def test_augmentation_must_draw_from_torch():
     generator = np.random.default_rng(1)
     with pytest.raises(InvalidValue, match="from torch"):
         go(augment=lambda x: x * float(generator.random()))
-    assert go(augment=lambda x: x + 0.1 * torch.randn_like(x), copies=3).number == 4
+    assert go(augment=Augment(lambda x: x + 0.1 * torch.randn_like(x), copies=3)).number == 4
 
 
 # Data that are not what they were
@@ -317,7 +317,7 @@ def test_rows_that_cannot_be_read_are_not_charged_unless_nobody_looks(ledger):
             go(data=data, rate=1.0, ledger=ledger, source="people")
         assert ledger.spent("people") == before
         with pytest.raises((IndexError, RuntimeError)) as caught:
-            go(data=data, rate=1.0, ledger=ledger, source="people", check_rows=False)
+            go(data=data, rate=1.0, ledger=ledger, source="people", performance=Performance(check_rows=False))
         assert "stays spent" in caught.value.__notes__[-1]
         assert ledger.spent("people") > before
     ledger.verify()

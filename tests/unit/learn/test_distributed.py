@@ -15,6 +15,7 @@ from torch import nn
 import discreet
 import ranks
 from discreet.errors import InvalidValue
+from discreet.learn import Adaptive, Automatic, BallsInBins, BandMF, Checkpoint, Performance, PerLayer, Postprocess
 from discreet.learn.sgd.distributed import Alone, joined
 
 WRAPS = ("plain", "ddp", "split")
@@ -86,7 +87,7 @@ def test_batches_that_are_empty_everywhere_are_steps(run_on):
     asked = {"rate": 0.01, "steps": 20}
     drawn = discreet.learn.sgd.sampling.Poisson(0.01)
     run, _ = ranks.begun(**asked)
-    assert any(len(drawn.draw(run._key, step, 40)) == 0 for step in range(20))
+    assert any(len(drawn.draw(run._state.key, step, 40)) == 0 for step in range(20))
     wanted = ranks.trained(**asked)
     for wrap in WRAPS:
         assert close(run_on(4, ranks.trained, wrap=wrap, **asked), wanted)
@@ -94,7 +95,8 @@ def test_batches_that_are_empty_everywhere_are_steps(run_on):
 
 def test_units_of_several_rows_microbatches_and_a_ball(run_on):
     asked = {
-        "unit": discreet.user("owner", rows=3), "owners": np.arange(40) % 17, "rate": 0.3, "microbatch": 2, "radius": 1.5,
+        "unit": discreet.user("owner", rows=3), "owners": np.arange(40) % 17, "rate": 0.3,
+        "performance": Performance(microbatch=2), "postprocess": Postprocess(radius=1.5),
         "divisor": 5.0,
     }  # fmt: skip
     wanted = ranks.trained(**asked)
@@ -104,18 +106,20 @@ def test_units_of_several_rows_microbatches_and_a_ball(run_on):
 
 
 OTHERS = {
-    "per layer": {"clipping": "per_layer"},
-    "automatic": {"clipping": "automatic"},
-    "a norm that follows a quantile": {"clipping": "quantile", "steps": 8},
-    "correlated noise": {"bands": 3},
-    "balls in bins": {"sampling": "balls_in_bins", "rate": 0.125, "steps": 8},
+    "per layer": {"clip_norm": None, "clipping": PerLayer(0.7)},
+    "automatic": {"clip_norm": None, "clipping": Automatic(0.7)},
+    "a norm that follows a quantile": {"clip_norm": None, "clipping": Adaptive(0.7), "steps": 8},
+    "correlated noise": {"rate": None, "sampling": BandMF(0.08, bands=3)},
+    "balls in bins": {"rate": None, "sampling": BallsInBins(8), "steps": 8},
 }
 
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_other_clipping_sampling_and_noise(run_on, name):
     wanted = ranks.trained(**OTHERS[name])
-    for wrap in ("plain", "split") if {"clipping", "bands"} & OTHERS[name].keys() else ("split",):
+    for wrap in (
+        ("plain", "split") if "clipping" in OTHERS[name] or isinstance(OTHERS[name].get("sampling"), BandMF) else ("split",)
+    ):
         assert close(run_on(4, ranks.trained, wrap=wrap, **OTHERS[name]), wanted)
 
 
@@ -142,18 +146,18 @@ def test_checkpoints_move_between_numbers_of_processes(run_on, tmp_path, adam):
 def test_steps_repeated_by_another_number_of_processes_need_fresh_noise(run_on, tmp_path, wrap):
     """Sums are added in another order, so their last bits differ: with the same noise these would show."""
     place = str(tmp_path / "run")
-    given = {"checkpoint": place, "every": 3, "wrap": wrap}
+    given = {"checkpoint": Checkpoint(place, every=3), "wrap": wrap}
     assert run_on(4, ranks.interrupted, at=5, **given) == [5] * 4
     before = (tmp_path / "run").read_bytes()
     for error in run_on(2, ranks.resumed, **given):
         assert "comes out otherwise" in error
-    assert run_on(2, ranks.resumed, resume="pay", **given) == [(6, 2)] * 2
+    assert run_on(2, ranks.resumed, **{**given, "checkpoint": Checkpoint(place, every=3, resume="pay")}) == [(6, 2)] * 2
     assert (tmp_path / "run").read_bytes() != before
 
 
 @pytest.mark.parametrize("wrap", ["plain", "split"])
 def test_steps_repeated_by_as_many_processes_are_the_same(run_on, tmp_path, wrap):
-    given = {"checkpoint": str(tmp_path / "run"), "every": 3, "wrap": wrap}
+    given = {"checkpoint": Checkpoint(str(tmp_path / "run"), every=3), "wrap": wrap}
     assert run_on(4, ranks.interrupted, at=5, **given) == [5] * 4
     assert run_on(4, ranks.resumed, **given) == [(6, 0)] * 4
 
@@ -190,7 +194,7 @@ def test_a_budget_that_does_not_hold_it_stops_all(run_on, tmp_path):
         ({"data": (torch.zeros(41, 6), torch.zeros(41, dtype=torch.long))}, "number of units"),
         ({"noise_multiplier": 0.9}, "plan"),
         ({"momentum": 0.5}, "optimizer"),
-        ({"microbatch": 1}, "microbatch"),
+        ({"performance": Performance(microbatch=1)}, "microbatch"),
         ({"kind": "transformer"}, "parameters"),
     ],
 )
@@ -202,9 +206,9 @@ def test_processes_asked_for_different_runs_are_refused(run_on, other, named):
 
 
 def test_after_needs_whole_gradients(run_on):
-    for kind, why in run_on(2, ranks.refused, wrap="split", after=discreet.learn.shrink):
+    for kind, why in run_on(2, ranks.refused, wrap="split", postprocess=Postprocess(gradient=discreet.learn.shrink)):
         assert kind == "InvalidValue"
-        assert "after" in why
+        assert "Postprocess(gradient" in why
 
 
 def test_the_script_of_the_guide_runs_under_torchrun(tmp_path):

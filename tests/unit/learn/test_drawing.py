@@ -9,6 +9,7 @@ from torch import nn
 
 import discreet
 from discreet.errors import InvalidValue
+from discreet.learn import Augment
 from discreet.learn.sgd.clipping import Flat
 from discreet.learn.sgd.engine import Engine
 from discreet.learn.sgd.engine.probe import probe
@@ -111,7 +112,7 @@ def test_a_model_that_draws_is_trained(kind):
 
 
 def test_a_model_that_draws_is_trained_with_copies():
-    assert len(trained(Denoising(), augment=lambda x: x + 0.01 * torch.randn_like(x), copies=2)) == 3
+    assert len(trained(Denoising(), augment=Augment(lambda x: x + 0.01 * torch.randn_like(x), copies=2))) == 3
 
 
 @pytest.mark.parametrize("kind", DRAWING)

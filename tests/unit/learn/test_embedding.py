@@ -92,7 +92,7 @@ def agrees(model, x, norm=0.5):
         model, torch.optim.SGD(model.parameters(), 0.1), (x, torch.zeros(len(x))), lambda out, y: out.pow(2).sum(1),
         unit=discreet.record(), noise_multiplier=1.0, delta=1e-5, rate=0.5, steps=2, clip_norm=1.0,
     )  # fmt: skip
-    engine, clipping = run._engine, Flat(norm)
+    engine, clipping = run._sum.engine, Flat(norm)
     assert isinstance(engine, Engine)
     found = engine.buffer()
     with engine.recording(len(x)):

@@ -12,7 +12,7 @@ from torch.utils.data import Dataset
 
 import discreet
 from discreet.errors import DiscreetError, InvalidValue, RunFailed
-from discreet.learn import train
+from discreet.learn import Performance, Postprocess, train
 from discreet.learn.sgd.failures import log
 
 torch.set_num_threads(1)
@@ -43,11 +43,12 @@ class Unreadable(Dataset):
         return torch.zeros(3), torch.tensor(0.0)
 
 
-def begin(data, loss, ledger=None, **options):
+def begin(data, loss, ledger=None, path=None, **options):
     model = nn.Linear(3, 12)
     return train(
         model, torch.optim.SGD(model.parameters(), 0.1), data, loss, unit=discreet.record(), noise_multiplier=1.0, delta=1e-5,
-        rate=0.95, steps=3, clip_norm=1.0, divisor=20.0, ledger=ledger, source="people", check_rows=False, **options,
+        rate=0.95, steps=3, clip_norm=1.0, divisor=20.0, ledger=ledger, source="people",
+        performance=Performance(check_rows=False, path=path), **options,
     )  # fmt: skip
 
 
@@ -66,7 +67,11 @@ def all_of(error: BaseException) -> str:
 CASES = {
     "torch's own message": (lambda: begin(rows(), scaled), "IndexError", "scaled"),
     "a loss's message, unit by unit": (lambda: begin((rows()[0], rows()[1] * 2), spoken), "ValueError", "spoken"),
-    "a loss's message, isolated": (lambda: begin((rows()[0], rows()[1] * 2), spoken, path="isolated"), "ValueError", "spoken"),
+    "a loss's message, isolated": (
+        lambda: begin((rows()[0], rows()[1] * 2), spoken, path="isolated"),
+        "ValueError",
+        "spoken",
+    ),
 }
 
 
@@ -132,7 +137,9 @@ def test_what_is_public_keeps_its_message() -> None:
     def after(gradients: list[torch.Tensor], scale: float) -> None:
         raise ValueError("the noisy gradient may be told")
 
-    run = begin((torch.zeros(20, 3), torch.zeros(20)), lambda output, target: output.sum(1), after=after)
+    run = begin(
+        (torch.zeros(20, 3), torch.zeros(20)), lambda output, target: output.sum(1), postprocess=Postprocess(gradient=after)
+    )
     with pytest.raises(ValueError, match="may be told"):
         run.fit()
     with pytest.raises(InvalidValue, match="belongs inside"):

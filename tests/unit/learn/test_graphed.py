@@ -54,10 +54,10 @@ def ended(case, *, graphed, spoiled=False, narrow=False):
             unit=discreet.record(), noise_multiplier=1.0, delta=1e-5, rate=0.2, steps=60, clip_norm=1.0, divisor=180,
         )  # fmt: skip
         if not graphed:
-            run._graphed = None
+            run._sum.graphed = None
         for _ in run:
             pass
-    slots = len(run._graphed._slots) if graphed else 0
+    slots = len(run._sum.graphed._slots) if graphed else 0
     return torch.cat([p.detach().flatten() for p in model.parameters()]), slots
 
 

@@ -15,7 +15,8 @@ from discreet.accounting import curve
 from discreet.accounting.profile import gaussian_delta
 from discreet.core.event import Gaussian, Poisson
 from discreet.errors import InvalidValue
-from discreet.learn.sgd.grid import ROUNDING, TILE, Grid
+from discreet.learn import BandMF, FixedPoint, Flat
+from discreet.learn.sgd.fixed_point import ROUNDING, TILE, Grid
 from discreet.learn.sgd.run import Run
 from discreet.learn.sgd.train import train
 from discreet.noise.source import seeded_for_tests
@@ -143,8 +144,8 @@ def made(units: int, **options: object) -> Run:
     model = nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 2))
     data = torch.randn(40, 4)[:units], torch.randint(2, (40,))[:units]
     arguments: dict[str, object] = {
-        "unit": discreet.record(), "noise_multiplier": 1.0, "delta": 1e-5, "rate": 0.5, "steps": 3, "clip_norm": 0.1,
-        "divisor": 20.0, "grid": True, **options,
+        "unit": discreet.record(), "noise_multiplier": 1.0, "delta": 1e-5, "rate": 0.5, "steps": 3,
+        "clipping": FixedPoint(0.1), "divisor": 20.0, **options,
     }  # fmt: skip
     return train(model, torch.optim.SGD(model.parameters(), 0.1), data, nn.CrossEntropyLoss(reduction="none"), **arguments)  # type: ignore[arg-type]
 
@@ -153,7 +154,7 @@ def first_total(units: int) -> np.ndarray:
     with seeded_for_tests(b"grid"):
         run = made(units)
         next(iter(run))
-    return run._engine.total  # type: ignore[attr-defined]
+    return run._sum.engine.total  # type: ignore[attr-defined]
 
 
 def test_a_neighbour_differs_by_one_contribution() -> None:
@@ -170,8 +171,8 @@ def test_it_trains_and_says_so_in_its_claim() -> None:
         assert step.number <= 3
     claim = run.release().claims[0]
     assert "computed by itself" in claim.assumptions[0]
-    assert claim.event == made(40, grid=False).plan.event()
-    assert "floating-point" in made(40, grid=False).plan.claim().assumptions[0]
+    assert claim.event == made(40, clipping=Flat(0.1)).plan.event()
+    assert "floating-point" in made(40, clipping=Flat(0.1)).plan.claim().assumptions[0]
 
 
 def test_the_update_is_the_noisy_sum() -> None:
@@ -180,14 +181,14 @@ def test_the_update_is_the_noisy_sum() -> None:
         before = torch.cat([p.detach().flatten() for p in run.model.parameters()]).clone()
         next(iter(run))
         after = torch.cat([p.detach().flatten() for p in run.model.parameters()])
-    grid = run._engine.grid  # type: ignore[attr-defined]
-    assert torch.allclose(before - after, 0.1 * grid.values(run._engine.total, 20.0), atol=1e-7)  # type: ignore[attr-defined]
+    grid = run._sum.engine.grid  # type: ignore[attr-defined]
+    assert torch.allclose(before - after, 0.1 * grid.values(run._sum.engine.total, 20.0), atol=1e-7)  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("options", [{"clipping": "per_layer"}, {"bands": 2}])
-def test_what_the_grid_does_not_go_with(options: dict[str, object]) -> None:
-    with pytest.raises(InvalidValue, match="grid=True goes with"):
-        made(40, **options)
+def test_exact_noise_does_not_go_with_correlated_noise() -> None:
+    """Another clipping beside it cannot be written: FixedPoint is one."""
+    with pytest.raises(InvalidValue, match="BandMF correlated noise; use one"):
+        made(40, rate=None, sampling=BandMF(0.5, bands=2))
 
 
 def test_arguments_out_of_range() -> None:

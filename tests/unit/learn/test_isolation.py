@@ -11,6 +11,7 @@ from torch import nn
 
 import discreet
 from discreet.errors import InvalidValue
+from discreet.learn import Augment, Checkpoint, Performance, PerLayer
 from discreet.learn.sgd.canary import watch
 from discreet.learn.sgd.clipping import CLIPPINGS, Flat
 from discreet.learn.sgd.engine import Engine
@@ -62,7 +63,7 @@ def begun(model, loss=EACH, **how):
 
 
 def test_the_path_is_told_and_why():
-    fast, apart, asked = begun(net()), begun(Choosing()), begun(net(), path="isolated")
+    fast, apart, asked = begun(net()), begun(Choosing()), begun(net(), performance=Performance(path="isolated"))
     assert (fast.path, apart.path, asked.path) == ("fast", "isolated", "isolated")
     assert "operations keep every example's numbers apart" in fast.why
     assert "x.sum() < 1e6" in apart.why
@@ -77,10 +78,10 @@ def test_the_user_is_told_what_to_change(caplog):
 
 def test_a_fast_path_without_a_proof_is_refused():
     with pytest.raises(InvalidValue, match=r"path='fast' was asked for.*x\.sum\(\) < 1e6"):
-        begun(Choosing(), path="fast")
+        begun(Choosing(), performance=Performance(path="fast"))
     with pytest.raises(InvalidValue, match="path must be one of fast, isolated"):
-        begun(net(), path="quick")
-    assert begun(net(), path="fast").path == "fast"
+        begun(net(), performance=Performance(path="quick"))
+    assert begun(net(), performance=Performance(path="fast")).path == "fast"
 
 
 def test_the_proof_is_in_the_release(tmp_path):
@@ -145,7 +146,7 @@ def test_autocast_that_begins_later_is_proven_too():
     with torch.autocast("cpu", torch.bfloat16):
         next(steps)
     assert run.path == "fast"
-    assert len(run._paths.verdicts) == 2
+    assert len(run._sum.paths.verdicts) == 2
 
 
 def test_a_batch_of_one_is_not_computed_alone():
@@ -163,8 +164,8 @@ def test_a_batch_of_one_is_not_computed_alone():
     model = Looking()
     run = start((X[:1], Y[:1]), model=model, loss=EACH)
     model.net.register_forward_hook(lambda module, given, out: None)
-    run._paths.fast, run._check_rows = lambda batch: True, False
-    plain, run._computed = run._computed, lambda batch: seen.append(batch[0].shape[0]) or plain(batch)
+    run._sum.paths.fast, run._performance = lambda batch: True, Performance(check_rows=False)
+    plain, run._sum.proven_losses = run._sum.proven_losses, lambda batch: seen.append(batch[0].shape[0]) or plain(batch)
     list(run)
     assert seen == [2]
 
@@ -211,14 +212,17 @@ def test_the_isolated_sum_is_that_of_the_units_one_by_one(kind, clipping):
     assert torch.allclose(found, wanted, atol=1e-6)
 
 
-@pytest.mark.parametrize("how", [{}, {"microbatch": 3}, {"clipping": "per_layer"}, {"unit": discreet.user("who", rows=2)}])
+@pytest.mark.parametrize(
+    "how", [{}, {"microbatch": 3}, {"clip_norm": None, "clipping": PerLayer(1.0)}, {"unit": discreet.user("who", rows=2)}]
+)
 def test_both_paths_release_the_same(how):
     if "unit" in how:
         how["owners"] = [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5]
-    seen = []
+    microbatch, seen = how.pop("microbatch", None), []
     for path in ("fast", "isolated"):
         with seeded_for_tests(b"both"):
-            seen.append(torch.from_numpy(updates(begun(net(), path=path, **how))))
+            run = begun(net(), performance=Performance(path=path, microbatch=microbatch), **how)
+            seen.append(torch.from_numpy(updates(run)))
     assert torch.allclose(*seen, atol=1e-5)
 
 
@@ -247,9 +251,9 @@ class Steep(nn.Module):
 def test_what_the_engine_cannot_compute_is_computed_unit_by_unit_where_that_is_asked_for():
     with pytest.raises(InvalidValue, match=r'create_graph=True.*path="isolated"'):
         begun(Steep())
-    run = begun(Steep(), path="isolated")
+    run = begun(Steep(), performance=Performance(path="isolated"))
     assert updates(run).shape == (1, 53)
-    for x, y in (run := begun(Steep(), path="isolated")).batches():
+    for x, y in (run := begun(Steep(), performance=Performance(path="isolated"))).batches():
         run.step(EACH(run.model(x), y))
     assert run.number == 1
 
@@ -259,7 +263,7 @@ def test_a_loop_of_ones_own_comes_to_the_same_sums(path):
     seen = []
     for own in (True, False):
         with seeded_for_tests(b"own"):
-            run = begun(net(), path=path)
+            run = begun(net(), performance=Performance(path=path))
             watch(run, lambda number, update: seen.append(update.clone()))
             for batch in run.batches() if own else run:
                 if own:
@@ -338,7 +342,7 @@ class Extra(Saved):
 @pytest.mark.parametrize("what", ["frozen", "kept", "unsaved", "_extra_state"])
 def test_what_is_not_trained_is_released_as_it_was_or_not_at_all(what, tmp_path):
     model = Extra()
-    run = begun(model, steps=2, checkpoint=tmp_path / "run", every=100)
+    run = begun(model, steps=2, checkpoint=Checkpoint(tmp_path / "run", every=100))
     next(steps := iter(run))
     with torch.no_grad():
         if what == "_extra_state":
@@ -431,9 +435,9 @@ def test_an_augmentation_that_looks_at_the_batch_is_called_unit_by_unit():
     far = X.clone()
     far[-1] = 60.0
     for augment, proven in ((centred, False), (shifted, True)):
-        run = start((far, Y), model=net(), loss=EACH, augment=augment, copies=2)
-        batch, _ = run._rows.take(torch.arange(11).numpy(), torch.device("cpu"))
-        assert run._rows.apart._path.verdicts[-1].proven == proven
+        run = start((far, Y), model=net(), loss=EACH, augment=Augment(augment, copies=2))
+        batch, _ = run._parts.rows.take(torch.arange(11).numpy(), torch.device("cpu"))
+        assert run._parts.rows.apart._path.verdicts[-1].proven == proven
         if not proven:
             assert torch.equal(batch[0][:2], far[:1].expand(2, 6))
 

@@ -12,9 +12,11 @@ import torch
 from torch import nn
 
 from discreet.errors import InvalidValue
-from discreet.learn.sgd import run as runs
+from discreet.learn import Performance
+from discreet.learn.sgd import clipped_sum
 from discreet.learn.sgd.clipping import SLACK
 from discreet.learn.sgd.path import Path
+from discreet.learn.sgd.run import Run
 from discreet.noise.source import seeded_for_tests
 from unit.learn.tools import start, updates
 
@@ -342,7 +344,7 @@ def released(kind, loss, count, **how):
                 (x[:count], y[:count]), model=kind(), loss=loss() if isinstance(loss, type) else loss, steps=STEPS, **how
             )
             seen = updates(run)
-            run._kept.check(run.model)
+            run._untrained.check(run.model)
         except InvalidValue:
             return None
     return seen
@@ -368,7 +370,7 @@ def test_no_loss_lets_one_unit_move_the_sum_by_more_than_the_clip_norm(loss):
 
 @pytest.mark.parametrize("kind", [BranchOnValue, WarmUp, Mean])
 def test_nor_in_pieces_or_for_users(kind):
-    assert apart(kind, EACH, microbatch=5) <= 1 + SLACK
+    assert apart(kind, EACH, performance=Performance(microbatch=5)) <= 1 + SLACK
 
 
 def test_an_honest_model_takes_the_fast_path_and_is_released_whole():
@@ -395,15 +397,15 @@ UNSEEN = {
 def test_the_engine_alone_would_leak(kind, monkeypatch):
     """The broken twin: without the trial and the proof, every class moves the sum by more than the clip norm."""
     monkeypatch.setattr(Path, "fast", lambda self, batch: True)
-    monkeypatch.setattr(runs, "probe", lambda *given, **how: True)
-    monkeypatch.setattr(runs, "shares", lambda *given: None)
-    monkeypatch.setattr(runs.Run, "_look_at_rows", lambda self: None)
+    monkeypatch.setattr(clipped_sum, "probe", lambda *given, **how: True)
+    monkeypatch.setattr(clipped_sum, "shares", lambda *given: None)
+    monkeypatch.setattr(Run, "_check_rows", lambda self: None)
     assert apart(kind, EACH) > 1 + SLACK
 
 
 @pytest.mark.parametrize("loss", LOSSES)
 def test_the_engine_alone_would_leak_by_the_loss(loss, monkeypatch):
     monkeypatch.setattr(Path, "fast", lambda self, batch: True)
-    monkeypatch.setattr(runs, "probe", lambda *given, **how: True)
-    monkeypatch.setattr(runs, "shares", lambda *given: None)
+    monkeypatch.setattr(clipped_sum, "probe", lambda *given, **how: True)
+    monkeypatch.setattr(clipped_sum, "shares", lambda *given: None)
     assert apart(Net, loss) > 1 + SLACK

@@ -30,6 +30,7 @@ import torch
 from torch import nn
 
 from discreet.errors import InvalidValue
+from discreet.learn import Performance
 from discreet.learn.sgd.isolated import Isolated, refuse
 from discreet.learn.sgd.path import Path
 from discreet.learn.sgd.proof import look
@@ -438,7 +439,7 @@ def test_what_cannot_be_watched_is_refused(kind, monkeypatch):
 
 def test_a_run_within_reach_of_its_model_is_refused():
     model = WithRun()
-    run = start((X, Y), model=model, loss=EACH, path="isolated")
+    run = start((X, Y), model=model, loss=EACH, performance=Performance(path="isolated"))
     model.run = run
     with pytest.raises(InvalidValue, match="the run itself"):
         list(run)
@@ -590,8 +591,8 @@ def test_code_that_catches_errors_of_operations_is_given_one_unit_at_a_time(kind
     verdict = of_tokens(kind())
     assert not verdict.proven
     assert "may be caught" in verdict.why
-    run = start((IDS, Y), model=kind(), loss=EACH, path="isolated")
-    assert run._isolated.way == "one by one"
+    run = start((IDS, Y), model=kind(), loss=EACH, performance=Performance(path="isolated"))
+    assert run._sum.isolated.way == "one by one"
 
 
 def test_code_that_catches_what_no_operation_raises_is_proven():
@@ -641,8 +642,8 @@ class Hidden(Base):
 
 @pytest.mark.parametrize("kind", [Unwrapping, Text, Hidden])
 def test_whoever_looks_behind_vmap_is_given_one_unit_at_a_time(kind):
-    run = start((X, Y), model=kind(), loss=EACH, path="isolated")
-    assert run._isolated.way == "one by one"
+    run = start((X, Y), model=kind(), loss=EACH, performance=Performance(path="isolated"))
+    assert run._sum.isolated.way == "one by one"
 
 
 class OwnTensor(torch.Tensor):
@@ -661,9 +662,9 @@ class WithOwnTensor(Base):
 
 def test_a_buffer_with_code_of_its_own_is_given_one_unit_at_a_time():
     assert "code of its own" in proven(WithOwnTensor()).why
-    run = start((X, Y), model=WithOwnTensor(), loss=EACH, path="isolated")
-    assert isinstance(run._isolated, Isolated)
-    assert run._isolated.way == "one by one"
+    run = start((X, Y), model=WithOwnTensor(), loss=EACH, performance=Performance(path="isolated"))
+    assert isinstance(run._sum.isolated, Isolated)
+    assert run._sum.isolated.way == "one by one"
 
 
 # ---- a process -----------------------------------------------------------------------------------------------------------
@@ -684,14 +685,14 @@ class Sets(Base):
 
 def test_every_unit_finds_the_process_as_it_was(monkeypatch):
     run = start((X, Y), model=Sets(), loss=EACH)
-    before, units, alone = (random.getstate(), np.random.random()), [], run._isolated._alone
+    before, units, alone = (random.getstate(), np.random.random()), [], run._sum.isolated._alone
 
     def noting(rows, weight, seed):
         gradients = alone(rows, weight, seed)
         units.append((torch.get_default_dtype(), "PLACES" in os.environ, random.getstate() == before[0], seed))
         return gradients
 
-    monkeypatch.setattr(run._isolated, "_alone", noting)
+    monkeypatch.setattr(run._sum.isolated, "_alone", noting)
     list(run)
     assert [unit[:3] for unit in units] == [(torch.float32, False, True)] * len(X)
     assert len({unit[3] for unit in units}) == len(X)  # every unit begins at a seed of its own

@@ -20,8 +20,10 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from discreet.learn.sgd import run as runs
+from discreet.learn import Augment
+from discreet.learn.sgd import clipped_sum
 from discreet.learn.sgd.clipping import SLACK
+from discreet.learn.sgd.run import Run
 from unit.learn.test_isolation_leaks import EACH, Net, apart, data, far
 from unit.learn.tools import start
 
@@ -226,10 +228,10 @@ UNSEEN = {OwnParameter}  # as it is written too, vmap keeps its examples apart, 
 
 def code_runs(monkeypatch):
     """The broken twin: what was proven of the trace, and then the code."""
-    monkeypatch.setattr(runs.Run, "_computed", runs.Run._losses)
-    monkeypatch.setattr(runs.Run, "_look_at_rows", lambda self: None)
-    monkeypatch.setattr(runs, "probe", lambda *given, **how: True)
-    monkeypatch.setattr(runs, "shares", lambda *given: None)
+    monkeypatch.setattr(clipped_sum.ClippedSum, "proven_losses", clipped_sum.ClippedSum.losses)
+    monkeypatch.setattr(Run, "_check_rows", lambda self: None)
+    monkeypatch.setattr(clipped_sum, "probe", lambda *given, **how: True)
+    monkeypatch.setattr(clipped_sum, "shares", lambda *given: None)
     monkeypatch.setattr("discreet.learn.sgd.path.Path.fast", lambda self, batch: True)
 
 
@@ -257,7 +259,7 @@ def test_and_an_augmentation():
     def augment(x):
         return mixing(x) if type(x) is torch.Tensor and len(x) > 9 else x
 
-    assert apart(Net, EACH, augment=augment) <= 1 + SLACK
+    assert apart(Net, EACH, augment=Augment(augment)) <= 1 + SLACK
 
 
 def test_no_private_row_reaches_the_code_of_a_model_on_the_fast_path(monkeypatch):

@@ -24,6 +24,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 from discreet.errors import InvalidValue
+from discreet.learn import Performance
 from discreet.learn.sgd import isolated
 from discreet.learn.sgd.loading import rows as read
 from discreet.learn.sgd.path import Path
@@ -73,7 +74,7 @@ def test_a_release_does_not_tell_the_shapes_of_later_rows(tmp_path, caplog):
     for number, lengths in enumerate(([4] * 6, [4] * 5 + [9], [4, 5, 6, 7, 8, 4])):
         run = start(DataLoader(Ragged(lengths), collate_fn=stacked), model=Averaged(), loss=EACH, steps=2)
         list(run)
-        assert len(run._paths.verdicts) == (1, 2, 5)[number]  # all shapes were looked at
+        assert len(run._sum.paths.verdicts) == (1, 2, 5)[number]  # all shapes were looked at
         run.release(tmp_path / str(number))
         document = json.loads((tmp_path / str(number) / "release.json").read_text())
         told.append((document["facts"]["isolation"], document["claims"][0]["assumptions"]))
@@ -469,13 +470,13 @@ def test_a_remembered_proof_is_about_the_contents_of_arrays():
 
 
 def test_a_rule_for_vmap_that_is_registered_between_steps_is_noticed(monkeypatch):
-    run = start((X, Y), model=Base(), loss=EACH, steps=2, path="isolated")
+    run = start((X, Y), model=Base(), loss=EACH, steps=2, performance=Performance(path="isolated"))
     steps = iter(run)
     next(steps)
-    assert run._isolated.way == "vmap"
+    assert run._sum.isolated.way == "vmap"
     monkeypatch.setattr(isolated, "vmap_rules", lambda: ["mine::mix"])
     next(steps)
-    assert run._isolated.way == "one by one"
+    assert run._sum.isolated.way == "one by one"
 
 
 # Objects of installed packages and of the user's that stay proven

@@ -14,8 +14,9 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 from discreet.errors import InvalidValue
+from discreet.learn import Performance
 from discreet.learn.sgd.isolated import Unchanged
-from discreet.learn.sgd.kept import Kept
+from discreet.learn.sgd.untrained import UntrainedState
 from unit.learn.tools import start
 
 torch.set_num_threads(1)
@@ -82,7 +83,7 @@ def test_a_parameter_under_another_name_is_what_it_was_or_nothing_is_written(kin
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
     places = {name: p.data_ptr() for name, p in model.named_parameters()}
     with pytest.raises(InvalidValue, match=r"first\.weight: changed in place"):
-        list(start((X, Y), model=model, loss=EACH, lr=0.1, check_rows=check_rows))
+        list(start((X, Y), model=model, loss=EACH, lr=0.1, performance=Performance(check_rows=check_rows)))
     for name, p in model.named_parameters():
         assert p.requires_grad
         assert p.data_ptr() == places[name]
@@ -113,7 +114,7 @@ def test_the_look_at_rows_is_taken_with_copies():
     before = model.first.weight.detach().clone()
     run = start((X, Y), model=model, loss=EACH)
     with pytest.raises(InvalidValue, match=r"first\.weight: changed in place"):
-        run._look_at_rows()
+        run._check_rows()
     assert torch.equal(model.first.weight, before)
     assert model.first.weight.requires_grad
 
@@ -190,8 +191,8 @@ def test_what_is_checked_is_what_is_written(tmp_path):
         except InvalidValue:
             assert not (tmp_path / str(attempt)).exists()
         else:
-            first = run._kept._before["note"]
-            assert Kept(Saved(load_file(tmp_path / str(attempt) / "model.safetensors")), [])._before["note"] == first
+            first = run._untrained._before["note"]
+            assert UntrainedState(Saved(load_file(tmp_path / str(attempt) / "model.safetensors")), [])._before["note"] == first
 
 
 class Saved(nn.Module):
@@ -205,7 +206,7 @@ class Saved(nn.Module):
 
 def test_trained_memory_is_known_by_type_and_shape():
     model = nn.Linear(4, 4)
-    kept = Kept(model, list(model.parameters()))
+    kept = UntrainedState(model, list(model.parameters()))
     saved = model.state_dict()
     assert kept.changed(model, saved) == []
     saved["weight"] = saved["weight"].view(torch.int32)

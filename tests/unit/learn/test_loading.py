@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 import discreet
 from discreet.core.event import Gaussian, Poisson, Repeat
 from discreet.errors import InvalidValue
-from discreet.learn import evaluate, train
+from discreet.learn import Checkpoint, Performance, evaluate, train
 from discreet.learn.sgd.clipping import SLACK
 from discreet.learn.sgd.loading import Reader
 from discreet.noise.source import seeded_for_tests
@@ -45,7 +45,10 @@ def test_a_loader_gives_what_its_data_set_gives(workers, microbatch):
     """Bit for bit: order, batch size and shuffling of the loader are not used."""
     data = TensorDataset(X, Y)
     loader = DataLoader(data, batch_size=7, shuffle=True, num_workers=workers, prefetch_factor=2 if workers else None)
-    assert (seeded(loader, microbatch=microbatch) == seeded(data, microbatch=microbatch)).all()
+    assert (
+        seeded(loader, performance=Performance(microbatch=microbatch))
+        == seeded(data, performance=Performance(microbatch=microbatch))
+    ).all()
     run = run_of(loader)
     assert run.plan.event() == Repeat(Poisson(0.3, Gaussian(1.0)), 6)
 
@@ -95,7 +98,7 @@ def test_rows_of_unequal_length_are_padded_by_themselves(workers):
     with seeded_for_tests(b"ragged"):
         run = run_of(loader, model=Bag, rate=0.5, steps=1, noise_multiplier=1e-6)
         run._begin()
-        chosen = run.plan.sampler.draw(run._key, 0, 50)
+        chosen = run.plan.sampler.draw(run._state.key, 0, 50)
         wanted = sum(clipped(run.model, WORDS[i][None], Y[i][None]) for i in chosen) / 15.0
         assert np.allclose(updates(run)[0], wanted.numpy(), atol=1e-5)
 
@@ -140,9 +143,9 @@ def test_random_rows_of_workers_are_the_same_when_a_step_is_repeated(tmp_path, a
     with seeded_for_tests(b"whole"):
         whole = updates(run_of(DataLoader(Noisy(), num_workers=2)))
     with seeded_for_tests(b"whole"):
-        run = run_of(DataLoader(Noisy(), num_workers=2), checkpoint=tmp_path / "run", every=2)
+        run = run_of(DataLoader(Noisy(), num_workers=2), checkpoint=Checkpoint(tmp_path / "run", every=2))
         run.fit(lambda step: step.number < 5)
-    run = run_of(DataLoader(Noisy(), num_workers=again), checkpoint=tmp_path / "run", every=2)
+    run = run_of(DataLoader(Noisy(), num_workers=again), checkpoint=Checkpoint(tmp_path / "run", every=2))
     assert run.number == 4
     assert (updates(run) == whole[4:]).all()
 

@@ -12,7 +12,7 @@ from torch.utils import _pytree as pytree
 
 import discreet
 from discreet.errors import InvalidValue
-from discreet.learn import train
+from discreet.learn import Augment, Performance, train
 from discreet.learn.sgd.clipping import Flat
 from discreet.learn.sgd.engine import Engine
 
@@ -36,21 +36,21 @@ def begun(model, data=(X, Y), loss=EACH, **options):
 
 def agrees(run):
     """The engine's clipped sum of real rows is that of the units one by one, and steps can be taken."""
-    engine, rows = run._engine, run._rows.rows
-    units = min(5, run._rows.units)
-    batch, weight = run._rows.take(np.arange(units), run._device)
+    engine, rows = run._sum.engine, run._parts.rows.rows
+    units = min(5, run._parts.rows.units)
+    batch, weight = run._parts.rows.take(np.arange(units), run._sum.device)
     weight = torch.ones(units * rows) if weight is None else weight
     gradients = []
     for unit in range(units):
         own = slice(unit * rows, (unit + 1) * rows)
-        losses = run._losses(pytree.tree_map(lambda leaf, own=own: leaf[own], batch))
+        losses = run._sum.losses(pytree.tree_map(lambda leaf, own=own: leaf[own], batch))
         gradients.append(engine.gradient((losses * weight[own]).sum()))
     norms = torch.stack([flat.norm() for flat in gradients])
     for clip in (float(norms.max()) * 2, float(norms.median()), float(norms[norms > 0].min()) / 3):
         clipping, found = Flat(clip), engine.buffer()
         wanted = torch.stack([flat * clipping.factors(flat.square().sum()) for flat in gradients]).sum(0)
         with engine.recording(units * rows):
-            engine.add(run._losses(batch) * weight, clipping, found)
+            engine.add(run._sum.losses(batch) * weight, clipping, found)
         assert torch.allclose(found, wanted, rtol=0.0, atol=1e-4 * float(wanted.norm())), clip
     assert [step.number for step in run] == [1, 2]
 
@@ -207,7 +207,7 @@ def test_the_clipped_sum_is_that_of_the_units_one_by_one(case, owned):
 
 def test_a_table_read_in_bags_is_not_copied_for_every_example():
     run = begun(Bag(padding_idx=0), (BAGS, Y))
-    assert "copied" not in [make.__name__ for _, make in run._engine._modules]
+    assert "copied" not in [make.__name__ for _, make in run._sum.engine._modules]
 
 
 def test_a_computed_weight_is_left_as_it_was():
@@ -325,7 +325,7 @@ def test_a_layer_that_is_given_part_of_a_batch_is_computed_unit_by_unit_though_n
     with pytest.raises(InvalidValue, match="given part of the examples"), engine.recording(16):
         engine.add(EACH(engine.model(x), y), Flat(1.0), engine.buffer())
     with pytest.raises(InvalidValue, match=r"path='fast' was asked for.*goes\.any\(\)"):
-        begun(Routed(), (x, y), rate=1.0, path="fast", **users)
+        begun(Routed(), (x, y), rate=1.0, performance=Performance(path="fast"), **users)
 
 
 class Training(nn.Module):
@@ -417,7 +417,7 @@ COLUMNS = {
 @pytest.mark.parametrize("case", COLUMNS)
 def test_data_may_be_nested(case, augment):
     torch.manual_seed(6)
-    more = {} if augment is None else {"augment": augment, "copies": 2}
+    more = {} if augment is None else {"augment": Augment(augment, copies=2)}
     agrees(begun(Mixed(), COLUMNS[case], both, **more))
 
 

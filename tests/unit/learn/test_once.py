@@ -11,6 +11,7 @@ from torch import nn
 
 import discreet
 from discreet.errors import InvalidValue
+from discreet.learn import Performance
 
 EACH = nn.CrossEntropyLoss(reduction="none")
 
@@ -54,7 +55,7 @@ def test_a_look_at_the_rows_writes_nothing_into_the_weights(path):
     torch.manual_seed(0)
     model = Renormed()
     before = model.table.detach().clone()
-    run, _ = start(model, (torch.randint(6, (30, 5)), torch.randint(3, (30,))), path=path)
+    run, _ = start(model, (torch.randint(6, (30, 5)), torch.randint(3, (30,))), performance=Performance(path=path))
     with pytest.raises(InvalidValue, match="table"):
         run.fit()
     assert torch.equal(model.table.detach(), before)
@@ -94,7 +95,7 @@ def test_a_step_that_failed_late_is_not_taken_again_with_its_noise():
         run.fit()
     with pytest.raises(InvalidValue, match="same noise"):
         run.fit()
-    run.number = 0
+    run._state.number = 0
     with pytest.raises(InvalidValue, match="same noise"):
         run.fit()
     assert len(optimizer.seen) == 1
@@ -122,7 +123,7 @@ def test_a_seed_of_the_user_does_not_decide_what_a_model_draws(path):
     for _ in range(2):
         torch.manual_seed(0)
         model = nn.Sequential(nn.Linear(6, 8), nn.Dropout(0.5), nn.Linear(8, 3))
-        run, optimizer = start(model, (x, y), path=path)
+        run, optimizer = start(model, (x, y), performance=Performance(path=path))
         state = torch.get_rng_state()
         run.fit()
         assert torch.equal(torch.get_rng_state(), state)
@@ -143,5 +144,7 @@ class Reads(nn.Module):
 def test_recurrent_networks_are_proven(layer):
     """torch makes its lists of a recurrent layer's weights anew when those are replaced: that is nothing that a model keeps."""
     torch.manual_seed(0)
-    run, _ = start(Reads(layer), (torch.randn(20, 5, 4), torch.randint(3, (20,))), steps=2, path="fast")
+    run, _ = start(
+        Reads(layer), (torch.randn(20, 5, 4), torch.randint(3, (20,))), steps=2, performance=Performance(path="fast")
+    )
     assert run.fit().path == "fast"

@@ -9,6 +9,7 @@ from torch import nn
 import discreet
 from discreet.accounting import Gaussian, curve
 from discreet.errors import InvalidValue
+from discreet.learn import Performance
 from discreet.learn.features import Centre, private_mean
 from discreet.noise.source import seeded_for_tests
 
@@ -46,7 +47,7 @@ def test_no_row_is_longer_than_said_and_none_spoils_the_rest():
 
 def test_pieces_change_nothing():
     rows = torch.randn(300, 5, generator=torch.Generator().manual_seed(1))
-    assert torch.allclose(bought(rows)[0], bought(rows, microbatch=64)[0], atol=1e-6)
+    assert torch.allclose(bought(rows)[0], bought(rows, performance=Performance(microbatch=64))[0], atol=1e-6)
 
 
 def test_a_centred_model_takes_rows_as_they_are():

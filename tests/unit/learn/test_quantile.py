@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 from discreet.accounting import curve  # noqa: E402
 from discreet.core import event as events  # noqa: E402
 from discreet.errors import InvalidValue  # noqa: E402
-from discreet.learn.sgd.quantile import Quantile, joint, split  # noqa: E402
+from discreet.learn.sgd.quantile import Adaptive, Quantile, joint, split  # noqa: E402
 from unit.learn.tools import start  # noqa: E402
 
 
@@ -102,11 +102,10 @@ def test_empty_steps_and_wild_noise_leave_a_usable_norm():
 def test_rows_that_fill_up_a_batch_count_for_nothing(model):
     """One unit is computed beside a copy of weight 0, whose norm is not exactly 0: the count moves by one half, not by one."""
     data = torch.ones(1, 3), torch.ones(1)
-    run = start(data, model=model, loss=lambda y, t: y.sum(1) * t, clipping="quantile", divisor=100.0)
+    run = start(data, model=model, loss=lambda y, t: y.sum(1) * t, clip_norm=None, clipping=Adaptive(1.0), divisor=100.0)
     batch = tuple(torch.ones(1, *part.shape[1:]) for part in data)
-    run._divisor = 1.0
-    run._piece(batch, None)
+    run._sum.add(batch, None, 1.0)
     assert run.path == "fast"
-    assert abs(run._clipping.counted()) == 0.5
-    run._piece(batch, torch.zeros(1))
-    assert abs(run._clipping.counted()) == 0.5
+    assert abs(run._sum.clipping.counted()) == 0.5
+    run._sum.add(batch, torch.zeros(1), 1.0)
+    assert abs(run._sum.clipping.counted()) == 0.5

@@ -23,11 +23,11 @@ import discreet
 from discreet.accounting import curve
 from discreet.core.event import Gaussian, Poisson, RandomAllocation, Repeat
 from discreet.errors import BudgetExceeded, InvalidDocument, InvalidValue
-from discreet.learn import train
-from discreet.learn.sgd import resume as resume_from
+from discreet.learn import BallsInBins, BandMF, Checkpoint, train
 from discreet.learn.sgd import sampling
 from discreet.learn.sgd.banded import Banded, Correlated
 from discreet.learn.sgd.journal import Journal, beside, fingerprint
+from discreet.learn.sgd.resume import Recovery
 from discreet.learn.sgd.stream import Stream
 from discreet.ledger import Ledger
 from discreet.noise import ciphers
@@ -79,7 +79,7 @@ class Shifted:
 
 def begin(
     checkpoint: Path, *, data: Dataset | None = None, loss: nn.Module | None = None, speed: float = 0.5, shift: float = 0.0,
-    decay: float | None = None, **options: object,
+    decay: float | None = None, resume: str = "exact", **options: object,
 ) -> discreet.learn.Run:  # fmt: skip
     torch.manual_seed(11)
     model = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Dropout(0.25), nn.Linear(8, 3))
@@ -88,9 +88,8 @@ def begin(
              "noise_multiplier": 2.0} | options  # fmt: skip
     if decay is not None:
         given["scheduler"] = torch.optim.lr_scheduler.ExponentialLR(optimizer, decay)
-    return train(
-        model, optimizer, data or People(), loss or Each(), checkpoint=checkpoint, every=EVERY, augment=Shifted(shift), **given
-    )
+    kept = Checkpoint(checkpoint, every=EVERY, resume=resume)
+    return train(model, optimizer, data or People(), loss or Each(), checkpoint=kept, augment=Shifted(shift), **given)
 
 
 def updates(run: discreet.learn.Run, until: int = STEPS) -> list[torch.Tensor]:
@@ -158,7 +157,7 @@ def test_unchanged_it_repeats_bit_for_bit_and_pays_nothing(place: Path) -> None:
     seen = torch.load(place / "seen")
     for now, then in zip(updates(run), seen[EVERY:], strict=False):
         assert torch.equal(now, then)
-    assert run._extra == 0
+    assert run._state.extra == 0
     assert Ledger(place / "ledger.db").spent("people") == before
 
 
@@ -177,24 +176,24 @@ def test_changed_it_goes_on_with_fresh_noise_and_is_charged(place: Path, change:
     run = resumed(place, resume="pay", **CHANGES[change])
     again, seen = updates(run), torch.load(place / "seen")
     assert len(again) == STEPS - EVERY
-    assert run._extra == KILLED_AT - EVERY
+    assert run._state.extra == KILLED_AT - EVERY
     claim = run.release(place / "model").claims[0]
     assert claim.event == Repeat(Poisson(0.5, Gaussian(2.0)), STEPS + KILLED_AT - EVERY)
     assert any("interrupted" in line for line in claim.assumptions)
     assert run.spent() == curve(claim.event).epsilon(1e-5)
     assert ledger.spent("people") > before
     ledger.verify()
-    scale = run._scale()
+    scale = run._noise.scale()
     for now, then in zip(again, seen[EVERY:], strict=False):  # two independent noises: their difference has both
         assert (now - then).std() > scale
 
 
 def test_without_the_journal_the_noise_would_be_taken_away(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The broken twin: the same key for another sum shows the difference of the sums with no noise at all."""
-    monkeypatch.setattr(resume_from, "admitted", lambda run: True)
+    monkeypatch.setattr(Recovery, "admit", lambda self, buffer: True)
     run = resumed(place, loss=Each(0.95))
     again, seen = updates(run), torch.load(place / "seen")
-    assert 0 < (again[0] - seen[EVERY]).norm() < 0.3 * run._scale() * again[0].numel() ** 0.5
+    assert 0 < (again[0] - seen[EVERY]).norm() < 0.3 * run._noise.scale() * again[0].numel() ** 0.5
 
 
 @pytest.mark.parametrize("other", ["learning rate", "scheduler left out", "scheduler of another speed", "device"])
@@ -204,14 +203,14 @@ def test_another_path_of_the_weights_is_seen(place: Path, other: str, monkeypatc
     if other == "learning rate":
         run.optimizer.param_groups[0]["lr"] = 0.05
     if other == "scheduler of another speed":
-        run._scheduler.gamma = 0.1
+        run._parts.scheduler.gamma = 0.1
     if other == "device":  # a stream for a GPU has other numbers under the same key
-        run._noise = Stream(run._key, "cuda")
+        run._noise._source = lambda *_: Stream(run._state.key, "cuda")
     again, seen = updates(run), torch.load(place / "seen")
     if other != "device":
         assert torch.equal(again[0], seen[EVERY])
-    assert run._extra in (KILLED_AT - EVERY, KILLED_AT - EVERY - 1, KILLED_AT - EVERY - 2)
-    assert run._extra == sum(not torch.equal(now, then) for now, then in zip(again, seen[EVERY:], strict=False))
+    assert run._state.extra in (KILLED_AT - EVERY, KILLED_AT - EVERY - 1, KILLED_AT - EVERY - 2)
+    assert run._state.extra == sum(not torch.equal(now, then) for now, then in zip(again, seen[EVERY:], strict=False))
 
 
 def test_a_scheduler_goes_on_where_it_was(tmp_path: Path) -> None:
@@ -220,7 +219,7 @@ def test_a_scheduler_goes_on_where_it_was(tmp_path: Path) -> None:
     with seeded_for_tests(b"scheduled"):
         updates(begin(tmp_path / "run", decay=0.8), until=6)
     run = begin(tmp_path / "run", decay=0.8)
-    assert run._scheduler.last_epoch == EVERY
+    assert run._parts.scheduler.last_epoch == EVERY
     assert all(torch.equal(one, other) for one, other in zip(updates(run), whole[EVERY:], strict=True))
     assert run.optimizer.param_groups[0]["lr"] == pytest.approx(0.5 * 0.8**STEPS)
     with pytest.raises(InvalidDocument, match="another scheduler"):
@@ -240,7 +239,7 @@ def test_a_budget_that_does_not_hold_the_repeated_steps(tmp_path: Path) -> None:
     with pytest.raises(BudgetExceeded):
         assert updates(run) is None
     assert run.number == EVERY
-    assert run._extra == 0
+    assert run._state.extra == 0
 
 
 def test_a_checkpoint_without_its_journal(tmp_path: Path) -> None:
@@ -251,19 +250,19 @@ def test_a_checkpoint_without_its_journal(tmp_path: Path) -> None:
         begin(tmp_path / "run")
     run = begin(tmp_path / "run", resume="pay")
     updates(run)
-    assert run._extra == STEPS - EVERY
+    assert run._state.extra == STEPS - EVERY
 
 
 def test_twice_interrupted_twice_paid(tmp_path: Path) -> None:
     updates(begin(tmp_path / "run"), until=7)
     first = begin(tmp_path / "run", data=People(changed=1), resume="pay")
     updates(first, until=6)
-    assert first._extra == 3
+    assert first._state.extra == 3
     second = begin(tmp_path / "run", data=People(changed=30), resume="pay")
-    assert (second.number, second._extra) == (4, 3)
+    assert (second.number, second._state.extra) == (4, 3)
     updates(second)
-    assert second._extra == 5  # 7 + 2 steps were released when 4 were left to stand: 4 + 3 + 2 + 8 in all
-    assert second.plan.claim(second._extra).event == Repeat(Poisson(0.5, Gaussian(2.0)), 17)
+    assert second._state.extra == 5  # 7 + 2 steps were released when 4 were left to stand: 4 + 3 + 2 + 8 in all
+    assert second.plan.claim(second._state.extra).event == Repeat(Poisson(0.5, Gaussian(2.0)), 17)
 
 
 def test_two_runs_at_once_share_one_journal(tmp_path: Path) -> None:
@@ -290,10 +289,9 @@ def test_a_checkpoint_by_hand_keeps_a_journal_too(tmp_path: Path) -> None:
     next(steps)
     with pytest.raises(InvalidDocument, match="comes out otherwise"):
         next(iter(begin(tmp_path / "hand", data=People(changed=3))))
-    other = begin(tmp_path / "hand", data=People(changed=3))
-    other._pays = True
+    other = begin(tmp_path / "hand", data=People(changed=3), resume="pay")
     updates(other)
-    assert other._extra == 2
+    assert other._state.extra == 2
 
 
 def test_a_run_stops_where_another_went_on_from_its_checkpoint(tmp_path: Path) -> None:
@@ -312,10 +310,10 @@ def test_a_run_stops_where_another_went_on_from_its_checkpoint(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("options", "stop", "rounds"),
     [
-        ({"sampling": "balls_in_bins", "rate": 1 / 4}, 7, 1),  # steps 5 to 7 are of the pass that is taken again
-        ({"sampling": "balls_in_bins", "rate": 1 / 3}, 8, 2),  # passes of 3: steps 5, 6 and 7, 8
-        ({"sampling": "balls_in_bins", "rate": 1 / 6}, 6, 1),
-        ({"bands": 3, "rate": 1 / 3}, 7, 2),  # ceil(7/3) + ceil(8/3) - ceil(12/3)
+        ({"rate": None, "sampling": BallsInBins(4)}, 7, 1),  # steps 5 to 7 are of the pass that is taken again
+        ({"rate": None, "sampling": BallsInBins(3)}, 8, 2),  # passes of 3: steps 5, 6 and 7, 8
+        ({"rate": None, "sampling": BallsInBins(6)}, 6, 1),
+        ({"rate": None, "sampling": BandMF(1 / 3, bands=3)}, 7, 2),  # ceil(7/3) + ceil(8/3) - ceil(12/3)
     ],
 )
 def test_passes_and_blocks_that_are_taken_again(tmp_path: Path, options: dict, stop: int, rounds: int) -> None:
@@ -327,8 +325,8 @@ def test_passes_and_blocks_that_are_taken_again(tmp_path: Path, options: dict, s
     updates(run)
     if stop % EVERY == 0:
         rounds = run.plan.sampler.rounds(0, stop) + run.plan.sampler.rounds(stop, STEPS) - run.plan.sampler.rounds(0, STEPS)
-    assert run._extra == rounds
-    assert run.spent() == curve(run.plan.claim(run._extra).event).epsilon(1e-5)
+    assert run._state.extra == rounds
+    assert run.spent() == curve(run.plan.claim(run._state.extra).event).epsilon(1e-5)
 
 
 def test_rounds_of_all_samplers() -> None:

@@ -18,6 +18,7 @@ from discreet import report
 from discreet.accounting import curve
 from discreet.core import Release
 from discreet.errors import BudgetExceeded, InvalidDocument
+from discreet.learn import Checkpoint
 from discreet.learn.sgd.checkpoint import OLDER
 from discreet.learn.sgd.journal import Journal, beside
 from discreet.ledger import Ledger
@@ -32,7 +33,8 @@ def kinds(place: Path) -> list[str]:
     return [entry.kind for entry in Ledger(place / "ledger.db").history("people")]
 
 
-def changed(place: Path, *, momentum: float = 0.9, decay: float = 0.9, speed: float = 0.5, weight_decay: float = 0.0, **more):
+def changed(place: Path, *, momentum: float = 0.9, decay: float = 0.9, speed: float = 0.5, weight_decay: float = 0.0,
+            resume: str = "exact", **more):  # fmt: skip
     """The killed run once more, with settings that torch's load_state_dict would replace without a word."""
     torch.manual_seed(11)
     model = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Dropout(0.25), nn.Linear(8, 3))
@@ -40,7 +42,8 @@ def changed(place: Path, *, momentum: float = 0.9, decay: float = 0.9, speed: fl
     scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, decay)
     return discreet.learn.train(
         model, optimizer, People(), Each(), unit=discreet.record(), delta=1e-5, rate=0.5, steps=STEPS, clip_norm=1.0,
-        divisor=30.0, noise_multiplier=2.0, scheduler=scheduler, checkpoint=place / "run", every=EVERY, augment=Shifted(0.0),
+        divisor=30.0, noise_multiplier=2.0, scheduler=scheduler, augment=Shifted(0.0),
+        checkpoint=Checkpoint(place / "run", every=EVERY, resume=resume),
         ledger=Ledger(place / "ledger.db"), source="people", **more,
     )  # fmt: skip
 
@@ -71,16 +74,16 @@ def test_a_changed_setting_is_used_where_it_is_paid_for(place: Path, name: str) 
         key: wanted[key] for key in ("momentum", "weight_decay", "initial_lr")
     }
     assert group["lr"] == pytest.approx(wanted["initial_lr"] * 0.9**EVERY)
-    assert run._scheduler.gamma == wanted.get("gamma", 0.9)
+    assert run._parts.scheduler.gamma == wanted.get("gamma", 0.9)
     again, seen = updates(run), torch.load(place / "seen")
-    assert run._extra == sum(not torch.equal(now, then) for now, then in zip(again, seen[EVERY:], strict=False)) > 0
+    assert run._state.extra == sum(not torch.equal(now, then) for now, then in zip(again, seen[EVERY:], strict=False)) > 0
 
 
 def test_unchanged_settings_go_on(place: Path) -> None:
     run = changed(place)
     assert run.optimizer.param_groups[0]["lr"] == pytest.approx(0.5 * 0.9**EVERY)
     updates(run)
-    assert run._extra == 0
+    assert run._state.extra == 0
 
 
 def test_settings_without_a_scheduler_and_moved_by_hand(tmp_path: Path) -> None:
@@ -95,7 +98,7 @@ def test_settings_without_a_scheduler_and_moved_by_hand(tmp_path: Path) -> None:
         begin(tmp_path / "still", speed=0.1)
     run = begin(tmp_path / "still", speed=0.1, resume="pay")
     updates(run)
-    assert (run.optimizer.param_groups[0]["lr"], run._extra) == (0.1, 0)
+    assert (run.optimizer.param_groups[0]["lr"], run._state.extra) == (0.1, 0)
 
 
 def test_other_rows_are_refused_with_their_price(tmp_path: Path) -> None:
@@ -198,7 +201,7 @@ def test_a_journal_that_was_cut_back_is_not_believed(place: Path, lines: int) ->
         resumed(place)
     run = resumed(place, resume="pay")
     updates(run)
-    assert run._extra == STEPS - EVERY  # all steps count as released
+    assert run._state.extra == STEPS - EVERY  # all steps count as released
 
 
 def test_a_journal_that_is_cut_back_under_a_run_still_holds(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from torch import nn
 import discreet
 from discreet.accounting import Gaussian, Poisson, Repeat, curve
 from discreet.errors import InvalidValue
+from discreet.learn import Augment, Postprocess
 from discreet.learn.sgd.projected import bassily_noise
 from discreet.learn.sgd.rows import Rows
 
@@ -75,7 +76,7 @@ def test_post_processing_sees_the_noise_it_is_told_and_changes_the_update():
         for gradient in gradients:
             gradient.zero_()
 
-    model, run = made(after=after)
+    model, run = made(postprocess=Postprocess(gradient=after))
     before = model.weight.clone()
     for _ in run:
         pass
@@ -84,7 +85,7 @@ def test_post_processing_sees_the_noise_it_is_told_and_changes_the_update():
 
 
 def test_weights_stay_in_the_ball():
-    model, run = made(radius=0.05)
+    model, run = made(postprocess=Postprocess(radius=0.05))
     for _ in run:
         length = sum(float(p.detach().square().sum()) for p in model.parameters()) ** 0.5
         assert length <= 0.05 * (1 + 1e-5)
@@ -121,8 +122,8 @@ def test_copies_of_a_row_count_as_that_row():
     assert torch.allclose(inputs, data[0][[1, 1, 1, 4, 4, 4]] + 1.0)
     assert weight.tolist() == pytest.approx([1 / 3] * 6)
     assert rows.rows == 3
-    with pytest.raises(InvalidValue, match="copies=3"):
-        Rows(data, discreet.record(), copies=3)
+    with pytest.raises(InvalidValue, match="augment must be a function"):
+        discreet.learn.Augment(None, copies=3)
 
 
 def test_a_run_with_copies_moves_as_one_without_when_copies_do_not_differ():
@@ -130,7 +131,7 @@ def test_a_run_with_copies_moves_as_one_without_when_copies_do_not_differ():
     from discreet.noise.source import seeded_for_tests
 
     ends = []
-    for more in ({}, {"augment": lambda inputs: inputs, "copies": 3}):
+    for more in ({}, {"augment": Augment(lambda inputs: inputs, copies=3)}):
         with seeded_for_tests(b"copies"):
             model, run = made(**more)
             for _ in run:

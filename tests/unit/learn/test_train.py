@@ -20,13 +20,27 @@ from torch.utils.data import TensorDataset
 import discreet
 from discreet.core.event import DiscreteLaplace, Gaussian, Group, Poisson, PoissonReplace, RandomAllocation, Repeat, Sequence
 from discreet.errors import BudgetExceeded, DiscreetError, InvalidDocument, InvalidValue
-from discreet.learn import Step, read, shrink, train
+from discreet.learn import (
+    Adaptive,
+    Augment,
+    Automatic,
+    BallsInBins,
+    BandMF,
+    Checkpoint,
+    Performance,
+    Postprocess,
+    Step,
+    read,
+    shrink,
+    train,
+)
 from discreet.noise.source import seeded_for_tests
 
 torch.set_num_threads(1)
 
 SRC = Path(discreet.__file__).parents[1]
 EACH = nn.CrossEntropyLoss(reduction="none")
+ADAPTIVE = {"clip_norm": None, "clipping": Adaptive(1.0)}
 
 
 def data(count=60):
@@ -124,13 +138,13 @@ def test_the_event_is_what_runs():
     [
         ("replace", {}, Repeat(PoissonReplace(0.25, Gaussian(1.0)), 12)),
         ("zero_out", {}, Repeat(Poisson(0.25, Gaussian(1.0)), 12)),
-        ("replace", {"bands": 2}, Repeat(PoissonReplace(0.5, Gaussian(1.0)), 6)),
-        ("replace", {"sampling": "balls_in_bins"}, Repeat(Group(RandomAllocation(Gaussian(1.0), 4), 2), 3)),
-        ("zero_out", {"sampling": "balls_in_bins"}, Repeat(RandomAllocation(Gaussian(1.0), 4), 3)),
+        ("replace", {"sampling": BandMF(0.25, bands=2)}, Repeat(PoissonReplace(0.5, Gaussian(1.0)), 6)),
+        ("replace", {"sampling": BallsInBins(4)}, Repeat(Group(RandomAllocation(Gaussian(1.0), 4), 2), 3)),
+        ("zero_out", {"sampling": BallsInBins(4)}, Repeat(RandomAllocation(Gaussian(1.0), 4), 3)),
     ],
 )
 def test_the_unit_decides_which_event_is_claimed(relation, sampling, event):
-    run = begin(unit=discreet.record(relation), rate=0.25, **sampling)
+    run = begin(unit=discreet.record(relation), **({"rate": None} | sampling if sampling else {"rate": 0.25}))
     finish(run)
     assert run.release().claims[0].event == run.plan.event() == event
 
@@ -169,7 +183,7 @@ def test_microbatches_change_speed_only(microbatch):
     with seeded_for_tests(b"pieces"):
         wanted = finish(begin(model=net().eval()))
     with seeded_for_tests(b"pieces"):
-        assert near(wanted, finish(begin(model=net().eval(), microbatch=microbatch)))
+        assert near(wanted, finish(begin(model=net().eval(), performance=Performance(microbatch=microbatch))))
 
 
 class Inplace(nn.Module):
@@ -187,9 +201,9 @@ def test_a_batch_of_all_rows_is_no_copy_unless_somebody_changes_it(monkeypatch):
     x, y = data()
     seen = []
     run = begin((x, y), rate=1.0, steps=2)
-    plain = run._computed
-    monkeypatch.setattr(run, "_computed", lambda batch: (seen.append(batch[0].data_ptr()), plain(batch))[1])
-    run._check_rows = False
+    plain = run._sum.proven_losses
+    monkeypatch.setattr(run._sum, "proven_losses", lambda batch: (seen.append(batch[0].data_ptr()), plain(batch))[1])
+    monkeypatch.setattr(run, "_check_rows", lambda: None)
     finish(run)
     assert seen.count(x.data_ptr()) == 2
     own = begin((x, y), rate=1.0, steps=2)
@@ -289,7 +303,7 @@ def test_a_broken_off_loop_takes_the_same_step_again():
 
 def test_two_loops_at_once_are_refused():
     """One would add its sums to the noise of the other: the noise of a step would be released twice."""
-    run = begin(rate=1.0, microbatch=20)
+    run = begin(rate=1.0, performance=Performance(microbatch=20))
     one, other = run.batches(), run.batches()
     next(one)
     x, y = next(other)
@@ -371,18 +385,18 @@ def test_weights_that_diverged_are_not_released(tmp_path):
 
 
 @pytest.mark.parametrize("stop", [1, 5, 11])
-@pytest.mark.parametrize("more", [{}, {"clipping": "quantile"}, {"divisor": None}, {"sampling": "balls_in_bins", "rate": 0.25}])
+@pytest.mark.parametrize("more", [{}, ADAPTIVE, {"divisor": None}, {"rate": None, "sampling": BallsInBins(4)}])
 def test_a_resumed_run_is_the_uninterrupted_one_bit_for_bit(tmp_path, stop, more):
     """Dropout and momentum included."""
     with seeded_for_tests(b"resumed"):
         wanted = finish(begin(**more))
     with seeded_for_tests(b"resumed"):
-        run = begin(checkpoint=tmp_path / "run", every=4, **more)
+        run = begin(checkpoint=Checkpoint(tmp_path / "run", every=4), **more)
         for step in run:
             if step.number == stop:
                 break
     torch.manual_seed(99)
-    again = begin(checkpoint=tmp_path / "run", every=4, **more)
+    again = begin(checkpoint=Checkpoint(tmp_path / "run", every=4), **more)
     assert again.number == stop // 4 * 4
     assert same(wanted, finish(again))
     assert again.spent() == run.plan.epsilon()
@@ -402,12 +416,13 @@ def test_a_checkpoint_by_hand_goes_on_elsewhere(tmp_path):
     "other",
     [
         {"noise_multiplier": 0.5}, {"rate": 0.2}, {"steps": 13}, {"clip_norm": 2.0}, {"divisor": None}, {"divisor": 9.0},
-        {"clipping": "automatic"}, {"sampling": "balls_in_bins", "rate": 1 / 3}, {"unit": discreet.user("who", rows=2)},
-        {"bands": 2, "rate": 0.3},
+        {"clip_norm": None, "clipping": Automatic(1.0)},
+        {"rate": None, "sampling": BallsInBins(3)}, {"unit": discreet.user("who", rows=2)},
+        {"rate": None, "sampling": BandMF(0.3, bands=2)},
     ],
 )  # fmt: skip
 def test_a_checkpoint_of_another_plan_is_refused(tmp_path, other):
-    run = begin(checkpoint=tmp_path / "run", every=1)
+    run = begin(checkpoint=Checkpoint(tmp_path / "run", every=1))
     next(iter(run))
     if "unit" in other:
         other = {**other, "owners": list(range(60))}
@@ -422,19 +437,20 @@ def turned(x):
 @pytest.mark.parametrize(
     ("other", "what"),
     [
-        ({"radius": 2.0}, "another radius"), ({"augment": turned}, "another augment"), ({"after": shrink}, "another after"),
-        ({"augment": turned, "copies": 2}, "another copies, another augment"),
+        ({"postprocess": Postprocess(radius=2.0)}, "another radius"), ({"augment": turned}, "another augment"),
+        ({"postprocess": Postprocess(gradient=shrink)}, "another postprocessing"),
+        ({"augment": Augment(turned, copies=2)}, "another copies, another augment"),
     ],
 )  # fmt: skip
 def test_a_checkpoint_of_other_gradients_is_refused(tmp_path, other, what):
     """Two versions of one step, with the same noise, would tell the difference of their gradients without any."""
-    next(iter(begin(checkpoint=tmp_path / "run", every=1)))
+    next(iter(begin(checkpoint=Checkpoint(tmp_path / "run", every=1))))
     with pytest.raises(InvalidDocument, match=what):
         begin(checkpoint=tmp_path / "run", **other)
 
 
 def test_a_checkpoint_of_another_loss_is_refused(tmp_path):
-    next(iter(begin(checkpoint=tmp_path / "run", every=1)))
+    next(iter(begin(checkpoint=Checkpoint(tmp_path / "run", every=1))))
     model = net()
     with pytest.raises(InvalidDocument, match="another loss"):
         train(
@@ -445,7 +461,7 @@ def test_a_checkpoint_of_another_loss_is_refused(tmp_path):
 
 
 def test_a_checkpoint_of_other_data_or_of_another_model_is_refused(tmp_path):
-    run = begin(checkpoint=tmp_path / "run", every=1)
+    run = begin(checkpoint=Checkpoint(tmp_path / "run", every=1))
     next(iter(run))
     with pytest.raises(InvalidDocument, match="another number of units"):
         begin(data(61), checkpoint=tmp_path / "run")
@@ -455,7 +471,7 @@ def test_a_checkpoint_of_other_data_or_of_another_model_is_refused(tmp_path):
 
 def test_a_checkpoint_of_changed_rows_or_of_another_optimizer_is_refused(tmp_path):
     """Steps that are taken again have the same noise; with other rows, or another path, it could be taken away."""
-    run = begin(checkpoint=tmp_path / "run", every=1)
+    run = begin(checkpoint=Checkpoint(tmp_path / "run", every=1))
     next(iter(run))
     x, y = data()
     x[7] += 1
@@ -482,7 +498,7 @@ def test_a_run_is_not_copied():
 
 @pytest.mark.parametrize("left", [0, 10, -1])
 def test_a_damaged_checkpoint_is_refused(tmp_path, left):
-    run = begin(checkpoint=tmp_path / "run", every=1)
+    run = begin(checkpoint=Checkpoint(tmp_path / "run", every=1))
     next(iter(run))
     content = (tmp_path / "run").read_bytes()
     (tmp_path / "run").write_bytes(content[:left] if left >= 0 else content[: len(content) // 2])
@@ -491,7 +507,7 @@ def test_a_damaged_checkpoint_is_refused(tmp_path, left):
 
 
 def test_a_checkpoint_is_never_half_written(tmp_path, monkeypatch):
-    run = begin(checkpoint=tmp_path / "run", every=1)
+    run = begin(checkpoint=Checkpoint(tmp_path / "run", every=1))
     steps = iter(run)
     next(steps)
     before = (tmp_path / "run").read_bytes()
@@ -541,16 +557,20 @@ def test_a_budget_that_does_not_hold_the_plan(ledger):
     assert run.spent() == 0.0
 
 
-@pytest.mark.parametrize("way", [{}, {"sampling": "balls_in_bins"}, {"bands": 3}], ids=["poisson", "balls in bins", "banded"])
+@pytest.mark.parametrize(
+    "way",
+    [{"rate": 0.25}, {"rate": None, "sampling": BallsInBins(4)}, {"rate": None, "sampling": BandMF(0.25, bands=3)}],
+    ids=["poisson", "balls in bins", "banded"],
+)
 def test_a_budget_holds_one_run_of_exactly_its_size(tmp_path, way):
     """With half of its delta set aside, as budgets are opened; and nothing after it."""
     with discreet.Ledger(tmp_path / "ledger.db") as ledger:
         ledger.open("people", unit=discreet.record(), epsilon=1.0, delta=1e-5)
-        finish(begin(epsilon=1.0, delta=1e-5, rate=0.25, ledger=ledger, source="people", **way))
+        finish(begin(epsilon=1.0, delta=1e-5, ledger=ledger, source="people", **way))
         assert ledger.spent("people") == 1.0
         assert ledger.left("people") == 0.0
         with pytest.raises(BudgetExceeded, match="asks epsilon 1 at delta 1e-5"):
-            finish(begin(epsilon=1.0, delta=1e-5, rate=0.25, ledger=ledger, source="people", **way))
+            finish(begin(epsilon=1.0, delta=1e-5, ledger=ledger, source="people", **way))
         with pytest.raises(BudgetExceeded):
             ledger.reserve("people", begin(noise_multiplier=1e3, delta=1e-5).plan.claim())
         ledger.verify()
@@ -607,7 +627,7 @@ def test_a_failure_inside_the_run_keeps_the_charge(ledger):
 
 
 def test_a_checkpoint_that_no_ledger_paid_for_is_refused(ledger, tmp_path):
-    run = begin(epsilon=1.0, checkpoint=tmp_path / "run", every=1)
+    run = begin(epsilon=1.0, checkpoint=Checkpoint(tmp_path / "run", every=1))
     next(iter(run))
     with pytest.raises(InvalidDocument, match="paid for by no ledger"):
         begin(epsilon=1.0, checkpoint=tmp_path / "run", ledger=ledger, source="people")
@@ -617,10 +637,10 @@ KILLED = """
 import os, signal, sys, torch
 sys.path[:0] = {path!r}
 import discreet
-from unit.learn.test_train import begin, weights
+from unit.learn.test_train import Checkpoint, begin, weights
 from discreet.learn.sgd.sampling import Poisson
 ledger = discreet.Ledger({place!r} + "/ledger.db")
-run = begin(epsilon=2.0, ledger=ledger, source="people", checkpoint={place!r} + "/run", every=2)
+run = begin(epsilon=2.0, ledger=ledger, source="people", checkpoint=Checkpoint({place!r} + "/run", every=2))
 if {stop} == 0:
     Poisson.draw = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 for step in run:
@@ -640,11 +660,11 @@ def test_a_killed_run_has_paid_once_and_goes_on(ledger, tmp_path, stop):
     assert spent > 0
     assert kinds(ledger) == ["open", "reserve"]
     ledger.verify()
-    run = begin(epsilon=2.0, ledger=ledger, source="people", checkpoint=tmp_path / "run", every=2)
+    run = begin(epsilon=2.0, ledger=ledger, source="people", checkpoint=Checkpoint(tmp_path / "run", every=2))
     assert run.number == stop // 2 * 2
     for step in run:
         if step.number == stop:
             assert same(torch.load(tmp_path / "seen"), weights(run.model))
     made = run.release(tmp_path / "model")
-    assert made.entry == run._entry is not None
+    assert made.entry == run._state.entries[0] is not None
     assert ledger.spent("people") == spent

@@ -15,6 +15,7 @@ import discreet
 import ranks
 from discreet.core.event import DiscreteLaplace, Gaussian, Poisson, Repeat
 from discreet.errors import InvalidValue
+from discreet.learn import Adaptive, Automatic, Performance, PerLayer
 from discreet.learn.sgd import sampling
 from discreet.learn.sgd.clipping import CLIPPINGS, SLACK, Flat
 from discreet.learn.sgd.engine import Engine
@@ -75,7 +76,7 @@ def test_64_rows_and_65_have_the_same_divisor_and_the_same_noise():
     for count in (64, 65):
         with seeded_for_tests(b"64 or 65"):
             run = start(rows(*[(0, 0.0)] * count), numbers=1000, rate=1 / 16, steps=3, divisor=4.0, noise_multiplier=10.0)
-            found.append((updates(run), run._divisor, run.plan))
+            found.append((updates(run), run._state.divisor, run.plan))
     (one, *facts), (other, *more) = found
     assert np.array_equal(one, other)
     assert facts[0] == more[0] == 4.0
@@ -89,7 +90,7 @@ def test_a_divisor_that_is_counted_is_paid_for():
     counted = run.plan.event().events[0]
     assert counted == DiscreteLaplace(10)  # a fiftieth of epsilon
     updates(run)
-    noisy = run._divisor / 0.5
+    noisy = run._state.divisor / 0.5
     assert noisy == round(noisy)
     assert run.plan.epsilon() <= 5.0
 
@@ -99,7 +100,7 @@ def test_a_count_is_never_divided_by_nothing():
         with seeded_for_tests(b"few units %d" % seed):
             run = start(rows((0, 0.0)), divisor=None, epsilon=0.1, rate=0.5)
             updates(run)
-            assert run._divisor >= 1.0
+            assert run._state.divisor >= 1.0
 
 
 def test_the_sum_is_divided_after_the_noise_and_like_it():
@@ -115,7 +116,15 @@ def test_the_sum_is_divided_after_the_noise_and_like_it():
 
 
 @pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan, 3e38])
-@pytest.mark.parametrize("options", [{}, {"clipping": "per_layer"}, {"clipping": "automatic"}, {"microbatch": 2}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"clip_norm": None, "clipping": PerLayer(1.0)},
+        {"clip_norm": None, "clipping": Automatic(1.0)},
+        {"performance": Performance(microbatch=2)},
+    ],
+)
 def test_a_record_that_is_not_a_number_is_one_contribution(value, options):
     """The last record is spoiled: the update is that of the others, and at most its own contribution is missing."""
     good = rows((0, 0.3), (1, -2.0), (2, 0.1), (3, 5.0))
@@ -165,13 +174,16 @@ def test_the_order_of_a_shuffled_loader_is_not_used():
     assert all((drawn[0] == other).all() for other in drawn[1:])
     with pytest.raises(InvalidValue, match="sampler of its own"):
         start(DataLoader(data, sampler=torch.utils.data.RandomSampler(data, replacement=True)))
-    with pytest.raises(InvalidValue, match="sampling must be one of poisson, balls_in_bins"):
-        start(rows((0, 1.0)), sampling="shuffle")
+    with pytest.raises(InvalidValue, match=r"sampling must be a value such as discreet\.learn\.BallsInBins"):
+        start(rows((0, 1.0)), rate=None, sampling="shuffle")
 
 
 def test_the_sampler_names_the_event():
     """What draws is what is accounted; passes of whole bins are not called Poisson."""
-    poisson, bins = (start(rows((0, 1.0)), rate=0.25, steps=8, sampling=s).plan for s in ("poisson", "balls_in_bins"))
+    poisson, bins = (
+        start(rows((0, 1.0)), rate=None, steps=8, sampling=sampling).plan
+        for sampling in (discreet.learn.Poisson(0.25), discreet.learn.BallsInBins(4))
+    )
     assert poisson.event() == Repeat(Poisson(0.25, Gaussian(1.0)), 8)
     assert "Poisson" not in repr(bins.event())
 
@@ -229,9 +241,9 @@ def test_noise_and_batches_come_from_different_keys():
     with seeded_for_tests(b"keys"):
         run = start(rows((0, 0.0)), steps=1)
         updates(run)
-    stream = sampling.keystream(run._key, b"poisson", 0).update(bytes(64))
-    assert stream[:32] != run._key
-    assert stream != sampling.keystream(run._key, b"poisson more", 0).update(bytes(64))
+    stream = sampling.keystream(run._state.key, b"poisson", 0).update(bytes(64))
+    assert stream[:32] != run._state.key
+    assert stream != sampling.keystream(run._state.key, b"poisson more", 0).update(bytes(64))
 
 
 # Who is a unit
@@ -278,7 +290,7 @@ def test_accumulation_clips_each_unit(microbatch):
     """Four short gradients and a long one, one way and the other: their sum is that of the clipped ones, for any pieces."""
     data = rows((0, -0.5), (0, -0.5), (0, -0.5), (0, -0.5), (0, 100.0))
     with seeded_for_tests(b"pieces"):
-        found = updates(start(data, microbatch=microbatch))
+        found = updates(start(data, performance=Performance(microbatch=microbatch)))
     with seeded_for_tests(b"pieces"):
         noise = updates(start(rows((0, 0.0))))
     assert (found - noise)[0, 0] == pytest.approx(-1.0, abs=1e-3)
@@ -300,7 +312,7 @@ class Twice(nn.Module):
 def test_weights_used_three_times_are_counted_three_times(clipping):
     def make(data):
         torch.manual_seed(2)
-        return start(data, model=Twice(), clipping=clipping)
+        return start(data, model=Twice(), clip_norm=None, clipping=CLIPPINGS[clipping](1.0))
 
     assert moved(make, rows((0, 0.1), (1, 90.0)), rows((0, 0.1))) <= 1 + SLACK
 
@@ -364,7 +376,7 @@ def run_on(tmp_path_factory):
 @pytest.mark.parametrize("wrap", ["plain", "split"])
 def test_a_clip_norm_that_follows_a_quantile_counts_each_unit_once(run_on, wrap):
     """Over all stripes, and not the made-up unit of a process that has nobody: weights are those of one process."""
-    asked = {"clipping": "quantile", "divisor": 3.0, "rate": 0.06, "steps": 12, "clip_norm": 0.2}
+    asked = {"clipping": Adaptive(0.2), "divisor": 3.0, "rate": 0.06, "steps": 12, "clip_norm": None}
     wanted = ranks.trained(**asked)
     for found in run_on(2, ranks.trained, wrap=wrap, **asked):
         for name, weight in wanted.items():

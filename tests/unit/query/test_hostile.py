@@ -193,7 +193,7 @@ def test_the_engine_itself_opens_nothing_else(tmp_path: Path) -> None:
     secret.write_text("a\n1\n")
     own = tmp_path / "own.csv"
     own.write_text("age\n1\n")
-    with connect(own, unit=user("age", rows=1)) as db:
+    with connect(own, unit=user("age", rows=1), schema={"own": {"age": {"type": "integer"}}}) as db:
         link = db.engine._link  # type: ignore[attr-defined]
         for text in (
             f"SELECT * FROM read_csv('{secret}')", f"COPY (SELECT 1) TO '{tmp_path / 'out.csv'}'", "INSTALL httpfs",

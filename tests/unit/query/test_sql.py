@@ -259,7 +259,8 @@ def test_files_of_every_type(tmp_path: Path) -> None:
     with duckdb.connect(str(tmp_path / "people.duckdb")) as made:
         made.execute("CREATE TABLE people AS SELECT * FROM whole").fetchall()
     for place in ("people.parquet", "people.csv", "people.duckdb"):
-        with connect(tmp_path / place, unit=user("patient_id", rows=10)) as db:
+        schema = {"people": {name: {"type": "integer" if name == "patient_id" else "text"} for name in TABLE.column_names}}
+        with connect(tmp_path / place, unit=user("patient_id", rows=10), schema=schema) as db:
             assert db.sql("SELECT COUNT(*) AS n FROM people", epsilon=LOUD).value["n"][0].as_py() == pytest.approx(3_000, abs=9)
     for frame in (TABLE, TABLE.to_pandas()):
         with connect(frame, unit=user("patient_id", rows=10)) as db:
@@ -305,7 +306,7 @@ def test_epsilon_must_make_sense(epsilon: Any, db: Database) -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "told"), [("nope.parquet", "not a file"), ("x.txt", "no known type"), ("bad.parquet", "cannot open")]
+    ("place", "told"), [("nope.parquet", "not a file"), ("x.txt", "no known type"), ("bad.parquet", "cannot read")]
 )
 def test_files_that_are_not_there_or_not_data(place: str, told: str, tmp_path: Path) -> None:
     (tmp_path / "x.txt").write_text("hello")

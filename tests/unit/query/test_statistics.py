@@ -155,11 +155,12 @@ class Doubled(SumOfSquares):
 def test_another_statistic_of_the_same_name_is_another_question(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("x\n" + "\n".join("5" for _ in range(50)))
+    schema = {"t": {"x": {"type": "number", "bounds": BOUNDS}}}
     answers = []
     with Ledger(tmp_path / "ledger.db") as ledger:
         ledger.open("people", unit=record(), epsilon=1000.0, delta=1e-6)
         for kind in (SumOfSquares, SumOfSquares, Doubled):
-            with connect(path, unit=record(), bounds={"x": BOUNDS}, ledger=ledger, source="people", statistics=(kind,)) as db:
+            with connect(path, unit=record(), schema=schema, ledger=ledger, source="people", statistics=(kind,)) as db:
                 answers.append(db.sql("SELECT SUM_OF_SQUARES(x) AS q FROM t", epsilon=90.0))
     assert answers[0].entry == answers[1].entry != answers[2].entry
     assert answers[0].value.equals(answers[1].value)

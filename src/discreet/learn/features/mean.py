@@ -8,8 +8,11 @@ import torch
 from torch import Tensor, nn
 
 from discreet.errors import InvalidValue
+from discreet.learn.sgd.options import Performance
 from discreet.learn.sgd.run import Run
 from discreet.learn.sgd.train import train
+
+PIECES = Performance(microbatch=8192)  # units at a time: rows are wide
 
 
 class Centre(nn.Module):
@@ -46,7 +49,7 @@ def private_mean(rows: Tensor, *, clip_norm: float, **settings: Any) -> tuple[Te
     nn.init.zeros_(layer.weight)
     data = rows, torch.zeros(len(rows), device=rows.device)
     descent = torch.optim.SGD(layer.parameters(), lr=1.0)
-    run = train(layer, descent, data, _along, rate=1.0, steps=1, clip_norm=clip_norm, **({"microbatch": 8192} | settings))
+    run = train(layer, descent, data, _along, rate=1.0, steps=1, clip_norm=clip_norm, **({"performance": PIECES} | settings))
     for _ in run:
         pass
     return layer.weight[0].detach().clone(), run

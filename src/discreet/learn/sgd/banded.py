@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -136,6 +137,18 @@ class Banded:
 
     def __repr__(self) -> str:
         return f"Banded(rate={self.rate:g}, steps={self.steps}, bands={self.bands})"
+
+
+@dataclass(frozen=True)
+class BandMF:
+    """Noise that later steps take back, over `bands` steps, and batches with a share `rate` of the units (see `Banded`)."""
+
+    rate: float
+    bands: int
+
+    def over(self, steps: int, momentum: float) -> Banded:
+        """For so many steps of an optimizer with this momentum."""
+        return Banded(self.rate, steps=steps, bands=self.bands, momentum=momentum)
 
 
 class Correlated:

@@ -97,16 +97,16 @@ def replay_run(make: Make, with_unit: Any, without_unit: Any, *, seed: bytes = b
 
     def mechanism(data: Any, tell: Tell) -> None:
         run = make(data)
-        if run._divisor is None:
+        if run.divisor is None:
             raise InvalidValue("A replay needs a public divisor: pass divisor=rate * (about how many units there are).")
-        if isinstance(run._clipping, Quantile):
+        if isinstance(run._sum.clipping, Quantile):
             raise InvalidValue("A replay needs a clip norm that stays: one that follows a quantile is released in every step.")
-        if run._after is not None:
-            raise InvalidValue("A replay looks at updates before they are post-processed: leave out `after`.")
-        sensitivity = run.plan.clip_norm / run._divisor
+        if run._parts.postprocess.gradient is not None:
+            raise InvalidValue("A replay looks at updates before they are post-processed: leave out Postprocess(gradient=…).")
+        sensitivity = run.plan.clip_norm / run.divisor
 
         def look(step: int, update: torch.Tensor) -> Any:  # the sum itself: weights of a narrow type round what they are given
-            return tell(f"update {step}", run._buffer.cpu(), sensitivity=sensitivity, noise=torch.clone)
+            return tell(f"update {step}", run._sum.buffer.cpu(), sensitivity=sensitivity, noise=torch.clone)
 
         watch(run, look)
         for _ in run:

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-from discreet.errors import InvalidValue
+from discreet.errors import DiscreetError, InvalidValue
+from discreet.learn.sgd.distributed import Alone, local
 
 TRIED = (
     "discreet: this was raised on made-up rows, with the shapes and types of yours, on which model and loss are tried before "
@@ -59,4 +60,37 @@ def same_parameters(model: nn.Module, optimizer: torch.optim.Optimizer, trained:
             f"{', '.join(left[:5])}: trainable, but not in the optimizer. Freeze it "
             "(requires_grad_(False)) or give it to the optimizer: "
             "an unused gradient would take its part of the clip norm."
+        )
+
+
+def not_split(split: bool, after: Any, collate: Any) -> None:
+    """What a model under fully_shard, whose weights are split over processes, cannot be trained with."""
+    if split and after is not None:
+        raise InvalidValue(
+            "Postprocess(gradient=…) needs whole gradients, which a model under fully_shard never has. Leave it out."
+        )
+    if split and collate is not None:
+        raise InvalidValue("A collate_fn under fully_shard: processes would call the model differently often. Leave it out.")
+
+
+def only_gradients_of(parameters: list[nn.Parameter], optimizer: Any) -> None:
+    """A gradient that the engine did not make has neither been clipped nor has it noise: no step is taken with it."""
+    ours = {id(p) for p in parameters}
+    held = [p for group in optimizer.param_groups for p in group["params"]]
+    foreign = [p for p in held if p.grad is not None and id(p) not in ours]
+    if foreign:
+        for p in held:
+            p.grad = None
+        raise InvalidValue(
+            f"The optimizer holds {len(foreign)} parameters with gradients that are not of this run: they were added to "
+            "the model or the optimizer after it began. Begin another run with the model as it is now."
+        )
+
+
+def finite(parameters: list[nn.Parameter], group: Alone, number: int) -> None:
+    """Refuse weights that are not numbers after so many steps."""
+    if not group.every(all(bool(torch.isfinite(local(p)).all()) for p in parameters)):
+        raise DiscreetError(
+            f"The weights are no longer finite numbers after step {number}: the run has diverged. Lower the learning "
+            "rate; the gradients that reach the optimizer are clipped, so a diverging update comes from its own settings."
         )

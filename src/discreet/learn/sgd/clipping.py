@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor
@@ -38,22 +39,23 @@ def slack(x: Tensor) -> float:
 class Clipping(Protocol):
     """`groups` says which records are clipped together, `factors` by how much: [groups, units] from squared norms."""
 
-    norm: float
-
+    @property
+    def norm(self) -> float: ...
+    @property
+    def kind(self) -> str: ...
     def groups(self, records: Sequence[Any]) -> list[list[Any]]: ...
     def factors(self, squared: Tensor) -> Tensor: ...
 
 
+@dataclass(frozen=True)
 class Flat:
     """The whole gradient of a unit is shortened to `norm` where it is longer (Abadi et al. 2016)."""
 
-    def __init__(self, norm: float) -> None:
-        self.norm = check.positive("clip_norm", norm)
-        if self.norm < LEAST:
-            raise InvalidValue(
-                f"clip_norm must be at least {LEAST:g}, since squares of shorter gradients vanish in float32; got {norm:g}. "
-                "Multiply the loss by a constant, and clip_norm by the same."
-            )
+    norm: float
+    kind: ClassVar[str] = "Flat"  # how checkpoints name it
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "norm", clip_norm(self.norm))
 
     def groups(self, records: Sequence[Any]) -> list[list[Any]]:
         return [list(records)]
@@ -61,9 +63,15 @@ class Flat:
     def factors(self, squared: Tensor) -> Tensor:
         return squared.rsqrt().mul_(self.norm / (1 + SLACK)).clamp_(max=1.0)
 
+    def begin(self) -> Clipping:
+        """What a run clips with: the value itself, unless its norm moves while the run goes on."""
+        return self
+
 
 class PerLayer(Flat):
     """Every layer on its own, each to an equal share of `norm`, so that all together stay within it."""
+
+    kind = "PerLayer"
 
     def groups(self, records: Sequence[Any]) -> list[list[Any]]:
         return [[record] for record in records]
@@ -76,10 +84,29 @@ class PerLayer(Flat):
 class Automatic(Flat):
     """Every gradient is scaled to almost `norm`, short ones too (Bu et al. 2023): one number less to choose."""
 
+    kind = "Automatic"
     steady = 0.01
 
     def factors(self, squared: Tensor) -> Tensor:
         return self.norm / ((1 + SLACK) * squared.sqrt() + self.steady)
 
 
-CLIPPINGS = {"flat": Flat, "per_layer": PerLayer, "automatic": Automatic}
+class FixedPoint(Flat):
+    """Flat clipping in whole numbers, with exact noise: a claim that survives floating point (see fixed_point.py).
+
+    Units are computed one by one, at the price of a backward pass for each of them.
+    """
+
+
+CLIPPINGS = {"flat": Flat, "per_layer": PerLayer, "automatic": Automatic}  # by their names in configuration files
+
+
+def clip_norm(norm: float) -> float:
+    """A clip norm whose square float32 can hold."""
+    norm = check.positive("clip_norm", norm)
+    if norm < LEAST:
+        raise InvalidValue(
+            f"clip_norm must be at least {LEAST:g}, since squares of shorter gradients vanish in float32; got {norm:g}. "
+            "Multiply the loss by a constant, and clip_norm by the same."
+        )
+    return norm

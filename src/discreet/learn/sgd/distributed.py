@@ -11,6 +11,7 @@ gets its noise once: the noise is a function of the number's place, so a process
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol, TypeVar
 
@@ -191,3 +192,13 @@ def is_split(tensor: Any) -> bool:
 def local(tensor: Any) -> Tensor:
     """The part of a tensor that lies here; all of it unless it is split."""
     return tensor.to_local() if is_split(tensor) else tensor
+
+
+@torch.no_grad()
+def project(parameters: list[nn.Parameter], radius: float, group: Alone) -> None:
+    """Bring weights that left the ball of this radius back to its surface."""
+    square = sum(float(local(p).square().sum()) for p in parameters)
+    length = math.sqrt(group.total(square) if group.split else square)
+    if length > radius:
+        for p in parameters:
+            p.mul_(radius / length)

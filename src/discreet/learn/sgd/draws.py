@@ -3,47 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import Tensor
 
+from discreet.learn.sgd.clipped_sum import ClippedSum
+from discreet.learn.sgd.distributed import Alone
 from discreet.learn.sgd.loading import Feed, seed
-
-if TYPE_CHECKING:
-    from discreet.learn.sgd.run import Run
-
-
-def batches(run: Run, own: bool) -> Iterator[tuple[Any, Tensor | None]]:
-    """Batches of the step at hand, and the weights of their rows."""
-    feed = _fed(run) if run._rows.loaded else None
-    for piece in _drawn(run, run.number):
-        run._made_up = not len(piece)
-        if not len(piece):
-            yield run._rows.blank(run._device)
-        elif feed is None:
-            yield run._rows.take(piece, run._device, own)
-        else:
-            for batch, weight in run._rows.fed(feed, piece, run._device):
-                run._shaped(batch)
-                yield batch, weight
-    run._feed = (run._key, run.number + 1, feed)
+from discreet.learn.sgd.rows import Rows
+from discreet.learn.sgd.state import State
 
 
-def _drawn(run: Run, step: int) -> Iterator[Any]:
-    """The units of a step that this process computes, in pieces."""
-    assert run._key is not None
-    return run._group.pieces(run.plan.sampler.draw(run._key, step, run._rows.units), run._microbatch)
+class Draws:
+    """Draws the units of each step and reads their rows, at most `microbatch` units at a time."""
 
+    def __init__(self, rows: Rows, state: State, group: Alone, microbatch: int | None) -> None:
+        self._rows, self._state, self._group, self._microbatch = rows, state, group, microbatch
+        self._ahead: tuple[bytes, int, Feed | None] = (b"", 0, None)  # rows read ahead: the key and the step they are for
 
-def _fed(run: Run) -> Feed:
-    """The rows from this step on, read ahead by other processes where there are any; begun anew where it is out of step."""
-    key = run._key
-    assert key is not None
-    known, number, feed = run._feed
-    run._feed = (None, 0, None)
-    if feed is not None and (known, number) == (key, run.number):
-        return feed
-    return run._rows.feed(
-        (seed(key, step, place), piece)
-        for step in range(run.number, run.plan.steps) for place, piece in enumerate(_drawn(run, step)) if len(piece)
-    )  # fmt: skip
+    def batches(self, clipped: ClippedSum, own: bool) -> Iterator[tuple[Any, Tensor | None]]:
+        """Batches of the step at hand, and the weights of their rows. Whoever changes rows in place must `own` them."""
+        rows, device = self._rows, clipped.device
+        feed = self._feed() if rows.loaded else None
+        for units in self._units(self._state.number):
+            if not len(units):
+                yield rows.blank(device)
+            elif feed is None:
+                yield rows.take(units, device, own)
+            else:
+                for batch, weight in rows.fed(feed, units, device):
+                    clipped.try_shape(batch)
+                    yield batch, weight
+        self._ahead = (self._state.key, self._state.number + 1, feed)
+
+    def _units(self, step: int) -> Iterator[Any]:
+        """The units of a step that this process computes, in pieces."""
+        chosen = self._state.plan.sampler.draw(self._state.key, step, self._rows.units)
+        return self._group.pieces(chosen, self._microbatch)
+
+    def _feed(self) -> Feed:
+        """The rows from this step on, read ahead by other processes where there are any; begun anew where it is out of step."""
+        key, number = self._state.key, self._state.number
+        known, expected, feed = self._ahead
+        self._ahead = (b"", 0, None)
+        if feed is not None and (known, expected) == (key, number):
+            return feed
+        return self._rows.feed(
+            (seed(key, step, place), units)
+            for step in range(number, self._state.plan.steps) for place, units in enumerate(self._units(step)) if len(units)
+        )  # fmt: skip

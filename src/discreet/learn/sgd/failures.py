@@ -20,7 +20,7 @@ import torch
 from discreet.errors import DiscreetError, RunFailed
 
 if TYPE_CHECKING:
-    from discreet.learn.sgd.run import Run
+    from discreet.learn.sgd.state import State
 
 log = logging.getLogger("discreet.learn.private")
 log.addHandler(logging.NullHandler())
@@ -47,15 +47,15 @@ def without_values() -> Iterator[None]:
 
 
 @contextmanager
-def charged(run: Run) -> Iterator[None]:
+def charged(state: State, source: str) -> Iterator[None]:
     """What fails from now on has been paid for, and says so."""
     try:
         yield
     except Exception as error:
         if isinstance(error, (RunFailed, torch.OutOfMemoryError)):
             error.__context__ = None  # whose message was left out
-        if run._key is not None:
-            paid = "The whole plan" if run._entry is None else f"Entry {run._entry} of {run._source}"
+        if state.begun:
+            paid = f"Entry {state.entries[0]} of {source}" if state.entries else "The whole plan"
             error.add_note(
                 f"discreet: {paid} was charged before the first batch and stays spent, since why this failed may depend on "
                 "the data. Mend the cause and iterate this run again, or go on from its checkpoint, at no further charge."

@@ -22,6 +22,7 @@ from discreet.learn.sgd.loading import plain
 from discreet.learn.sgd.proof import NotProven, traced
 from discreet.learn.sgd.proof.faithful import unlike
 from discreet.learn.sgd.proof.intact import replaced
+from discreet.learn.sgd.proof.modules import beside
 from discreet.learn.sgd.proof.objects import machinery
 from discreet.learn.sgd.proof.process import as_it_was, settings
 from discreet.learn.sgd.proof.program import Program
@@ -109,6 +110,8 @@ class Path:
         names = {module: name for name, module in self._model.named_modules()}
         own = tuple(names.get(module) for module in layers or ())
         key = (form, own, self._backward, tuple(map(_hashable, watch.key)), watch.whole)
+        if (active := beside()) is not None:
+            return Proof(form, layers, watch, Verdict(False, f"{active} is active"), None)
         verdict, _ = _known.get(key, (None, None)) if replaced() is None else (None, None)
         if verdict is None:
             verdict = self._traced(watch, batch)
@@ -365,7 +368,7 @@ def _form(batch: Any) -> Hashable:
         sdp.math_sdp_enabled(),
         torch.backends.mha.get_fastpath_enabled(),
     )
-    return tree, shapes, cast, ways, tuple(map(id, modes())), torch.get_default_dtype(), torch.__version__
+    return tree, shapes, cast, ways, tuple(map(id, modes())), beside(), torch.get_default_dtype(), torch.__version__
 
 
 def _hashable(it: Any) -> Hashable:

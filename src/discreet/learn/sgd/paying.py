@@ -6,31 +6,44 @@ process ends it: a run that was killed goes on in another one, which knows the c
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from discreet.accounting import curve
 from discreet.core import Claim, Event
 from discreet.errors import BudgetExceeded
 from discreet.learn.sgd.plan import Plan
+from discreet.ledger import open_charge
+from discreet.noise import discrete_laplace
+from discreet.noise.source import open_source
 
 FINEST = 1e18  # a ledger keeps probabilities of failure in units of 1 / FINEST
 
 
 class Payments:
-    """The charges of one run, by the ids of their ledger entries."""
+    """Charges a ledger for one run; without a ledger nothing is charged."""
 
     def __init__(self, ledger: Any, source: str, account: str | None) -> None:
         self.ledger, self.source, self.account = ledger, source, account
-        self.entries: tuple[str, ...] = ()
 
-    def first(self, plan: Plan) -> tuple[str, ...]:
-        """Pay for the whole plan."""
-        return self._pay(plan.claim(), plan.asked())
+    def begin(self, plan: Plan, units: int, divisor: float) -> tuple[bytes, bool, float, tuple[str, ...]]:
+        """Pay for the whole plan, then draw the key and, where the plan says so, count the units with noise.
+
+        Returns the key, whether its source is repeatable, the divisor, and the ids of the ledger's entries.
+        """
+        entries = () if self.ledger is None else self._pay(plan.claim(), plan.asked())
+        source = open_source()
+        key = source.take(32)
+        if plan.count_scale is not None:
+            noisy = units + int(discrete_laplace(plan.count_scale, 1)[0])
+            divisor = max(1.0, plan.sampler.rate * max(noisy, 1))
+        return key, source.repeatable, divisor, entries
 
     def again(self, plan: Plan, rounds: int) -> tuple[str, ...]:
         """Pay for rounds beside the plan, where there is room for them; else nothing happens."""
-        claim = plan.claim()
-        event = plan.again(rounds)
+        if self.ledger is None or not rounds:
+            return ()
+        claim, event = plan.claim(), plan.again(rounds)
         try:
             return self._pay(Claim(game=claim.game, event=event, assumptions=claim.assumptions), self._pair(plan, event))
         except BudgetExceeded as error:
@@ -40,22 +53,22 @@ class Payments:
             )
             raise
 
-    def settle(self) -> None:
+    def settle(self, entries: Iterable[str]) -> None:
         """The run has ended. What was settled before stays so."""
-        for entry in self.entries:
-            self.ledger.settle(entry)
+        if self.ledger is not None:
+            for entry in entries:
+                self.ledger.settle(entry)
 
     def _pay(self, claim: Claim, asked: tuple[float, float]) -> tuple[str, ...]:
-        charge = self.ledger.reserve(self.source, claim, account=self.account, asked=asked)
+        charge = open_charge((claim,), source=self.source, ledger=self.ledger, account=self.account, asked=asked)
         charge.started()
-        self.entries = (*self.entries, charge.id)
-        return self.entries
+        return (charge.id,)
 
     def _pair(self, plan: Plan, event: Event) -> tuple[float, float]:
         """The (epsilon, delta) to charge repeated rounds as, where they do not fit otherwise: at the plan's delta, or at what
         is left for pairs, of which the first charge may have taken most.
         """
         balance = self.ledger.balance(self.source, self.account)
-        left = min(each.left.failure for each in (balance, balance.whole) if each is not None) / FINEST
+        left = min(part.left.failure for part in (balance, balance.whole) if part is not None) / FINEST
         delta = min(plan.delta, left * (1 - 1e-12)) if left > 0 else plan.delta  # with nothing left it is refused as it is
         return float(curve(event).epsilon(delta)), delta

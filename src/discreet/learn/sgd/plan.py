@@ -40,7 +40,7 @@ class Plan:
     clip_norm: float
     delta: float
     count_scale: float | None  # noise of the count of units that gives the divisor; None: the divisor is public
-    grid: bool = False  # whether sums are whole numbers (see grid.py)
+    fixed_point: bool = False  # whether sums are whole numbers (see fixed_point.py)
     target: float | None = None  # the epsilon that the noise was calibrated to; None: the noise was given
     trusted: tuple[str, ...] = ()  # what the way to the gradients leaves to trust (see path.py)
 
@@ -66,7 +66,7 @@ class Plan:
 
     def claim(self, extra: int = 0) -> Claim:
         """The claim of the whole plan, and of `extra` rounds that were taken again."""
-        first = _ON_GRID if self.grid else _IN_FLOATS
+        first = _IN_WHOLE_NUMBERS if self.fixed_point else _IN_FLOATS
         told = (first, *ASSUMPTIONS, *self.trusted, *((INTERRUPTED,) if extra else ()))
         event = self.of_rounds(self.sampler.rounds(0, self.steps) + extra) if extra else self.event()
         return Claim(game=Game(self.unit, {"transcript"}), event=event, assumptions=told)
@@ -86,7 +86,7 @@ class Plan:
 
 
 _IN_FLOATS = "Noise and sums are floating-point numbers; the bound is that of real ones."
-_ON_GRID = "A unit's gradient, which is computed by itself, comes out the same whatever other units there are."
+_IN_WHOLE_NUMBERS = "A unit's gradient, which is computed by itself, comes out the same whatever other units there are."
 ASSUMPTIONS = (
     "Batches, losses, gradients before noise, and the key of the run were shown to nobody.",
     "Hyper-parameters, architecture and preprocessing do not depend on this data, or their choice was paid for separately.",
@@ -96,7 +96,7 @@ INTERRUPTED = "When the run was interrupted, which made it repeat steps with fre
 
 def planned(
     *, unit: Unit, sampler: Sampler, rate: float, steps: int, clip_norm: float, delta: float,
-    epsilon: float | None, noise_multiplier: float | None, counted: bool, grid: bool = False,
+    epsilon: float | None, noise_multiplier: float | None, counted: bool, fixed_point: bool = False,
 ) -> Plan:  # fmt: skip
     """The plan for a budget (the least noise that keeps it) or for given noise."""
     if (epsilon is None) == (noise_multiplier is None):
@@ -116,7 +116,7 @@ def planned(
     def plan(noise: float) -> Plan:
         return Plan(
             unit=unit, sampler=sampler, steps=steps, noise_multiplier=noise, clip_norm=check.positive("clip_norm", clip_norm),
-            delta=delta, count_scale=scale, grid=grid, target=epsilon,
+            delta=delta, count_scale=scale, fixed_point=fixed_point, target=epsilon,
         )  # fmt: skip
 
     if noise_multiplier is not None:

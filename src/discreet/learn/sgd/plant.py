@@ -95,7 +95,9 @@ class Planted:
     def of(self, run: Run, *, together: bool = False) -> Evidence:
         """The same for a run of ours, which knows its rate, noise and divisor."""
         plan = run.plan
-        step = plan.clip_norm / run._public_divisor()
+        if run.divisor is None:
+            raise InvalidValue("Nothing has been trained yet: call trained(run) first.")
+        step = plan.clip_norm / run.divisor
         return self.evidence(
             rate=plan.sampler.rate, noise_multiplier=plan.noise_multiplier, step=step, unit=plan.unit, together=together
         )

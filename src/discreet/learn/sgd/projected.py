@@ -16,7 +16,9 @@ from torch import nn
 
 from discreet.core import Unit, check
 from discreet.errors import InvalidValue
-from discreet.learn.sgd.run import Loss, Run
+from discreet.learn.sgd.clipped_sum import Loss
+from discreet.learn.sgd.options import Postprocess
+from discreet.learn.sgd.run import Run
 from discreet.learn.sgd.train import train
 
 
@@ -45,5 +47,5 @@ def projected(
     optimizer = torch.optim.SGD(model.parameters(), check.positive("learning_rate", learning_rate))
     return train(
         model, optimizer, data, loss, unit=unit, delta=delta, rate=1 / size, steps=steps, clip_norm=lipschitz,
-        noise_multiplier=noise / lipschitz, divisor=1.0, radius=radius, **more,
+        noise_multiplier=noise / lipschitz, divisor=1.0, postprocess=Postprocess(radius=radius), **more,
     )  # fmt: skip

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -10,7 +13,7 @@ from torch import Tensor
 from discreet.core import check
 from discreet.core import event as events
 from discreet.errors import InvalidValue
-from discreet.learn.sgd.clipping import SLACK, Flat
+from discreet.learn.sgd.clipping import SLACK, Flat, clip_norm
 
 FASTEST = 5.0  # the norm changes by at most this factor in one step, however large the noise of the count
 
@@ -50,18 +53,43 @@ def split(noise_multiplier: float, count_noise: float) -> float:
     return whole / math.sqrt((1 - share) * (1 + share)) * (1 + 1e-12)
 
 
-class Quantile(Flat):
-    """Flat clipping to a norm that moves towards the `quantile` of the units' lengths: C <- C e^{-speed (share - quantile)}.
+@dataclass(frozen=True)
+class Adaptive(Flat):
+    """Flat clipping to a norm that starts at `norm` and moves towards a `quantile` of the units' gradient lengths.
 
-    In every step gradients are clipped, which counts them, and `update` is told the count with fresh noise, whether or not
-    anyone was there. The norm may be shown: it is made of what `joint` pays for.
+    In each step the units that were not clipped are counted with noise, which the run pays for together with the sum:
+    C <- C e^{-speed (share of unclipped units - quantile)}.
     """
 
+    quantile: float = 0.5
+    speed: float = 0.2
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check.open_fraction("quantile", self.quantile)
+        check.positive("speed", self.speed)
+
+    def begin(self) -> Quantile:
+        return Quantile(self.norm, quantile=self.quantile, speed=self.speed)
+
+
+class Quantile:
+    """The moving norm of a run with adaptive clipping.
+
+    In every step gradients are clipped, which counts them, and `update` is given the count with fresh noise, whether or not
+    any unit took part. The norm may be shown: it is computed from what `joint` pays for.
+    """
+
+    kind = "Quantile"
+
     def __init__(self, norm: float, *, quantile: float = 0.5, speed: float = 0.2) -> None:
-        super().__init__(norm)
+        self.norm = clip_norm(norm)
         self.quantile, self.speed = check.open_fraction("quantile", quantile), check.positive("speed", speed)
-        self.present: Tensor | None = None  # which units of the batch are somebody's; all of them, if it is not said
+        self.present: Tensor | None = None  # which units of the batch are somebody's; None: all of them
         self._count: Tensor | float = 0.0
+
+    def groups(self, records: Sequence[Any]) -> list[list[Any]]:
+        return [list(records)]
 
     def factors(self, squared: Tensor) -> Tensor:
         length = (1 + SLACK) * squared.sum(0).sqrt()

@@ -8,140 +8,183 @@ the rounds that the plan does not hold are charged before anything is drawn. doc
 from __future__ import annotations
 
 import hmac
+import os
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
+
+from torch import Tensor
 
 from discreet.accounting import curve
-from discreet.errors import InvalidDocument
+from discreet.errors import InvalidDocument, InvalidValue
 from discreet.figures import up
-from discreet.learn.sgd import checkpoint as checkpoints
-from discreet.learn.sgd import journal as journals
+from discreet.learn.sgd.clipping import Clipping
+from discreet.learn.sgd.distributed import Alone
+from discreet.learn.sgd.journal import Journal, beside, fingerprint, together
+from discreet.learn.sgd.options import Checkpoint
+from discreet.learn.sgd.paying import Payments
 from discreet.learn.sgd.quantile import Quantile
+from discreet.learn.sgd.sampling import Poisson
+from discreet.learn.sgd.state import State
 from discreet.noise.source import open_source
 
-if TYPE_CHECKING:
-    from discreet.learn.sgd.run import Run
 
+class Recovery:
+    """Decides whether a noisy sum may be seen, and gives up a key whose noise was seen with another sum."""
 
-def admitted(run: Run) -> bool:
-    """Whether the noisy sum in the buffer may be seen: it is new, or the one that this step released before."""
-    if run._journal is None and not run._copies:
-        return True
-    assert run._key is not None
-    clipping = run._clipping
-    count = run._group.total(clipping.counted()) if isinstance(clipping, Quantile) else None
-    tag = journals.fingerprint(run._key, run.number, run._buffer, count)
-    tag = journals.together(run._group.gathered(tag) if run._group.split else [tag])
-    key, own = run._key, run._journal
-    if own is not None and not run._group.first(lambda: own.admit(key, run.number, tag)):
+    def __init__(
+        self, state: State, clipping: Clipping, group: Alone, payments: Payments, checkpoint: Checkpoint | None
+    ) -> None:  # fmt: skip
+        self._state, self._clipping, self._group, self._payments = state, clipping, group, payments
+        self._checkpoint = checkpoint
+        self._journal = None if checkpoint is None else Journal(beside(checkpoint.file))
+        self._copies: list[Journal] = []  # of checkpoints written by hand
+        self._given_up: int | None = None  # how many steps a key has released that may not go on
+        self._seen, self._process = -1, os.getpid()  # the last step whose noisy sum was seen, and by which process
+
+    # ---- no noise serves two sums ------------------------------------------------------------------------------------
+
+    def check_once(self) -> None:
+        """The journal beside a checkpoint compares sums; without one, no step is taken twice."""
+        if os.getpid() != self._process:
+            raise InvalidValue(
+                "This process was forked from the one that began the run, and both would add the same noise to sums of their "
+                "own. Begin a run in each process, or iterate this one where it began."
+            )
+        if self._journal is None and self._state.number <= self._seen:
+            raise InvalidValue(
+                f"Step {self._state.number + 1} failed after its noisy sum had been computed; taken again, it would put the "
+                "same noise on another sum. Train again, or give runs a checkpoint, beside which such sums are compared."
+            )
+
+    def admit(self, buffer: Tensor) -> bool:
+        """Whether the noisy sum in the buffer may be seen: it is new, or the one that this step released before.
+
+        Where it may not, the step has to be taken again under a fresh key, which is paid for; a run that does not pay stops.
+        """
+        if self._same(buffer):
+            self._seen = self._state.number
+            return True
+        if self._checkpoint is None or not self._checkpoint.pays:
+            self.refuse("this step was released before and now comes out otherwise")
+        self.renew(self._released())
         return False
-    if not all(copy.admit(key, run.number, tag) for copy in run._copies):
+
+    def _same(self, buffer: Tensor) -> bool:
+        own, state, group = self._journal, self._state, self._group
+        if own is None and not self._copies:
+            return True
+        count = group.total(self._clipping.counted()) if isinstance(self._clipping, Quantile) else None
+        tag = fingerprint(state.key, state.number, buffer, count)
+        tag = together(group.gathered(tag) if group.split else [tag])
+        if own is not None and not group.first(lambda: own.admit(state.key, state.number, tag)):
+            return False
+        if not all(copy.admit(state.key, state.number, tag) for copy in self._copies):
+            raise InvalidDocument(
+                f"Another run went on from a checkpoint of this one and released another step {state.number + 1} with the same "
+                "noise. This step is not taken. Go on from one checkpoint in one place only."
+            )
+        return True
+
+    # ---- a fresh key -------------------------------------------------------------------------------------------------
+
+    def _extra(self, released: int) -> int:
+        """The rounds beside the plan if a fresh key begins at the step at hand, when the present one has released so many
+        steps."""
+        state = self._state
+        rounds, steps = state.plan.sampler.rounds, state.plan.steps
+        return state.used + rounds(state.start, max(released, state.number)) + rounds(state.number, steps) - rounds(0, steps)
+
+    def _released(self) -> int:
+        """How many steps the journal says were released under the present key; all of them where it cannot tell."""
+        known = self._noted()
+        return self._state.plan.steps if known is None else known
+
+    def _noted(self) -> int | None:
+        """What the journal says, if it has every line that it had when the checkpoint was written."""
+        own, state = self._journal, self._state
+        return None if own is None else self._group.first(lambda: own.released(state.key, state.noted))
+
+    def resumed(self, same_rows: bool) -> None:
+        """After a checkpoint was read: find out whether the run may go on under its key.
+
+        A key goes on where the journal was kept, and where the sampler has no memory or the units are known to be the same: a
+        unit that takes another's number could take part twice in one pass.
+        """
+        if self._state.done:
+            return
+        kept = self._noted() is not None
+        if kept and (same_rows or isinstance(self._state.plan.sampler, Poisson)):
+            return
+        pays = self._checkpoint is not None and self._checkpoint.pays
+        if not pays and self._extra(self._released()) > self._state.extra:
+            lost = "the file of released steps beside it is missing or was cut back"
+            self.refuse("its rows are not known to be the same" if kept else lost)
+        self._given_up = self._released()
+
+    def refuse(self, why: str) -> NoReturn:
+        """Say what going on would cost at most: all the rounds that were released after the checkpoint."""
+        state = self._state
+        rounds = max(0, self._extra(self._released()) - state.extra)
+        cost = "no step was lost, so that costs nothing"
+        if rounds:
+            epsilon = curve(state.plan.again(rounds)).epsilon(state.plan.delta)
+            cost = f"for at most epsilon {up(epsilon)} more at delta {state.plan.delta:g} by itself"
+        place = None if self._checkpoint is None else self._checkpoint.path
         raise InvalidDocument(
-            f"Another run went on from a checkpoint of this one and released another step {run.number + 1} with the same "
-            "noise. This step is not taken. Go on from one checkpoint in one place only."
+            f"{place} cannot be continued at step {state.number + 1} with the noise it began with: {why}, and the same "
+            "noise on two sums would show what it hides. Start over with another checkpoint file, and pay for it, go on just "
+            'as the run began, or ask for resume="pay": steps that come out otherwise then get fresh noise and are paid for '
+            f"({cost})."
         )
-    return True
 
+    def renew_if_given_up(self) -> bool:
+        """Give up a key that a checkpoint brought and that may not go on."""
+        if self._given_up is None:
+            return False
+        spent, self._given_up = self._given_up, None
+        self.renew(spent)
+        return True
 
-def extra(run: Run, released: int) -> int:
-    """The rounds beside the plan if a fresh key begins at the step at hand, when the present one has released so many steps."""
-    rounds, steps = run.plan.sampler.rounds, run.plan.steps
-    return run._used + rounds(run._start, max(released, run.number)) + rounds(run.number, steps) - rounds(0, steps)
+    def renew(self, spent: int) -> None:
+        """Give up the key, which has released `spent` steps: pay for what the plan does not hold, and draw another."""
+        state = self._state
+        old_key, rounds = state.key, self._extra(spent) - state.extra
 
+        def pay() -> tuple[bytes, bool, tuple[str, ...]]:
+            entries = self._payments.again(state.plan, rounds)
+            source = open_source()
+            return hmac.digest(old_key, b"discreet: fresh key" + source.take(32), "sha256"), source.repeatable, entries
 
-def released(run: Run) -> int:
-    """How many steps the journal says were released under the present key; all of them where it cannot tell."""
-    known = _noted(run)
-    return run.plan.steps if known is None else known
+        state.key, repeatable, entries = self._group.first(pay)
+        state.entries += entries
+        state.repeatable = state.repeatable or repeatable
+        state.used += state.plan.sampler.rounds(state.start, max(spent, state.number))
+        state.start, state.extra, state.noted = state.number, state.extra + rounds, 0
+        if isinstance(self._clipping, Quantile):
+            self._clipping.restart()
 
+    # ---- journals ----------------------------------------------------------------------------------------------------
 
-def _noted(run: Run) -> int | None:
-    """What the journal says, if it has every line that it had when the checkpoint was written."""
-    own, key, least = run._journal, run._key, run._noted
-    assert own is not None
-    assert key is not None
-    return run._group.first(lambda: own.released(key, least))
+    def copy_to(self, checkpoint: Path) -> None:
+        """A checkpoint by hand: every step released after it gets its line beside it, too."""
+        if self._group.rank == 0 and all(copy.path != beside(checkpoint) for copy in self._copies):
+            self._copies.append(Journal(beside(checkpoint)))
 
+    def keep(self) -> None:
+        """From here on every journal has a line for each step released under the key; those released before have theirs."""
+        if self._group.rank != 0:
+            return
+        for journal in self._journals():
+            if self._journal is not None and self._journal is not journal:
+                journal.take_over(self._journal)
+            journal.begin(self._state.key)
 
-def loaded(run: Run, same_rows: bool) -> int | None:
-    """After a checkpoint: None if the run may go on under its key, else how many steps that key has released.
+    def lines(self, checkpoint: Path) -> int:
+        """How many lines about the key the journal beside a checkpoint has."""
+        if self._group.rank != 0:
+            return 0
+        here = [journal for journal in self._journals() if journal.path == beside(checkpoint)]
+        return max((journal.lines(self._state.key) for journal in here), default=0)
 
-    A key goes on where the journal was kept, and where the sampler has no memory or the units are known to be the same: a unit
-    that takes another's number could take part twice in one pass.
-    """
-    if run.number >= run.plan.steps:
-        return None
-    kept = _noted(run) is not None
-    if kept and (same_rows or not run._remembers()):
-        return None
-    if not run._pays and extra(run, released(run)) > run._extra:
-        lost = "the file of released steps beside it is missing or was cut back"
-        refuse(run, "its rows are not known to be the same" if kept else lost)
-    return released(run)
-
-
-def refuse(run: Run, why: str) -> NoReturn:
-    """Say what going on would cost at most: all the rounds that were released after the checkpoint."""
-    rounds = max(0, extra(run, released(run)) - run._extra)
-    cost = "no step was lost, so that costs nothing"
-    if rounds:
-        epsilon = curve(run.plan.again(rounds)).epsilon(run.plan.delta)
-        cost = f"for at most epsilon {up(epsilon)} more at delta {run.plan.delta:g} by itself"
-    raise InvalidDocument(
-        f"{run._checkpoint} cannot be continued at step {run.number + 1} with the noise it began with: {why}, and the same "
-        "noise on two sums would show what it hides. Start over with another checkpoint file, and pay for it, go on just as "
-        f'the run began, or ask for resume="pay": steps that come out otherwise then get fresh noise and are paid for ({cost}).'
-    )
-
-
-def renew(run: Run, spent: int) -> None:
-    """Give up the key, which has released `spent` steps: pay for what the plan does not hold, and draw another."""
-    old_key, start, used = run._key, run._start, run._used
-    assert old_key is not None
-    rounds = extra(run, spent) - run._extra
-
-    def pay() -> tuple[bytes, bool, tuple[str, ...]]:
-        payments = run._payments
-        entries = payments.again(run.plan, rounds) if payments.ledger is not None and rounds else payments.entries
-        source = open_source()
-        return hmac.digest(old_key, b"discreet: fresh key" + source.take(32), "sha256"), source.repeatable, entries
-
-    run._key, repeatable, run._payments.entries = run._group.first(pay)
-    run._repeatable = run._repeatable or repeatable
-    run._used = used + run.plan.sampler.rounds(start, max(spent, run.number))
-    run._start, run._extra, run._noted = run.number, run._extra + rounds, 0
-    run._forget_noise()
-    if isinstance(run._clipping, Quantile):
-        run._clipping.restart()
-    run._save()
-
-
-def saved(run: Run, path: Path) -> Path:
-    """A checkpoint by hand: every step released after it gets its line beside it, too."""
-    if run._checkpoint is not None and path.absolute() == run._checkpoint.absolute():
-        run._save()
-        return path
-    if run._group.rank == 0 and all(copy.path != journals.beside(path) for copy in run._copies):
-        run._copies.append(journals.Journal(journals.beside(path)))
-    keep(run)
-    return checkpoints.save(path, run)
-
-
-def lines(run: Run, checkpoint: Path) -> int:
-    """How many lines about the key the journal beside a checkpoint has."""
-    own = [] if run._journal is None else [run._journal]
-    assert run._key is not None
-    return max((it.lines(run._key) for it in (*own, *run._copies) if it.path == journals.beside(checkpoint)), default=0)
-
-
-def keep(run: Run) -> None:
-    """From here on every journal has a line for each step released under the key; those released before have theirs."""
-    if run._group.rank != 0:
-        return
-    assert run._key is not None
-    own = [] if run._journal is None else [run._journal]
-    for journal in (*own, *run._copies):
-        for other in own:
-            if other is not journal:
-                journal.take_over(other)
-        journal.begin(run._key)
+    def _journals(self) -> list[Journal]:
+        return [*([] if self._journal is None else [self._journal]), *self._copies]

@@ -29,7 +29,7 @@ from discreet.learn.sgd.engine.compiled import eagerly
 from discreet.learn.sgd.loading import Loading, plain, rows, signature, stacked
 
 if TYPE_CHECKING:
-    from discreet.learn.sgd.run import Run
+    from discreet.learn.sgd.clipped_sum import ClippedSum
 
 log = logging.getLogger("discreet.learn")
 
@@ -38,24 +38,25 @@ CHUNK, BATCH = 256, 32  # rows read, and rows computed, at a time
 Values = dict[int, dict[int, int]]  # by part of a row: value to a row that holds it
 
 
-def check(run: Run) -> None:
-    """Refuse data on which the run could not end."""
+def check(clipped: ClippedSum, split: bool) -> None:
+    """Refuse data on which the run could not end. `split`: whether the weights lie on several processes."""
     seen: Values = {}
-    if run._rows.tensors is not None:
-        _columns(run._rows.tensors, seen)
+    rows = clipped.rows
+    if rows.tensors is not None:
+        _columns(rows.tensors, seen)
     else:
-        for number in _read(run._rows.data, run._rows.loading, seen):
-            _shape(run, number)
+        for number in _read(rows.data, rows.loading, seen):
+            _shape(clipped, number)
     chosen = sorted({row for holders in seen.values() for row in holders.values()})
     if chosen:
-        _compute(run, chosen)
+        _compute(clipped, chosen, split)
 
 
-def _shape(run: Run, number: int) -> None:
+def _shape(clipped: ClippedSum, number: int) -> None:
     """Try the model on made-up rows of this row's shape."""
     try:
-        for batch in run._rows.some(np.array([number]), run._device):
-            run._shaped(batch)
+        for batch in clipped.rows.some(np.array([number]), clipped.device):
+            clipped.try_shape(batch)
         return
     except (DiscreetError, torch.OutOfMemoryError):
         raise
@@ -140,8 +141,8 @@ class _Look(Dataset[Any]):
 def _read(data: Any, loading: Loading, seen: Values) -> list[int]:
     """Every row once. Returns one row of each kind."""
     kinds: dict[Any, int] = {}
-    for found, values, broken in _looks(data, loading):
-        for kind, number in found:
+    for signatures, values, broken in _looks(data, loading):
+        for kind, number in signatures:
             kinds.setdefault(kind, number)
         if broken is not None:
             _fail(*broken)
@@ -164,13 +165,13 @@ def _looks(data: Any, loading: Loading) -> Iterator[Any]:
     chunks = [np.arange(start, min(start + CHUNK, len(data))) for start in range(0, len(data), CHUNK)]
     if not loading.ahead:
         return (look[chunk] for chunk in chunks)
-    given = {name: value for name, value in loading.options.items() if value is not None and name != "pin_memory"}
+    options = {name: value for name, value in loading.options.items() if value is not None and name != "pin_memory"}
     alone = torch.Generator().manual_seed(0)
-    return iter(DataLoader(look, sampler=chunks, batch_size=None, collate_fn=_as_is, generator=alone, **given))
+    return iter(DataLoader(look, sampler=chunks, batch_size=None, collate_fn=_as_is, generator=alone, **options))
 
 
-def _as_is(found: Any) -> Any:
-    return found
+def _as_is(rows: Any) -> Any:
+    return rows
 
 
 def _fail(what: str, number: int | None, why: str) -> NoReturn:
@@ -183,19 +184,19 @@ def _fail(what: str, number: int | None, why: str) -> NoReturn:
 # ---- computing -----------------------------------------------------------------------------------------------------------
 
 
-def _compute(run: Run, chosen: list[int]) -> None:
+def _compute(clipped: ClippedSum, chosen: list[int], split: bool) -> None:
     """Model and loss on these rows, without gradients, with copies of parameters and buffers, which are thrown away."""
-    devices = [run._device] if run._device.type == "cuda" else []
-    copies = nullcontext() if run._group.split else run._isolated.on_copies()  # shards are gathered from the parameters
+    devices = [clipped.device] if clipped.device.type == "cuda" else []
+    copies = nullcontext() if split else clipped.isolated.on_copies()  # shards are gathered from the parameters
     with torch.random.fork_rng(devices=devices), torch.no_grad(), eagerly(), copies, _InRange():
         for start in range(0, len(chosen), BATCH):
-            _try(run, chosen[start : start + BATCH])
+            _try(clipped, chosen[start : start + BATCH])
 
 
-def _try(run: Run, numbers: list[int]) -> None:
+def _try(clipped: ClippedSum, numbers: list[int]) -> None:
     try:
-        for batch in run._rows.some(np.array(numbers), run._device):
-            run._computed(batch)
+        for batch in clipped.rows.some(np.array(numbers), clipped.device):
+            clipped.proven_losses(batch)
         return
     except torch.OutOfMemoryError:
         raise
@@ -203,7 +204,7 @@ def _try(run: Run, numbers: list[int]) -> None:
         kind, why = type(error).__name__, str(error)
     if len(numbers) > 1:
         for number in numbers:
-            _try(run, [number])
+            _try(clipped, [number])
     _fail(
         f"Model and loss fail on a row of data ({kind}), as they do where a label is none of the classes or a token is not in "
         "the vocabulary",

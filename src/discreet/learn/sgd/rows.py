@@ -17,19 +17,17 @@ from discreet.errors import InvalidValue
 from discreet.learn.sgd import loading as loader
 from discreet.learn.sgd.engine.probe import probe_augment
 
-Augment = Callable[[Any], Any]
+Change = Callable[[Any], Any]  # of the inputs of a batch, at random, example by example
 
 
 class Rows:
     """Rows of a torch Dataset or of tensors, by unit. A unit with fewer rows than most is filled up with rows of weight 0."""
 
-    def __init__(self, data: Any, unit: Unit, owners: Any = None, augment: Augment | None = None, copies: int = 1) -> None:
+    def __init__(self, data: Any, unit: Unit, owners: Any = None, augment: Change | None = None, copies: int = 1) -> None:
         self.data, self.loading = loader.of(data)
         data = self.data
         self.augment, self.copies = augment, check.whole("copies", copies)
-        self.apart: Augment | None = None  # the same, by which no unit reaches another (see path.py)
-        if copies > 1 and augment is None:
-            raise InvalidValue(f"copies={copies} uses every row {copies} times, each changed by augment; got no augment.")
+        self.apart: Change | None = None  # the same, by which no unit reaches another (see path.py)
         self.tensors, self._shape = _tensors(data)
         self._mark: str | None = None
         self.count = self._length()

@@ -8,6 +8,7 @@ draws is the object that names the event. Nothing here shuffles, fills up or ski
 from __future__ import annotations
 
 import hmac
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
@@ -27,6 +28,7 @@ MOST_UNITS = 1 << 40  # so that no keystream of a step is ever long enough to be
 _ZEROS = bytes(2 * BLOCK)
 
 
+@dataclass(frozen=True)
 class Poisson:
     """Each unit takes part in each step on its own, with probability at most `rate`.
 
@@ -37,17 +39,16 @@ class Poisson:
     array([ 0,  1,  3, 10, 13, 15, 19])
     """
 
-    __slots__ = ("_most", "rate")
+    rate: float
 
-    def __init__(self, rate: float) -> None:
-        self.rate = check.fraction("rate", rate)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rate", check.fraction("rate", self.rate))
         if self.rate == 0:
             raise InvalidValue("rate must be above 0: at 0 no unit ever takes part.")
-        self._most = int(Fraction(self.rate) * 2**64)
 
     def draw(self, key: bytes, step: int, units: int) -> Ints:
         """The units of this step, ascending; there may be none. Units that both calls know are treated alike in both."""
-        return thinned(key, b"poisson", step, units, self._most)
+        return thinned(key, b"poisson", step, units, int(Fraction(self.rate) * 2**64))
 
     def event(self, noise: events.Event, steps: int) -> events.Event:
         """What `steps` such steps are, each releasing its sum with `noise`; relation add/remove."""
@@ -61,10 +62,17 @@ class Poisson:
         """What so many rounds are, whatever the keys they were drawn with."""
         return events.Repeat(events.Poisson(self.rate, noise), check.whole("rounds", rounds))
 
-    def __repr__(self) -> str:
-        return f"Poisson(rate={self.rate:g})"
+
+@dataclass
+class _Pass:
+    """The last pass that was drawn: what it was drawn for, the units in order of their step, and where steps begin."""
+
+    of: tuple[bytes, int, int] | None = None
+    order: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    starts: Ints = field(default_factory=lambda: np.zeros(1, np.int64))
 
 
+@dataclass(frozen=True)
 class BallsInBins:
     """In every pass of `bins` steps each unit takes part in just one, chosen uniformly and on its own.
 
@@ -76,12 +84,11 @@ class BallsInBins:
     [[0, 7], [4, 5], [1, 2, 3, 6]]
     """
 
-    __slots__ = ("_made", "_pass", "bins")
+    bins: int
+    _pass: _Pass = field(default_factory=_Pass, init=False, repr=False, compare=False)
 
-    def __init__(self, bins: int) -> None:
-        self.bins = check.whole("bins", bins, most=2**31)
-        self._made: tuple[bytes, int, int] | None = None  # what `_pass` was drawn for
-        self._pass: tuple[Ints, Ints] = (np.empty(0, np.int64), np.zeros(1, np.int64))
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "bins", check.whole("bins", self.bins, most=2**31))
 
     @property
     def rate(self) -> float:
@@ -92,13 +99,13 @@ class BallsInBins:
         """The units of this step, ascending; there may be none. A pass is drawn whole and kept until the next is asked for."""
         step, units = check.whole("step", step, least=0), check.whole("units", units, least=0, most=MOST_UNITS)
         number, place = divmod(step, self.bins)
-        if self._made != (key, number, units):
+        drawn = self._pass
+        if drawn.of != (key, number, units):
             chosen = placed(key, b"bins", number, units, self.bins)
-            order = np.argsort(chosen.astype(np.uint16) if self.bins <= 1 << 16 else chosen, kind="stable")
-            ends = np.cumsum(np.bincount(chosen, minlength=self.bins))
-            self._pass, self._made = (order, np.append(0, ends)), (key, number, units)
-        order, starts = self._pass
-        return order[starts[place] : starts[place + 1]].astype(np.int64)
+            drawn.order = np.argsort(chosen.astype(np.uint16) if self.bins <= 1 << 16 else chosen, kind="stable")
+            drawn.starts = np.append(0, np.cumsum(np.bincount(chosen, minlength=self.bins)))
+            drawn.of = (key, number, units)
+        return drawn.order[drawn.starts[place] : drawn.starts[place + 1]].astype(np.int64)
 
     def event(self, noise: events.Event, steps: int) -> events.Event:
         """What `steps` such steps are, each releasing its sum with `noise`; a pass that is broken off counts as a whole one."""
@@ -111,9 +118,6 @@ class BallsInBins:
     def repeated(self, noise: events.Event, rounds: int) -> events.Event:
         """What so many passes are, whatever the keys they were drawn with."""
         return events.Repeat(events.RandomAllocation(noise, self.bins), check.whole("rounds", rounds))
-
-    def __repr__(self) -> str:
-        return f"BallsInBins(bins={self.bins})"
 
 
 def placed(key: bytes, purpose: bytes, number: int, units: int, places: int) -> Ints:
@@ -158,7 +162,7 @@ def thinned(key: bytes, purpose: bytes, step: int, units: int, most: int) -> Int
         return np.arange(units, dtype=np.int64)
     stream: Any = keystream(key, purpose, step)
     more: Any = None
-    found = []
+    parts = []
     for start in range(0, units, BLOCK):
         count = min(BLOCK, units - start)
         digits = np.frombuffer(stream.update(memoryview(_ZEROS)[: 2 * count]), "<u2")
@@ -168,8 +172,8 @@ def thinned(key: bytes, purpose: bytes, step: int, units: int, most: int) -> Int
             more = keystream(key, purpose + b" more", step) if more is None else more
             words = np.frombuffer(more.update(bytes(8 * close.size)), "<u8")
             taken[close] = words >> np.uint64(16) < np.uint64(rest)
-        found.append(np.flatnonzero(taken) + start)
-    return np.concatenate(found).astype(np.int64, copy=False) if found else np.empty(0, np.int64)
+        parts.append(np.flatnonzero(taken) + start)
+    return np.concatenate(parts).astype(np.int64, copy=False) if parts else np.empty(0, np.int64)
 
 
 def keystream(key: bytes, purpose: bytes, step: int) -> Any:

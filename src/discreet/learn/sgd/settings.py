@@ -9,13 +9,10 @@ step on at which the run goes on.
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
-
-if TYPE_CHECKING:
-    from discreet.learn.sgd.run import Run
 
 MISSING = "discreet: not given"
 RATE, FIRST_RATE = "lr", "initial_lr"  # as torch's schedulers name them
@@ -27,14 +24,14 @@ def given(optimizer: torch.optim.Optimizer, scheduler: Any) -> dict[str, Any]:
     return {"optimizer": _plain(groups), "scheduler": None if scheduler is None else _plain(scheduler.state_dict())}
 
 
-def changed(document: dict[str, Any], run: Run) -> list[str]:
+def changed(document: dict[str, Any], settings: dict[str, Any]) -> list[str]:
     """The names of settings that the run was given otherwise than at its beginning."""
-    return _merged(document, run)[1]
+    return _merged(document, settings)[1]
 
 
-def restored(document: dict[str, Any], run: Run) -> tuple[dict[str, Any], Any]:
+def restored(document: dict[str, Any], settings: dict[str, Any]) -> tuple[dict[str, Any], Any]:
     """The states to load: those of the checkpoint, with what was changed."""
-    state = _merged(document, run)[0]
+    state = _merged(document, settings)[0]
     groups = []
     for old, new in zip(document["optimizer"]["param_groups"], state["optimizer"], strict=True):
         if new.get(FIRST_RATE) != old.get(FIRST_RATE):  # a scheduler moves the rate: it stays at the same part of the first one
@@ -43,14 +40,15 @@ def restored(document: dict[str, Any], run: Run) -> tuple[dict[str, Any], Any]:
     return {**document["optimizer"], "param_groups": groups}, state["scheduler"]
 
 
-def _merged(document: dict[str, Any], run: Run) -> tuple[dict[str, Any], list[str]]:
-    groups = [{name: it for name, it in group.items() if name != "params"} for group in document["optimizer"]["param_groups"]]
+def _merged(document: dict[str, Any], wanted: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    groups = [
+        {name: value for name, value in group.items() if name != "params"} for group in document["optimizer"]["param_groups"]
+    ]
     now = {"optimizer": groups, "scheduler": document["scheduler"]}
     names: list[str] = []
     then = document.get("settings")
     if then is None:
         return now, names
-    wanted = run._settings
     if wanted["scheduler"] is None or then["scheduler"] is None:  # one was left out, or added: the terms of the run tell that
         wanted, then = {**wanted, "scheduler": MISSING}, {**then, "scheduler": MISSING}
     return _merge(now, then, wanted, "", names), sorted(set(names))

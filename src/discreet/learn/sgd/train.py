@@ -4,33 +4,36 @@ from __future__ import annotations
 
 import inspect
 import os
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
 
 from discreet.core import Unit, check
 from discreet.errors import InvalidValue
-from discreet.learn.sgd.banded import Banded
-from discreet.learn.sgd.clipping import CLIPPINGS
+from discreet.learn.sgd.banded import Banded, BandMF
+from discreet.learn.sgd.clipped_sum import Loss
+from discreet.learn.sgd.clipping import FixedPoint, Flat
+from discreet.learn.sgd.options import Augment, Checkpoint, Performance, Postprocess
+from discreet.learn.sgd.paying import Payments
 from discreet.learn.sgd.plan import Sampler, planned
-from discreet.learn.sgd.quantile import Quantile
-from discreet.learn.sgd.rows import Augment, Rows
-from discreet.learn.sgd.run import Loss, Run
+from discreet.learn.sgd.rows import Change, Rows
+from discreet.learn.sgd.run import Run
 from discreet.learn.sgd.sampling import BallsInBins, Poisson
-from discreet.learn.sgd.smooth import After
+
+V = TypeVar("V")
+Sampling = Poisson | BallsInBins | BandMF
 
 
 def train(
-    model: nn.Module, optimizer: torch.optim.Optimizer, data: Any, loss: Loss, *, unit: Unit, delta: float, rate: float,
-    steps: int, clip_norm: float, epsilon: float | None = None, noise_multiplier: float | None = None,
-    divisor: float | None = None, owners: Any = None, sampling: str = "poisson", bands: int = 1, clipping: str = "flat",
-    augment: Augment | None = None, copies: int = 1,
-    after: After | None = None, radius: float | None = None, microbatch: int | None = None, ledger: Any = None,
-    source: str = "data", account: str | None = None, checkpoint: str | os.PathLike[str] | None = None, every: int = 100,
-    grid: bool = False, progress: bool = False, scheduler: Any = None, resume: str = "exact", check_rows: bool = True,
-    path: str | None = None,
+    model: nn.Module, optimizer: torch.optim.Optimizer, data: Any, loss: Loss, *, unit: Unit, delta: float, steps: int,
+    epsilon: float | None = None, noise_multiplier: float | None = None, rate: float | None = None,
+    sampling: Sampling | None = None, clip_norm: float | None = None, clipping: Flat | None = None,
+    divisor: float | None = None, owners: Any = None, augment: Augment | Change | None = None,
+    postprocess: Postprocess | None = None, scheduler: Any = None, ledger: Any = None, source: str = "data",
+    account: str | None = None, checkpoint: Checkpoint | str | os.PathLike[str] | None = None,
+    performance: Performance | None = None,
 ) -> Run:  # fmt: skip
     """A run that trains `model` privately when iterated.
 
@@ -38,22 +41,17 @@ def train(
     noisy sum of clipped gradients is divided. Without a divisor the units are counted with noise, for a fiftieth of epsilon.
     `loss(model(inputs), target)` gives one number per example. `epsilon` decides the noise, or `noise_multiplier` the epsilon.
 
-    `sampling` draws each unit on its own in every step ("poisson"), or puts it into one step of every pass of 1 / rate steps
-    ("balls_in_bins"). `bands` above 1 makes noise that later steps take back (BandMF). `clipping` is "flat", "per_layer",
-    "automatic", or "quantile": a norm that follows the median length of the gradients, from `clip_norm` on, and is paid for.
+    `rate` stands for `sampling=Poisson(rate)`: each unit is drawn on its own in every step. `BallsInBins(bins)` puts it into
+    one step of every pass of `bins` steps; `BandMF(rate, bands)` adds noise that later steps take back. `clip_norm` stands for
+    `clipping=Flat(clip_norm)`; others are `PerLayer`, `Automatic`, `Adaptive` (the norm follows the median length of the
+    gradients, which is paid for), and `FixedPoint` (sums are whole numbers and noise is exact: a claim that survives floating
+    point).
 
-    `owners` says whose row each row is, where a unit owns several. `augment(inputs)` changes inputs at random, example by
-    example; each row is used `copies` times and counts once. `after` may change the noisy gradient (see `shrink`), `radius`
-    keeps the weights in a ball: post-processing, like anything done between steps. `microbatch` bounds the units computed at
-    once and changes speed and memory only. A run with a `checkpoint` writes it `every` so many steps and goes on from it; steps
-    that are then taken again come out the same, or the run stops, unless `resume="pay"`: they get fresh noise and are paid for.
-    A `scheduler` is stepped after every step and is in the checkpoint. `data` is a Dataset, columns as tensors, or a
-    DataLoader, which says how rows are read and not in which order. Rows are looked at before anything is charged, unless
-    `check_rows` is False: a run that could not end does not begin.
-
-    All examples are computed at once where it is proven that they leave each other alone, each unit by itself otherwise; `path`
-    demands one of the two ("fast", which is refused without a proof, or "isolated"), and `run.path` tells which it is.
-    With `grid` sums are whole numbers and noise is exact: a claim that survives floating point, at a backward for each unit.
+    `data` is a Dataset, columns as tensors, or a DataLoader, which says how rows are read and not in which order. `owners` says
+    whose row each row is, where a unit owns several. `augment` changes inputs at random (`Augment(change, copies=…)` uses each
+    row several times and counts it once). `postprocess` changes the noisy gradient or the weights, which costs nothing. A
+    `scheduler` is stepped after every step. A run with a `checkpoint` goes on from it where it exists; see `Checkpoint`.
+    `performance` holds what changes speed and memory only. Rows are checked before anything is charged.
 
     >>> import discreet
     >>> model = nn.Linear(3, 2)
@@ -65,6 +63,37 @@ def train(
     >>> step.number, 1.9 < run.spent() <= 2.0
     (20, True)
     """
+    _check_kinds(model, optimizer, loss, unit, ledger)
+    _check_value("clipping", clipping, Flat, "discreet.learn.Automatic(1.0)")
+    _check_value("postprocess", postprocess, Postprocess, "discreet.learn.Postprocess(radius=10.0)")
+    _check_value("performance", performance, Performance, "discreet.learn.Performance(microbatch=64)")
+    sampler = _sampler(_either("rate", rate, "sampling", sampling, Poisson), steps, optimizer)
+    clip = _either("clip_norm", clip_norm, "clipping", clipping, Flat)
+    if isinstance(clip, FixedPoint) and isinstance(sampler, Banded):
+        raise InvalidValue("FixedPoint clipping has exact noise in every step, BandMF correlated noise; use one of them.")
+    plan = planned(
+        unit=unit, sampler=sampler, rate=sampler.rate, steps=steps, clip_norm=clip.norm, delta=delta, epsilon=epsilon,
+        noise_multiplier=noise_multiplier, counted=divisor is None, fixed_point=isinstance(clip, FixedPoint),
+    )  # fmt: skip
+    change = Augment.of(augment)
+    rows = Rows(data, unit, owners) if change is None else Rows(data, unit, owners, change.change, change.copies)
+    return Run(
+        model, optimizer, rows, loss, plan, clip, divisor=None if divisor is None else check.positive("divisor", divisor),
+        payments=Payments(ledger, check.word("source", source), account), scheduler=_steps_alone(scheduler),
+        checkpoint=Checkpoint.of(checkpoint), performance=performance or Performance(),
+        postprocess=postprocess or Postprocess(),
+    )  # fmt: skip
+
+
+def _either(short: str, number: float | None, name: str, value: V | None, plain: Callable[[float], V]) -> V:
+    """A value, or the plain one that a number stands for."""
+    if (number is None) == (value is None):
+        given = "neither" if value is None else "both"
+        raise InvalidValue(f"Say either {short} or {name}; {short} stands for {name}={plain.__name__}({short}); got {given}.")
+    return plain(number) if value is None else value  # type: ignore[arg-type]
+
+
+def _check_kinds(model: Any, optimizer: Any, loss: Any, unit: Any, ledger: Any) -> None:
     if not isinstance(model, nn.Module):
         raise InvalidValue(f"model must be a torch module; got {type(model).__name__}.")
     if not isinstance(optimizer, torch.optim.Optimizer):
@@ -79,25 +108,11 @@ def train(
         raise InvalidValue(f"loss must be a function of (output, target); got {type(loss).__name__}.")
     if ledger is not None and not hasattr(ledger, "reserve"):
         raise InvalidValue(f"ledger must be a Ledger, such as discreet.Ledger('ledger.db'); got {type(ledger).__name__}.")
-    if checkpoint is not None and not Path(checkpoint).absolute().parent.is_dir():
-        raise InvalidValue(f"checkpoint is to be written to {checkpoint}, whose folder does not exist. Make the folder first.")
-    how = {**CLIPPINGS, "quantile": Quantile}[check.word("clipping", clipping, ("quantile", *CLIPPINGS))]
-    if grid and (clipping != "flat" or bands != 1):
-        raise InvalidValue('grid=True goes with clipping="flat" and bands=1; leave out the other, or grid.')
-    sampler = _sampler(sampling, rate, steps, bands, optimizer)
-    plan = planned(
-        unit=unit, sampler=sampler, rate=sampler.rate, steps=steps, clip_norm=clip_norm, delta=delta,
-        epsilon=epsilon, noise_multiplier=noise_multiplier, counted=divisor is None, grid=grid,
-    )  # fmt: skip
-    return Run(
-        model, optimizer, Rows(data, unit, owners, augment, copies), loss, plan, how(clip_norm),
-        divisor=None if divisor is None else check.positive("divisor", divisor),
-        microbatch=1 if grid else None if microbatch is None else check.whole("microbatch", microbatch),
-        ledger=ledger, source=check.word("source", source), account=account, checkpoint=checkpoint,
-        every=check.whole("every", every), after=after, radius=None if radius is None else check.positive("radius", radius),
-        progress=progress, scheduler=_steps_alone(scheduler), resume=check.word("resume", resume, ("exact", "pay")),
-        check_rows=check_rows, path=path,
-    )  # fmt: skip
+
+
+def _check_value(name: str, value: Any, kind: type | tuple[type, ...], example: str) -> None:
+    if value is not None and not isinstance(value, kind):
+        raise InvalidValue(f"{name} must be a value such as {example}; got {check.shown(value)}.")
 
 
 def _steps_alone(scheduler: Any) -> Any:
@@ -126,20 +141,9 @@ def _takes_dense_gradients(optimizer: torch.optim.Optimizer) -> None:
 _FREE = inspect.Parameter("closure", inspect.Parameter.KEYWORD_ONLY, default=None)
 
 
-def _sampler(sampling: str, rate: float, steps: int, bands: int, optimizer: torch.optim.Optimizer) -> Sampler:
-    """Who draws the batches; correlated noise brings its own sampling."""
-    check.word("sampling", sampling, ("poisson", "balls_in_bins"))
-    if check.whole("bands", bands) > 1:
-        if sampling != "poisson":
-            raise InvalidValue("bands above 1 is accounted for Poisson batches only; leave out sampling, or bands.")
-        return Banded(rate, steps=steps, bands=bands, momentum=min(float(optimizer.defaults.get("momentum") or 0.0), 0.99))
-    if sampling == "poisson":
-        return Poisson(rate)
-    bins = 1 / check.fraction("rate", rate) if rate else 0.0
-    if not bins or abs(bins - round(bins)) > 1e-9 * bins:
-        raise InvalidValue(f"balls_in_bins has whole passes of 1 / rate steps; got rate {rate:g}. Try {_near(rate)}.")
-    return BallsInBins(round(bins))
-
-
-def _near(rate: float) -> str:
-    return f"1 / {max(1, round(1 / rate))}" if rate else "1 / 100"
+def _sampler(sampling: Any, steps: int, optimizer: torch.optim.Optimizer) -> Sampler:
+    """What draws the batches; correlated noise brings its own sampling, for so many steps."""
+    if isinstance(sampling, BandMF):
+        return sampling.over(steps, min(float(optimizer.defaults.get("momentum") or 0.0), 0.99))
+    _check_value("sampling", sampling, (Poisson, BallsInBins), "discreet.learn.BallsInBins(100)")
+    return sampling

@@ -6,15 +6,27 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from discreet.query.engines.request import Marginals, Request
+from discreet.query.engines.stored import Stored
+from discreet.query.tree import Base
 
 
 class Engine(Protocol):
     """A place where rows are. Only names, types and sums over bounded units leave it."""
 
     name: str
+    exact_names: bool  # whether names that differ in case only are two names
 
-    def tables(self) -> Mapping[str, Mapping[str, str]]:
-        """Columns and their kinds (integer, number, text, boolean, date, timestamp or other), by table; no row is read."""
+    def tables(self) -> Mapping[str, Stored]:
+        """What the catalogue says of each table: columns, kinds (integer, number, text, boolean, date, timestamp or other),
+        how unit keys are compared, whether it is a base table. No row is read."""
+        ...
+
+    def ready(self) -> None:
+        """Raise EngineUnreachable where a question could not be asked now; no private row is read."""
+        ...
+
+    def unique(self, base: Base) -> bool:
+        """Whether no two rows of a public table agree on its `unique` columns; NULL agrees with nothing."""
         ...
 
     def types(self, table: str) -> Mapping[str, Any]:
@@ -29,7 +41,7 @@ class Engine(Protocol):
         """The columns k0 …, b, s0 …, units of a request; s, k and s0 of contingency tables."""
         ...
 
-    def register(self, table: str, key: str, rows: int) -> None:
+    def register(self, base: Base, rows: int) -> None:
         """Keep a copy of the table with a weight for each row, so that one unit's rows weigh at most `rows` together."""
         ...
 

@@ -16,16 +16,15 @@ from typing import Any
 
 import numpy as np
 
-from discreet.errors import EngineFailed, InvalidValue, MissingExtra
+from discreet.errors import EngineFailed, EngineUnreachable, InvalidValue, MissingExtra
+from discreet.query.engines.frames import TEXT_FILES, Declared, frame_table, marks, text_table
 from discreet.query.engines.request import SCALE, Marginals, Request
+from discreet.query.engines.stored import DOUBLE, NO_RULE, TEXT, WHOLE, WIDE, Stored
 from discreet.query.engines.writer import REGISTERED, WEIGHT, Writer
 from discreet.query.operations import PlanKind, TermKind
 from discreet.query.tree import Base, Relation, Select
 
-READERS = {".parquet": "read_parquet", ".csv": "read_csv", ".tsv": "read_csv", ".json": "read_json", ".jsonl": "read_json",
-           ".ndjson": "read_json"}  # fmt: skip
 FAST = "perfect_ht_threshold = 20"  # units numbered within a million are counted in a table of their own, of a few MB
-SLOW = ("read_csv", "read_json")  # to read such a file again costs more than the memory it would save
 PAIRS = 1 << 18  # of unit and group, gathered at once: some 40 MB
 PARTS = 8  # at most so many readings of a table
 CHANCES, SUMS = 'temp.main."discreet chances"', 'temp.main."discreet sums"'
@@ -37,6 +36,12 @@ class DuckWriter(Writer):
     """DuckDB's SQL for the plans."""
 
     chosen = ""  # where chances are kept in a table: which of them, as a SELECT of u and p
+
+    def __init__(self) -> None:
+        self.places: dict[str, str] = {}  # table -> where it is
+
+    def table(self, name: str) -> str:
+        return self.places.get(name, self.name(name))
 
     def thins(self, request: Request) -> bool:
         """Whether most pairs of units in many groups are dropped before they are gathered."""
@@ -103,11 +108,15 @@ class DuckWriter(Writer):
 
 
 class DuckEngine:
-    """One connection that reads what it was opened for. `locations`: name -> file, or an object DuckDB can scan."""
+    """One connection that reads what it was opened for. `locations`: name -> file or data frame; or a DuckDB database."""
 
     name = "duckdb"
+    exact_names = False
 
-    def __init__(self, locations: Mapping[str, Any] | str | os.PathLike[str], *, threads: int | None = None) -> None:
+    def __init__(
+        self, locations: Mapping[str, Any] | str | os.PathLike[str], declared: Mapping[str, Declared] | None = None, *,
+        threads: int | None = None,
+    ) -> None:  # fmt: skip
         try:
             import duckdb
         except ImportError:
@@ -116,63 +125,113 @@ class DuckEngine:
         self._lock = threading.Lock()
         self._writer = DuckWriter()
         self._files: list[Path] = []
-        self._slow: set[str] = set()
+        self._copied = ""  # what the text files were when they were read
         self._coded: Any = None  # what the copy of the codes was made of
         self._memory = ""  # a name of this connection's own, where some tables are in memory
+        self._same: dict[str, frozenset[Any]] = {}
+        self._database = isinstance(locations, (str, os.PathLike))
         scratch = tempfile.mkdtemp(prefix="discreet-")  # rows that do not fit into memory: for no other user to read
         self._sweep = weakref.finalize(self, shutil.rmtree, scratch, ignore_errors=True)
         try:
-            if isinstance(locations, (str, os.PathLike)):
-                self._files = [_existing(locations)]
-                self._link = duckdb.connect(str(self._files[0]), read_only=True)
-            else:
-                self._link = duckdb.connect(":memory:")
-                self._read(locations)
+            self._files = [_existing(locations)] if isinstance(locations, (str, os.PathLike)) else []
+            self._link = duckdb.connect(str(self._files[0]), read_only=True) if self._files else duckdb.connect(":memory:")
             self._run(f"SET temp_directory = {self._writer.string(scratch)}")
+            if isinstance(locations, Mapping):
+                self._read(locations, declared or {})
             shut = ("enable_external_access", "autoinstall_known_extensions", "autoload_known_extensions")
             threads = threads or _threads()
             for setting in (*([f"threads = {threads}"] if threads else []), FAST, *(f"{name} = false" for name in shut)):
                 self._run(f"SET {setting}")
             self._run("SET lock_configuration = true")
+            self._tables = self._look()
         except duckdb.Error as error:
-            raise InvalidValue(f"DuckDB cannot open {locations if isinstance(locations, (str, os.PathLike)) else 'the data'}: "
-                               f"{str(error).splitlines()[0][:200]}") from None  # fmt: skip
+            what = ", ".join(path.name for path in self._files) or "the data"
+            raise InvalidValue(f"DuckDB cannot read {what}. Its owner sees why as __cause__.") from error
 
-    def _read(self, locations: Mapping[str, Any]) -> None:
+    def _read(self, locations: Mapping[str, Any], declared: Mapping[str, Declared]) -> None:
         files = {name: _existing(location) for name, location in locations.items() if isinstance(location, (str, os.PathLike))}
-        self._files = list(files.values())
+        stored = {name: path for name, path in files.items() if path.suffix.lower() not in TEXT_FILES}
+        self._files = list(stored.values())
         allowed = ", ".join(self._writer.string(str(path)) for path in self._files)
         self._run(f"SET allowed_paths = [{allowed}]")
         for name, location in locations.items():
-            if name in files:
-                reader = READERS.get(files[name].suffix.lower())
-                if reader is None:
-                    known = ", ".join([*READERS, *DATABASES])
-                    raise InvalidValue(f"{files[name].name} is of no known type; known are {known}.")
-                self._slow |= {name} if reader in SLOW else set()
-                place = self._writer.string(str(files[name]))
-                self._run(f"CREATE VIEW {self._writer.name(name)} AS SELECT * FROM {reader}({place})")
+            if name in stored:
+                if stored[name].suffix.lower() != ".parquet":
+                    known = ", ".join([".parquet", *TEXT_FILES, *DATABASES])
+                    raise InvalidValue(f"{stored[name].name} is of no known type; known are {known}.")
+                place = self._writer.string(str(stored[name]))
+                self._run(f"CREATE VIEW {self._writer.name(name)} AS SELECT * FROM read_parquet({place})")
+                self._check_texts(name, stored[name])
+            elif name in files:
+                self._link.register("discreet file", text_table(files[name], declared.get(name)))
+                self._run(f'CREATE TABLE {self._writer.name(name)} AS SELECT * FROM "discreet file"')
+                self._link.unregister("discreet file")
+                self._copied += _state(files[name])
             else:
-                self._link.register(name, location)
+                table = frame_table(name, location)
+                self._link.register(name, table)
                 self._memory = secrets.token_hex(16)
+                self._same[name] = marks(location, table)
+            if name in files:
+                status = files[name].stat()
+                self._same[name] = frozenset([(status.st_dev, status.st_ino)])
+
+    def _check_texts(self, name: str, path: Path) -> None:
+        """Refuse a file with texts that are not UTF-8: DuckDB would fail on them in the middle of a query."""
+        described = self._run(f"DESCRIBE {self._writer.name(name)}")
+        texts = [f"max(length({self._writer.name(column[0])}))" for column in described if column[1] == "VARCHAR"]
+        if texts:
+            try:
+                self._run(f"SELECT {', '.join(texts)} FROM {self._writer.name(name)}")
+            except self._error as error:
+                raise InvalidValue(f"{path.name} cannot be read: it is damaged, or some text in it is not UTF-8. Write it "
+                                   "again; its owner sees why as __cause__.") from error  # fmt: skip
 
     def _run(self, text: str) -> list[tuple[Any, ...]]:
         rows: list[tuple[Any, ...]] = self._link.execute(text).fetchall()
         return rows
 
-    def tables(self) -> Mapping[str, Mapping[str, str]]:
-        names = [row[0] for row in self._run(
-            "SELECT DISTINCT table_name FROM information_schema.tables WHERE table_catalog IN (current_database(), 'temp')"
-        )]  # fmt: skip
-        found = {}
-        for name in sorted(names):
-            columns = self._run(f"DESCRIBE {self._writer.name(name)}")
-            found[name] = {column[0]: _kind(column[1]) for column in columns}
-        return found
+    def tables(self) -> Mapping[str, Stored]:
+        return self._tables
+
+    def _look(self) -> dict[str, Stored]:
+        """Tables of a database by what its catalogue says; files and frames are as they were given."""
+        listed = self._run(
+            "SELECT schema_name, table_name, sql FROM duckdb_tables() WHERE NOT internal "
+            "AND database_name = current_database() "
+            "UNION ALL SELECT schema_name, view_name, NULL FROM duckdb_views() WHERE NOT internal "
+            "AND database_name IN (current_database(), 'temp') ORDER BY schema_name <> 'main', 1, 2"
+        )
+        found: dict[str, Stored] = {}
+        for schema, name, sql in listed:
+            if name in found or name == "discreet file":
+                continue  # a table of that name comes earlier
+            place = f"{self._writer.name(schema)}.{self._writer.name(name)}"
+            self._writer.places[name] = place if self._database else self._writer.name(name)
+            types = {column[0]: column[1] for column in self._run(f"DESCRIBE {self._writer.table(name)}")}
+            collated = _collated(sql) if sql else set()
+            rules = {column: NO_RULE if column in collated else _rule(kind) for column, kind in types.items()}
+            derived = "a view" if self._database and sql is None else ""
+            kinds = {column: _kind(kind) for column, kind in types.items()}
+            found[name] = Stored(kinds, rules, derived, self._same.get(name, frozenset()))
+        order = {name: place for place, name in enumerate(self._same)}  # as they were given
+        return dict(sorted(found.items(), key=lambda item: (order.get(item[0], 0), item[0])))
+
+    def ready(self) -> None:
+        try:
+            self._link.execute("SELECT 1").fetchall()
+        except self._error as error:
+            raise EngineUnreachable("DuckDB", "The connection was closed: connect again.") from error
+        missing = next((path.name for path in self._files if not path.is_file()), None)
+        if missing is not None:
+            raise EngineUnreachable(missing, "The file is gone: put it back, or connect again.")
+
+    def unique(self, base: Base) -> bool:
+        return not self._run(self._writer.repeated(base))[0][0]
 
     def types(self, table: str) -> Mapping[str, Any]:
         with self._lock:
-            schema: Any = self._link.sql(f"SELECT * FROM {self._writer.name(table)} LIMIT 0").to_arrow_table().schema
+            schema: Any = self._link.sql(f"SELECT * FROM {self._writer.table(table)} LIMIT 0").to_arrow_table().schema
         return dict(zip(schema.names, schema.types))
 
     def text(self, request: Request | Marginals) -> str:
@@ -184,10 +243,10 @@ class DuckEngine:
             try:
                 if isinstance(request, Marginals):
                     return self._marginals(request)
-                if self._writer.thins(request) and _again(request.rows, self._slow):
+                if self._writer.thins(request) and _again(request.rows):
                     return self._in_parts(request, salt, PAIRS)
                 return self._columns(self._writer.request(request, salt))
-            except self._error as error:
+            except Exception as error:
                 raise EngineFailed(self.name) from error
 
     def _marginals(self, it: Marginals) -> Mapping[str, Any]:
@@ -248,35 +307,45 @@ class DuckEngine:
         with contextlib.suppress(self._error):
             self._connect(":memory:", config={"threads": 1}).close()
 
-    def register(self, table: str, key: str, rows: int) -> None:
+    def register(self, base: Base, rows: int) -> None:
+        assert base.unit is not None
         writer = self._writer
-        unit = writer.name(key)
-        share = f"least({SCALE}, ({rows} * {SCALE}) // n)"
-        weights = f"SELECT {unit} AS u, count(*) AS n FROM {writer.name(table)} WHERE {unit} IS NOT NULL GROUP BY {unit}"
+        unit = writer.unit(base.table, base.names[base.unit], base.fields[base.unit])
+        owner, weights, count = (writer.name(f"discreet {name}") for name in ("unit", "weights", "rows"))
+        owned = f"SELECT *, {unit} AS {owner} FROM {writer.table(base.table)}"
+        counted = f"SELECT {owner} AS u, count(*) AS {count} FROM ({owned}) AS o WHERE {owner} IS NOT NULL GROUP BY {owner}"
+        share = f"least({SCALE}, ({rows} * {SCALE}) // {weights}.{count})"
         with self._lock:
-            self._run(
-                f"CREATE OR REPLACE TEMP TABLE {writer.name(REGISTERED)} AS "
-                f"SELECT t.*, CAST({share} AS INTEGER) AS {writer.name(WEIGHT)} "
-                f"FROM {writer.name(table)} AS t JOIN ({weights}) AS n ON t.{unit} = n.u"
-            )
-            writer.registered = table
+            try:
+                self._run(
+                    f"CREATE OR REPLACE TEMP TABLE {writer.name(REGISTERED)} AS "
+                    f"SELECT o.* EXCLUDE ({owner}), CAST({share} AS INTEGER) AS {writer.name(WEIGHT)} "
+                    f"FROM ({owned}) AS o JOIN ({counted}) AS {weights} ON o.{owner} = {weights}.u"
+                )
+            except Exception as error:
+                raise EngineFailed(self.name, charged=False) from error
+            writer.registered = base.table
 
     def fingerprint(self) -> str:
         """Sizes and times of files. Tables in memory have none, so the answers of one connection are not those of another."""
-        files = [f"{path.name}:{path.stat().st_size}:{path.stat().st_mtime_ns}" for path in self._files]
-        return " ".join([*files, *([self._memory] if self._memory else [])])
+        return " ".join([*map(_state, self._files), *filter(None, (self._copied, self._memory))])
 
     def close(self) -> None:
         self._link.close()
         self._sweep()
 
 
-def _again(relation: Relation, slow: set[str]) -> bool:
-    """Whether it is cheap to read the rows once more: those of one table that reads fast, joined with public ones at most."""
+def _again(relation: Relation) -> bool:
+    """Whether it is cheap to read the rows once more: those of one table, joined with public ones at most."""
     if isinstance(relation, Select):
         joins = any(join.relation.private for join in relation.joins)
-        return relation.grouped is None and not joins and _again(relation.first, slow)
-    return isinstance(relation, Base) and relation.table not in slow
+        return relation.grouped is None and not joins and _again(relation.first)
+    return isinstance(relation, Base)
+
+
+def _state(path: Path) -> str:
+    status = path.stat()
+    return f"{path.name}:{status.st_size}:{status.st_mtime_ns}"
 
 
 def _threads() -> int | None:
@@ -303,3 +372,34 @@ def _kind(name: str) -> str:
     if head in ("VARCHAR", "ENUM", "UUID"):
         return "text"
     return {"BOOLEAN": "boolean", "DATE": "date"}.get(head, "timestamp" if head.startswith("TIMESTAMP") else "other")
+
+
+def _rule(name: str) -> str:
+    """How unit keys of a type of DuckDB are compared."""
+    head, _, options = name.upper().partition("(")
+    if name.endswith("]"):
+        return NO_RULE
+    if head == "DECIMAL":
+        scale = options.rstrip(")").split(",")[-1].strip()
+        return WIDE if scale == "0" else f"decimal {scale}"
+    if head in ("FLOAT", "DOUBLE"):
+        return DOUBLE
+    if head in ("VARCHAR", "ENUM"):
+        return TEXT
+    if head in ("HUGEINT", "UBIGINT", "UHUGEINT"):
+        return WIDE
+    return WHOLE if _kind(name) == "integer" else head.lower() if _kind(name) != "other" else NO_RULE
+
+
+def _collated(sql: str) -> set[str]:
+    """The columns with a collation of their own; if the statement cannot be read, a mark that none can be trusted."""
+    import sqlglot
+    from sqlglot import exp
+
+    if "collate" not in sql.lower():
+        return set()
+    try:
+        columns = sqlglot.parse_one(sql, read="duckdb").find_all(exp.ColumnDef)
+    except sqlglot.errors.SqlglotError:
+        raise InvalidValue("A table has a collation that cannot be read here. Make a table without it.") from None
+    return {column.name for column in columns if column.find(exp.CollateColumnConstraint, exp.Collate)}

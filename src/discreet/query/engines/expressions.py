@@ -12,7 +12,8 @@ from typing import Any
 
 from discreet.errors import InvalidQuery
 from discreet.query.engines.request import Bins, Term
-from discreet.query.operations import GATHERING, MOMENTS, Kind, Op, TermKind
+from discreet.query.engines.stored import DOUBLE, TEXT, WHOLE, WIDE
+from discreet.query.operations import GATHERING, MOMENTS, NUMBERS, Kind, Op, TermKind
 from discreet.query.tree import Field, Scalar
 
 LONGEST = 1 << 20  # letters of SQL for one expression or one relation
@@ -125,16 +126,39 @@ class Expressions:
         outer hash mixes it in."""
         return f"hash(hash({', '.join([*parts, str(salt)])}))"
 
+    def binary(self, text: str) -> str:
+        """A text that is compared byte by byte, whatever the collation of its column or of the database is."""
+        return f'({text} COLLATE "binary")'
+
+    def digits(self, text: str) -> str:
+        """A whole number of any length, in decimal digits: the same for the same number, of whatever type."""
+        return f"CAST({text} AS {self.text})"
+
     def unit(self, table: str, name: str, field: Field) -> str:
-        """The column that says whose row it is; different units stay different."""
-        return self.name(name)
+        """The column that says whose row it is, as it is compared in all tables; different units stay different."""
+        text = self.name(name) if field.stored is None else self.declared(table, name, field)
+        if field.compared == WHOLE:
+            return f"CAST({text} AS {self.integer})"
+        if field.compared == WIDE:
+            return self.binary(self.digits(text))
+        if field.compared == DOUBLE:
+            return self.finite(f"(CAST({text} AS {self.double}) + {self.constant(0.0)})")
+        return self.binary(f"CAST({text} AS {self.text})") if field.compared == TEXT else text
 
     def column(self, table: str, name: str, field: Field) -> str:
         """A column of a table as this kind; NaN is NULL."""
         text = self.name(name)
         if field.kind == Kind.NUMBER:
             return self.finite(f"CAST({text} AS {self.double})")
-        return f"TRY_CAST({text} AS {self.type(field.kind)})"
+        cast = f"TRY_CAST({text} AS {self.type(field.kind)})"
+        return self.binary(cast) if field.kind == Kind.TEXT else cast
+
+    def declared(self, table: str, name: str, field: Field) -> str:
+        """A column as the schema declares it, whatever the engine stores; NULL where a value does not fit."""
+        if field.stored is None:
+            return self.column(table, name, field)
+        cast = self.try_cast(self.column(table, name, Field(field.stored)), field.stored, field.kind)
+        return self.binary(cast) if field.kind == Kind.TEXT else f"({cast})"
 
     # ---- one row ---------------------------------------------------------------------------------------------------
 
@@ -151,7 +175,18 @@ class Expressions:
         if expression.op in _NUMERIC:
             whole = [arg.kind == Kind.INTEGER for arg in expression.args]
             args = [f"CAST({text} AS {self.double})" if cast else text for text, cast in zip(args, whole)]
+        elif expression.op in _COMPARED and Kind.TEXT in (arg.kind for arg in expression.args):
+            args = [self.binary(text) for text in args]
+        elif expression.op in _COMPARED and len({arg.kind for arg in expression.args}) > 1:
+            args = [
+                f"CAST({text} AS {self.double})" if arg.kind in NUMBERS else text for text, arg in zip(args, expression.args)
+            ]
         return short(f"({self.operation(expression, args)})")
+
+    def grouped(self, expression: Scalar) -> str:
+        """What rows are grouped by: texts that are computed are compared byte by byte, as those of columns are."""
+        text = self.scalar(expression)
+        return self.binary(text) if expression.kind == Kind.TEXT and expression.op != Op.COLUMN else text
 
     def operation(self, expression: Scalar, args: list[str]) -> str:
         rule = getattr(self, f"op_{expression.op}", None)
@@ -261,7 +296,7 @@ class Expressions:
 
     def key(self, expression: Scalar) -> str:
         """A group key; NULL for dates outside Python's range and for NaN."""
-        text = self.scalar(expression)
+        text = self.grouped(expression)
         if expression.kind == Kind.NUMBER and expression.op != Op.COLUMN:
             return self.finite(text)
         return self.within(text, expression.kind) if expression.kind in MOMENTS else text
@@ -319,6 +354,7 @@ PATTERNS = {  # what texts are read as, alike in every engine: no backslash, no 
 
 _NUMERIC = {Op.ADD, Op.SUB, Op.MUL, Op.DIV, Op.MOD, Op.POWER, Op.NEG, Op.ABS, Op.SQRT, Op.EXP, Op.LN, Op.LOG2, Op.LOG10,
             Op.FLOOR, Op.CEIL, Op.SIGN, Op.ROUND, Op.GREATEST, Op.LEAST}  # fmt: skip
+_COMPARED = {Op.EQ, Op.NE, Op.LT, Op.LE, Op.GT, Op.GE}
 _OPERATIONS: dict[Op, Callable[..., str]] = {
     Op.ADD: "{} + {}".format, Op.SUB: "{} - {}".format, Op.MUL: "{} * {}".format, Op.NEG: "-({})".format,
     Op.ABS: "abs({})".format, Op.FLOOR: "floor({})".format, Op.CEIL: "ceil({})".format,

@@ -10,10 +10,11 @@ from typing import Any
 
 from discreet.errors import MissingExtra
 from discreet.query.engines import Engine
+from discreet.query.engines.frames import Declared
 
 
-def open_engine(location: Any) -> Engine:
-    """The engine for a location as `discreet.connect` takes it."""
+def open_engine(location: Any, declared: Mapping[str, Declared]) -> Engine:
+    """The engine for a location as `discreet.connect` takes it; `declared` has the columns of text files, by table."""
     for needed in ("pyarrow", "sqlglot"):
         if find_spec(needed) is None:  # loaded where they are used: the engine's memory comes first
             raise MissingExtra(needed, "sql", "Private SQL") from None
@@ -34,7 +35,7 @@ def open_engine(location: Any) -> Engine:
 
     if isinstance(location, (str, os.PathLike)):
         path = Path(location)
-        return DuckEngine(path) if path.suffix.lower() in DATABASES else DuckEngine({path.stem: path})
+        return DuckEngine(path) if path.suffix.lower() in DATABASES else DuckEngine({path.stem: path}, declared)
     if isinstance(location, Mapping):
-        return DuckEngine(location)
+        return DuckEngine(location, declared)
     return DuckEngine({"data": location})

@@ -13,12 +13,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from discreet.errors import EngineFailed, InvalidValue, MissingExtra
+from discreet.errors import EngineFailed, EngineUnreachable, InvalidValue, MissingExtra
 from discreet.query.engines.expressions import LONGEST_TEXT, short
 from discreet.query.engines.request import SCALE, Marginals, Request
+from discreet.query.engines.stored import DOUBLE, NO_RULE, TEXT, WHOLE, WIDE, Stored
 from discreet.query.engines.writer import REGISTERED, WEIGHT, Writer
 from discreet.query.operations import Kind, Op
-from discreet.query.tree import Field, Relation, Scalar, Select, Union
+from discreet.query.tree import Base, Field, Relation, Scalar, Select, Union
 
 HUGE = 1e100  # factors beyond are moved here, so that no product overflows
 TINY = 1e-54  # added and taken away again, it leaves 0 of what is below 1e-70, so that no product underflows
@@ -89,16 +90,17 @@ class PostgresWriter(Writer):
 
     # ---- one row ---------------------------------------------------------------------------------------------------
 
-    def unit(self, table: str, name: str, field: Field) -> str:
-        text = self.name(name)
-        if field.kind == Kind.TEXT:
-            return f'CAST({text} AS TEXT) COLLATE "C"'
-        return f"CAST({text} AS BIGINT)" if field.kind == Kind.INTEGER else text
+    def binary(self, text: str) -> str:
+        return f'({text} COLLATE "C")'
+
+    def digits(self, text: str) -> str:
+        """1.0 and 1.00 are one number, so zeros after the point are dropped."""
+        return f"CAST(trim_scale(CAST({text} AS NUMERIC)) AS TEXT)"
 
     def column(self, table: str, name: str, field: Field) -> str:
         text = self.name(name)
         if field.kind == Kind.TEXT:
-            return f'left(CAST({text} AS TEXT), {LONGEST_TEXT}) COLLATE "C"'
+            return self.binary(f"left(CAST({text} AS TEXT), {LONGEST_TEXT})")
         if field.kind == Kind.NUMBER and self.types.get((table, name)) == "numeric":
             inner = f"round(least(greatest({text}, -1e100), 1e100), 130)"  # a double holds neither 1e400 nor 1e-400
             return f"CASE WHEN {text} - {text} = 0 THEN CAST({inner} AS {self.double}) END"
@@ -190,6 +192,7 @@ class PostgresEngine:
     """One session. `url`: postgresql://user@host/database; tables are those of its search_path that the user may read."""
 
     name = "PostgreSQL"
+    exact_names = True  # "ID" and id are two columns
 
     def __init__(self, url: str) -> None:
         try:
@@ -200,11 +203,12 @@ class PostgresEngine:
         self._url = url
         self._lock = threading.Lock()
         self._writer = PostgresWriter()
-        self._kept: tuple[str, str, int] | None = None  # what was registered
+        self._kept: tuple[Base, int] | None = None  # what was registered
+        self._lost = False  # whether a new session lacks it
         self._link = self._connect()
         try:
             with self._reading() as cursor:
-                self._kinds, self._identity = self._look(cursor)
+                self._tables, self._identity = self._look(cursor)
         except BaseException:
             self._link.close()
             raise
@@ -248,21 +252,40 @@ class PostgresEngine:
         """A cursor in a transaction that cannot write; what the server says of an error is kept from the user."""
         with self._lock:
             try:
-                self._link = self._again() if self._link.closed else self._link
+                if self._link.closed:
+                    self._again()
+                if self._lost and self._kept is not None:
+                    self._keep(self._link, *self._kept)
+                    self._lost = False
                 with self._link.transaction(), self._link.cursor() as cursor:
                     cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
                     yield cursor
-            except self._psycopg.Error as error:
+            except Exception as error:
                 raise EngineFailed(self.name) from error
 
-    def _again(self) -> Any:
-        """A new session where the old one is gone, with what was registered in it."""
-        link = self._connect()
-        if self._kept is not None:
-            self._keep(link, *self._kept)
-        return link
+    def _again(self) -> None:
+        """A new session where the old one is gone; what was registered is made again with the next question."""
+        self._link, self._lost = self._connect(), self._kept is not None
 
-    def _look(self, cursor: Any) -> tuple[dict[str, dict[str, str]], str]:
+    def ready(self) -> None:
+        """Open a session where the server closed the last one; whether it can be reached does not depend on rows."""
+        with self._lock:
+            try:
+                if not self._link.closed:
+                    self._link.execute("SELECT 1")
+                    return
+            except self._psycopg.Error:
+                self._link.close()
+            try:
+                self._again()
+            except (InvalidValue, self._psycopg.Error) as error:
+                raise EngineUnreachable(self.name, "Ask again when the server is back.") from error
+
+    def unique(self, base: Base) -> bool:
+        with self._reading() as cursor:
+            return not cursor.execute(self._writer.repeated(base)).fetchone()[0]
+
+    def _look(self, cursor: Any) -> tuple[dict[str, Stored], str]:
         writer = self._writer
         cursor.execute(
             "SELECT count(*) FROM pg_collation WHERE collname = 'und-x-icu' AND collnamespace = 'pg_catalog'::regnamespace"
@@ -270,20 +293,25 @@ class PostgresEngine:
         if cursor.fetchone()[0]:
             writer.letters = '"und-x-icu"'
         cursor.execute(_CATALOGUE)
-        tables: dict[str, dict[str, str]] = {}
+        kinds: dict[str, dict[str, str]] = {}
+        rules: dict[str, dict[str, str]] = {}
+        derived: dict[str, str] = {}
         oids: dict[str, int] = {}
-        for oid, schema, table, column, base, category in cursor.fetchall():
+        for oid, schema, table, column, base, category, exact, why in cursor.fetchall():
             if oids.setdefault(table, oid) != oid:
                 continue  # a table of that name comes earlier on the search_path
             writer.places[table] = f"{writer.name(schema)}.{writer.name(table)}"
             writer.types[table, column] = base
-            tables.setdefault(table, {})[column] = _kind(base, category)
+            derived[table] = why or ""
+            kinds.setdefault(table, {})[column] = _kind(base, category)
+            rules.setdefault(table, {})[column] = _rule(base, category) if exact else NO_RULE
         cursor.execute("SELECT oid, datname FROM pg_database WHERE datname = current_database()")
         identity = ":".join(map(str, cursor.fetchone()))
+        tables = {table: Stored(columns, rules[table], derived[table]) for table, columns in kinds.items()}
         return tables, " ".join([identity, *(f"{table}:{oid}" for table, oid in sorted(oids.items()))])
 
-    def tables(self) -> Mapping[str, Mapping[str, str]]:
-        return self._kinds
+    def tables(self) -> Mapping[str, Stored]:
+        return self._tables
 
     def types(self, table: str) -> Mapping[str, Any]:
         return {}
@@ -299,24 +327,24 @@ class PostgresEngine:
             rows = cursor.fetchall()
         return dict(zip(names, zip(*rows) if rows else [()] * len(names)))
 
-    def register(self, table: str, key: str, rows: int) -> None:
+    def register(self, base: Base, rows: int) -> None:
         """The copy is a temporary table of this session: the database itself stays as it is."""
         with self._lock:
             try:
-                self._keep(self._link, table, key, rows)
+                self._keep(self._link, base, rows)
             except self._psycopg.errors.InsufficientPrivilege:
-                raise InvalidValue(f"To register {table} the user of the database needs the right to make temporary tables: "
-                                   "GRANT TEMPORARY ON DATABASE …. Or ask without registering.") from None  # fmt: skip
-            except self._psycopg.Error as error:
-                raise EngineFailed(self.name) from error
-        self._kept = (table, key, rows)
-        self._writer.registered = table
+                raise InvalidValue(f"To register {base.table} the user of the database needs the right to make temporary "
+                                   "tables: GRANT TEMPORARY ON DATABASE …. Or ask without registering.") from None  # fmt: skip
+            except Exception as error:
+                raise EngineFailed(self.name, charged=False) from error
+        self._kept, self._lost = (base, rows), False
+        self._writer.registered = base.table
 
-    def _keep(self, link: Any, table: str, key: str, rows: int) -> None:
-        writer = self._writer
-        columns = self._kinds[table]
-        key = next(name for name in columns if name.lower() == key.lower())
-        unit = writer.unit(table, key, Field(Kind(columns[key])))
+    def _keep(self, link: Any, base: Base, rows: int) -> None:
+        assert base.unit is not None
+        writer, table = self._writer, base.table
+        columns = self._tables[table].kinds
+        unit = writer.unit(table, base.names[base.unit], base.fields[base.unit])
         share = f"least({SCALE}, {rows * SCALE} / count(*) OVER (PARTITION BY {unit}))"
         with link.transaction():
             link.execute("SET TRANSACTION READ WRITE")
@@ -345,11 +373,26 @@ WITH RECURSIVE base AS (
   SELECT oid AS type, oid AS at FROM pg_catalog.pg_type WHERE typtype <> 'd'
   UNION ALL
   SELECT t.oid, b.at FROM pg_catalog.pg_type t JOIN base b ON t.typbasetype = b.type WHERE t.typtype = 'd'
+), child AS (
+  SELECT inhparent AS top, inhrelid AS of FROM pg_catalog.pg_inherits
+  UNION
+  SELECT h.top, i.inhrelid FROM child h JOIN pg_catalog.pg_inherits i ON i.inhparent = h.of
 )
-SELECT c.oid, n.nspname, c.relname, a.attname, t.typname, t.typcategory
+SELECT c.oid, n.nspname, c.relname, a.attname, t.typname, t.typcategory,
+  (SELECT k.collisdeterministic FROM pg_catalog.pg_collation k WHERE k.oid = a.attcollation) IS NOT FALSE AS exact,
+  CASE
+    WHEN c.relkind = 'v' THEN 'a view'
+    WHEN c.relkind = 'm' THEN 'a materialised view'
+    WHEN c.relkind = 'f' THEN 'a foreign table'
+    WHEN row_security_active(c.oid) THEN 'a table under row-level security'
+    WHEN EXISTS (SELECT FROM pg_catalog.pg_inherits i WHERE i.inhrelid = c.oid) THEN 'a child of another table'
+    WHEN EXISTS (SELECT FROM child h JOIN pg_catalog.pg_class d ON d.oid = h.of WHERE h.top = c.oid AND (
+      d.relkind NOT IN ('r', 'p') OR (SELECT count(*) FROM pg_catalog.pg_inherits i WHERE i.inhrelid = d.oid) > 1
+    )) THEN 'a parent of tables that are foreign, or children of others too'
+  END AS derived
 FROM pg_catalog.pg_class c
 JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated <> 'v'
 JOIN base b ON b.type = a.atttypid
 JOIN pg_catalog.pg_type t ON t.oid = b.at
 WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND NOT c.relispartition AND n.nspname = ANY (current_schemas(false))
@@ -364,3 +407,14 @@ def _kind(base: str, category: str) -> str:
              "numeric": "number", "bool": "boolean", "date": "date", "timestamp": "timestamp", "timestamptz": "timestamp",
              "uuid": "text"}  # fmt: skip
     return known.get(base, "text" if category in ("S", "E") else "other")
+
+
+def _rule(base: str, category: str) -> str:
+    """How unit keys of a type are compared. Texts of types with an equality of their own, such as citext, have no rule."""
+    known = {"int2": WHOLE, "int4": WHOLE, "int8": WHOLE, "numeric": WIDE, "float4": DOUBLE, "float8": DOUBLE,
+             **dict.fromkeys(("text", "varchar", "bpchar", "name"), TEXT)}  # fmt: skip
+    if base in known:
+        return known[base]
+    if category == "E":
+        return TEXT
+    return base if category not in ("S", "U") and _kind(base, category) != "other" else "uuid" if base == "uuid" else NO_RULE

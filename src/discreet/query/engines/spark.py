@@ -13,12 +13,14 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from discreet.errors import EngineFailed, InvalidValue, MissingExtra
+from discreet.errors import EngineFailed, EngineUnreachable, InvalidValue, MissingExtra
 from discreet.query.engines.expressions import LONGEST_TEXT
 from discreet.query.engines.request import SCALE, Marginals, Request
+from discreet.query.engines.sparkplans import derived
+from discreet.query.engines.stored import DOUBLE, NO_RULE, TEXT, WHOLE, WIDE, Stored
 from discreet.query.engines.writer import REGISTERED, WEIGHT, Writer
 from discreet.query.operations import Kind
-from discreet.query.tree import Field, Scalar
+from discreet.query.tree import Base, Scalar
 
 _OURS = re.compile("discreet_[0-9a-f]{16}_")
 EXACT = float(1 << 52)  # doubles beyond are whole
@@ -29,8 +31,9 @@ class SparkWriter(Writer):
 
     text, timestamp = "STRING", "TIMESTAMP_NTZ"
 
-    def __init__(self) -> None:
+    def __init__(self, collates: bool = True) -> None:
         self.places: dict[str, str] = {}  # table -> where it is
+        self.collates = collates  # before Spark 4 texts have no collation
 
     # ---- dialect ---------------------------------------------------------------------------------------------------
 
@@ -73,6 +76,9 @@ class SparkWriter(Writer):
 
     def trimmed(self, text: str) -> str:
         return f"trim({text})"
+
+    def binary(self, text: str) -> str:
+        return f"({text} COLLATE UTF8_BINARY)" if self.collates else text
 
     def cut(self, text: str) -> str:
         return f"substring({text}, 1, {LONGEST_TEXT})"
@@ -153,13 +159,13 @@ class SparkEngine:
     """A session, whose tables and views can be asked; or a DataFrame, asked as `data`; or a dict of DataFrames by name."""
 
     name = "Spark"
+    exact_names = False
 
     def __init__(self, location: Any) -> None:
         try:
-            from pyspark.errors import PySparkException
+            import pyspark  # noqa: F401
         except ImportError:
             raise MissingExtra("pyspark", "spark", "Private SQL on Spark") from None
-        self._error: tuple[type[Exception], ...] = (PySparkException, *_java_errors())
         self._lock = threading.Lock()
         self._writer = SparkWriter()
         self._mark = f"discreet_{secrets.token_hex(8)}"
@@ -178,6 +184,8 @@ class SparkEngine:
                 raise InvalidValue(f"{name} is of another Spark session. Make all DataFrames in one.")
             if frame.isStreaming:
                 raise InvalidValue(f"{name} is a stream, which never ends. Ask a table it is written to.")
+        self._writer.collates = int(str(self._session.version).split(".")[0]) >= 4
+        self._tables = {name: _stored(frame) for name, frame in self._frames.items()}
 
     def _listed(self) -> dict[str, Any]:
         """The tables of the current database and the temporary views."""
@@ -190,9 +198,21 @@ class SparkEngine:
         self._views.append(name)
         return self._writer.name(name)
 
-    def tables(self) -> Mapping[str, Mapping[str, str]]:
-        return {name: {field.name: _kind(field.dataType.simpleString()) for field in frame.schema.fields}
-                for name, frame in sorted(self._frames.items())}  # fmt: skip
+    def tables(self) -> Mapping[str, Stored]:
+        return self._tables
+
+    def ready(self) -> None:
+        """A session that has stopped gives one clear error; nothing was asked of it."""
+        try:
+            context = getattr(self._session, "_jsc", None)
+            running = self._session.version and (context is None or not context.sc().isStopped())
+        except Exception as error:
+            raise EngineUnreachable(self.name, _STOPPED) from error
+        if not running:
+            raise EngineUnreachable(self.name, _STOPPED)
+
+    def unique(self, base: Base) -> bool:
+        return not self._session.sql(self._writer.repeated(base)).collect()[0][0]
 
     def types(self, table: str) -> Mapping[str, Any]:
         return {}
@@ -206,23 +226,25 @@ class SparkEngine:
             try:
                 frame = self._session.sql(text)
                 rows = [tuple(row) for row in frame.collect()]
-            except self._error as error:
+                columns = frame.columns
+            except Exception as error:
                 raise EngineFailed(self.name) from error
-        return dict(zip(frame.columns, zip(*rows) if rows else [()] * len(frame.columns)))
+        return dict(zip(columns, zip(*rows) if rows else [()] * len(columns)))
 
-    def register(self, table: str, key: str, rows: int) -> None:
+    def register(self, base: Base, rows: int) -> None:
         """The copy is kept by the executors; where they lose it, queries fail rather than mix old rows with new ones."""
-        writer = self._writer
+        assert base.unit is not None
+        writer, table = self._writer, base.table
         columns = [field.name for field in self._frames[table].schema.fields]
-        unit = writer.unit(table, next(name for name in columns if name.lower() == key.lower()), Field(Kind.TEXT))
+        unit = writer.unit(table, base.names[base.unit], base.fields[base.unit])
         share = writer.whole_quotient(writer.constant(rows * SCALE), f"count(*) OVER (PARTITION BY {unit})")
         weight = f"CAST(least({writer.constant(SCALE)}, {share}) AS INT) AS {writer.name(WEIGHT)}"
         kept = f"SELECT {', '.join([*map(writer.name, columns), weight])} FROM {writer.table(table)} WHERE {unit} IS NOT NULL"
         with self._lock:
             try:
                 copy = self._session.sql(kept).localCheckpoint()
-            except self._error as error:
-                raise EngineFailed(self.name) from error
+            except Exception as error:
+                raise EngineFailed(self.name, charged=False) from error
             writer.places[REGISTERED] = self._view(copy, "registered")
             writer.registered = table
 
@@ -237,18 +259,34 @@ class SparkEngine:
         self._views.clear()
 
 
-def _java_errors() -> tuple[type[Exception], ...]:
-    """Where Spark runs in a JVM beside Python, its errors come through py4j."""
-    try:
-        from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-    except ImportError:
-        return ()
-    return (Py4JError,)
+_STOPPED = "Its session has stopped: start one and connect again."
+
+
+def _stored(frame: Any) -> Stored:
+    types = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
+    why, same = derived(frame)
+    kinds, rules = ({name: rule(kind) for name, kind in types.items()} for rule in (_kind, _rule))
+    return Stored(kinds, rules, why, same)
+
+
+_KINDS = {
+    "tinyint": "integer", "smallint": "integer", "int": "integer", "bigint": "integer", "float": "number",
+    "double": "number", "decimal": "number", "string": "text", "varchar": "text", "char": "text", "boolean": "boolean",
+    "date": "date", "timestamp": "timestamp", "timestamp_ntz": "timestamp",
+}  # fmt: skip
 
 
 def _kind(name: str) -> str:
-    head = name.lower().split("(")[0]
-    known = {"tinyint": "integer", "smallint": "integer", "int": "integer", "bigint": "integer", "float": "number",
-             "double": "number", "decimal": "number", "string": "text", "varchar": "text", "char": "text", "boolean": "boolean",
-             "date": "date", "timestamp": "timestamp", "timestamp_ntz": "timestamp"}  # fmt: skip
-    return known.get(head, "other")
+    """The kind of a type of Spark; a text may name its collation: string collate UTF8_LCASE."""
+    return _KINDS.get(re.split(r"[( ]", name.lower())[0], "other")
+
+
+def _rule(name: str) -> str:
+    """How unit keys of a type of Spark are compared."""
+    kind, head = _kind(name), re.split(r"[( ]", name.lower())[0]
+    if kind == "text":
+        return NO_RULE if "collate" in name.lower() and "utf8_binary" not in name.lower() else TEXT
+    if head == "decimal":
+        scale = name.rstrip(")").split(",")[-1]
+        return WIDE if scale == "0" else f"decimal {scale}"
+    return WHOLE if kind == "integer" else DOUBLE if kind == "number" else NO_RULE if kind == "other" else head

@@ -37,7 +37,7 @@ class Writer(Expressions):
             columns.append("r0.w AS w")
         text = f"SELECT {', '.join(columns)} FROM {self.inputs(relation)}"
         if relation.grouped is not None:
-            keys = ["r0.u", *(self.scalar(key) for key in relation.grouped)]
+            keys = ["r0.u", *(self.grouped(key) for key in relation.grouped)]
             text += f" GROUP BY {', '.join(dict.fromkeys(keys))}"
         return short(text)
 
@@ -48,7 +48,7 @@ class Writer(Expressions):
 
     def base(self, base: Base) -> str:
         fields = enumerate(zip(base.names, base.fields))
-        columns = [f"{self.column(base.table, name, field)} AS c{i}" for i, (name, field) in fields]
+        columns = [f"{self.declared(base.table, name, field)} AS c{i}" for i, (name, field) in fields]
         if base.unit is not None:
             columns.append(f"{self.unit(base.table, base.names[base.unit], base.fields[base.unit])} AS u")
         if base.table == self.registered:
@@ -68,7 +68,7 @@ class Writer(Expressions):
 
     def gathered(self, expression: Scalar) -> str:
         if expression.op not in GATHERING:
-            return self.scalar(expression)
+            return self.grouped(expression)
         inner = [self.scalar(arg) for arg in expression.args]
         if expression.op == Op.COUNT_OF:
             return f"CAST(count({inner[0] if inner else '*'}) AS {self.integer})"
@@ -87,6 +87,15 @@ class Writer(Expressions):
         rest = f"CAST({self.rounded(f'({near} - CAST({whole} AS {self.double})) * {self.constant(FINE)}')} AS {self.integer})"
         parts = [f"CAST({self.total(part)} AS {self.double})" for part in (whole, rest)]
         return f"(CASE WHEN count({text}) > 0 THEN {parts[0]} + {parts[1]} / {self.constant(FINE)} END)"
+
+    def repeated(self, base: Base) -> str:
+        """How many values of the columns on which a public table should be unique are in more than one row."""
+        keys = [f"r0.c{place}" for place in base.unique]
+        known = " AND ".join(f"{key} IS NOT NULL" for key in keys)
+        twice = (
+            f"SELECT 1 AS one FROM ({self.relation(base)}) AS r0 WHERE {known} GROUP BY {', '.join(keys)} HAVING count(*) > 1"
+        )
+        return f"SELECT count(*) AS s0 FROM ({twice}) AS x"
 
     # ---- what leaves the engine --------------------------------------------------------------------------------------
 

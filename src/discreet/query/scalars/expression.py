@@ -16,22 +16,45 @@ from discreet.query.tree import Field, Scalar
 DEEPEST = 200  # operations inside one another
 
 
+def spelled(identifier: Any, exact: bool) -> str:
+    """A name as it is looked up: in lower case, or as it stands in quotes where names are `exact`."""
+    if not isinstance(identifier, exp.Identifier):
+        return ""
+    return identifier.name if exact and identifier.quoted else identifier.name.lower()
+
+
+def given_name(identifier: Any, exact: bool, otherwise: str = "") -> str:
+    """A name that a query gives to a table or column, as it is kept."""
+    if not isinstance(identifier, exp.Identifier):
+        return otherwise
+    return spelled(identifier, exact) if exact else identifier.name
+
+
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The columns in scope, by input: (alias, names, fields)."""
+    """The columns in scope, by input: (alias, names, fields). With `exact`, names that differ in case only are two names."""
 
     inputs: tuple[tuple[str, tuple[str, ...], tuple[Field, ...]], ...]
+    exact: bool = False
+
+    def spelled(self, identifier: Any) -> str:
+        """A name in the query, as it is looked up."""
+        return spelled(identifier, self.exact)
+
+    def known(self, name: str) -> str:
+        """A name of a table or column, as it is looked up."""
+        return name if self.exact else name.lower()
 
     def column(self, node: exp.Column) -> Scalar:
         if node.args.get("db") or node.args.get("catalog"):
             raise InvalidQuery(f"{node.sql()} names a database. Write the column alone, or table.column.")
-        table, name = node.table.lower(), node.name.lower()
+        table, name = self.spelled(node.args.get("table")), self.spelled(node.this)
         hits = [
             (i, names.index(hit), fields[names.index(hit)])
             for i, (alias, names, fields) in enumerate(self.inputs)
-            if not table or alias.lower() == table
+            if not table or self.known(alias) == table
             for hit in names
-            if hit.lower() == name
+            if self.known(hit) == name
         ]
         if len(hits) == 1:
             i, place, field = hits[0]

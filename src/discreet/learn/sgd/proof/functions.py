@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from discreet.learn.sgd.proof.intact import found
+from discreet.learn.sgd.proof.objects import foreign_class
 
 OURS = (str(Path(torch.__file__).parent), str(Path(__file__).parents[3]))
 
@@ -21,6 +22,30 @@ def line() -> str:
     while frame.f_back is not None and frame.f_code.co_filename.startswith(OURS):
         frame = frame.f_back
     return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno} in {frame.f_code.co_name}"
+
+
+OWN = {
+    "__init__", "forward", "extra_repr", "__repr__", "train", "eval", "__module__", "__doc__", "__dict__", "__weakref__",
+    "__annotations__", "state_dict", "load_state_dict", "_load_from_state_dict", "_save_to_state_dict", "get_extra_state",
+    "set_extra_state", "reset_parameters", "__setstate__", "__getstate__", "__init_subclass__",
+}  # fmt: skip
+
+
+def answering(module: nn.Module) -> str | None:
+    """The name of something that a class of the user's puts between the engine and what a module holds.
+
+    >>> class Kept(nn.Linear):
+    ...     weight = property(lambda self: torch.zeros(1))
+    >>> answering(nn.Linear(1, 1)), answering(Kept.__new__(Kept))
+    (None, 'weight')
+    """
+    known = {name for kind in type(module).__mro__ if foreign_class(kind) for name in vars(kind)} - OWN
+    for kind in type(module).__mro__:
+        if not foreign_class(kind):
+            for name, it in vars(kind).items():
+                if name in known or name == "__getattribute__" or isinstance(it, property):
+                    return name
+    return None
 
 
 def of_torch(func: Any) -> bool:

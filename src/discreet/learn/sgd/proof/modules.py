@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import sys
 import types
 from typing import Any
 
+import torch
 from torch.overrides import _get_current_function_mode_stack
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
-from discreet.learn.sgd.proof.objects import foreign, of_place
+from discreet.learn.sgd.proof.objects import foreign, foreign_class, of_place
 
 
 def runs() -> tuple[type, ...]:
@@ -41,6 +43,18 @@ def own_file(name: str) -> bool:
 def modes() -> list[Any]:
     """What torch asks about every operation: contexts that somebody entered."""
     return [*_get_current_function_mode_stack(), *_get_current_dispatch_mode_stack()]
+
+
+def beside() -> str | None:
+    """Something of the user's that Python or torch would call during a step, and let see what is computed there."""
+    if any(not foreign_class(type(mode)) for mode in modes()):
+        return "a context that is asked about every operation"
+    if torch._C._autograd._top_saved_tensors_default_hooks(False) is not None:
+        return "a context that is given what autograd keeps"
+    watching = (sys.gettrace(), sys.getprofile(), *gc.callbacks)
+    if any(isinstance(it, types.FunctionType | types.MethodType) and not of_place(it.__code__.co_filename) for it in watching):
+        return "a function that Python calls beside the code that runs (sys.settrace, sys.setprofile, gc.callbacks)"
+    return None
 
 
 def everywhere() -> list[Any]:

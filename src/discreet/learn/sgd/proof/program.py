@@ -20,6 +20,7 @@ from torch.utils.checkpoint import checkpoint
 
 from discreet.learn.sgd.engine.own import forward_of, recorded
 from discreet.learn.sgd.proof.objects import foreign_class
+from discreet.learn.sgd.proof.values import NotProven
 
 Get = Callable[["Env"], Any]
 
@@ -251,6 +252,10 @@ def _filled(template: Any, modules: dict[str, nn.Module]) -> Get:
     if isinstance(template, Held):
         module, name = modules[template.module], template.name
         held = module._buffers if template.buffer else module._parameters
+        if type(held) is not dict:
+            raise NotProven(f"a module keeps its parameters in a container with code of its own ({type(held).__name__})")
+        if template.buffer and held[name].requires_grad:  # type: ignore[union-attr]
+            return lambda env: held[name].detach()  # type: ignore[union-attr]
         return lambda env: held[name]
     if not _open(template):
         return lambda env: template

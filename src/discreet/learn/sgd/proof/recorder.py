@@ -21,7 +21,7 @@ from torch.utils import _pytree as pytree
 
 from discreet.learn.sgd.engine.fallback import computed, with_hooks
 from discreet.learn.sgd.engine.layers import computes
-from discreet.learn.sgd.proof.functions import line, of_torch
+from discreet.learn.sgd.proof.functions import answering, line, of_torch
 from discreet.learn.sgd.proof.objects import foreign_function, plain
 from discreet.learn.sgd.proof.program import Held, Node, Part, Program, Ref, Sized, State, sharding, tensors, tidy
 from discreet.learn.sgd.proof.values import NotProven, multiple, symbolic
@@ -194,7 +194,7 @@ class Recorder(TorchFunctionMode):
             return Ref(self._reach(tensor, known[1]))
         if isinstance(tensor, FakeTensor) or type(tensor) not in (Tensor, nn.Parameter):
             raise NotProven(UNKNOWN)
-        return tensor  # it was there before: a constant
+        return tensor.detach()  # it was there before: a constant, to whose hooks no gradient may go
 
     def _own(self, places: list[Held]) -> Held:
         """Of a tied parameter, the name that it has in the module whose forward runs."""
@@ -240,6 +240,8 @@ class Recorder(TorchFunctionMode):
         def forward(*args: Any, **kwargs: Any) -> Any:
             if not self._open or self._covered:
                 return inner(*args, **kwargs)
+            if (name_of := answering(module)) is not None:
+                raise NotProven(f"a layer has code of its own where the engine looks at it ({type(module).__name__}.{name_of})")
             if placed is not None and not getattr(placed, "discreet", False):
                 raise NotProven(f"a layer was given another forward ({type(module).__name__})")
             given = self._templates(args, kwargs)

@@ -17,15 +17,15 @@ from discreet.errors import InvalidValue
 from discreet.learn.sgd.distributed import local
 
 
-class Kept:
+class UntrainedState:
     """Digests of what a model saves beside its trained parameters.
 
     >>> import torch
     >>> model = nn.BatchNorm1d(2, affine=False)
-    >>> kept = Kept(model, [])
-    >>> kept.check(model)
+    >>> state = UntrainedState(model, [])
+    >>> state.check(model)
     >>> model.running_mean += 1.0
-    >>> kept.changed(model)
+    >>> state.changed(model)
     ['running_mean']
     """
 
@@ -38,7 +38,7 @@ class Kept:
         places = {place(p) for p in self._trained}
         own = {f"(unsaved) {name}": b for name, b in model.named_buffers()}
         saved = model.state_dict() if state is None else state
-        return {name: _digest(it, places) for name, it in (*saved.items(), *own.items())}
+        return {name: _digest(value, places) for name, value in (*saved.items(), *own.items())}
 
     def changed(self, model: nn.Module, state: Mapping[str, Any] | None = None) -> list[str]:
         """`state`: what is about to be written; a model may give something else when it is asked again."""
@@ -63,17 +63,17 @@ def place(tensor: Tensor) -> tuple[Any, ...]:
     return here.data_ptr(), here.numel(), here.dtype, tuple(here.shape), here.stride()
 
 
-def _digest(it: Any, trained: set[tuple[Any, ...]]) -> str:
-    if isinstance(it, Tensor):
-        if place(it) in trained and it.numel():
+def _digest(value: Any, trained: set[tuple[Any, ...]]) -> str:
+    if isinstance(value, Tensor):
+        if place(value) in trained and value.numel():
             return "trained"
         import torch
 
-        here = local(it).detach().cpu().contiguous()
-        made = hashlib.blake2b(f"{here.dtype}{tuple(here.shape)}".encode(), digest_size=16)
-        made.update(here.flatten().view(torch.uint8).numpy().data if here.numel() else b"")
-        return made.hexdigest()
+        here = local(value).detach().cpu().contiguous()
+        digest = hashlib.blake2b(f"{here.dtype}{tuple(here.shape)}".encode(), digest_size=16)
+        digest.update(here.flatten().view(torch.uint8).numpy().data if here.numel() else b"")
+        return digest.hexdigest()
     try:
-        return hashlib.blake2b(pickle.dumps(it), digest_size=16).hexdigest()
+        return hashlib.blake2b(pickle.dumps(value), digest_size=16).hexdigest()
     except Exception:  # what cannot be pickled cannot be saved either; its text is what can be compared
-        return repr(it)
+        return repr(value)

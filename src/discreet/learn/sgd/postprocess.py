@@ -1,8 +1,8 @@
 """What may be done to noisy gradients and weights for nothing: post-processing, which keeps every claim.
 
-`Average` follows the weights; `shrink` and `encode` are given to `train(after=…)` and see only the noisy gradient, its
-public noise and no row. They are the denoising of Nasr, Shokri & Houmansadr 2020: lower the weight of a gradient that
-noise dominates, and write its values with few letters. Their noise of Student's t is left out: it would be another event.
+`Average` follows the weights; `shrink` and `encode` are given to `train` as `Postprocess(gradient=…)` and see only the noisy
+gradient, its public noise and no row. They are the denoising of Nasr, Shokri & Houmansadr 2020: lower the weight of a gradient
+that noise dominates, and write its values with few letters. Their noise of Student's t is left out: it would be another event.
 """
 
 from __future__ import annotations

@@ -1,0 +1,109 @@
+"""`discreet fit`: a private linear model of a table, with its claim."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import click
+
+from discreet.cli import COMMANDS
+from discreet.cli.output import json_option, talk, write_json
+
+MODELS = ("logistic", "svm", "regression")
+
+
+@click.command("fit", help=COMMANDS["fit"])
+@click.argument("model", type=click.Choice(MODELS))
+@click.argument("location")
+@click.option("--target", required=True, help="The column to predict.")
+@click.option("--columns", "columns_file", metavar="FILE", required=True,
+              help="A TOML file: for each column its range, its bin edges (three or more) or its categories.")  # fmt: skip
+@click.option("--classes", help="logistic, svm: the values that the target can have, such as no,yes.")
+@click.option("--bounds", nargs=2, type=float, help="regression: the least and the largest value of the target.")
+@click.option("--epsilon", type=float, required=True, help="What the model may give away at most.")
+@click.option("--delta", type=float, required=True, help="How often it may give away more.")
+@click.option("--relation", type=click.Choice(["add_remove", "replace"]), default="add_remove", show_default=True,
+              help="Whether a row is added and removed, or replaced by another.")  # fmt: skip
+@click.option("--ledger", metavar="FILE|URL", envvar="DISCREET_LEDGER", help="The ledger that keeps the budget of --source.")
+@click.option("--source", help="The name of the source in the ledger.")
+@click.option("-o", "--output", metavar="FILE", required=True, help="Write the release there: coefficients and claim, as JSON.")
+@json_option
+def command(
+    model: str, location: str, target: str, columns_file: str, classes: str | None, bounds: tuple[float, float] | None,
+    epsilon: float, delta: float, relation: str, ledger: str | None, source: str | None, output: str, as_json: bool,
+) -> None:  # fmt: skip
+    import numpy as np
+
+    from discreet.columns import columns
+    from discreet.core import record
+    from discreet.errors import InvalidValue
+    from discreet.learn.estimators.features import Features
+    from discreet.models.tables import read_table
+
+    features = Features(_known(columns_file))
+    if target in features.known:
+        raise InvalidValue(f"{target} is the target and cannot be learned from; take it out of {columns_file}.")
+    place = _writable(Path(output))
+    given: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "norm": features.norm, "unit": record(relation)}
+    given |= {"ledger": ledger if source is not None else None, "source": source}
+    estimator = _estimator(model, classes, bounds, given)
+    table = read_table(location)
+    wanted = columns(table, [target])[target]
+    y = wanted.astype(np.float64) if model == "regression" else np.array([str(value) for value in wanted.tolist()])
+    release = estimator.fit(features(table), y).release_
+    release = release.map(lambda value: {"model": model, "target": target, "columns": dict(features.known), **value})
+    release.save(place)
+    _tell(release, place, as_json)
+
+
+def _known(path: str) -> dict[str, Any]:
+    from discreet.errors import InvalidDocument, InvalidValue
+
+    try:
+        return tomllib.loads(Path(path).read_text())
+    except OSError:
+        raise InvalidValue(
+            f"There is no file {path!r} to read; it says what is known of each column, as in age = [0, 120]."
+        ) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidDocument(f"{path} is not TOML: {error}") from None
+
+
+def _estimator(model: str, classes: str | None, bounds: tuple[float, float] | None, given: dict[str, Any]) -> Any:
+    from discreet.errors import InvalidValue
+    from discreet.learn import LinearRegression, LinearSVC, LogisticRegression
+
+    if model == "regression":
+        if bounds is None or classes is not None:
+            raise InvalidValue("A regression needs the public range of its target, and no classes: --bounds 0 100.")
+        return LinearRegression(**given, bounds=bounds)
+    if classes is None or bounds is not None:
+        raise InvalidValue("A classifier needs the values that its target can have, and no bounds: --classes no,yes.")
+    names = [name.strip() for name in classes.split(",")]
+    return (LogisticRegression if model == "logistic" else LinearSVC)(**given, classes=names)
+
+
+def _writable(place: Path) -> Path:
+    """The file's place, tried before anything is spent."""
+    from discreet.errors import InvalidValue
+
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with place.open("ab"):
+            pass
+    except OSError as error:
+        raise InvalidValue(f"{place} cannot be written: {error.strerror or error}. Nothing was spent.") from None
+    return place
+
+
+def _tell(release: Any, place: Path, as_json: bool) -> None:
+    if as_json:
+        write_json({"source": release.source, "entry": release.entry, "claims": [claim.to_json() for claim in release.claims],
+                    "value": release.value, "release": str(place)})  # fmt: skip
+    talk(f"A {release.value['model']} model of {release.value['target']} from {len(release.value['columns'])} columns: {place}")
+    if release.entry is None:
+        talk("Nobody adds up what was asked: give --ledger and --source to spend from a budget.")
+    else:
+        talk(f"Charged as entry {release.entry} of {release.source}.")

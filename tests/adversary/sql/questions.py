@@ -1,0 +1,53 @@
+"""Questions made at random from what private SQL may be asked, of tables `people`, `visits`, `again` and `wards`."""
+
+from __future__ import annotations
+
+from random import Random
+
+from adversary.sql.worlds import World
+
+STATISTICS = ["COUNT(*) AS n", "COUNT(x) AS k", "SUM(x) AS s", "AVG(x) AS m", "VARIANCE(x) AS v", "MEDIAN(x) AS h",
+              "SUM(LEAST(GREATEST(x * x - 1, 0), 9)) AS q", "COUNT_IF(x > 3) AS c"]  # fmt: skip
+CONDITIONS = ["", "", "x > 1", "g = 'a'", "g LIKE 'a%'", "x IS NULL OR x < 5", "LENGTH(g) < 3", "EXP(x) > 2", "g < 'b'",
+              "CAST(g AS DOUBLE) IS NULL", "x / (x - 3) > 1", "g IN ('A', 'b')", "LOWER(g) = 'a'"]  # fmt: skip
+GROUPS = ["", "g", "g", "UPPER(g)", "BUCKET(x, 3)", "x > 1", "g || 'x'", "CASE WHEN g = 'a' THEN 'A' ELSE g END"]
+
+
+def first(world: World) -> str:
+    """The question that is always asked: counts and sums by group, of all tables joined."""
+    return f"SELECT g, COUNT(*) AS n, SUM(x) AS s FROM {_rows(world, Random(0), plain=True)[0]} GROUP BY g"
+
+
+def question(world: World, random: Random) -> tuple[str, int | None]:
+    """A question that the tables of a world can be asked, and how many groups of a unit count, if they are sampled."""
+    rows, shaped = _rows(world, random)
+    statistics = random.sample(STATISTICS, random.randint(1, 3))
+    if world.unit.key is not None and random.random() < 0.2:
+        statistics.append(f"COUNT(DISTINCT {'a.' if ' a ' in rows else ''}id) AS u")
+    condition, group = random.choice(CONDITIONS), random.choice(GROUPS)
+    if shaped:
+        condition, group = random.choice(["", "x > 1"]), random.choice(["", "g"])
+    text = f"SELECT {f'{group} AS grp, ' if group else ''}{', '.join(statistics)} FROM {rows}"
+    text += f" WHERE {condition}" if condition else ""
+    text += f" GROUP BY {group}" if group else ""
+    sampled = random.choice([None, 1, 2]) if world.unit.key is not None else None
+    return text, sampled
+
+
+def _rows(world: World, random: Random, *, plain: bool = False) -> tuple[str, bool]:
+    """What stands in FROM, and whether its columns are those of a sub-query."""
+    choices = [("people", False)]
+    if "visits" in world.tables:
+        joined = "(SELECT p.id, p.g, v.cost AS x FROM people p JOIN visits v ON p.id = v.id) j"
+        return random.choice([(joined, True), *([] if plain else [(joined.replace("JOIN", "LEFT JOIN"), True)])])
+    if "again" in world.tables:
+        choices = [("(SELECT g, x FROM people UNION ALL SELECT g, x FROM again) q", True)]
+    if "wards" in world.tables:
+        choices = [("(SELECT p.g, p.x FROM people p LEFT JOIN wards w ON p.g = w.ward) q", True)]
+    if world.unit.key is not None and not plain:
+        choices += [
+            ("(SELECT id, g, SUM(x) / 10 AS x FROM people GROUP BY id, g) q", True),
+            ("(SELECT id, g, x FROM people UNION ALL SELECT id, g, x FROM people WHERE x > 2) q", True),
+            ("(SELECT a.id, b.g, a.x FROM people a JOIN people b ON a.id = b.id) q", True),
+        ]
+    return random.choice(choices)

@@ -1,0 +1,101 @@
+"""Each rule that keeps neighbours alike is taken away, and the game finds it out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import spark
+from adversary.sql.game import compare, sides
+from adversary.sql.test_neighbours import one_salt, url  # noqa: F401
+from adversary.sql.worlds import WORLDS
+from discreet.query import catalogue
+from discreet.query.engines import duckdb, frames
+from discreet.query.engines.duckdb import DuckEngine
+from discreet.query.engines.expressions import Expressions
+from discreet.query.engines.postgres import PostgresWriter
+
+Patch = Callable[[pytest.MonkeyPatch], None]
+
+
+def engine_compares_keys(patch: pytest.MonkeyPatch) -> None:
+    """Keys of two types, by whatever the engine makes of them."""
+    patch.setattr(catalogue, "common_rule", lambda rules: "as it is")
+    patch.setattr(Expressions, "unit", lambda self, table, name, field: self.name(name))
+
+
+def collations_of_columns(patch: pytest.MonkeyPatch) -> None:
+    for writer in (Expressions, PostgresWriter):
+        patch.setattr(writer, "binary", lambda self, text: text)
+
+
+def keys_of_many_spellings(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(duckdb, "_collated", lambda sql: set())
+
+
+def names_without_case(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(catalogue, "_same", lambda one, two, exact: one.lower() == two.lower())
+
+
+def views_as_tables(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(catalogue, "_derived", lambda name, stored, before: "")
+
+
+def types_of_files_guessed(patch: pytest.MonkeyPatch) -> None:
+    def read(path: Path, declared: Any) -> pa.Table:
+        import pyarrow.csv
+
+        options = pyarrow.csv.ParseOptions(newlines_in_values=True, invalid_row_handler=lambda _: "skip")
+        return pyarrow.csv.read_csv(path, parse_options=options, convert_options=pyarrow.csv.ConvertOptions(check_utf8=False))
+
+    patch.setattr(duckdb, "text_table", read)
+
+
+def types_of_objects_guessed(patch: pytest.MonkeyPatch) -> None:
+    def column(series: Any) -> Any:
+        try:
+            return pa.chunked_array([pa.array(series, from_pandas=True)])
+        except pa.ArrowException:
+            return frames.texts(series.tolist())
+
+    patch.setattr(frames, "_pandas_column", column)
+
+
+def texts_unchecked(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(frames, "_valid", lambda column: column)
+
+
+def uniqueness_unchecked(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(DuckEngine, "unique", lambda self, base: True)
+
+
+TWINS: list[tuple[Patch, str]] = [
+    (engine_compares_keys, "duckdb keys ubigint double"), (engine_compares_keys, "duckdb keys decimal double"),
+    (engine_compares_keys, "postgres keys numeric float8"), (engine_compares_keys, "spark keys decimal double"),
+    (collations_of_columns, "duckdb collation"), (collations_of_columns, "postgres collation"),
+    (keys_of_many_spellings, "duckdb spelled keys"),
+    (names_without_case, "postgres names"), (views_as_tables, "duckdb view repeats"),
+    (views_as_tables, "duckdb view tells of others"), (views_as_tables, "duckdb one frame twice"),
+    (views_as_tables, "postgres view repeats"), (views_as_tables, "postgres view tells of others"),
+    (views_as_tables, "postgres children"), (views_as_tables, "spark window"), (types_of_files_guessed, "duckdb csv"),
+    (types_of_objects_guessed, "duckdb objects undeclared"), (texts_unchecked, "duckdb encoding"),
+    (uniqueness_unchecked, "duckdb join fanned out"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("twin", "name"), TWINS, ids=[f"{twin.__name__} {name}" for twin, name in TWINS])
+def test_a_rule_that_is_missing_is_found_out(
+    twin: Patch, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    world = next(world for world in WORLDS if f"{world.engine} {world.name}" == name)
+    if world.engine == "spark" and spark.missing():
+        pytest.skip(spark.missing() or "")
+    place = request.getfixturevalue("url") if world.engine == "postgres" else ""
+    twin(monkeypatch)
+    with sides(world, tmp_path, place) as made:
+        assert compare(world, made, Random(0), 2 if world.engine == "spark" else 12) != []
