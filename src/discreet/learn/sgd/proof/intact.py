@@ -18,7 +18,6 @@ from typing import Any
 
 import torch
 
-import discreet
 from discreet.learn.sgd.proof.code import inner
 from discreet.learn.sgd.proof.contents import inside
 from discreet.learn.sgd.proof.objects import foreign, of_place
@@ -29,7 +28,7 @@ CHECKED = (
     "discreet.learn.sgd.proof",
     "discreet.learn.layers",
 )  # compared with their files
-HOMES = (f"{Path(torch.__file__).parent}/", f"{Path(discreet.__file__).parent}/")
+HOMES = (f"{Path(torch.__file__).parent}/", f"{Path(__file__).parents[3]}/")
 COMPILER = ("torch._inductor",)  # whose functions are made from text, and run in no step
 BESIDE = {*sys.stdlib_module_names, "numpy"}  # of which it is seen that no function is the user's
 GENERATED = {
