@@ -8,6 +8,7 @@ broken twin of every one of them, whose code runs in the step as it was written,
 from __future__ import annotations
 
 import functools
+import gc
 import inspect
 import sys
 import time
@@ -20,12 +21,14 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
+from discreet.errors import InvalidValue
 from discreet.learn import Augment
 from discreet.learn.sgd import clipped_sum
 from discreet.learn.sgd.clipping import SLACK
 from discreet.learn.sgd.run import Run
+from discreet.noise.source import seeded_for_tests
 from unit.learn.test_isolation_leaks import EACH, Net, apart, data, far
-from unit.learn.tools import start
+from unit.learn.tools import start, updates
 
 torch.set_num_threads(1)
 
@@ -298,3 +301,150 @@ def test_functions_put_into_torch_are_not_taken_for_torchs_own(name, monkeypatch
 
     monkeypatch.setattr(owner, last, other)
     assert apart(Net, EACH) <= 1 + SLACK
+
+
+# ---- what is called beside the recorded operations -----------------------------------------------------------------------
+
+KEPT: list[torch.Tensor] = []
+
+
+def kept(tensor):
+    if type(tensor) is torch.Tensor:
+        KEPT.append(tensor.detach().clone())
+
+
+class HookOfConstant(Net):
+    """Its gradient is a sum over the batch."""
+
+    def __init__(self):
+        super().__init__()
+        self.shift = [torch.zeros(4, requires_grad=True)]
+        self.shift[0].register_hook(kept)
+
+    def forward(self, x):
+        return super().forward(x + self.shift[0])
+
+
+class HookOfParameter(Net):
+    def __init__(self):
+        super().__init__()
+        self.first.weight.register_hook(kept)
+
+
+class Kept(nn.Linear):
+    @property
+    def weight(self):
+        return self._parameters["weight"]
+
+    @weight.setter
+    def weight(self, value):
+        self._parameters["weight"] = value
+
+
+class Answering(Net):
+    def __init__(self):
+        super().__init__()
+        self.first.__class__ = Kept
+
+
+class Wrapped(Net):
+    """A function of the user's in one of torch's."""
+
+    inner = torch.no_grad()(kept_apart)
+
+    def forward(self, x):
+        return super().forward(x + 0 * torch.overrides.handle_torch_function(type(self).inner, (x,), x))
+
+
+class Appending(Net):
+    def forward(self, x):
+        torch.overrides.handle_torch_function(KEPT.append, (x,), x)
+        return super().forward(x)
+
+
+@pytest.mark.parametrize("kind", [HookOfConstant, HookOfParameter, Answering, Wrapped, Appending])
+def test_nothing_is_called_beside_the_operations(kind):
+    try:
+        run = start(data(), model=kind(), loss=EACH, steps=2)
+    except (InvalidValue, TypeError):  # there is no such way outside a trace
+        return
+    KEPT.clear()
+    for _ in run:
+        pass
+    assert run.path == "isolated" or not KEPT
+    assert apart(kind, EACH) <= 1 + SLACK
+
+
+class Everywhere(torch.overrides.TorchFunctionMode):
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        return func(*args, **(kwargs or {}))
+
+
+def test_no_proof_while_a_context_of_the_users_is_active():
+    with Everywhere():
+        assert start(data(), model=Net(), loss=EACH).path == "isolated"
+
+
+@pytest.mark.parametrize("how", ["saved", "profile", "collector"])
+def test_nothing_is_computed_while_a_function_of_the_users_is_called_beside_it(how):
+    def beside(*given):
+        return given[0] if how == "saved" else None
+
+    def profile(*given):
+        return None
+
+    try:
+        if how == "saved":
+            torch._C._autograd._push_saved_tensors_default_hooks(beside, beside)
+        elif how == "profile":
+            sys.setprofile(profile)
+        else:
+            gc.callbacks.append(profile)
+        with pytest.raises(InvalidValue, match="is active"):
+            start(data(), model=Net(), loss=EACH)
+    finally:
+        if how == "saved":
+            torch._C._autograd._pop_saved_tensors_default_hooks()
+        elif how == "profile":
+            sys.setprofile(None)
+        else:
+            gc.callbacks.remove(profile)
+
+
+class Pairs(torch.utils.data.Dataset):
+    def __init__(self, count):
+        self.x, self.y = (part[:count] for part in data())
+
+    def __len__(self):
+        return len(self.x)
+
+    def __getitem__(self, row):
+        return self.x[row], self.y[row]
+
+
+def remembering():
+    """A collate function that knows whether a row before was far out, and draws by it."""
+    seen = []
+
+    def collate(rows):
+        x, y = torch.stack([row[0] for row in rows]), torch.stack([row[1] for row in rows])
+        turned = bool(seen) or float(torch.rand(())) < 0
+        if x.abs().max() > 50:
+            seen.append(1)
+            torch.manual_seed(0)
+        return (-x if turned else x), y
+
+    return collate
+
+
+def test_a_collate_function_keeps_nothing_of_one_unit_for_the_next():
+    from torch.utils.data import DataLoader
+
+    moved = []
+    for rows in (range(13), range(12)):
+        with seeded_for_tests(b"collate"):
+            order = [12, *range(12)] if len(rows) == 13 else list(range(12))
+            given = torch.utils.data.Subset(Pairs(13), order)
+            run = start(DataLoader(given, collate_fn=remembering()), model=Net(), loss=EACH, steps=3)
+            moved.append(updates(run))
+    assert np.linalg.norm(moved[0] - moved[1], axis=1).max() <= 1 + SLACK

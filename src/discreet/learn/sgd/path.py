@@ -242,8 +242,8 @@ ALONE = (
 )
 VARIED = "by the shape of a unit's rows"
 READING = (
-    "A row of the data is read the same whichever other rows are read: neither the data set nor a collate function keeps "
-    "anything between them."
+    "A row of the data is read the same whichever other rows are read: neither the data set, nor a collate function in what "
+    "cannot be put back (files, objects of extensions), keeps anything between them."
 )
 UNLIKE = "its backward runs code that is not among the operations of its forward (a hook, an autograd function of its own)"
 LATER = "that is not proven of rows of another shape, or of a model that was changed since the run began."

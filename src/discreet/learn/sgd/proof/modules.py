@@ -12,7 +12,7 @@ import torch
 from torch.overrides import _get_current_function_mode_stack
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
-from discreet.learn.sgd.proof.objects import foreign, foreign_class, of_place
+from discreet.learn.sgd.proof.objects import foreign, foreign_class, foreign_function, of_place
 
 
 def runs() -> tuple[type, ...]:
@@ -45,16 +45,23 @@ def modes() -> list[Any]:
     return [*_get_current_function_mode_stack(), *_get_current_dispatch_mode_stack()]
 
 
-def beside() -> str | None:
+def beside(contexts: bool = True) -> str | None:
     """Something of the user's that Python or torch would call during a step, and let see what is computed there."""
-    if any(not foreign_class(type(mode)) for mode in modes()):
+    if contexts and any(not foreign_class(type(mode)) for mode in modes()):
         return "a context that is asked about every operation"
-    if torch._C._autograd._top_saved_tensors_default_hooks(False) is not None:
+    if any(map(_of_user, torch._C._autograd._top_saved_tensors_default_hooks(False) or ())):
         return "a context that is given what autograd keeps"
-    watching = (sys.gettrace(), sys.getprofile(), *gc.callbacks)
-    if any(isinstance(it, types.FunctionType | types.MethodType) and not of_place(it.__code__.co_filename) for it in watching):
+    if any(map(_of_user, (sys.gettrace(), sys.getprofile(), *gc.callbacks))):
         return "a function that Python calls beside the code that runs (sys.settrace, sys.setprofile, gc.callbacks)"
     return None
+
+
+def _of_user(it: Any) -> bool:
+    if isinstance(it, types.MethodType):
+        return _of_user(it.__func__)
+    if isinstance(it, types.FunctionType):
+        return not foreign_function(it)
+    return it is not None and not foreign_class(type(it))
 
 
 def everywhere() -> list[Any]:
