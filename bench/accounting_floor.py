@@ -45,7 +45,7 @@ DROPPED = 9.0  # large losses of which less than e^-9 of delta is left are dropp
 ALIAS = 12.0  # wrapping adds about e^-12 of delta at either end
 FADED = 30.0
 INF = math.inf
-WAYS = ((0.0, INF), (0.0, 20.0), (0.0, 6.0), (0.0, 3.0), (0.0, 2.0), (0.3, INF), (0.6, INF), (0.8, INF), (0.9, INF), (0.6, 6.0))
+WAYS = (*((0.0, top) for top in (INF, 20.0, 6.0, 3.0, 2.0, 0.5)), (0.3, INF), (0.6, INF), (0.8, INF), (0.9, INF), (0.6, 6.0))
 CLOSE = 3e-3  # a bound as near as this to the epsilon in question ends the search for a better one
 AMPLIFIED = 14.0  # log of how much larger than delta the terms may be, for the sake of rounding
 MOST = 1 << 16  # frequencies, while more smoothing can be had
@@ -114,9 +114,10 @@ def largest(step: Step, times: int, top: float) -> tuple[Step, np.ndarray, np.nd
     far = int(np.searchsorted(step.loss, top, side="right"))
     masses = []
     for log, beyond in ((step.log_mass + step.loss, step.dropped[1]), (step.log_mass, step.dropped[0])):
-        tail = beyond + np.append(np.cumsum(np.exp(log[far:])[::-1])[::-1], 0.0)  # from each bin on
-        most = times * np.log1p(-np.minimum(tail, 1 - 1e-16))  # log of the probability that all are below it
-        masses.append(np.exp(most[1:]) * -np.expm1(most[:-1] - most[1:]))
+        mass = np.exp(log[far:])
+        after = np.minimum(beyond + np.append(np.cumsum(mass[::-1])[::-1], 0.0)[1:], 1 - 1e-16)  # beyond each bin
+        below = times * np.log1p(-after)  # log of the probability that all are in it or below
+        masses.append(np.exp(below) * -np.expm1(times * np.log1p(-np.minimum(mass / (1 - after), 1.0))))  # nothing cancels
     gone = [step.dropped[0] + float(np.exp(step.log_mass[far:]).sum())]
     gone.append(step.dropped[1] + float(np.exp(step.log_mass[far:] + step.loss[far:]).sum()))
     return Step(step.loss[:far], step.log_mass[:far], 1, (gone[0], gone[1])), masses[0], masses[1]
@@ -277,10 +278,10 @@ class Sum:
     def floor(self, near: float, delta: float, most: int) -> Floor | None:
         slope = self.saddle(near)
         period, tilt, moments = min(self.period(share * slope, near, delta) for share in (1.0, 0.85, 0.7, 0.5))
-        if period == math.inf:
-            return None
         log_moment, mean, _ = self.moment(tilt)
         scale = log_moment - tilt * mean
+        if not (math.isfinite(period) and math.isfinite(scale)):
+            return None
         value = (
             math.log(delta) - scale + tilt * (near - mean)
         )  # log of what the series should add up to, and at least of its first term

@@ -27,6 +27,21 @@ values = ["A", "B", "C"]
 [visits.age]
 bounds = [0, 120]
 """
+SYNTH = """
+[patient_id]
+type = "omit"
+[note]
+type = "omit"
+[ward]
+type = "categorical"
+values = ["A", "B", "C"]
+["<b>odd</b>"]
+type = "categorical"
+values = [0, 1]
+[age]
+type = "integer"
+bounds = [0, 120]
+"""
 PLANTED = "zanzibar-7731"  # a value of one row, which no page and no log may ever show
 COUNT = "SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward"
 PASSWORD = "correct horse battery"
@@ -44,11 +59,12 @@ def visits(folder: Path) -> Path:
     })  # fmt: skip
     parquet.write_table(made, folder / "visits.parquet")
     (folder / "schema.toml").write_text(SCHEMA)
+    (folder / "synth.toml").write_text(SYNTH)
     return folder / "visits.parquet"
 
 
 def settings(folder: Path, **more: Any) -> Settings:
-    source = Source("hospital", str(visits(folder)), UNIT, folder / "schema.toml")
+    source = Source("hospital", str(visits(folder)), UNIT, folder / "schema.toml", synth=folder / "synth.toml")
     target = Target("readmission", "model", "model", {"weights": "w", "members": "m", "nonmembers": "n", "recipe": "r"})
     given = {"sources": {"hospital": source}, "targets": {"readmission": target}, **more}
     return Settings(str(folder / "ledger.db"), folder / "releases", folder / "users.db", **given)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,12 +11,13 @@ import pyarrow as pa
 import torch
 
 from discreet import connect, record
-from discreet.learn.estimators import exact, finite
+from discreet.learn.estimators import exact, finite, search
 from discreet.learn.estimators import mechanisms as fits
 from discreet.learn.estimators.bayes import Powers
 from discreet.learn.estimators.finite import FiniteRisk
 from discreet.learn.estimators.linear import Logistic, Problem
 from discreet.learn.estimators.regression import Augmented
+from discreet.learn.estimators.search import Search
 from discreet.learn.estimators.sums import Moments, Totals
 from discreet.learn.sgd.canary import Training
 from discreet.learn.sgd.run import Run
@@ -151,6 +153,18 @@ def _finite() -> tuple[Any, list[tuple[Any, Any]]]:
     return FiniteRisk(2, ROW, 0.1), [(there, np.array([[0.0, 1.0], [1.0, 0.0], [1.0, 0.0]])[1:])]
 
 
+def _search() -> tuple[Any, list[tuple[Any, Any]]]:
+    one, pairs = _fit(fits.Objective)()
+    return Search((one, replace(one, alpha=20.0)), ROW, 0.05), pairs
+
+
+def _no_noise_in_search(patch: Any) -> None:
+    """Nobody is kept apart for the choice, so that every run has the row."""
+    _no_fitting_noise(patch)
+    patch.setattr(search, "exponential", lambda scores, *how: int(np.argmax(scores)))
+    patch.setattr(search, "uniform", lambda bound, size: np.ones(size, np.int64))
+
+
 def _no_choice_of_hypothesis(patch: Any) -> None:
     patch.setattr(finite, "exponential", lambda scores, *how: int(np.argmax(scores)))
 
@@ -207,5 +221,6 @@ PRODUCERS = [
     Producer("second moments", _moments, _no_fitting_noise),
     Producer("totals", _totals, _no_fitting_noise),
     Producer("finite class", _finite, _no_choice_of_hypothesis),
+    Producer("search", _search, _no_noise_in_search),
     *(Producer(f"linear model, {name}", _fit(kind), _no_fitting_noise) for name, kind in fits.METHODS.items()),
 ]

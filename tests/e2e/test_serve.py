@@ -29,6 +29,7 @@ PAGES = (
     "/releases",
     "/releases/readmission",
     "/console",
+    "/synthetic",
     "/attacks",
     "/policy",
     "/users",
@@ -71,9 +72,14 @@ def made(folder: Path) -> None:
     (folder / "schema.toml").write_text(
         '[visits.ward]\nvalues = ["Cardiology", "Surgery", "Oncology"]\n[visits.age]\nbounds = [0, 120]\n'
     )
+    (folder / "synth.toml").write_text(
+        '[patient_id]\ntype = "omit"\n[ward]\ntype = "categorical"\nvalues = ["Cardiology", "Surgery", "Oncology"]\n'
+        '[age]\ntype = "integer"\nbounds = [0, 120]\n'
+    )
     (folder / "privacy.toml").write_text('[[rule]]\non = "release"\nrequire = ["evidence"]\n')
     (folder / "serve.toml").write_text(
-        '[sources.hospital]\nlocation = "visits.parquet"\nunit = "user:patient_id"\nrows = 4\nschema = "schema.toml"\n'
+        '[sources.hospital]\nlocation = "visits.parquet"\nunit = "user:patient_id"\nrows = 4\n'
+        'schema = "schema.toml"\nsynth = "synth.toml"\n'
         '[attacks.readmission]\nrelease = "readmission"\nweights = "model.safetensors"\nrecipe = "recipe.py"\n'
         'members = "train.parquet"\nnonmembers = "holdout.parquet"\n'
     )
@@ -237,6 +243,35 @@ def test_an_analyst_asks_and_is_refused(owned: Server, browser: Browser) -> None
     page.get_by_role("button", name="Log out").click()
     page.goto(f"{url}/console")
     expect(page).to_have_url(f"{url}/login")
+    seen.is_quiet(url)
+
+
+def test_an_owner_prices_makes_and_downloads_a_synthetic_table(owned: Server, browser: Browser) -> None:
+    seen = Watched(browser)
+    page, url = seen.page, owned.url
+    log_in(page, url, "ada")
+    page.get_by_role("link", name="Synthetic tables").click()
+    page.get_by_label("ε", exact=False).first.fill("0.4")
+    page.get_by_label("δ").fill("1e-8")
+    page.get_by_label("Rows").fill("500")
+    page.get_by_label("ε for fidelity").fill("0.1")
+    page.get_by_role("button", name="What would it cost?").click()
+    expect(page.get_by_role("heading", name="It would cost ε 0.4")).to_be_visible()
+    expect(page.locator(".cost")).to_contain_text("ward (4)")
+    page.get_by_role("button", name="Spend it and make the table").click()
+    expect(page.get_by_role("heading", name="500 synthetic rows")).to_be_visible()
+    expect(page.locator(".answer tbody tr")).to_have_count(12)
+    expect(page.locator("#result")).to_contain_text("Mean total variation")
+    with page.expect_download() as waited:
+        page.get_by_role("link", name="Download CSV").click()
+    lines = Path(waited.value.path()).read_text().splitlines()
+    assert lines[0] == '"ward","age"'
+    assert len(lines) == 501
+    page.get_by_role("link", name="Its report").first.click()
+    expect(page.get_by_role("heading", name="The synthetic table")).to_be_visible()
+    expect(page.get_by_role("heading", name="500 synthetic rows")).to_be_visible()
+    page.goto(f"{url}/log")
+    expect(page.locator("main")).to_contain_text("synthesised")
     seen.is_quiet(url)
 
 

@@ -66,8 +66,30 @@ SLACK = 2e-3  # curves are upper bounds on different grids: equal things agree t
 @given(event, delta, delta)
 def test_epsilon_falls_as_delta_grows(what, one, two) -> None:
     low, high = sorted((one, two))
+    assert curve(what).epsilon(high) <= curve(what).epsilon(low) * (1 + SLACK) + 1e-9
+
+
+extreme = st.builds(
+    lambda sigma, share, times: Repeat(Poisson(10.0**share, Gaussian(10.0**sigma)), round(10.0**times)),
+    st.floats(-0.5, 4), st.floats(-9, 0), st.floats(0.3, 9),
+)  # fmt: skip
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.one_of(event, extreme), st.lists(st.floats(-300, -0.31), min_size=2, max_size=4), st.floats(0.001, 0.01))
+def test_answers_of_one_curve_never_contradict_each_other(what, powers, step) -> None:
+    """In whatever order they are asked for, and however near each other: exactly, without a slack."""
     bound = curve(what)
-    assert bound.epsilon(high) <= bound.epsilon(low) * (1 + SLACK) + 1e-9
+    deltas = [10.0**power for power in powers] + [10.0 ** (powers[0] - step)]
+    epsilons = [bound.epsilon(each) for each in deltas]
+    order = sorted(range(len(deltas)), key=deltas.__getitem__)
+    assert all(epsilons[after] <= epsilons[before] for before, after in pairwise(order))
+    assert [bound.epsilon(each) for each in deltas] == epsilons
+    places = [each for each in (epsilons[0] * 1.3, epsilons[0] * 1.2999, epsilons[0] * 1.4) if each < math.inf]
+    found = {place: bound.delta(place) for place in places}
+    assert all(found[after] <= found[before] for before, after in pairwise(sorted(found)))
+    levels = {level: bound.power(level) for level in (0.05, 0.0501, 1e-3, 0.3)}
+    assert all(levels[before] <= levels[after] for before, after in pairwise(sorted(levels)))
 
 
 @slow

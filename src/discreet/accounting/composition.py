@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
@@ -36,7 +37,7 @@ AMPLIFIED = 12.0  # log of how much larger than delta the terms of a series may 
 CUTS = (0.9, 0.8, 0.65, 0.5, 0.35, 0.2)  # shares of epsilon above which a loss is called large
 TOPS = (6.0, 3.0)  # multiples of it above which a loss is counted apart
 FAR = 3e-3  # the least share of delta that such losses must have
-FEW_SMALL = 7.0  # log of how much smaller than delta what has no large loss must be
+LEAST_LOG = -705.0  # log of the least delta that is searched for
 ALIAS = math.log(1e-7)  # log of the share of delta that the period of a series may add, at either end
 
 
@@ -73,15 +74,18 @@ class Composition(Saddle):
             return self.most
         if delta <= self.told():
             return self.most if delta == self.told() else math.inf
-        start = np.zeros(1)
-        if math.fsum(n * float(item.delta(start)[0]) for item, n in self.parts) * (1 + 1e-12) <= delta:
-            return 0.0  # total variations add up at most
+        if self._variation() <= delta:
+            return 0.0
         if self.huge:
             return self._epsilon_by_sum(delta)
         found = max(self.solve(0, delta), 0.0)
         if not self.symmetric and not self._surely(found, delta):
             found = max(found, self.solve(1, delta))
         return min(found, self.most)
+
+    def _variation(self) -> float:
+        """delta(0) at most: total variations add up."""
+        return math.fsum(n * float(item.delta(np.zeros(1))[0]) for item, n in self.parts) * (1 + 1e-12)
 
     def _epsilon_by_sum(self, delta: float) -> float:
         """By basic composition: half of delta for what is beyond every grid, half for the rest."""
@@ -141,23 +145,33 @@ class Composition(Saddle):
             return value
         there = self.wave(direction, slope, epsilon, delta)
         value = min(value, float(there.delta(np.array([epsilon]))[0]))
+        value = min(value, self._variation())
         if value >= 1.0 and log_delta > -1e-2:
             return 1.0
         lost = there.doubt(epsilon) + (there.base - self.told()) / max(value, 1e-320)
         if lost < LOOSE or value <= profiles.LEAST:
             return value
-        return min(value, self._by_inverse(direction, epsilon, value))
+        return self._by_inverse(direction, epsilon, value)
 
     def _by_inverse(self, direction: int, epsilon: float, value: float) -> float:
-        """delta(epsilon) by halves: any delta whose epsilon is no larger will do."""
-        low, high = -700.0, math.log(value)
-        for _ in range(16):
-            middle = (low + high) / 2
-            if self.solve(direction, math.exp(middle)) <= epsilon:
-                high = middle
+        """delta(epsilon) where no series at hand is tight: any delta whose epsilon is no larger will do.
+
+        The search is a secant between two deltas whose epsilons are known, and a half wherever that is slow.
+        """
+        low, high = LEAST_LOG, math.log(value)
+        below = above = math.nan  # log of their epsilons over this one
+        for turn in range(40):
+            share = below / (below - above) if turn % 3 < 2 and math.isfinite(below - above) else 0.5
+            middle = low + min(max(share, 0.01), 0.99) * (high - low)
+            there = self.solve(direction, math.exp(middle))
+            gap = math.log(there / epsilon) if 0 < there < math.inf else math.copysign(math.inf, there - epsilon)
+            if gap <= 0:
+                high, above = middle, gap
             else:
-                low = middle
-        return math.exp(high) * (1 + 1e-12)
+                low, below = middle, gap
+            if high - low < 1e-4 or -1e-7 < gap <= 0:
+                break
+        return min(value, math.exp(high) * (1 + 1e-12))
 
     def _by_window(self, direction: int, epsilon: float) -> tuple[float, bool]:
         """delta(epsilon) on an even lattice, and whether it is as near the truth as it should be."""
@@ -231,7 +245,7 @@ class Composition(Saddle):
             return least if self.share > 1e-3 else Composition(self.parts, 1e-2).solve(direction, delta)
         if there.doubt(least) < LOOSE * max(1.0, there.tilt * least):  # what raises delta by x raises epsilon by x / tilt
             return least
-        return Composition(self.parts, 1e-2)._by_jumps(direction, least, delta)  # large losses dominate: go less far
+        return self._by_jumps(direction, least, delta)
 
     def _by_near(self, direction: int, least: float, delta: float) -> float:
         """epsilon(delta) where it is small beside many losses, which are counted apart: a bound at or below `least`."""
@@ -258,46 +272,62 @@ class Composition(Saddle):
             atoms = [(fitted(item, direction, tilt, ends, points, cut), n) for item, n, ends in rest]
             split = jump.Split.at(atoms, cut)
             losses = Losses(split.small, self.square)
-            tilt = _centred(losses, epsilon)
+            tilt = _centred(losses, epsilon, ALIAS + math.log(delta))
         if not tilt < math.inf:
             return None
         width = _width(losses, tilt, epsilon, ALIAS + math.log(delta))
-        square = max(self.square, 2 * SMOOTH * epsilon / (1 + tilt), 2 * FADED * (width / (2 * math.pi * MOST_WAVES)) ** 2)
+        square = self._smoothing(epsilon, tilt, width)
         return jump.without_far(split, fourier.wave(split.small, square, tilt, width), self.square, epsilon)
 
     def _by_jumps(self, direction: int, least: float, delta: float) -> float:
-        """epsilon(delta) where single large losses rule: a bound at or below `least`, which is one."""
-        share = 0.97
+        """epsilon(delta) where single large losses matter: a bound at or below `least`, which is one."""
         for _ in range(12):
-            start = share * least
-            there = self._jump(direction, least, delta, start)
-            here = max(there.epsilon(delta, least, self.most), start) if there is not None else math.inf
+            there = self._jump(direction, least, delta) if least > 0 else None
+            here = there.epsilon(delta, least, self.most) if there is not None else math.inf
             if here >= least * (1 - 1e-5):
                 break
-            share = max(share - 0.1, 0.5) if here == start else 0.97
             least = here
         return least
 
-    def _jump(self, direction: int, epsilon: float, delta: float, start: float) -> Wave | None:
-        """A composition tilted towards `epsilon` that tells outcomes with a large loss from those without."""
+    def _jump(self, direction: int, epsilon: float, delta: float) -> Wave | None:
+        """A composition that tells outcomes with a large loss from those without, each tilted towards `epsilon` on its own."""
         slope = max(self.where(direction, lambda k, t, m, s: -m, -epsilon, delta)[0], 1e-3 / epsilon)
-        smoothing = max(self.square, 2 * SMOOTH * epsilon / (1 + slope))
         rest = [(item, n, ends) for (item, n), ends in zip(self.parts, self.reach(self.tail(delta))) if item.shift is None]
+        points = max(POINTS // max(len(rest), 1), FEWEST)
+
+        def split(cut: float, tilt: float) -> jump.Split:
+            return jump.Split.at([(fitted(item, direction, tilt, ends, points, cut), n) for item, n, ends in rest], cut)
+
+        aim = ALIAS + math.log(delta)
+        best: tuple[float, float, float, float] | None = None
         for share in CUTS:
-            cut, points = share * epsilon, max(POINTS // max(len(rest), 1), FEWEST)
-            split = jump.Split.at([(fitted(item, direction, slope, ends, points, cut), n) for item, n, ends in rest], cut)
-            if split.none_above(smoothing, start) > math.log(delta) - FEW_SMALL:
+            cut = share * epsilon
+            parted = split(cut, slope)
+            tilt = _centred(losses := Losses(parted.small, self.square), epsilon, aim)
+            large = jump.tilt_to(parted, self._smoothing(epsilon, tilt, 0.0), epsilon, slope / 4)
+            if not tilt < math.inf or (large is None and any(len(loss) for loss, _ in parted.large)):
                 continue
-            jumps = jump.tilt_to(split, smoothing, epsilon, slope / 4)
-            if jumps is None:
-                return None
-            width = jump.period(jumps, epsilon, ALIAS + math.log(delta))
-            square = max(smoothing, 2 * FADED * (width / (2 * math.pi * MOST_WAVES)) ** 2)
-            tilt = jumps.small.tilt
-            split = jump.Split.at([(fitted(item, direction, tilt, ends, points, cut), n) for item, n, ends in rest], cut)
-            jumps = split.jumps(square, tilt)
-            return None if jumps is None else jump.wave(jumps, width, start)
-        return None
+            steep = large.small.tilt if large else 0.0
+            grown = max(losses.log_moment(tilt) - tilt * epsilon, large.log_moment - steep * epsilon if large else -math.inf)
+            best = min(best or (math.inf, 0.0, 0.0, 0.0), (grown, cut, tilt, steep))  # errors grow with the terms
+        if best is None:
+            return None
+        _, cut, tilt, steep = best
+        without, having = split(cut, tilt), split(cut, steep)
+        small = fourier.chernoff(without.small, self.square, tilt)
+        if small.log_delta(np.array([epsilon]))[0] > aim + 1:
+            width = _width(Losses(without.small, self.square), tilt, epsilon, aim)
+            small = fourier.wave(without.small, self._smoothing(epsilon, tilt, width), tilt, width)
+        if not steep:  # there are no large losses
+            return replace(small, base=without.infinite)
+        large = having.jumps(self._smoothing(epsilon, steep, 0.0), steep)
+        width = jump.period(large, epsilon, aim) if large else 0.0
+        large = having.jumps(self._smoothing(epsilon, steep, width), steep)
+        return replace(jump.wave(large, width), others=small) if large else None
+
+    def _smoothing(self, epsilon: float, tilt: float, width: float) -> float:
+        """The squared shift of a Gaussian mechanism that costs little of epsilon, and keeps the frequencies few."""
+        return max(self.square, 2 * SMOOTH * epsilon / (1 + tilt), 2 * FADED * (width / (2 * math.pi * MOST_WAVES)) ** 2)
 
     def _by_windows(self, direction: int, guess: float, delta: float) -> tuple[float, bool]:
         """epsilon(delta) on an even lattice, and whether it is as near the truth as it should be."""
@@ -418,14 +448,22 @@ def _width(losses: Losses, tilt: float, epsilon: float, aim: float) -> float:
     return max(-aim / tilt, up)
 
 
-def _centred(losses: Losses, epsilon: float) -> float:
-    """The tilt that centres losses on `epsilon`, or one over twice their spread where that is larger."""
+def _centred(losses: Losses, epsilon: float, aim: float) -> float:
+    """The tilt that centres losses on `epsilon`, or one over twice their spread where that is larger.
+
+    Where losses end below epsilon none does, and one is enough at which Chernoff leaves less than e^aim of delta.
+    """
     low, high = 0.0, 1 / math.sqrt(max(losses.tilted(0.0)[3], 1e-290))
     for _ in range(40):
-        if losses.tilted(high)[2] >= epsilon:
+        _, log_moment, mean, _ = losses.tilted(high)
+        if log_moment - high * epsilon < aim:
+            return high
+        if mean >= epsilon:
             break
         low, high = high, 2 * high
-    for _ in range(12):
+    for _ in range(60):
         middle = (low + high) / 2
         low, high = (middle, high) if losses.tilted(middle)[2] < epsilon else (low, middle)
+        if high - low < 1e-3 * high:
+            break
     return max(high, 0.5 / math.sqrt(max(losses.tilted(high)[3], 1e-290)))

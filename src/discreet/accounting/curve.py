@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, insort
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -69,13 +70,40 @@ class _Bound(Protocol):
     def everywhere(self) -> list[profiles.Deltas]: ...
 
 
+class _Falling:
+    """The answers that were given: no later one contradicts that the truth falls.
+
+    Each is an upper bound on a grid of its own, so two of them may come in the wrong order by a hair. A bound at a smaller
+    place is one at every larger place, and a bound that is raised stays one: an answer is put between those of its neighbours.
+    """
+
+    def __init__(self) -> None:
+        self._answers: list[tuple[float, float]] = []
+
+    def put(self, place: float, bound: float) -> float:
+        after = bisect_left(self._answers, (place, -math.inf))
+        if after < len(self._answers) and self._answers[after][0] == place:
+            return self._answers[after][1]
+        if after:
+            bound = min(bound, self._answers[after - 1][1])
+        if after < len(self._answers):
+            bound = max(bound, self._answers[after][1])
+        insort(self._answers, (place, bound))
+        return bound
+
+
 class TradeOff:
-    """What (epsilon, delta), power and posterior belief an event allows at most. Built by `curve`."""
+    """What (epsilon, delta), power and posterior belief an event allows at most. Built by `curve`.
+
+    All answers of one curve agree: epsilon never rises with delta, delta never with epsilon, and power never falls with the
+    level.
+    """
 
     def __init__(self, event: Event, bound: _Bound) -> None:
         self.event = event
         self._bound = bound
         self._lines: list[profiles.Deltas] | None = None
+        self._epsilons, self._deltas, self._powers = _Falling(), _Falling(), _Falling()
 
     def epsilon(self, delta: float) -> float:
         """The least epsilon for which (epsilon, delta)-DP is proven; infinity where none is.
@@ -86,13 +114,13 @@ class TradeOff:
         """
         delta = check.small_fraction("delta", delta)
         least = self._bound.epsilon(delta)
-        return math.inf if math.isnan(least) else least
+        return self._epsilons.put(delta, math.inf if math.isnan(least) else least)
 
     def delta(self, epsilon: float) -> float:
         """The least delta for which (epsilon, delta)-DP is proven."""
         epsilon = _ceiling("epsilon", epsilon)
         least = self._bound.delta(epsilon)
-        return 1.0 if math.isnan(least) else least
+        return self._deltas.put(epsilon, 1.0 if math.isnan(least) else least)
 
     def rough_log_delta(self, epsilon: float) -> float:
         """About log delta(epsilon), quickly: where a search should begin. Not a bound."""
@@ -111,7 +139,7 @@ class TradeOff:
         level = check.fraction("level", level)
         sides = self._bound.near(level)
         most = max(float(profiles.power_bound(*side, level).min()) for side in sides)
-        return min(max(most, level), 1.0)
+        return self._powers.put(-level, min(max(most, level), 1.0))
 
     def powers(self, levels: Sequence[float]) -> list[float]:
         """`power` at many levels, for a drawing: from one look at the whole curve, so a hair above it here and there.

@@ -58,7 +58,7 @@ class Tilted:
         if abs(log) < 0.5:  # the masses add up to 1 less what is infinite: only what exceeds that is summed
             excess = grown(atoms, self.tilt)
             log = math.log1p(float(excess.sum()) + atoms.raised - atoms.infinite)
-            error = units * UNIT * float(np.abs(excess).sum()) * 2
+            error = units * UNIT * (float(np.abs(excess).sum()) + atoms.infinite) * 2
         self.logs.append(log)
         self.log_moment += n * log
         self.error += n * error
@@ -156,6 +156,7 @@ class Wave:
     spread: float  # of the tilted losses
     count: int  # of frequencies, with those left out
     far: tuple[float, float] = (0.0, 0.0)  # probabilities, with the unit and without it, of outcomes counted apart (`jump`)
+    others: Wave | None = None  # a series over all other outcomes, whose delta is added
 
     def _base(self, epsilon: float) -> float:
         return self.base + max(self.far[0] - math.exp(min(epsilon, 700.0)) * self.far[1], 0.0)
@@ -166,7 +167,8 @@ class Wave:
         inner = np.array([float((self.sum * np.exp(-1j * self.frequency * at)).real.sum()) for at in x])
         with np.errstate(over="ignore", invalid="ignore"):
             value: Array = self.scale - self.tilt * x + np.log(np.maximum(inner, 0.0) + self.spill)
-        return np.where(np.isnan(value), np.inf, value)  # what is not a number bounds nothing
+        value = np.where(np.isnan(value), np.inf, value)  # what is not a number bounds nothing
+        return value if self.others is None else np.logaddexp(value, self.others.log_delta(epsilon))
 
     def delta(self, epsilon: Array) -> Array:
         """delta at each epsilon, rounded up."""
@@ -225,6 +227,14 @@ def wave(parts: Sequence[tuple[Fitted, int]], square: float, tilt: float, period
     spill = float(off.sum()) + rest + phases
     scale = tilted.log_moment - tilt * tilted.mean + tilted.error + 16 * UNIT * abs(tilt * tilted.mean)
     return Wave(tilted.infinite, scale, tilt, tilted.mean, frequency[live], terms, spill, math.sqrt(tilted.variance), count)
+
+
+def chernoff(parts: Sequence[tuple[Fitted, int]], square: float, tilt: float) -> Wave:
+    """The bound (1 - e^{epsilon - y})+ <= e^{t (y - epsilon)} alone, in the mean: no series, for what hardly counts."""
+    tilted = Tilted(parts, square, tilt)
+    scale = tilted.log_moment - tilt * tilted.mean + tilted.error + 16 * UNIT * abs(tilt * tilted.mean)
+    none = np.zeros(1)
+    return Wave(tilted.infinite, scale, tilt, tilted.mean, none, none.astype(np.complex128), 1.0, math.sqrt(tilted.variance), 1)
 
 
 def beyond(square: float, period: float, frequency: Array) -> float:

@@ -4,12 +4,12 @@ Little noise at a small rate leaves nearly every loss near 0 and a few far out. 
 the mass near 0 is larger than delta by many powers of ten, although its share in delta is nothing, and so is its rounding
 error. So outcomes are divided by whether some loss exceeds a cut:
 
-- all losses are at most the cut: E[(1 - e^{epsilon - Y})+] <= t^t / (1 + t)^{1 + t} e^{K(t) - t epsilon}, with K of those
-  losses alone, which allow a much steeper tilt;
-- some loss is above it: the series of `fourier` with the moment function M^n - S^n in place of M^n, where M = S + L, and S
-  and L are those of one loss below the cut and above it. As S^n expm1(n log1p(L / S)) it is free of cancellation.
+- all losses are at most the cut: the series of `fourier` with those losses alone, which allow a much steeper tilt;
+- some loss is above it: the series with the moment function M^n - S^n in place of M^n, where M = S + L, and S and L are those
+  of one loss below the cut and above it. As S^n expm1(n log1p(L / S)) it is free of cancellation.
 
-Both are parts of one sum over outcomes, so their bounds add up to a bound.
+Both are parts of one sum over outcomes, so their bounds add up to a bound. Each has its own tilt and its own smoothing: a
+Gaussian mechanism more raises (1 - e^{epsilon - y})+ in the mean at every y, so for every set of outcomes.
 
 Where epsilon is small beside many losses the same is done the other way round (`without_far`). With a loss far above epsilon Y
 exceeds epsilon too, but for a rare sum of the others below 0. There E[1 - e^{epsilon - Y}] = P - e^epsilon Q in closed form,
@@ -50,16 +50,6 @@ class Split:
             large.append((atoms.loss[~low], atoms.mass[~low]))
         survive = math.fsum(n * math.log1p(-min(atoms.infinite, 1 - 1e-16)) for atoms, n in parts)
         return cls(small, large, -math.expm1(survive) * (1 + 1e-14))
-
-    def none_above(self, square: float, epsilon: float) -> float:
-        """log of a bound on E[(1 - e^{epsilon - Y})+; no loss is above the cut], by the best of many tilts."""
-        farthest = max((float(atoms.loss[-1]) for atoms, _ in self.small if len(atoms.loss)), default=1.0)
-        best = 0.0
-        for tilt in np.geomspace(0.3 / epsilon, 3e3 / max(min(farthest, epsilon), 1e-290), 40):
-            whole = Tilted(self.small, square, float(tilt))
-            shape = tilt * math.log(tilt) - (1 + tilt) * math.log1p(tilt)
-            best = min(best, shape + whole.log_moment + whole.error - tilt * epsilon)
-        return float(best)
 
     def any_above(self) -> tuple[float, float]:
         """The probability that some loss is above the cut, with the unit (rounded up) and without it (rounded down)."""
@@ -211,9 +201,8 @@ def period(jumps: Jumps, epsilon: float, aim: float) -> float:
     return max((most - aim) / tilt, min(ups, default=8 * spread), spread)
 
 
-def wave(jumps: Jumps, period: float, start: float) -> Wave:
-    """delta at every epsilon from `start` on: outcomes with a large loss by a series, those without by their bound at
-    `start`."""
+def wave(jumps: Jumps, period: float) -> Wave:
+    """The share in delta of outcomes with a large loss, and of infinite losses."""
     tilt, square = jumps.small.tilt, jumps.small.square
     count = math.ceil(math.sqrt(2 * FADED / square) * period / (2 * math.pi)) + 1
     frequency: Array = np.arange(count, dtype=np.float64) * (2 * math.pi / period)
@@ -225,8 +214,7 @@ def wave(jumps: Jumps, period: float, start: float) -> Wave:
     spill += 64 * UNIT * float((np.abs(terms) * (1 + frequency * period)).sum())
     centre = jumps.small.mean
     scale = jumps.log_moment - tilt * centre + jumps.error + 16 * UNIT * abs(tilt * centre)
-    base = jumps.split.infinite + math.exp(min(jumps.split.none_above(square, start), 0.0)) * (1 + 1e-12)
-    return Wave(base, scale, tilt, centre, frequency, terms, spill, math.sqrt(jumps.moments()[1]), count)
+    return Wave(jumps.split.infinite, scale, tilt, centre, frequency, terms, spill, math.sqrt(jumps.moments()[1]), count)
 
 
 def without_far(split: Split, there: Wave, square: float, stop: float) -> Wave:

@@ -44,7 +44,7 @@ def verdict(claim: Claim, evidence: Evidence, *, confidence: float, delta: float
     if delta is None:
         return _whole(ceiling, evidence, confidence)
     deltas = _deltas(delta)
-    if all(math.isinf(ceiling.epsilon(each)) for each in deltas):
+    if all(math.isinf(ceiling.epsilon(tested)) for tested in deltas):
         return _without_ceiling(evidence, confidence, deltas[0])
     return _best(_at_deltas(ceiling, evidence, deltas, 1.0 - confidence, confidence))
 
@@ -82,7 +82,7 @@ def worth_testing(ceiling: Curve, targets: int, alpha: float, *, independent: bo
         least = own if ceiling.epsilon(own) <= 1.05 * ceiling.epsilon(least) else least
     if not independent:
         return (least,)
-    gain = [each for each in (0.01, 0.1) if each > least and ceiling.epsilon(each) < 0.8 * ceiling.epsilon(least)]
+    gain = [larger for larger in (0.01, 0.1) if larger > least and ceiling.epsilon(larger) < 0.8 * ceiling.epsilon(least)]
     return (least, *gain)
 
 
@@ -96,7 +96,7 @@ def _whole(ceiling: Curve, evidence: Evidence, confidence: float) -> Verdict:
     score, inside, run = evidence.score[kept], evidence.inside[kept], evidence.run[kept]
     apart = one_target_each(evidence.run)
     deltas = worth_testing(ceiling, len(kept), alpha, independent=apart)
-    if all(math.isinf(ceiling.epsilon(each)) for each in deltas):
+    if all(math.isinf(ceiling.epsilon(tested)) for tested in deltas):
         return _without_ceiling(evidence, confidence, deltas[0])
     tested = _best(_at_deltas(ceiling, evidence, deltas, _COUNTED * alpha, confidence))
     if tested.floor > tested.ceiling:
@@ -123,15 +123,15 @@ def _at_deltas(
     share = 1.0 - alpha / len(deltas)
     targets = len(counted(evidence))
     apart = one_target_each(evidence.run)
-    return [_compared(ceiling, evidence, each, share, confidence, targets=targets, independent=apart) for each in deltas]
+    return [_compared(ceiling, evidence, delta, share, confidence, targets=targets, independent=apart) for delta in deltas]
 
 
 def _best(tested: list[Verdict]) -> Verdict:
     """A refutation, the clearest; or else a warning, or a delta at which the claim could have been refuted and was not."""
-    broken = [each for each in tested if each.floor > each.ceiling]
+    broken = [verdict for verdict in tested if verdict.floor > verdict.ceiling]
     if broken:
-        return max(broken, key=lambda each: each.floor - each.ceiling)
-    return next((each for each in tested if each.outcome == "holds"), tested[0])
+        return max(broken, key=lambda verdict: verdict.floor - verdict.ceiling)
+    return next((verdict for verdict in tested if verdict.outcome == "holds"), tested[0])
 
 
 def _compared(

@@ -50,9 +50,13 @@ def synthetic_command(
 
     names = [name.strip() for name in attacks.split(",") if name.strip()]
     carried = None if claim is None else Release.load(claim)
-    unit = carried.claims[0].game.unit if carried is not None and carried.claims else record()
+    claimed = carried.claims[0].game.unit if carried is not None and carried.claims else record()
+    unit = claimed if claimed.key is None else record()  # rows are attacked, whoever they belong to
     generator = _generator(carried, schema) if "shadows" in names or canaries is not None else None
     real, others, made = read_table(members), read_table(control), read_table(file)
+    facts: dict[str, Any] = {}
+    if schema is not None:
+        facts["owner_fidelity"] = measure_fidelity(members, file, unit=record(), schema=schema, seed=seed).to_json()
     found = attack_table(made, real, others, attacks=names, generator=generator, shadows=shadows, secret=secret,
                          unit=unit, seed=seed, confidence=confidence)  # fmt: skip
     evidence = list(found.evidence)
@@ -60,9 +64,7 @@ def synthetic_command(
         talk(f"Fitting once more, with {canaries} canaries. It is not paid for: what it shows stays with you.")
         rows = {name: real[name] for name in made if name in real}
         evidence.append(audit_generator(generator, rows, canaries=canaries, unit=unit))
-    facts = found.facts()
-    if schema is not None:
-        facts["owner_fidelity"] = measure_fidelity(members, file, unit=unit, schema=schema, seed=seed).to_json()
+    facts |= found.facts()
     if label is not None:
         facts["usefulness"] = train_on_synthetic(made, real, others, label).to_json()
     release = _release(file, carried, evidence, facts, seed)
@@ -74,6 +76,9 @@ def _generator(carried: Release[Any] | None, schema: str | None) -> Any:
     fitted = None if carried is None else carried.facts.get("synthetic")
     if carried is None or fitted is None or schema is None or not carried.claims:
         raise InvalidValue("Fitting again needs --claim, the release.json that discreet synth wrote, and --schema.")
+    unit = carried.claims[0].game.unit
+    if unit.key is not None:
+        raise InvalidValue(f"Rows are put in and left out, and this claim is about {unit}: leave out --canaries and shadows.")
     import pyarrow as pa
 
     from discreet import synth
@@ -81,7 +86,7 @@ def _generator(carried: Release[Any] | None, schema: str | None) -> Any:
     how: dict[str, Any] = {name: fitted[name] for name in ("method", "epsilon", "delta")}
 
     def generate(rows: Any) -> Any:
-        made = synth.fit(pa.table(dict(rows)), unit=carried.claims[0].game.unit, schema=schema, **how)
+        made = synth.fit(pa.table(dict(rows)), unit=unit, schema=schema, **how)
         return made.value.sample().to_arrow()
 
     return generate

@@ -18,11 +18,15 @@ if TYPE_CHECKING:
     from discreet.ledger import Ledger
 
 NEEDS = {"torch": ("torch", "safetensors"), "sql": ("duckdb", "sqlglot", "pyarrow")}
-LEFT_OUT = {"torch": "the two models and the attack on them", "sql": "the questions in SQL"}
+LEFT_OUT = {"torch": "the two models and the attack on them", "sql": "the synthetic table and the questions in SQL"}
 RUNS = 20_000  # of the audits that replace the models where torch is not installed
-EXPECTED = {"overfit-model": "no ceiling", "private-model": "holds", "count": "holds", "broken-count": "refuted"}
+EXPECTED = {
+    "overfit-model": "no ceiling", "private-model": "holds", "count": "holds", "broken-count": "refuted",
+    "synthetic-table": "holds",
+}  # fmt: skip
 CONFIDENCE = {
     "paired": 1 - 1e-6,
+    "canary": 1 - 1e-6,
     "post_hoc": 0.999,
 }  # one false alarm in a million audits; post_hoc never refutes
 
@@ -67,6 +71,7 @@ class Story:
     def lines(self, program: str) -> list[str]:
         """The story in a few sentences; `program` is the command that starts discreet."""
         lines = self._model_lines() if self.models else self._count_lines()
+        lines += self._table_lines()
         if self.questions:
             answers = [f"{question.text} {question.answer}." for question in self.questions if question.refusal is None]
             lines.append(f"{len(answers)} questions in SQL were answered. {' '.join(answers)}")
@@ -93,6 +98,20 @@ class Story:
             f"{ceiling}, and the same one finds {percent_down(private.tpr)}.",
         ]
 
+    def _table_lines(self) -> list[str]:
+        from discreet.demo.synthetic import EPSILON
+        from discreet.figures import percent_up
+
+        release = self.releases.get("synthetic-table")
+        if release is None:
+            return []
+        near = release.facts["owner_fidelity"]["means"]["2"]
+        return [
+            f"A synthetic table (epsilon {EPSILON:g}) is in {self.folder / 'synthetic-table'}. Pairs of its columns are "
+            f"{percent_up(near)} away from those of the patients; against made-up rows in one more fit its claim "
+            f"{self.outcome('synthetic-table')}."
+        ]
+
     def _count_lines(self) -> list[str]:
         return [
             f"A count of patients with noise: {self.releases['count'].value}; its claim {self.outcome('count')}.",
@@ -113,6 +132,7 @@ def run(folder: Path, *, picture: str | None = None, tell: Callable[[str], None]
     with Ledger(folder / "ledger.db") as ledger:
         open_budget(ledger)
         _models(story, patients, strangers, ledger, tell, progress)
+        _tables(story, patients, strangers, ledger, tell)
         _questions(story, patients, ledger, tell)
         _write(story, ledger)
     story.serve_options = web.write(folder, patients, strangers, sql=bool(story.questions), models=bool(story.models))
@@ -179,8 +199,17 @@ def _models(
     story.releases.update({name: model.release for name, model in story.models.items()})
 
 
-def _questions(story: Story, patients: Cohort, ledger: Ledger, tell: Callable[[str], None]) -> None:
+def _tables(story: Story, patients: Cohort, strangers: Cohort, ledger: Ledger, tell: Callable[[str], None]) -> None:
     if not _installed(story, "sql", tell):
+        return
+    from discreet.demo.synthetic import synthesise
+
+    tell("A synthetic table is made in place of the real one, and attacked.")
+    story.releases["synthetic-table"] = synthesise(patients, strangers, ledger, story.folder / "synthetic-table")
+
+
+def _questions(story: Story, patients: Cohort, ledger: Ledger, tell: Callable[[str], None]) -> None:
+    if _missing("sql"):
         return
     tell("Analysts ask in SQL until the budget is spent.")
     story.questions, answers = ask(patients, ledger)
@@ -188,12 +217,12 @@ def _questions(story: Story, patients: Cohort, ledger: Ledger, tell: Callable[[s
 
 
 def _write(story: Story, ledger: Ledger) -> None:
-    """A model's release is in the folder of its weights; any other is a file of its own."""
+    """A release is in the folder of its model or table, or else a file of its own."""
     from discreet import report
 
     folder = story.folder
     for name, release in story.releases.items():
-        release.save(folder / name / "release.json" if name in story.models else folder / f"{name}.json")
+        release.save(folder / name / "release.json" if (folder / name).is_dir() else folder / f"{name}.json")
     report.write(list(story.releases.values()), folder / "report.html", ledger=ledger, title="The made-up hospital")
 
 

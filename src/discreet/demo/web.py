@@ -12,6 +12,7 @@ SOURCES = f"""[sources.{SOURCE}]
 location = "patients.parquet"
 unit = "record"
 schema = "schema.toml"
+synth = "synth.toml"
 """
 SCHEMA = """[patients.ward]
 values = ["A", "B", "C"]
@@ -22,6 +23,18 @@ required = true
 
 [patients.age]
 bounds = [0, 100]
+"""
+SYNTH = """[age]
+type = "integer"
+bounds = [0, 100]
+
+[ward]
+type = "categorical"
+values = ["A", "B", "C"]
+
+[days]
+type = "integer"
+bounds = [1, 30]
 """
 ATTACK = """
 [attacks.overfit-model]
@@ -54,6 +67,7 @@ def write(folder: Path, patients: Cohort, strangers: Cohort, *, sql: bool, model
         table = pa.table({"age": patients.age, "ward": patients.ward, "days": patients.days})
         write_table(table, folder / "patients.parquet")
         (folder / "schema.toml").write_text(SCHEMA)
+        (folder / "synth.toml").write_text(SYNTH)
         config += SOURCES
     if models:
         config += ATTACK

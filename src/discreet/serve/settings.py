@@ -5,6 +5,7 @@ location = "visits.parquet"            # as for discreet query; beside this file
 unit = "user:patient_id"               # or "record"; the budget in the ledger is for this unit
 rows = 4
 schema = "schema.toml"
+synth = "synth.toml"                   # the schema of synthetic tables, as for discreet synth; without it none can be made
 
 [attacks.readmission]
 release = "readmission-model"          # the release it is about
@@ -43,6 +44,7 @@ class Source:
     unit: Unit
     schema: Path | None = None
     bounds: Mapping[str, Any] = field(default_factory=dict)
+    synth: Path | None = None  # the schema that synthetic tables are made with
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +105,7 @@ def _only(file: Path, where: str, table: Mapping[str, Any], known: tuple[str, ..
 
 def _source(file: Path, folder: Path, name: str, table: Mapping[str, Any]) -> Source:
     where = f"[sources.{name}]"
-    _only(file, where, table, ("location", "unit", "rows", "relation", "schema", "bounds"), ("location", "unit"))
+    _only(file, where, table, ("location", "unit", "rows", "relation", "schema", "bounds", "synth"), ("location", "unit"))
     location = table["location"]
     if isinstance(location, Mapping):
         location = {table: _place(file, where, folder, each) for table, each in location.items()}
@@ -111,7 +113,8 @@ def _source(file: Path, folder: Path, name: str, table: Mapping[str, Any]) -> So
         location = _place(file, where, folder, location)
     schema = table.get("schema")
     unit = unit_of(f"{file}: {where}", table["unit"], table.get("rows"), table.get("relation", "add_remove"))
-    return Source(name, location, unit, None if schema is None else folder / str(schema), table.get("bounds", {}))
+    schema, synth = (None if each is None else folder / str(each) for each in (schema, table.get("synth")))
+    return Source(name, location, unit, schema, table.get("bounds", {}), synth)
 
 
 def unit_of(where: str, named: Any, rows: Any, relation: Any = "add_remove") -> Unit:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from discreet.accounting import concentrated
-from discreet.core import Approximate, Event, Unit
+from discreet.core import Approximate, Event, Unit, Zero
 from discreet.core import Sequence as Composed
 from discreet.synth.measure import concentrated_for
 from discreet.synth.methods import Method
@@ -43,9 +43,10 @@ class Explanation:
     misplaced: dict[str, float]
     found: tuple[str, ...] = ()
     constraints: int = 0
+    event: Event = field(default=Zero(), repr=False)  # what the ledger would charge
 
     def to_json(self) -> dict[str, Any]:
-        return dict(asdict(self))
+        return {name: told for name, told in asdict(replace(self, event=Zero())).items() if name != "event"}
 
     def __str__(self) -> str:
         split = ", ".join(f"{name} {share:.0%}" for name, share in self.split.items())
@@ -87,7 +88,7 @@ def explain(
     found = tuple(mechanism.domain.explain()) if mechanism.open else ()
     return Explanation(
         epsilon, delta, str(unit), mechanism.method.name, columns, parts, split(mechanism), misplaced(mechanism), found,
-        len(mechanism.constraints),
+        len(mechanism.constraints), mechanism.spending().event,
     )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.accounting import calibrate
-from discreet.core import Claim, DiscreteGaussian, Event, Game, Release, Repeat, Unit, check
+from discreet.core import Claim, DiscreteGaussian, Event, Game, Release, Repeat, Unit, check, record
 from discreet.core.facts import made
 from discreet.errors import InvalidValue
 from discreet.ledger import Ledger, release
@@ -151,7 +151,7 @@ def measure_fidelity(real: Any, synthetic: Any, *, unit: Unit, schema: Any, trip
     if isinstance(synthetic, Model):
         ours = [synthetic.tree.marginal(synthetic.conditionals, columns) for columns in sets]
     else:
-        with Table(synthetic, known, unit) as other:
+        with Table(synthetic, replace(known, omitted=frozenset()), record()) as other:  # it has no key, nor what was left out
             if [cells.name for cells in other.cells] != names:
                 raise InvalidValue("The two tables must have the same columns in the same order; read one as the other is.")
             ours = [_shares(counts) for counts in other.counts(sets)]

@@ -40,6 +40,40 @@ def test_epsilon_is_above_the_lower_bound_and_within_half_a_percent(
     assert least <= epsilon <= least * 1.005
 
 
+BETWEEN = [  # epsilon by an inversion in 90 to 400 digits, whose quadratures are exact to as many
+    ((1.0, 1e-5, 10**8, 1e-30), 1.4631406),
+    ((1.0, 1e-7, 10**8, 1e-30), 0.016000153),
+    ((5.0, 1e-7, 10**5, 1e-300), 2.3677159e-4),
+]
+
+
+@pytest.mark.parametrize(("cell", "truth"), BETWEEN)
+def test_one_large_loss_and_many_small_ones_together_are_counted_tightly(cell: tuple, truth: float) -> None:
+    """Neither the body of the losses nor a single large one rules: outcomes with and without one have a series each."""
+    sigma, rate, times, delta = cell
+    bound = curve(Repeat(Poisson(rate, Gaussian(sigma)), times))
+    epsilon = bound.epsilon(delta)
+    assert truth <= epsilon <= truth * 1.0005
+    least = below.floor(sigma, rate, times, delta, epsilon)
+    assert truth * 0.995 <= least <= truth
+
+
+def test_outcomes_without_a_large_loss_are_not_forgotten() -> None:
+    """The broken twin: a bound on outcomes with a large loss alone falls below the truth."""
+    (sigma, rate, times, delta), truth = BETWEEN[0]
+    whole = Composition(plan(Repeat(Poisson(rate, Gaussian(sigma)), times)).parts)
+    there = whole._jump(0, truth, delta)
+    assert there is not None
+    assert dataclasses.replace(there, others=None).epsilon(delta, truth, math.inf) < truth * 0.99
+    assert truth <= there.epsilon(delta, truth, math.inf) <= truth * 1.0005
+
+
+def test_delta_where_the_first_guess_is_off_by_many_powers_of_ten() -> None:
+    for sigma, rate, times, delta in ((1.4, 1.6e-8, 24, 7e-53), (1.17, 4.7e-9, 19_019, 1e-168), (2.9, 1.3e-4, 3, 1e-63)):
+        bound = curve(Repeat(Poisson(rate, Gaussian(sigma)), times))
+        assert bound.delta(bound.epsilon(delta)) == pytest.approx(delta, rel=0.01)
+
+
 @pytest.mark.parametrize(("sigma", "rate", "times", "delta"), [(2.0, 0.01, 60_000, 1e-5), (1.0, 0.01, 10_000, 1e-9)])
 def test_the_lower_bound_is_below_the_truth_and_near(sigma: float, rate: float, times: int, delta: float) -> None:
     near = curve(Repeat(Poisson(rate, Gaussian(sigma)), times)).epsilon(delta)

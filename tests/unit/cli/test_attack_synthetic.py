@@ -56,7 +56,7 @@ def attacked(folder: Path, table: str, *more: object) -> Result:
 
 def test_a_private_table_with_fits_fidelity_and_canaries(folder: Path) -> None:
     made(folder)
-    done = attacked(folder, "out/table.parquet", "--claim", "out/release.json", "--schema", "schema.toml", "--attacks",
+    done = attacked(folder, "out/synthetic.parquet", "--claim", "out/release.json", "--schema", "schema.toml", "--attacks",
                     "density,pairs,closest,shadows", "--shadows", 4, "--canaries", 60, "--secret", "long",
                     "--label", "long", "--json")  # fmt: skip
     assert done.exit_code == 0, done.output
@@ -87,7 +87,7 @@ def test_a_copy_is_caught_without_any_claim(folder: Path) -> None:
 def test_fits_need_to_know_how(folder: Path) -> None:
     made(folder)
     for more in (("--canaries", 60), ("--attacks", "shadows", "--claim", "out/release.json"), ("--attacks", "magic")):
-        done = attacked(folder, "out/table.parquet", *more)
+        done = attacked(folder, "out/synthetic.parquet", *more)
         assert done.exit_code == 2
         assert "needs --claim" in done.stderr or "attacks must be" in done.stderr
         assert not (folder / "attacked").exists()
@@ -102,3 +102,20 @@ def test_fidelity_is_paid_for_beside_the_table(folder: Path) -> None:
     assert near.facts["fidelity"]["for_release"] is True
     assert set(near.value) == {"1", "2"}
     assert "mean total variation" in done.stderr
+
+
+def test_a_claim_about_users_allows_attacks_on_rows_and_no_fits(folder: Path) -> None:
+    for name in ("people", "others"):
+        table = parquet.read_table(folder / f"{name}.parquet")
+        whose = pa.array(np.arange(table.num_rows) // 3)
+        parquet.write_table(table.append_column("id", whose), folder / f"{name}.parquet")
+    (folder / "schema.toml").write_text(SCHEMA + '\n[id]\ntype = "omit"\n')
+    made(folder, "--unit", "id", "--unit-rows", 3)
+    known = ("--claim", "out/release.json", "--schema", "schema.toml")
+    done = attacked(folder, "out/synthetic.parquet", *known, "--canaries", 60)
+    assert done.exit_code == 2
+    assert "leave out --canaries" in done.stderr
+    assert attacked(folder, "out/synthetic.parquet", *known).exit_code == 0
+    kept = Release.load(folder / "attacked" / "release.json")
+    assert {each.game.unit for each in kept.evidence} == {record()}
+    assert kept.claims[0].game.unit.key == "id"

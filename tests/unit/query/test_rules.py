@@ -69,6 +69,19 @@ def test_a_file_that_cannot_be_read_shows_none_of_its_lines(tmp_path: Path) -> N
         connect(tmp_path / "t.parquet", unit=record())
 
 
+def test_moments_that_duckdb_cannot_count_are_settled_when_connecting(tmp_path: Path) -> None:
+    far = pa.array([0, 2**62], pa.int64())
+    for kind in (pa.timestamp("s"), pa.timestamp("ms", "UTC")):
+        with connect({"t": pa.table({"at": far.cast(kind)})}, unit=record()) as db:
+            assert counted(db, "SELECT at IS NULL AS gone, COUNT(*) AS n FROM t GROUP BY at IS NULL") == {
+                (True,): 1,
+                (False,): 1,
+            }
+    parquet.write_table(pa.table({"at": far.cast(pa.timestamp("ms"))}), tmp_path / "t.parquet")
+    with pytest.raises(InvalidValue, match="out of range"):
+        connect(tmp_path / "t.parquet", unit=record())
+
+
 @pytest.mark.parametrize("frame", [PEOPLE, PEOPLE.to_pandas(), polars.from_arrow(PEOPLE)], ids=["arrow", "pandas", "polars"])
 def test_a_declared_type_is_what_a_column_is_read_as(frame: Any) -> None:
     schema = {"t": {"age": {"type": "text"}, "id": {"type": "text"}, "ward": {"type": "number", "bounds": [0, 1]}}}

@@ -35,7 +35,7 @@ def knock(served: Served, path: str, route: Route, who: str | None, **more: obje
 
 def test_the_table_has_what_the_pages_need() -> None:
     paths = {path for path, _ in ROUTES}
-    for page in ("/sources", "/releases", "/console", "/attacks", "/policy", "/users", "/log", "/me"):
+    for page in ("/sources", "/releases", "/console", "/synthetic", "/attacks", "/policy", "/users", "/log", "/me"):
         assert {page, f"{page}.json"} <= paths
     assert len(GUARDED) > 40
 

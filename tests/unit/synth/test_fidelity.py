@@ -73,6 +73,12 @@ def test_a_table_has_no_distance_to_itself_and_a_file_counts_as_a_table(tmp_path
     assert found.association_error == 0.0
 
 
+def test_columns_that_were_left_out_are_not_missed_in_the_synthetic_table() -> None:
+    noted = REAL.append_column("note", pa.array(["private"] * 900))
+    found = measure_fidelity(noted, MADE, unit=record(), schema={**SCHEMA, "note": None})
+    assert found == measure_fidelity(REAL, MADE, unit=record(), schema=SCHEMA)
+
+
 def test_a_model_is_compared_without_sampling() -> None:
     model = synth.fit(REAL, **FIT).value
     found = measure_fidelity(REAL, model, unit=record(), schema=SCHEMA)

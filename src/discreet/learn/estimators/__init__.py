@@ -16,8 +16,10 @@ from discreet.learn.estimators.classifiers import LinearSVC, LogisticRegression
 from discreet.learn.estimators.finite import choose_hypothesis, excess_risk
 from discreet.learn.estimators.preprocessing import KBinsDiscretizer, OneHotEncoder
 from discreet.learn.estimators.regression import PCA, LinearRegression, Ridge
+from discreet.learn.estimators.search import PrivateSearchCV, search_cost
 
 __all__ = [
-    "PCA", "GaussianNB", "KBinsDiscretizer", "LinearRegression", "LinearSVC", "LogisticRegression", "OneHotEncoder", "Ridge",
-    "StandardScaler", "choose_hypothesis", "excess_risk",
+    "PCA", "GaussianNB", "KBinsDiscretizer", "LinearRegression", "LinearSVC", "LogisticRegression", "OneHotEncoder",
+    "PrivateSearchCV", "Ridge",
+    "StandardScaler", "choose_hypothesis", "excess_risk", "search_cost",
 ]  # fmt: skip

@@ -75,7 +75,8 @@ class GaussianNB(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
     """Gaussian naive Bayes under (epsilon, delta)-differential privacy.
 
     `bounds` is the public range of every column (one pair for all, or a list of pairs); `classes` lists the labels that can
-    occur. One row moves count, sums and sums of squares of its own class, all of which get noise at once.
+    occur. One row moves count, sums and sums of squares of its own class, all of which get noise at once. `var_smoothing` times
+    the square of a column's range is added to its variances, as a guard against columns that hardly vary.
 
     >>> from discreet.core import record
     >>> X, y = np.repeat([[-1.0], [1.0]], 2000, axis=0), np.repeat([0, 1], 2000)
@@ -85,27 +86,31 @@ class GaussianNB(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
     """
 
     def __init__(
-        self, *, epsilon: float, delta: float, bounds: Any, unit: Unit, classes: Any = None, ledger: str | None = None,
-        source: str | None = None,
+        self, *, epsilon: float, delta: float, bounds: Any, unit: Unit, classes: Any = None, var_smoothing: float = 0.01,
+        ledger: str | None = None, source: str | None = None,
     ) -> None:  # fmt: skip
         self.epsilon = epsilon
         self.delta = delta
         self.bounds = bounds
         self.unit = unit
         self.classes = classes
+        self.var_smoothing = var_smoothing
         self.ledger = ledger
         self.source = source
 
     def fit(self, X: Any, y: Any, **given: Any) -> GaussianNB:
         """Fit once, which spends (epsilon, delta) once; whatever is wrong with the arguments is refused before that."""
         self._no_weights(given)
+        smoothing = check.nonnegative("var_smoothing", self.var_smoothing)
         X, y = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(y)
         encode_ranges = ranges_of(self.bounds, X.shape[1])
         classes, places, public = known_classes(self.classes, y)
         encode = Powers(encode_ranges, len(classes))
         made = self._spend(Totals(encode, self.unit, float(self.epsilon), float(self.delta), public), (X, places))
-        count, self.theta_, self.var_ = encode.moments(made.value)
+        count, self.theta_, variance = encode.moments(made.value)
+        widths = np.diff(np.array(encode.ranges), axis=1)[:, 0]
+        self.var_ = variance + smoothing * widths**2
         self.class_prior_ = count / count.sum()
         self.classes_ = classes
         self.release_ = made.map(

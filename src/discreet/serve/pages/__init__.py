@@ -1,6 +1,6 @@
 """The pages, one file each, and the table of all routes."""
 
-from discreet.serve.pages import attacks, audit, console, entry, me, policy, releases, sources, users
+from discreet.serve.pages import attacks, audit, console, entry, me, policy, releases, sources, synthetic, users
 from discreet.serve.routes import Route
 
 ROUTES: tuple[Route, ...] = (
@@ -8,6 +8,7 @@ ROUTES: tuple[Route, ...] = (
     *sources.ROUTES,
     *releases.ROUTES,
     *console.ROUTES,
+    *synthetic.ROUTES,
     *attacks.ROUTES,
     *policy.ROUTES,
     *users.ROUTES,

@@ -9,7 +9,7 @@ from typing import Any
 from discreet.core import Release
 from discreet.errors import DiscreetError, MissingExtra
 from discreet.ledger import Ledger
-from discreet.serve import answer, reports
+from discreet.serve import answer, reports, tables
 from discreet.serve.routes import EVERYONE, READERS, File, Page, Refused, Reply, Request, Route
 from discreet.serve.store import Card, seen_by
 
@@ -66,6 +66,7 @@ def release(request: Request) -> Reply:
     columns = answer.columns(_columns(request, seen))
     bar = {"name": name, "heads": columns, "lines": answer.rows(columns), "picture": answer.picture(columns),
            "question": _question(seen), "entry": seen.entry, "targets": _targets(request, name), "pdf": reports.has_pdf(),
+           "table": tables.preview(request.state.store, name, seen),
            "less": len(seen.evidence) < len(_whole(request).evidence)}  # fmt: skip
     parts = request.state.store.remember(name, _moment(request), lambda: reports.parts(seen, _ledger(request)))
     return Page("release.html", {"name": name}, {**bar, **parts}, headers={"content-security-policy": reports.POLICY})
