@@ -10,6 +10,7 @@ that unit alone; units whose tensors came out equal in shape are computed togeth
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 import random
 from collections.abc import Callable, Iterable, Iterator
@@ -89,6 +90,10 @@ class Forgetful:
                 self._watch.restore()
 
 
+def _own_seed(seed: int, place: int) -> int:
+    return int.from_bytes(hashlib.blake2b(f"{seed} {place}".encode(), digest_size=8).digest(), "big") >> 1
+
+
 class Reader(Dataset[list[Part]]):
     """Reads pieces, in whichever process: the rows of some units, by the seed of what the data set draws at random."""
 
@@ -106,8 +111,8 @@ class Reader(Dataset[list[Part]]):
             return [(np.arange(len(members)), stacked(self.data, members.ravel()))]
         alike: dict[Any, list[tuple[int, Any]]] = {}
         collate = Forgetful(self.collate)
-        for place, (own, seed) in enumerate(zip(members, torch.randint(2**62, (len(members),)).tolist(), strict=True)):
-            batch = plain(collate(rows(self.data, own), seed))
+        for place, own in enumerate(members):
+            batch = plain(collate(rows(self.data, own), _own_seed(seed, place)))
             alike.setdefault(signature(batch, len(own)), []).append((place, batch))
         return [_joined(group) for group in alike.values()]
 

@@ -257,6 +257,9 @@ def _filled(template: Any, modules: dict[str, nn.Module]) -> Get:
         if template.buffer and held[name].requires_grad:  # type: ignore[union-attr]
             return lambda env: held[name].detach()  # type: ignore[union-attr]
         return lambda env: held[name]
+    if isinstance(template, Tensor):
+        constant = template.detach()  # no gradient may go to its hooks
+        return lambda env: constant
     if not _open(template):
         return lambda env: template
     if isinstance(template, slice):
@@ -277,7 +280,7 @@ def _open(template: Any) -> bool:
         return any(map(_open, template.values()))
     if isinstance(template, (tuple, list)):
         return any(map(_open, template))
-    return isinstance(template, (Ref, Sized, Held))
+    return isinstance(template, (Ref, Sized, Held, Tensor))
 
 
 def tensors(found: Any) -> list[Tensor]:

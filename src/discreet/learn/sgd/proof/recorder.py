@@ -194,7 +194,7 @@ class Recorder(TorchFunctionMode):
             return Ref(self._reach(tensor, known[1]))
         if isinstance(tensor, FakeTensor) or type(tensor) not in (Tensor, nn.Parameter):
             raise NotProven(UNKNOWN)
-        return tensor.detach()  # it was there before: a constant, to whose hooks no gradient may go
+        return tensor  # it was there before: a constant
 
     def _own(self, places: list[Held]) -> Held:
         """Of a tied parameter, the name that it has in the module whose forward runs."""
