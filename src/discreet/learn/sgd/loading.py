@@ -168,10 +168,10 @@ class Feed:
     def __init__(self, data: Any, loading: Loading, pieces: Iterator[tuple[int, Ints]]) -> None:
         reader = Reader(data, loading.collate)
         if loading.ahead:  # a generator of its own: torch's is the model's, and is in checkpoints
-            given = {name: value for name, value in loading.options.items() if value is not None}
+            options = {name: value for name, value in loading.options.items() if value is not None}
             generator = torch.Generator().manual_seed(0)
             self._parts: Iterator[Any] = iter(
-                DataLoader(reader, sampler=_Once(pieces), batch_size=None, collate_fn=_as_is, generator=generator, **given)
+                DataLoader(reader, sampler=_Once(pieces), batch_size=None, collate_fn=_as_is, generator=generator, **options)
             )
         else:
             self._parts = (reader[piece] for piece in pieces)
