@@ -1,4 +1,7 @@
-"""What is decided before a private row is read: types, public values, base tables, names, whether a question can be asked."""
+"""What is decided before a private row is read: types, public values, base tables, names, whether a question can be asked.
+
+Where an answer has noise its scale is a fiftieth at most: one test in 10^15 would fail by it.
+"""
 
 from __future__ import annotations
 
