@@ -364,7 +364,12 @@ def test_the_same_noise_on_a_grid_holds():
     assert judged.floor == 0
 
 
+def refuse(error):
+    raise error
+
+
 MADE = {
+    "a field of an error's class": lambda unit: refuse(type("Made", (ValueError,), {"tag": unit})("x")),
     "a field of an array's class": lambda unit: np.zeros(1).view(type("Made", (np.ndarray,), {"tag": unit})),
     "a field of a text's class": lambda unit: type("Made", (str,), {"tag": unit})("x"),
     "a method's closure": lambda unit: type("Made", (dict,), {"told": lambda self: unit})(),

@@ -342,6 +342,7 @@ class _Walk:
     def raised(self, name: str, error: BaseException, above: tuple[int, ...]) -> None:
         """An error: its text, its arguments, and every member of its class, since some keep theirs outside of `vars`."""
         self.flat.kinds[name] = f"error {type(error).__name__}"
+        self.made(name, type(error), above)
         self.text(f"{name}, error", str(error))
         self.visit(f"{name}, error's arguments", error.args, above)
         members = {
