@@ -26,8 +26,8 @@ from discreet.attack.membership.attacks import BY_NAME
 from discreet.attack.membership.canaries import inject_canaries, score_canaries
 from discreet.attack.membership.observation import Observation, compare
 from discreet.audit import epsilon_at_least, rate_at, roc
-from discreet.learn import plant, train
-from discreet.learn.sgd.plant import judged
+from discreet.learn import inject_gradient_canaries, train
+from discreet.learn.sgd.gradient_canaries import judged
 
 NAMES = ("bayes_lira", "lira", "rmia", "loss", "gradient", "whitebox")
 EPSILONS = (8.0, 3.0, 1.0)
@@ -154,7 +154,7 @@ def in_one_run(epsilon: float, X: np.ndarray, y: np.ndarray, repeats: int) -> di
         evidence, _ = score_canaries(recipe, inject_canaries(X[: half + 500], y[: half + 500], 1000))
         scores.append(epsilon_at_least(evidence, DELTA, CONFIDENCE))
         data = torch.from_numpy(X[:half]), torch.from_numpy(y[:half])
-        marked = plant(linear(), data, loss, canaries=20_000, clip_norm=1.0)
+        marked = inject_gradient_canaries(linear(), data, loss, canaries=20_000, clip_norm=1.0)
         run = started(marked.model, marked.data, marked.loss, plan.noise_multiplier, LEARNING[epsilon], half)
         marked.trained(run)
         updates.append(epsilon_at_least(marked.of(run, together=True), DELTA, CONFIDENCE))

@@ -39,9 +39,9 @@ import discreet
 from _record import machine, write
 from discreet.audit import epsilon_at_least
 from discreet.audit.binomial import rate_ceiling, rate_floor
-from discreet.learn import plant, train
+from discreet.learn import inject_gradient_canaries, train
 from discreet.learn.sgd.clipping import Flat
-from discreet.learn.sgd.plant import judged
+from discreet.learn.sgd.gradient_canaries import judged
 from discreet.learn.sgd.sampling import Poisson
 from discreet.learn.sgd.stream import Stream
 
@@ -53,7 +53,7 @@ RIGHT_FILL = Stream.fill
 
 @dataclass(frozen=True)
 class Bug:
-    """What is wrong, and how it is planted: a context in which the engine has the bug, or an epsilon that really ran."""
+    """What is wrong, and how it is injected: a context in which the engine has the bug, or an epsilon that really ran."""
 
     what: str
     plant: Callable[[int], contextlib.AbstractContextManager[Any]] = lambda trial: contextlib.nullcontext()
@@ -123,9 +123,9 @@ def rows() -> tuple[torch.Tensor, torch.Tensor]:
     return torch.randn(400, 20, generator=generator) + (y[:, None] - 0.5), y
 
 
-def started(planted: Any, epsilon: float) -> Any:
+def started(injected: Any, epsilon: float) -> Any:
     return train(
-        planted.model, torch.optim.SGD(planted.model.parameters(), 0.5), planted.data, planted.loss, unit=discreet.record(),
+        injected.model, torch.optim.SGD(injected.model.parameters(), 0.5), injected.data, injected.loss, unit=discreet.record(),
         epsilon=epsilon, delta=DELTA, rate=RATE, steps=STEPS, clip_norm=CLIP, divisor=DIVISOR,
     )  # fmt: skip
 
@@ -134,13 +134,15 @@ def trial(name: str, number: int) -> tuple[bool, float]:
     """One run: whether the claim was refuted, and the floor without assumptions."""
     bug = BUGS[name]
     torch.set_num_threads(1)
-    planted = plant(nn.Linear(20, 2), rows(), nn.CrossEntropyLoss(reduction="none"), canaries=CANARIES, clip_norm=CLIP)
-    said = started(planted, EPSILON).plan  # what is claimed
+    injected = inject_gradient_canaries(
+        nn.Linear(20, 2), rows(), nn.CrossEntropyLoss(reduction="none"), canaries=CANARIES, clip_norm=CLIP
+    )
+    said = started(injected, EPSILON).plan  # what is claimed
     with bug.plant(number):
-        planted.trained(started(planted, bug.really))
+        injected.trained(started(injected, bug.really))
     how = {"rate": RATE, "noise_multiplier": said.noise_multiplier, "step": CLIP / DIVISOR}
-    found = judged(said.claim(), planted.evidence(**how), confidence=CONFIDENCE)
-    floor = epsilon_at_least(planted.evidence(**how, together=True), DELTA, CONFIDENCE)
+    found = judged(said.claim(), injected.evidence(**how), confidence=CONFIDENCE)
+    floor = epsilon_at_least(injected.evidence(**how, together=True), DELTA, CONFIDENCE)
     return found.outcome == "refuted", floor
 
 

@@ -33,7 +33,7 @@ def same_numbers_in_any_order(request: pytest.FixtureRequest) -> None:
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[str]:
     """The URL of a real server, started when first asked for; a skip that says why where there is none."""
-    pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'discreet[postgres]'")
+    pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'discreet-privacy[postgres]'")
     if (reason := postgres.missing()) is not None:
         pytest.skip(reason)
     with postgres.server() as url:

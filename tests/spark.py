@@ -19,7 +19,7 @@ _SETTINGS = {
 def missing() -> str | None:
     """Why there is no Spark here, or None."""
     if importlib.util.find_spec("pyspark") is None:
-        return "pyspark is not installed: pip install 'discreet[spark]'"
+        return "pyspark is not installed: pip install 'discreet-privacy[spark]'"
     if shutil.which("java") is None and not os.environ.get("JAVA_HOME"):
         return "no Java here, which Spark runs in"
     return None

@@ -75,7 +75,7 @@ def model(title: str = "Readmissions", evidence: bool = True) -> Release[Any]:
     game = Game(record(), {"scores"})
     draw = np.random.default_rng(1)
     inside = np.arange(400) % 2 == 0
-    found = Evidence(game=game, attack="loss", score=draw.normal(size=400) + inside, inside=inside,
+    found = Evidence(game=game, attack="loss", score=draw.normal(size=400) + 0.3 * inside, inside=inside,
                      run=np.zeros(400, int), design="post_hoc")  # fmt: skip
     facts = {"title": title, "exposed": [{"index": 3, "score": 0.8642}]}
     claims = (Claim(game=game, event=Laplace(1.0)),)
@@ -134,4 +134,4 @@ def serving(folder: Path, *, ledger: bool = True, **more: Any) -> Iterator[Serve
 def fill(path: str) -> str:
     """An address of the table of routes with something in its places."""
     known = {"name": "model", "source": "hospital", "kind": "html", "file": "app.css", "secret": "none", "number": "1"}
-    return re.sub(r"{(\w+)}", lambda found: known[found[1]], path)
+    return re.sub(r"{(\w+)(?::path)?}", lambda found: known[found[1]], path)

@@ -102,6 +102,7 @@ class MissingExtra(DiscreetError, ImportError):
     """An optional package is needed; the message is the command that installs it."""
 
     def __init__(self, package: str, extra: str, purpose: str) -> None:
-        super().__init__(f"{purpose} needs {package}, which is not installed. Install it: pip install 'discreet[{extra}]'")
+        command = f"pip install 'discreet-privacy[{extra}]'"
+        super().__init__(f"{purpose} needs {package}, which is not installed. Install it: {command}")
         self.package = package
         self.extra = extra

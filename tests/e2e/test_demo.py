@@ -224,7 +224,7 @@ def test_a_light_install_does_what_it_can_and_says_what_it_left_out(tmp_path: Pa
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["outcomes"] == {"count": "holds", "broken-count": "refuted"}
-    assert ["discreet[torch]" in found["left_out"][0], "discreet[sql]" in found["left_out"][1]] == [True, True]
+    assert ["discreet-privacy[torch]" in found["left_out"][0], "discreet-privacy[sql]" in found["left_out"][1]] == [True, True]
     assert "Left out" in done.stderr
     assert "broken mechanism" in (tmp_path / "report.html").read_text()
 
@@ -234,5 +234,5 @@ def test_no_picture_without_models(tmp_path: Path) -> None:
     args = [sys.executable, "-c", LIGHT, "demo", "-o", str(tmp_path / "demo"), "--picture", str(picture)]
     done = subprocess.run(args, capture_output=True, text=True, timeout=300)
     assert done.returncode == 2
-    assert "discreet[torch]" in done.stderr
+    assert "discreet-privacy[torch]" in done.stderr
     assert not picture.exists()

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from browser import program
 
-pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install 'discreet[test]'")
-pytest.importorskip("starlette", reason="the web app is not installed: pip install 'discreet[serve]'")
+pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install 'discreet-privacy[test]'")
+pytest.importorskip("starlette", reason="the web app is not installed: pip install 'discreet-privacy[serve]'")
 
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 

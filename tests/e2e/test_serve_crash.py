@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("starlette", reason="the web app is not installed: pip install 'discreet[serve]'")
-pytest.importorskip("argon2", reason="the web app is not installed: pip install 'discreet[serve]'")
+pytest.importorskip("starlette", reason="the web app is not installed: pip install 'discreet-privacy[serve]'")
+pytest.importorskip("argon2", reason="the web app is not installed: pip install 'discreet-privacy[serve]'")
 
 import serving
 from discreet import Ledger

@@ -362,3 +362,40 @@ def test_the_same_noise_on_a_grid_holds():
         [(_, judged)] = check_mechanism(Answers(lambda unit, random: sound.run(unit), Laplace(100.0)), runs=1000, seed=3)
     assert judged.outcome in ("holds", "inconclusive")
     assert judged.floor == 0
+
+
+def refuse(error):
+    raise error
+
+
+MADE = {
+    "a field of an error's class": lambda unit: refuse(type("Made", (ValueError,), {"tag": unit})("x")),
+    "a field of an array's class": lambda unit: np.zeros(1).view(type("Made", (np.ndarray,), {"tag": unit})),
+    "a field of a text's class": lambda unit: type("Made", (str,), {"tag": unit})("x"),
+    "a method's closure": lambda unit: type("Made", (dict,), {"told": lambda self: unit})(),
+    "a method's default": lambda unit: type("Made", (tuple,), {"told": lambda self, value=unit: 0})((1,)),
+    "a method's code": lambda unit: type("Made", (list,), {"told": eval(f"lambda self: {unit}")})(),  # noqa: S307
+    "a property": lambda unit: type("Made", (int,), {"told": property(lambda self: unit)})(3),
+    "a docstring": lambda unit: type("Made", (), {"__doc__": str(unit)})(),
+    "another member of an enum": lambda unit: enum.IntEnum("Made", {"A": 1, "B": 2 + unit}).A,
+}
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_a_class_made_for_the_output_hides_nothing(name):
+    """The object's own value is always the same; its class, which is in no module, is not."""
+    with pytest.raises(ClaimRefuted):
+        check_mechanism(Answers(lambda unit, random: MADE[name](unit)), runs=400, confidence=CONFIDENCE, seed=1)
+
+
+def test_classes_made_anew_for_each_output_are_no_leak():
+    @dataclass(frozen=True)
+    class Local:
+        x: int
+
+        def told(self) -> str:
+            return super().__repr__()
+
+    for make in (lambda: Local(3), lambda: namedtuple("Made", "x y")(1, 2), lambda: dataclass(type("Made", (), {}))()):
+        found = check_mechanism(Answers(lambda unit, random, make=make: make()), runs=400, confidence=CONFIDENCE, seed=1)
+        assert [seen.outcome for _, seen in found] == ["holds"]

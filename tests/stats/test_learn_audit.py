@@ -24,7 +24,7 @@ from discreet.audit import Pair, epsilon_lower_bound, replay, verdict
 from discreet.audit.binomial import rate_floor
 from discreet.core import Claim
 from discreet.errors import ClaimRefuted, InvalidValue
-from discreet.learn import Adaptive, Automatic, BandMF, FixedPoint, Flat, Performance, PerLayer
+from discreet.learn import Adaptive, Automatic, BallsInBins, BandMF, FixedPoint, Flat, Performance, PerLayer
 from discreet.learn.sgd import clipped_sum
 from discreet.learn.sgd.banded import Banded
 from discreet.learn.sgd.canary import Aligned, Training, replay_run
@@ -103,7 +103,7 @@ def test_the_floor_of_sampled_steps():
 
 def test_the_floor_of_balls_in_bins():
     """One step of each four, nobody knows which: scores are likelihood ratios of all four updates."""
-    options = {"rate": 0.25, "steps": 4, "epsilon": 2.0, "sampling": "balls_in_bins"}
+    options = {"rate": None, "steps": 4, "epsilon": 2.0, "sampling": BallsInBins(4)}
     noise = start(rows((0, 1)), **options).plan.noise_multiplier
     run, evidence = many(400_000, lambda seen: np.logaddexp.reduce((seen - 0.5) / noise**2, axis=0), **options)
     floor = epsilon_lower_bound(evidence.score, evidence.inside, evidence.run, 0.01, 1 - ALPHA, method="clopper_pearson")
@@ -296,7 +296,8 @@ def private_divisor(monkeypatch):
 
     def begin(self):
         right(self)
-        self._divisor = float(self._rows.units // math.ceil(self._rows.units / 4))
+        units = self._parts.rows.units
+        self._state.divisor = float(units // math.ceil(units / 4))
 
     monkeypatch.setattr(Run, "_begin", begin)
 
@@ -402,19 +403,19 @@ def test_examples_that_interact(monkeypatch):
 
 def clip_pieces(monkeypatch):
     """Gradient accumulation that clips what each microbatch adds, not what each unit does."""
-    right = Run._add
+    right = clipped_sum.ClippedSum._add
 
-    def add(self, losses, weight):
-        tape = self._engine.tape
+    def add(self, engine, losses, weight, scale):
+        tape = engine.tape
         tape.rows = tape.examples  # the whole piece as if it were one unit
-        right(self, losses, weight)
-        tape.rows = self._rows.rows
+        right(self, engine, losses, weight, scale)
+        tape.rows = self.rows.rows
 
-    monkeypatch.setattr(Run, "_add", add)
+    monkeypatch.setattr(clipped_sum.ClippedSum, "_add", add)
 
 
 def test_accumulation_that_clips_the_microbatch(monkeypatch):
-    base, canary, options = [(0, -0.5)] * 4, (0, PULL), {"microbatch": 8, "noise_multiplier": 2.0}
+    base, canary, options = [(0, -0.5)] * 4, (0, PULL), {"performance": Performance(microbatch=8), "noise_multiplier": 2.0}
     right, seen = worlds(base, canary, 1500, **options)
     clip_pieces(monkeypatch)
     twin, told = worlds(base, canary, 1500, **options)

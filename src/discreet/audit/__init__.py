@@ -9,6 +9,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
+from discreet.audit.appraisal import Appraisal, appraise
 from discreet.audit.bounds import METHODS, curve_refuted, epsilon_at_least, epsilon_lower_bound
 from discreet.audit.conformance import check_attack, check_mechanism
 from discreet.audit.distinguish import Witness, learn
@@ -23,6 +24,7 @@ from discreet.core import Evidence, Roc
 
 __all__ = [
     "METHODS",
+    "Appraisal",
     "Canaries",
     "Pair",
     "Question",
@@ -30,6 +32,7 @@ __all__ = [
     "Readout",
     "Roc",
     "Witness",
+    "appraise",
     "audit",
     "canaries_needed",
     "check_attack",

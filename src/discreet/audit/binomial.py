@@ -20,8 +20,8 @@ def rate_floor(hits: ArrayLike, trials: ArrayLike, alpha: float) -> NDArray[np.f
 
     k, n = _counts(hits, trials)
     check.open_fraction("alpha", alpha)
-    found = betaincinv(np.maximum(k, 1), n - np.maximum(k, 1) + 1, alpha)
-    return np.where(k > 0, found, 0.0)
+    least = betaincinv(np.maximum(k, 1), n - np.maximum(k, 1) + 1, alpha)
+    return np.where(k > 0, least, 0.0)
 
 
 def rate_ceiling(hits: ArrayLike, trials: ArrayLike, alpha: float) -> NDArray[np.float64]:

@@ -117,10 +117,17 @@ class _Walk:
             self.flat.kinds[name] = "itself again"
         else:
             try:
+                self.made(name, type(value), (*above, id(value)))
                 if self.look(name, value, (*above, id(value))):
                     self.beside(name, value, (*above, id(value)))
             except Exception as error:  # a stranger's object may refuse in any way
                 self.unseen(name, f"{type(value).__name__} that cannot be read ({type(error).__name__})")
+
+    def made(self, name: str, kind: type, above: tuple[int, ...]) -> None:
+        """What the classes of a value hold, where they were made while it ran: an object of any type may hide a value there."""
+        for place, each in enumerate(kind.__mro__):
+            if in_python(each) and (data := class_data(each)):
+                self.mapping(f"{name}, class {place}", data, above)
 
     def look(self, name: str, value: Any, above: tuple[int, ...]) -> bool:
         """Walk the value itself; True where it may carry more beside that."""
@@ -324,7 +331,7 @@ class _Walk:
         if isinstance(value, _OPAQUE) or not all(map(in_python, made)) or hasattr(value, "__next__"):
             self.unseen(name, f"a {type(value).__name__}")
             return False
-        fields = {key: each for kind in made[::-1] for key, each in class_data(kind).items()} | own_fields(value)
+        fields = own_fields(value)
         if dataclasses.is_dataclass(value):
             named = [field.name for field in dataclasses.fields(value)]
             fields |= {field: getattr(value, field) for field in named if hasattr(value, field)}
@@ -335,6 +342,7 @@ class _Walk:
     def raised(self, name: str, error: BaseException, above: tuple[int, ...]) -> None:
         """An error: its text, its arguments, and every member of its class, since some keep theirs outside of `vars`."""
         self.flat.kinds[name] = f"error {type(error).__name__}"
+        self.made(name, type(error), above)
         self.text(f"{name}, error", str(error))
         self.visit(f"{name}, error's arguments", error.args, above)
         members = {

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
@@ -13,7 +12,7 @@ from discreet.audit.bounds import epsilon_at_least
 from discreet.audit.bounds.betting import best_possible
 from discreet.audit.bounds.order import counted, one_target_each, shuffled
 from discreet.audit.lines import joint_violation, lines_of, own_delta, reachable, violation
-from discreet.core import Claim, Curve, Event, Evidence, Release, Verdict, check
+from discreet.core import Claim, Curve, Event, Evidence, Verdict, check
 from discreet.errors import InvalidValue
 from discreet.figures import down, up
 
@@ -22,9 +21,10 @@ _COUNTED = 0.75  # of the error is for guesses counted at a few deltas, the rest
 
 
 def verdict(claim: Claim, evidence: Evidence, *, confidence: float, delta: float | Sequence[float] | None = None) -> Verdict:
-    """What the evidence says of the claim: holds, refuted, no ceiling, incomparable or inconclusive.
+    """What the evidence says of the claim: holds, refuted, warning, no ceiling, incomparable or inconclusive.
 
-    `refuted` is wrong with probability at most 1 - confidence. A claim is a whole curve and false if it fails at any
+    `refuted` is wrong with probability at most 1 - confidence. `warning` is the same finding where who was inside was not
+    decided by coins: there every target counts as a sample of its own. A claim is a whole curve and false if it fails at any
     delta. By default the whole curve is tested, at lines chosen from the claim, never from the scores, and the verdict
     names the (epsilon, delta) at which it fails: docs/theory/audit-curve.md. Name one delta, or several, to test there
     alone, the error split evenly over them. `holds` means that this attack did not break the claim.
@@ -40,32 +40,21 @@ def verdict(claim: Claim, evidence: Evidence, *, confidence: float, delta: float
     check.open_fraction("confidence", confidence)
     if not evidence.game.within(claim.game):
         return _unmeasured(claim, evidence, confidence)
-    ceiling = _ceiling(claim.event)  # events are frozen
+    ceiling = ceiling_of(claim.event)  # events are frozen
     if delta is None:
         return _whole(ceiling, evidence, confidence)
     deltas = _deltas(delta)
-    if all(math.isinf(ceiling.epsilon(each)) for each in deltas):
+    if all(math.isinf(ceiling.epsilon(tested)) for tested in deltas):
         return _without_ceiling(evidence, confidence, deltas[0])
     return _best(_at_deltas(ceiling, evidence, deltas, 1.0 - confidence, confidence))
 
 
 @lru_cache(maxsize=64)
-def _ceiling(event: Event) -> Curve:
+def ceiling_of(event: Event) -> Curve:
     """The curve of an event; kept, since a report judges much evidence against few claims."""
     from discreet.accounting import curve
 
     return curve(event)
-
-
-def verdicts(
-    release: Release[Any], *, confidence: float = SURE, delta: float | None = None
-) -> list[tuple[Claim, Evidence, Verdict]]:
-    """Every claim of a release against every piece of its evidence, each at this confidence."""
-    return [
-        (claim, evidence, verdict(claim, evidence, confidence=confidence, delta=delta))
-        for claim in release.claims
-        for evidence in release.evidence
-    ]
 
 
 def worth_testing(ceiling: Curve, targets: int, alpha: float, *, independent: bool) -> tuple[float, ...]:
@@ -82,7 +71,7 @@ def worth_testing(ceiling: Curve, targets: int, alpha: float, *, independent: bo
         least = own if ceiling.epsilon(own) <= 1.05 * ceiling.epsilon(least) else least
     if not independent:
         return (least,)
-    gain = [each for each in (0.01, 0.1) if each > least and ceiling.epsilon(each) < 0.8 * ceiling.epsilon(least)]
+    gain = [larger for larger in (0.01, 0.1) if larger > least and ceiling.epsilon(larger) < 0.8 * ceiling.epsilon(least)]
     return (least, *gain)
 
 
@@ -96,13 +85,14 @@ def _whole(ceiling: Curve, evidence: Evidence, confidence: float) -> Verdict:
     score, inside, run = evidence.score[kept], evidence.inside[kept], evidence.run[kept]
     apart = one_target_each(evidence.run)
     deltas = worth_testing(ceiling, len(kept), alpha, independent=apart)
-    if all(math.isinf(ceiling.epsilon(each)) for each in deltas):
+    if all(math.isinf(ceiling.epsilon(tested)) for tested in deltas):
         return _without_ceiling(evidence, confidence, deltas[0])
     tested = _best(_at_deltas(ceiling, evidence, deltas, _COUNTED * alpha, confidence))
     if tested.floor > tested.ceiling:
         return tested
     lines, rest = lines_of(ceiling), (1.0 - _COUNTED) * alpha
-    if not apart:
+    each_counts = apart or not evidence.randomised  # without coins nothing is refuted, and every target is a sample of its own
+    if not each_counts:
         broken = joint_violation(ceiling, lines, score, inside, rest)
     else:
         # In the order of the runs; where no coin was tossed, members may come first, so there in an order that knows nothing.
@@ -110,7 +100,7 @@ def _whole(ceiling: Curve, evidence: Evidence, confidence: float) -> Verdict:
         broken = violation(lines, score[order], inside[order], rest)
     if broken is not None:
         return _judged(evidence, confidence, broken.delta, broken.epsilon, broken.floor)
-    if tested.outcome == "inconclusive" and apart and (line := reachable(lines, len(kept), rest)) is not None:
+    if tested.outcome == "inconclusive" and each_counts and (line := reachable(lines, len(kept), rest)) is not None:
         claimed, delta = lines[line].tolist()
         return _judged(evidence, confidence, delta, claimed, min(epsilon_at_least(evidence, delta, confidence), claimed))
     return tested
@@ -123,15 +113,15 @@ def _at_deltas(
     share = 1.0 - alpha / len(deltas)
     targets = len(counted(evidence))
     apart = one_target_each(evidence.run)
-    return [_compared(ceiling, evidence, each, share, confidence, targets=targets, independent=apart) for each in deltas]
+    return [_compared(ceiling, evidence, delta, share, confidence, targets=targets, independent=apart) for delta in deltas]
 
 
 def _best(tested: list[Verdict]) -> Verdict:
     """A refutation, the clearest; or else a warning, or a delta at which the claim could have been refuted and was not."""
-    broken = [each for each in tested if each.floor > each.ceiling]
+    broken = [verdict for verdict in tested if verdict.floor > verdict.ceiling]
     if broken:
-        return max(broken, key=lambda each: each.floor - each.ceiling)
-    return next((each for each in tested if each.outcome == "holds"), tested[0])
+        return max(broken, key=lambda verdict: verdict.floor - verdict.ceiling)
+    return next((verdict for verdict in tested if verdict.outcome == "holds"), tested[0])
 
 
 def _compared(
@@ -158,7 +148,7 @@ def _judged(evidence: Evidence, confidence: float, delta: float, claimed: float,
             measured = f"{evidence.attack} shows that epsilon is larger at delta {delta:.2g}"
         reason = f"{measured}, above the claimed {up(claimed)}."
         if not evidence.randomised:
-            outcome = "inconclusive"
+            outcome = "warning"
             reason = f"{reason[:-1]}; but who was inside was not decided by coins, so this is a warning."
     return Verdict(outcome=outcome, reason=reason, confidence=confidence, delta=delta, ceiling=claimed, floor=floor)
 

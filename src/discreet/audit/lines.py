@@ -52,9 +52,9 @@ def lines_of(curve: Curve) -> NDArray[np.float64]:
     [1.0, 0.001]
     """
     own = own_delta(curve)
-    deltas = {own, 3.0 * own, curve.delta(0.0), *(each for each in STATED if each >= own)}
+    deltas = {own, 3.0 * own, curve.delta(0.0), *(stated for stated in STATED if stated >= own)}
     chosen: list[tuple[float, float]] = []
-    for delta in sorted(each for each in deltas if 0.0 <= each < 1.0):
+    for delta in sorted(delta for delta in deltas if 0.0 <= delta < 1.0):
         epsilon = curve.epsilon(delta)
         if epsilon <= _STEEPEST and (not chosen or epsilon < _APART * chosen[-1][0]):
             chosen.append((epsilon, delta))

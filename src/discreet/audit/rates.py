@@ -1,4 +1,4 @@
-"""What an attack reached: the ROC, and rates at low false-positive rates with exact intervals."""
+"""What an attack reached: the ROC, and rates at low false-positive rates with intervals that hold for every attack."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from discreet.audit.binomial import rate_ceiling, rate_floor
+from discreet.audit.intervals import tpr_ends
 from discreet.core import Evidence, Roc, check
 from discreet.core.evidence import trials
+from discreet.figures import percent_down, percent_up
 
+Scores = NDArray[np.float64]
 LEVELS = (0.01, 0.001, 0.0001)
 ENOUGH = 10  # false positives expected at a level before it counts as resolvable
 
@@ -20,8 +22,9 @@ ENOUGH = 10  # false positives expected at a level before it counts as resolvabl
 class RateAt:
     """The true-positive rate at a false-positive rate of at most `level`.
 
-    `low` and `high` enclose, at the confidence asked, the true-positive rate of the threshold used. `resolvable` is false
-    when there are too few non-members (fewer than 10 / level) to know what a false-positive rate of `level` is, or no member.
+    `low` and `high` enclose it at the confidence asked, however few targets there are: docs/theory/gate.md. `resolvable` is
+    false when fewer than ten false positives are to be expected at `level`, or there is no member: the interval is wide then,
+    and `needs` says how many non-members would narrow it.
     """
 
     level: float
@@ -31,10 +34,16 @@ class RateAt:
     resolvable: bool
     needs: str = ""  # what would resolve it
 
+    @property
+    def told(self) -> str:
+        """The rate, rounded down, with its interval, rounded outwards; where that is everything, what would narrow it."""
+        if self.low <= 0.0 and self.high >= 1.0:
+            return f"cannot tell: needs {self.needs or 'more members'}"
+        return f"{percent_down(self.rate)} ({percent_down(self.low)} to {percent_up(self.high)})"
+
     def __str__(self) -> str:
-        if not self.resolvable:
-            return f"TPR at {self.level:.2%} FPR: not resolvable (needs {self.needs})"
-        return f"TPR at {self.level:.2%} FPR: {self.rate:.2%} ({self.low:.2%} to {self.high:.2%})"
+        few = "" if self.resolvable else f"; {self.needs} would narrow this"
+        return f"TPR at {self.level:.2%} FPR: {self.rate:.2%} ({self.low:.2%} to {self.high:.2%}{few})"
 
 
 def roc(score: ArrayLike, inside: ArrayLike) -> Roc:
@@ -48,10 +57,10 @@ def roc(score: ArrayLike, inside: ArrayLike) -> Roc:
 
 
 def rate_at(score: ArrayLike, inside: ArrayLike, level: float, confidence: float = 0.95) -> RateAt:
-    """The true-positive rate at a false-positive rate, with an exact interval (Clopper and Pearson 1934).
+    """The true-positive rate at a false-positive rate, with its interval.
 
     >>> str(rate_at([3, 2, 1, 0], [True, True, False, False], 0.01))
-    'TPR at 1.00% FPR: not resolvable (needs 1,000 non-members)'
+    'TPR at 1.00% FPR: 100.00% (0.09% to 100.00%; 1,000 non-members would narrow this)'
     """
     return rates(score, inside, confidence, (level,))[0]
 
@@ -63,19 +72,15 @@ def rates(
 
     Every rate that the project shows, in words, tables and pictures, is one of these.
     """
-    alpha = 1.0 - check.open_fraction("confidence", confidence)
-    curve = roc(score, inside)
-    truth = np.asarray(inside, dtype=np.bool_)
-    members, others = int(truth.sum()), int((~truth).sum())
-    return tuple(_rate_at(curve, members, others, check.open_fraction("level", level), alpha) for level in levels)
+    check.open_fraction("confidence", confidence)
+    scores, truth, _ = trials(score, inside, np.zeros(np.shape(score), dtype=np.int64))
+    curve, members, others = Roc.of(scores, truth), np.sort(scores[truth]), np.sort(scores[~truth])
+    return tuple(_rate_at(curve, members, others, check.open_fraction("level", level), confidence) for level in levels)
 
 
-def _rate_at(curve: Roc, members: int, others: int, level: float, alpha: float) -> RateAt:
-    rate = curve.at(level)
-    hits = round(rate * members)
-    low, high = rate_floor(hits, members, alpha / 2.0), rate_ceiling(hits, members, alpha / 2.0)
-    needs = f"{ENOUGH / level:,.0f} non-members" if others * level < ENOUGH else "" if members else "members"
-    return RateAt(level, rate, float(low), float(high), resolvable=not needs, needs=needs)
+def _rate_at(curve: Roc, members: Scores, others: Scores, level: float, confidence: float) -> RateAt:
+    needs = f"{ENOUGH / level:,.0f} non-members" if len(others) * level < ENOUGH else "" if len(members) else "members"
+    return RateAt(level, curve.at(level), *tpr_ends(members, others, level, confidence), resolvable=not needs, needs=needs)
 
 
 def tpr_interval(evidence: Evidence, fpr: float, confidence: float = 0.95) -> tuple[float, float]:
@@ -86,7 +91,7 @@ def tpr_interval(evidence: Evidence, fpr: float, confidence: float = 0.95) -> tu
     ...                 run=[0, 0, 0, 0], design="canary")
     >>> low, high = tpr_interval(seen, 0.5)
     >>> round(low, 3), high
-    (0.158, 1.0)
+    (0.041, 1.0)
     """
     measured = rate_at(evidence.score, evidence.inside, fpr, confidence)
     return measured.low, measured.high

@@ -6,9 +6,8 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from discreet.charts.curves import TOO_FEW, attack_line, ceiling_line, reached, tradeoff_plot
+from discreet.audit import Appraisal, appraise
+from discreet.charts.curves import attack_line, ceiling_line, tradeoff_plot
 from discreet.charts.plots import burn_down, curves_of
 from discreet.core import Claim, Curve, Elsewhere, Evidence, Release, check
 from discreet.errors import InvalidValue
@@ -33,7 +32,7 @@ def card(value: Release[Any] | Evidence | Curve | Ledger) -> str:
         return _release(value)
     if isinstance(value, Evidence):
         title = f"Attack {value.attack}"
-        return _card(title, _evidence_rows(value), [attack_line(value, value.attack)], f"The ROC curve of {value!r}.")
+        return _card(title, _evidence_rows(appraise(value)), [attack_line(value, value.attack)], f"The ROC curve of {value!r}.")
     if isinstance(value, Curve):
         return _curve(value, type(getattr(value, "event", value)).__name__)
     from discreet.ledger import Ledger
@@ -55,8 +54,9 @@ def _release(release: Release[Any]) -> str:
             rows += _curve_rows(curve)
             lines.append(ceiling_line(curve, f"ceiling of {claim.event.kind}"))
     for evidence in release.evidence:
-        rows += _evidence_rows(evidence)
-        lines.append(attack_line(evidence, evidence.attack))
+        seen = appraise(evidence, release.claims)
+        rows += _evidence_rows(seen)
+        lines.append(attack_line(evidence, evidence.attack, "broken" if seen.above else "floor"))
     return _card(f"Release from {release.source}", rows, lines, _in_words(rows))
 
 
@@ -72,13 +72,16 @@ def _curve_rows(curve: Curve) -> Rows:
     return [("epsilon", epsilons), ("true positives", f"at most {powers}"), ("belief", belief)]
 
 
-def _evidence_rows(evidence: Evidence) -> Rows:
-    members, runs = int(evidence.inside.sum()), len(np.unique(evidence.run))
-    drawn = f"{members} inside, {len(evidence) - members} outside, {runs} run{'s' if runs > 1 else ''}, {evidence.design}"
-    cells = zip(_RATES, reached(evidence, _RATES))
-    resolved = [f"{hit} at {rate(level)} false positives" for level, hit in cells if hit != TOO_FEW]
-    told = f"measured {', '.join(resolved)}" if resolved else "too few targets to tell, at 1 % false positives"
-    return [(f"attack {evidence.attack}", drawn), ("true positives", told)]
+def _evidence_rows(seen: Appraisal) -> Rows:
+    design, attack = seen.evidence.design, seen.evidence.attack
+    drawn = f"{seen.members} inside, {seen.others} outside, {seen.runs} run{'s' if seen.runs > 1 else ''}, {design}"
+    told = ", ".join(f"{seen.at(level).told} at {rate(level)} false positives" for level in _RATES)
+    rows = [(f"attack {attack}", drawn), ("true positives", f"measured {told}")]
+    return [*rows, ("verdict", f"{seen.outcome}: {_worst_reason(seen)}")] if seen.verdicts else rows
+
+
+def _worst_reason(seen: Appraisal) -> str:
+    return next(each.reason for each in seen.verdicts if each.outcome == seen.outcome)
 
 
 def _event(claim: Claim) -> str:

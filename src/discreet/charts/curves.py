@@ -1,8 +1,7 @@
 """The main picture: true against false positives, both on a log scale.
 
 The ceiling of a claim and the ROC curve of an attack are points of the same trade-off, so they share one picture. Every
-measured rate comes from `discreet.core.Roc` by the rule of `discreet.audit.rates`: only thresholds that exist count, and a rate
-is told where enough non-members were there to know the false-positive rate.
+measured rate and its band come from `discreet.audit.rates`, as the tables have them: only thresholds that exist count.
 """
 
 from __future__ import annotations
@@ -12,16 +11,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 
-import numpy as np
-
-from discreet.audit.binomial import rate_ceiling, rate_floor
+from discreet.audit.appraisal import CONFIDENCE
 from discreet.audit.rates import ENOUGH, rates
 from discreet.charts.frame import CEILING, LOWEST, Frame, line, picture
 from discreet.core import Curve, Evidence
-from discreet.figures import percent_down
 
 FAINTEST = 4  # false positives expected at a level before a curve is drawn there at all; from ENOUGH on it is drawn firmly
-TOO_FEW = "too few"
 _COLOURS = {  # lines of one role are told apart by colour and by dashes
     "ceiling": (CEILING, "#1d3f91", "#5b3fd4", "#2b7fd4"),
     "floor": ("#12906f", "#8a5a00", "#8b3fb0", "#0b7a9e", "#a3325e", "#5d6b12"),
@@ -96,31 +91,15 @@ def attack_line(evidence: Evidence, label: str, role: str = "floor", place: int 
     return Line(label=label, role=role, points=points, resolved=resolved, band=band(evidence), place=place)
 
 
-def band(evidence: Evidence, alpha: float = 0.05) -> list[tuple[float, float, float]]:
-    """Where an attack's true curve may lie: Clopper-Pearson intervals on both rates of every threshold.
+def band(evidence: Evidence) -> list[tuple[float, float, float]]:
+    """Where an attack's true curve may lie, with the intervals that tables show.
 
     Triples of a false-positive rate, the least and the largest true-positive rate.
     """
-    roc, members = evidence.roc(), int(evidence.inside.sum())
-    false, true, others = roc.false, roc.true, len(evidence) - members
-    grid = [level for level in levels(81) if level * others >= ENOUGH]
-    if not grid or not members:
-        return []
-    if len(false) > 20_000:  # intervals at a subset of thresholds are as true as at all of them
-        wanted = np.geomspace(0.3 * LOWEST, 1.0, 4_000)
-        ends = [np.searchsorted(false, wanted), np.searchsorted(false, wanted, side="right") - 1]
-        chosen = np.unique(np.concatenate([[0], *ends]).clip(0, len(false) - 1))
-        false, true = false[chosen], true[chosen]
-    alarms, hits = np.rint(false * others), np.rint(true * members)
-    low = np.interp(grid, rate_ceiling(alarms, others, alpha / 2), rate_floor(hits, members, alpha / 2))
-    high = np.interp(grid, rate_floor(alarms, others, alpha / 2), rate_ceiling(hits, members, alpha / 2))
-    return list(zip(grid, low.tolist(), high.tolist()))
-
-
-def reached(evidence: Evidence, at: Sequence[float]) -> list[str]:
-    """The true-positive rate of an attack at each level, rounded down, or `TOO_FEW` where its samples do not resolve it."""
-    measured = rates(evidence.score, evidence.inside, levels=at)
-    return [percent_down(item.rate) if item.resolvable else TOO_FEW for item in measured]
+    others = int((~evidence.inside).sum())
+    grid = [level for level in levels() if level * others >= FAINTEST and level < 1]
+    measured = rates(evidence.score, evidence.inside, CONFIDENCE, grid) if others and others < len(evidence) else ()
+    return [(each.level, each.low, each.high) for each in measured]
 
 
 def tradeoff_plot(

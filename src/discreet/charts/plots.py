@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from discreet.accounting import curve as curve_of
-from discreet.charts.curves import CHANCE, TOO_FEW, attack_line, ceiling_line, powers, reached, tradeoff_plot
+from discreet.audit.appraisal import SHOWN, Appraisal, appraise
+from discreet.charts.curves import CHANCE, attack_line, ceiling_line, powers, tradeoff_plot
 from discreet.charts.frame import CEILING, FLOOR, OTHER, Frame, line, number, on_paper, picture, rule, swatch
 from discreet.core import Claim, Curve, Evidence, NonPrivate, Release
 from discreet.errors import DiscreetError, InvalidValue
@@ -20,7 +21,6 @@ from discreet.figures import listed, percent_down, percent_up, rate, short, up
 if TYPE_CHECKING:
     from discreet.ledger import Balance, Entry
 
-_LEVELS = (1e-4, 1e-3, 1e-2, 0.1, 0.5)
 _BINS = 32
 _MOST_BARS = 30
 
@@ -53,13 +53,13 @@ class Plot:
 
 
 def roc(
-    release: Release[Any], *, title: str | None = None, broken: Sequence[bool] = (), legend: bool = True, curves: Any = None,
-    most: int = 20,
+    release: Release[Any], *, title: str | None = None, floors: Sequence[Appraisal] | None = None, legend: bool = True,
+    curves: Any = None, most: int = 20,
 ) -> Plot:  # fmt: skip
     """The plot: the ceilings of a release and the ROC of every attack on it with its band, log-log from 1e-4.
 
-    `broken` says for each piece of evidence whether it went through a ceiling; `curves` are those of the claims, where they are
-    known already. Of many attacks the first `most` are drawn, those that went through a ceiling before all others.
+    `floors` are the appraisals of the evidence and `curves` those of the claims, where they are known already. Of many attacks
+    the first `most` are drawn, those that went through a ceiling before all others.
     """
     ceilings = curves_of(release.claims) if curves is None else [item for item in curves if item is not None]
     several = len(ceilings) > 1
@@ -67,22 +67,23 @@ def roc(
         ceiling_line(item, f"ceiling {place + 1}" if several else "ceiling: what is claimed", place)
         for place, item in enumerate(ceilings)
     ]
-    evidence, names, marks = _chosen(release.evidence, broken, most)
-    for place, (item, name) in enumerate(zip(evidence, names)):
-        same_role = sum(mark == marks[place] for mark in marks[:place])
-        lines.append(attack_line(item, name, "broken" if marks[place] else "floor", same_role))
-    measured = [reached(item, _LEVELS) for item in evidence]
+    judged = [appraise(item, release.claims) for item in release.evidence] if floors is None else floors
+    chosen, names = _chosen(judged, most)
+    for place, (item, name) in enumerate(zip(chosen, names)):
+        same_role = sum(other.above == item.above for other in chosen[:place])
+        lines.append(attack_line(item.evidence, name, "broken" if item.above else "floor", same_role))
+    measured = [[each.told for each in item.rates] for item in chosen]
     heading = title or f"Ceiling and attacks: {short(release.source, 80)}"
-    alt = _roc_in_words(ceilings, measured, names, len(release.evidence) - len(evidence))
+    alt = _roc_in_words(ceilings, chosen, names, len(judged) - len(chosen))
     drawn = tradeoff_plot(lines, title=heading, description=alt, size=(440, 400), legend=legend)
     rows = [
-        *((drawn_line.label, *map(percent_up, powers(item, _LEVELS))) for drawn_line, item in zip(lines, ceilings)),
+        *((drawn_line.label, *map(percent_up, powers(item, SHOWN))) for drawn_line, item in zip(lines, ceilings)),
         *((f"attack {name}", *cells) for name, cells in zip(names, measured)),
     ]
     return Plot(
         name="roc", title=heading, svg=drawn, alt=alt, rows=tuple(rows),
         legend=tuple((swatch(item.kind, item.colour, item.dashes), item.label) for item in [*lines, CHANCE]),
-        heads=("true positives at a false-positive rate of", *map(rate, _LEVELS)),
+        heads=("true positives at a false-positive rate of", *map(rate, SHOWN)),
     )  # fmt: skip
 
 
@@ -240,26 +241,24 @@ def _plot(
     return Plot(name=name, title=title, svg=drawn, alt=alt, heads=heads, rows=rows)
 
 
-def _chosen(evidence: Sequence[Evidence], broken: Sequence[bool], most: int) -> tuple[list[Evidence], list[str], list[bool]]:
-    """Which attacks are drawn, under which names, and whether each went through a ceiling."""
-    marks = [*broken, *(False,) * (len(evidence) - len(broken))]
-    plain = [short(item.attack, 40) for item in evidence]
+def _chosen(floors: Sequence[Appraisal], most: int) -> tuple[list[Appraisal], list[str]]:
+    """Which attacks are drawn, and under which names."""
+    plain = [short(item.evidence.attack, 40) for item in floors]
     names = [name if plain.count(name) == 1 else f"{name} ({plain[:k].count(name) + 1})" for k, name in enumerate(plain)]
-    places = sorted(sorted(range(len(evidence)), key=lambda place: not marks[place])[:most])
-    return [evidence[place] for place in places], [names[place] for place in places], [marks[place] for place in places]
+    places = sorted(sorted(range(len(floors)), key=lambda place: not floors[place].above)[:most])
+    return [floors[place] for place in places], [names[place] for place in places]
 
 
-def _roc_in_words(ceilings: Sequence[Curve], measured: Sequence[Sequence[str]], names: Sequence[str], others: int) -> str:
+def _roc_in_words(ceilings: Sequence[Curve], floors: Sequence[Appraisal], names: Sequence[str], others: int) -> str:
     told = [
         f"the claim allows at most {percent_up(item.power(0.001))} true positives at 0.1 % false positives and "
         f"{percent_up(item.power(0.01))} at 1 %"
         for item in ceilings[:3]
     ] or ["there is no ceiling"]
-    for name, cells in list(zip(names, measured))[:8]:
-        resolved = [f"{hit} at {rate(level)}" for level, hit in zip(_LEVELS, cells) if level <= 0.01 and hit != TOO_FEW]
-        told.append(f"attack {name} {'reaches ' + listed(resolved) if resolved else 'has too few samples to tell'}")
+    for name, item in list(zip(names, floors))[:8]:
+        told.append(f"attack {name} reaches {listed(f'{item.at(level).told} at {rate(level)}' for level in (0.001, 0.01))}")
     left = len(names) + others - min(len(names), 8)
-    more = f"; and {left} more attacks" if left else "" if names else "; no attack was run"
+    more = f"; and {left} more attacks" if left else "" if names else "; no attack is drawn"
     return f"On log scales: {'; '.join(told)}{more}."
 
 

@@ -77,7 +77,9 @@ def _release(file: str, confidence: float, as_json: bool) -> int:
 
 
 def _outcome(compared: list[dict[str, Any]]) -> int:
-    return REFUTED if any(item["outcome"] == "refuted" for item in compared) else FINE
+    """3 where a claim is refuted, 1 where an attack without coins does better than a claim allows."""
+    outcomes = {item["outcome"] for item in compared}
+    return REFUTED if "refuted" in outcomes else CHECK_FAILED if "warning" in outcomes else FINE
 
 
 def _recipe(
@@ -100,7 +102,7 @@ def _recipe(
     if out:
         release.save(out)
     facts, beside = release.value, [dict(each) for each in release.facts["controls"]]
-    compared = _verdicts(release, confidence, delta) if claim else []
+    compared = _verdicts(release, confidence) if claim else []
     if as_json:
         write_json({**facts, "controls": beside, "verdicts": compared})
     else:
@@ -151,11 +153,14 @@ def _explain_controls(beside: list[dict[str, Any]]) -> None:
 _HEADS = ("attack", "claim", "verdict", "reason")
 
 
-def _verdicts(release: Release[Any], confidence: float, delta: float | None = None) -> list[dict[str, Any]]:
-    """Every claim against every piece of evidence."""
-    from discreet.audit.judge import verdicts
+def _verdicts(release: Release[Any], confidence: float) -> list[dict[str, Any]]:
+    """Every claim against every piece of evidence, as reports and the gate judge them."""
+    from discreet.audit import appraise
 
+    judged = [appraise(item, release.claims, sure=confidence) for item in release.evidence]
     return [
-        {"attack": item.attack, "claim": repr(claim.event)[:120], **verdict.to_json()}
-        for claim, item, verdict in verdicts(release, confidence=confidence, delta=delta)
+        {"attack": item.evidence.attack, "claim": repr(claim.event)[:120], **verdict.to_json()}
+        for place, claim in enumerate(release.claims)
+        for item in judged
+        for verdict in item.verdicts[place : place + 1]
     ]

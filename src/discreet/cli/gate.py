@@ -24,30 +24,31 @@ _CODES = {"holds": FINE, "inconclusive": FINE, "failed": CHECK_FAILED, "refuted"
 @click.command("gate", help=f"""{COMMANDS["gate"]}
 
 RELEASES are files, or folders: with release.json in it, or of several releases. With --ledger, the entry that a release names
-must be one that paid for its claims; a signature beside a release must fit. Exit codes: 0 every rule holds, or too few targets
-to tell (said, and with --strict 1), 1 a rule failed, 2 wrong use, 3 a claim was refuted by its evidence. Under GitHub Actions
-the summary and the lines at fault show up by themselves.""")  # fmt: skip
+must be one that paid for its claims; a signature beside a release must fit. Exit codes: 0 every rule holds; 1 a rule failed, or
+an attack does better than a claim allows, or too few targets can tell (--no-strict says so, and passes); 2 wrong use; 3 a claim
+was refuted by its evidence. Under GitHub Actions the summary and the lines at fault show up by themselves.""")  # fmt: skip
 @click.argument("releases", nargs=-1, required=True, type=click.Path(allow_dash=True))
 @click.option("--policy", default="privacy.toml", show_default=True, metavar="FILE", help="The rules, in TOML.")
 @click.option(
     "--ledger", "place", envvar="DISCREET_LEDGER", metavar="PATH_OR_URL", help="The ledger that paid; DISCREET_LEDGER too."
 )
 @click.option("--head", metavar="FILE", help="A signature of the ledger's last entry, from discreet keys sign.")
-@click.option("--strict", is_flag=True, help="What is inconclusive has failed.")
+@click.option("--strict/--no-strict", default=None,
+              help="Whether what is inconclusive has failed.  [default: as the policy says, and else it has]")  # fmt: skip
 @click.option("--junit", metavar="FILE", help="Write JUnit XML.")
 @click.option("--sarif", metavar="FILE", help="Write SARIF 2.1.0.")
 @click.option("--summary", metavar="FILE", help="Write a summary in Markdown.")
 @json_option
 @click.pass_context
 def command(
-    ctx: click.Context, releases: tuple[str, ...], policy: str, place: str | None, head: str | None, strict: bool,
+    ctx: click.Context, releases: tuple[str, ...], policy: str, place: str | None, head: str | None, strict: bool | None,
     junit: str | None, sarif: str | None, summary: str | None, as_json: bool,
 ) -> None:  # fmt: skip
     from discreet.report.gate import Policy, worst
     from discreet.report.gate.outputs import counts, document
 
     rules = Policy.read(_here(policy))
-    strict = strict or rules.strict
+    strict = rules.strict if strict is None else strict
     with ExitStack() as stack:
         ledger = stack.enter_context(opened_ledger(place)) if place else None
         signed = _head(ledger, head, rules)

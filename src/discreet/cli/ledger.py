@@ -96,6 +96,8 @@ def show(source: str | None, place: str, as_json: bool) -> None:
 @common
 def history(source: str | None, last: int, place: str, as_json: bool) -> None:
     """The last entries, of SOURCE or of all."""
+    from discreet.ledger.history import kind_in_words
+
     with _opened(place) as ledger:
         if source is not None:
             ledger.balance(source)  # says so if there is no such source
@@ -103,9 +105,8 @@ def history(source: str | None, last: int, place: str, as_json: bool) -> None:
     if as_json:
         write_json({"entries": [entry.to_json() for entry in entries]})
     else:
-        table(
-            [(e.id, e.at[:19], e.kind, e.source, _short(e)) for e in entries], heads=("entry", "at (UTC)", "kind", "source", "")
-        )
+        rows = [(each.id, each.at[:19], kind_in_words(each), each.source, _short(each)) for each in entries]
+        table(rows, heads=("entry", "at (UTC)", "what", "source", ""))
 
 
 @command.command("verify")

@@ -90,10 +90,10 @@ def _tell(facts: dict[str, Any], folder: Path, as_json: bool, *, claimed: bool, 
         _show_groups(facts["groups"])
     talk(f"Without shadows: {facts['high_loss_screen']['says']}")
     _tell_controls(facts["controls"], recipe, left_out)
-    few = [rate for each in facts["attacks"] for rate in each["rates"] if rate["outcome"] == "inconclusive"]
+    few = [rate for each in facts["attacks"] for rate in each["rates"] if rate["outcome"] == "few rows"]
     if few:
         needed = max(rate["nonmembers_needed"] for rate in few)
-        talk(f"Inconclusive rates need more non-members: {needed:,} for all of them; there are {facts['nonmembers']:,}.")
+        talk(f"Intervals are wide: {needed:,} non-members would narrow all of them; there are {facts['nonmembers']:,}.")
     talk("Who was inside was not decided by coins (post_hoc): these figures warn, and cannot refute a claim.")
     ceiling = (
         f"Compare with the claims: discreet audit {folder / 'release.json'}" if claimed else "Nothing is claimed: no ceiling."
@@ -106,11 +106,9 @@ def _row(reached: dict[str, Any]) -> tuple[str, ...]:
 
     cells = []
     for rate in reached["rates"]:
-        if rate["outcome"] == "inconclusive":
-            cells.append(f"inconclusive (needs {rate['nonmembers_needed']:,} non-members)")
-        else:
-            cells.append(f"{rate['tpr']:.2%} ({rate['low']:.2%} to {rate['high']:.2%})")
-    return reached["attack"], ", ".join(reached["view"]), f"{reached['auc']:.3f}", *cells, down(reached["epsilon_at_least"])
+        cells.append(f"{rate['tpr']:.2%} ({rate['low']:.2%} to {rate['high']:.2%})")
+    area = f"{reached['auc']:.3f} ({reached['auc_low']:.3f} to {reached['auc_high']:.3f})"
+    return reached["attack"], ", ".join(reached["view"]), area, *cells, down(reached["epsilon_at_least"])
 
 
 def _areas(attack: str, controls: list[dict[str, Any]]) -> tuple[str, ...]:
@@ -121,15 +119,15 @@ def _areas(attack: str, controls: list[dict[str, Any]]) -> tuple[str, ...]:
 def _show_groups(groups: list[dict[str, Any]]) -> None:
     """Those that stand out most."""
     worst = sorted(groups, key=lambda each: -max(each.get("tpr", {}).values(), default=each.get("auc", 0.0)))
-    level = next(iter(worst[0].get("tpr", {})), None)
+    level = next((level for each in worst for level in each.get("tpr", {})), None)
     heads = ("most exposed groups", "members", "AUC", *((f"TPR at {level} FPR",) if level else ()))
     table([_group(each, level) for each in worst[:GROUPS]], heads=heads)
 
 
 def _group(each: dict[str, Any], level: str | None) -> tuple[str, ...]:
     area = f"{each['auc']:.3f}" if "auc" in each else ""
-    rate = (f"{each['tpr'][level]:.2%} ({each['low']:.2%} to {each['high']:.2%})",) if level else ()
-    return f"{each['by']} {each['group']}", f"{each['n']:,}", area, *rate
+    rate = f"{each['tpr'][level]:.2%} ({each['low']:.2%} to {each['high']:.2%})" if level in each.get("tpr", {}) else ""
+    return f"{each['by']} {each['group']}", f"{each['n']:,}", area, *((rate,) if level else ())
 
 
 def _tell_controls(rows: list[dict[str, Any]], recipe: bool, left_out: bool) -> None:

@@ -10,6 +10,7 @@ import click
 from discreet.cli import COMMANDS
 from discreet.cli.output import json_option, table, talk, write_json
 from discreet.cli.releases import naming_ledger
+from discreet.cli.spoken import spoken
 from discreet.cli.units import FORM, read_unit
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ def command(
     bounds_by_column = dict(_bounds(text) for text in bounds)
     unit_of_rows = read_unit(unit, rows)
     with (
+        spoken(),
         naming_ledger(ledger),
         connect(location, unit=unit_of_rows, bounds=bounds_by_column, schema=schema, account=account, **budget) as db,
     ):

@@ -10,7 +10,7 @@ from typing import Any
 from discreet.core import check
 from discreet.errors import InvalidValue
 
-OUTCOMES = ("holds", "refuted", "no ceiling", "incomparable", "inconclusive")
+OUTCOMES = ("holds", "refuted", "warning", "no ceiling", "incomparable", "inconclusive")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +18,8 @@ class Verdict:
     """What the evidence says of the claim, at a confidence.
 
     `ceiling` is the claimed epsilon and `floor` the measured lower bound, both at `delta`: that at which the claim was
-    refuted, or one at which perfect guesses would have refuted it. `reason` is one sentence.
+    refuted, or one at which perfect guesses would have refuted it. `reason` is one sentence. A `warning` is evidence above the
+    claim from a design that cannot refute; `inconclusive` means too few targets, and nothing else.
     """
 
     outcome: str

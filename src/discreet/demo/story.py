@@ -125,7 +125,7 @@ def run(folder: Path, *, picture: str | None = None, tell: Callable[[str], None]
     from discreet.ledger import Ledger
 
     if picture is not None and _missing("torch"):
-        raise InvalidValue("The picture shows both models, which would be left out: pip install 'discreet[torch]'")
+        raise InvalidValue("The picture shows both models, which would be left out: pip install 'discreet-privacy[torch]'")
     story = Story(cleared(folder))
     patients, strangers = cohorts()
     tell(f"A hospital with {len(patients.age):,} patients, all of them made up, and one budget for everything made from them.")
@@ -164,7 +164,7 @@ def _installed(story: Story, extra: str, tell: Callable[[str], None]) -> bool:
     """Whether an extra is installed; if it is not, the story says what is left out and how to get it."""
     missing = _missing(extra)
     if missing:
-        reason = f"{LEFT_OUT[extra]} (no {missing[0]} here: pip install 'discreet[{extra}]')"
+        reason = f"{LEFT_OUT[extra]} (no {missing[0]} here: pip install 'discreet-privacy[{extra}]')"
         story.left_out.append(reason)
         tell(f"Left out: {reason}.")
     return not missing

@@ -34,7 +34,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help=f"A release.json for the fixture `release` and for the rules of {POLICY}; may be given several times.",
     )  # fmt: skip
     group.addoption(
-        "--privacy-strict", action="store_true", help=f"Rules of {POLICY}: what is inconclusive fails, and is not skipped."
+        "--privacy-no-strict",
+        action="store_true",
+        help=f"Rules of {POLICY}: what is inconclusive is skipped, and does not fail.",
     )
     parser.addini("privacy_release", type="paths", default=[], help="As --privacy-release, relative to this file.")
 
@@ -73,7 +75,7 @@ class _PolicyFile(pytest.File):
             policy = Policy.read(self.path)
         except InvalidDocument as error:
             raise self.CollectError(str(error)) from None
-        strict = policy.strict or self.config.getoption("privacy_strict")
+        strict = policy.strict and not self.config.getoption("privacy_no_strict")
         named = _named(self.config)
         for path in named:
             for rule in (*([policy.genuine] if _provable(path) else []), *policy.rules):
@@ -90,10 +92,11 @@ class _RuleItem(pytest.Item):
 
     def runtest(self) -> None:
         from discreet.errors import RuleFailed
+        from discreet.report.gate import worst
 
         release = _load(self.config, self.release)
         found = list(self.rule.judge(release, _proofs(release, self.release, self.keys)))
-        bad = [each for each in found if each.outcome in ("failed", "refuted") or (self.strict and each.outcome != "holds")]
+        bad = [each for each in found if worst([each], strict=self.strict) in ("failed", "refuted")]
         if bad:
             raise RuleFailed("\n".join(f"{each.where}: {each.outcome}: {each.message}" for each in bad))
         if not found:

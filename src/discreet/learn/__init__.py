@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from discreet.learn.sgd.clipping import Automatic, FixedPoint, Flat, PerLayer
     from discreet.learn.sgd.evaluation import evaluate
     from discreet.learn.sgd.files import read
+    from discreet.learn.sgd.gradient_canaries import GradientCanaries, inject_gradient_canaries
     from discreet.learn.sgd.options import Augment, Checkpoint, Performance, Postprocess
-    from discreet.learn.sgd.plant import Planted, plant
     from discreet.learn.sgd.postprocess import Average, encode, shrink
     from discreet.learn.sgd.projected import projected
     from discreet.learn.sgd.quantile import Adaptive
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PCA", "Adaptive", "Aligned", "Augment", "Automatic", "Average", "BallsInBins", "BandMF", "Checkpoint", "FixedPoint",
-    "Flat", "GaussianNB", "KBinsDiscretizer", "LinearRegression", "LinearSVC", "LogisticRegression", "OneHotEncoder",
-    "PerLayer", "Performance", "Planted", "Poisson", "Postprocess", "PrivateSearchCV", "Ridge", "Run", "StandardScaler", "Step",
-    "Training", "encode", "evaluate", "plant", "projected", "read", "replay_run", "shrink", "train",
+    "Flat", "GaussianNB", "GradientCanaries", "KBinsDiscretizer", "LinearRegression", "LinearSVC", "LogisticRegression",
+    "OneHotEncoder", "PerLayer", "Performance", "Poisson", "Postprocess", "PrivateSearchCV", "Ridge", "Run", "StandardScaler",
+    "Step", "Training", "encode", "evaluate", "inject_gradient_canaries", "projected", "read", "replay_run", "shrink", "train",
 ]  # fmt: skip
 
 _MODULES = {
@@ -52,7 +52,7 @@ _MODULES = {
     "sgd.evaluation": ("evaluate",),
     "sgd.files": ("read",),
     "sgd.options": ("Augment", "Checkpoint", "Performance", "Postprocess"),
-    "sgd.plant": ("Planted", "plant"),
+    "sgd.gradient_canaries": ("GradientCanaries", "inject_gradient_canaries"),
     "sgd.postprocess": ("Average", "encode", "shrink"),
     "sgd.projected": ("projected",),
     "sgd.quantile": ("Adaptive",),

@@ -76,6 +76,26 @@ class History(Sequence[Entry]):
         return f"History({len(self)} entries{f' of {self._source}' if self._source else ''})"
 
 
+_KINDS = {
+    "open": "budget opened", "share": "share given", "settle": "ended", "cancel": "given back", "refuse": "refused",
+    "raise": "budget raised", "renew": "period begun",
+}  # fmt: skip
+_VIEWS = (  # what a charge paid for, by what an adversary sees of it
+    ("answers", "answer"), ("table", "synthetic table"), ("updates", "federated round"), ("aggregate", "sum of contributions"),
+    ("transcript", "training run"), ("weights", "model"), ("logits", "model"), ("scores", "model"), ("labels", "model"),
+    ("ciphertexts", "encrypted answer"),
+)  # fmt: skip
+
+
+def kind_in_words(entry: Entry) -> str:
+    """What an entry is, as people say it: `SQL answer`, `training run`, `budget raised`."""
+    if entry.kind != "reserve":
+        return _KINDS.get(entry.kind, entry.kind)
+    seen = {name for claim in entry.body.get("claims", ()) for name in claim["game"]["view"]}
+    words = next((words for view, words in _VIEWS if view in seen), "charge")
+    return "SQL answer" if words == "answer" and entry.body.get("key") else words  # questions of SQL are known by a key
+
+
 def cost_in_words(entry: Entry) -> str:
     """What a charge cost, in the terms in which it was asked for; empty for an entry that is no charge.
 

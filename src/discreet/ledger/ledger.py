@@ -239,6 +239,11 @@ class Ledger:
         chain.append(book, "refuse", source, {**body, "claims": parse_json(claims), **reason})
         return refusal
 
+    def answered(self, source: str, claims: Claim | Sequence[Claim], key: str) -> bool:
+        """Whether a question with this key and these claims was settled with an answer, so that asking it again is free."""
+        mark = _key(check.word("key", key), chain.canonical([claim.to_json() for claim in budget.as_claims(claims)]))
+        return self._store.read(lambda book: self._answered(book, check.word("source", source), mark) is not None)
+
     def _answered(self, book: Book, source: str, key: str) -> Charge | None:
         row = book.execute("SELECT entry FROM answer WHERE source = ? AND key = ?", (source, key)).fetchone()
         if row is None:

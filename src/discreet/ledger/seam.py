@@ -5,7 +5,9 @@ SQL answers, statistics of arrays, synthetic tables and whatever comes next only
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -56,14 +58,42 @@ def release(
     if ledger is None:
         return Release(value=mechanism.run(data), source=source, claims=claims, facts=metadata)
     key = None if replay is None else replay.key
-    charge = open_charge(claims, source=source, ledger=ledger, account=account, asked=asked, key=key)
-    if charge.repeated and replay is not None:
-        return Release(value=replay.from_json(charge.answer), source=source, claims=claims, entry=charge.id, facts=metadata)
-    with charge as entry:
-        value = mechanism.run(data)
-        if replay is not None:
-            charge.settle(replay.to_json(value))
+    with _one_at_a_time(ledger, source, key):
+        charge = open_charge(claims, source=source, ledger=ledger, account=account, asked=asked, key=key)
+        if charge.repeated and replay is not None:
+            return Release(value=replay.from_json(charge.answer), source=source, claims=claims, entry=charge.id, facts=metadata)
+        with charge as entry:
+            value = mechanism.run(data)
+            if replay is not None:
+                charge.settle(replay.to_json(value))
     return Release(value=value, source=source, claims=claims, entry=entry, facts=metadata)
+
+
+_waiting: dict[tuple[str, str, str], tuple[threading.Lock, int]] = {}
+_counting = threading.Lock()
+
+
+@contextmanager
+def _one_at_a_time(ledger: Ledger, source: str, key: str | None) -> Iterator[None]:
+    """Threads that ask the same question wait for the first of them, and then have its answer; others do not wait.
+
+    Where the first fails, the next is charged for a run of its own: what the first took is not given back.
+    """
+    if key is None:
+        yield
+        return
+    name = (str(ledger.name), source, key)
+    with _counting:
+        lock, count = _waiting.get(name, (threading.Lock(), 0))
+        _waiting[name] = lock, count + 1
+    try:
+        with lock:
+            yield
+    finally:
+        with _counting:
+            lock, count = _waiting.pop(name)
+            if count > 1:
+                _waiting[name] = lock, count - 1
 
 
 def open_charge(

@@ -99,9 +99,18 @@ def _unique(name: str, names: tuple[str, ...], schema: Schema, public: bool) -> 
 
 def _check_unique(engine: Engine, tables: Mapping[str, Base]) -> None:
     for name, base in tables.items():
-        if base.unique and not engine.unique(base):
+        if base.unique and not _is_unique(engine, base):
             columns = ", ".join(base.names[place] for place in base.unique)
             raise InvalidValue(f"{name} is declared unique on {columns}, and has rows that agree on it. Mend the public table.")
+
+
+def _is_unique(engine: Engine, base: Base) -> bool:
+    try:
+        return engine.unique(base)
+    except Exception as error:
+        raise InvalidValue(
+            f"{engine.name} could not look at the public table {base.table}; its owner sees why as __cause__."
+        ) from error
 
 
 def _with_rule(unit: Unit, tables: dict[str, Base], found: Mapping[str, Stored]) -> dict[str, Base]:

@@ -163,11 +163,14 @@ class Database:
         left = None
         if self.ledger is not None and self.source is not None:
             left = str(self.ledger.balance(self.source, account or self.account or "default"))
-        claim = SqlQuery(self.unit, priced).claims()[0]
+        mechanism = SqlQuery(self.unit, priced)
+        claim, free = mechanism.claims()[0], False
+        if self._charged is not None and self.source in self._charged.sources():
+            free = self._charged.answered(self.source, claim, mechanism.key(self.engine))
         text = tuple(self.engine.text(request) for request in requests(priced))
         return Explanation(
             sum(priced.epsilons), priced.delta if priced.keys is None else 0.0, claim.event, shown_plan(priced.plan),
-            expected_errors(priced), shown_groups(priced), text, left,
+            expected_errors(priced), shown_groups(priced), text, left, free,
         )  # fmt: skip
 
     def sql(

@@ -23,16 +23,19 @@ class Explanation:
     keys: str
     sql: tuple[str, ...]
     left: str | None
+    free: bool = False  # the same question was answered before, and its answer is kept: asked again, nothing is charged
 
     def to_json(self) -> dict[str, Any]:
         return {
             "epsilon": self.epsilon, "delta": self.delta, "event": self.event.to_json(), "plan": self.plan,
             "errors": dict(self.errors), "keys": self.keys, "sql": list(self.sql), "left": self.left,
+            "free": self.free,
         }  # fmt: skip
 
     def __str__(self) -> str:
+        price = f"epsilon {self.epsilon:g}" + (f", delta {self.delta:g}" if self.delta else "")
         lines = [
-            f"costs      epsilon {self.epsilon:g}" + (f", delta {self.delta:g}" if self.delta else ""),
+            f"costs      nothing: the same question was answered before, for {price}" if self.free else f"costs      {price}",
             f"units      {self.plan}",
         ]
         lines += [f"groups     {self.keys}"]

@@ -15,10 +15,6 @@ if TYPE_CHECKING:
     from discreet.report.assessment import Assessment
 
 SHOWN = 12  # entries of a source that are listed
-_KINDS = {
-    "open": "budget opened", "share": "share given", "reserve": "charged", "settle": "answered", "cancel": "given back",
-    "refuse": "refused", "raise": "budget raised", "renew": "period begun",
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -64,6 +60,11 @@ def accounts(assessments: Sequence[Assessment], ledger: Ledger | None) -> tuple[
     return tuple(_account(ledger, source, paid) for source in sources), tuple(warnings)
 
 
+def budgets(ledger: Ledger | None) -> dict[str, float]:
+    """The delta of every source's budget, at which its releases are told."""
+    return {} if ledger is None else {source: float(ledger.balance(source).delta) for source in ledger.sources()}
+
+
 def contradicted(assessments: Sequence[Assessment], ledger: Ledger | None) -> tuple[Assessment, ...]:
     """The releases, each with what the ledger says against it."""
     if ledger is None:
@@ -106,6 +107,7 @@ def _warned(item: Assessment, held: set[str]) -> list[str]:
 
 
 def _account(ledger: Ledger, source: str, paid: dict[str, str]) -> Account:
+    from discreet.ledger.history import kind_in_words
     from discreet.ledger.summary import RECENT, sentence
 
     balance = ledger.balance(source)
@@ -115,7 +117,7 @@ def _account(ledger: Ledger, source: str, paid: dict[str, str]) -> Account:
     shown = {entry.number for entry in listed}
     listed = [entry for entry in recent if entry.id in paid and entry.number not in shown][-SHOWN:] + listed  # older ones first
     lines = tuple(
-        Line(entry.id, entry.at[:16].replace("T", " "), _KINDS.get(entry.kind, entry.kind), _told(entry), paid.get(entry.id))
+        Line(entry.id, entry.at[:16].replace("T", " "), kind_in_words(entry), _told(entry), paid.get(entry.id))
         for entry in listed
     )
     plot = None if balance.by_period else burn_down(balance, recent)

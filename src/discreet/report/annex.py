@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from discreet.figures import percent_down, percent_up, rate
+from discreet.figures import percent_up, rate
 from discreet.report import tables, text
-from discreet.report.assessment import Assessment
+from discreet.report.assessment import LEVELS, Assessment
 from discreet.report.model import Report
 from discreet.report.sentences import label
 
@@ -175,10 +175,7 @@ def _reached(item: Assessment) -> str:
         return "No attack was run."
     sentences = []
     for floor in item.floors[:8]:
-        best = [each for each in floor.rates if each.resolvable]
-        hits = (
-            ", ".join(f"{percent_down(each.rate)} at {rate(each.level)} false positives" for each in best) or "too few samples"
-        )
+        hits = ", ".join(f"{each.told} at {rate(each.level)} false positives" for each in map(floor.at, LEVELS))
         sentences.append(f"{text.short(floor.evidence.attack, 60)} ({label(tables.outcome(floor))}): {hits}")
     return f"{'; '.join(sentences)}."
 

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from discreet.audit import RateAt, epsilon_at_least, verdict
-from discreet.audit.rates import rate_at
-from discreet.core import Claim, Curve, Elsewhere, Evidence, NonPrivate, Release, Verdict, check
+from discreet.audit.appraisal import CONFIDENCE, DELTA, Appraisal, appraise
+from discreet.core import Claim, Curve, Elsewhere, NonPrivate, Release, check
 from discreet.errors import DiscreetError, InvalidValue
 from discreet.report import text
 from discreet.report.coverage import not_tried
 
-DELTAS = (1e-5, 1e-9)  # at which a claim's epsilon is told; the first is that of floors
+if TYPE_CHECKING:
+    from discreet.report.signature import Signed
+
+DELTAS = (DELTA, 1e-9)  # at which a claim's epsilon is told where no budget says another
 PRIORS = (0.01, 0.1, 0.5)
 BELIEF_DELTA = 1e-6  # the probability with which a belief may grow more than is told
 LEVELS = (0.001, 0.01)  # false-positive rates of the table
-SURE = 0.999  # of verdicts, as `discreet audit` has it
-CONFIDENCE = 0.95  # of intervals and floors
 
 ReleaseLike = Release[Any] | str | os.PathLike[str]
 
@@ -41,30 +41,7 @@ class Ceiling:
     def guarantee(self) -> str:
         if self.curve is None:
             return f"No ceiling: {self.why}"
-        return text.guarantee(self.claim, self.curve, DELTAS[0])
-
-
-@dataclass(frozen=True, kw_only=True)
-class Floor:
-    """One attack and what it reached. `verdicts` has one for every claim of the release, in order."""
-
-    evidence: Evidence
-    members: int
-    others: int
-    runs: int
-    auc: float
-    rates: tuple[RateAt, ...]
-    epsilon: float
-    verdicts: tuple[Verdict, ...]
-
-    @property
-    def indicative(self) -> bool:
-        """Whether who was inside was not decided by coins: then nothing is refuted."""
-        return self.evidence.design == "post_hoc"
-
-    @property
-    def warns(self) -> bool:
-        return self.indicative and any(verdict.floor > verdict.ceiling for verdict in self.verdicts)
+        return text.guarantee(self.claim, self.curve, self.epsilons[0][0])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,9 +52,12 @@ class Assessment:
     title: str
     hash: str | None
     ceilings: tuple[Ceiling, ...]
-    floors: tuple[Floor, ...]
+    floors: tuple[Appraisal, ...]
     not_tried: tuple[str, ...]
+    delta: float = DELTA  # at which epsilon is told: that of the budget, where a ledger is given
     fault: str | None = None  # why the release is not what it says it is, by its ledger or its signature
+    signed: str | None = None  # the key of the signature beside its file; "" where there is none, None where there is no file
+    withheld: bool = False  # there is evidence that the reader of this report may not see
     status: str = field(init=False)
     sentence: str = field(init=False)
 
@@ -106,12 +86,11 @@ class Assessment:
         ]
 
     @property
-    def strongest(self) -> Floor | None:
-        """The attack that reaches most at the lowest false-positive rate that its samples resolve."""
+    def strongest(self) -> Appraisal | None:
+        """The attack that surely reaches most at a low false-positive rate; of attacks alike in that, the largest area."""
 
-        def reach(item: Floor) -> tuple[float, float]:
-            resolved = [rate.rate / rate.level for rate in item.rates if rate.resolvable]
-            return (max(resolved, default=0.0), item.auc)
+        def reach(item: Appraisal) -> tuple[float, float]:
+            return (max(item.at(level).low / level for level in LEVELS), item.auc.value)
 
         return max(self.floors, key=reach, default=None)
 
@@ -125,16 +104,31 @@ class Assessment:
         return f"{text.an(type(self.release.value).__name__)} inside its document"
 
 
-def assess(releases: ReleaseLike | Iterable[ReleaseLike], *, confidence: float = CONFIDENCE) -> tuple[Assessment, ...]:
-    """Everything about one or more releases, given as such or by the names of their files."""
+def assess(
+    releases: ReleaseLike | Iterable[ReleaseLike], *, confidence: float = CONFIDENCE, budgets: Mapping[str, float] | None = None
+) -> tuple[Assessment, ...]:
+    """Everything about one or more releases, given as such or by the names of their files.
+
+    `budgets` has the delta of each source's budget: a release from it is told at that delta, as its ledger counts.
+    """
     check.open_fraction("confidence", confidence)
     items = [releases] if isinstance(releases, (Release, str, os.PathLike)) else list(_several(releases))
     if not items:
         raise InvalidValue("releases holds nothing; a report is about at least one release.")
     opened = [_opened(item) for item in items]
     names = _titles([release for release, _, _ in opened])
-    assessments = [_assess(release, name, digest, confidence) for (release, digest, _), name in zip(opened, names)]
-    return tuple(replace(item, fault=fault) for item, (_, _, fault) in zip(assessments, opened))
+    deltas = [(budgets or {}).get(release.source, DELTA) for release, _, _ in opened]
+    assessments = [
+        _assess(release, name, digest, confidence, delta) for (release, digest, _), name, delta in zip(opened, names, deltas)
+    ]
+    return tuple(
+        replace(item, fault=signed.fault if signed is not None and signed.there else None, signed=_key(signed))
+        for item, (_, _, signed) in zip(assessments, opened)
+    )
+
+
+def _key(signed: Signed | None) -> str | None:
+    return None if signed is None else (signed.key or "") if signed.there else ""
 
 
 def _several(releases: Any) -> Sequence[ReleaseLike]:
@@ -142,23 +136,23 @@ def _several(releases: Any) -> Sequence[ReleaseLike]:
     return check.items("releases", releases, wanted)
 
 
-def _opened(item: ReleaseLike) -> tuple[Release[Any], str | None, str | None]:
-    """The release, the hash of its file, and what its signature, if it has one, says against it."""
+def _opened(item: ReleaseLike) -> tuple[Release[Any], str | None, Signed | None]:
+    """The release, the hash of its file, and what the signature beside it shows."""
     if isinstance(item, Release):
         return item, None, None
     if not isinstance(item, (str, os.PathLike)):
         raise InvalidValue(f"releases must hold releases or the names of their files; got {text.an(type(item).__name__)}.")
     release: Release[Any] = Release.load(item)
     try:
-        return release, f"sha256:{hashlib.sha256(Path(item).read_bytes()).hexdigest()}", _unsigned(Path(item))
+        return release, f"sha256:{hashlib.sha256(Path(item).read_bytes()).hexdigest()}", _signature(Path(item))
     except OSError:  # a pipe is read only once
         return release, None, None
 
 
-def _unsigned(path: Path) -> str | None:
-    from discreet.report.signature import ENDING, check_release
+def _signature(path: Path) -> Signed:
+    from discreet.report.signature import check_release
 
-    return check_release(path).fault if path.with_name(path.name + ENDING).is_file() else None
+    return check_release(path)
 
 
 def _titles(releases: Sequence[Release[Any]]) -> list[str]:
@@ -167,15 +161,17 @@ def _titles(releases: Sequence[Release[Any]]) -> list[str]:
     return [name if plain.count(name) == 1 else f"{name} ({plain[:place].count(name) + 1})" for place, name in enumerate(plain)]
 
 
-def _assess(release: Release[Any], title: str, digest: str | None, confidence: float) -> Assessment:
-    worked_out = {claim: _ceiling(claim) for claim in dict.fromkeys(release.claims)}
+def _assess(release: Release[Any], title: str, digest: str | None, confidence: float, delta: float) -> Assessment:
+    worked_out = {claim: _ceiling(claim, delta) for claim in dict.fromkeys(release.claims)}
     ceilings = tuple(worked_out[claim] for claim in release.claims)
-    floors = tuple(_floor(item, ceilings, confidence) for item in release.evidence)
+    floors = tuple(appraise(item, release.claims, confidence=confidence, delta=delta) for item in release.evidence)
     untried = tuple(release.facts["not_tried"]) if "not_tried" in release.facts else not_tried(release)
-    return Assessment(release=release, title=title, hash=digest, ceilings=ceilings, floors=floors, not_tried=untried)
+    return Assessment(
+        release=release, title=title, hash=digest, ceilings=ceilings, floors=floors, not_tried=untried, delta=delta
+    )  # fmt: skip
 
 
-def _ceiling(claim: Claim) -> Ceiling:
+def _ceiling(claim: Claim, delta: float) -> Ceiling:
     from discreet.accounting import curve
 
     if isinstance(claim.event, NonPrivate):
@@ -183,7 +179,8 @@ def _ceiling(claim: Claim) -> Ceiling:
     try:
         curve_of_claim = curve(claim.event)
         powers = tuple((level, curve_of_claim.power(level)) for level in LEVELS)
-        epsilons = tuple((delta, curve_of_claim.epsilon(delta)) for delta in DELTAS)
+        deltas = sorted({delta, DELTAS[1] if delta > DELTAS[1] else DELTAS[0]}, key=lambda each: each != delta)
+        epsilons = tuple((each, curve_of_claim.epsilon(each)) for each in deltas)
         beliefs = tuple((prior, curve_of_claim.posterior(prior, BELIEF_DELTA)) for prior in PRIORS)
     except DiscreetError as error:
         return Ceiling(claim=claim, curve=None, why=f"no bound could be worked out: {text.short(error)}")
@@ -192,25 +189,3 @@ def _ceiling(claim: Claim) -> Ceiling:
             claim=claim, curve=None, why="what ran bounds nothing; whatever an attack finds, nothing here forbids it."
         )
     return Ceiling(claim=claim, curve=curve_of_claim, why=None, epsilons=epsilons, beliefs=beliefs, powers=powers)
-
-
-def _floor(evidence: Evidence, ceilings: Sequence[Ceiling], confidence: float) -> Floor:
-    import numpy as np
-
-    members = int(evidence.inside.sum())
-    judged = {claim: verdict_on(claim, evidence) for claim in dict.fromkeys(item.claim for item in ceilings)}
-    return Floor(
-        evidence=evidence, members=members, others=len(evidence) - members, runs=len(np.unique(evidence.run)),
-        auc=evidence.auc(), epsilon=epsilon_at_least(evidence, DELTAS[0], confidence),
-        rates=tuple(rate_at(evidence.score, evidence.inside, level, confidence) for level in LEVELS),
-        verdicts=tuple(judged[item.claim] for item in ceilings),
-    )  # fmt: skip
-
-
-def verdict_on(claim: Claim, evidence: Evidence, confidence: float = SURE) -> Verdict:
-    """The verdict, also on a claim that no theorem here covers: it bounds nothing, so nothing refutes it."""
-    try:
-        return verdict(claim, evidence, confidence=confidence)
-    except DiscreetError as error:
-        reason = f"no bound could be worked out: {text.short(error)}"
-        return Verdict(outcome="no ceiling", reason=reason, confidence=confidence, delta=0.0, ceiling=float("inf"), floor=0.0)

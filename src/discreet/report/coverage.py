@@ -50,7 +50,7 @@ KINDS = (
     ),
     Kind(
         frozenset(_MODEL | {"table"}),
-        ("attribute", "reading the class"),
+        ("attribute", "inference", "reading the class"),
         "Inference of one attribute of a person whose other attributes are known.",
     ),
     Kind(
@@ -70,6 +70,18 @@ KINDS = (
     ),
     Kind(frozenset({"ciphertexts"}), ("cipher", "key"), "Distinguishing ciphertexts; reuse of keys or of noise."),
 )
+SYNTHETIC = (  # for releases that say they are a synthetic table
+    Kind(
+        frozenset({"table"}),
+        ("density", "shadow generators", "noisy counts"),
+        "Membership in the table behind it: density ratios, or the generator fitted again with and without a record.",
+    ),
+    Kind(
+        frozenset({"table"}),
+        ("canary", "canaries"),
+        "Canaries in one more fit: the only way to refute the claim of a synthetic table.",
+    ),
+)
 ALWAYS = (
     "Side channels: timings, error messages, logs, and what the surrounding system shows.",
     "Other releases about the same people that are not in this report.",
@@ -79,15 +91,18 @@ ALWAYS = (
 def not_tried(release: Release[Any]) -> tuple[str, ...]:
     """One sentence for each kind of attack that fits the release and was not run, and for what the samples cannot show."""
     seen = _seen(release)
-    kinds = [kind.says for kind in KINDS if kind.views & seen and not any(_is(item, kind) for item in release.evidence)]
+    run = [(item.attack, item.design) for item in release.evidence]
+    run += [(risk["name"], "post_hoc") for risk in release.facts.get("risks", ())]
+    known = (*KINDS, *(SYNTHETIC if release.facts.get("synthetic") else ()))
+    kinds = [kind.says for kind in known if kind.views & seen and not any(_is(*item, kind) for item in run)]
     return (*kinds, *_limits(release), *ALWAYS)
 
 
-def _is(evidence: Evidence, kind: Kind) -> bool:
+def _is(attack: str, design: str, kind: Kind) -> bool:
     """Whether an attack is of this kind, by the beginnings of the words of its name; canaries are known by their design."""
-    if "canary" in kind.names and evidence.design != "post_hoc":
+    if "canary" in kind.names and design != "post_hoc":
         return True
-    name = evidence.attack.lower()
+    name = attack.lower()
     parts = re.split(r"[\W_]+", name)
     return any(word in name if " " in word else any(part.startswith(word) for part in parts) for word in kind.names)
 

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from discreet import charts
+from discreet.audit.appraisal import CONFIDENCE
 from discreet.core import check
 from discreet.core.document import write_whole
 from discreet.errors import InvalidValue
 from discreet.report import model, page
-from discreet.report.assessment import CONFIDENCE, ReleaseLike
+from discreet.report.assessment import ReleaseLike
 from discreet.report.markdown import render as render_markdown
 from discreet.report.model import Report, build
 from discreet.report.pdf import render as render_pdf

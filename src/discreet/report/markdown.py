@@ -8,10 +8,12 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from discreet.audit.appraisal import CONFIDENCE
 from discreet.figures import percent_up, rate, up
 from discreet.report import annex as annexes
 from discreet.report import page, tables, text
-from discreet.report.assessment import CONFIDENCE, ReleaseLike
+from discreet.report.assessment import ReleaseLike
+from discreet.report.decision import decide, ordered
 from discreet.report.model import Report, build
 from discreet.report.section import SectionKind, filled
 from discreet.report.sentences import label
@@ -38,10 +40,12 @@ def markdown(
 def render(report: Report, *, annex: bool = False) -> str:
     from discreet import __version__
 
+    decision = decide(report)
+    report = replace(report, assessments=tuple(ordered(report.assessments)))
     several = report.assessments
     page_text: str = _environment().get_template("report.md").render(
-        report=report, one=several[0] if len(several) == 1 else None, version=__version__, tables=tables, text=text,
-        label=label, compared=labelled(tables.compared(report), 1),
+        decision=decision, report=report, one=several[0] if len(several) == 1 else None, version=__version__, tables=tables,
+        text=text, label=label, compared=labelled(tables.compared(report), 1),
         evidence=[(item.title, labelled(tables.evidence(item, report.confidence), -1)) for item in several if item.floors],
         claimed=page.claims_of(several, 1000, 100)[0], drawn=page.drawn(several, 12), undrawn=page.undrawn(several),
         untried=page.untried(several), sections=filled((*page.SECTIONS, *report.sections), several),

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from discreet.audit import Appraisal
+from discreet.audit.appraisal import CONFIDENCE
+from discreet.audit.judge import SURE
 from discreet.core import check
 from discreet.report import text
-from discreet.report.account import Account, accounts, contradicted
-from discreet.report.assessment import BELIEF_DELTA, CONFIDENCE, DELTAS, SURE, Assessment, Ceiling, Floor, ReleaseLike, assess
+from discreet.report.account import Account, accounts, budgets, contradicted
+from discreet.report.assessment import BELIEF_DELTA, LEVELS, Assessment, Ceiling, ReleaseLike, assess
 from discreet.report.sentences import STATUSES, overall
 
 if TYPE_CHECKING:
@@ -44,6 +47,15 @@ class Report:
         return min((item.status for item in self.assessments), key=STATUSES.index)
 
     @property
+    def unsigned(self) -> str:
+        """Which of the releases that came from files nobody signed; empty where all are."""
+        bare = [item.title for item in self.assessments if item.signed == ""]
+        if not bare:
+            return ""
+        alone = "This release is" if len(self.assessments) == 1 else f"{len(bare)} of {len(self.assessments)} releases are"
+        return f"{alone} not signed: nobody vouches for the document (discreet keys sign)."
+
+    @property
     def sources(self) -> list[str]:
         return sorted({text.short(item.release.source, 80) for item in self.assessments})
 
@@ -54,10 +66,14 @@ def build(
     ledger: Ledger | None = None,
     title: str | None = None,
     confidence: float = CONFIDENCE,
+    withheld: bool = False,
     sections: Iterable[SectionKind] = (),
 ) -> Report:
-    """Measure the releases and read the ledger."""
-    assessments = contradicted(assess(releases, confidence=confidence), ledger)
+    """Measure the releases and read the ledger. `withheld`: there is evidence that the reader may not see."""
+    assessments = contradicted(assess(releases, confidence=confidence, budgets=budgets(ledger)), ledger)
+    if withheld:
+        nothing = ("What was not tried is withheld, as is what was.",)
+        assessments = tuple(replace(item, withheld=True, not_tried=nothing) for item in assessments)
     if title is not None:
         check.word("title", title)
     heading = title or (
@@ -81,11 +97,23 @@ def document(report: Report) -> dict[str, Any]:
         "title": report.title,
         "when": report.when,
         "verdict": {"status": report.status, "sentence": report.sentence},
+        "decision": _decision(report),
         "confidence": report.confidence,
         "releases": [_release(item, report.confidence) for item in report.assessments],
         "ledger": [_account(item) for item in report.accounts],
         "ledger_notes": list(report.warnings),
     }
+
+
+def _decision(report: Report) -> dict[str, Any]:
+    """What the first page says."""
+    from discreet.report.decision import decide
+
+    first = decide(report)
+    return {
+        "worst": first.worst.title, "number": first.number, "meaning": first.meaning, "alerts": list(first.alerts),
+        "actions": list(first.actions),
+    }  # fmt: skip
 
 
 def _release(assessment: Assessment, confidence: float) -> dict[str, Any]:
@@ -98,7 +126,7 @@ def _release(assessment: Assessment, confidence: float) -> dict[str, Any]:
         "value": assessment.value,
         "verdict": {"status": assessment.status, "sentence": assessment.sentence},
         "claims": [_claim(item) for item in assessment.ceilings],
-        "evidence": [_evidence(item, confidence) for item in assessment.floors],
+        "evidence": [_evidence(item) for item in assessment.floors],
         "exposed": {"groups": facts.get("groups", []), "records": facts.get("exposed", [])},
         "controls": facts.get("controls", []),
         "quality": facts.get("quality", {}),
@@ -129,7 +157,7 @@ def _claim(item: Ceiling) -> dict[str, Any]:
     }
 
 
-def _evidence(item: Floor, confidence: float) -> dict[str, Any]:
+def _evidence(item: Appraisal) -> dict[str, Any]:
     seen = item.evidence
     return {
         "attack": seen.attack,
@@ -139,12 +167,14 @@ def _evidence(item: Floor, confidence: float) -> dict[str, Any]:
         "inside": item.members,
         "outside": item.others,
         "runs": item.runs,
-        "auc": item.auc,
+        "auc": item.auc.value,
+        "auc_interval": {"low": item.auc.low, "high": item.auc.high},
+        "verdict": item.outcome,
         "rates": [
             {"fpr": each.level, "tpr": each.rate, "low": each.low, "high": each.high, "resolvable": each.resolvable}
-            for each in item.rates
+            for each in map(item.at, LEVELS)
         ],
-        "epsilon": {"at_least": item.epsilon, "delta": DELTAS[0], "confidence": confidence},
+        "epsilon": {"at_least": item.epsilon, "delta": item.delta, "confidence": item.confidence},
         "verdicts": [each.to_json() for each in item.verdicts],
         "verdict_confidence": SURE,
     }

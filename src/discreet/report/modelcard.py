@@ -6,9 +6,11 @@ import json
 import math
 from typing import Any
 
+from discreet.audit import Appraisal
+from discreet.audit.appraisal import CONFIDENCE
 from discreet.figures import down, percent_up, rate, up
 from discreet.report import tables, text
-from discreet.report.assessment import BELIEF_DELTA, CONFIDENCE, DELTAS, Assessment, Ceiling, Floor, ReleaseLike, assess
+from discreet.report.assessment import BELIEF_DELTA, LEVELS, Assessment, Ceiling, ReleaseLike, assess
 from discreet.report.markdown import labelled, md
 from discreet.report.sentences import label
 
@@ -38,7 +40,7 @@ def _head(assessment: Assessment, confidence: float) -> dict[str, Any]:
         *(["privacy-audit"] if assessment.floors else []),
     ]
     claims = [_claim(item) for item in assessment.ceilings[:8]]
-    attacks = [_attack(item, confidence) for item in assessment.floors[:20]]
+    attacks = [_attack(item) for item in assessment.floors[:20]]
     privacy: dict[str, Any] = {"verdict": label(assessment.status), "source": text.short(assessment.release.source)}
     return {"tags": tags, "privacy": {**privacy, "claims": claims, "attacks": attacks}}
 
@@ -51,16 +53,16 @@ def _claim(item: Ceiling) -> dict[str, Any]:
         "ceiling": item.curve is not None,
     }  # fmt: skip
     if item.curve is not None:
-        epsilon = item.epsilons[0][1]
-        told |= {"epsilon": float(up(epsilon)) if math.isfinite(epsilon) else None, "delta": DELTAS[0]}
+        delta, epsilon = item.epsilons[0]
+        told |= {"epsilon": float(up(epsilon)) if math.isfinite(epsilon) else None, "delta": delta}
     return told
 
 
-def _attack(item: Floor, confidence: float) -> dict[str, Any]:
-    rates = {f"tpr_at_{each.level:g}_fpr": float(down(each.rate)) for each in item.rates if each.resolvable}
+def _attack(item: Appraisal) -> dict[str, Any]:
+    rates = {f"tpr_at_{each.level:g}_fpr": float(down(each.rate)) for each in map(item.at, LEVELS)}
     return {
         "name": text.short(item.evidence.attack), "design": item.evidence.design, "targets": len(item.evidence), **rates,
-        "epsilon_at_least": float(down(item.epsilon)), "delta": DELTAS[0], "confidence": confidence,
+        "epsilon_at_least": float(down(item.epsilon)), "delta": item.delta, "confidence": item.confidence,
         "verdict": label(tables.outcome(item)),
     }  # fmt: skip
 
@@ -80,7 +82,7 @@ def _section(assessment: Assessment, confidence: float) -> str:
     if table.rows:
         lines += [f"| {' | '.join(map(md, table.heads))} |", f"|{'---|' * len(table.heads)}"]
         lines += [f"| {' | '.join(map(md, row))} |" for row in table.rows]
-        lines += ["", tables.evidence_note(confidence), ""]
+        lines += ["", tables.evidence_note(confidence, [assessment.delta]), ""]
     else:
         lines += ["No attack was run against it.", ""]
     lines += ["Not tried:", "", *(f"- {md(text)}" for text in assessment.not_tried), ""]

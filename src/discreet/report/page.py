@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 from discreet import charts
+from discreet.audit.appraisal import CONFIDENCE
 from discreet.charts import Plot
 from discreet.core import Claim
 from discreet.figures import percent_up, rate, up
 from discreet.report import annex as annexes
 from discreet.report import tables, text
-from discreet.report.assessment import CONFIDENCE, Assessment, Ceiling, ReleaseLike
+from discreet.report.assessment import Assessment, Ceiling, ReleaseLike
+from discreet.report.decision import CONFIDENTIAL, decide, ordered
 from discreet.report.model import Report, build
 from discreet.report.section import SectionKind, filled
 from discreet.report.sentences import MARKS, label
@@ -65,15 +67,18 @@ class Parts:
 
 def parts(
     releases: ReleaseLike | Iterable[ReleaseLike], *, ledger: Ledger | None = None, title: str | None = None,
-    annex: bool = False, confidence: float = CONFIDENCE, sections: Iterable[SectionKind] = (),
+    annex: bool = False, confidence: float = CONFIDENCE, sections: Iterable[SectionKind] = (), withheld: bool = False,
 ) -> Parts:  # fmt: skip
     """The pieces of the page that `html` makes, for a page that has its own head and navigation.
+
+    `withheld` says that there is evidence which the reader of this page may not see.
 
     >>> from discreet.core import Release
     >>> parts(Release(value=41, source="people", claims=())).title
     'Release from people · privacy report'
     """
-    return _fitting(build(releases, ledger=ledger, title=title, confidence=confidence, sections=sections), annex)[0]
+    report = build(releases, ledger=ledger, title=title, confidence=confidence, sections=sections, withheld=withheld)
+    return _fitting(report, annex)[0]
 
 
 def render(report: Report, *, annex: bool = False) -> str:
@@ -99,6 +104,8 @@ def _fitting(report: Report, annex: bool) -> tuple[Parts, str]:
 
 def _parts(report: Report, annex: bool, detail: int) -> Parts:
     most = _MOST[detail]
+    decision = decide(report)
+    report = replace(report, assessments=tuple(ordered(report.assessments)))  # the worst first
     if detail == 0:
         report = _first(report, 200)
     several = report.assessments[:most] if detail else report.assessments[:2]
@@ -111,6 +118,8 @@ def _parts(report: Report, annex: bool, detail: int) -> Parts:
         if item.floors
     ]
     context = {
+        "decision": decision, "confidential": CONFIDENTIAL, "versions": tables.versions(report),
+        "questions": [item for item in several if tables.question(item) or tables.answered(item)] if detail else [],
         "report": report, "one": report.assessments[0] if len(report.assessments) == 1 else None, "most": most,
         "detail": detail, "version": __version__, "tables": tables, "text": text, "marks": MARKS, "label": label,
         "compared": tables.compared(report), "evidence": evidence,
@@ -145,10 +154,9 @@ def drawn(assessments: tuple[Assessment, ...], most: int, lines: int = 20) -> li
 
 def roc_of(assessment: Assessment, *, legend: bool, most: int = 20) -> Plot:
     """The plot of one release, attacks that went through a ceiling in their own colour."""
-    broken = [tables.outcome(floor) in ("refuted", "warning") for floor in assessment.floors]
     curves = list({item.claim.event: item.curve for item in assessment.ceilings}.values())
     title = f"Ceiling and attacks: {assessment.title}"
-    return charts.roc(assessment.release, title=title, broken=broken, legend=legend, curves=curves, most=most)
+    return charts.roc(assessment.release, title=title, floors=assessment.floors, legend=legend, curves=curves, most=most)
 
 
 def claims_of(assessments: Sequence[Assessment], releases: int, most: int) -> tuple[list[tuple[str, Ceiling | None]], int]:
@@ -171,6 +179,8 @@ def _several(names: Sequence[str]) -> str:
 
 
 def undrawn(assessments: tuple[Assessment, ...]) -> str:
+    if any(item.withheld for item in assessments):
+        return "What attacks reached is withheld here, so there is nothing to draw below the ceiling."
     if any(item.bounded for item in assessments):
         return (
             "No attack was run on these releases, so there is nothing to draw below their ceilings; the table above has them."

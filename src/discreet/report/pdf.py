@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from discreet.audit.appraisal import CONFIDENCE
 from discreet.errors import DiscreetError, MissingExtra
 from discreet.report import page
-from discreet.report.assessment import CONFIDENCE, ReleaseLike
+from discreet.report.assessment import ReleaseLike
 from discreet.report.model import Report, build
 from discreet.report.section import SectionKind
 

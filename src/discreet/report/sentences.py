@@ -10,17 +10,22 @@ from discreet.figures import percent_down, percent_up, rate
 from discreet.report import text
 
 if TYPE_CHECKING:
+    from discreet.audit import Appraisal
     from discreet.core import Unit
-    from discreet.report.assessment import Assessment, Ceiling, Floor
+    from discreet.report.assessment import Assessment, Ceiling
 
-STATUSES = ("contradicted", "refuted", "warning", "no ceiling", "inconclusive", "untested", "unbroken", "holds")  # worst first
+# Worst first. `leaks`: nothing is promised, and an attack surely does better than guessing.
+STATUSES = ("contradicted", "refuted", "warning", "leaks", "no ceiling", "inconclusive", "untested", "withheld", "unbroken",
+            "holds")  # fmt: skip
 MARKS = {
     "contradicted": "✕",
     "refuted": "✕",
     "warning": "!",
+    "leaks": "!",
     "no ceiling": "∞",
     "inconclusive": "?",
     "untested": "○",
+    "withheld": "◐",
     "unbroken": "~",
     "within": "~",
     "holds": "✓",
@@ -30,15 +35,21 @@ _SAID = {  # of one release, and of several
     "contradicted": ("is not what it says it is", "are not what they say they are"),
     "refuted": ("broke the promise made for it", "broke the promises made for them"),
     "warning": ("gives cause for a warning", "give cause for a warning"),
+    "leaks": ("has no ceiling, and attacks recognise its members", "have no ceiling, and attacks recognise their members"),
     "no ceiling": ("has no ceiling on what it gives away", "have no ceiling on what they give away"),
     "inconclusive": ("has a ceiling that was tested too little to tell", "have ceilings that were tested too little to tell"),
     "untested": ("has a ceiling that no attack has tested", "have ceilings that no attack has tested"),
+    "withheld": (
+        "has a ceiling, and what attacks reached is withheld from you",
+        "have ceilings, and what attacks reached is withheld from you",
+    ),
     "unbroken": (
         "has a ceiling that attacks on the finished release did not reach",
         "have ceilings that attacks on the finished releases did not reach",
     ),
     "holds": ("stayed within its ceiling under attack", "stayed within their ceilings under attack"),
 }
+_LEVEL = 0.01  # the false-positive rate of sentences
 _WEAK = 0.95  # a belief that may grow from a half to more than this is hardly limited
 
 
@@ -57,7 +68,7 @@ def judged(assessment: Assessment) -> tuple[str, str]:
 
 def _told(assessment: Assessment) -> tuple[str, str]:
     status = _status(assessment)
-    if status == "no ceiling":
+    if status in ("leaks", "no ceiling"):
         return status, _partly(assessment) if assessment.bounded else _unpromised(assessment)
     if status == "refuted":
         return status, _refuted(assessment)
@@ -75,15 +86,20 @@ def _tested(assessment: Assessment, status: str) -> str:
         return f"{kept} {'were' if len(fitting) > 1 else 'was'} tried and stayed within that{rest}."
     if status == "unbroken":
         return f"{kept} on the finished release stayed within that{rest}, which is a good sign and no test."
+    excess = next((item.evidence.attack for item in assessment.floors if any(item.excesses)), None)
+    if excess is not None:
+        return f"but the attack “{text.short(excess, 60)}” came out above that, with too few targets to be sure."
     if status == "inconclusive":
         return f"{tried} {'were' if len(assessment.floors) > 1 else 'was'} tried, with too few samples to test it."
+    if assessment.withheld:
+        return "attacks were run against it, and what they reached is withheld from you: owners and officers see it."
     if assessment.floors:
         return "no attack that was run can be compared with it, so this rests on its proof alone."
     return "no attack was run against it, so this rests on its proof alone."
 
 
 def _warned(assessment: Assessment) -> str:
-    name = text.short(next(item.evidence.attack for item in assessment.floors if item.warns), 60)
+    name = text.short(next(item.evidence.attack for item in assessment.floors if item.outcome == "warning"), 60)
     return (
         f"A warning: against the finished release the attack “{name}” does better than the promise allows. That alone "
         "proves nothing, since who was inside was not decided by coins; have the promise audited before you rely on it."
@@ -107,17 +123,28 @@ def overall(assessments: Sequence[Assessment]) -> str:
 
 
 def _status(assessment: Assessment) -> str:
-    verdicts = [each for item in assessment.floors for each in item.verdicts]
-    if any(each.outcome == "refuted" for each in verdicts):
+    outcomes = {item.outcome for item in assessment.floors}
+    if "refuted" in outcomes:
         return "refuted"
-    if assessment.open or not assessment.bounded:
-        return "no ceiling"
-    if any(item.warns for item in assessment.floors):
+    if "warning" in outcomes:
         return "warning"
-    if any(each.outcome == "holds" for item in assessment.floors if not item.indicative for each in item.verdicts):
+    if assessment.open or not assessment.bounded:
+        return "leaks" if any(map(leaks, assessment.floors)) else "no ceiling"
+    if any(excess for item in assessment.floors for excess in item.excesses):
+        return "inconclusive"
+    verdicts = [(item.indicative, each.outcome) for item in assessment.floors for each in item.verdicts]
+    if (False, "holds") in verdicts:
         return "holds"
-    outcomes = {each.outcome for each in verdicts}
-    return "unbroken" if "holds" in outcomes else "inconclusive" if "inconclusive" in outcomes else "untested"
+    if (True, "holds") in verdicts:
+        return "unbroken"
+    if any(outcome == "inconclusive" for _, outcome in verdicts):
+        return "inconclusive"
+    return "withheld" if assessment.withheld else "untested"
+
+
+def leaks(floor: Appraisal) -> bool:
+    """Whether an attack surely does better than guessing: by the epsilon it shows, its area, or its rate at 1 %."""
+    return floor.epsilon > 0 or floor.auc.low > 0.5 or floor.at(0.01).low > 0.01
 
 
 def _weakest(ceilings: Sequence[Ceiling]) -> Ceiling:
@@ -156,26 +183,39 @@ def _refuted(assessment: Assessment) -> str:
 
 
 def _unpromised(assessment: Assessment) -> str:
+    if assessment.withheld:
+        return (
+            "Nothing is promised: treat this release as if it were the data itself. Attacks were run, and what they reached is "
+            "withheld from you."
+        )
     if not assessment.floors:
         return "Nothing is promised and nothing was tried: treat this release as if it were the data itself."
     start = "Nothing is promised: there is no ceiling on what this release gives away"
     best = assessment.strongest
     assert best is not None
-    reached = _reached(best)
-    name = text.short(best.evidence.attack, 60)
-    if reached is None:
-        return f"{start}, and the attacks that were tried had too few samples to measure it."
-    hit, level = reached
-    if hit <= 2 * level and best.epsilon == 0:
-        return f"{start}; the attacks that were tried did little better than guessing, and others may do more."
-    found_so = f"recognises {percent_down(hit)} of those inside while it accuses {rate(level)} of others"
-    return f"{start}, and the attack “{name}” {found_so}."
+    if not any(map(leaks, assessment.floors)):
+        return f"{start}. {_guessing(best)}"
+    return f"{start}, and the attack “{text.short(best.evidence.attack, 60)}” {found(best)}."
 
 
-def _reached(floor: Floor) -> tuple[float, float] | None:
-    """True positives at the false-positive rate of 1 %, or at 0.1 % where that is more telling."""
-    resolved = [(measured.rate, measured.level) for measured in floor.rates if measured.resolvable]
-    return max(resolved, key=lambda pair: pair[1], default=None)
+def _guessing(best: Appraisal) -> str:
+    """What is said where no attack is surely better than guessing; few targets leave much open."""
+    if not best.at(_LEVEL).resolvable:
+        most = percent_up(best.at(_LEVEL).high)
+        return (
+            f"With {best.members:,} members and {best.others:,} others no attack is surely better than guessing, and none is "
+            f"surely worse than {most} of those inside at {rate(_LEVEL)} false positives."
+        )
+    return "The attacks that were tried did little better than guessing, and others may do more."
+
+
+def found(floor: Appraisal) -> str:
+    """What an attack reached, as a sentence's verb and object: the rate at 1 % false positives, or the area where few tell."""
+    measured = floor.at(_LEVEL)
+    rates = f"recognises {percent_down(measured.rate)} of those inside while it accuses {rate(_LEVEL)} of others"
+    across = f"{percent_down(measured.low)} to {percent_up(measured.high)}, {rate(floor.confidence)} sure"
+    area = f"; it ranks a member above an outsider {percent_down(floor.auc.value)} of the time"
+    return f"{rates} ({across}{'' if measured.resolvable else area})"
 
 
 def _counted(number: int, noun: str) -> str:

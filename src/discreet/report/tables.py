@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from discreet.audit import RateAt
+from discreet.audit import Appraisal
+from discreet.audit.judge import SURE
 from discreet.figures import down, percent_down, percent_up, rate, up
 from discreet.report import text
-from discreet.report.assessment import BELIEF_DELTA, DELTAS, LEVELS, SURE, Assessment, Floor
+from discreet.report.assessment import BELIEF_DELTA, LEVELS, Assessment
 from discreet.report.model import Report
 
 MOST_GROUPS, MOST_RECORDS, MOST_ATTACKS, MOST_ASSUMPTIONS, MOST_LINES = 40, 20, 40, 20, 60
@@ -27,22 +28,24 @@ class Table:
 
 def compared(report: Report) -> Table:
     """Several releases side by side, one line each."""
+    several = len({item.delta for item in report.assessments}) > 1
     measures = sorted({name for item in report.assessments for name in item.facts.get("quality", {})})[:3]
     rows = [
         (
             item.title,
             item.status,
-            _least(item),
+            _least(item) + (f" at {text.small(item.delta)}" if several and item.bounded else ""),
             _belief(item),
             _strongest(item),
             *(_number(item.facts.get("quality", {}).get(name)) for name in measures),
         )
         for item in report.assessments
     ]
+    deltas = {item.delta for item in report.assessments}
     heads = (
         "release",
         "verdict",
-        f"ceiling: ε at δ = {text.small(DELTAS[0])}",
+        f"ceiling: ε at δ = {text.small(min(deltas))}" if len(deltas) == 1 else "ceiling: ε, at the δ of its budget",
         "belief: 50 % becomes at most",
         "strongest attack",
     )
@@ -67,21 +70,18 @@ def key_figures(assessment: Assessment, report: Report) -> list[tuple[str, str, 
         (
             "Ceiling",
             _least(assessment, "ε ≤ "),
-            f"at δ = {text.small(DELTAS[0])}" if assessment.bounded else "nothing is promised",
+            f"at δ = {text.small(assessment.delta)}" if assessment.bounded else "nothing is promised",
         )
     ]
     best = assessment.strongest
     if best is not None:
-        measured = _telling(best)
-        reached = percent_down(measured.rate) if measured else "too few samples"
-        means = (
-            f"found at {rate(measured.level)} false positives, by {text.short(best.evidence.attack, 30)}"
-            if measured
-            else "to tell"
-        )
-        figures.append(("Strongest attack", reached, means))
+        measured = best.at(LEVELS[-1])
+        number, _, across = measured.told.partition(" (")
+        means = f"found at {rate(measured.level)} false positives, by {text.short(best.evidence.attack, 30)}"
+        figures.append(("Strongest attack", number, f"({across} {means}" if across else means))
     else:
-        figures.append(("Strongest attack", "none", "nothing was tried"))
+        told = ("withheld", "owners and officers see it") if assessment.withheld else ("none", "nothing was tried")
+        figures.append(("Strongest attack", *told))
     for item in report.accounts[:1]:
         if not item.balance.by_period:
             left = f"of ε = {item.balance.epsilon:g} at δ = {text.small(item.balance.delta)} for {text.short(item.source, 30)}"
@@ -97,15 +97,16 @@ def evidence(assessment: Assessment, confidence: float, most: int = MOST_ATTACKS
     rows = tuple(_attack(floor) for floor in assessment.floors[:most])
     left = len(assessment.floors) - len(rows)
     rates = (f"found at {rate(level)} FPR" for level in LEVELS)
-    heads = ("attack", "sees", "design", "targets", *rates, f"ε at least ({rate(confidence)} sure)", "verdict")
+    heads = ("attack", "sees", "design", "targets", "AUC", *rates, f"ε at least ({rate(confidence)} sure)", "verdict")
     return Table(heads, rows, f"and {left} more, in the JSON form of this report" if left else "")
 
 
-def evidence_note(confidence: float) -> str:
+def evidence_note(confidence: float, deltas: Iterable[float]) -> str:
+    at = text.listed([text.small(each) for each in sorted(set(deltas))], "or")
     return (
         "Found at an FPR: the share of those inside that the attack recognises while that share of the others are false "
         f"positives, with its {rate(confidence)} interval. ε at least: no smaller ε is true of what was attacked, at δ = "
-        f"{text.small(DELTAS[0])} and {rate(confidence)} confidence; of a post-hoc attack it is indicative only. "
+        f"{at} and {rate(confidence)} confidence; of a post-hoc attack it is indicative only. "
         f"Verdicts are {rate(SURE)} sure."
     )
 
@@ -215,6 +216,79 @@ def reproduce(assessment: Assessment) -> list[tuple[str, str]]:
     return [(text.short(name, 60), text.short(value, 400)) for name, value in rows][:MOST_LINES]
 
 
+def settings(assessment: Assessment) -> list[tuple[str, str]]:
+    """How the attacks were run, where the release says so: shadows, queries, seeds."""
+    return _pairs(assessment.facts.get("attack_settings"))
+
+
+def about(assessment: Assessment) -> list[tuple[str, str]]:
+    """Who answers for a release, and what it is for."""
+    names = (("owner", "Owner"), ("contact", "Contact"), ("intended_use", "Intended use"), ("version", "Version"))
+    return [
+        (name, text.short(assessment.facts[fact], 300))
+        for fact, name in names
+        if isinstance(assessment.facts.get(fact), (str, int, float))
+    ]
+
+
+def question(assessment: Assessment) -> str | None:
+    """The SQL text that was answered."""
+    asked = assessment.facts.get("question")
+    sql = asked.get("sql") if isinstance(asked, Mapping) else asked
+    return text.short(sql, 2_000) if isinstance(sql, str) else None
+
+
+def answered(assessment: Assessment, most: int = 20) -> Table | None:
+    """The answer of a SQL release: its columns, of many rows the first."""
+    value = assessment.release.value
+    columns = value.get("columns") if isinstance(value, Mapping) else None
+    if not isinstance(columns, Mapping) or not columns or not all(isinstance(each, list) for each in columns.values()):
+        return None
+    if len({len(each) for each in columns.values()}) != 1:
+        return None
+    rows = tuple(tuple(_cell(item) for item in row) for row in list(zip(*columns.values()))[:most])
+    left = len(next(iter(columns.values()))) - len(rows)
+    heads = tuple(text.short(name, 60) for name in columns)
+    return Table(heads, rows, f"and {left:,} more rows" if left > 0 else "")
+
+
+def versions(report: Report) -> Table | None:
+    """The versions of one model side by side, oldest first: what each claims, and what attacks reached."""
+    dated = [item for item in report.assessments if "version" in item.facts or item.facts.get("made", {}).get("when")]
+    by_title: dict[str, list[Assessment]] = {}
+    for item in dated:
+        by_title.setdefault(str(item.facts.get("title", "")), []).append(item)
+    rows = []
+    for name, items in by_title.items():
+        if name and len(items) > 1:
+            items.sort(key=lambda item: str(item.facts.get("made", {}).get("when", "")))
+            rows += [
+                (text.short(name, 60), _version(item), item.status, _least(item), _belief(item), _strongest(item))
+                for item in items
+            ]
+    heads = ("model", "version", "verdict", "ceiling: ε", "belief: 50 % becomes at most", "strongest attack")
+    return Table(heads, tuple(rows)) if rows else None
+
+
+def _compared(item: Assessment) -> tuple[str, str, str]:
+    return _least(item), _belief(item), _strongest(item)
+
+
+def _version(item: Assessment) -> str:
+    when = str(item.facts.get("made", {}).get("when", ""))[:10]
+    return text.short(" ".join(str(each) for each in (item.facts.get("version", ""), when) if each), 40)
+
+
+def _pairs(values: Any) -> list[tuple[str, str]]:
+    if not isinstance(values, Mapping):
+        return []
+    return [(text.short(name, 60), text.short(value, 200)) for name, value in list(values.items())[:20]]
+
+
+def _cell(value: Any) -> str:
+    return f"{value:,.6g}" if isinstance(value, float) else "NULL" if value is None else text.short(value, 80)
+
+
 def tried(assessment: Assessment) -> list[str]:
     """What the release itself says was tried."""
     return [text.short(attack) for attack in assessment.facts.get("tried", ())[:20]]
@@ -224,7 +298,7 @@ def quality(assessment: Assessment) -> list[tuple[str, str]]:
     return [(text.short(name, 60), _number(value)) for name, value in list(assessment.facts.get("quality", {}).items())[:12]]
 
 
-def _attack(floor: Floor) -> tuple[str, ...]:
+def _attack(floor: Appraisal) -> tuple[str, ...]:
     seen = floor.evidence
     runs = f"{floor.runs:,} run{'' if floor.runs == 1 else 's'}"
     return (
@@ -232,30 +306,21 @@ def _attack(floor: Floor) -> tuple[str, ...]:
         text.view(seen.game.view),
         _DESIGNS[seen.design],
         f"{floor.members:,} in, {floor.others:,} out; {runs}",
-        *(reached(each) for each in floor.rates),
+        area(floor),
+        *(floor.at(level).told for level in LEVELS),
         f"{down(floor.epsilon, 3)}{' (indicative)' if floor.indicative and floor.epsilon else ''}",
         outcome(floor),
     )
 
 
-def reached(measured: RateAt) -> str:
-    """A rate with its interval, or what would be needed to tell."""
-    if not measured.resolvable:
-        return f"not resolvable: needs {measured.needs}"
-    return f"{percent_down(measured.rate)} ({percent_down(measured.low)} to {percent_up(measured.high)})"
+def area(floor: Appraisal) -> str:
+    """The area under the curve with its interval."""
+    return f"{down(floor.auc.value, 3)} ({down(floor.auc.low, 3)} to {up(floor.auc.high, 3)})"
 
 
-def outcome(floor: Floor) -> str:
-    """The worst that this attack says of any claim."""
-    outcomes = {each.outcome for each in floor.verdicts}
-    if "refuted" in outcomes:
-        return "refuted"
-    if floor.warns:
-        return "warning"
-    if "holds" in outcomes and floor.indicative:
-        return "within"
-    order = ("holds", "inconclusive", "no ceiling", "incomparable")
-    return next((each for each in order if each in outcomes), "nothing claimed")
+def outcome(floor: Appraisal) -> str:
+    """The worst that this attack says of any claim, as a reader sees it."""
+    return "within" if floor.outcome == "holds" and floor.indicative else floor.outcome
 
 
 def _least(assessment: Assessment, before: str = "") -> str:
@@ -268,18 +333,12 @@ def _belief(assessment: Assessment) -> str:
     return percent_up(max(item.beliefs[-1][1] for item in assessment.bounded)) if assessment.bounded else "100 %"
 
 
-def _telling(floor: Floor) -> RateAt | None:
-    """The rate at 1 % false positives, or at the lowest that is resolved."""
-    return next((each for each in reversed(floor.rates) if each.resolvable), None)
-
-
 def _strongest(assessment: Assessment) -> str:
     best = assessment.strongest
     if best is None:
-        return "none was tried"
-    measured = _telling(best)
-    name = text.short(best.evidence.attack, 40)
-    return f"{name}: {percent_down(measured.rate)} at {rate(measured.level)} FPR" if measured else f"{name}: too few samples"
+        return "withheld" if assessment.withheld else "none was tried"
+    measured = best.at(LEVELS[-1])
+    return f"{text.short(best.evidence.attack, 40)}: {measured.told} at {rate(measured.level)} FPR"
 
 
 def _number(value: float | None) -> str:

@@ -29,7 +29,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from discreet import __version__
 from discreet.errors import DiscreetError
 from discreet.serve.pages import ROUTES
-from discreet.serve.routes import File, Go, Page, Refused, Reply, Request, Route, fields, message_for, status_of
+from discreet.serve.pages.entry import login_url
+from discreet.serve.routes import File, Go, Page, Refused, Reply, Request, Route, fields, message_for, number_in, status_of
 from discreet.serve.show import FILTERS
 from discreet.serve.state import AppState
 
@@ -119,7 +120,9 @@ class Guard:
     async def handle(self, route: Route, http: HTTPRequest) -> Response:
         """Admit a request, run its page in a thread, and answer."""
         wants = "json" if http.url.path.endswith(".json") and route.json else "part" if "hx-request" in http.headers else "html"
-        request = Request(self.state, route, wants, http.path_params, dict(http.query_params), {}, _address(http))
+        request = Request(
+            self.state, route, wants, http.path_params, dict(http.query_params), {}, _address(http), url=_url(http)
+        )  # fmt: skip
         try:
             body = await _body(http) if route.method == "POST" else b""
             request, reply = await self._turn(route.work, partial(self._serve, route, http, wants, body))
@@ -166,7 +169,10 @@ class Guard:
         if route.method == "POST" and bearer is None and (session is not None or not route.roles):  # else `_may` refuses it
             self._ours(http, form, session)
         return Request(self.state, route, wants, http.path_params, dict(http.query_params), form, _address(http), session,
-                     bearer, http.cookies, _at(http))  # fmt: skip
+                     bearer, http.cookies, _at(http), _url(http), self._origin(http))  # fmt: skip
+
+    def _origin(self, http: HTTPRequest) -> str:
+        return f"{'https' if self.state.settings.https else http.url.scheme}://{http.headers.get('host', '')}"
 
     def _ours(self, http: HTTPRequest, form: Mapping[str, str], session: Any) -> None:
         """A form counts only if this server made it for this browser, and it was sent from one of our pages."""
@@ -205,7 +211,7 @@ class Guard:
             status = reply.status if isinstance(reply, Page) else 200
             response = Response(_json(reply.data), status, media_type="application/json")
         elif isinstance(reply, Go):
-            place = quote(reply.to, safe="/%:@")
+            place = reply.to if reply.encoded else quote(reply.to, safe="/%:@")
             response = Response(headers={"hx-redirect": place}) if request.wants == "part" else RedirectResponse(place, 303)
         else:
             response = self._page(request, reply)
@@ -243,13 +249,13 @@ class Guard:
             document = {"error": refused.message, "status": refused.status}
             return Response(_json(document), refused.status, media_type="application/json", headers=refused.headers)
         if refused.status == 401 and request.route.method == "GET" and request.wants == "html":
-            return RedirectResponse("/login", 303)
+            return RedirectResponse(login_url(request), 303)
         if refused.status == 401 and request.wants == "part":
-            return Response(status_code=401, headers={"hx-redirect": "/login"})
+            return Response(status_code=401, headers={"hx-redirect": login_url(request)})
         part = request.wants == "part"
         proof = request.session.proof if request.session else ""
         text = self._render("parts/refusal.html" if part else "refused.html", request, proof, message=refused.message,
-                            status=refused.status)  # fmt: skip
+                            status=refused.status, login=login_url(request) if refused.status == 401 else "")  # fmt: skip
         mended = part and isinstance(refused.__cause__, DiscreetError)  # an answer to the form, and no error of the browser's
         return Response(text, 200 if mended else refused.status, media_type="text/html", headers=refused.headers)
 
@@ -267,11 +273,17 @@ class Guard:
         log.error("%s %s: %s at %s", http.method, http.url.path[:200], type(error).__name__, " < ".join(reversed(places)))
 
 
+def _url(http: HTTPRequest) -> str:
+    """Path and query as the browser sent them; of a page that htmx asks a part of, that page's."""
+    query = f"?{http.url.query}" if http.url.query else ""
+    return f"{quote(http.url.path)}{query}"
+
+
 async def _body(http: HTTPRequest) -> bytes:
     """The body, if it is small and comes soon."""
     message = f"A body may have {LARGEST_BODY >> 10} KiB."
     length = http.headers.get("content-length", "0")
-    if not length.isdecimal() or int(length) > LARGEST_BODY:
+    if number_in(length, least=0, most=LARGEST_BODY) is None:
         raise Refused(413, message, headers={"connection": "close"})
     parts, size = [], 0
     try:
@@ -302,7 +314,8 @@ def _host(header: str) -> str:
 
 
 def _json(document: Any) -> str:
-    return json.dumps(_finite(document), allow_nan=False, indent=1)
+    """As JSON in which no character begins a tag, for browsers that guess what a file is."""
+    return json.dumps(_finite(document), allow_nan=False, indent=1).replace("<", "\\u003c")
 
 
 def _finite(value: Any) -> Any:

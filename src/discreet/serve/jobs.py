@@ -21,6 +21,7 @@ from typing import Any
 from discreet.core import Release
 from discreet.core.document import read_json, write_whole
 from discreet.errors import DiscreetError, InvalidValue
+from discreet.serve.routes import number_in
 from discreet.serve.settings import Target
 from discreet.serve.store import ReleaseStore
 from discreet.serve.worker import PATIENCE, Task, Worker
@@ -128,7 +129,7 @@ class Jobs:
 
     def find(self, number: str) -> Job:
         with self._lock:
-            job = self._jobs.get(int(number)) if number.isdecimal() and len(number) < 10 else None
+            job = self._jobs.get(number_in(number) or 0)
         if job is None:
             raise InvalidValue(f"There is no attack {number[:20]}; the last {KEPT} that ended are listed.")
         return job

@@ -36,6 +36,12 @@ class Limit:
             while len(self._marks) > self._names:
                 self._marks.popitem(last=False)
 
+    def unmark(self, name: str) -> None:
+        """The last try was none to count."""
+        with self._lock:
+            if marks := self._marks.get(name):
+                marks.pop()
+
     def forget(self, name: str) -> None:
         """It went well: what was counted no longer counts."""
         with self._lock:

@@ -11,6 +11,7 @@ from markupsafe import Markup
 from discreet import report
 from discreet.core import Release
 from discreet.ledger import Ledger
+from discreet.report import model
 
 EXPORTS = {"html": "text/html; charset=utf-8", "pdf": "application/pdf", "md": "text/markdown; charset=utf-8"}
 POLICY = (  # a report carries its own style, and no script
@@ -19,9 +20,9 @@ POLICY = (  # a report carries its own style, and no script
 )
 
 
-def parts(release: Release[Any], ledger: Ledger | None) -> dict[str, Any]:
+def parts(release: Release[Any], ledger: Ledger | None, *, withheld: bool = False) -> dict[str, Any]:
     """The pieces of a report that a page of the app shows around the answer."""
-    pieces = report.parts(release, ledger=_that_knows(release, ledger))
+    pieces = report.parts(release, ledger=_that_knows(release, ledger), withheld=withheld)
     return {
         "title": pieces.title,
         "style": Markup(pieces.style),
@@ -35,9 +36,9 @@ def _that_knows(release: Release[Any], ledger: Ledger | None) -> Ledger | None:
     return ledger if ledger is not None and (release.entry or release.source in ledger.sources()) else None
 
 
-def document(release: Release[Any], ledger: Ledger | None) -> dict[str, Any]:
+def document(release: Release[Any], ledger: Ledger | None, *, withheld: bool = False) -> dict[str, Any]:
     """What a report says, as data."""
-    return report.document(release, ledger=_that_knows(release, ledger))
+    return model.document(model.build(release, ledger=_that_knows(release, ledger), withheld=withheld))
 
 
 def export(

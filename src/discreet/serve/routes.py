@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from discreet.core import check
 from discreet.errors import BudgetExceeded, DiscreetError, EngineFailed, InvalidValue, LedgerError
 from discreet.serve.users import Session, User
 
@@ -40,6 +42,8 @@ class Request:
     bearer: User | None = None
     cookies: Mapping[str, str] = field(default_factory=dict)
     at: str = "/"
+    url: str = "/"  # path and query, to come back to after a login
+    origin: str = ""  # scheme and host that the browser used, for links that are sent to somebody
 
     @property
     def user(self) -> User:
@@ -79,7 +83,7 @@ class Request:
     def whole(self, name: str) -> int | None:
         """A whole number from the form, or None where the field was left empty."""
         value = self.maybe(name)
-        if value is not None and value != int(value):
+        if value is not None and (abs(value) > 10**15 or value != int(value)):
             raise InvalidValue(f"{name} must be a whole number; got {value:g}.")
         return None if value is None else int(value)
 
@@ -104,6 +108,7 @@ class Go:
     to: str
     data: Mapping[str, Any] = field(default_factory=dict)
     cookies: Mapping[str, str | None] = field(default_factory=dict)
+    encoded: bool = False  # an address as a browser sent it, with its query
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +156,16 @@ def message_for(user: User | None, error: DiscreetError) -> str:
     """The message of an error for this user: only owners see faults of the ledger's file."""
     if isinstance(error, LedgerError) and (user is None or user.role != "owner"):
         return "The ledger cannot be used now, so nothing was done; an owner sees why."
-    return str(error)
+    return _in_the_browser(str(error))
+
+
+_SAY_BOUNDS = re.compile(r"Say them, such as bounds=\{[^}]*\}, or clip it")
+_GIVE = re.compile(r"\b(delta|groups|epsilon)=([\d.e+-]*\d)")
+
+
+def _in_the_browser(message: str) -> str:
+    """A message of the library for people who fill in a form, and write no Python."""
+    return _GIVE.sub(r"\1 \2", _SAY_BOUNDS.sub("An owner can state them in the schema; or clip it in the question", message))
 
 
 def fields(kind: str, body: bytes) -> dict[str, str]:
@@ -167,12 +181,30 @@ def fields(kind: str, body: bytes) -> dict[str, str]:
                 isinstance(v, (str, int, float, bool, type(None))) for v in members.values()
             ):
                 raise Refused(400, "The body must be a flat JSON object: names with texts, numbers, true, false or null.")
-            return {str(name): _text(value) for name, value in members.items()}
+            return _readable({str(name): _text(value) for name, value in members.items()})
         if kind in ("application/x-www-form-urlencoded", ""):
-            return dict(parse_qsl(body.decode("utf-8"), keep_blank_values=True, max_num_fields=100, strict_parsing=False))
+            pairs = parse_qsl(body.decode("utf-8"), keep_blank_values=True, max_num_fields=100, strict_parsing=False)
+            return _readable(dict(pairs))
     except (ValueError, RecursionError):
         raise Refused(400, "The body cannot be read.") from None
     raise Refused(415, "Send a form (application/x-www-form-urlencoded) or JSON (application/json).")
+
+
+def _readable(members: dict[str, str]) -> dict[str, str]:
+    """Fields without characters that no document can hold: refused here, before anything is done or spent."""
+    for name, value in members.items():
+        try:
+            f"{name}{value}".encode()
+        except UnicodeEncodeError:
+            message = f"The field {check.shown(name)} holds half a character (a lone surrogate). Nothing was done."
+            raise Refused(400, message) from None
+    return members
+
+
+def number_in(text: str, *, least: int = 1, most: int = 10**9) -> int | None:
+    """A whole number from an address, or None where it is none within reason."""
+    good = text.isascii() and text.isdecimal() and len(text) <= 18
+    return int(text) if good and least <= int(text) <= most else None
 
 
 def _text(value: Any) -> str:

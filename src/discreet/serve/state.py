@@ -9,11 +9,12 @@ from pathlib import Path
 
 from discreet.errors import InvalidValue
 from discreet.ledger import Ledger
+from discreet.serve.alone import Alone
 from discreet.serve.jobs import Jobs
 from discreet.serve.limits import Limit
 from discreet.serve.registry import SourceRegistry
 from discreet.serve.settings import Settings
-from discreet.serve.store import ReleaseStore
+from discreet.serve.store import DELTA, ReleaseStore
 from discreet.serve.users import Users
 from discreet.serve.worker import Task
 
@@ -24,14 +25,20 @@ class AppState:
     def __init__(self, settings: Settings, attacks: Mapping[str, Task] | None = None) -> None:
         self.settings = settings
         _usable(settings.releases)
-        self.ledger = Ledger(settings.ledger)
+        users = settings.users
+        self._alone = Alone([users.with_name(f"{users.name}.lock"), settings.releases / ".releases.lock"])
         try:
-            self.users = Users(settings.users)
+            self.ledger = Ledger(settings.ledger)
+            try:
+                self.users = Users(settings.users)
+            except BaseException:
+                self.ledger.close()
+                raise
         except BaseException:
-            self.ledger.close()
+            self._alone.close()
             raise
         self.registry = SourceRegistry(self.ledger, settings.sources)
-        self.store = ReleaseStore(settings.releases)
+        self.store = ReleaseStore(settings.releases, self._delta_of)
         self.jobs = Jobs(self.store, attacks)
         self.secret = secrets.token_bytes(32)  # proves that a form before the login is ours
         self.by_name = Limit(50, 900.0)  # failed logins: of one name, from anywhere
@@ -43,6 +50,10 @@ class AppState:
         except BaseException:
             self.close()
             raise
+
+    def _delta_of(self, source: str) -> float:
+        """The delta of a source's budget, which the ledger counts at."""
+        return float(self.ledger.balance(source).delta) if source in self.ledger.sources() else DELTA
 
     def _same_units(self) -> None:
         """A source is asked for the unit its budget is for; told when the server starts, not with the first question."""
@@ -62,6 +73,7 @@ class AppState:
         self.registry.close()
         self.ledger.close()
         self.users.close()
+        self._alone.close()
 
 
 def _usable(folder: Path) -> None:

@@ -19,7 +19,7 @@ from discreet.errors import DiscreetError, InvalidValue
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,119}")
 LARGEST = 256 << 20  # bytes of a document that is shown
 MOST_ROWS = 5000  # of a table that is shown
-DELTA = 1e-6  # at which a list tells epsilon
+DELTA = 1e-6  # at which a list tells epsilon of a source without a budget
 MEASURED = (  # facts that were measured on the rows themselves
     "groups", "exposed", "controls", "quality", "marginal_errors", "owner_fidelity", "risks", "usefulness",
 )  # fmt: skip
@@ -34,7 +34,8 @@ class Card:
     source: str
     made: str
     entry: str | None
-    epsilon: float | None  # of its claims at DELTA; None: nothing is claimed
+    epsilon: float | None  # of its claims at `delta`; None: nothing is claimed
+    delta: float  # of the source's budget
     claims: int
     attacks: tuple[str, ...]
     fault: str | None = None
@@ -42,15 +43,17 @@ class Card:
     def to_json(self) -> dict[str, Any]:
         return {
             "name": self.name, "title": self.title, "source": self.source, "made": self.made, "entry": self.entry,
-            "epsilon": self.epsilon, "delta": DELTA, "claims": self.claims, "attacks": list(self.attacks), "fault": self.fault,
+            "epsilon": self.epsilon, "delta": self.delta, "claims": self.claims, "attacks": list(self.attacks),
+            "fault": self.fault,
         }  # fmt: skip
 
 
 class ReleaseStore:
     """Releases by name: a folder NAME with release.json in it, or a file NAME.json."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder.resolve()
+    def __init__(self, folder: Path, delta_of: Callable[[str], float] = lambda source: DELTA) -> None:
+        """`delta_of` gives the delta of a source's budget, at which the epsilon of its releases is told."""
+        self.folder, self._delta_of = folder.resolve(), delta_of
         self._cards: dict[str, tuple[tuple[int, int], Card]] = {}
         self._read: OrderedDict[tuple[str, int, int], Release[Any]] = OrderedDict()
         self._kept: OrderedDict[Hashable, Any] = OrderedDict()
@@ -93,9 +96,10 @@ class ReleaseStore:
             return kept[1]
         written = datetime.fromtimestamp(about.st_mtime, UTC).isoformat(timespec="seconds")
         try:
-            card = _card(name, self.load(name), written)
+            release = self.load(name)
+            card = _card(name, release, written, self._delta_of(release.source))
         except DiscreetError as error:
-            card = Card(name, name, "", written, None, None, 0, (), str(error))
+            card = Card(name, name, "", written, None, None, DELTA, 0, (), str(error))
         self._cards[name] = (stamp, card)
         return card
 
@@ -110,12 +114,19 @@ class ReleaseStore:
             if key in self._read:
                 self._read.move_to_end(key)
                 return self._read[key]
-        release: Release[Any] = Release.load(place)
+        try:
+            release: Release[Any] = Release.load(place)
+        except DiscreetError as error:
+            raise InvalidValue(self.without_paths(str(error))) from None
         with self._lock:
             self._read[key] = release
             while len(self._read) > 16:
                 self._read.popitem(last=False)
         return release
+
+    def without_paths(self, message: str) -> str:
+        """A message without the place of the folder on this machine, which is nobody's business in a browser."""
+        return message.replace(f"{self.folder}/", "").replace(str(self.folder), "the folder of releases")
 
     def remember(self, name: str, what: Hashable, make: Callable[[], Any]) -> Any:
         """The result of a slow function of a release, cached until its file changes."""
@@ -161,8 +172,11 @@ class ReleaseStore:
 
                     parquet.write_table(table, folder / "table.parquet")
             except OSError as error:
-                raise InvalidValue(f"{folder} cannot be written: {error.strerror or error}.") from None
-            release.save(folder / "release.json")
+                raise InvalidValue(f"The release {name} cannot be written: {error.strerror or error}.") from None
+            try:
+                release.save(folder / "release.json")
+            except DiscreetError as error:
+                raise InvalidValue(self.without_paths(str(error))) from None
         return name
 
 
@@ -180,27 +194,28 @@ def seen_by(role: str, release: Release[Any]) -> Release[Any]:
     return replace(release, evidence=(), facts=rest)
 
 
-def _card(name: str, release: Release[Any], written: str) -> Card:
+def _card(name: str, release: Release[Any], written: str, delta: float) -> Card:
     when = release.facts.get("made", {}).get("when")
     return Card(
         name, release.facts.get("title") or name, release.source, when if isinstance(when, str) else written,
-        release.entry, epsilon_of(release.claims), len(release.claims), tuple(item.attack for item in release.evidence),
+        release.entry, epsilon_of(release.claims, delta), delta, len(release.claims),
+        tuple(item.attack for item in release.evidence),
     )  # fmt: skip
 
 
-def epsilon_of(claims: tuple[Claim, ...]) -> float | None:
-    """The largest epsilon among the claims, at DELTA; None if nothing is claimed, or there is no ceiling."""
+def epsilon_of(claims: tuple[Claim, ...], delta: float = DELTA) -> float | None:
+    """The largest epsilon among the claims, at delta; None if nothing is claimed, or there is no ceiling."""
     if any(isinstance(claim.event, NonPrivate) for claim in claims):
         return None
     try:
-        return max((float(_epsilon(claim.event)) for claim in claims), default=None)
+        return max((float(_epsilon(claim.event, delta)) for claim in claims), default=None)
     except DiscreetError:
         return None
 
 
 @lru_cache(4096)
-def _epsilon(event: Event) -> float:
+def _epsilon(event: Event, delta: float) -> float:
     """Cached: many answers share few events."""
     from discreet.accounting import curve
 
-    return curve(event).epsilon(DELTA)
+    return curve(event).epsilon(delta)

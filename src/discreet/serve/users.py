@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import re
 import secrets
@@ -29,6 +30,7 @@ MARK = 0x64737076  # "dspv", SQLite's application_id
 IDLE, LONGEST = 3600.0, 12 * 3600.0  # seconds that a session may rest, and last
 LINK_LASTS = 24 * 3600.0
 SHORTEST_PASSWORD, LONGEST_PASSWORD = 10, 1000
+LONGEST_DETAIL = 8000  # characters of a note's detail
 MOST_TOKENS = 20  # of one person
 HASHING: dict[str, Any] = {"time_cost": 3, "memory_cost": 65536, "parallelism": 1}  # argon2id: 64 MiB, three times over
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,39}")
@@ -235,13 +237,15 @@ class Users:
         return self.find(name) if kept else None
 
     def set_password(self, name: str, old: str, new: str, *, keep: str | None = None) -> None:
-        """Choose a new password, knowing the old one; all other sessions of this user end."""
+        """Choose a new password, knowing the old one; all other sessions, links and tokens of this user end."""
         if self.check_password(name, old) is None:
             raise InvalidValue("The old password is not right.")
         hashed = self._hasher.hash(_password(new, name))
         with self._change() as link:
             link.execute("UPDATE person SET password = ? WHERE name = ?", (hashed, name))
             link.execute("DELETE FROM visit WHERE person = ? AND hash != ?", (name, _hash(keep or "")))
+            link.execute("DELETE FROM link WHERE person = ?", (name,))
+            link.execute("DELETE FROM token WHERE person = ?", (name,))
 
     def enter(self, user: User) -> Session:
         """A new session, never one that the browser brought along."""
@@ -321,17 +325,18 @@ class Users:
         It is there once this returns, whatever becomes of the process. Nobody waits for the disk, so the last may be lost if
         the power fails; what was spent is in the ledger, which does wait.
         """
+        row = (self._now(), _writable(who)[:80], _writable(what)[:80], _writable(about)[:300], _bounded(detail))
         with self._note_lock:
-            self._notes.execute("INSERT INTO log (at, who, what, about, detail) VALUES (?, ?, ?, ?, ?)",
-                         (self._now(), who[:80], what, about[:300], json.dumps(detail)[:8000]))  # fmt: skip
+            self._notes.execute("INSERT INTO log (at, who, what, about, detail) VALUES (?, ?, ?, ?, ?)", row)
 
     def log(self, *, before: int | None = None, last: int = 100, who: str = "", what: str = "") -> list[dict[str, Any]]:
-        """Notes, newest first."""
+        """Notes, newest first. One whose detail cannot be read is listed as damaged, with what is left of it."""
         rows = self._rows(
             "SELECT number, at, who, what, about, detail FROM log WHERE number < ? AND (? = '' OR who = ?) "
             "AND (? = '' OR what = ?) ORDER BY number DESC LIMIT ?", (before or 2**62, who, who, what, what, last),
         )  # fmt: skip
-        return [dict(zip(("number", "at", "who", "what", "about", "detail"), (*row[:5], json.loads(row[5])))) for row in rows]
+        names = ("number", "at", "who", "what", "about", "detail")
+        return [dict(zip(names, (row[0], *map(_writable, row[1:5]), _detail(row[5])))) for row in rows]
 
     def _now(self) -> str:
         return datetime.fromtimestamp(self._clock(), UTC).isoformat(timespec="seconds")
@@ -361,6 +366,41 @@ def _told(ends: float | None) -> str | None:
 
 def _hash(secret: str) -> str:
     return hashlib.sha256(secret.encode("utf-8", "replace")).hexdigest()
+
+
+def _writable(text: Any) -> str:
+    """Text that a database and a page can hold: what is no character becomes a question mark."""
+    return str(text).encode("utf-8", "replace").decode("utf-8").replace("\0", " ")
+
+
+def _bounded(detail: dict[str, Any]) -> str:
+    """The detail of a note as JSON of at most LONGEST_DETAIL characters: long texts are shortened, the document stays whole."""
+    for longest in (4000, 1000, 200, 20):
+        whole = json.dumps({_writable(name)[:80]: _shortened(value, longest) for name, value in list(detail.items())[:20]})
+        if len(whole) <= LONGEST_DETAIL:
+            return whole
+    return json.dumps({"left out": "the detail was too long"})
+
+
+def _shortened(value: Any, longest: int) -> Any:
+    if value is None or isinstance(value, (bool, int)):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    text = _writable(value)
+    return text if len(text) <= longest else f"{text[:longest]}…"
+
+
+def _detail(text: Any) -> dict[str, Any]:
+    """The detail of a note; of a damaged one what is left of it."""
+    try:
+        detail = json.loads(text)
+    except (ValueError, TypeError, RecursionError):
+        detail = None
+    if not isinstance(detail, dict):
+        return {"damaged": _writable(text)[:200]}
+    return {_writable(name): value if value is None or isinstance(value, (bool, int, float)) else _writable(value)
+            for name, value in detail.items()}  # fmt: skip
 
 
 def _named(name: str) -> str:

@@ -91,12 +91,13 @@ def _environment() -> dict[str, str]:
     return {**kept, "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}
 
 
-def main(pipe: Connection) -> int:
-    """The other process: receive the task, call it, report; the exit code."""
+def main(pipe: Connection, watch: Callable[[], None] = lambda: None) -> int:
+    """The other process: receive the task, call it, report; the exit code. `watch` is called once the task has come."""
     from discreet.errors import DiscreetError
 
     sys.path[:] = pipe.recv()
     task, options = pipe.recv()
+    watch()
     try:
         task(options, lambda done, of: _send(pipe, "progress", int(done), int(of)))
     except DiscreetError as error:
@@ -111,7 +112,21 @@ def main(pipe: Connection) -> int:
     return 0
 
 
+def end_with_server(pipe: Connection) -> None:
+    """Wait until the server is gone, however it ended, and end this process with all that it started.
+
+    The server sends nothing more, so that only its end is read. Called in a thread of the process that runs the task.
+    """
+    try:
+        while True:
+            pipe.recv_bytes(LONGEST)
+    except (EOFError, ConnectionError):
+        os.killpg(os.getpgid(0), signal.SIGKILL)
+    except (OSError, TypeError):
+        return  # the task has ended, and its pipe is closed
+
+
 if __name__ == "__main__":
     with Connection(int(sys.argv[1])) as opened:
-        code = main(opened)
+        code = main(opened, watch=lambda: threading.Thread(target=end_with_server, args=(opened,), daemon=True).start())
     sys.exit(code)

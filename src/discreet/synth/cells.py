@@ -88,14 +88,8 @@ class Cells:
 
     def typed(self, arrow: Any) -> Cells:
         """The same, to be sampled in this Arrow type, if the ends of the domain fit it."""
-        import pyarrow as pa
-
-        ends = list(self._ends()) if self.bins else []
-        try:
-            pa.array([*ends, *self.values], self.arrow_type).cast(arrow)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
-            return self
-        return replace(self, arrow=arrow)
+        ends = self._ends() if self.bins else ()
+        return replace(self, arrow=arrow) if _holds(arrow, [*ends, *self.values]) else self
 
     @property
     def arrow_type(self) -> Any:
@@ -270,6 +264,20 @@ def _arrow(numbers: Any, missing: Any, kind: str) -> pa.Array:
     if kind == "date":
         return pa.array((whole - _EPOCH).astype(np.int32), pa.int32(), mask=missing).cast(pa.date32())
     return pa.array(whole * 1_000_000, pa.int64(), mask=missing).cast(pa.timestamp("us"))
+
+
+def _holds(arrow: Any, values: list[Any]) -> bool:
+    """Whether values fit an Arrow type. They are compared as Python numbers: to make an array of them would load pandas."""
+    from pyarrow import types
+
+    if types.is_integer(arrow):
+        bits = arrow.bit_width - types.is_signed_integer(arrow)
+        least = -(1 << bits) if types.is_signed_integer(arrow) else 0
+        return all(least <= value < 1 << bits for value in values)
+    if types.is_decimal(arrow):
+        return all(abs(value) < 10 ** (arrow.precision - arrow.scale) for value in values)
+    plain = (types.is_floating, types.is_boolean, types.is_string, types.is_large_string, types.is_date)
+    return any(test(arrow) for test in plain) or (types.is_timestamp(arrow) and arrow.tz is None)
 
 
 def _arrow_type(name: str) -> Any:

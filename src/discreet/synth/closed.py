@@ -56,12 +56,16 @@ def pair_table(measured: Floats, rows: Floats, columns: Floats) -> Floats:
     moved = measured + ((rows - measured.sum(axis=1)) / width)[:, None] + ((columns - measured.sum(axis=0)) / height)[None, :]
     moved -= (total - measured.sum()) / measured.size
     table: Floats = (1 - FLOOR) * simplex(moved, total) + FLOOR * np.outer(rows, columns) / total
+    across, down = np.ones(height), np.ones(width)  # factors of rows and of columns: a sweep is two products with a vector
     for _ in range(SWEEPS):
-        table *= _ratio(columns, table.sum(axis=0))[None, :]
-        left = table.sum(axis=1)
-        table *= _ratio(rows, left)[:, None]
-        if np.abs(left - rows).sum() <= CLOSE * total:
+        down = _ratio(columns, across @ table)
+        sums = table @ down
+        off = np.abs(across * sums - rows).sum()
+        across = _ratio(rows, sums)
+        if off <= CLOSE * total:
             break
+    table *= across[:, None]
+    table *= down[None, :]
     return table
 
 

@@ -5,7 +5,7 @@ junction tree.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, ClassVar
@@ -19,7 +19,7 @@ from discreet.synth import closed, measure, select
 from discreet.synth.constraints import Impossible, with_impossible
 from discreet.synth.dual import Problem, solve
 from discreet.synth.junction import Floats, JunctionTree, cells
-from discreet.synth.measure import Measurement
+from discreet.synth.measure import Ints, Measurement, Set
 from discreet.synth.methods import Counted, Estimate, Public, Spending, Tree, independent_tables, noisy_columns, tree_estimate
 from discreet.synth.select import Pair
 
@@ -32,7 +32,7 @@ ABSOLUTE = math.sqrt(2 / math.pi)  # the mean of |Z| of a standard normal Z
 @dataclass(frozen=True, slots=True)
 class Junction:
     """Pairs chosen by their noisy distance to independence, as many as fit a junction tree of `most_cells`, and measured
-    together.
+    together; three that make a triangle of at most `triples` cells are measured as one table.
 
     `doubt` is how much of the noise on a table counts against measuring it. `prior` is the weight of independence in the
     estimation, as a share of the rows, times epsilon where that is above 1. Estimation ends when it is proven to be within
@@ -44,6 +44,7 @@ class Junction:
     prior: float = 0.02
     tolerance: float = 0.01
     evaluations: int = 400
+    triples: int = 64
     name: ClassVar[str] = "junction"
 
     def plan(self, public: Public) -> Spending:
@@ -76,10 +77,14 @@ class Junction:
         exact = np.array([select.gap(counts[pair], it, grain) for pair, it in zip(pairs, expected)])
         gaps = (exact + discrete_gaussian(spending.parts["gaps"] * grain, len(pairs))) / grain
         chosen = self.choose(public, pairs, gaps.tolist(), spending.parts["tables"])
-        times = shared(chosen, public.sizes, SLOTS * public.columns)
+        tables = self.joined(chosen, dict(zip(pairs, gaps.tolist())), public.sizes)
+        times = shared(tables, public.sizes, SLOTS * public.columns)
         assert sum(times) == SLOTS * public.columns, "as many measurements as were paid for"
         assert min(times) >= 1
-        return ones + measure.noisy(chosen, [counts[pair] for pair in chosen], spending.parts["tables"], times, grain=grain)
+        triples = [columns for columns in tables if len(columns) == 3]
+        known: dict[Set, Ints] = dict(zip(triples, table.counts(triples) if triples else []))
+        known.update(counts.items())
+        return ones + measure.noisy(tables, [known[it] for it in tables], spending.parts["tables"], times, grain=grain)
 
     def choose(self, public: Public, pairs: Sequence[Pair], gaps: Sequence[float], sigma: float) -> list[Pair]:
         """The pairs to measure, a spanning tree first: as many as are worth their noise and as fit the junction tree."""
@@ -94,6 +99,22 @@ class Junction:
             if worth > best:
                 best, kept = worth, count
         return order[:kept]
+
+    def joined(self, chosen: Sequence[Pair], gap: Mapping[Pair, float], sizes: Sequence[int]) -> list[Set]:
+        """The pairs, but for those of which three make a triangle with few cells: these are measured as one table, the largest
+        gaps first."""
+        left = set(chosen)
+        triangles: list[Set] = [
+            columns
+            for columns in combinations(range(len(sizes)), 3)
+            if cells(columns, sizes) <= self.triples and left.issuperset(combinations(columns, 2))
+        ]
+        made: list[Set] = []
+        for columns in sorted(triangles, key=lambda it: -sum(gap[pair] for pair in combinations(it, 2))):
+            if left.issuperset(combinations(columns, 2)):
+                left.difference_update(combinations(columns, 2))
+                made.append(columns)
+        return [*(pair for pair in chosen if pair in left), *made]
 
     def _order(self, public: Public, pairs: Sequence[Pair], gaps: Sequence[float], sigma: float) -> list[Pair]:
         typical = sigma / math.sqrt(SLOTS / 2)  # where twice as many tables as columns are measured

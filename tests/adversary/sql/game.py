@@ -23,7 +23,8 @@ def sides(world: World, folder: Path, url: str = "") -> Iterator[list[Database |
     with ExitStack() as stack:
         made: list[Database | str] = []
         for side, present in (("there", True), ("gone", False)):
-            place = Place(folder / side, f"{url}&options=-csearch_path%3D{side}_{abs(hash(world.name)) % 10**8}" if url else "")
+            schema = f"{side}_{abs(hash((world.name, folder))) % 10**12}"  # of PostgreSQL: no two turns share one
+            place = Place(folder / side, f"{url}&options=-csearch_path%3D{schema}" if url else "")
             shutil.rmtree(place.folder, ignore_errors=True)
             place.folder.mkdir(parents=True)
             try:

@@ -35,7 +35,7 @@ def collations_of_columns(patch: pytest.MonkeyPatch) -> None:
 
 
 def keys_of_many_spellings(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(duckdb, "_collated", lambda sql: set())
+    patch.setattr(duckdb, "collated", lambda sql: set())
 
 
 def names_without_case(patch: pytest.MonkeyPatch) -> None:

@@ -46,4 +46,4 @@ def test_uneven_coins_of_an_older_document_warn_and_do_not_refute():
     inside = np.arange(1000) < 900
     document = {**evidence(inside, inside, runs=True, design="post_hoc").to_json(), "design": "paired"}
     found = verdict(Claim(game=GAME, event=Pure(0.1)), Evidence.from_json(document), confidence=0.999)
-    assert (found.outcome, found.floor > found.ceiling) == ("inconclusive", True)
+    assert (found.outcome, found.floor > found.ceiling) == ("warning", True)

@@ -46,7 +46,7 @@ def test_low_levels_need_many_non_members():
     assert [item.level for item in found] == [0.01, 0.001, 0.0001]
     assert [item.resolvable for item in found] == [True, False, False]
     assert found[0].low < found[0].rate < found[0].high
-    assert "not resolvable" in str(found[1])
+    assert "10,000 non-members would narrow this" in str(found[1])
     assert "%" in str(found[0])
 
 

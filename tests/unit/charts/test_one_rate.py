@@ -13,13 +13,11 @@ import numpy as np
 import pytest
 
 from discreet import charts, report
+from discreet.audit import intervals as measure
 from discreet.audit import rate_at
-from discreet.charts.curves import TOO_FEW
 from discreet.core import Claim, Evidence, Game, NonPrivate, Release, record
-from discreet.figures import percent_down, rate
-from discreet.report import tables
+from discreet.figures import percent_down, percent_up, rate
 from discreet.report.assessment import assess
-from discreet.report.gate import measure
 
 GAME = Game(record(), {"scores"})
 LEVELS = (0.001, 0.01)
@@ -48,17 +46,15 @@ def test_every_view_shows_the_same_rate(draw: int) -> None:
     page = " ".join(unescape(re.sub(r"<[^>]+>", " ", report.html(release))).split())
     cells = dict(zip(plot.heads, plot.rows[-1]))
     for place, level in enumerate(LEVELS):
-        true = rate_at(evidence.score, evidence.inside, level)
-        shown = percent_down(true.rate)
-        assert in_json["rates"][place]["tpr"] == true.rate == evidence.tpr(level) == measure.tpr(evidence, level, 0.95).value
-        assert in_json["rates"][place]["resolvable"] == true.resolvable
-        assert cells[rate(level)] == (shown if true.resolvable else TOO_FEW)
-        assert (f"{shown} at {rate(level)}" in plot.alt) == true.resolvable
-        assert (f"{shown} at {rate(level)} false positives" in card) == true.resolvable
-        cell = tables.reached(finding.floors[0].rates[place])
-        assert cell.startswith(f"{shown} (" if true.resolvable else "not resolvable")
-        assert " ".join(cell.split()) in page
-    assert ("too few targets to tell" in card) == (cells[rate(0.01)] == TOO_FEW)
+        true, found = rate_at(evidence.score, evidence.inside, level), in_json["rates"][place]
+        assert found == {"fpr": level, "tpr": true.rate, "low": true.low, "high": true.high, "resolvable": true.resolvable}
+        gate = measure.tpr(evidence, level, 0.95)
+        assert (gate.value, gate.low, gate.high) == (true.rate, true.low, true.high)
+        assert cells[rate(level)] == true.told
+        assert f"{true.told} at {rate(level)}" in plot.alt
+        assert f"{true.told} at {rate(level)} false positives" in card
+        assert finding.floors[0].at(level).told == true.told
+        assert " ".join(true.told.split()) in page
 
 
 @pytest.mark.parametrize("draw", range(24))
@@ -66,7 +62,10 @@ def test_the_sentence_and_the_drawn_line_show_it_too(draw: int) -> None:
     release = released(draw)
     (evidence,) = release.evidence
     (finding,) = assess(release)
-    told = [percent_down(item.rate) for item in finding.floors[0].rates if item.resolvable]
+    floor = finding.floors[0]
+    ends = (percent_up(each.high) for each in floor.rates)
+    told = [*(percent_down(each) for rate in floor.rates for each in (rate.rate, rate.low)), *ends, "95 %"]
+    told.append(percent_down(floor.auc.value))
     sentence = finding.sentence.replace("\N{NO-BREAK SPACE}", " ")
     assert all(number in [*told, *map(rate, LEVELS)] for number in re.findall(r"[\d.]+ %", sentence))
     drawn = dict(charts.attack_line(evidence, "loss").points)

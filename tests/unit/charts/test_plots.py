@@ -12,10 +12,10 @@ import pytest
 
 from discreet import charts
 from discreet.accounting import curve
-from discreet.audit.binomial import rate_ceiling, rate_floor
+from discreet.audit import rate_at
 from discreet.charts import Plot
 from discreet.charts.frame import Frame, number, thinned, ticks
-from discreet.core import Evidence, Game, Release, record
+from discreet.core import Claim, Evidence, Game, Laplace, Release, record
 from discreet.errors import InvalidValue
 from reports import COUNT, TRAINED, broken, evidence, leaky, ledger, private
 
@@ -40,16 +40,14 @@ def test_the_roc_has_a_line_for_every_claim_and_attack() -> None:
         roles = [each.attrib["data-role"] for each in checked(plot).iter() if "data-role" in each.attrib]
         ceilings = 0 if release is leaky() or "plainly" in release.facts.get("title", "") else 1
         assert roles.count("ceiling") == ceilings
-        assert roles.count("floor") == len(release.evidence)
+        assert roles.count("floor") + roles.count("broken") == len(release.evidence)
         assert len(plot.rows) == ceilings + len(release.evidence)
         assert len(plot.legend) == len(plot.rows) + 1
     assert "there is no ceiling; attack lira reaches" in charts.roc(leaky()).alt
 
 
 def test_an_attack_through_a_ceiling_has_its_own_colour() -> None:
-    roles = [
-        each.attrib["data-role"] for each in checked(charts.roc(broken(), broken=[True])).iter() if "data-role" in each.attrib
-    ]
+    roles = [each.attrib["data-role"] for each in checked(charts.roc(broken())).iter() if "data-role" in each.attrib]
     assert roles == ["chance", "ceiling", "broken"]
 
 
@@ -59,9 +57,10 @@ def test_lines_of_one_role_differ_in_colour_and_dashes() -> None:
 
 
 def test_attacks_of_one_name_are_told_apart_and_of_many_some_are_drawn() -> None:
-    many = replace(leaky(), evidence=tuple(evidence(0.1, targets=200) for _ in range(30)))
-    plot = charts.roc(many, broken=[False] * 29 + [True], most=5)
-    assert [name for _, name in plot.legend] == [
+    claim = Claim(game=leaky().evidence[0].game, event=Laplace(20.0))
+    attacks = (*(evidence(0.0, targets=200) for _ in range(29)), evidence(4.0, targets=200))
+    plot = charts.roc(replace(leaky(), claims=(claim,), evidence=attacks), most=5)
+    assert [name for _, name in plot.legend][1:] == [
         "lira (1)",
         "lira (2)",
         "lira (3)",
@@ -72,34 +71,14 @@ def test_attacks_of_one_name_are_told_apart_and_of_many_some_are_drawn() -> None
     assert "25 more attacks" in plot.alt
 
 
-def test_the_band_holds_what_was_measured_and_is_exact_at_its_ends() -> None:
+def test_the_band_is_that_of_the_tables() -> None:
     seen = evidence(1.0, targets=20_000)
-    for level, low, high in charts.band(seen):
-        reached = seen.roc().at(level)
-        assert low <= reached <= high
-    members = int(seen.inside.sum())
-    assert charts.band(seen)[-1][1:] == pytest.approx((float(rate_floor(members, members, 0.025)), 1.0))
-    assert float(rate_ceiling(members, members, 0.025)) == 1.0
+    band = {level: (low, high) for level, low, high in charts.band(seen)}
+    for level in (0.001, 0.01, 0.1):
+        measured = rate_at(seen.score, seen.inside, level)
+        assert band[level] == (measured.low, measured.high)
+    assert all(low <= seen.roc().at(level) <= high for level, (low, high) in band.items())
     assert charts.band(evidence(1.0, targets=6)) == []
-
-
-def _rates(seen: Evidence) -> tuple[Any, Any]:
-    return seen.roc().false, seen.roc().true
-
-
-def test_a_band_of_many_thresholds_is_that_of_all_of_them() -> None:
-    """Thinned out or not, it is the same to the eye."""
-    seen = evidence(1.0, targets=60_000)
-    grid, low, high = np.array(charts.band(seen)).T
-    false, true = _rates(seen)
-    members = int(seen.inside.sum())
-    others = len(seen) - members
-    alarms, hits = np.rint(false * others), np.rint(true * members)
-    lowest = np.interp(grid, rate_ceiling(alarms, others, 0.025), rate_floor(hits, members, 0.025))
-    highest = np.interp(grid, rate_floor(alarms, others, 0.025), rate_ceiling(hits, members, 0.025))
-    assert len(false) > 20_000
-    assert np.abs(np.log10(low / lowest)).max() < 0.05
-    assert np.abs(np.log10(high / highest)).max() < 0.05
 
 
 def test_the_tradeoff_is_that_of_the_curve() -> None:

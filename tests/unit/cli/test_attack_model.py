@@ -86,7 +86,7 @@ def test_a_model_and_its_rows(ground: Path, tmp_path: Path) -> None:
     by_name = {each["attack"]: each for each in found["attacks"]}
     assert set(by_name) == {"bayes_lira", "lira", "loss"}
     assert by_name["bayes_lira"]["auc"] > 0.6  # chance is 0.5 with a spread of 0.04 on 100 against 100, and all is seeded
-    assert {rate["outcome"] for rate in by_name["loss"]["rates"]} == {"inconclusive"}
+    assert {rate["outcome"] for rate in by_name["loss"]["rates"]} == {"few rows"}
     assert [rate["nonmembers_needed"] for rate in by_name["loss"]["rates"]] == [1_000, 10_000]
     assert len(set(found["most_exposed_members"])) == 10
     assert "recipe.py: a recipe is a Python program" in result.stderr
@@ -177,7 +177,7 @@ def test_columns_are_matched_by_name(ground: Path, tmp_path: Path) -> None:
     one = asked(ground, tmp_path / "a", "--attacks", "loss")
     two = asked(ground, tmp_path / "b", "--attacks", "loss", weights="model.pt", members="in.npz", nonmembers="out.npz")
     assert one.exit_code == two.exit_code == 0, one.stderr + two.stderr
-    assert "inconclusive (needs 10,000 non-members)" in one.stdout
+    assert "10,000 non-members would narrow all of them" in one.stderr
     scores = [Release.load(tmp_path / name / "release.json").evidence[0].score for name in "ab"]
     assert np.allclose(scores[0], scores[1], atol=1e-5)
 
@@ -193,10 +193,16 @@ def test_every_attack_there_is(ground: Path, tmp_path: Path) -> None:
 
 def test_a_claim_is_carried(ground: Path, tmp_path: Path) -> None:
     claim = Claim(game=Game(record(), {"weights"}), event=Gaussian(1.0))
-    Release(value=1, source="rows", claims=(claim,)).save(tmp_path / "claim.json")
+    facts = {"title": "Readmissions", "seeds": {"training": 7}, "quality": {"strangers": 0.7}}
+    Release(value=1, source="rows", claims=(claim,), entry="3-ab", also=("4-cd",), facts=facts).save(tmp_path / "claim.json")
     result = asked(ground, tmp_path / "audit", "--attacks", "loss", "--claim", tmp_path / "claim.json")
     assert result.exit_code == 0, result.stderr
-    assert Release.load(tmp_path / "audit" / "release.json").claims == (claim,)
+    attacked = Release.load(tmp_path / "audit" / "release.json")
+    assert (attacked.claims, attacked.source, attacked.entries) == ((claim,), "rows", ("3-ab", "4-cd"))
+    assert attacked.facts["title"] == "Readmissions"
+    assert attacked.facts["seeds"] == {"training": 7, "shadows": 0}
+    assert attacked.facts["quality"]["strangers"] == 0.7
+    assert attacked.evidence
     assert "discreet audit" in result.stderr
     Release(value=1, source="rows", claims=()).save(tmp_path / "none.json")
     assert "has no claims" in asked(ground, tmp_path / "b", "--claim", tmp_path / "none.json").stderr
@@ -310,7 +316,7 @@ def test_onnx_models_say_what_they_need(ground: Path, tmp_path: Path, monkeypatc
     (tmp_path / "model.onnx").write_bytes(b"")
     told = run(tmp_path / "model.onnx", "--members", ground / "in.npz", "--nonmembers", ground / "out.npz", "--out", tmp_path)
     assert told.exit_code == 2
-    assert "discreet[onnx]" in told.stderr
+    assert "discreet-privacy[onnx]" in told.stderr
 
 
 class Evil:

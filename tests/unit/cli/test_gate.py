@@ -49,7 +49,7 @@ def policy(tmp_path: Path) -> str:
     ("gap", "design", "code", "last"),
     [
         (0.0, "canary", 0, "holds: 4 hold"),
-        (3.0, "post_hoc", 1, "failed: 2 hold, 1 inconclusive, 1 failed"),
+        (3.0, "post_hoc", 1, "failed: 2 hold, 2 failed"),
         (3.0, "canary", 3, "refuted: 2 hold, 1 failed, 1 refuted"),
     ],
 )
@@ -60,14 +60,15 @@ def test_exit_codes(gap: float, design: str, code: int, last: str, policy: str, 
     assert len(result.stdout.splitlines()) == 4
 
 
-def test_inconclusive_is_a_warning_and_with_strict_a_failure(policy: str, tmp_path: Path) -> None:
+def test_inconclusive_is_a_failure_and_a_warning_where_the_policy_is_lenient(policy: str, tmp_path: Path) -> None:
     file = saved(tmp_path, 0.0, count=100)
-    result = run(file, "--policy", policy)
+    assert run(file, "--policy", policy).exit_code == 1
+    result = run(file, "--policy", policy, "--no-strict")
     assert (result.exit_code, "would decide" in result.stdout) == (0, True)
     assert result.stderr.startswith("inconclusive: 3 hold, 1 inconclusive")
+    Path(policy).write_text(f"strict = false\n{RATE}")
+    assert run(file, "--policy", policy).exit_code == 0
     assert run(file, "--policy", policy, "--strict").exit_code == 1
-    Path(policy).write_text(f"strict = true\n{RATE}")
-    assert run(file, "--policy", policy).exit_code == 1
 
 
 def test_every_release_is_judged(policy: str, tmp_path: Path) -> None:
@@ -85,7 +86,7 @@ def test_json_has_it_all(policy: str, tmp_path: Path) -> None:
     result = run(saved(tmp_path, 3.0), "--policy", policy, "--json")
     found = json.loads(result.stdout)
     Draft202012Validator(SCHEMA).validate(found)
-    assert (found["outcome"], found["strict"], result.exit_code) == ("refuted", False, 3)
+    assert (found["outcome"], found["strict"], result.exit_code) == ("refuted", True, 3)
     (release,) = found["releases"]
     assert release["source"] == "people"
     first = release["findings"][0]

@@ -97,7 +97,9 @@ def test_show_tells_charges_as_they_were_asked_and_how_the_total_was_reached(pla
     assert f"charge {entry}" in text
     assert text.count("charge ") == 1  # what was cancelled is not listed
     assert "epsilon 3 at delta 1e-6" in text
-    assert "gaussian; epsilon 3 at delta 1e-6" in run(place, "history", "study").stdout
+    shown = run(place, "history", "study").stdout
+    assert "gaussian; epsilon 3 at delta 1e-6" in shown
+    assert "  answer  " in shown  # words, not the names of the ledger's table
     rows = dict(line.split(maxsplit=1) for line in text.splitlines())
     assert rows["total"].startswith("epsilon 3 at delta 1e-5 by basic composition")
     assert_one_sum(rows["spent"], rows["left"])

@@ -44,8 +44,9 @@ def test_a_false_claim_is_refuted_with_three(tmp_path: Path) -> None:
     assert outcomes == ["holds", "refuted"]
 
 
-def test_post_hoc_evidence_never_refutes(tmp_path: Path) -> None:
-    assert run("audit", saved(tmp_path, evidence(3.0, "post_hoc"))).exit_code == 0
+def test_post_hoc_evidence_never_refutes_and_never_passes(tmp_path: Path) -> None:
+    result = run("audit", saved(tmp_path, evidence(3.0, "post_hoc")))
+    assert (result.exit_code, "warning" in result.stdout, "refuted" in result.stdout) == (1, True, False)
 
 
 def test_no_ceiling_is_said(tmp_path: Path) -> None:
@@ -120,7 +121,7 @@ def test_a_folder_stands_for_the_release_in_it(tmp_path: Path) -> None:
 def test_refutations_are_equally_sure_wherever_they_are_told() -> None:
     from discreet.audit.judge import SURE
     from discreet.cli.audit import SURE as AUDIT
-    from discreet.report.assessment import SURE as REPORT
     from discreet.report.gate.policy import SURE as GATE
+    from discreet.report.model import SURE as REPORT
 
     assert AUDIT["release"] == SURE == REPORT == GATE

@@ -75,7 +75,7 @@ def test_a_missing_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == package else real(name, *rest))
     code, text = start(tmp_path)
     assert code == 2
-    assert "pip install 'discreet[serve]'" in text
+    assert "pip install 'discreet-privacy[serve]'" in text
 
 
 def test_the_file_of_users_of_an_earlier_version_is_used(tmp_path: Path) -> None:

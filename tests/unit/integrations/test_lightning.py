@@ -16,7 +16,7 @@ from discreet.noise.source import seeded_for_tests
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # what the library and its own dependencies say about each other
-    L = pytest.importorskip("lightning.pytorch", reason="lightning is not installed: pip install 'discreet[lightning]'")
+    L = pytest.importorskip("lightning.pytorch", reason="lightning is not installed: pip install 'discreet-privacy[lightning]'")
 
 from discreet.integrations.lightning import fit
 

@@ -1,4 +1,4 @@
-"""A release beside an MLflow run. The parts that need MLflow skip where it is not installed: pip install 'discreet[mlflow]'."""
+"""A release beside an MLflow run. Parts of it need pip install 'discreet-privacy[mlflow]'."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_floors_become_metrics() -> None:
 
 def test_without_mlflow_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mlflow", None)
-    with pytest.raises(MissingExtra, match=r"pip install 'discreet\[mlflow\]'"):
+    with pytest.raises(MissingExtra, match=r"pip install 'discreet-privacy\[mlflow\]'"):
         log(made(), delta=1e-5)
 
 
@@ -61,7 +61,7 @@ def test_what_makes_no_sense_is_refused(asked: dict[str, Any]) -> None:
 
 @pytest.mark.filterwarnings("ignore")  # MLflow's own
 def test_a_run_of_mlflow_has_it_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    mlflow = pytest.importorskip("mlflow", reason="mlflow is not installed: pip install 'discreet[mlflow]'")
+    mlflow = pytest.importorskip("mlflow", reason="mlflow is not installed: pip install 'discreet-privacy[mlflow]'")
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")  # its light edition has no database
     mlflow.set_tracking_uri((tmp_path / "runs").as_uri())
     mlflow.create_experiment("privacy", artifact_location=(tmp_path / "artifacts").as_uri())

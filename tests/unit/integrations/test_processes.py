@@ -70,7 +70,7 @@ def test_two_processes_train_what_one_does(tmp_path, monkeypatch):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for name in ("lightning", "transformers"):
-            pytest.importorskip(name, reason=f"{name} is not installed: pip install 'discreet[lightning,huggingface]'")
+            pytest.importorskip(name, reason=f"{name} is not installed: pip install 'discreet-privacy[lightning,huggingface]'")
     if not torch.distributed.is_gloo_available():
         pytest.skip("torch was built without gloo")
     (tmp_path / "train.py").write_text(SCRIPT)

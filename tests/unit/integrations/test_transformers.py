@@ -17,7 +17,9 @@ from discreet.noise.source import seeded_for_tests
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # what the library and its own dependencies say about each other
-    hf = pytest.importorskip("transformers", reason="transformers is not installed: pip install 'discreet[huggingface]'")
+    hf = pytest.importorskip(
+        "transformers", reason="transformers is not installed: pip install 'discreet-privacy[huggingface]'"
+    )
     from discreet.integrations.transformers import PrivateTrainer, token_mean, usual_loss
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -380,7 +382,7 @@ def test_refuses(tmp_path):
 
 
 def adapted(model, **more):
-    peft = pytest.importorskip("peft", reason="peft is not installed: pip install 'discreet[huggingface]'")
+    peft = pytest.importorskip("peft", reason="peft is not installed: pip install 'discreet-privacy[huggingface]'")
     return peft.get_peft_model(model, peft.LoraConfig(r=4, lora_alpha=16, lora_dropout=0.1, init_lora_weights=True, **more))
 
 

@@ -144,3 +144,22 @@ def test_what_is_public_keeps_its_message() -> None:
         run.fit()
     with pytest.raises(InvalidValue, match="belongs inside"):
         run.step(torch.zeros(1))
+
+
+def test_an_error_of_the_check_of_rows_shows_no_value(monkeypatch):
+    """The check reads private rows before the charge; what it did not foresee leaves without its message too."""
+
+    def fails(*_):
+        raise ValueError(f"income {SECRET}")
+
+    monkeypatch.setattr("discreet.learn.sgd.rowcheck.check", fails)
+    model = nn.Linear(3, 12)
+    run = train(
+        model, torch.optim.SGD(model.parameters(), 0.1), (torch.zeros(20, 3), torch.zeros(20)), lambda y, t: y.sum(1),
+        unit=discreet.record(), noise_multiplier=1.0, delta=1e-5, rate=0.95, steps=3, clip_norm=1.0, divisor=20.0,
+    )  # fmt: skip
+    for start in (run.fit, lambda: next(run.batches())):
+        with pytest.raises(RunFailed) as caught:
+            start()
+        assert str(SECRET) not in str(caught.value)
+        assert caught.value.__cause__ is None

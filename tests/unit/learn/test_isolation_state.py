@@ -297,11 +297,6 @@ class InSeed(Base):
         return torch.initial_seed() % 100
 
 
-class AsksForVersions(Base):
-    def count(self):
-        return self.last.weight._version
-
-
 class InGlobalGenerator(Base):
     def count(self):
         return 40 * random.random()
@@ -310,7 +305,7 @@ class InGlobalGenerator(Base):
 KEEPING = [
     InNamespace, InNestedClass, InNewClassAttribute, InDictionary, InSlot, InBytes, InGenerator, InCache, OnParameter,
     InLargeArray, InNewGlobal, InOwnModule, InImportedModule, InKeywordDefault, InTensorList, OnForeignObject, OnLogger,
-    InGeneratorOfNumbers, InGlobalGenerator, InSeed, AsksForVersions,
+    InGeneratorOfNumbers, InGlobalGenerator, InSeed,
 ]  # fmt: skip
 
 
@@ -332,7 +327,7 @@ def test_code_that_keeps_something_is_not_proven(kind):
     assert not proven(kind()).proven
 
 
-UNRESTORED = (InGenerator, OnParameter, InGeneratorOfNumbers, InGlobalGenerator, InSeed, AsksForVersions)
+UNRESTORED = (InGenerator, OnParameter, InGeneratorOfNumbers, InGlobalGenerator, InSeed)
 PUT_BACK = [kind for kind in KEEPING if kind not in UNRESTORED]
 
 

@@ -200,9 +200,10 @@ class Inplace(nn.Module):
 def test_a_batch_of_all_rows_is_no_copy_unless_somebody_changes_it(monkeypatch):
     x, y = data()
     seen = []
-    monkeypatch.setattr(nn.Linear, "__call__", lambda self, x: (seen.append(x.data_ptr()), nn.Module.__call__(self, x))[1])
     run = begin((x, y), rate=1.0, steps=2)
-    seen.clear()
+    plain = run._sum.proven_losses
+    monkeypatch.setattr(run._sum, "proven_losses", lambda batch: (seen.append(batch[0].data_ptr()), plain(batch))[1])
+    monkeypatch.setattr(run, "_check_rows", lambda: None)
     finish(run)
     assert seen.count(x.data_ptr()) == 2
     own = begin((x, y), rate=1.0, steps=2)

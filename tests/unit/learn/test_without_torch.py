@@ -25,5 +25,5 @@ ROWS = "rows = lambda: (np.random.rand(5, 2), np.zeros(5, int)); "
 def test_what_to_install_is_told(program):
     done = subprocess.run([sys.executable, "-c", BARE + program], capture_output=True, text=True, timeout=120)
     assert done.returncode != 0
-    assert "pip install 'discreet[torch]'" in " ".join(done.stderr.split())
+    assert "pip install 'discreet-privacy[torch]'" in " ".join(done.stderr.split())
     assert "fault in discreet" not in done.stderr

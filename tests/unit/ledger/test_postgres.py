@@ -280,6 +280,6 @@ def test_other_urls_are_refused() -> None:
 def test_without_the_driver_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(
-        MissingExtra, match=r"needs psycopg, which is not installed. Install it: pip install 'discreet\[postgres"
+        MissingExtra, match=r"needs psycopg, which is not installed. Install it: pip install 'discreet-privacy\[postgres"
     ):
         Ledger("postgresql://somewhere/x")

@@ -1,4 +1,7 @@
-"""What is decided before a private row is read: types, public values, base tables, names, whether a question can be asked."""
+"""What is decided before a private row is read: types, public values, base tables, names, whether a question can be asked.
+
+Where an answer has noise its scale is a fiftieth at most: one test in 10^15 would fail by it.
+"""
 
 from __future__ import annotations
 
@@ -66,6 +69,19 @@ def test_a_file_that_cannot_be_read_shows_none_of_its_lines(tmp_path: Path) -> N
     )
     parquet.write_table(pa.table({"s": strings}), tmp_path / "t.parquet")
     with pytest.raises(InvalidValue, match="not UTF-8"):
+        connect(tmp_path / "t.parquet", unit=record())
+
+
+def test_moments_that_duckdb_cannot_count_are_settled_when_connecting(tmp_path: Path) -> None:
+    far = pa.array([0, 2**62], pa.int64())
+    for kind in (pa.timestamp("s"), pa.timestamp("ms", "UTC")):
+        with connect({"t": pa.table({"at": far.cast(kind)})}, unit=record()) as db:
+            assert counted(db, "SELECT at IS NULL AS gone, COUNT(*) AS n FROM t GROUP BY at IS NULL") == {
+                (True,): 1,
+                (False,): 1,
+            }
+    parquet.write_table(pa.table({"at": far.cast(pa.timestamp("ms"))}), tmp_path / "t.parquet")
+    with pytest.raises(InvalidValue, match="out of range"):
         connect(tmp_path / "t.parquet", unit=record())
 
 

@@ -38,7 +38,7 @@ def found(release: Release[Any]) -> Assessment:
 
 def test_the_verdict_of_each_kind_of_release() -> None:
     held, unpromised, refuted = found(private()), found(leaky()), found(broken())
-    assert (held.status, unpromised.status, refuted.status) == ("holds", "no ceiling", "refuted")
+    assert (held.status, unpromised.status, refuted.status) == ("holds", "leaks", "refuted")
     assert held.sentence.startswith(
         "Whatever an attacker tries, someone who gave even odds to a given row being in the data can become at most 92."
     )
@@ -59,7 +59,7 @@ def test_no_sentence_for_a_manager_speaks_of_epsilon() -> None:
 def test_an_attack_on_something_finished_warns_and_cannot_refute() -> None:
     warned = found(replace(private(), evidence=(evidence(3.0),)))
     assert warned.status == "warning"
-    assert warned.floors[0].warns
+    assert warned.floors[0].outcome == "warning"
     assert "proves nothing" in warned.sentence
     assert "refuted" not in {each.outcome for each in warned.floors[0].verdicts}
 
@@ -80,7 +80,8 @@ def test_a_claim_alone_rests_on_its_proof() -> None:
 def test_too_few_samples_are_said() -> None:
     few = found(replace(private(), evidence=(evidence(0.05, design="canary", targets=4),)))
     assert few.status == "inconclusive"
-    assert [rate.resolvable for rate in few.floors[0].rates] == [False, False]
+    measured = few.floors[0].at(0.01)
+    assert (measured.resolvable, measured.low < 0.01, measured.high > 0.9) == (False, True, True)
 
 
 def test_nothing_at_all_is_as_bad_as_the_data() -> None:
@@ -103,7 +104,7 @@ def test_one_sided_evidence_has_no_rates() -> None:
     )
     only = found(replace(leaky(), evidence=(ones,)))
     assert only.floors[0].others == 0
-    assert "too few samples" in only.sentence
+    assert "2 members and 0 others no attack is surely better than guessing" in only.sentence
 
 
 def test_a_part_without_a_ceiling_is_not_hidden_by_another_that_has_one() -> None:
@@ -262,7 +263,7 @@ def test_releases_are_told_apart() -> None:
 def test_several_releases_have_one_sentence() -> None:
     said = overall(assess([leaky(), private(), broken(), broken()]))
     assert said == (
-        "Of 4 releases, 2 broke the promises made for them, 1 has no ceiling on what it gives away, "
+        "Of 4 releases, 2 broke the promises made for them, 1 has no ceiling, and attacks recognise its members, "
         "1 stayed within its ceiling under attack."
     )
     assert STATUSES.index("refuted") < STATUSES.index("holds")

@@ -67,7 +67,7 @@ def checked(text: str) -> Page:
     assert "script" not in page.tags
     assert "img" not in page.tags
     assert page.handlers == []
-    assert page.addresses == ["data:,"]
+    assert [each for each in page.addresses if not each.startswith("#")] == ["data:,"]  # links within the page alone
     assert "url(" not in text
     assert "@import" not in text
     assert len(set(page.ids)) == len(page.ids)
@@ -93,7 +93,7 @@ def test_what_a_page_must_say() -> None:
         "Batches and gradients before noise were shown to nobody.",
         "mislabelled canaries", "canaries", "found at 0.1 % FPR", "found at 1 % FPR", "ε at least (95 % sure)",
         "Released: a model, beside this document. Made from hospital.", "95 % confidence",
-        "class: readmitted", "not resolvable: needs 10,000 non-members", "No ledger was given", "Side channels", "2.13.0",
+        "class: readmitted", "AUC", "ε at least", "No ledger was given", "Side channels", "2.13.0",
         "discreet attack model model.safetensors",
     ):  # fmt: skip
         assert part in text, part
@@ -355,13 +355,14 @@ def test_names_cannot_become_links_in_a_pdf() -> None:
     pypdf = pytest.importorskip("pypdf")
     pytest.importorskip("weasyprint", exc_type=(ImportError, OSError))
     read = pypdf.PdfReader(io.BytesIO(report.pdf(replace(hostile(), evidence=()))))
-    assert not any("/Annots" in page for page in read.pages)
+    links = [each.get_object() for page in read.pages for each in page.get("/Annots", ())]
+    assert all("/Dest" in each or each.get("/A", {}).get("/S") == "/GoTo" for each in links)  # within the document alone
     assert "/Names" not in read.trailer["/Root"] or "/JavaScript" not in read.trailer["/Root"]["/Names"]
 
 
 def test_a_missing_library_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "weasyprint", None)
-    with pytest.raises(ImportError, match=r"discreet\[pdf\]"):
+    with pytest.raises(ImportError, match=r"discreet-privacy\[pdf\]"):
         report.pdf(broken())
 
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import jsonschema
 import pytest
 
 from discreet import report
-from discreet.core import Release
+from discreet.core import Claim, Game, Pure, Release, record
 from discreet.errors import InvalidValue
-from reports import COUNT, private
+from reports import COUNT, evidence, private
 from unit.report.test_forms import HOSTILE, SCHEMA, checked
 
 DISTANCES = [{"columns": ["age"], "distance": 0.02}, {"columns": ["age", "ward"], "distance": 0.125, "low": 0.1, "high": 0.2}]
@@ -67,6 +68,21 @@ def test_a_release_that_is_no_table_has_no_such_section() -> None:
 def test_it_says_when_the_estimation_has_not_converged() -> None:
     worse = {**FACTS["synthetic"], "converged": False}
     assert "HAS NOT CONVERGED" in report.html(made(synthetic=worse))
+
+
+def test_what_was_not_tried_on_a_synthetic_table() -> None:
+    game = Game(record(), {"table"})
+    table = replace(made(risks=[]), claims=(Claim(game=game, event=Pure(1.0)),))
+    said = report.markdown(table)
+    for part in ("density ratios, or the generator", "Canaries in one more fit", "Inference of one attribute"):
+        assert part in said
+    tried = replace(table, facts={**FACTS, "risks": [{**RISK, "name": "inference of age"}]}).add(
+        evidence(0.0, attack="density ratio", view="table"),
+        evidence(0.0, attack="canaries in one fit", view="table", design="canary"),
+    )
+    said = report.markdown(tried)
+    for part in ("density ratios, or the generator", "Canaries in one more fit", "Inference of one attribute"):
+        assert part not in said
 
 
 def test_names_from_a_document_stay_text() -> None:

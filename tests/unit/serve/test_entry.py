@@ -41,7 +41,7 @@ def test_the_way_in_and_out(served: Served) -> None:
     key = served.client.cookies["discreet"]
     assert served.client.post("/logout", data={"proof": proof(page.text)}, follow_redirects=False).status_code == 303
     served.client.cookies.set("discreet", key)
-    assert served.client.get("/sources", follow_redirects=False).headers["location"] == "/login"
+    assert served.client.get("/sources", follow_redirects=False).headers["location"] == "/login?next=%2Fsources"
 
 
 def test_behind_tls_cookies_are_for_tls_alone(tmp_path: Path) -> None:

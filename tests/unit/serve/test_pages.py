@@ -196,7 +196,7 @@ def test_people_come_and_go(served: Served) -> None:
     assert served.client.get(found["path"]).status_code == 200
     assert served.post("/users/carl.json", "ada", {"role": "officer", "account": "team"}).json()["account"] == "team"
     assert served.post("/users/ann/turn", "ada").status_code == 303
-    assert served.get("/console", "ann").headers["location"] == "/login"
+    assert served.get("/console", "ann").headers["location"] == "/login?next=%2Fconsole"
     assert served.post("/users.json", "ada", {"name": "dora", "role": "analyst", "account": "default"}).status_code == 400
     assert served.post("/users.json", "ada", {"name": "dora", "role": "king"}).status_code == 400
     assert served.post("/users/nobody/turn.json", "ada").status_code == 400
@@ -216,10 +216,11 @@ def test_a_budget_for_another_unit_stops_the_start(tmp_path: Path) -> None:
     from webapp import settings
 
     with serving(tmp_path) as served:
-        wanted = settings(tmp_path, sources={"hospital": Source("hospital", "x.parquet", user("patient_id", rows=9))})
+        assert served.get("/health").text == "ok\n"
+    wanted = settings(tmp_path, sources={"hospital": Source("hospital", "x.parquet", user("patient_id", rows=9))})
+    for _ in range(2):  # what was refused holds no lock
         with pytest.raises(InvalidValue, match="The ledger has a budget of hospital for one user"):
             AppState(wanted)
-        assert served.get("/health").text == "ok\n"
 
 
 def test_data_that_is_gone_is_told_to_owners_only(tmp_path: Path) -> None:
@@ -300,7 +301,7 @@ def test_a_report_follows_the_ledger(served: Served) -> None:
 def test_an_expired_session_leads_to_the_login(served: Served) -> None:
     served.state.users.leave(served.sessions["ann"].key)
     found = served.post("/console/explain", "ann", QUESTION, headers={"hx-request": "true"})
-    assert (found.status_code, found.headers["hx-redirect"]) == (401, "/login")
+    assert (found.status_code, found.headers["hx-redirect"].partition("%3F")[0]) == (401, "/login?next=%2Fconsole")
     assert served.post("/console/explain.json", "ann", QUESTION).status_code == 401
 
 

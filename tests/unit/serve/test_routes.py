@@ -45,7 +45,7 @@ def test_strangers_do_not_pass(served: Served, route: tuple[str, Route]) -> None
     path, route = route
     found = served.get(fill(path)) if route.method == "GET" else served.post(fill(path), None, {})
     if route.method == "GET" and not path.endswith(".json"):
-        assert (found.status_code, found.headers["location"]) == (303, "/login")
+        assert (found.status_code, found.headers["location"].partition("?")[0]) == (303, "/login")
     else:
         assert found.status_code in (401, 403)
     assert "hospital" not in found.text

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from datetime import date
+import subprocess
+import sys
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -310,3 +312,30 @@ def test_wrong_units_are_told_before_anything_is_read(change: Any, told: str, mo
     given: dict[str, Any] = {"unit": user("id", rows=3), "epsilon": 1.0, "delta": 1e-6, "schema": VISITS} | change
     with pytest.raises(InvalidValue, match=told):
         fit(visits([1, 2]), **given)
+
+
+def test_narrow_types_come_back_where_the_domain_fits_them() -> None:
+    table = pa.table({
+        "i": pa.array([1, 2, 3], pa.int16()), "u": pa.array([1, 2, 3], pa.uint8()), "f": pa.array([0.5, 1, 2], pa.float32()),
+        "s": pa.array(["a", "b", "a"], pa.large_string()), "t": pa.array([0, 1, 2], pa.timestamp("ms")),
+        "m": pa.array([1, 2, 3], pa.decimal128(9, 2)), "wide": pa.array([1, 2, 3], pa.int8()),
+    })  # fmt: skip
+    schema = {"i": (0, 300), "u": (0, 255), "f": (0.0, 9.0), "s": ["a", "b"], "m": (0.0, 99.0), "wide": (0, 1000),
+              "t": (datetime(1970, 1, 1), datetime(1970, 1, 2))}  # fmt: skip
+    made = fit(table, unit=record(), epsilon=1.0, delta=1e-6, schema=schema, method="tree").value.sample(400).to_arrow()
+    known = dict(zip(table.schema.names, table.schema.types)) | {"s": pa.string(), "wide": pa.int64()}
+    assert {name: kind for name, kind in zip(made.schema.names, made.schema.types) if name != "t"} == {
+        name: kind for name, kind in known.items() if name != "t"
+    }
+    assert pa.types.is_timestamp(made.schema.field("t").type)
+
+
+def test_a_fit_loads_no_pandas() -> None:
+    """It would take as long as the fit, and more memory."""
+    script = (
+        "import sys, tempfile, duckdb; from discreet import record; from discreet.synth import Column, fit\n"
+        "place = tempfile.mkdtemp() + '/t.csv'; open(place, 'w').write('x,y\\n1,2\\n')\n"
+        "fit(place, unit=record(), epsilon=1.0, delta=1e-6, schema={'x': (0, 9), 'y': (0, 9)}, method='tree')\n"
+        "assert 'pandas' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)

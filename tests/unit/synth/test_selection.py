@@ -106,3 +106,25 @@ def test_no_more_tables_are_chosen_than_there_are_slots(monkeypatch: pytest.Monk
     times = shared(many, public.sizes, 2 * columns)
     assert sum(times) == 2 * columns
     assert min(times) >= 1
+
+
+def test_triangles_of_few_cells_are_one_table() -> None:
+    pairs = [(0, 1), (0, 2), (1, 2), (1, 3), (2, 3), (3, 4)]
+    gap = dict(zip(pairs, [1.0, 1.0, 9.0, 5.0, 5.0, 2.0]))
+    sizes = (2, 2, 2, 3, 40)
+    assert Junction(triples=12).joined(pairs, gap, sizes) == [(0, 1), (0, 2), (3, 4), (1, 2, 3)]  # the larger gaps
+    assert Junction(triples=8).joined(pairs, gap, sizes) == [(1, 3), (2, 3), (3, 4), (0, 1, 2)]
+    assert Junction(triples=0).joined(pairs, gap, sizes) == pairs
+
+
+def test_as_many_measurements_as_are_paid_for_with_triples() -> None:
+    """The event says how often tables are measured; which columns they have must not change that."""
+    rows = chain(4000, (2, 2, 2, 2, 2), np.random.default_rng(3), noise=0.2)
+    synthesis = Synthesis(rows.sizes, record(), 4.0, 1e-6, Junction())
+    spending = synthesis.spending()
+    measured = Junction().measure(rows, synthesis.public, spending)
+    tables = [it for it in measured if len(it.columns) > 1]
+    assert any(len(it.columns) == 3 for it in tables)
+    assert sum((spending.parts["tables"] / it.sigma) ** 2 for it in tables) == pytest.approx(oneshot.SLOTS * 5)
+    covered = {pair for it in tables for pair in itertools.combinations(it.columns, 2)}
+    assert len(covered) >= 4

@@ -75,7 +75,7 @@ def overfit_control(
     """The positive control, trained on the members; and the recipe of its shadows."""
     classes = int(y.max()) + 1
     recipe = overfit_recipe(trainer.recipe, classes)
-    return replace(trainer, recipe=recipe).one(X[inside], y[inside], seed=seed + 1_000_003, classes=classes), recipe
+    return replace(trainer, recipe=recipe).one(X[inside], y[inside], seed=stream(seed, "overfit"), classes=classes), recipe
 
 
 def unseen_control(
@@ -83,18 +83,27 @@ def unseen_control(
 ) -> tuple[Any, NDArray[np.bool_]]:  # fmt: skip
     """The negative control, and the rows that it was not trained on: those it is queried about."""
     taken = unseen(inside, seed=check.whole("seed", seed, least=0))
-    model = trainer.one(X[taken], y[taken], seed=seed + 1_000_033, classes=int(y.max()) + 1)
+    model = trainer.one(X[taken], y[taken], seed=stream(seed, "unseen"), classes=int(y.max()) + 1)
     return model, ~taken
 
 
 def unseen(inside: NDArray[np.bool_], *, seed: int) -> NDArray[np.bool_]:
     """Half of the members and half of the others, for the negative control to be trained on; it is queried about the rest."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(stream(seed, "unseen rows"))
     taken = np.zeros(len(inside), np.bool_)
     for side in (True, False):
         rows = np.flatnonzero(inside == side)
         taken[rng.permutation(rows)[: len(rows) // 2]] = True
     return taken
+
+
+def stream(seed: int, name: str) -> int:
+    """A seed of its own for each use of one seed: what is drawn for a control is independent of what shadows are drawn with.
+
+    The halves of a control that were drawn with the numbers of the shadows' halves would lie closer to some shadows than to
+    others, and an attack would take that for membership.
+    """
+    return int(np.random.SeedSequence([seed, *name.encode()]).generate_state(1)[0])
 
 
 def _beyond(evidence: Evidence, confidence: float) -> bool:

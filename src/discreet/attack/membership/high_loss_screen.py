@@ -19,6 +19,7 @@ from discreet.core import check
 from discreet.models import predict
 
 Array = NDArray[Any]
+FALSE_ALARMS = 0.01  # at most, of models that memorised nothing
 
 
 @dataclass(frozen=True)
@@ -31,14 +32,12 @@ class Screen:
     level: float  # members wrongly ruled out, at most
     confidence: float
     resolvable: bool
-
-    @property
-    def memorised(self) -> bool:
-        """Whether more non-members are ruled out than chance would: the level itself is what a model without memory has."""
-        return self.low > self.level
+    memorised: (
+        bool  # more non-members are ruled out than chance would; said of a model without memory at most once in 100 times
+    )
 
     def __str__(self) -> str:
-        if not self.resolvable:
+        if not self.resolvable and not self.memorised:
             return f"too few members for a level of {self.level:.2%}: {10 / self.level:,.0f} are needed"
         verdict = (
             "members were memorised: attacks with shadows will find some"
@@ -66,5 +65,7 @@ def high_loss_screen(
         members, nonmembers = ((X, predict.class_numbers(y, target.classes_, "rows")) for X, y in (members, nonmembers))
     loss = [-signals.log_probability(predict.logits(target, X), np.asarray(y)) for X, y in (members, nonmembers)]
     outside = np.arange(len(loss[0]) + len(loss[1])) >= len(loss[0])
-    rate = rate_at(np.concatenate(loss), outside, level, confidence)
-    return Screen(rate.rate, rate.low, rate.high, level, confidence, rate.resolvable)
+    score = np.concatenate(loss)
+    rate = rate_at(score, outside, level, confidence)
+    memorised = rate_at(score, outside, level, 1.0 - 2.0 * FALSE_ALARMS).low > level  # one end of an interval is asked
+    return Screen(rate.rate, rate.low, rate.high, level, confidence, rate.resolvable, memorised)

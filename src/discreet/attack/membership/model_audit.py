@@ -9,7 +9,7 @@ import tempfile
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -67,12 +67,12 @@ class ModelAudit:
 
         Interrupted, the same audit continues after the last finished group of shadows.
         """
-        claims = _carried(self.claim)
+        carried = _carried(self.claim)
         loaded = load(self, say)
         folder = _writable(Path(self.out), say)
         kept = folder / "shadows" / _fingerprint(self.recipe, loaded.arrays(), self.shadows, self.seed)
         result, warned = self._attacked(loaded, kept, say, progress)
-        release = self._release(loaded, result, warned, claims or _nothing_claimed(result), command)
+        release = self._release(loaded, result, warned, carried, command)
         folder.mkdir(parents=True, exist_ok=True)
         release.save(folder / "release.json")
         y = np.concatenate([loaded.members[1], loaded.nonmembers[1]])
@@ -117,7 +117,7 @@ class ModelAudit:
         return ("bayes_lira", "lira", "loss") if self.population is None else ("lira_offline", "rmia", "loss")
 
     def _release(
-        self, loaded: Loaded, result: MembershipResult, warned: list[str], claims: tuple[Claim, ...], command: str | None
+        self, loaded: Loaded, result: MembershipResult, warned: list[str], carried: Release[Any] | None, command: str | None
     ) -> Release[dict[str, Any]]:
         first = next(iter(result.values()))
         exposed = summary.most_at_risk(first)
@@ -138,7 +138,12 @@ class ModelAudit:
             "quality": summary.accuracies(*sides), **summary.provenance(files, command, shadows=self.seed),
         }  # fmt: skip
         evidence = tuple(result.values())
-        return Release(value=value, source=Path(self.members).name, claims=claims, evidence=evidence, facts=facts)
+        if carried is None:
+            source, claims = Path(self.members).name, _nothing_claimed(result)
+            return Release(value=value, source=source, claims=claims, evidence=evidence, facts=facts)
+        earlier = tuple(each for each in carried.evidence if each.attack not in result)
+        # What is attacked stays what it is: its source, the entry that paid for it, and what it says of itself.
+        return replace(carried, value=value, evidence=(*earlier, *evidence), facts=_together(carried.facts, facts))
 
 
 @dataclass(frozen=True)
@@ -260,13 +265,21 @@ def _models_in(folder: Path) -> int:
     return sum(int(stop) - int(start) for start, stop in places)
 
 
-def _carried(path: str | None) -> tuple[Claim, ...]:
+def _carried(path: str | None) -> Release[Any] | None:
+    """The release that is attacked, with its claims, its ledger entry and its facts."""
     if path is None:
-        return ()
-    claims = Release.load(path).claims
-    if not claims:
+        return None
+    release: Release[Any] = Release.load(path)
+    if not release.claims:
         raise InvalidValue(f"{path!r} has no claims to carry over; leave --claim out, and nothing is claimed.")
-    return claims
+    return release
+
+
+def _together(known: Any, found: dict[str, Any]) -> dict[str, Any]:
+    """The facts of the release, with what the attack measured; seeds and hashes of both."""
+    measured = {name: found[name] for name in ("exposed", "controls", "groups")}
+    both = {name: {**known.get(name, {}), **found[name]} for name in ("seeds", "hashes", "quality")}
+    return {**found, **known, **measured, **both}
 
 
 def _nothing_claimed(result: MembershipResult) -> tuple[Claim, ...]:

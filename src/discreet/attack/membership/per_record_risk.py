@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from discreet.attack.membership import ratios, signals
 from discreet.attack.membership.bayes_lira import paired
+from discreet.audit import rate_at
 from discreet.audit.binomial import rate_ceiling, rate_floor
 from discreet.core import Evidence, Game, check, record
 from discreet.errors import InvalidValue
@@ -71,20 +72,21 @@ class RecordRisks:
         return np.lexsort((-margin, -self.risk()))[: check.whole("count", count)].astype(np.int64)
 
     def by(self, groups: ArrayLike, *, fpr: float = 0.01, confidence: float = 0.95) -> tuple[Share, ...]:
-        """The true-positive rate of each group (a class, a region, …) where all records together have this false-positive rate.
+        """The true-positive rate of each group (a class, a region, …) at this false-positive rate within the group.
 
-        One threshold for each model, so that groups can be compared. A model's answers for two records hang together: the
+        One threshold for each model and group. A model's answers for two records hang together: the
         interval counts only as many trials as the scatter between models allows (Korn and Graubard 1998).
         """
         names = np.asarray(groups)
         if names.shape != (self.score.shape[1],):
             raise InvalidValue(f"groups must name one for each of {self.score.shape[1]} records; got shape {names.shape}.")
         check.open_fraction("fpr", fpr)
-        exceeded = self.score > _thresholds(self.score, self.inside, fpr)[:, None]
         shares = []
         for name in np.unique(names):
             chosen = names == name
-            hits, trials = (exceeded & self.inside)[:, chosen].sum(1), self.inside[:, chosen].sum(1)
+            score, inside = self.score[:, chosen], self.inside[:, chosen]
+            hits = (inside & (score > _thresholds(score, inside, fpr)[:, None])).sum(1)
+            trials = inside.sum(1)
             shares.append(Share(name.item(), int(chosen.sum()), *_clustered(hits, trials, confidence)))
         return tuple(shares)
 
@@ -122,20 +124,22 @@ def per_record_risk(shadows: Shadows, y: Array, *, attack: str = "bayes_lira") -
 
 
 def groups_of(evidence: Evidence, groups: ArrayLike, *, fpr: float = 0.01, confidence: float = 0.95) -> tuple[Share, ...]:
-    """The same table for one finished target: the true-positive rate of each group at one threshold, with exact intervals."""
+    """The true-positive rate of each group of one finished target at the group's own false-positive rate, with its interval.
+
+    A threshold for all would accuse more of one group than of another, and call that exposure: a claim bounds what is found
+    at a false-positive rate among those who could have been members instead, so within the group.
+    """
     names = np.asarray(groups)
     if names.shape != evidence.score.shape:
         raise InvalidValue(f"groups must name one for each of {len(evidence)} rows; got shape {names.shape}.")
     if len(np.unique(evidence.run)) != 1:
         raise InvalidValue("groups_of takes the evidence of one run; for many models use per_record_risk(…).by(groups).")
-    threshold = _thresholds(evidence.score[None], evidence.inside[None], check.open_fraction("fpr", fpr))[0]
-    alpha = (1.0 - check.open_fraction("confidence", confidence)) / 2.0
     shares = []
     for name in np.unique(names):
-        chosen = (names == name) & evidence.inside
-        hits, trials = int((evidence.score[chosen] > threshold).sum()), int(chosen.sum())
-        low, high = float(rate_floor(hits, trials, alpha)), float(rate_ceiling(hits, trials, alpha))
-        shares.append(Share(name.item(), trials, hits / max(trials, 1), low if trials else 0.0, high if trials else 1.0))
+        chosen = names == name
+        measured = rate_at(evidence.score[chosen], evidence.inside[chosen], fpr, confidence)
+        members = int(evidence.inside[chosen].sum())
+        shares.append(Share(name.item(), members, measured.rate if members else 0.0, measured.low, measured.high))
     return tuple(shares)
 
 
@@ -149,7 +153,7 @@ def _thresholds(score: Array, inside: Marks, fpr: float) -> NDArray[np.float64]:
     thresholds = np.empty(len(score))
     for k, (row, marks) in enumerate(zip(score, inside)):
         outside = np.sort(row[~marks])[::-1]
-        thresholds[k] = outside[min(int(fpr * len(outside)), len(outside) - 1)] if len(outside) else -np.inf
+        thresholds[k] = outside[min(int(fpr * len(outside)), len(outside) - 1)] if len(outside) else np.inf
     return thresholds
 
 

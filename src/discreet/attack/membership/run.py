@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from discreet.attack.membership import validation
 from discreet.attack.membership.access import Access, Attacks
 from discreet.attack.membership.attacks import ATTACKS, MembershipAttack
-from discreet.attack.membership.controls import Controls, overfit_control, unseen_control
+from discreet.attack.membership.controls import Controls, overfit_control, stream, unseen_control
 from discreet.attack.membership.observation import Observation, Population, compare
 from discreet.core import Evidence, Game, check, record
 from discreet.errors import InvalidValue
@@ -161,7 +161,11 @@ def _controls(
     """The same attacks on the overfit control, with shadows as overfit as itself, and on one that saw none of the rows."""
     overfit, its_recipe = overfit_control(trainer, seen.X, seen.y, seen.inside, seed=seen.seed)
     long = replace(trainer, recipe=its_recipe)
-    own = None if trained is None else _shadows(long, seen.X, seen.y, others, CONTROL_SHADOWS, seen.seed)
+    own = (
+        None
+        if trained is None
+        else _shadows(long, seen.X, seen.y, others, CONTROL_SHADOWS, stream(seen.seed, "overfit shadows"))
+    )
     unseen, asked = unseen_control(trainer, seen.X, seen.y, seen.inside, seed=seen.seed)
     everything = np.ones(len(seen), np.bool_)
     return Controls(

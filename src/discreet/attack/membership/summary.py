@@ -12,8 +12,8 @@ import numpy as np
 
 from discreet.attack.membership.controls import Controls
 from discreet.attack.membership.high_loss_screen import high_loss_screen
-from discreet.attack.membership.per_record_risk import groups_of, per_record_risk
-from discreet.audit import epsilon_at_least, rate_at, roc
+from discreet.attack.membership.per_record_risk import per_record_risk
+from discreet.audit import appraise, rates, roc
 from discreet.audit.rates import ENOUGH
 from discreet.core import Evidence
 from discreet.core.facts import made
@@ -57,26 +57,19 @@ def risks(shadows: Shadows | None, y: Any) -> dict[str, Any]:
 
 
 def by_group(evidence: Evidence, names: Mapping[str, Any], confidence: float) -> list[dict[str, Any]]:
-    """For every way of grouping the rows, each group's rate at one threshold for all, and its own area under the curve."""
-    levels = [level for level in LEVELS if level * int((~evidence.inside).sum()) >= ENOUGH]
+    """For every way of grouping the rows: each group's rates at its own false-positive rates, and its own area."""
     rows = []
     for by, groups in names.items():
-        shares = {level: groups_of(evidence, groups, fpr=level, confidence=confidence) for level in levels}
-        for place, group in enumerate(sorted(set(groups.tolist()))):
+        for group in sorted(set(groups.tolist())):
             chosen = groups == group
-            row: dict[str, Any] = {"by": by, "group": str(group), "n": int((chosen & evidence.inside).sum())}
-            area = _area(evidence, chosen)
-            row |= {"auc": area} if area is not None else {}
-            row |= {"tpr": {f"{level:g}": shares[level][place].rate for level in levels}} if levels else {}
-            row |= {"low": shares[levels[0]][place].low, "high": shares[levels[0]][place].high} if levels else {}
+            inside, score = evidence.inside[chosen], evidence.score[chosen]
+            row: dict[str, Any] = {"by": by, "group": str(group), "n": int(inside.sum())}
+            if inside.any() and not inside.all():  # a group of members alone has no false-positive rate
+                measured = rates(score, inside, confidence, LEVELS)
+                row |= {"auc": roc(score, inside).area(), "tpr": {f"{each.level:g}": each.rate for each in measured}}
+                row |= {"low": measured[0].low, "high": measured[0].high}
             rows.append(row)
     return rows
-
-
-def _area(evidence: Evidence, chosen: Any) -> float | None:
-    """None where a group has only members, or none."""
-    inside = evidence.inside[chosen]
-    return roc(evidence.score[chosen], inside).area() if inside.any() and not inside.all() else None
 
 
 def grouping(column: str, values: Any) -> Any:
@@ -106,8 +99,7 @@ def of_controls(controls: Controls, confidence: float) -> list[dict[str, Any]]:
 
 
 def _rates(evidence: Evidence, confidence: float) -> dict[str, float]:
-    rates = [rate_at(evidence.score, evidence.inside, level, confidence) for level in LEVELS]
-    return {f"{rate.level:g}": rate.rate for rate in rates if rate.resolvable}
+    return {f"{each.level:g}": each.rate for each in rates(evidence.score, evidence.inside, confidence, LEVELS)}
 
 
 def control_warnings(rows: list[dict[str, Any]]) -> list[str]:
@@ -129,17 +121,17 @@ def control_warnings(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def reached(evidence: Evidence, delta: float, confidence: float) -> dict[str, Any]:
-    """What one attack reached, with intervals; and where there were too few rows to tell, how many are needed."""
-    rates = []
-    for level in LEVELS:
-        rate = rate_at(evidence.score, evidence.inside, level, confidence)
-        rates.append({
-            "fpr": level, "tpr": rate.rate, "low": rate.low, "high": rate.high,
-            "outcome": "resolved" if rate.resolvable else "inconclusive", "nonmembers_needed": round(ENOUGH / level),
-        })  # fmt: skip
+    """What one attack reached, with intervals; where they are wide for lack of rows, how many would narrow them."""
+    measured = appraise(evidence, confidence=confidence, delta=delta)
     return {
-        "attack": evidence.attack, "view": sorted(evidence.game.view), "auc": evidence.auc(), "rates": rates,
-        "epsilon_at_least": epsilon_at_least(evidence, delta, confidence),
+        "attack": evidence.attack, "view": sorted(evidence.game.view), "auc": measured.auc.value,
+        "auc_low": measured.auc.low, "auc_high": measured.auc.high,
+        "rates": [
+            {"fpr": each.level, "tpr": each.rate, "low": each.low, "high": each.high,
+             "outcome": "resolved" if each.resolvable else "few rows", "nonmembers_needed": round(ENOUGH / each.level)}
+            for each in map(measured.at, LEVELS)
+        ],
+        "epsilon_at_least": measured.epsilon,
     }  # fmt: skip
 
 

@@ -32,7 +32,7 @@ def refuted(
     `hits` counts the right guesses among the first 0, 1, 2, …. Within a span the test errs on the safe side, most spared
     at the lowest level, so that refuting an epsilon refutes all smaller ones of the span.
     """
-    found = np.zeros(len(grid), dtype=np.bool_)
+    refuted = np.zeros(len(grid), dtype=np.bool_)
     for span in np.unique(grid // SPAN):
         mine = np.flatnonzero(grid // SPAN == span)
         depth = depths(len(hits) - 1, int(span))
@@ -46,8 +46,8 @@ def refuted(
             rare = tail(total, len(hits) - 1, int(span), int(grid[mine[probe]])) <= least
             low, high = (probe, high) if rare else (low, probe)
             probe = (low + high) // 2
-        found[mine[: low + 1]] = True
-    return found
+        refuted[mine[: low + 1]] = True
+    return refuted
 
 
 @lru_cache(maxsize=4096)
@@ -61,8 +61,8 @@ def depths(count: int, span: int) -> tuple[int, ...]:
     mu = just_told_apart(count, epsilon)
     heaviest = _cut(mu, _HEAVIEST * _share(mu, epsilon / mu)) * mu - epsilon
     cuts = (epsilon + (np.arange(_STEPS) + 0.5) / _STEPS * heaviest) / mu
-    found = np.rint(count * _share(mu, cuts)).astype(np.int64)
-    return tuple(int(each) for each in found) if found[0] > 0 else ()
+    guesses = np.rint(count * _share(mu, cuts)).astype(np.int64)
+    return tuple(int(number) for number in guesses) if guesses[0] > 0 else ()
 
 
 def just_told_apart(count: int, epsilon: float) -> float:

@@ -43,7 +43,7 @@ class ClippedSum:
         self.engine = group.engine(model, rows.rows)
         self.buffer = self.engine.buffer()
         self.device = self.buffer.device
-        self.paths = Path(model, self._raw, code_of(loss), path, varied=self._varied)
+        self.paths = Path(model, self._raw, code_of(loss), path, engine=self.engine, varied=self._varied)
         self.isolated = Isolated(self.engine, self._raw, code_of(loss))
         self.graphed: Graphed | None = None
         self.changes_rows = False  # whether model or loss change the rows of a batch in place
@@ -69,7 +69,7 @@ class ClippedSum:
             self._use_fixed_point(plan)
         elif self.device.type == "cuda" and type(self.engine) is Engine and not self._varied:
             moving = isinstance(self.clipping, Quantile)
-            self.graphed = None if moving else Graphed(self.engine, self.losses, self.clipping)
+            self.graphed = None if moving else Graphed(self.engine, self.proven_losses, self.clipping)
 
     def _try(self, like: Any = None) -> None:
         """Check, on made-up rows, that the model treats every example on its own in the mode that it is in."""
@@ -141,7 +141,7 @@ class ClippedSum:
         if self.graphed is not None and self.graphed.add(batch, weight, self.buffer, scale):
             return
         with self.engine.recording(length(batch)):
-            self._add(self.engine, self.losses(batch), weight, scale)
+            self._add(self.engine, self.proven_losses(batch), weight, scale)
 
     def batches(self, pieces: Iterator[tuple[Any, Tensor | None]]) -> Iterator[tuple[Any, Tensor | None]]:
         """Batches for a loop of the user's own: whole ones on the fast path, one unit at a time otherwise."""
@@ -181,6 +181,10 @@ class ClippedSum:
 
     def losses(self, batch: Any) -> Tensor:
         return checked(self._raw(batch), length(batch))
+
+    def proven_losses(self, batch: Any) -> Tensor:
+        """The losses of private rows: by the program that was proven, where the path is fast, and not by the model's code."""
+        return checked((self.paths.program(batch) or self._raw)(batch), length(batch))
 
     def _raw(self, batch: Any) -> Tensor:
         """The output of model and loss for a batch, before any check."""

@@ -65,13 +65,13 @@ def measured(output: Floats, target: NDArray[Any]) -> dict[str, float]:
     shares = _softmax(output)
     two = output.shape[1] == 2
     judged = [1] if two else classes
-    found = {
+    measures = {
         "accuracy": float((guess == truth).mean()),
         "balanced accuracy": float(np.mean([(guess[truth == c] == c).mean() for c in classes])),
         "F1": float(np.mean([_f1(guess == c, truth == c) for c in judged])),
     }
     areas = [_auc(shares[:, c], truth == c) for c in judged if 0 < (truth == c).sum() < len(truth)]
-    return {**found, "AUC": float(np.mean(areas))} if areas else found
+    return {**measures, "AUC": float(np.mean(areas))} if areas else measures
 
 
 def _softmax(output: Floats) -> Floats:

@@ -65,6 +65,8 @@ def charged(state: State, source: str) -> Iterator[None]:
 
 def _place(error: Exception) -> str:
     """The line of code that failed: the last one that is neither torch's nor ours, if there is one."""
+    if isinstance(where := getattr(error, "where", None), str) and where:  # of a recorded operation
+        return where
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if not frame.filename.startswith((_OURS, _THEIRS))]
     frame = (own or frames)[-1]

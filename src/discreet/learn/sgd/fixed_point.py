@@ -1,4 +1,4 @@
-"""Private sums that are whole numbers, for claims that must survive floating point.
+"""Private sums in fixed point, that is of whole numbers, for claims that must survive floating point.
 
 A sum of clipped gradients in floating point moves by more than the clip norm when one unit leaves, and noise in floating
 point has holes that tell where it started (Mironov 2012; Casacuberta et al. 2022). Here every unit's clipped gradient is

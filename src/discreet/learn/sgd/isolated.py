@@ -26,6 +26,7 @@ from discreet.learn.sgd.engine.compiled import eagerly
 from discreet.learn.sgd.engine.fallback import _no_fast_path, _no_warnings
 from discreet.learn.sgd.engine.probe import checked
 from discreet.learn.sgd.engine.tape import Record, Tape
+from discreet.learn.sgd.proof.modules import beside
 from discreet.learn.sgd.proof.operations import hidden, vmap_rules
 from discreet.learn.sgd.proof.process import as_it_was
 from discreet.learn.sgd.proof.python import Watch
@@ -258,6 +259,11 @@ class Isolated:
 
 def refuse(watch: Watch, after: bool = False) -> None:
     """Where units follow each other, nothing may be left that cannot be put back."""
+    if not after and (active := beside(contexts=False)) is not None:
+        raise InvalidValue(
+            f"While rows are computed, {active} is active, which could keep something of one unit for another. Leave that "
+            "context, or take the function away, before training."
+        )
     if watch.lost:
         raise InvalidValue(
             f"The code of model, loss or augment reaches something that cannot be looked into ({watch.lost}), in which one "

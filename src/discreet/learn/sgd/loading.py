@@ -10,6 +10,7 @@ that unit alone; units whose tensors came out equal in shape are computed togeth
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 import random
 from collections.abc import Callable, Iterable, Iterator
@@ -19,7 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from torch.utils.data import (
@@ -34,6 +35,8 @@ from torch.utils.data import (
 )
 
 from discreet.errors import InvalidValue
+from discreet.learn.sgd.proof.process import as_it_was
+from discreet.learn.sgd.proof.python import Watch
 
 Ints = NDArray[np.int64]
 Part = tuple[Ints, Any]  # places of units in a piece, and their rows as one batch
@@ -73,6 +76,24 @@ def of(data: Any) -> tuple[Any, Loading]:
     return data.dataset, Loading(None if whole else data.collate_fn, {name: getattr(data, name) for name in OPTIONS})
 
 
+class Forgetful:
+    """A collate function: what it keeps of one unit is put back before the next, and every unit draws from its own seed."""
+
+    def __init__(self, collate: Callable[[list[Any]], Any]) -> None:
+        self._collate, self._watch = collate, Watch(nn.Module(), [collate])
+
+    def __call__(self, unit: list[Any], seed: int = 0) -> Any:
+        with as_it_was(seed):
+            try:
+                return self._collate(unit)
+            finally:
+                self._watch.restore()
+
+
+def _own_seed(seed: int, place: int) -> int:
+    return int.from_bytes(hashlib.blake2b(f"{seed} {place}".encode(), digest_size=8).digest(), "big") >> 1
+
+
 class Reader(Dataset[list[Part]]):
     """Reads pieces, in whichever process: the rows of some units, by the seed of what the data set draws at random."""
 
@@ -89,8 +110,9 @@ class Reader(Dataset[list[Part]]):
         if self.collate is None:
             return [(np.arange(len(members)), stacked(self.data, members.ravel()))]
         alike: dict[Any, list[tuple[int, Any]]] = {}
+        collate = Forgetful(self.collate)
         for place, own in enumerate(members):
-            batch = plain(self.collate(rows(self.data, own)))
+            batch = plain(collate(rows(self.data, own), _own_seed(seed, place)))
             alike.setdefault(signature(batch, len(own)), []).append((place, batch))
         return [_joined(group) for group in alike.values()]
 
@@ -168,10 +190,10 @@ class Feed:
     def __init__(self, data: Any, loading: Loading, pieces: Iterator[tuple[int, Ints]]) -> None:
         reader = Reader(data, loading.collate)
         if loading.ahead:  # a generator of its own: torch's is the model's, and is in checkpoints
-            given = {name: value for name, value in loading.options.items() if value is not None}
+            options = {name: value for name, value in loading.options.items() if value is not None}
             generator = torch.Generator().manual_seed(0)
             self._parts: Iterator[Any] = iter(
-                DataLoader(reader, sampler=_Once(pieces), batch_size=None, collate_fn=_as_is, generator=generator, **given)
+                DataLoader(reader, sampler=_Once(pieces), batch_size=None, collate_fn=_as_is, generator=generator, **options)
             )
         else:
             self._parts = (reader[piece] for piece in pieces)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -15,23 +15,24 @@ from torch.utils import _pytree as pytree
 
 from discreet.core import check
 from discreet.errors import InvalidValue
+from discreet.learn.sgd.engine import Engine
 from discreet.learn.sgd.engine.compiled import eagerly
 from discreet.learn.sgd.isolated import Isolated, refuse
 from discreet.learn.sgd.loading import plain
 from discreet.learn.sgd.proof import NotProven, traced
+from discreet.learn.sgd.proof.faithful import unlike
+from discreet.learn.sgd.proof.intact import replaced
+from discreet.learn.sgd.proof.modules import beside
 from discreet.learn.sgd.proof.objects import machinery
 from discreet.learn.sgd.proof.process import as_it_was, settings
+from discreet.learn.sgd.proof.program import Program
 from discreet.learn.sgd.proof.python import Watch, modes, put_back
-from discreet.learn.sgd.rows import OfBatch
+from discreet.learn.sgd.proof.recorder import Recorder
+from discreet.learn.sgd.proof.watcher import Watcher
+from discreet.learn.sgd.rows import OfBatch, made_up
 
 PATHS = ("fast", "isolated")
 MOST = 64  # proofs that a process remembers
-TRACING = {
-    "FakeTensor", "FakeTensorMode", "fake_tensor", "is_fake", "detect_fake_mode", "_guards", "_subclasses", "SymInt", "SymBool",
-    "_get_current_dispatch_mode", "_len_torch_dispatch_stack", "_dispatch", "_version", "_getframe", "currentframe", "inspect",
-    "extract_stack", "format_stack", "get_objects", "get_referrers", "get_referents", "_to_dlpack", "to_dlpack", "from_dlpack",
-    "mkldnn",
-}  # fmt: skip
 _known: dict[Hashable, tuple[Verdict, Any]] = {}
 log = logging.getLogger("discreet")
 
@@ -45,6 +46,21 @@ class Verdict:
     graph: str = ""  # hash of the operations that were checked
     operations: int = 0
     computed: frozenset[tuple[int, str]] = frozenset()  # what a forward computes from parameters, as weight_norm does
+    program: Program | None = field(default=None, compare=False)  # what runs: the operations that were proven
+
+
+@dataclass(frozen=True)
+class Proof:
+    """A verdict about rows of one form and about the code as it was, and the program that runs in the place of the code."""
+
+    form: Hashable
+    layers: Any  # of the engine: in the place of which modules something of ours runs
+    watch: Watch
+    verdict: Verdict
+    program: Callable[[Any], Any] | None
+
+    def holds(self, form: Hashable, layers: Any) -> bool:
+        return self.form == form and self.layers is layers and self.watch.changed() is None
 
 
 class Path:
@@ -52,14 +68,14 @@ class Path:
 
     def __init__(
         self, model: nn.Module, losses: Callable[[Any], Tensor], code: Iterable[Any], asked: str | None,
-        *, backward: bool = True, varied: bool = False,
+        *, engine: Engine | None = None, backward: bool = True, varied: bool = False,
     ) -> None:  # fmt: skip
         """`varied`: rows have shapes of their own, so that whatever is true of the first one's is private too."""
-        self._varied = varied
+        self._varied, self._engine = varied, engine
         self._model, self._losses, self._code, self._backward = model, losses, list(code), backward
         self.asked = None if asked is None else check.word("path", asked, PATHS)
-        self._proofs: list[tuple[Hashable, Watch, Verdict]] = []
-        self._last: tuple[Hashable, Watch, Verdict] | None = None
+        self._proofs: list[Proof] = []
+        self._last: Proof | None = None
         self.verdicts: list[Verdict] = []
 
     def fast(self, batch: Any) -> bool:
@@ -73,32 +89,53 @@ class Path:
         return verdict.proven and (self._varied or self.verdicts[0].proven)  # the claim assumes what the first leaves to trust
 
     def verdict(self, batch: Any) -> Verdict:
-        form = _form(batch)
-        if self._last is not None and self._last[0] == form and self._last[1].changed() is None:
-            return self._last[2]
-        for proof in self._proofs:
-            if proof[0] == form and proof[1].changed() is None:
+        form, layers = _form(batch), None if self._engine is None else self._engine.layers
+        for proof in (*([] if self._last is None else [self._last]), *self._proofs):
+            if proof.holds(form, layers):
                 self._last = proof
-                return proof[2]
-        self._last = (form, *self._prove(form, batch))
+                return proof.verdict
+        self._last = self._prove(form, layers, batch)
         self._proofs = [*self._proofs[-MOST:], self._last]
-        self._tell(self._last[2])
-        return self._last[2]
+        self._tell(self._last.verdict)
+        return self._last.verdict
 
-    def _prove(self, form: Hashable, batch: Any) -> tuple[Watch, Verdict]:
+    def program(self, batch: Any) -> Callable[[Any], Any] | None:
+        """What runs in the place of model and loss for rows of this shape; None where nothing was proven of them yet."""
+        shapes = _form(batch)[:2]  # type: ignore[index]
+        proofs = [it for it in (self._last, *reversed(self._proofs)) if it is not None and it.form[:2] == shapes]  # type: ignore[index]
+        return proofs[0].program if proofs and self.asked != "isolated" else None
+
+    def _prove(self, form: Hashable, layers: Any, batch: Any) -> Proof:
         watch = Watch(self._model, self._code, copies=False)
-        key = (form, self._backward, tuple(map(_hashable, watch.key)), watch.whole)
-        if key not in _known:
-            if len(_known) >= MOST:
-                _known.pop(next(iter(_known)))
-            _known[key] = (self._traced(watch, batch), watch.held)
-        watch.computed = watch.at(_known[key][0].computed)
-        return watch, _known[key][0]
+        names = {module: name for name, module in self._model.named_modules()}
+        own = tuple(names.get(module) for module in layers or ())
+        key = (form, own, self._backward, tuple(map(_hashable, watch.key)), watch.whole)
+        if (active := beside()) is not None:
+            return Proof(form, layers, watch, Verdict(False, f"{active} is active"), None)
+        verdict, _ = _known.get(key, (None, None)) if replaced() is None else (None, None)
+        if verdict is None:
+            verdict = self._traced(watch, batch)
+            if (strange := replaced()) is not None:
+                why = f"{strange} is another function than the one that was installed"
+                return Proof(form, layers, watch, Verdict(False, why), None)
+            if verdict.program is None or not verdict.program.constants:  # tensors that it holds may be another model's
+                if len(_known) >= MOST:
+                    _known.pop(next(iter(_known)))
+                _known[key] = (verdict, watch.held)
+        watch.computed = watch.at(verdict.computed)
+        program = None if verdict.program is None else verdict.program.bound(self._model)
+        if program is not None and self._engine is not None and (apart := self._unlike(program, batch)):
+            verdict, program = Verdict(False, apart), None
+        return Proof(form, layers, watch, verdict, program)
+
+    def _unlike(self, program: Callable[[Any], Any], batch: Any) -> str | None:
+        engine, draw = self._engine, torch.Generator().manual_seed(0)
+        assert engine is not None
+        device = engine.parameters[0].device
+        with put_back(self._model, self._code):
+            return unlike(engine, self._losses, program, lambda examples: made_up(batch, examples, device, draw))
 
     def _traced(self, watch: Watch, batch: Any) -> Verdict:
-        asking = sorted(watch.named & TRACING)
-        if asking:
-            return Verdict(False, f"its code can ask whether it is traced ({asking[0]})")
         if not watch.whole:
             unseen = watch.hidden or watch.unproven or "a long list of tensors, say"
             return Verdict(False, f"its code can reach what cannot be watched ({unseen})")
@@ -107,8 +144,9 @@ class Path:
         marked = Marked(self._model, self._losses)
         with put_back(self._model, self._code), eagerly():
             drawn, kept = (random.getstate(), repr(np.random.get_state())), settings()
+            recorder = Recorder(self._model, [] if self._engine is None else self._engine.layers)
             try:
-                seen = traced(self._model, marked, batch, self._backward)
+                seen = traced(self._model, marked, batch, self._backward, recorder)
             except NotProven as error:
                 return Verdict(False, str(error))
             watch.computed = watch.replaced(_public)
@@ -119,13 +157,20 @@ class Path:
                 changed = "a setting of torch or of the process"
         if changed is not None:
             return Verdict(False, f"a call of model or loss changes {changed}, and may do something else the next time")
-        return Verdict(
-            True,
-            f"{seen.count} operations keep every example's numbers apart",
-            seen.hash.hexdigest(),
-            seen.count,
-            watch.places(watch.computed),
-        )
+        return self._proven(recorder.program, seen, watch, batch)
+
+    def _proven(self, program: Program | None, seen: Watcher, watch: Watch, batch: Any) -> Verdict:
+        """What runs is the program, so the program is what the rules are applied to; it must be the same operations."""
+        assert program is not None
+        with put_back(self._model, self._code), eagerly():
+            try:
+                again = traced(self._model, program.bound(self._model), batch, self._backward)
+            except NotProven as error:
+                return Verdict(False, str(error))
+        if again.hash.digest() != seen.hash.digest():
+            return Verdict(False, UNLIKE)
+        told = f"{seen.count} operations keep every example's numbers apart"
+        return Verdict(True, told, seen.hash.hexdigest(), seen.count, watch.places(watch.computed), program)
 
     def _tell(self, verdict: Verdict) -> None:
         if verdict in self.verdicts:
@@ -144,7 +189,7 @@ class Path:
 
     @property
     def name(self) -> str:
-        last = None if self._last is None else self._last[2]
+        last = None if self._last is None else self._last.verdict
         proven = last is not None and last.proven and (self._varied or self.verdicts[0].proven)
         return "fast" if self.asked != "isolated" and proven else "isolated"
 
@@ -155,7 +200,7 @@ class Path:
 
     def sentence(self) -> str:
         assert self._last is not None
-        return _sentence(self._last[2])
+        return _sentence(self._last.verdict)
 
     def trusted(self, own_loop: bool = False) -> tuple[str, ...]:
         """What the claim has to assume."""
@@ -183,12 +228,13 @@ class Path:
 
     @property
     def why(self) -> str:
-        return "isolated was asked for" if self._last is None else self._last[2].why
+        return "isolated was asked for" if self._last is None else self._last.verdict.why
 
 
 PROVEN = (
     "Torch's operations, and the layers that compute them for a batch, keep the examples apart as their rules say; these rules "
-    "were checked for every operation of model and loss, forward and backward."
+    "were checked for every operation of the recorded program that runs in the place of model and loss, forward and backward. "
+    "Torch, discreet and Python are as they were installed, and nothing changes them during the run."
 )
 ALONE = (
     "Where that is not shown, torch computes a unit's gradient from the rows it is given alone, under torch.func.vmap or one "
@@ -196,17 +242,21 @@ ALONE = (
 )
 VARIED = "by the shape of a unit's rows"
 READING = (
-    "A row of the data is read the same whichever other rows are read: neither the data set nor a collate function keeps "
-    "anything between them."
+    "A row of the data is read the same whichever other rows are read: neither the data set, nor a collate function in what "
+    "cannot be put back (files, objects of extensions), keeps anything between them."
 )
+UNLIKE = "its backward runs code that is not among the operations of its forward (a hook, an autograd function of its own)"
 LATER = "that is not proven of rows of another shape, or of a model that was changed since the run began."
 OUTSIDE = (
-    "The code of model and loss does the same in every step, traced or run: it keeps nothing outside the model, the loss and "
-    "the variables it names (no files, no clocks, no memory behind torch's back)."
+    "Where units are computed one by one or under vmap, the code of model and loss keeps nothing outside the model, the loss "
+    "and the variables it names (no files, no clocks, no memory behind torch's back)."
 )
 
 
-LOOP = "The losses given to run.step were computed as model and loss of the run compute them: each from its own row alone."
+LOOP = (
+    "The losses given to run.step were computed as model and loss of the run compute them, each from its own row alone: in a "
+    "loop of one's own their code runs on the rows of a batch, and does the same there as where it was traced."
+)
 
 
 def code_of(loss: Any) -> list[Any]:
@@ -223,7 +273,9 @@ class Apart:
 
     def __call__(self, inputs: Any) -> Any:
         if self._path.fast(inputs):
-            return self._augment(inputs)
+            program = self._path.program(inputs)
+            assert program is not None
+            return program(inputs)
         leaves, parts = pytree.tree_leaves(inputs), []
         starts = range(0, leaves[0].shape[0], self._rows)
         for start, seed in zip(starts, torch.randint(2**62, (len(starts),)).tolist(), strict=True):
@@ -316,7 +368,7 @@ def _form(batch: Any) -> Hashable:
         sdp.math_sdp_enabled(),
         torch.backends.mha.get_fastpath_enabled(),
     )
-    return tree, shapes, cast, ways, tuple(map(id, modes())), torch.get_default_dtype(), torch.__version__
+    return tree, shapes, cast, ways, tuple(map(id, modes())), beside(), torch.get_default_dtype(), torch.__version__
 
 
 def _hashable(it: Any) -> Hashable:

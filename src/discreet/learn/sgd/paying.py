@@ -53,9 +53,9 @@ class Payments:
             )
             raise
 
-    def settle(self, entries: Iterable[str]) -> None:
-        """The run has ended. What was settled before stays so."""
-        if self.ledger is not None:
+    def settle(self, entries: Iterable[str], rank: int) -> None:
+        """The run has ended: the first process settles its charges, which gives nothing back. What was settled stays so."""
+        if self.ledger is not None and rank == 0:
             for entry in entries:
                 self.ledger.settle(entry)
 

@@ -100,8 +100,8 @@ def planned(
 ) -> Plan:  # fmt: skip
     """The plan for a budget (the least noise that keeps it) or for given noise."""
     if (epsilon is None) == (noise_multiplier is None):
-        given = "both" if epsilon is not None else "neither"
-        raise InvalidValue(f"Say either epsilon or noise_multiplier, which decides the other; got {given}.")
+        stated = "both" if epsilon is not None else "neither"
+        raise InvalidValue(f"Say either epsilon or noise_multiplier, which decides the other; got {stated}.")
     steps, delta = check.whole("steps", steps), check.open_fraction("delta", delta)
     expected = rate * steps
     if not FEWEST <= expected <= MOST:

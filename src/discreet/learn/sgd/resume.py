@@ -133,8 +133,8 @@ class Recovery:
         raise InvalidDocument(
             f"{place} cannot be continued at step {state.number + 1} with the noise it began with: {why}, and the same "
             "noise on two sums would show what it hides. Start over with another checkpoint file, and pay for it, go on just "
-            'as the run began, or ask for resume="pay": steps that come out otherwise then get fresh noise and are paid for '
-            f"({cost})."
+            'as the run began, or ask for Checkpoint(…, resume="pay"): steps that come out otherwise then get fresh noise and '
+            f"are paid for ({cost})."
         )
 
     def renew_if_given_up(self) -> bool:

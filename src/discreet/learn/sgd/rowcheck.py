@@ -26,7 +26,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from discreet.errors import DiscreetError, InvalidValue
 from discreet.learn.sgd.engine.compiled import eagerly
-from discreet.learn.sgd.loading import Loading, plain, rows, signature, stacked
+from discreet.learn.sgd.loading import Forgetful, Loading, plain, rows, signature, stacked
 
 if TYPE_CHECKING:
     from discreet.learn.sgd.clipped_sum import ClippedSum
@@ -120,9 +120,9 @@ class _Look(Dataset[Any]):
         """Signatures, each with the first row that has it; whole numbers; and the first row that cannot be read."""
         kinds: dict[Any, int] = {}
         seen: Values = {}
+        own = None if self._collate is None else Forgetful(self._collate)
         for number in numbers.tolist():
             try:
-                own = self._collate
                 batch = stacked(self._data, [number]) if own is None else plain(own(rows(self._data, [number])))
                 kinds.setdefault(signature(batch, 1), number)
             except Exception as error:
@@ -196,7 +196,7 @@ def _compute(clipped: ClippedSum, chosen: list[int], split: bool) -> None:
 def _try(clipped: ClippedSum, numbers: list[int]) -> None:
     try:
         for batch in clipped.rows.some(np.array(numbers), clipped.device):
-            clipped.losses(batch)
+            clipped.proven_losses(batch)
         return
     except torch.OutOfMemoryError:
         raise

@@ -152,7 +152,9 @@ class Rows:
     def _rows(self, chosen: np.ndarray[Any, Any], own: bool = True) -> Any:
         if self.tensors is None:
             collate = self.loading.collate
-            return loader.stacked(self.data, chosen) if collate is None else collate(loader.rows(self.data, chosen))
+            if collate is None:
+                return loader.stacked(self.data, chosen)
+            return loader.Forgetful(collate)(loader.rows(self.data, chosen))
         if not own and self._members is None and len(chosen) == self.count:  # units are drawn at most once, ascending
             return pytree.tree_unflatten(self.tensors, self._shape)
         index = torch.from_numpy(np.ascontiguousarray(chosen)).to(self.tensors[0].device)

@@ -126,11 +126,6 @@ class Run:
         with Unchanged(self.model), nullcontext() if split else put_back(self.model, code_of(self._parts.loss)):
             rowcheck.check(self._sum, split)
 
-    def _settle(self) -> None:
-        """The run has ended: its charges are settled, which gives nothing back."""
-        if self._parts.group.rank == 0:
-            self._payments.settle(self._state.entries)
-
     # ---- training ----------------------------------------------------------------------------------------------------
 
     def __iter__(self) -> Iterator[Step]:
@@ -200,7 +195,7 @@ class Run:
                 raise InvalidValue("Another loop over this run began meanwhile; only one may be under way at a time.")
 
     def _random_numbers(self) -> AbstractContextManager[None]:
-        self._begin()
+        self._begin()  # here, where errors are without values: it reads private rows
         return self._noise.random_numbers(self._sum.device)
 
     def _update(self) -> bool:
@@ -240,8 +235,8 @@ class Run:
         if checkpoint is not None and (number % checkpoint.every == 0 or done):
             self._save()
         if done:
-            with suppress(LedgerError):  # a release settles them too, and says what is wrong
-                self._settle()
+            with suppress(LedgerError):  # a release settles the charges too, and says what is wrong
+                self._payments.settle(self._state.entries, self._parts.group.rank)
 
     def _check_finite(self) -> None:
         checks.finite(self._sum.engine.parameters, self._parts.group, self.number)
@@ -307,12 +302,10 @@ class Run:
         self._check_finite()
         weights = self.model.state_dict()  # asked for once: what is checked is what is written
         self._untrained.check(self.model, weights)
-        self._settle()
-        facts = {
-            "title": self._title, "made": made_with(), "spending": plan.spending(state.extra),
-            "isolation": self._sum.paths.facts(self._sum.isolated),
-            **({} if quality is None else {"quality": dict(quality)}),
-        }  # fmt: skip
+        self._payments.settle(state.entries, group.rank)
+        facts = {"title": self._title, "made": made_with(), "spending": plan.spending(state.extra),
+                 "isolation": self._sum.paths.facts(self._sum.isolated)}  # fmt: skip
+        facts |= {} if quality is None else {"quality": dict(quality)}
         release = Release(
             value=self.model, source=self._parts.source, claims=(plan.claim(state.extra),),
             entry=state.entries[0] if state.entries else None, also=state.entries[1:], facts=facts,
@@ -327,8 +320,8 @@ class Run:
         """A checkpoint to go on from. It holds the key of the noise: keep it as safe as the data, delete it afterwards."""
         self._begin()
         self._untrained.check(self.model)
-        place, own = Path(path), None if self._checkpoint is None else self._checkpoint.file
-        if own is None or place.absolute() != own.absolute():
+        place = Path(path)
+        if self._checkpoint is None or place.absolute() != self._checkpoint.file.absolute():
             self._recovery.copy_to(place)
         self._write(place)
         return place

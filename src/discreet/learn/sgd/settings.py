@@ -1,4 +1,4 @@
-"""The settings of optimizer and scheduler in a checkpoint: those that a run is given must be those it began with, or are told.
+"""The settings of optimizer and scheduler in a checkpoint: a resumed run must have those it began with, or says which differ.
 
 torch's `load_state_dict` puts the settings of the checkpoint in the place of those that were given, so a changed learning rate
 would be forgotten without a word. A checkpoint therefore keeps what the run was given at its beginning. What is given otherwise
@@ -56,11 +56,13 @@ def _merged(document: dict[str, Any], wanted: dict[str, Any]) -> tuple[dict[str,
 
 def _merge(now: Any, then: Any, wanted: Any, name: str, names: list[str]) -> Any:
     """A part of the checkpoint, or what is wanted in its place: it stood still since the beginning, and is given otherwise."""
-    if all(isinstance(it, dict) for it in (now, then, wanted)):
-        return {key: _merge(it, then.get(key, MISSING), wanted.get(key, MISSING), str(key), names) for key, it in now.items()}
-    if all(isinstance(it, (list, tuple)) and len(it) == len(now) for it in (now, then, wanted)):
-        each = [_merge(*parts, name, names) for parts in zip(now, then, wanted, strict=True)]
-        return each if isinstance(now, list) else tuple(each)
+    if all(isinstance(part, dict) for part in (now, then, wanted)):
+        return {
+            key: _merge(part, then.get(key, MISSING), wanted.get(key, MISSING), str(key), names) for key, part in now.items()
+        }
+    if all(isinstance(part, (list, tuple)) and len(part) == len(now) for part in (now, then, wanted)):
+        merged = [_merge(*parts, name, names) for parts in zip(now, then, wanted, strict=True)]
+        return merged if isinstance(now, list) else tuple(merged)
     if (isinstance(wanted, str) and wanted == MISSING) or not _same(now, then) or _same(wanted, then):
         return now
     names.append(name)
@@ -70,9 +72,10 @@ def _merge(now: Any, then: Any, wanted: Any, name: str, names: list[str]) -> Any
 def _plain(value: Any) -> Any:
     """Numbers, words, tensors and what is made of them; anything else by its type alone."""
     if isinstance(value, dict):
-        return {key: _plain(it) for key, it in value.items() if isinstance(key, (str, int))}
+        return {key: _plain(part) for key, part in value.items() if isinstance(key, (str, int))}
     if isinstance(value, (list, tuple)):
-        return type(value)(_plain(it) for it in value) if type(value) in (list, tuple) else [_plain(it) for it in value]
+        parts = [_plain(part) for part in value]
+        return tuple(parts) if type(value) is tuple else parts
     if isinstance(value, Tensor):
         return value.detach().cpu().clone()
     return value if value is None or type(value) in (bool, int, float, str) else type(value).__qualname__

@@ -126,20 +126,20 @@ def _by_tiles(stream: Keystream, compiled: native.Tiles | None, offset: int, sca
     tiles = -(-(skip + out.size) // TILE)
     many = max(min(tiles, MANY), 1)
     if not hasattr(_kept, "words"):  # fresh memory would cost as much as the numbers that a small model needs
-        _kept.words, _kept.made = np.empty((MANY, 2, HALF), np.uint32), np.empty((MANY, 2, HALF), np.float32)
+        _kept.words, _kept.normals = np.empty((MANY, 2, HALF), np.uint32), np.empty((MANY, 2, HALF), np.float32)
         _kept.transform = normal.Transform(HALF * MANY)
-    words, room, transform = _kept.words, _kept.made, compiled or _kept.transform
+    words, room, transform = _kept.words, _kept.normals, compiled or _kept.transform
     rare = []
     for tile in range(0, tiles, many):
         count = min(many, tiles - tile)
         start, end = tile * TILE - skip, (tile + count) * TILE - skip
         inside = start >= 0 and end <= out.size
-        made = out[start:end].reshape(count, 2, HALF) if inside else room[:count]
+        normals = out[start:end].reshape(count, 2, HALF) if inside else room[:count]
         stream.words(first + tile, words[:count])
-        if transform(words[:count], scale, made):
+        if transform(words[:count], scale, normals):
             rare.append(_rare(first + tile, words[:count]))
         if not inside:
-            out[max(start, 0) : end] = made.reshape(-1)[max(-start, 0) : out.size - start]
+            out[max(start, 0) : end] = normals.reshape(-1)[max(-start, 0) : out.size - start]
     return np.concatenate(rare) if rare else np.empty((0, 3), np.uint64)
 
 

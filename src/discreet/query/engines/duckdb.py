@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 
 from discreet.errors import EngineFailed, EngineUnreachable, InvalidValue, MissingExtra
+from discreet.query.engines.ducktypes import collated, kind_of, rule_of
 from discreet.query.engines.frames import TEXT_FILES, Declared, frame_table, marks, text_table
 from discreet.query.engines.request import SCALE, Marginals, Request
-from discreet.query.engines.stored import DOUBLE, NO_RULE, TEXT, WHOLE, WIDE, Stored
+from discreet.query.engines.stored import NO_RULE, Stored
 from discreet.query.engines.writer import REGISTERED, WEIGHT, Writer
 from discreet.query.operations import PlanKind, TermKind
 from discreet.query.tree import Base, Relation, Select
@@ -29,6 +30,7 @@ PAIRS = 1 << 18  # of unit and group, gathered at once: some 40 MB
 PARTS = 8  # at most so many readings of a table
 CHANCES, SUMS = 'temp.main."discreet chances"', 'temp.main."discreet sums"'
 CODES = 'temp.main."discreet codes"'
+AGAIN = 3  # times that the same codes are asked for until they are copied
 DATABASES = (".duckdb", ".db", ".ddb")
 
 
@@ -126,7 +128,7 @@ class DuckEngine:
         self._writer = DuckWriter()
         self._files: list[Path] = []
         self._copied = ""  # what the text files were when they were read
-        self._coded: Any = None  # what the copy of the codes was made of
+        self._asked: tuple[Any, int] = (None, 0)  # the codes that were asked for last, and how often
         self._memory = ""  # a name of this connection's own, where some tables are in memory
         self._same: dict[str, frozenset[Any]] = {}
         self._database = isinstance(locations, (str, os.PathLike))
@@ -161,7 +163,7 @@ class DuckEngine:
                     raise InvalidValue(f"{stored[name].name} is of no known type; known are {known}.")
                 place = self._writer.string(str(stored[name]))
                 self._run(f"CREATE VIEW {self._writer.name(name)} AS SELECT * FROM read_parquet({place})")
-                self._check_texts(name, stored[name])
+                self._check_values(name, stored[name])
             elif name in files:
                 self._link.register("discreet file", text_table(files[name], declared.get(name)))
                 self._run(f'CREATE TABLE {self._writer.name(name)} AS SELECT * FROM "discreet file"')
@@ -176,16 +178,17 @@ class DuckEngine:
                 status = files[name].stat()
                 self._same[name] = frozenset([(status.st_dev, status.st_ino)])
 
-    def _check_texts(self, name: str, path: Path) -> None:
-        """Refuse a file with texts that are not UTF-8: DuckDB would fail on them in the middle of a query."""
+    def _check_values(self, name: str, path: Path) -> None:
+        """Refuse a file with a text that is not UTF-8 or a moment out of range: DuckDB would fail on it in a query."""
         described = self._run(f"DESCRIBE {self._writer.name(name)}")
-        texts = [f"max(length({self._writer.name(column[0])}))" for column in described if column[1] == "VARCHAR"]
-        if texts:
+        checked = [column[0] for column in described if kind_of(column[1]) in ("text", "timestamp", "date")]
+        hashes = ", ".join(f"bit_xor(hash({self._writer.name(column)}))" for column in checked)
+        if hashes:
             try:
-                self._run(f"SELECT {', '.join(texts)} FROM {self._writer.name(name)}")
+                self._run(f"SELECT {hashes} FROM {self._writer.name(name)}")
             except self._error as error:
-                raise InvalidValue(f"{path.name} cannot be read: it is damaged, or some text in it is not UTF-8. Write it "
-                                   "again; its owner sees why as __cause__.") from error  # fmt: skip
+                raise InvalidValue(f"{path.name} cannot be read: it is damaged, some text in it is not UTF-8, or some moment "
+                                   "is out of range. Write it again; its owner sees why as __cause__.") from error  # fmt: skip
 
     def _run(self, text: str) -> list[tuple[Any, ...]]:
         rows: list[tuple[Any, ...]] = self._link.execute(text).fetchall()
@@ -209,10 +212,10 @@ class DuckEngine:
             place = f"{self._writer.name(schema)}.{self._writer.name(name)}"
             self._writer.places[name] = place if self._database else self._writer.name(name)
             types = {column[0]: column[1] for column in self._run(f"DESCRIBE {self._writer.table(name)}")}
-            collated = _collated(sql) if sql else set()
-            rules = {column: NO_RULE if column in collated else _rule(kind) for column, kind in types.items()}
+            spelled = collated(sql) if sql else set()
+            rules = {column: NO_RULE if column in spelled else rule_of(kind) for column, kind in types.items()}
             derived = "a view" if self._database and sql is None else ""
-            kinds = {column: _kind(kind) for column, kind in types.items()}
+            kinds = {column: kind_of(kind) for column, kind in types.items()}
             found[name] = Stored(kinds, rules, derived, self._same.get(name, frozenset()))
         order = {name: place for place, name in enumerate(self._same)}  # as they were given
         return dict(sorted(found.items(), key=lambda item: (order.get(item[0], 0), item[0])))
@@ -250,16 +253,19 @@ class DuckEngine:
                 raise EngineFailed(self.name) from error
 
     def _marginals(self, it: Marginals) -> Mapping[str, Any]:
-        """From a copy of the codes, in a byte or two each: DuckDB knows their ranges then, and counts in plain tables."""
+        """Straight from the rows; the third time the same codes are asked for, from a copy of them in a byte or two each, which
+        takes memory and saves computing them again."""
         key = (it.rows, it.codes, it.plan)
-        if self._coded != key:
-            types = ["UTINYINT" if size <= 256 else "USMALLINT" if size <= 65536 else "UINTEGER" for size in it.sizes]
-            small = ", ".join(f"CAST(k{i} AS {name}) AS k{i}" for i, name in enumerate(types))
-            small += "" if it.plan.kind == "rows" else ", w"
-            self._coded = None
-            self._run(f"CREATE OR REPLACE TEMP TABLE {CODES} AS SELECT {small} FROM ({self._writer.coded(it)}) AS z")
-            self._coded = key
-        found = self._link.execute(self._writer.grouped_sets(it, f"{CODES} AS x")).fetchnumpy()
+        times = self._asked[1] + 1 if self._asked[0] == key else 1
+        types = ["UTINYINT" if size <= 256 else "USMALLINT" if size <= 65536 else "UINTEGER" for size in it.sizes]
+        small = ", ".join(f"CAST(k{i} AS {name}) AS k{i}" for i, name in enumerate(types))
+        small += "" if it.plan.kind == "rows" else ", w"
+        codes = f"SELECT {small} FROM ({self._writer.coded(it)}) AS z"
+        if times == AGAIN:
+            self._run(f"CREATE OR REPLACE TEMP TABLE {CODES} AS {codes}")
+        self._asked = (key, times)
+        source = f"{CODES} AS x" if times >= AGAIN else f"({codes}) AS x"
+        found = self._link.execute(self._writer.grouped_sets(it, source)).fetchnumpy()
         which = cell = np.zeros(len(found["s0"]), np.int64)
         for place, code in enumerate(it.used):  # as the writer says it in SQL, which takes longer than the counting
             there = ~np.ma.getmaskarray(found[f"k{code}"])
@@ -359,47 +365,3 @@ def _existing(location: Any) -> Path:
     if not path.is_file():
         raise InvalidValue(f"{path} is not a file. Name a parquet, csv or json file, or a DuckDB database.")
     return path.absolute()
-
-
-def _kind(name: str) -> str:
-    head = name.upper().split("(")[0]
-    if name.endswith("]"):
-        return "other"
-    if head in ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER"):
-        return "integer"
-    if head in ("HUGEINT", "UBIGINT", "UHUGEINT", "FLOAT", "DOUBLE", "DECIMAL"):
-        return "number"
-    if head in ("VARCHAR", "ENUM", "UUID"):
-        return "text"
-    return {"BOOLEAN": "boolean", "DATE": "date"}.get(head, "timestamp" if head.startswith("TIMESTAMP") else "other")
-
-
-def _rule(name: str) -> str:
-    """How unit keys of a type of DuckDB are compared."""
-    head, _, options = name.upper().partition("(")
-    if name.endswith("]"):
-        return NO_RULE
-    if head == "DECIMAL":
-        scale = options.rstrip(")").split(",")[-1].strip()
-        return WIDE if scale == "0" else f"decimal {scale}"
-    if head in ("FLOAT", "DOUBLE"):
-        return DOUBLE
-    if head in ("VARCHAR", "ENUM"):
-        return TEXT
-    if head in ("HUGEINT", "UBIGINT", "UHUGEINT"):
-        return WIDE
-    return WHOLE if _kind(name) == "integer" else head.lower() if _kind(name) != "other" else NO_RULE
-
-
-def _collated(sql: str) -> set[str]:
-    """The columns with a collation of their own; if the statement cannot be read, a mark that none can be trusted."""
-    import sqlglot
-    from sqlglot import exp
-
-    if "collate" not in sql.lower():
-        return set()
-    try:
-        columns = sqlglot.parse_one(sql, read="duckdb").find_all(exp.ColumnDef)
-    except sqlglot.errors.SqlglotError:
-        raise InvalidValue("A table has a collation that cannot be read here. Make a table without it.") from None
-    return {column.name for column in columns if column.find(exp.CollateColumnConstraint, exp.Collate)}

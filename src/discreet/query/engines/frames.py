@@ -49,14 +49,34 @@ def frame_table(name: str, frame: Any) -> pa.Table:
         objects = [label for label, kind in frame.schema.items() if str(kind) == "Object"]
         table = frame.drop(objects).to_arrow()
     elif hasattr(frame, "__arrow_c_stream__") and module != "duckdb" and type(frame).__name__ != "LazyFrame":
-        table = pa.table(frame)
+        try:
+            table = pa.table(frame)
+        except (pa.ArrowException, TypeError, ValueError) as error:
+            raise InvalidValue(f"{name} cannot be read as an Arrow table. Its owner sees why as __cause__.") from error
     else:
         raise InvalidValue(f"{name} is a {type(frame).__name__}, whose rows are not stored. Give a file, an Arrow table, or a "
                            "pandas or polars DataFrame.")  # fmt: skip
     for place, column in enumerate(table.columns):
         if _is_text(column.type):
             table = table.set_column(place, table.field(place).name, _valid(column))
+        elif pa.types.is_timestamp(column.type) and column.type.unit in _PARTS:
+            table = table.set_column(place, table.field(place).name, _microseconds(column))
     return table
+
+
+_PARTS = {"s": 1_000_000, "ms": 1_000}  # microseconds
+
+
+def _microseconds(column: Any) -> Any:
+    """Moments in microseconds, as DuckDB counts them; NULL where one has too many of them, on which DuckDB would fail."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    parts = _PARTS[column.type.unit]
+    number, most = column.cast(pa.int64()), (2**63 - 1) // parts
+    near = pc.and_(pc.less_equal(number, most), pc.greater_equal(number, -most))
+    kept = pc.if_else(near, number, pa.scalar(None, pa.int64()))
+    return pc.multiply(kept, pa.scalar(parts, pa.int64())).cast(pa.timestamp("us", column.type.tz))
 
 
 def marks(frame: Any, table: pa.Table) -> frozenset[Hashable]:
@@ -106,13 +126,15 @@ def _pandas_column(series: Any) -> Any:
     """A column of a pandas frame by its dtype; one of objects holds texts. None where Arrow knows no such type."""
     import pyarrow as pa
 
-    if series.dtype == object:
+    categories = getattr(series.dtype, "categories", None)
+    inner = series.dtype if categories is None else categories.dtype
+    if inner.kind == "O" and not str(inner).startswith("str"):
         return texts(series.tolist())
     try:
-        return pa.chunked_array([chunk for part in [pa.array(series, from_pandas=True)]
-                                 for chunk in (part.chunks if isinstance(part, pa.ChunkedArray) else [part])])  # fmt: skip
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, TypeError):
-        return None
+        array = pa.array(series, from_pandas=True)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        return texts(series.tolist()) if str(inner).startswith("str") else None  # a text that has no UTF-8
+    return array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array])
 
 
 def texts(values: Iterable[Any]) -> Any:

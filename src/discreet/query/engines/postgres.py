@@ -15,8 +15,9 @@ from typing import Any
 
 from discreet.errors import EngineFailed, EngineUnreachable, InvalidValue, MissingExtra
 from discreet.query.engines.expressions import LONGEST_TEXT, short
+from discreet.query.engines.pgcatalogue import CATALOGUE, kind_of, rule_of
 from discreet.query.engines.request import SCALE, Marginals, Request
-from discreet.query.engines.stored import DOUBLE, NO_RULE, TEXT, WHOLE, WIDE, Stored
+from discreet.query.engines.stored import NO_RULE, Stored
 from discreet.query.engines.writer import REGISTERED, WEIGHT, Writer
 from discreet.query.operations import Kind, Op
 from discreet.query.tree import Base, Field, Relation, Scalar, Select, Union
@@ -292,7 +293,7 @@ class PostgresEngine:
         )
         if cursor.fetchone()[0]:
             writer.letters = '"und-x-icu"'
-        cursor.execute(_CATALOGUE)
+        cursor.execute(CATALOGUE)
         kinds: dict[str, dict[str, str]] = {}
         rules: dict[str, dict[str, str]] = {}
         derived: dict[str, str] = {}
@@ -303,8 +304,8 @@ class PostgresEngine:
             writer.places[table] = f"{writer.name(schema)}.{writer.name(table)}"
             writer.types[table, column] = base
             derived[table] = why or ""
-            kinds.setdefault(table, {})[column] = _kind(base, category)
-            rules.setdefault(table, {})[column] = _rule(base, category) if exact else NO_RULE
+            kinds.setdefault(table, {})[column] = kind_of(base, category)
+            rules.setdefault(table, {})[column] = rule_of(base, category) if exact else NO_RULE
         cursor.execute("SELECT oid, datname FROM pg_database WHERE datname = current_database()")
         identity = ":".join(map(str, cursor.fetchone()))
         tables = {table: Stored(columns, rules[table], derived[table]) for table, columns in kinds.items()}
@@ -367,54 +368,3 @@ _SESSION = {
     "default_transaction_read_only": "on", "standard_conforming_strings": "on", "DateStyle": "'ISO, YMD'", "TimeZone": "'UTC'",
     "extra_float_digits": "1", "application_name": "'discreet'",
 }  # fmt: skip
-
-_CATALOGUE = """
-WITH RECURSIVE base AS (
-  SELECT oid AS type, oid AS at FROM pg_catalog.pg_type WHERE typtype <> 'd'
-  UNION ALL
-  SELECT t.oid, b.at FROM pg_catalog.pg_type t JOIN base b ON t.typbasetype = b.type WHERE t.typtype = 'd'
-), child AS (
-  SELECT inhparent AS top, inhrelid AS of FROM pg_catalog.pg_inherits
-  UNION
-  SELECT h.top, i.inhrelid FROM child h JOIN pg_catalog.pg_inherits i ON i.inhparent = h.of
-)
-SELECT c.oid, n.nspname, c.relname, a.attname, t.typname, t.typcategory,
-  (SELECT k.collisdeterministic FROM pg_catalog.pg_collation k WHERE k.oid = a.attcollation) IS NOT FALSE AS exact,
-  CASE
-    WHEN c.relkind = 'v' THEN 'a view'
-    WHEN c.relkind = 'm' THEN 'a materialised view'
-    WHEN c.relkind = 'f' THEN 'a foreign table'
-    WHEN row_security_active(c.oid) THEN 'a table under row-level security'
-    WHEN EXISTS (SELECT FROM pg_catalog.pg_inherits i WHERE i.inhrelid = c.oid) THEN 'a child of another table'
-    WHEN EXISTS (SELECT FROM child h JOIN pg_catalog.pg_class d ON d.oid = h.of WHERE h.top = c.oid AND (
-      d.relkind NOT IN ('r', 'p') OR (SELECT count(*) FROM pg_catalog.pg_inherits i WHERE i.inhrelid = d.oid) > 1
-    )) THEN 'a parent of tables that are foreign, or children of others too'
-  END AS derived
-FROM pg_catalog.pg_class c
-JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated <> 'v'
-JOIN base b ON b.type = a.atttypid
-JOIN pg_catalog.pg_type t ON t.oid = b.at
-WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND NOT c.relispartition AND n.nspname = ANY (current_schemas(false))
-  AND n.nspname NOT LIKE 'pg_temp%' AND has_column_privilege(c.oid, a.attnum, 'SELECT')
-ORDER BY array_position(current_schemas(false), n.nspname), c.relname, a.attnum
-"""
-
-
-def _kind(base: str, category: str) -> str:
-    """The kind of a PostgreSQL type; a domain has the kind of its base type."""
-    known = {"int2": "integer", "int4": "integer", "int8": "integer", "float4": "number", "float8": "number",
-             "numeric": "number", "bool": "boolean", "date": "date", "timestamp": "timestamp", "timestamptz": "timestamp",
-             "uuid": "text"}  # fmt: skip
-    return known.get(base, "text" if category in ("S", "E") else "other")
-
-
-def _rule(base: str, category: str) -> str:
-    """How unit keys of a type are compared. Texts of types with an equality of their own, such as citext, have no rule."""
-    known = {"int2": WHOLE, "int4": WHOLE, "int8": WHOLE, "numeric": WIDE, "float4": DOUBLE, "float8": DOUBLE,
-             **dict.fromkeys(("text", "varchar", "bpchar", "name"), TEXT)}  # fmt: skip
-    if base in known:
-        return known[base]
-    if category == "E":
-        return TEXT
-    return base if category not in ("S", "U") and _kind(base, category) != "other" else "uuid" if base == "uuid" else NO_RULE

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from discreet.errors import EngineFailed, EngineUnreachable, InvalidValue, MissingExtra
+from discreet.errors import DiscreetError, EngineFailed, EngineUnreachable, InvalidValue, MissingExtra
 from discreet.query.engines.expressions import LONGEST_TEXT
 from discreet.query.engines.request import SCALE, Marginals, Request
 from discreet.query.engines.sparkplans import derived
@@ -171,6 +171,14 @@ class SparkEngine:
         self._mark = f"discreet_{secrets.token_hex(8)}"
         self._views: list[str] = []
         self._session: Any
+        try:
+            self._open(location)
+        except DiscreetError:
+            raise
+        except Exception as error:
+            raise InvalidValue("Spark cannot open these tables; their owner sees why as __cause__.") from error
+
+    def _open(self, location: Any) -> None:
         if hasattr(location, "catalog") and hasattr(location, "sql"):
             self._session = location
             self._frames = self._listed()

@@ -7,8 +7,8 @@ from typing import Any
 
 from discreet.core import Release, check
 from discreet.errors import InvalidValue, RuleFailed
-from discreet.report.gate.finding import Finding
-from discreet.report.gate.rules import Area, OnAttacks, Rate, ShownEpsilon
+from discreet.report.gate.finding import Finding, worst
+from discreet.report.gate.rules import Area, OnAttacks, Rate, Rule, ShownEpsilon, Unrefuted
 
 
 def assert_below(
@@ -18,17 +18,17 @@ def assert_below(
     """For tests: what every attack of that name reached is, at this confidence, below a limit; else `RuleFailed`.
 
     The limits are a true-positive rate `tpr` at a false-positive rate `fpr`, an area under the curve `auc`, an `epsilon` at a
-    `delta`. Ends of intervals are compared, not points, by the rules of `discreet gate`. Where there are too few targets to
+    `delta`. Ends of intervals are compared, not points, by the rules of `discreet gate`, and as there no attack may do better
+    than a claim of the release allows. Where there are too few targets to
     tell, the message says how many would do; with `strict=False` that is a warning. The findings are returned where all hold.
     """
     __tracebackhide__ = True  # pytest shows the line of the test, not this one
     check.open_fraction("confidence", confidence)
     check.word("attack", attack)
     rules = _rules(tpr, fpr, auc, epsilon, delta, {"line": 1, "attack": attack, "confidence": confidence})
-    findings = tuple(finding for rule in rules for finding in rule.judge(release))
-    failures = [
-        finding for finding in findings if finding.outcome == "failed" or (strict and finding.outcome == "inconclusive")
-    ]
+    asked: tuple[Rule, ...] = (*rules, Unrefuted(name="claims-hold", line=1))
+    findings = tuple(finding for rule in asked for finding in rule.judge(release))
+    failures = [each for each in findings if worst([each], strict=strict) in ("failed", "refuted")]
     if failures:
         raise RuleFailed("\n".join(f"{finding.where}: {finding.outcome}: {finding.message}" for finding in failures))
     for finding in findings:

@@ -50,8 +50,8 @@ class Judged:
         return {"file": self.file, "source": self.source, "findings": [each.to_json() for each in self.findings]}
 
 
-def worst(findings: Iterable[Finding], *, strict: bool = False) -> str:
-    """The outcome of all of them together; with `strict`, what is inconclusive has failed.
+def worst(findings: Iterable[Finding], *, strict: bool = True) -> str:
+    """The outcome of all of them together. What is inconclusive has failed; without `strict` it is said, and passes.
 
     >>> worst([])
     'holds'

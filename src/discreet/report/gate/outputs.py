@@ -24,7 +24,7 @@ _MARKS = {"holds": "✅ holds", "inconclusive": "❔ inconclusive", "failed": "�
 _ACTIVE = str.maketrans({letter: f"\\{letter}" for letter in "\\`*_{}[]<>#|~&!:@$"})
 
 
-def document(judged: Sequence[Judged], policy: str, *, strict: bool = False) -> dict[str, Any]:
+def document(judged: Sequence[Judged], policy: str, *, strict: bool = True) -> dict[str, Any]:
     """Everything that was found, and the outcome of it all."""
     findings = [finding for each in judged for finding in each.findings]
     return {
@@ -37,8 +37,8 @@ def document(judged: Sequence[Judged], policy: str, *, strict: bool = False) -> 
     }
 
 
-def junit(judged: Sequence[Judged], policy: str, *, strict: bool = False) -> str:
-    """The document. What is inconclusive counts as skipped, and with `strict` as failed."""
+def junit(judged: Sequence[Judged], policy: str, *, strict: bool = True) -> str:
+    """The document. What is inconclusive counts as failed, and without `strict` as skipped."""
     suites = XML.Element("testsuites", name="discreet gate")
     for each in judged:
         suite = XML.SubElement(suites, "testsuite", name=one_line(each.file))
@@ -73,7 +73,7 @@ def _count(suite: XML.Element) -> None:
     suite.set("time", "0")
 
 
-def sarif(judged: Sequence[Judged], policy: Policy, *, strict: bool = False) -> dict[str, Any]:
+def sarif(judged: Sequence[Judged], policy: Policy, *, strict: bool = True) -> dict[str, Any]:
     """The document. An alert is known again by its rule, the part of the release and the data set: not by lines or numbers."""
     asked = (*policy.rules, policy.genuine)
     places = {rule.name: place for place, rule in enumerate(asked)}
@@ -132,7 +132,7 @@ def counts(findings: Sequence[Finding]) -> str:
     return ", ".join(phrases) or "nothing was checked"
 
 
-def markdown(judged: Sequence[Judged], policy: str, *, strict: bool = False) -> str:
+def markdown(judged: Sequence[Judged], policy: str, *, strict: bool = True) -> str:
     """A table for each release, the worst findings first."""
     findings = [finding for each in judged for finding in each.findings]
     text = [
@@ -155,7 +155,7 @@ def markdown(judged: Sequence[Judged], policy: str, *, strict: bool = False) -> 
     return "\n".join(text)
 
 
-def remarks(judged: Sequence[Judged], policy: str, *, strict: bool = False) -> Iterator[str]:
+def remarks(judged: Sequence[Judged], policy: str, *, strict: bool = True) -> Iterator[str]:
     """`::error` and `::warning` lines, which GitHub Actions shows at the line of the policy."""
     for each in judged:
         for finding in each.findings:

@@ -40,7 +40,7 @@ class Policy:
 
     rules: tuple[Rule, ...]
     name: str = "privacy.toml"
-    strict: bool = False
+    strict: bool = True
     keys: tuple[str, ...] = ()  # public keys whose signatures count
     genuine: Genuine = GENUINE
 
@@ -96,7 +96,7 @@ class _Reader:
 
     def policy(self, document: dict[str, Any]) -> Policy:
         self.table((), document, TOP, "a policy")
-        strict = document.get("strict", False)
+        strict = document.get("strict", True)
         if not isinstance(strict, bool):
             raise self.wrong(("strict",), f"strict must be true or false; got {check.shown(strict)}.")
         refute = self.table(("refute",), document.get("refute", {}), ("confidence",), "refute")

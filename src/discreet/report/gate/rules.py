@@ -8,19 +8,18 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, Protocol
 
-from discreet.audit import epsilon_at_least
+from discreet.audit import appraise, epsilon_at_least, intervals
+from discreet.audit.intervals import Interval
 from discreet.audit.judge import SURE
-from discreet.core import Claim, Evidence, Game, Release
+from discreet.core import Claim, Evidence, Game, Release, Verdict
 from discreet.errors import DiscreetError
 from discreet.figures import down, percent_down, percent_up, rate, up
-from discreet.report.assessment import verdict_on
-from discreet.report.gate import measure
 from discreet.report.gate.finding import Finding
-from discreet.report.gate.measure import Interval
 from discreet.report.gate.parts import Part, hint
 from discreet.report.gate.proofs import NOTHING, Proofs
 from discreet.report.gate.proofs import PARTS as PROVEN
 
+_OF_VERDICT = {"refuted": "refuted", "warning": "failed", "inconclusive": "inconclusive", "holds": "holds"}
 _POST_HOC = " Who was inside was not decided by coins (post_hoc), so this is indicative."
 
 
@@ -90,11 +89,11 @@ class Rate(OnAttacks):
     fpr: float
 
     def measure(self, evidence: Evidence) -> Finding:
-        interval = measure.tpr(evidence, self.fpr, self.confidence)
+        interval = intervals.tpr(evidence, self.fpr, self.confidence)
         if interval.high < self.limit or interval.low > self.limit:
             advice, needed = "", None
         else:
-            sides = measure.tpr_needed(evidence, self.fpr, self.limit, self.confidence)
+            sides = intervals.tpr_needed(evidence, self.fpr, self.limit, self.confidence)
             ones, zeros = int(evidence.inside.sum()), int((~evidence.inside).sum())
             have = f"there are {ones:,} and {zeros:,}"
             needed = None if sides is None else sum(sides)
@@ -118,8 +117,8 @@ class Area(OnAttacks):
         return down(low, 3), up(high, 3), f"{limit:g}"
 
     def measure(self, evidence: Evidence) -> Finding:
-        interval = measure.auc(evidence, self.confidence)
-        each = measure.auc_needed(evidence, self.limit, self.confidence)
+        interval = intervals.auc_either_way(evidence, self.confidence)
+        each = intervals.auc_needed(evidence, self.limit, self.confidence)
         advice = (
             "No number of targets would decide, if the true area is the measured one."
             if each is None
@@ -146,8 +145,8 @@ class ShownEpsilon(OnAttacks):
         if floor > self.limit:
             outcome = "failed"
             message += _POST_HOC if evidence.design == "post_hoc" else ""
-        elif measure.reach(evidence, self.delta, self.confidence) <= self.limit:
-            outcome, needed = "inconclusive", measure.floor_needed(evidence, self.delta, self.limit, self.confidence)
+        elif intervals.reach(evidence, self.delta, self.confidence) <= self.limit:
+            outcome, needed = "inconclusive", intervals.floor_needed(evidence, self.delta, self.limit, self.confidence)
             message = f"{message[:-1]}: {len(evidence):,} targets cannot show more than that, however much leaks. " + (
                 f"At least {needed:,} can." if needed else "No number of targets in one run can, at this delta."
             )
@@ -229,21 +228,28 @@ class Unrefuted:
     confidence: float = SURE
 
     def judge(self, release: Release[Any], proofs: Proofs = NOTHING) -> Iterator[Finding]:
-        pairs = [(claim, evidence) for claim in release.claims for evidence in release.evidence]
-        verdicts = [(*pair, verdict_on(*pair, self.confidence)) for pair in pairs]
-        compared = [each for each in verdicts if each[2].outcome in ("holds", "refuted", "inconclusive")]
-        above = [each for each in compared if each[2].floor > each[2].ceiling]  # what is post_hoc warns, and does not refute
-        for claim, evidence, verdict in above:
-            outcome = "refuted" if verdict.outcome == "refuted" else "inconclusive"
-            yield Finding(
-                rule=self.name, where=f"attack.{evidence.attack}", outcome=outcome,
-                message=f"{verdict.reason} The claim is about {_about(claim.game)}; {rate(self.confidence)} confidence.",
-                line=self.line, value=verdict.floor, low=verdict.floor, limit=verdict.ceiling,
-            )  # fmt: skip
+        compared = [
+            (claim, item.evidence.attack, verdict, excess)
+            for item in (appraise(each, release.claims, sure=self.confidence) for each in release.evidence)
+            for claim, verdict, excess in zip(release.claims, item.verdicts, item.excesses)
+            if verdict.outcome in _OF_VERDICT
+        ]
+        above = [each for each in compared if each[2].outcome in ("refuted", "warning") or each[3] is not None]
+        for claim, attack, verdict, _ in above:
+            about = f"The claim is about {_about(claim.game)}; {rate(self.confidence)} confidence."
+            yield self._finding(f"attack.{attack}", _OF_VERDICT[verdict.outcome], f"{verdict.reason} {about}", verdict)
         if compared and not above:
             count = "1 comparison" if len(compared) == 1 else f"{len(compared)} comparisons"
-            message = f"no claim is refuted by its evidence ({count}, each at {rate(self.confidence)} confidence)."
-            yield Finding(rule=self.name, where="claim", outcome="holds", message=message, line=self.line)
+            few = sum(verdict.outcome == "inconclusive" for _, _, verdict, _ in compared)
+            unable = f"; {few} of them with too few targets to refute it, however much leaks" if few else ""
+            sure = f"{count}, each at {rate(self.confidence)} confidence{unable}"
+            yield self._finding("claim", "holds", f"no claim is refuted by its evidence ({sure}).")
+
+    def _finding(self, where: str, outcome: str, message: str, verdict: Verdict | None = None) -> Finding:
+        floor, ceiling = (None, None) if verdict is None else (verdict.floor, verdict.ceiling)
+        return Finding(
+            rule=self.name, where=where, outcome=outcome, message=message, line=self.line, value=floor, low=floor, limit=ceiling
+        )  # fmt: skip
 
     def __str__(self) -> str:
         return f"no claim refuted by its evidence, at {rate(self.confidence)} confidence"

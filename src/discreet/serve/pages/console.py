@@ -95,8 +95,9 @@ def explain(request: Request) -> Reply:
     cost = {
         "epsilon": explained.epsilon, "delta": explained.delta, "errors": dict(explained.errors),
         "groups": explained.keys, "units": explained.plan,
-        "account": database.account, "fits": headroom.fits, "refusal": headroom.refusal,
-        "left_before": headroom.left_before, "left_after": headroom.left_after if headroom.fits else headroom.left_before,
+        "account": database.account, "free": explained.free, "fits": headroom.fits or explained.free,
+        "refusal": None if explained.free else headroom.refusal, "left_before": headroom.left_before,
+        "left_after": headroom.left_after if headroom.fits and not explained.free else headroom.left_before,
     }  # fmt: skip
     if request.wants == "json":
         return Page("console.html", {"cost": cost})

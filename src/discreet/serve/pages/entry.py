@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from functools import cache
 from pathlib import Path
+from urllib.parse import urlencode
 
 from discreet.errors import InvalidValue
 from discreet.serve.routes import ANYONE, EVERYONE, File, Go, Page, Refused, Reply, Request, Route
 from discreet.serve.users import User
 
+LONGEST_PLACE = 20_000  # characters of an address to come back to
 TYPES = {
     ".css": "text/css; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
@@ -25,12 +27,35 @@ def home(request: Request) -> Reply:
     return Go("/console" if request.user.role == "analyst" else "/sources")
 
 
+def login_url(request: Request) -> str:
+    """The login, and after it the page that was asked for, with what was typed into the console."""
+    if request.route.method == "GET":
+        place = request.url
+    else:
+        page = "/" + request.route.path.split("/")[1]
+        typed = {name: value for name, value in request.form.items() if name != "proof" and value}
+        place = f"{page}?{urlencode(typed)}" if page == "/console" and typed else page
+    return f"/login?{urlencode({'next': place})}" if len(place) <= LONGEST_PLACE and _ours(place) else "/login"
+
+
+def _ours(place: str) -> bool:
+    """Whether an address is a page of this server: never one that leads elsewhere."""
+    return (
+        place.startswith("/")
+        and not place.startswith(("//", "/\\"))
+        and place.isascii()
+        and place.isprintable()
+        and not place.startswith("/login")
+    )
+
+
 def login_form(request: Request) -> Reply:
     return _login(request)
 
 
 def _login(request: Request, name: str = "", fault: str = "", status: int = 200, headers: dict[str, str] | None = None) -> Page:
-    data = {"name": name, "fault": fault, "owner": request.state.users.has_owner()}
+    after = request.form.get("next", "") or request.query.get("next", "")
+    data = {"name": name, "fault": fault, "owner": request.state.users.has_owner(), "next": after if _ours(after) else ""}
     return Page("login.html", data, status=status, headers=headers or {})
 
 
@@ -55,6 +80,8 @@ def login(request: Request) -> Reply:
             raise Refused(401, "No such name with this password.")
         return _login(request, name, "No such name with this password.", 401)
     state.by_both.forget(both)
+    state.by_address.unmark(request.address)  # only failures count against those who share an address or a name
+    state.by_name.unmark(name)
     return _enter(request, user)
 
 
@@ -63,7 +90,11 @@ def _enter(request: Request, user: User) -> Go:
         request.state.users.leave(request.session.key)
     session = request.state.users.enter(user)
     request.state.users.note(user.name, "login", request.address)
-    return Go("/", {"name": user.name, "role": user.role}, cookies={"session": session.key})
+    after = request.form.get("next", "")
+    back = _ours(after) and len(after) <= LONGEST_PLACE
+    return Go(
+        after if back else "/", {"name": user.name, "role": user.role}, cookies={"session": session.key}, encoded=back
+    )  # fmt: skip
 
 
 def logout(request: Request) -> Reply:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from discreet.errors import InvalidValue
-from discreet.serve.routes import EVERYONE, Go, Page, Refused, Reply, Request, Route
+from discreet.serve.routes import EVERYONE, Go, Page, Refused, Reply, Request, Route, number_in
 
 
 def me(request: Request) -> Reply:
@@ -44,12 +44,12 @@ def new_token(request: Request) -> Reply:
 
 
 def end_token(request: Request) -> Reply:
-    number = request.path["number"]
-    if not number.isdecimal() or len(number) > 9:
+    number = number_in(request.path["number"])
+    if number is None:
         raise InvalidValue("There is no such token.")
-    request.state.users.end_token(request.user.name, int(number))
-    request.state.users.note(request.user.name, "withdrew token", number)
-    return Go("/me", {"withdrawn": int(number)})
+    request.state.users.end_token(request.user.name, number)
+    request.state.users.note(request.user.name, "withdrew token", str(number))
+    return Go("/me", {"withdrawn": number})
 
 
 ROUTES = (

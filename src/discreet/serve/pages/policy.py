@@ -8,6 +8,7 @@ from typing import Any
 from discreet.errors import DiscreetError
 from discreet.report.gate import Policy, proofs_of
 from discreet.serve.routes import READERS, Page, Reply, Request, Route
+from discreet.serve.store import Card
 
 WORST = ("refuted", "failed", "inconclusive", "holds")  # the first that occurs is the outcome of a release
 
@@ -23,11 +24,19 @@ def policy(request: Request) -> Reply:
     except DiscreetError as error:
         return Page("policy.html", {**data, "fault": str(error)}, {"counts": {}})
     for card in request.state.store.cards():
-        if card.fault is None:
-            summary = {"name": card.name, "title": card.title, "source": card.source}
-            data["releases"].append({**summary, **_judged(request, rules, file, card.name)})
+        summary = {"name": card.name, "title": card.title, "source": card.source}
+        judged = _judged(request, rules, file, card.name) if card.fault is None else _unreadable(card)
+        data["releases"].append({**summary, **judged})
+    data["releases"].sort(key=lambda each: WORST.index(each["outcome"]))  # what needs somebody first
     counts = {word: sum(each["outcome"] == word for each in data["releases"]) for word in WORST}
     return Page("policy.html", data, {"counts": counts})
+
+
+def _unreadable(card: Card) -> dict[str, Any]:
+    """A release that nobody can read keeps to no rule."""
+    message = f"The release cannot be read, so nothing is known of it: {card.fault}"
+    finding = {"rule": "readable", "where": card.name, "outcome": "failed", "message": message, "needed": None}
+    return {"outcome": "failed", "findings": [finding]}
 
 
 def _judged(request: Request, rules: Policy, file: Path, name: str) -> dict[str, Any]:
@@ -41,7 +50,7 @@ def _judged(request: Request, rules: Policy, file: Path, name: str) -> dict[str,
         except DiscreetError as error:
             findings = [{"rule": "", "where": name, "outcome": "failed", "message": str(error), "needed": None}]
         outcome = next((word for word in WORST if any(finding["outcome"] == word for finding in findings)), "holds")
-        return {"outcome": outcome, "findings": findings}
+        return {"outcome": "failed" if outcome == "inconclusive" and rules.strict else outcome, "findings": findings}
 
     last = tuple(entry.id for entry in request.state.ledger.history()[-1:])
     judged: dict[str, Any] = request.state.store.remember(name, ("policy", file.stat().st_mtime_ns, *last), judge)

@@ -10,7 +10,7 @@ from discreet.core import Release
 from discreet.errors import DiscreetError, MissingExtra
 from discreet.ledger import Ledger
 from discreet.serve import answer, reports, tables
-from discreet.serve.routes import EVERYONE, READERS, File, Page, Refused, Reply, Request, Route
+from discreet.serve.routes import EVERYONE, READERS, File, Page, Refused, Reply, Request, Route, number_in
 from discreet.serve.store import Card, seen_by
 
 ON_A_PAGE = 100
@@ -23,10 +23,10 @@ def releases(request: Request) -> Reply:
     cards = [_seen(request, card) for card in request.state.store.cards()]
     sources = sorted({card["source"] for card in cards if card["source"]})
     kept = [card for card in cards if _matches(card, words.lower().split()) and source in ("", card["source"])]
-    page = int(request.query.get("page", "1")) if request.query.get("page", "1").isdecimal() else 1
-    start = ON_A_PAGE * (max(page, 1) - 1)
+    page = number_in(request.query.get("page", "1")) or 1
+    start = ON_A_PAGE * (page - 1)
     data = {"releases": kept[start : start + ON_A_PAGE], "count": len(kept), "all": len(cards), "filter": words,
-            "source": source, "sources": sources, "page": max(page, 1),
+            "source": source, "sources": sources, "page": page,
             "pages": max(1, -(-len(kept) // ON_A_PAGE))}  # fmt: skip
     return Page("releases.html", data, part="parts/releases.html")
 
@@ -61,15 +61,23 @@ def _ledger(request: Request) -> Ledger | None:
 def release(request: Request) -> Reply:
     """One release as its report; as JSON, what the report says."""
     seen, name = _release(request), request.path["name"]
+    less = len(seen.evidence) < len(_whole(request).evidence)
     if request.wants == "json":
-        return Page("", {"name": name, **reports.document(seen, _ledger(request))})
+        return Page("", {"name": name, **reports.document(seen, _ledger(request), withheld=less)})
     columns = answer.columns(_columns(request, seen))
     bar = {"name": name, "heads": columns, "lines": answer.rows(columns), "picture": answer.picture(columns),
            "question": _question(seen), "entry": seen.entry, "targets": _targets(request, name), "pdf": reports.has_pdf(),
            "table": tables.preview(request.state.store, name, seen),
-           "less": len(seen.evidence) < len(_whole(request).evidence)}  # fmt: skip
-    parts = request.state.store.remember(name, _moment(request), lambda: reports.parts(seen, _ledger(request)))
+           "less": less, "unsigned": _unsigned(request)}  # fmt: skip
+    parts = request.state.store.remember(name, _moment(request), lambda: reports.parts(seen, _ledger(request), withheld=less))
     return Page("release.html", {"name": name}, {**bar, **parts}, headers={"content-security-policy": reports.POLICY})
+
+
+def _unsigned(request: Request) -> str:
+    """What is said of the signature beside the document, where it is there and does not fit, or is not there."""
+    from discreet.report.signature import check_release
+
+    return request.state.store.without_paths(check_release(request.state.store.path(request.path["name"])).fault or "")
 
 
 def _question(release: Release[Any]) -> dict[str, str] | None:

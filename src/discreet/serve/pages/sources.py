@@ -12,6 +12,7 @@ from discreet.core.claim import game_from_json
 from discreet.errors import InvalidValue
 from discreet.figures import up
 from discreet.ledger import Entry, Ledger
+from discreet.ledger.history import cost_in_words, kind_in_words
 from discreet.serve import registry
 from discreet.serve.pages.releases import exported
 from discreet.serve.reports import has_pdf
@@ -78,11 +79,18 @@ def source(request: Request) -> Reply:
 
 def _entry(entry: Entry) -> dict[str, Any]:
     body = entry.body
-    kinds = [str(claim["event"]["kind"]) for claim in body.get("claims", [])]
-    parts = [*kinds, *(str(body[name]) for name in ("outcome", "by", "reason") if body.get(name))]
+    cost = [cost_in_words(entry)] if entry.kind == "reserve" else []
+    parts = [*cost, *(str(body[name]) for name in ("outcome", "by", "reason") if body.get(name))]
     if "epsilon" in body:
         parts.append(f"ε {body['epsilon']:g} at δ {up(body['delta'], 6)}")
-    return {"id": entry.id, "at": entry.at, "kind": entry.kind, "account": body.get("account"), "about": "; ".join(parts)}
+    return {
+        "id": entry.id,
+        "at": entry.at,
+        "kind": entry.kind,
+        "what": kind_in_words(entry),
+        "account": body.get("account"),
+        "about": "; ".join(parts),
+    }
 
 
 def export(request: Request) -> Reply:
@@ -127,11 +135,11 @@ def share_source(request: Request) -> Reply:
     return Go(f"/sources/{name}", {"source": name})
 
 
-ROUTES = (
+ROUTES = (  # a source may have a slash in its name
     Route("/sources", sources, EVERYONE),
     Route("/sources", open_source, OWNER, "POST"),
-    Route("/sources/{source}", source, EVERYONE),
-    Route("/sources/{source}/export/{kind}", export, READERS, work="heavy", json=False),
-    Route("/sources/{source}/raise", raise_source, OWNER, "POST"),
-    Route("/sources/{source}/share", share_source, OWNER, "POST"),
+    Route("/sources/{source:path}/export/{kind}", export, READERS, work="heavy", json=False),
+    Route("/sources/{source:path}/raise", raise_source, OWNER, "POST"),
+    Route("/sources/{source:path}/share", share_source, OWNER, "POST"),
+    Route("/sources/{source:path}", source, EVERYONE),
 )

@@ -17,7 +17,7 @@ def users(request: Request) -> Reply:
 def _with_link(request: Request, name: str, secret: str) -> Reply:
     """Show a one-time link; its secret is not stored."""
     found = [each.to_json() for each in request.state.users.everyone()]
-    data = {"users": found, "link": {"name": name, "path": f"/welcome/{secret}"}}
+    data = {"users": found, "link": {"name": name, "path": f"/welcome/{secret}", "url": f"{request.origin}/welcome/{secret}"}}
     return Page("users.html", data, {"roles": ROLES}, part="parts/link.html")
 
 

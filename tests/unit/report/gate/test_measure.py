@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom
 
+from discreet.audit import intervals as measure
 from discreet.audit.binomial import rate_ceiling, rate_floor
+from discreet.audit.intervals import lenient_rank, strict_rank
 from discreet.core import Evidence, Game, record
-from discreet.report.gate import measure
-from discreet.report.gate.measure import lenient_rank, strict_rank
 
 GAME = Game(record(), {"scores"})
 
@@ -108,7 +108,7 @@ def test_the_law_of_the_area(p: float, q: float, confidence: float) -> None:
     true = max(area, 1 - area)
     for a in range(zeros + 1):
         for b in range(ones + 1):
-            found = measure.auc(evidence(np.arange(ones) < b, np.arange(zeros) < a), confidence)
+            found = measure.auc_either_way(evidence(np.arange(ones) < b, np.arange(zeros) < a), confidence)
             weight = binom.pmf(a, zeros, p) * binom.pmf(b, ones, q)
             below += weight * (found.high < true - 1e-9)
             above += weight * (found.low > true + 1e-9)
@@ -189,7 +189,10 @@ def test_the_area_is_decided_by_as_many_as_are_said(area: float, limit: float) -
 
     needed = measure.auc_needed(made(20), limit, 0.95)
     assert needed is not None
-    found, less = measure.auc(made(needed * 20), 0.95), measure.auc(made(max(needed // 40 * 20, 20)), 0.95)
+    found, less = (
+        measure.auc_either_way(made(needed * 20), 0.95),
+        measure.auc_either_way(made(max(needed // 40 * 20, 20)), 0.95),
+    )
     assert (found.high < limit) == (max(area, 1 - area) < limit)
     assert not found.low <= limit <= found.high
     assert less.high >= found.high
@@ -198,7 +201,7 @@ def test_the_area_is_decided_by_as_many_as_are_said(area: float, limit: float) -
 def test_more_confidence_is_a_wider_interval() -> None:
     rng = np.random.default_rng(0)
     seen = evidence(rng.normal(0.5, 1, 3000), rng.normal(size=3000))
-    for question in (lambda c: measure.tpr(seen, 0.01, c), lambda c: measure.auc(seen, c)):
+    for question in (lambda c: measure.tpr(seen, 0.01, c), lambda c: measure.auc_either_way(seen, c)):
         found = [question(c) for c in (0.5, 0.9, 0.95, 0.999, 1 - 1e-9)]
         for one, other in pairwise(found):
             assert other.low <= one.low <= one.value <= one.high <= other.high
@@ -207,7 +210,7 @@ def test_more_confidence_is_a_wider_interval() -> None:
 def test_an_empty_side_says_nothing() -> None:
     for seen in (evidence([1.0, 2.0], []), evidence([], [1.0, 2.0])):
         assert (measure.tpr(seen, 0.01, 0.95).low, measure.tpr(seen, 0.01, 0.95).high) == (0.0, 1.0)
-        assert (measure.auc(seen, 0.95).low, measure.auc(seen, 0.95).high) == (0.5, 1.0)
+        assert (measure.auc_either_way(seen, 0.95).low, measure.auc_either_way(seen, 0.95).high) == (0.5, 1.0)
         assert measure.tpr_needed(seen, 0.01, 0.1, 0.95) is None
 
 

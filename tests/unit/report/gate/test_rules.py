@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from discreet.attack.membership import ATTACKS
-from discreet.audit import judge
+from discreet.audit import appraisal, judge
 from discreet.core import Claim, Evidence, Game, Gaussian, Laplace, NonPrivate, Release, Sequence, Unit, record, user
 from discreet.errors import InvalidValue, RuleFailed, UnsupportedEvent
 from discreet.report.gate import Finding, Policy, assert_below, worst
@@ -243,7 +243,7 @@ def test_a_claim_that_its_evidence_refutes_is_told_by_every_policy() -> None:
 def test_evidence_that_cannot_refute_warns() -> None:
     made = release(evidence(3.0, design="post_hoc"), claims=(claim(1.0),))
     (_, found) = Policy.from_toml(ANY).judge(made)
-    assert (found.outcome, "warning" in found.message) == ("inconclusive", True)
+    assert (found.outcome, "warning" in found.message) == ("failed", True)
 
 
 def test_claims_that_hold_are_told_and_others_are_no_matter() -> None:
@@ -256,7 +256,7 @@ def test_claims_that_hold_are_told_and_others_are_no_matter() -> None:
 def test_how_sure_a_refutation_must_be_can_be_said() -> None:
     made = release(evidence(1.2, 300), claims=(claim(1.0),))
     sure = [worst(Policy.from_toml(f"refute.confidence = {c}\n{ANY}").judge(made)) for c in (0.5, 1 - 1e-9)]
-    assert sure == ["refuted", "holds"]
+    assert sure == ["refuted", "failed"]  # too few to be so sure, and above the claim all the same
 
 
 @pytest.fixture
@@ -266,7 +266,8 @@ def nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(event: Any) -> Any:
         raise UnsupportedEvent("no privacy profile for this event.")
 
-    judge._ceiling.cache_clear()
+    judge.ceiling_of.cache_clear()
+    appraisal._appraise.cache_clear()
     monkeypatch.setattr("discreet.accounting.curve", refuse)
 
 
@@ -278,9 +279,9 @@ def test_a_claim_that_no_theorem_covers_proves_nothing_and_breaks_nothing() -> N
     assert [each.outcome for each in Policy.from_toml(ANY).judge(made)] == ["holds"]
 
 
-def test_strict_makes_a_failure_of_what_is_inconclusive() -> None:
+def test_what_is_inconclusive_has_failed_unless_the_policy_is_lenient() -> None:
     found = [only("tpr = { at_fpr = 0.001, max = 0.01 }", release(evidence(0.0, 100)))]
-    assert (worst(found), worst(found, strict=True), worst([])) == ("inconclusive", "failed", "holds")
+    assert (worst(found, strict=False), worst(found), worst([])) == ("inconclusive", "failed", "holds")
 
 
 def test_assert_below_tells_the_interval() -> None:

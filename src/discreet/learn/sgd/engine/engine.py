@@ -16,6 +16,7 @@ from discreet.learn.sgd.engine.compiled import eagerly
 from discreet.learn.sgd.engine.fallback import LISTS, Found, copied, own, spread_over, tried
 from discreet.learn.sgd.engine.joins import joined
 from discreet.learn.sgd.engine.layers import find
+from discreet.learn.sgd.engine.own import forward_of
 from discreet.learn.sgd.engine.tape import PART, Forward, Record, Tape
 
 TYPES = (torch.float32, torch.bfloat16, torch.float16)  # of the parameters that can be trained
@@ -48,7 +49,7 @@ class Engine:
         self.rows = rows
         self.tape = Tape(rows)
         self._enclosed: set[nn.Module] = set()  # run example by example, with all that is inside
-        self._modules = self._armed({})
+        self._arm({})
         self.size = sum(p.numel() for p in self.parameters)
         self.armed = False  # while a step is recorded
         self.processes = 1  # that add into one sum
@@ -59,11 +60,15 @@ class Engine:
     def trying(self) -> Iterator[None]:
         """While this is open, modules without a layer of ours find out how they are best run; afterwards they are."""
         found: Found = {}
-        self._modules = self._armed(found, trying=True)
+        self._arm(found, trying=True)
         try:
             yield
         finally:
-            self._modules = self._armed(found)
+            self._arm(found)
+
+    def _arm(self, found: Found, trying: bool = False) -> None:
+        self._modules = self._armed(found, trying)
+        self.layers = [module for module, _ in self._modules]  # in whose place something runs while a step is recorded
 
     def _armed(self, found: Found, trying: bool = False) -> list[tuple[nn.Module, Forward]]:
         """What runs in place of which module."""
@@ -193,8 +198,9 @@ def _recorded(ours: Callable[..., Any], before: Callable[..., Any] | None, modul
     def forward(*args: Any, **kwargs: Any) -> Any:
         if torch.is_grad_enabled():
             return ours(*args, **kwargs)
-        return type(module).forward(module, *args, **kwargs) if before is None else before(*args, **kwargs)
+        return forward_of(module)(*args, **kwargs) if before is None else before(*args, **kwargs)
 
+    forward.discreet = True  # type: ignore[attr-defined]
     return forward
 
 

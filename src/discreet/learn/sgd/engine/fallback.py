@@ -23,6 +23,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
 from discreet.errors import InvalidValue
+from discreet.learn.sgd.engine.own import forward_of, is_recorded
 from discreet.learn.sgd.engine.tape import Forward, Record, Tape
 
 MOST_AXES = 5  # of what a parameter is broadcast against: examples, channels and three of space
@@ -78,7 +79,6 @@ class CopiedRecord(Record):
 
 def copied(module: nn.Module, tape: Tape) -> Callable[..., Any]:
     """The module's forward, run example by example under vmap. What is inside it runs there too, fast layers or not."""
-    plain = type(module).forward
     trained = {name: p for name, p in module.named_parameters() if p.requires_grad}
 
     def forward(*args: Any, **kwargs: Any) -> Any:
@@ -87,7 +87,7 @@ def copied(module: nn.Module, tape: Tape) -> Callable[..., Any]:
         except Exception as error:  # whatever a stranger's forward makes of one example
             tape.layout.lost.add(module)
             if tape.layout.learning:  # what is around it may be run in its place, see Engine.enclose
-                return plain(module, *args, **kwargs)
+                return forward_of(module)(*args, **kwargs)
             if isinstance(error, InvalidValue):
                 raise
             raise InvalidValue(_why(module, error)) from error
@@ -112,9 +112,7 @@ def copied(module: nn.Module, tape: Tape) -> Callable[..., Any]:
             nonlocal made
             single = [leaf[None] if axis == 0 and not several else leaf for leaf, axis in zip(given, axes)]
             its_args, its_kwargs = pytree.tree_unflatten(single, shape)
-            out = functional_call(
-                _Plain(module, plain), {f"inner.{name}": p for name, p in parameters.items()}, its_args, its_kwargs
-            )
+            out = functional_call(_Plain(module), {f"inner.{name}": p for name, p in parameters.items()}, its_args, its_kwargs)
             made = pytree.tree_flatten(out)
             tensors = [leaf for leaf in made[0] if isinstance(leaf, Tensor)]
             return tensors if several else [leaf.squeeze(0) for leaf in tensors]
@@ -202,19 +200,24 @@ def _axis(module: nn.Module, tape: Tape, leaf: Any) -> int | None:
 class _Plain(nn.Module):
     """Calls the module's own forward, not the one the engine put in its place, and what computes its weights before."""
 
-    def __init__(self, inner: nn.Module, forward: Callable[..., Any]) -> None:
+    def __init__(self, inner: nn.Module) -> None:
         super().__init__()
         self.inner = inner
-        self._plain = forward
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        before = {name: vars(self.inner)[name] for name in computed(self.inner)}
-        try:
-            for hook in list(self.inner._forward_pre_hooks.values()) if before else ():
-                hook(self.inner, args)
-            return self._plain(self.inner, *args, **kwargs)
-        finally:
-            vars(self.inner).update(before)
+        plain = forward_of(self.inner)
+        return plain(*args, **kwargs) if is_recorded(plain) else with_hooks(self.inner, plain, args, kwargs)
+
+
+def with_hooks(module: nn.Module, forward: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """A forward after what computes the module's weights before it."""
+    before = {name: vars(module)[name] for name in computed(module)}
+    try:
+        for hook in list(module._forward_pre_hooks.values()) if before else ():
+            hook(module, args)
+        return forward(*args, **kwargs)
+    finally:
+        vars(module).update(before)
 
 
 def computed(module: nn.Module) -> list[str]:
@@ -276,11 +279,11 @@ def spread_over(axes: int) -> Forward:
     """A forward of the module's own on parameters spread over the examples; the layers inside run as they are."""
 
     def make(module: nn.Module, tape: Tape) -> Callable[..., Any]:
-        plain, trained = type(module).forward, own(module)
+        trained = own(module)
 
         def forward(*args: Any, **kwargs: Any) -> Any:
             with _holding(module, {name: spread(tape, p, axes) for name, p in trained.items()}):
-                return plain(module, *args, **kwargs)
+                return forward_of(module)(*args, **kwargs)
 
         return forward
 

@@ -20,7 +20,7 @@ from discreet.learn.sgd.engine.agreement import CROWD, MORE, Losses, Make, agree
 from discreet.learn.sgd.engine.compiled import eagerly
 from discreet.learn.sgd.engine.engine import Engine
 
-OTHERWISE = 'Or ask for path="isolated", which computes every unit by itself, more slowly, and needs none of this.'
+OTHERWISE = 'Or ask for performance=Performance(path="isolated"): every unit is computed by itself, more slowly.'
 FEW = 2  # units in the smaller of two sizes of batch
 
 

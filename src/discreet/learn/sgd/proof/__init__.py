@@ -9,6 +9,10 @@ nets.py      rules for the layers that torch computes in one operation
 recurrent.py rules for whole layers that torch would take apart
 watcher.py   runs every operation of a trace and holds it against its rule
 trace.py     forward and backward on tensors without values, with a symbol for the batch size
+recorder.py  the calls of torch's functions in a trace; functions.py: which may be recorded
+program.py   the recorded calls, which run in the place of the code
+faithful.py  whether they compute what the code computes, on made-up rows
+intact.py    whether torch and discreet are as they were installed
 python.py    what the code of model and loss keeps in Python: comparing it, putting it back
 look.py      looking around from model and loss; objects.py, contents.py, modules.py: what there is to see
 code.py      what can be read off code without running it

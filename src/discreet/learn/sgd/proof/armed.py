@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from discreet.learn.sgd.engine.layers import find
+from discreet.learn.sgd.engine.own import forward_of
 from discreet.learn.sgd.proof.values import MIXED, PUBLIC, ROWS, NotProven, Value, known
 
 ANY_ORDER = (nn.Linear.forward, nn.Embedding.forward, nn.LayerNorm.forward, nn.RMSNorm.forward)
@@ -47,8 +48,9 @@ class Armed:
         def forward(*args: Any, **kwargs: Any) -> Any:
             if torch.is_grad_enabled():
                 self._look(module, layer, make is not None, pytree.tree_leaves((args, kwargs)))
-            return type(module).forward(module, *args, **kwargs) if plain is None else plain(*args, **kwargs)
+            return forward_of(module)(*args, **kwargs) if plain is None else plain(*args, **kwargs)
 
+        forward.discreet = plain is None  # type: ignore[attr-defined]
         return forward
 
     def _look(self, module: nn.Module, layer: bool, ours: bool, leaves: list[Any]) -> None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import sys
 import types
 from typing import Any
 
+import torch
 from torch.overrides import _get_current_function_mode_stack
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
-from discreet.learn.sgd.proof.objects import foreign, of_place
+from discreet.learn.sgd.proof.objects import foreign, foreign_class, foreign_function, of_place
 
 
 def runs() -> tuple[type, ...]:
@@ -41,6 +43,25 @@ def own_file(name: str) -> bool:
 def modes() -> list[Any]:
     """What torch asks about every operation: contexts that somebody entered."""
     return [*_get_current_function_mode_stack(), *_get_current_dispatch_mode_stack()]
+
+
+def beside(contexts: bool = True) -> str | None:
+    """Something of the user's that Python or torch would call during a step, and let see what is computed there."""
+    if contexts and any(not foreign_class(type(mode)) for mode in modes()):
+        return "a context that is asked about every operation"
+    if any(map(_of_user, torch._C._autograd._top_saved_tensors_default_hooks(False) or ())):
+        return "a context that is given what autograd keeps"
+    if any(map(_of_user, (sys.gettrace(), sys.getprofile(), *gc.callbacks))):
+        return "a function that Python calls beside the code that runs (sys.settrace, sys.setprofile, gc.callbacks)"
+    return None
+
+
+def _of_user(it: Any) -> bool:
+    if isinstance(it, types.MethodType):
+        return _of_user(it.__func__)
+    if isinstance(it, types.FunctionType):
+        return not foreign_function(it)
+    return it is not None and not foreign_class(type(it))
 
 
 def everywhere() -> list[Any]:

@@ -24,6 +24,7 @@ from torch.nn.utils.stateless import _reparametrize_module
 from torch.utils import _pytree as pytree
 
 from discreet.learn.sgd.proof.armed import checked
+from discreet.learn.sgd.proof.recorder import Recorder
 from discreet.learn.sgd.proof.values import MIXED, PUBLIC, ROWS, SUM, Layout, NotProven, known, mark, public, rows
 from discreet.learn.sgd.proof.watcher import Peeking, Watcher
 
@@ -161,15 +162,17 @@ class Seen(FakeTensorMode):
 # ---- one trace -------------------------------------------------------------------------------------------------------
 
 
-def traced(model: nn.Module, losses: Callable[[Any], Any], batch: Any, backward: bool = True) -> Watcher:
+def traced(
+    model: nn.Module, losses: Callable[[Any], Any], batch: Any, backward: bool = True, recorder: Recorder | None = None
+) -> Watcher:  # fmt: skip
     """Trace `losses` of rows like those of `batch` and the gradients of what is trained; NotProven where a rule fails.
 
-    Without `backward`, any function that gives rows for rows.
+    Without `backward`, any function that gives rows for rows. A `recorder` has the program of the forward afterwards.
     """
     env = ShapeEnv(duck_shape=True)
     fake = Seen(shape_env=env, allow_non_fake_inputs=True)
     fake.cache_enabled = False  # entries are of this trace alone, and cost more than they save
-    watcher = Watcher()
+    watcher = Watcher(recorder)
     with warnings.catch_warnings(), ExitStack() as stack:
         warnings.simplefilter("ignore")
         inputs = pytree.tree_map(lambda leaf: _fake_rows(fake, leaf), batch)
@@ -188,9 +191,11 @@ def traced(model: nn.Module, losses: Callable[[Any], Any], batch: Any, backward:
         stack.enter_context(watcher)
         stack.enter_context(Peeking(watcher))
         stack.enter_context(torch.enable_grad())
+        if recorder is not None:
+            stack.enter_context(recorder.recording())
         try:
             fake.watcher = watcher
-            _joint(model, losses, inputs, held) if backward else _mapped(losses, inputs)
+            _joint(model, losses, inputs, held, recorder) if backward else _mapped(losses, inputs, recorder)
         except NotProven as error:
             watcher.fail(str(error))
         except Exception as error:
@@ -204,8 +209,13 @@ def traced(model: nn.Module, losses: Callable[[Any], Any], batch: Any, backward:
     return watcher
 
 
-def _mapped(function: Callable[[Any], Any], inputs: Any) -> None:
-    for leaf in pytree.tree_leaves(function(inputs)):
+def _mapped(function: Callable[[Any], Any], inputs: Any, recorder: Recorder | None) -> None:
+    if recorder is not None:
+        recorder.begin(inputs)
+    found = function(inputs)
+    if recorder is not None:
+        recorder.end(found, tree=True)
+    for leaf in pytree.tree_leaves(found):
         value = known(leaf) if isinstance(leaf, Tensor) else public()
         if value.kind == MIXED:
             raise NotProven(value.cell.why)
@@ -213,9 +223,15 @@ def _mapped(function: Callable[[Any], Any], inputs: Any) -> None:
             raise NotProven("what comes out is not one row for each example")
 
 
-def _joint(model: nn.Module, losses: Callable[[Any], Tensor], inputs: Any, held: dict[str, Tensor]) -> None:
+def _joint(
+    model: nn.Module, losses: Callable[[Any], Tensor], inputs: Any, held: dict[str, Tensor], recorder: Recorder | None
+) -> None:  # fmt: skip
     trained = [it for it in held.values() if it.requires_grad]
+    if recorder is not None:
+        recorder.begin(inputs)
     found = losses(inputs)
+    if recorder is not None:
+        recorder.end(found)
     now = _state(model)
     changed = [name for name, it in held.items() if now.get(name) is not it] + [name for name in now if name not in held]
     if changed:

@@ -17,6 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from discreet.learn.sgd.proof import indices, nets, numbers, recurrent, shapes
 from discreet.learn.sgd.proof.call import CUTS, RULES, Call, base_name, namespace, whole_parts
+from discreet.learn.sgd.proof.recorder import Recorder
 from discreet.learn.sgd.proof.values import (
     MIXED,
     NUMBERS,
@@ -57,8 +58,9 @@ CHOOSING = {"convolution", "_convolution", "convolution_backward", "_fused_sdp_c
 class Watcher(TorchDispatchMode):
     """Runs every operation and applies its rule; the first that has none, or whose rule fails, is the reason."""
 
-    def __init__(self) -> None:
+    def __init__(self, recorder: Recorder | None = None) -> None:
         super().__init__()
+        self.recorder = recorder
         self.reason: str | None = None
         self.choosing = False  # in an operation that asks for sizes to choose a kernel, and computes the same with each
         self.count = 0
@@ -82,7 +84,10 @@ class Watcher(TorchDispatchMode):
         if namespace(func) in ("prim", "profiler") or name in HARMLESS:
             return self._run(func, name, args, kwargs)
         try:
-            return self._step(func, name, args, kwargs)
+            out = self._step(func, name, args, kwargs)
+            if self.recorder is not None and self._here.depth == 1:
+                self.recorder.operation(func, args, kwargs, out)
+            return out
         except NotProven as error:
             raise self.fail(f"{error} ({name})") from None
         except Exception as error:

@@ -46,3 +46,9 @@ def find(module: nn.Module) -> tuple[Forward | None, bool]:
     if known is None and isinstance(module, nn.Embedding) and [name for name, _ in module.named_parameters()] == ["weight"]:
         known = embedding.inherited
     return known, False
+
+
+def computes(module: nn.Module) -> bool:
+    """Whether what runs in a module's place computes it by itself, and never calls the module's own forward."""
+    known, _ = find(module)
+    return known is not None and known is not embedding.inherited

@@ -15,6 +15,7 @@ from torch.utils import _pytree as pytree
 from discreet.errors import InvalidValue
 from discreet.learn.sgd.engine.fallback import copied
 from discreet.learn.sgd.engine.layers.linear import LinearRecord
+from discreet.learn.sgd.engine.own import forward_of
 from discreet.learn.sgd.engine.tape import ROOM, Forward, Record, Tape, Views, from_grams, gram, hidden
 
 
@@ -151,13 +152,12 @@ def inherited(module: nn.Module, tape: Tape) -> Callable[..., Any]:
     """
     assert isinstance(module, nn.Embedding)
     _by_itself(module)
-    plain = type(module).forward
 
     def forward(*args: Any, **kwargs: Any) -> Any:
         if module in tape.layout.lost:
             return copied(module, tape)(*args, **kwargs)
         with _Reads(module, tape):
-            return plain(module, *args, **kwargs)
+            return forward_of(module)(*args, **kwargs)
 
     return forward
 

@@ -1,10 +1,10 @@
 """Gradient canaries beside a real training: one run, as many trials as there are canaries.
 
-A canary is a row that pulls one number of its own, added to the model for this, with all the length that clipping leaves;
-a fair coin says whether it is among the rows. Noise is on that number as on all others, so what an observer of the updates
-sees of it is what the claim is about, while the model learns its task from the other rows. Under the claim (noise on each
-number on its own, each row drawn on its own) canaries are independent of each other: each is a trial by itself. Whoever
-would rather not use that scores them as one run (`together`), which bounds epsilon whatever ran.
+A canary is a row whose gradient is as long as clipping allows and lies in one parameter of its own, added to the model.
+A fair coin decides whether the canary is among the rows. That parameter has noise like all others, so what an observer of the
+updates learns about the canary is what the claim is about, while the model learns its task from the other rows. Under the
+claim (independent noise on each parameter, rows drawn independently) canaries are independent, so each is a trial by itself.
+Without that assumption, score them as one run (`together`): this bounds epsilon whatever ran.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from discreet.learn.sgd.run import Run
 
 Floats = NDArray[np.float64]
 SEEDS = (*range(100), 123, 1234, 12345, 1337, 2020, 2021, 2022, 2023, 2024, 2025, 2026)  # that people set
-LEFT = 0.1  # noise that is reckoned with where it is known, for rounding and what else a step may hold
+LEFT = 0.1  # noise assumed where it is known, for rounding and what else a step may hold
 
 
 class Marked(nn.Module):
-    """A model with one number more for each canary. Rows with a pull of 0 are ordinary ones."""
+    """A model with one parameter more for each canary. Rows with a pull of 0 are ordinary ones."""
 
     def __init__(self, model: nn.Module, canaries: int) -> None:
         super().__init__()
@@ -39,12 +39,12 @@ class Marked(nn.Module):
         self.model = model
 
     def forward(self, *inputs: Tensor) -> tuple[Any, Tensor, Tensor]:
-        *given, which, pull = inputs
-        return self.model(*given), self.table(which)[:, 0] * pull, pull
+        *ordinary, which, pull = inputs
+        return self.model(*ordinary), self.table(which)[:, 0] * pull, pull
 
 
 @dataclass
-class Planted:
+class GradientCanaries:
     """What to train instead: `model`, `data` and `loss` with canaries; then `evidence` or `verdict`."""
 
     model: Marked
@@ -63,10 +63,12 @@ class Planted:
 
         optimizer.register_step_pre_hook(before)
 
-    def trained(self, run: Run) -> Planted:
+    def trained(self, run: Run) -> GradientCanaries:
         """Train, and see every update."""
         if run.model is not self.model:
-            raise InvalidValue("This run trains another model; give train(…) the model, data and loss of plant(…).")
+            raise InvalidValue(
+                "This run trains another model; give train(…) the model, data and loss of inject_gradient_canaries(…)."
+            )
         self.watch(run.optimizer)
         for _ in run:
             pass
@@ -107,29 +109,32 @@ class Planted:
         return judged(run.plan.claim(), self.of(run), confidence=confidence)
 
 
-def plant(
+def inject_gradient_canaries(
     model: nn.Module, data: Sequence[Tensor], loss: Callable[[Any, Any], Tensor], *, canaries: int, clip_norm: float,
     seed: int | None = None,
-) -> Planted:  # fmt: skip
+) -> GradientCanaries:  # fmt: skip
     """Model, data and loss with so many gradient canaries, each among the rows by a fair coin.
 
     >>> import discreet
     >>> from discreet.learn import train
     >>> x, y = torch.randn(200, 3), torch.randint(2, (200,))
-    >>> planted = plant(nn.Linear(3, 2), (x, y), nn.CrossEntropyLoss(reduction="none"), canaries=2000, clip_norm=1.0)
-    >>> run = train(planted.model, torch.optim.SGD(planted.model.parameters(), 0.5), planted.data, planted.loss,
+    >>> loss = nn.CrossEntropyLoss(reduction="none")
+    >>> injected = inject_gradient_canaries(nn.Linear(3, 2), (x, y), loss, canaries=2000, clip_norm=1.0)
+    >>> run = train(injected.model, torch.optim.SGD(injected.model.parameters(), 0.5), injected.data, injected.loss,
     ...             unit=discreet.record(), epsilon=2.0, delta=1e-5, rate=0.25, steps=4, clip_norm=1.0, divisor=300)
-    >>> planted.trained(run).verdict(run, confidence=0.999999).outcome
+    >>> injected.trained(run).verdict(run, confidence=0.999999).outcome
     'holds'
     """
     count = check.whole("canaries", canaries, least=2)
-    if not isinstance(data, (tuple, list)) or len(data) < 2 or not all(isinstance(each, Tensor) for each in data):
-        raise InvalidValue("plant takes data as tensors, (inputs…, target): canaries are added as rows of the same shape.")
+    if not isinstance(data, (tuple, list)) or len(data) < 2 or not all(isinstance(column, Tensor) for column in data):
+        raise InvalidValue(
+            "inject_gradient_canaries takes data as tensors, (inputs…, target): canaries are added as rows of the same shape."
+        )
     coins = np.random.default_rng(secrets.randbits(128) if seed is None else seed)
     inside = coins.random(count) < 0.5
     chosen = torch.from_numpy(np.flatnonzero(inside))
     rows, more = data[0].shape[0], len(chosen)
-    *inputs, target = (torch.cat([each, each.new_zeros((more, *each.shape[1:]))]) for each in data)
+    *inputs, target = (torch.cat([column, column.new_zeros((more, *column.shape[1:]))]) for column in data)
     which = torch.cat([torch.zeros(rows, dtype=torch.long), chosen])
     pull = torch.cat([torch.zeros(rows), torch.full((more,), 100.0 * check.positive("clip_norm", clip_norm))])
 
@@ -137,7 +142,7 @@ def plant(
         usual, pulled, pulls = output
         return torch.where(pulls == 0, loss(usual, wanted), pulled)
 
-    return Planted(Marked(model, count), (*inputs, which, pull, target), losses, inside)
+    return GradientCanaries(Marked(model, count), (*inputs, which, pull, target), losses, inside)
 
 
 def judged(claim: Claim, evidence: Evidence, *, confidence: float) -> Verdict:
@@ -155,11 +160,11 @@ def likelihood(moved: NDArray[np.floating[Any]], noise: float, rate: float) -> F
 def without_known_noise(
     moved: Any, noise: float, shapes: Sequence[torch.Size], seeds: Iterable[int] = SEEDS
 ) -> tuple[Any, float]:
-    """The updates without what can be known of their noise, and how much noise is then reckoned with.
+    """The updates less the noise that an observer can know, and the noise that is then left.
 
-    Noise that comes back in every step shows as steps that are the same for most canaries; noise of torch's generator under
-    a seed that people set, as updates that are what this seed gives, for all numbers of the model in their order. Who is
-    inside plays no part in this, so scores stay fair.
+    Noise that repeats in every step shows as steps that are the same for most canaries. Noise of torch's generator under a
+    common seed shows as updates that this seed gives, for all parameters in their order. Which canaries are inside plays no
+    part in this, so scores stay fair.
     """
     if len(moved) > 1 and _same(moved[0], moved[1], noise):
         return moved - moved.min(0), LEFT
@@ -171,7 +176,7 @@ def without_known_noise(
 
 
 def _drawn(seed: int, shapes: Sequence[torch.Size], steps: int) -> NDArray[np.float32]:
-    """The canaries' part of the normal numbers that a trainer draws who seeds once and goes through the model in order."""
+    """The canaries' part of the noise of a trainer that seeds once and goes through the parameters in order."""
     generator = torch.Generator().manual_seed(seed)
     drawn = []
     for _ in range(steps):

@@ -15,8 +15,8 @@ from benches import bench
 from discreet.accounting import curve
 from discreet.audit import epsilon_at_least
 from discreet.errors import InvalidValue
-from discreet.learn import plant, train
-from discreet.learn.sgd.plant import judged
+from discreet.learn import inject_gradient_canaries, train
+from discreet.learn.sgd.gradient_canaries import judged
 from discreet.noise.source import seeded_for_tests
 
 torch.set_num_threads(1)
@@ -35,13 +35,15 @@ def audited(name, confidence):
     """One run of the bench with this bug, its coins seeded too."""
     bug = BENCH.BUGS[name]
     loss = nn.CrossEntropyLoss(reduction="none")
-    planted = plant(nn.Linear(20, 2), BENCH.rows(), loss, canaries=BENCH.CANARIES, clip_norm=BENCH.CLIP, seed=5)
-    said = BENCH.started(planted, BENCH.EPSILON).plan
+    injected = inject_gradient_canaries(
+        nn.Linear(20, 2), BENCH.rows(), loss, canaries=BENCH.CANARIES, clip_norm=BENCH.CLIP, seed=5
+    )
+    said = BENCH.started(injected, BENCH.EPSILON).plan
     with bug.plant(0):
-        planted.trained(BENCH.started(planted, bug.really))
+        injected.trained(BENCH.started(injected, bug.really))
     how = {"rate": BENCH.RATE, "noise_multiplier": said.noise_multiplier, "step": BENCH.CLIP / BENCH.DIVISOR}
     claim = said.claim()
-    return judged(claim, planted.evidence(**how), confidence=confidence), planted.evidence(**how, together=True), claim
+    return judged(claim, injected.evidence(**how), confidence=confidence), injected.evidence(**how, together=True), claim
 
 
 @pytest.mark.parametrize("name", [name for name in BENCH.BUGS if name != "sound"])
@@ -62,24 +64,26 @@ def test_the_model_learns_beside_its_canaries():
     torch.manual_seed(0)
     y = torch.randint(2, (400,))
     x = torch.randn(400, 5) + 4.0 * (y[:, None] - 0.5)
-    planted = plant(nn.Linear(5, 2), (x, y), nn.CrossEntropyLoss(reduction="none"), canaries=1000, clip_norm=1.0, seed=1)
-    optimizer = torch.optim.SGD(planted.model.parameters(), 1.0)
-    run = train(planted.model, optimizer, planted.data, planted.loss, unit=discreet.record(), delta=1e-5, rate=0.5, steps=20,
+    injected = inject_gradient_canaries(
+        nn.Linear(5, 2), (x, y), nn.CrossEntropyLoss(reduction="none"), canaries=1000, clip_norm=1.0, seed=1
+    )
+    optimizer = torch.optim.SGD(injected.model.parameters(), 1.0)
+    run = train(injected.model, optimizer, injected.data, injected.loss, unit=discreet.record(), delta=1e-5, rate=0.5, steps=20,
                 clip_norm=1.0, noise_multiplier=1.0, divisor=200)  # fmt: skip
-    planted.trained(run)
-    assert (planted.model.model(x).argmax(1) == y).float().mean() > 0.95
-    assert len(planted.seen) == 20
+    injected.trained(run)
+    assert (injected.model.model(x).argmax(1) == y).float().mean() > 0.95
+    assert len(injected.seen) == 20
 
 
 def test_what_cannot_be_planted_or_read():
     loss = nn.CrossEntropyLoss(reduction="none")
     with pytest.raises(InvalidValue, match="as tensors"):
-        plant(nn.Linear(3, 2), [1, 2], loss, canaries=10, clip_norm=1.0)
+        inject_gradient_canaries(nn.Linear(3, 2), [1, 2], loss, canaries=10, clip_norm=1.0)
     data = torch.randn(20, 3), torch.randint(2, (20,))
-    planted, other = (plant(nn.Linear(3, 2), data, loss, canaries=10, clip_norm=1.0) for _ in range(2))
+    injected, other = (inject_gradient_canaries(nn.Linear(3, 2), data, loss, canaries=10, clip_norm=1.0) for _ in range(2))
     with pytest.raises(InvalidValue, match="Nothing was seen"):
-        planted.evidence(rate=0.5, noise_multiplier=1.0, step=1.0)
+        injected.evidence(rate=0.5, noise_multiplier=1.0, step=1.0)
     run = train(other.model, torch.optim.SGD(other.model.parameters(), 0.1), other.data, other.loss, unit=discreet.record(),
                 delta=1e-5, rate=0.5, steps=2, clip_norm=1.0, noise_multiplier=1.0, divisor=10)  # fmt: skip
     with pytest.raises(InvalidValue, match="trains another model"):
-        planted.trained(run)
+        injected.trained(run)

@@ -1,11 +1,12 @@
-"""What a gate may say of a rate it has only sampled: intervals that hold for every attack, and how many targets would decide.
+"""What may be said of a rate that was only sampled: intervals that hold for every attack, and how many targets would decide.
+
+Every interval that the project shows, in reports, plots, cards, tables and gates, is one of these.
 
 The true-positive rate at a false-positive rate is that of the most lenient threshold whose false-positive rate, over all
 non-members there could be, is within the level. That threshold is not known: it is itself bounded from the non-members at
 hand, by the binomial law of how many of them lie above it; the members above it are then counted, and bounded by Clopper and
 Pearson (1934). Half of the error on each side goes to each of the two. Where no threshold is surely strict enough, the highest
 non-member is the threshold of the lower end, and a coin makes up for what its false-positive rate may be too large.
-`discreet.audit.tpr_interval` takes the threshold as given.
 
 The area under the curve is a mean over pairs. Hoeffding (1963, section 5) bounds it as if the pairs were disjoint: by the
 Kullback-Leibler form of his inequality with as many trials as there are members or non-members, whichever are fewer.
@@ -39,8 +40,12 @@ class Interval:
 def tpr(evidence: Evidence, level: float, confidence: float) -> Interval:
     """The true-positive rate at a false-positive rate of at most `level`."""
     members, others = _sides(evidence)
-    low, high = _bounds(len(members), len(others), level, 1.0 - confidence, lambda rank: _above(members, others, rank))
-    return Interval(evidence.tpr(level), low, high)
+    return Interval(evidence.tpr(level), *tpr_ends(members, others, level, confidence))
+
+
+def tpr_ends(members: NDArray[np.float64], others: NDArray[np.float64], level: float, confidence: float) -> tuple[float, float]:
+    """Both ends of its interval, from the scores of members and of non-members, each from the lowest on."""
+    return _bounds(len(members), len(others), level, 1.0 - confidence, lambda rank: _above(members, others, rank))
 
 
 def tpr_needed(evidence: Evidence, level: float, limit: float, confidence: float) -> tuple[int, int] | None:
@@ -64,13 +69,17 @@ def tpr_needed(evidence: Evidence, level: float, limit: float, confidence: float
 
 
 def auc(evidence: Evidence, confidence: float) -> Interval:
+    """The area under the curve."""
+    area, inside = evidence.auc(), int(evidence.inside.sum())
+    trials, room = min(inside, len(evidence) - inside), math.log(2.0 / (1.0 - confidence))
+    return Interval(area, *_within(area, room / trials)) if trials else Interval(area, 0.0, 1.0)
+
+
+def auc_either_way(evidence: Evidence, confidence: float) -> Interval:
     """The area under the curve, or under that of the reversed scores where it is larger: who attacks may turn them round."""
-    area = evidence.auc()
-    trials, room = min(map(len, _sides(evidence))), math.log(2.0 / (1.0 - confidence))
-    if not trials:
-        return Interval(area, 0.5, 1.0)
-    low, high = _within(area, room / trials)
-    return Interval(max(area, 1.0 - area), max(low, 1.0 - high, 0.5), max(high, 1.0 - low))
+    area = auc(evidence, confidence)
+    value = max(area.value, 1.0 - area.value)
+    return Interval(value, max(area.low, 1.0 - area.high, 0.5), max(area.high, 1.0 - area.low))
 
 
 def auc_needed(evidence: Evidence, limit: float, confidence: float) -> int | None:

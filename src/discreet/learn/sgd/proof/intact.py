@@ -1,0 +1,190 @@
+"""Whether torch and the engine are as they were installed: the code of every function is that of the file it names.
+
+On the fast path functions of torch and layers of the engine are given the rows of all examples. A function that somebody put
+into one of their modules or classes would be given them too, so with one of these there is no proof.
+"""
+
+from __future__ import annotations
+
+import _imp
+import functools
+import operator
+import sys
+import types
+from collections.abc import Iterator
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from discreet.learn.sgd.proof.code import inner
+from discreet.learn.sgd.proof.contents import inside
+from discreet.learn.sgd.proof.objects import foreign, of_place
+
+CHECKED = (
+    "torch",
+    "discreet.learn.sgd.engine",
+    "discreet.learn.sgd.proof",
+    "discreet.learn.layers",
+)  # compared with their files
+HOMES = (f"{Path(torch.__file__).parent}/", f"{Path(__file__).parents[3]}/")
+COMPILER = ("torch._inductor",)  # whose functions are made from text, and run in no step
+BESIDE = {*sys.stdlib_module_names, "numpy"}  # of which it is seen that no function is the user's
+GENERATED = {
+    "__init__", "__new__", "__repr__", "__eq__", "__hash__", "__lt__", "__le__", "__gt__", "__ge__", "__setattr__",
+    "__delattr__",
+}  # fmt: skip
+BOOTSTRAP = {"importlib._bootstrap": "_frozen_importlib", "importlib._bootstrap_external": "_frozen_importlib_external"}
+
+
+class Scan:
+    """A look at all functions of these packages, and what was there, so that another look takes some milliseconds."""
+
+    def __init__(self) -> None:
+        self._spaces: dict[int, tuple[str, Any, bool, list[Any]]] = {}  # modules and classes, with what is in them
+        self.functions: dict[int, types.FunctionType] = {}
+        self._codes: list[types.CodeType] = []
+        self._cells: list[types.CellType] = []
+        self._kept: list[Any] = []  # in these cells
+        self._seen: set[tuple[int, bool]] = set()
+        self._modules: dict[int, Any] = {}
+        self._under_way: set[int] = set()
+
+    def strange(self) -> str | None:
+        """Something that is not of these packages, where it was not looked at before."""
+        for name, space, generated, kept in list(self._spaces.values()):
+            same = len(space) == len(kept) and all(map(operator.is_, space.values(), kept))
+            if not same and (other := self._space(name, space, True, generated)) is not None:
+                return other
+        for name, module in list(sys.modules.items()):
+            own = _within(name, CHECKED)
+            if not (own or name.partition(".")[0] in BESIDE) or id(module) in self._modules or _within(name, COMPILER):
+                continue
+            if isinstance(module, types.ModuleType) and foreign(name):
+                exact = own and not _rewritten(module)
+                if (other := self._space(name, vars(module), exact, False)) is not None:
+                    return other
+            self._modules[id(module)] = module
+        return None
+
+    def holds(self) -> bool:
+        """Whether all functions that were seen have the code and the variables that they had."""
+        codes = map(operator.is_, map(_CODE, self.functions.values()), self._codes)
+        return all(codes) and all(map(operator.is_, map(inside, self._cells), self._kept))
+
+    def _space(self, place: str, space: Any, exact: bool, generated: bool) -> str | None:
+        """The name of something in a module or class that is not of these packages."""
+        kept = list(space.values())
+        for name, it in list(space.items()):
+            if not issubclass(type(it), type):
+                if not all(self._function(one, exact, generated and name in GENERATED) for one in _functions(it)):
+                    return f"{place}.{name}"
+            elif (id(it), exact) not in self._seen:
+                self._seen.add((id(it), exact))
+                made = "__dataclass_fields__" in vars(it) or "_fields" in vars(it)  # functions are generated from text
+                if (other := self._space(f"{place}.{name}", vars(it), exact, made)) is not None:
+                    self._seen.discard((id(it), exact))
+                    return other
+        if exact:
+            self._spaces[id(space)] = (place, space, generated, kept)
+        return None
+
+    def _function(self, function: types.FunctionType, exact: bool, generated: bool) -> bool:
+        """Whether a function, and those that it keeps in its variables, are of these packages."""
+        if id(function) in self.functions or id(function) in self._under_way:
+            return True
+        code = function.__code__
+        if not (generated and code.co_filename == "<string>") and not _own(code, exact):
+            return False
+        if not exact:
+            return True
+        cells = function.__closure__ or ()
+        kept = (*map(inside, cells), *(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())
+        self._under_way.add(id(function))
+        good = all(self._function(one, exact, generated) for it in kept for one in _functions(it))
+        self._under_way.discard(id(function))
+        if good:
+            self.functions[id(function)] = function
+            self._codes.append(code)
+            self._cells.extend(cells)
+            self._kept.extend(map(inside, cells))
+        return good
+
+
+def _within(name: str, packages: tuple[str, ...]) -> bool:
+    return any(name == package or name.startswith(f"{package}.") for package in packages)
+
+
+def _rewritten(module: types.ModuleType) -> bool:
+    """Whether pytest has compiled a module with assertions of its own, as it does for its plugins: ours is one."""
+    hook = getattr(sys.modules.get("_pytest.assertion.rewrite"), "AssertionRewritingHook", None)
+    return hook is not None and type(getattr(module.__spec__, "loader", None)) is hook
+
+
+_CODE = operator.attrgetter("__code__")
+_last: list[Scan] = []
+
+
+def replaced() -> str | None:
+    """The name of a function in torch, discreet, numpy or the standard library that is not theirs; None where there is none.
+
+    >>> replaced() is None
+    True
+    """
+    if not (_last and _last[0].holds()):
+        _last[:] = [Scan()]
+    return _last[0].strange()
+
+
+def found(function: types.FunctionType) -> bool:
+    """Whether a function is a variable of torch or discreet, or of one of their classes, as it was installed."""
+    if not _last:
+        replaced()
+    return _last[0].functions.get(id(function)) is function
+
+
+def _functions(it: Any) -> Iterator[types.FunctionType]:
+    """A function, what is wrapped in a method, a property or a partial, or how an object is called."""
+    kind = type(it)
+    if kind is types.FunctionType:
+        yield it
+    elif kind in (staticmethod, classmethod, types.MethodType):
+        yield from _functions(it.__func__)
+    elif kind is property:
+        for part in (it.fget, it.fset, it.fdel):
+            yield from _functions(part)
+    elif kind is functools.partial:
+        yield from _functions(it.func)
+    elif type(call := getattr(kind, "__call__", None)) is types.FunctionType:  # noqa: B004
+        yield call
+
+
+def _own(code: types.CodeType, exact: bool) -> bool:
+    file = code.co_filename
+    if file.startswith("<frozen "):
+        return not exact or code in _frozen(file[8:-1])
+    if exact and file.startswith(("<", *HOMES)):
+        return code in _file(file)
+    return _place(file)
+
+
+@functools.lru_cache(maxsize=100_000)
+def _place(file: str) -> bool:
+    return file.startswith("<") or of_place(file.replace("\\", "/"))
+
+
+@functools.lru_cache(maxsize=10_000)
+def _file(file: str) -> frozenset[types.CodeType]:
+    """All code of a file, as an import of it would give."""
+    try:
+        code = SourceFileLoader("", file).get_code("")
+    except (OSError, ImportError, ValueError, SyntaxError):
+        return frozenset()
+    return frozenset(inner(code)) if isinstance(code, types.CodeType) else frozenset()
+
+
+@functools.lru_cache(maxsize=100)
+def _frozen(name: str) -> frozenset[types.CodeType]:
+    name = BOOTSTRAP.get(name, name)
+    return frozenset(inner(_imp.get_frozen_object(name))) if _imp.is_frozen(name) else frozenset()

@@ -1,0 +1,36 @@
+"""Errors speak the language of where they are read: options on the command line, fields in the browser, Python in Python."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as parquet
+import pytest
+from click.testing import CliRunner
+
+from discreet.cli import app
+from webapp import serving
+
+AVERAGE = "SELECT AVG(age) AS a FROM visits"
+
+
+@pytest.fixture
+def people(tmp_path: Path) -> str:
+    parquet.write_table(pa.table({"id": list(range(50)), "age": list(range(50))}), tmp_path / "visits.parquet")
+    return str(tmp_path / "visits.parquet")
+
+
+def test_the_command_line_names_options_that_work_as_printed(people: str) -> None:
+    told = CliRunner().invoke(app, ["query", people, AVERAGE, "--epsilon", "1"])
+    assert (told.exit_code, "--bounds age=0:100" in told.stderr, "bounds={" in told.stderr) == (2, True, False)
+    assert CliRunner().invoke(app, ["query", people, AVERAGE, "--epsilon", "1", "--bounds", "age=0:100"]).exit_code == 0
+    groups = CliRunner().invoke(app, ["query", people, "SELECT age, COUNT(*) AS n FROM visits GROUP BY age", "--epsilon", "1"])
+    assert (groups.exit_code, "--delta 1e-6" in groups.stderr, "delta=" in groups.stderr) == (2, True, False)
+
+
+def test_the_browser_names_fields(tmp_path: Path) -> None:
+    with serving(tmp_path) as served:
+        told = served.ask("ann", sql='SELECT AVG("<b>odd</b>") AS a FROM visits').json()["error"]
+        assert "bounds={" not in told
+        assert "An owner can state them in the schema" in told
