@@ -116,7 +116,14 @@ def perturbed_renyi(event: ObjectivePerturbation, order: float) -> float:
     ends = np.linspace(first, last, CELLS + 1)
     flat = math.log1p(event.curvature) + np.maximum(0, mu * mu / 2 + ends[1:] * mu)
     psi = np.minimum((rate + ends[1:] * mu) ** 2 / (4 * fall), flat)
-    with np.errstate(divide="ignore"):
-        mass = log_ndtr(ends[1:]) + np.log1p(-np.exp(np.minimum(log_ndtr(ends[:-1]) - log_ndtr(ends[1:]), -1e-300)))
+    low = np.where(
+        ends[:-1] > 0, -ends[1:], ends[:-1]
+    )  # the tail in which the cell lies: differences of small numbers, not of 1s
+    high = np.where(ends[:-1] > 0, -ends[:-1], ends[1:])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        tail = log_ndtr(high)
+        mass = tail + np.log(-np.expm1(np.minimum(log_ndtr(low) - tail, -1e-300)))
+        mass = np.where(np.isnan(mass), tail, mass)
     parts = [float(log_ndtr(first)), *(mass + above * psi).tolist(), whole + float(log_ndtr(above * mu - last))]
-    return max(float(logsumexp(parts)), 0.0) / above * (1 + SLACK) + SLACK
+    bound = max(float(logsumexp(parts)), whole, 0.0)  # never below the Gaussian mechanism, which is a case of the event
+    return math.inf if math.isnan(bound) else bound / above * (1 + SLACK) + SLACK

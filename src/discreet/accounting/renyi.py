@@ -74,7 +74,8 @@ def _single(event: events.Event, order: float) -> float:
             at = max(order, moments.NEAREST)
             return max(float(moments.log_moment(event, np.array([at]))[0]) / (at - 1), moments.LEAST)
         case events.ObjectivePerturbation():
-            return objective.perturbed_renyi(event, order)
+            gaussian = _single(events.Gaussian(event.noise_multiplier), order)  # a case of the event
+            return max(objective.perturbed_renyi(event, order), gaussian)
         case events.Poisson(rate, inner):
             return _poisson(rate, inner, order)
         case events.PoissonReplace():

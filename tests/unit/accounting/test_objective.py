@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 
-from discreet.accounting import Gaussian, ObjectivePerturbation, Repeat, Sequence, calibrate, curve, renyi
+from discreet.accounting import Filter, Gaussian, ObjectivePerturbation, Repeat, Sequence, calibrate, curve, renyi
 from discreet.core import Group
+from discreet.errors import BudgetExceeded
 
 SHARES = np.linspace(0, 1, 2001)
 CASES = [
@@ -94,3 +95,23 @@ def test_it_composes_and_no_curvature_is_a_gaussian() -> None:
     assert curve(alone).epsilon(1e-6) < both < 1.001 * curve(alone).epsilon(1e-6)
     assert curve(Group(alone, 2)).epsilon(1e-6) > curve(Gaussian(1.5)).epsilon(1e-6)
     assert curve(ObjectivePerturbation(1e-200, 1.0)).epsilon(1e-6) == math.inf
+
+
+@pytest.mark.parametrize("order", [1.01, 1.5, 8.0, 20.0, 200.0, 1e6])
+@pytest.mark.parametrize("noise_multiplier", [1e-160, 0.2, 0.5, 1.0, 30.0, 1e160])
+@pytest.mark.parametrize("curvature", [0.0, 0.25, 10.0, 158.5, 2500.0])
+@pytest.mark.parametrize("tapered", [True, False])
+def test_the_divergence_is_never_below_the_gaussian_mechanisms(
+    noise_multiplier: float, curvature: float, tapered: bool, order: float
+) -> None:
+    """A Gaussian mechanism is a case of the event; cells far out in a tail have a mass, too."""
+    assert renyi(ObjectivePerturbation(noise_multiplier, curvature, tapered), order) >= renyi(Gaussian(noise_multiplier), order)
+
+
+def test_a_filter_refuses_what_the_gaussian_mechanism_exceeds() -> None:
+    for epsilon, delta, event in [
+        (20.0, 1e-100, ObjectivePerturbation(1.0, 10.0, True)),
+        (80.0, 1e-300, ObjectivePerturbation(0.28183829, 158.489, True)),
+    ]:
+        with pytest.raises(BudgetExceeded):
+            Filter(epsilon, delta).spend(event)
