@@ -60,7 +60,7 @@ def rate_at(score: ArrayLike, inside: ArrayLike, level: float, confidence: float
     """The true-positive rate at a false-positive rate, with its interval.
 
     >>> str(rate_at([3, 2, 1, 0], [True, True, False, False], 0.01))
-    'TPR at 1.00% FPR: 100.00% (0.09% to 100.00%; 1,000 non-members would narrow this)'
+    'TPR at 1.00% FPR: 100.00% (0.13% to 100.00%; 1,000 non-members would narrow this)'
     """
     return rates(score, inside, confidence, (level,))[0]
 
@@ -91,7 +91,7 @@ def tpr_interval(evidence: Evidence, fpr: float, confidence: float = 0.95) -> tu
     ...                 run=[0, 0, 0, 0], design="canary")
     >>> low, high = tpr_interval(seen, 0.5)
     >>> round(low, 3), high
-    (0.041, 1.0)
+    (0.063, 1.0)
     """
     measured = rate_at(evidence.score, evidence.inside, fpr, confidence)
     return measured.low, measured.high

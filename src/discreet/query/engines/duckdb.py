@@ -222,7 +222,8 @@ class DuckEngine:
 
     def ready(self) -> None:
         try:
-            self._link.execute("SELECT 1").fetchall()
+            with self._lock:  # DuckDB refuses a second thread on one connection
+                self._run("SELECT 1")
         except self._error as error:
             raise EngineUnreachable("DuckDB", "The connection was closed: connect again.") from error
         missing = next((path.name for path in self._files if not path.is_file()), None)
@@ -230,7 +231,8 @@ class DuckEngine:
             raise EngineUnreachable(missing, "The file is gone: put it back, or connect again.")
 
     def unique(self, base: Base) -> bool:
-        return not self._run(self._writer.repeated(base))[0][0]
+        with self._lock:
+            return not self._run(self._writer.repeated(base))[0][0]
 
     def types(self, table: str) -> Mapping[str, Any]:
         with self._lock:
