@@ -110,7 +110,7 @@ def test_a_claim_about_users_allows_attacks_on_rows_and_no_fits(folder: Path) ->
         whose = pa.array(np.arange(table.num_rows) // 3)
         parquet.write_table(table.append_column("id", whose), folder / f"{name}.parquet")
     (folder / "schema.toml").write_text(SCHEMA + '\n[id]\ntype = "omit"\n')
-    made(folder, "--unit", "id", "--unit-rows", 3)
+    made(folder, "--unit", "user:id", "--unit-rows", 3)
     known = ("--claim", "out/release.json", "--schema", "schema.toml")
     done = attacked(folder, "out/synthetic.parquet", *known, "--canaries", 60)
     assert done.exit_code == 2
