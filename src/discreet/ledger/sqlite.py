@@ -308,8 +308,9 @@ class SqliteStore:
         return LedgerError(
             f"{self.path} is older than {known}. A backup was put in its place, or its write-ahead log was cut, so charges "
             "are missing. It can be read, and takes no charge. Put the newer file back, with its -wal. If that is lost, take "
-            f"what is missing as spent, and then remove {self.path.name}-sync and open it again, to go on with this one.", entry=last,
-        )  # fmt: skip
+            f"what is missing as spent, and then remove {self.path.name}-sync and open it again, to go on with this one.",
+            entry=last,
+        )
 
     def _file(self, name: str) -> int:
         """A file beside the ledger, kept open: a failed sync is told to everyone who had the log open when it failed.
