@@ -71,6 +71,8 @@ def _bounds(text: str) -> tuple[str, tuple[float, float]]:
 
 
 def _show(release: Release[Any], as_json: bool) -> None:
+    from discreet.query.explain import why_empty
+
     columns: dict[str, list[Any]] = release.value.to_pydict()
     if as_json:
         columns = {name: [_plain(item) for item in items] for name, items in columns.items()}
@@ -79,7 +81,7 @@ def _show(release: Release[Any], as_json: bool) -> None:
         return
     table([[_cell(item) for item in row] for row in zip(*columns.values())], heads=list(columns))
     if not next(iter(columns.values()), []):
-        talk("No group stood out from the noise. A larger epsilon or delta shows smaller groups.")
+        talk(why_empty(release))
     if release.entry is None:
         talk("Nobody adds up what was asked: give --ledger and --source to spend from a budget.")
     else:
