@@ -9,7 +9,7 @@ import click
 
 from discreet.cli import COMMANDS
 from discreet.cli.output import json_option, table, talk, write_json
-from discreet.cli.releases import naming_ledger
+from discreet.cli.releases import budget, naming_ledger
 from discreet.cli.spoken import spoken
 from discreet.cli.units import FORM, read_unit
 
@@ -41,13 +41,13 @@ def command(
 ) -> None:  # fmt: skip
     from discreet.query import connect
 
-    budget: dict[str, Any] = {"ledger": ledger, "source": source} if source is not None else {}
+    paying: dict[str, Any] = budget(ledger, source, account)
     bounds_by_column = dict(_bounds(text) for text in bounds)
     unit_of_rows = read_unit(unit, rows)
     with (
         spoken(),
         naming_ledger(ledger),
-        connect(location, unit=unit_of_rows, bounds=bounds_by_column, schema=schema, account=account, **budget) as db,
+        connect(location, unit=unit_of_rows, bounds=bounds_by_column, schema=schema, **paying) as db,
     ):
         if dry_run:
             cost = db.explain(sql, epsilon=epsilon, delta=delta, groups=groups, bias=bias)

@@ -94,6 +94,9 @@ def test_a_dry_run_spends_and_reads_nothing(visits: Path, tmp_path: Path) -> Non
         ),
         (("{visits}", SQL, "--epsilon", 1, "--delta", 1e-6, "--unit", "user:patient", "--rows", 2), "needs bounds"),
         (("{visits}", SQL, "--epsilon", 1, "--source", "people", *UNIT), "go together"),
+        (("{visits}", SQL, "--epsilon", 1, "--account", "ann", *UNIT), "go together"),
+        (("{visits}", SQL, "--epsilon", 1, "--ledger", "nope.db", *UNIT), "--ledger needs --source"),
+        (("{visits}", SQL, "--epsilon", 1, "--ledger", "nope.db", "--source", "q", *UNIT), "There is no ledger at nope.db"),
         (("{visits}", SQL, "--epsilon", 1, "--schema", "nope.toml", *UNIT), "cannot be read"),
     ],
 )
@@ -103,6 +106,7 @@ def test_wrong_use_is_told_in_one_paragraph(args: tuple[object, ...], told: str,
     assert told in done.stderr
     assert "Traceback" not in done.output
     assert done.stdout == ""
+    assert not Path("nope.db").exists()
 
 
 def test_a_refusal_ends_with_a_command_that_can_be_run(visits: Path, tmp_path: Path) -> None:
