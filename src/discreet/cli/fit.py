@@ -10,6 +10,7 @@ import click
 
 from discreet.cli import COMMANDS
 from discreet.cli.output import json_option, talk, write_json
+from discreet.cli.releases import budget
 
 MODELS = ("logistic", "svm", "regression")
 
@@ -39,12 +40,12 @@ def command(
     from discreet.learn.estimators.features import Features
     from discreet.models.tables import read_private
 
+    paying = budget(ledger, source)
     features = Features(_known(columns_file))
     if target in features.known:
         raise InvalidValue(f"{target} is the target and cannot be learned from; take it out of {columns_file}.")
     place = _writable(Path(output))
-    given: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "norm": features.norm, "unit": record(relation)}
-    given |= {"ledger": ledger if source is not None else None, "source": source}
+    given: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "norm": features.norm, "unit": record(relation), **paying}
     estimator = _estimator(model, classes, bounds, given)
     table = read_private(location, [*features.known, target])
     y, kept = _labels(target, table[target].tolist(), None if classes is None else estimator.classes)

@@ -222,7 +222,8 @@ class DuckEngine:
 
     def ready(self) -> None:
         try:
-            self._link.execute("SELECT 1").fetchall()
+            with self._lock:  # a connection in use by another thread refuses, which is not that it was closed
+                self._link.execute("SELECT 1").fetchall()
         except self._error as error:
             raise EngineUnreachable("DuckDB", "The connection was closed: connect again.") from error
         missing = next((path.name for path in self._files if not path.is_file()), None)
