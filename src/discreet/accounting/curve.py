@@ -20,6 +20,7 @@ from discreet.core import check
 from discreet.core.event import Event
 from discreet.errors import InvalidValue
 
+_SHARES = (0.999, 0.99, 0.9, 0.5, 0.1, 0.01, 1e-3, 1e-5)
 MANY = 10**12  # terms from which Rényi composition is asked as well: rounding begins to show
 
 
@@ -159,7 +160,8 @@ class TradeOff:
         """The most that someone who believed `prior` can believe afterwards, except with probability `delta`.
 
         If the loss exceeds x with probability at most delta when the unit is inside, the odds grow by at most e^x.
-        That x follows from the curve: Pr[loss > x] <= delta(y) / (1 - e^{y-x}) for every y < x.
+        That x follows from the curve: Pr[loss > x] <= delta(y) / (1 - e^{y-x}) for every y < x. Some mechanism with this
+        delta(y) reaches it, so of (epsilon, delta)-DP alone nothing follows for this very delta: ask for a larger one.
 
         >>> from discreet.accounting import Pure
         >>> round(curve(Pure(1.0)).posterior(0.5), 3)
@@ -167,12 +169,19 @@ class TradeOff:
         """
         prior = check.fraction("prior", prior)
         delta = check.small_fraction("delta", delta)
-        shares = (0.5, 0.1, 0.01, 1e-3, 1e-5) if delta else ()
-        growth = min([self._bound.most, *(self.epsilon(delta * s) - math.log1p(-s) for s in shares)])
+        growth = min([self._bound.most, *(self.epsilon(delta * s) - math.log1p(-s) for s in self._shares(delta))])
         if prior in (0.0, 1.0):
             return prior
         odds = math.log(prior) - math.log1p(-prior) + growth
         return 1.0 if odds > 700 else 1 / (1 + math.exp(-odds))
+
+    def _shares(self, delta: float) -> list[float]:
+        """The parts of `delta` to try as delta(y): some, and what is just enough for the probability that all is told."""
+        if not delta:
+            return []
+        told = self.delta(math.inf) / delta
+        enough = [told * (1 + more) for more in (4e-16, 1e-6)]  # exactly, and where rounding in a composition asks for more
+        return [*_SHARES, *(share for share in enough if 1e-9 < share < 1)]
 
     def __repr__(self) -> str:
         return f"TradeOff({self.event!r})"

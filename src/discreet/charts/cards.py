@@ -10,6 +10,7 @@ from discreet.audit import Appraisal, appraise
 from discreet.charts.curves import attack_line, ceiling_line, tradeoff_plot
 from discreet.charts.plots import burn_down, curves_of
 from discreet.core import Claim, Curve, Elsewhere, Evidence, Release, check
+from discreet.core.curve import belief_exception
 from discreet.errors import InvalidValue
 from discreet.figures import percent_up, rate, up
 
@@ -68,7 +69,8 @@ def _curve(curve: Curve, title: str) -> str:
 def _curve_rows(curve: Curve) -> Rows:
     epsilons = ", ".join(f"{up(curve.epsilon(delta))} at δ = {delta:g}" for delta in (1e-5, 1e-9))
     powers = ", ".join(f"{percent_up(curve.power(level))} at {rate(level)} false positives" for level in _RATES)
-    belief = f"50 % becomes at most {percent_up(curve.posterior(0.5, 1e-6))}, except with probability 1e-6"
+    rare = belief_exception(curve)
+    belief = f"50 % becomes at most {percent_up(curve.posterior(0.5, rare))}, except with probability {up(rare)}"
     return [("epsilon", epsilons), ("true positives", f"at most {powers}"), ("belief", belief)]
 
 

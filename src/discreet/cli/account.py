@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 _DELTAS = (1e-5, 1e-6, 1e-9)
 _LEVELS = (0.001, 0.01)
 _PRIORS = (0.01, 0.1, 0.5)
-_RARE = 1e-6  # the probability left out of the statement on beliefs
 
 
 @click.group("account", help=COMMANDS["account"])
@@ -139,13 +138,15 @@ def _tell(event: Event, *, deltas: tuple[float, ...], plot: str | None, as_json:
 
 def _facts(event: Event, curve: Curve, deltas: tuple[float, ...]) -> dict[str, Any]:
     from discreet.core import relations
+    from discreet.core.curve import belief_exception
 
+    rare = belief_exception(curve)
     return {
         "event": event.to_json(),
         "relations": list(relations(event)),
         "epsilon": [{"delta": delta, "epsilon": curve.epsilon(delta)} for delta in deltas],
         "power": [{"false_positives": level, "true_positives": curve.power(level)} for level in _LEVELS],
-        "posterior": [{"prior": prior, "except": _RARE, "posterior": curve.posterior(prior, _RARE)} for prior in _PRIORS],
+        "posterior": [{"prior": prior, "except": rare, "posterior": curve.posterior(prior, rare)} for prior in _PRIORS],
     }
 
 
@@ -163,7 +164,11 @@ def _print(event: Event, curve: Curve, facts: dict[str, Any]) -> None:
         for item in facts["power"]
     ]
     rows += [
-        ("belief", f"{rate(item['prior'])} becomes at most {percent_up(item['posterior'])} (except with probability {_RARE:g})")
+        (
+            "belief",
+            f"{rate(item['prior'])} becomes at most {percent_up(item['posterior'])} "
+            f"(except with probability {item['except']:g})",
+        )
         for item in facts["posterior"]
     ]
     table(rows)

@@ -10,6 +10,7 @@ import click
 
 from discreet.cli import COMMANDS
 from discreet.cli.output import json_option, talk, write_json
+from discreet.cli.releases import budget
 
 MODELS = ("logistic", "svm", "regression")
 
@@ -34,25 +35,21 @@ def command(
     model: str, location: str, target: str, columns_file: str, classes: str | None, bounds: tuple[float, float] | None,
     epsilon: float, delta: float, relation: str, ledger: str | None, source: str | None, output: str, as_json: bool,
 ) -> None:  # fmt: skip
-    import numpy as np
-
-    from discreet.columns import columns
     from discreet.core import record
     from discreet.errors import InvalidValue
     from discreet.learn.estimators.features import Features
-    from discreet.models.tables import read_table
+    from discreet.models.tables import read_private
 
+    paying = budget(ledger, source)
     features = Features(_known(columns_file))
     if target in features.known:
         raise InvalidValue(f"{target} is the target and cannot be learned from; take it out of {columns_file}.")
     place = _writable(Path(output))
-    given: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "norm": features.norm, "unit": record(relation)}
-    given |= {"ledger": ledger if source is not None else None, "source": source}
+    given: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "norm": features.norm, "unit": record(relation), **paying}
     estimator = _estimator(model, classes, bounds, given)
-    table = read_table(location)
-    wanted = columns(table, [target])[target]
-    y = wanted.astype(np.float64) if model == "regression" else np.array([str(value) for value in wanted.tolist()])
-    release = estimator.fit(features(table), y).release_
+    table = read_private(location, [*features.known, target])
+    y, kept = _labels(target, table[target].tolist(), None if classes is None else estimator.classes)
+    release = estimator.fit(features(table)[kept], y[kept]).release_
     release = release.map(lambda value: {"model": model, "target": target, "columns": dict(features.known), **value})
     release.save(place)
     _tell(release, place, as_json)
@@ -83,6 +80,27 @@ def _estimator(model: str, classes: str | None, bounds: tuple[float, float] | No
         raise InvalidValue("A classifier needs the values that its target can have, and no bounds: --classes no,yes.")
     names = [name.strip() for name in classes.split(",")]
     return (LogisticRegression if model == "logistic" else LinearSVC)(**given, classes=names)
+
+
+def _labels(target: str, cells: list[Any], classes: list[str] | None) -> tuple[Any, Any]:
+    """The target of each row, and which rows have one, a class or a finite number; the others are left out."""
+    import numpy as np
+
+    from discreet.columns import missing
+    from discreet.errors import InvalidValue
+    from discreet.learn.estimators.features import number
+
+    if classes is None:
+        y = np.array([number(cell) for cell in cells])
+        kept = np.isfinite(y)
+    else:
+        texts = ["" if missing(cell) else str(cell) for cell in cells]
+        kept = np.array([text in classes for text in texts])
+        y = np.array([text if text in classes else "" for text in texts])  # no wider than a class, however long a cell is
+    if not kept.any():
+        what = "a finite number" if classes is None else f"one of the classes {', '.join(classes)}; all are none of the classes"
+        raise InvalidValue(f"No row has a {target} that is {what}. Nothing was spent.")
+    return y, kept
 
 
 def _writable(place: Path) -> Path:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from discreet.cli import CHECK_FAILED, COMMANDS, FINE, REFUTED
 from discreet.cli.output import json_option, table, talk, write_json
-from discreet.cli.releases import opened_ledger, releases_in
+from discreet.cli.releases import opened_ledger, place_of, read_release, releases_in
 
 if TYPE_CHECKING:
+    from discreet.core import Release
     from discreet.ledger import Ledger
     from discreet.report.gate import Judged, Policy
     from discreet.report.signature import Signed
@@ -45,14 +46,17 @@ def command(
     junit: str | None, sarif: str | None, summary: str | None, as_json: bool,
 ) -> None:  # fmt: skip
     from discreet.report.gate import Policy, worst
+    from discreet.report.gate.finding import one_line
     from discreet.report.gate.outputs import counts, document
+    from discreet.report.gate.proofs import shared_entries
 
     rules = Policy.read(_here(policy))
     strict = rules.strict if strict is None else strict
     with ExitStack() as stack:
         ledger = stack.enter_context(opened_ledger(place)) if place else None
         signed = _head(ledger, head, rules)
-        judged = [_judged(file, rules, ledger, signed) for each in releases for file in releases_in(each)]
+        read = [(file, read_release(file)) for each in releases for file in releases_in(each)]
+        judged = [_judged(file, release, rules, ledger, signed) for file, release in read]
     findings = [finding for each in judged for finding in each.findings]
     outcome = worst(findings, strict=strict)
     if as_json:
@@ -61,6 +65,8 @@ def command(
         table(_rows(judged))
     _write(judged, rules, strict, junit, sarif, summary)
     _github(judged, rules.name, strict)
+    for sentence in shared_entries((_shown(file), release) for file, release in read) if place else ():
+        talk(f"Warning: {one_line(sentence)}")
     talk(f"{outcome}: {counts(findings)}, by {rules.name}.")
     ctx.exit(_CODES[outcome])
 
@@ -83,14 +89,15 @@ def _head(ledger: Ledger | None, head: str | None, policy: Policy) -> Signed | N
     return check_head(ledger, head, policy.keys)
 
 
-def _judged(path: str, policy: Policy, ledger: Ledger | None, head: Signed | None) -> Judged:
-    from discreet.cli.releases import place_of, read_release
+def _shown(path: str) -> str:
+    return "stdin" if path == "-" else _here(place_of(path))
+
+
+def _judged(path: str, release: Release[Any], policy: Policy, ledger: Ledger | None, head: Signed | None) -> Judged:
     from discreet.report.gate import Judged, proofs_of
 
-    release = read_release(path)
-    file = "stdin" if path == "-" else _here(place_of(path))
     proofs = proofs_of(release, None if path == "-" else path, ledger=ledger, head=head, keys=policy.keys)
-    return Judged(file=file, source=release.source, findings=policy.judge(release, proofs))
+    return Judged(file=_shown(path), source=release.source, findings=policy.judge(release, proofs))
 
 
 def _rows(judged: list[Judged]) -> list[tuple[str, ...]]:

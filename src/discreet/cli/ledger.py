@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from discreet.cli import CHECK_FAILED, COMMANDS
 from discreet.cli.output import json_option, table, talk, write_json
+from discreet.cli.releases import there
 from discreet.cli.units import FORM, read_unit
-from discreet.errors import InvalidValue, LedgerError
+from discreet.errors import LedgerError
 
 if TYPE_CHECKING:
     from discreet.ledger import Balance, Entry, Ledger
@@ -42,9 +43,7 @@ def _opened(place: str, *, make: bool = False) -> Iterator[Ledger]:
     """The ledger. Only `open` makes a new one: a mistyped name must not look like an empty ledger."""
     from discreet.ledger import Ledger
 
-    if not make and "://" not in place and not os.path.exists(place):
-        raise InvalidValue(f"There is no ledger at {place}. Name another, or make one: discreet ledger open.")
-    with Ledger(place) as ledger:
+    with Ledger(place if make else there(place)) as ledger:
         yield ledger
 
 
@@ -101,12 +100,15 @@ def history(source: str | None, last: int, place: str, as_json: bool) -> None:
     with _opened(place) as ledger:
         if source is not None:
             ledger.balance(source)  # says so if there is no such source
-        entries = ledger.history(source)[-last:]
+        every = ledger.history(source)
+        entries, earlier = every[-last:], len(every) - last
     if as_json:
         write_json({"entries": [entry.to_json() for entry in entries]})
     else:
         rows = [(each.id, each.at[:19], kind_in_words(each), each.source, _short(each)) for each in entries]
         table(rows, heads=("entry", "at (UTC)", "what", "source", ""))
+        if earlier > 0:
+            talk(f"… and {earlier:,} earlier: --last {earlier + last} lists them too.")
 
 
 @command.command("verify")
@@ -201,13 +203,20 @@ def _tell(ledger: Ledger, balance: Balance, as_json: bool) -> None:
 
 
 def _charges(ledger: Ledger, source: str) -> list[tuple[str, str]]:
-    """The last charges that stand, each in the terms in which it was asked for."""
+    """The last charges that stand, each in the terms in which it was asked for, and how many came before them."""
     from discreet.ledger.history import cost_in_words
 
-    recent = ledger.history(source)[-10 * LISTED :]
-    cancelled = {entry.about for entry in recent if entry.kind == "cancel"}
-    stand = [entry for entry in recent if entry.kind == "reserve" and entry.number not in cancelled]
-    return [(f"charge {entry.id}", cost_in_words(entry)) for entry in stand[-LISTED:]]
+    entries = ledger.history(source)
+    stand: dict[int | None, Entry] = {}
+    for entry in entries:
+        if entry.kind == "reserve":
+            stand[entry.number] = entry
+        elif entry.kind == "cancel":
+            stand.pop(entry.about, None)
+    listed = [(f"charge {entry.id}", cost_in_words(entry)) for entry in list(stand.values())[-LISTED:]]
+    if (earlier := len(stand) - len(listed)) > 0:
+        listed.append(("…", f"and {earlier:,} earlier: discreet ledger history {quote(source)} --last {len(entries)}"))
+    return listed
 
 
 def _facts(balance: Balance) -> dict[str, Any]:

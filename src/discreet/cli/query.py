@@ -9,7 +9,7 @@ import click
 
 from discreet.cli import COMMANDS
 from discreet.cli.output import json_option, table, talk, write_json
-from discreet.cli.releases import naming_ledger
+from discreet.cli.releases import budget, naming_ledger
 from discreet.cli.spoken import spoken
 from discreet.cli.units import FORM, read_unit
 
@@ -41,13 +41,13 @@ def command(
 ) -> None:  # fmt: skip
     from discreet.query import connect
 
-    budget: dict[str, Any] = {"ledger": ledger, "source": source} if source is not None else {}
+    paying: dict[str, Any] = budget(ledger, source, account)
     bounds_by_column = dict(_bounds(text) for text in bounds)
     unit_of_rows = read_unit(unit, rows)
     with (
         spoken(),
         naming_ledger(ledger),
-        connect(location, unit=unit_of_rows, bounds=bounds_by_column, schema=schema, account=account, **budget) as db,
+        connect(location, unit=unit_of_rows, bounds=bounds_by_column, schema=schema, **paying) as db,
     ):
         if dry_run:
             cost = db.explain(sql, epsilon=epsilon, delta=delta, groups=groups, bias=bias)
@@ -71,6 +71,8 @@ def _bounds(text: str) -> tuple[str, tuple[float, float]]:
 
 
 def _show(release: Release[Any], as_json: bool) -> None:
+    from discreet.query.explain import why_empty
+
     columns: dict[str, list[Any]] = release.value.to_pydict()
     if as_json:
         columns = {name: [_plain(item) for item in items] for name, items in columns.items()}
@@ -79,7 +81,7 @@ def _show(release: Release[Any], as_json: bool) -> None:
         return
     table([[_cell(item) for item in row] for row in zip(*columns.values())], heads=list(columns))
     if not next(iter(columns.values()), []):
-        talk("No group stood out from the noise. A larger epsilon or delta shows smaller groups.")
+        talk(why_empty(release))
     if release.entry is None:
         talk("Nobody adds up what was asked: give --ledger and --source to spend from a budget.")
     else:

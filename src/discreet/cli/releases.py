@@ -62,10 +62,29 @@ def naming_ledger(place: str | None) -> Iterator[None]:
         raise
 
 
+def there(place: str, otherwise: str = "make one: discreet ledger open") -> str:
+    """The place of a ledger that exists: a mistyped name must not make an empty one."""
+    if "://" not in place and not os.path.exists(place):
+        raise InvalidValue(f"There is no ledger at {place}. Name another, or {otherwise}.")
+    return place
+
+
 def opened_ledger(place: str) -> Ledger:
     """A ledger that is there: one that is only looked at is not made."""
     from discreet.ledger import Ledger
 
-    if "://" not in place and not os.path.exists(place):
-        raise InvalidValue(f"There is no ledger at {place}. Name another, or leave --ledger out.")
-    return Ledger(place)
+    return Ledger(there(place, "leave --ledger out"))
+
+
+def budget(ledger: str | None, source: str | None, account: str | None = None) -> dict[str, str]:
+    """What pays for a release, as the library takes it: a ledger and a source in it, or nothing at all."""
+    if ledger is None and source is None and account is None:
+        return {}
+    if ledger is None:
+        raise InvalidValue("--ledger and --source go together: say with --ledger which ledger keeps the budget.")
+    if source is None:
+        raise InvalidValue(
+            "--ledger needs --source, the name of the budget that pays; without it nothing would be charged. To charge "
+            "nothing, leave --ledger out and unset DISCREET_LEDGER."
+        )
+    return {"ledger": there(ledger), "source": source} | ({} if account is None else {"account": account})

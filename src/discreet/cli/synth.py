@@ -9,6 +9,7 @@ import click
 
 from discreet.cli import COMMANDS
 from discreet.cli.output import json_option, reported, talk, write_json
+from discreet.cli.releases import budget
 from discreet.cli.units import FORM, read_unit
 
 
@@ -42,6 +43,7 @@ def command(
     from discreet import synth
     from discreet.errors import InvalidValue
 
+    paying: dict[str, Any] = budget(ledger, source, account)
     whose = read_unit(unit, unit_rows, relation, option="--unit-rows")
     given: dict[str, Any] = {"unit": whose, "epsilon": epsilon, "delta": delta, "schema": schema, "method": method}
     if explain:
@@ -52,8 +54,7 @@ def command(
         raise InvalidValue("Say where the synthetic table goes: -o FOLDER; or ask what it would cost: --explain.")
     folder = _writable(Path(output))
     talk("Counting inside the engine, and estimating …")
-    budget: dict[str, Any] = {"ledger": ledger, "source": source} if source is not None else {}
-    release = synth.fit(location, account=account, **given, **budget)
+    release = synth.fit(location, **given, **paying)
     sample = release.value.sample(rows)
     release.save(folder / "release.json")
     write_table(release.value.marginals(), folder / "marginals.parquet")
@@ -68,7 +69,7 @@ def command(
         sample.to_parquet(folder / "synthetic.parquet", more)
     if fidelity_epsilon is not None:
         near = synth.release_fidelity(location, release.value, unit=whose, epsilon=fidelity_epsilon, delta=delta,
-                                      schema=schema, account=account, **budget)  # fmt: skip
+                                      schema=schema, **paying)  # fmt: skip
         _save_fidelity(near, folder)
     _tell(release, sample, folder, as_json)
 

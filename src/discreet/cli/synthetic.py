@@ -44,6 +44,7 @@ def synthetic_command(
     release.
     """
     from discreet.attack.tables import attack_table, audit_generator
+    from discreet.attack.tables.alike import alike
     from discreet.core import Release, record
     from discreet.models.tables import read_table
     from discreet.synth import measure_fidelity, train_on_synthetic
@@ -53,7 +54,8 @@ def synthetic_command(
     claimed = carried.claims[0].game.unit if carried is not None and carried.claims else record()
     unit = claimed if claimed.key is None else record()  # rows are attacked, whoever they belong to
     generator = _generator(carried, schema) if "shadows" in names or canaries is not None else None
-    real, others, made = read_table(members), read_table(control), read_table(file)
+    read = {"synthetic table": read_table(file), "members": read_table(members), "control group": read_table(control)}
+    made, real, others = alike(read).values()
     facts: dict[str, Any] = {}
     if schema is not None:
         facts["owner_fidelity"] = measure_fidelity(members, file, unit=record(), schema=schema, seed=seed).to_json()

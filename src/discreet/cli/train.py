@@ -89,10 +89,11 @@ def start(told: dict[str, Any], known: Encoding, folder: Path) -> Run:
     import torch
     from torch import nn
 
+    from discreet.columns import codes, missing
     from discreet.learn import Performance, train
     from discreet.learn.table import network
     from discreet.ledger import Ledger
-    from discreet.models.tables import read_table
+    from discreet.models.tables import read_private
 
     settings, unit, ledger = dict(told["train"]), told.get("unit", {}), told.get("ledger", {})
     if ledger and not {"place", "source"} <= set(ledger):
@@ -103,16 +104,18 @@ def start(told: dict[str, Any], known: Encoding, folder: Path) -> Run:
             f"There is no ledger at {place}, which [ledger] names. Open a budget there first: discreet ledger open "
             f"{ledger['source']} --ledger {place} …; or name the one that you have."
         )
-    table = read_table(str(folder / told["data"]["file"]))
-    inputs, target, kept = known.read(table)
     key = unit.get("key")
-    if key is not None and key not in table:
-        raise InvalidValue(f"The table has no column {key!r}, which [unit] names as the key.")
+    names = dict.fromkeys([*known.columns, known.target, *([] if key is None else [key])])
+    table = read_private(str(folder / told["data"]["file"]), list(names))
+    if key is not None:  # a row without a key is nobody's, and left out
+        there = [not missing(cell) for cell in table[key].tolist()]
+        table = {name: column[there] for name, column in table.items()}
+    inputs, target, kept = known.read(table)
     model = network(known.width, told.get("model", {}).get("hidden", []), len(known.classes))
     optimizer = torch.optim.SGD(model.parameters(), settings.pop("learning_rate"), settings.pop("momentum", 0.0))
     return train(
         model, optimizer, (inputs, target), nn.CrossEntropyLoss(reduction="none"), unit=_unit(unit),
-        owners=None if key is None else table[key][kept], ledger=Ledger(place) if ledger else None,
+        owners=None if key is None else codes(table[key][kept])[0], ledger=Ledger(place) if ledger else None,
         source=ledger.get("source", told["data"]["file"]), account=ledger.get("account"),
         checkpoint=_checkpoint(told["output"], settings, folder), clipping=_clipping(settings),
         performance=Performance(microbatch=settings.pop("microbatch", None)), **settings,
@@ -174,9 +177,9 @@ def _plan(told: dict[str, Any], as_json: bool) -> None:
 
 def _public(known: Encoding, path: str) -> tuple[Any, Any]:
     """Inputs and targets of a public table."""
-    from discreet.models.tables import read_table
+    from discreet.models.tables import read_private
 
-    inputs, target, _ = known.read(read_table(path))
+    inputs, target, _ = known.read(read_private(path, [*known.columns, known.target]))
     return inputs, target
 
 

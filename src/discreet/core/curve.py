@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Protocol, runtime_checkable
 
 
@@ -27,3 +28,13 @@ class Curve(Protocol):
         With probability `delta` the answer may tell more than that.
         """
         ...
+
+
+def belief_exception(curve: Curve) -> float:
+    """The exception with which a bound on beliefs is told: 1e-6, or ten times the probability that all is told, if more.
+
+    An (epsilon, delta)-DP mechanism may tell all with probability delta, and may be nearly as clear with a little more: a
+    bound on beliefs follows only for an exception well above delta.
+    """
+    told = curve.delta(math.inf)
+    return next((rare for rare in (1e-6, 1e-5, 1e-4, 1e-3) if told <= rare / 10 * (1 + 1e-9)), 1e-6)

@@ -160,7 +160,7 @@ def _scaled(column: Column, known: Sequence[Any]) -> NDArray[np.float64]:
 def _number(value: Any) -> float:
     try:
         return float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return float("nan")
 
 
@@ -172,12 +172,15 @@ def _one_hot(name: str, column: Column, known: Sequence[Any]) -> NDArray[np.floa
 
 
 def _places(column: Column, known: Sequence[Any]) -> NDArray[np.int64]:
-    """The place of each value in the list, as text; -1 for what is not in it."""
+    """The place of each value in the list, as text, or as a number where all that is listed are; -1 for what is not in it."""
+    numbers = all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in known)
     places = {_text(value): place for place, value in enumerate(known)}
-    return np.array([places.get(_text(value), -1) for value in column.tolist()], np.int64)
+    return np.array([places.get(_text(value, numbers), -1) for value in column.tolist()], np.int64)
 
 
-def _text(value: Any) -> str:
+def _text(value: Any, as_number: bool = False) -> str:
+    if as_number and isinstance(value, str):  # a cell of a text file, by itself
+        value = _number(value)
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return str(value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from functools import lru_cache
 from json.encoder import encode_basestring_ascii as quoted
@@ -23,7 +23,7 @@ from discreet.ledger.balance import DEFAULT, Balance
 from discreet.ledger.charge import Charge, settle_started
 from discreet.ledger.history import History
 from discreet.ledger.payment import Payment, payment
-from discreet.ledger.store import Book, open_store
+from discreet.ledger.store import Book, T, open_store
 
 PERIOD = "@"  # between the name of a source and that of its period
 
@@ -277,7 +277,7 @@ class Ledger:
                 found = _own(budget.balance(book, source, None))
                 return found, book.execute("SELECT unit FROM source WHERE name = ?", (source,)).fetchone()[0]
 
-            found, unit = self._store.read(look)
+            found, unit = self._look(look)
             made = Filter(found.epsilon, found.delta, failure=found.failure, order=found.order)
             self._terms[source] = (_unit_from_json(parse_json(unit)), made)
         return self._terms[source]
@@ -317,7 +317,16 @@ class Ledger:
 
     def balance(self, source: str, account: str | None = None) -> Balance:
         """What a source, or one account of it, may spend and has spent."""
-        return self._store.read(lambda book: budget.balance(book, source, account))
+        return self._look(lambda book: budget.balance(book, source, account))
+
+    def _look(self, work: Callable[[Book], T]) -> T:
+        """Read; what an older copy of the ledger lacks is told as that, and not as what was never there."""
+        try:
+            return self._store.read(work)
+        except InvalidValue:
+            if (behind := self._store.behind()) is not None:
+                raise behind from None
+            raise
 
     def spent(self, source: str, account: str | None = None) -> float:
         """The epsilon that all that was spent amounts to, at the budget's delta; `balance` has the sums that add up."""

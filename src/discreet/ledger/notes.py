@@ -10,7 +10,11 @@ from __future__ import annotations
 from typing import NamedTuple
 from zlib import crc32
 
+from discreet.ledger.store import Book
+
 LONGEST = 300  # bytes of a note that are read
+_EXTENT = "SELECT number, hash, (SELECT coalesce(max(place), 0) FROM started)"
+_HELD = f"{_EXTENT}, (SELECT hash FROM entry WHERE number = ?) FROM head"
 
 
 class Note(NamedTuple):
@@ -46,6 +50,25 @@ class Note(NamedTuple):
             return cls(era, int(entries), int(starts), int(number), mark)
         except ValueError:
             return None
+
+    def held_by(self, book: Book) -> bool:
+        """Whether a ledger has all of this; it may have more."""
+        last, _, starts, found = book.execute(_HELD, (self.number,)).fetchone()
+        return bool((found == self.hash or not self.number) and last >= self.entries and starts >= self.starts)
+
+    def further(self, head: tuple[int, str] | None, start: int) -> Note:
+        """This, after an entry and a start were written; None and 0 where there was none."""
+        number, mark = (self.number, self.hash) if head is None else head
+        return Note(self.era, max(self.entries, number), max(self.starts, start), number, mark)
+
+
+NOTHING = Note("", 0, 0, 0, "")
+
+
+def extent(book: Book) -> Note:
+    """How far a ledger is now; of no era, since it says nothing of what is on the disk."""
+    number, mark, starts = book.execute(f"{_EXTENT} FROM head").fetchone()
+    return Note("", number, starts, number, mark)
 
 
 def _checksum(text: str) -> str:

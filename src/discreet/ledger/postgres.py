@@ -2,7 +2,9 @@
 
 Transactions are serialisable. Writers wait for each other at one lock, taken before the transaction looks at anything, so that
 what each of them sees is what the last one left; a conflict with anything else is tried again a few times. A commit returns
-when the server has it on its disk; only settlements do not wait for that.
+when the server has it on its disk; only settlements do not wait for that. Every transaction that writes looks first whether the
+last entry that this process wrote durably is still there, in the same message that begins it: a backup restored under an open
+ledger takes no charge.
 """
 
 from __future__ import annotations
@@ -70,6 +72,7 @@ class PostgresStore:
         self._lock = threading.RLock()
         self._opener = os.getpid()
         self._closed = False
+        self._seen: tuple[int, str] | None = None  # the last entry that this object wrote, and that the server has on its disk
         with self._told():
             self._link = self._connect()
 
@@ -137,25 +140,32 @@ class PostgresStore:
 
     def write(self, work: Callable[[Book], T], *, durable: bool = True) -> T:
         """One transaction: all of it or nothing. If `durable`, the server has it on its disk once this returns."""
-        return self._transact(work, _BEGIN if durable else _BEGIN_LAZY)
+        with self._lock:
+            made, head = self._transact(work, _BEGIN if durable else _BEGIN_LAZY)
+            if durable and head is not None:  # a crash of the server may take what it was not asked to keep
+                self._seen = head
+            return made
 
     def read(self, work: Callable[[Book], T]) -> T:
         """One moment of the ledger, unmoved by those who write meanwhile."""
-        return self._transact(work, _BEGIN_READING)
+        return self._transact(work, _BEGIN_READING)[0]
 
-    def _transact(self, work: Callable[[Book], T], begin: str) -> T:
+    def _transact(self, work: Callable[[Book], T], begin: str) -> tuple[T, tuple[int, str] | None]:
+        """What the work gave, and the last entry that it wrote."""
         conflicts = (self._driver.errors.SerializationFailure, self._driver.errors.DeadlockDetected)
         with self._lock, self._told():
+            self._refuse_unusable()
             for attempt in range(ATTEMPTS):
-                link = self._begin(begin)
                 try:
-                    made = work(_Book(link))
+                    link = self._begin(begin)
+                    book = _Book(link)
+                    made = work(book)
                     link.execute("COMMIT")
-                    return made
+                    return made, book.head
                 except conflicts:
-                    self._roll_back(link)
+                    self._roll_back(self._link)
                 except BaseException:
-                    self._roll_back(link)
+                    self._roll_back(self._link)
                     raise
                 time.sleep(random.random() * 0.002 * 2 ** min(attempt, 6))
             raise LedgerError(
@@ -163,21 +173,42 @@ class PostgresStore:
                 "written. Try again."
             )
 
-    def _begin(self, begin: str) -> psycopg.Connection[Any]:
-        """The connection, in a new transaction. One that was lost while nothing was under way is simply made again."""
+    def _refuse_unusable(self) -> None:
+        """A connection from before a fork is another process's: nothing may be sent there, not even a rollback."""
         if self._opener != os.getpid():
             raise LedgerError(f"{self.name} was opened before a fork; connections do not cross it. Open it again: Ledger(...).")
         if self._closed:
             raise LedgerError(f"{self.name} was closed. Open it again: Ledger(...).")
+
+    def _begin(self, begin: str) -> psycopg.Connection[Any]:
+        """The connection, in a new transaction. One that was lost while nothing was under way is simply made again."""
+        looks = self._seen is not None and begin != _BEGIN_READING
+        statements = (f"{begin}; {self._look()}" if looks else begin).encode()
         try:
-            self._link.execute(begin.encode(), prepare=False)
+            found = self._link.execute(statements, prepare=False)
         except self._driver.OperationalError:
             if not self._link.closed:
-                self._roll_back(self._link)
                 raise
             self._link = self._connect()
-            self._link.execute(begin.encode(), prepare=False)
+            found = self._link.execute(statements, prepare=False)
+        if looks and not _last(found):
+            raise self._older()
         return self._link
+
+    def _look(self) -> str:
+        """Whether the entry seen last is there, as a statement without parameters: so it goes in one message with others."""
+        if self._seen is None:
+            return "SELECT true"
+        number, mark = self._seen
+        return f"SELECT EXISTS (SELECT 1 FROM discreet.entry WHERE number = {number:d} AND hash = '{int(mark, 16):064x}')"
+
+    def _older(self) -> LedgerError:
+        last = 0 if self._seen is None else self._seen[0]
+        return LedgerError(
+            f"{self.name} is older than this process saw it: entry {last} was there. A backup was put in its place, so "
+            "charges are missing. It can be read, and takes no charge. Put the newer database back. If that "
+            "is lost, take what is missing as spent, and then open the ledger again, to go on with this one.", entry=last,
+        )  # fmt: skip
 
     def _roll_back(self, link: psycopg.Connection[Any]) -> None:
         with suppress(self._driver.Error):
@@ -199,8 +230,10 @@ class PostgresStore:
             raise LedgerError(f"{self.name} cannot be used: {_advice(error)}") from None
 
     def behind(self) -> LedgerError | None:
-        """Nothing beside a database says how far it once was."""
-        return None
+        """Nothing beside a database says how far it once was; this object knows what it wrote itself."""
+        with self._lock:
+            held = self.read(lambda book: book.execute(self._look()).fetchone()[0])
+            return None if held else self._older()
 
     def blind(self) -> str:
         return "A database that was restored from a backup would look the same."
@@ -211,6 +244,13 @@ class PostgresStore:
             if not self._closed and self._opener == os.getpid():
                 self._closed = True
                 self._link.close()
+
+
+def _last(found: psycopg.Cursor[Any]) -> bool:
+    """The answer to the last of several statements."""
+    while found.nextset():
+        pass
+    return bool(found.fetchone()[0])  # type: ignore[index]
 
 
 def _setting(link: psycopg.Connection[Any], name: str) -> str:

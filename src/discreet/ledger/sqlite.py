@@ -7,7 +7,8 @@ before a sync that began after their commit has ended. Without such locks, SQLit
 
 Two small files stand beside the ledger. `-turn` is the lock of those who write; it notes the last entry and the last start that
 were committed. `-sync` is the lock of the one who syncs; it notes how far the ledger is on the disk (`notes.py`). A ledger that
-lacks what that note says is an older copy, or has lost the end of its log: it can be read, and takes no charge.
+lacks what that note says, or what this process saw in it, is an older copy, or has lost the end of its log: it can be read, and
+takes no charge. Every transaction that writes looks first, so a backup restored into an open ledger is found too.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from typing import NamedTuple
 
 from discreet.core import check
 from discreet.errors import LedgerError
-from discreet.ledger.notes import LONGEST, Note
+from discreet.ledger.notes import LONGEST, NOTHING, Note, extent
 from discreet.ledger.store import Book, Rows, T, migrations
 
 try:
@@ -70,12 +71,12 @@ class SqliteStore:
         self.name = str(self.path)
         self._files: dict[str, int] = {}
         self._link: sqlite3.Connection | None = None
-        self._behind: LedgerError | None = None
+        self._seen = NOTHING  # how far the ledger was when this object last looked
         self._era = ""  # under which notes of syncs are believed
         self._last: tuple[bytes, Note | None] = (b"", None)  # the note that was written last, and how it is read
         try:
             self._link = self._connect()
-            self._behind = self.behind()
+            self._seen = self.read(extent)
         except (sqlite3.Error, OSError) as error:
             raise self._told(error) from None
 
@@ -156,8 +157,6 @@ class SqliteStore:
         """One transaction: all of it or nothing. If `durable`, what it wrote survives a power failure once this returns."""
         with self._lock:
             link = self._connection()
-            if self._behind is not None:
-                raise self._behind
             try:
                 if not self.grouped:
                     made, wrote = self._commit(link, work, -1)
@@ -176,12 +175,13 @@ class SqliteStore:
             except (sqlite3.Error, OSError) as error:
                 raise self._told(error) from None
 
-    @staticmethod
-    def _commit(link: sqlite3.Connection, work: Callable[[Book], T], turn: int) -> tuple[T, _Wrote | None]:
+    def _commit(self, link: sqlite3.Connection, work: Callable[[Book], T], turn: int) -> tuple[T, _Wrote | None]:
         """What the work gave, and what it wrote, which is noted for the one who syncs."""
         book = _Book(link)
         link.execute("BEGIN IMMEDIATE")
         try:
+            if (older := self._missing(book, self._current())) is not None:
+                raise older
             made = work(book)
             start = 0 if book.started is None else int(link.execute("SELECT max(place) FROM started").fetchone()[0])
             link.execute("COMMIT")
@@ -192,6 +192,7 @@ class SqliteStore:
         last = book.head or book.started
         if last is None:
             return made, None
+        self._seen = self._seen.further(book.head, start)
         wrote = _Wrote(0 if book.head is None else book.head[0], start, *last)
         for value, place in ((wrote.entry, 0), (start, _STARTS_AT)):
             if value and turn >= 0:
@@ -246,7 +247,7 @@ class SqliteStore:
             self._era = os.urandom(8).hex()
             return 0, 0
         if note.era != self._era:
-            if not _holds(link, note):
+            if not note.held_by(_Book(link)):
                 raise self._older(note)
             self._era = note.era
         return note.entries, note.starts
@@ -266,12 +267,34 @@ class SqliteStore:
         except OSError:
             return None
 
+    def _current(self) -> Note | None:
+        """The note, for one whose turn it is. Read without its lock, since those who sync are not waited for, unless it may be
+        half written just now.
+        """
+        if not self.grouped:
+            return self.noted()
+        file = self._file("sync")
+        data = os.pread(file, LONGEST, 0)
+        if data == self._last[0]:
+            return self._last[1]
+        note = Note.from_bytes(data)
+        if note is None and data:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            try:
+                note = Note.from_bytes(os.pread(file, LONGEST, 0))
+            finally:
+                fcntl.flock(file, fcntl.LOCK_UN)
+        return note
+
     def behind(self) -> LedgerError | None:
-        """The error for a ledger that lacks what the note beside it says; the note is read first, since the ledger grows."""
-        note = self.noted()
-        if note is None or self.read(lambda book: _holds(book, note)):
-            return None
-        return self._older(note)
+        """The error for a ledger that lacks what is known of it; the note is read first, since the ledger grows."""
+        with self._lock:
+            note = self.noted()
+            return self.read(lambda book: self._missing(book, note))
+
+    def _missing(self, book: Book, note: Note | None) -> LedgerError | None:
+        """The error for a ledger that lacks what the note beside it says, or what this object saw in it."""
+        return next((self._older(known) for known in (note, self._seen) if known is not None and not known.held_by(book)), None)
 
     def blind(self) -> str:
         if self.noted() is None:
@@ -280,12 +303,14 @@ class SqliteStore:
 
     def _older(self, note: Note) -> LedgerError:
         last = max(note.entries, note.number)
+        noted = f"the note beside it, which says that entry {last} was written"
+        known = f"this process saw it: entry {last} was there" if note is self._seen else noted
         return LedgerError(
-            f"{self.path} is older than the note beside it, which says that entry {last} was written: a backup was put in its "
-            "place, or its write-ahead log was cut, so charges are missing. It can be read, and takes no charge. Put the newer "
-            "file back, with its -wal. If that is lost, take what is missing as spent, and then remove "
-            f"{self.path.name}-sync to go on with this one.", entry=last,
-        )  # fmt: skip
+            f"{self.path} is older than {known}. A backup was put in its place, or its write-ahead log was cut, so charges "
+            "are missing. It can be read, and takes no charge. Put the newer file back, with its -wal. If that is lost, take "
+            f"what is missing as spent, and then remove {self.path.name}-sync and open it again, to go on with this one.",
+            entry=last,
+        )
 
     def _file(self, name: str) -> int:
         """A file beside the ledger, kept open: a failed sync is told to everyone who had the log open when it failed.
@@ -327,14 +352,6 @@ class SqliteStore:
         for file in self._files.values():
             os.close(file)
         self._files = {}
-
-
-def _holds(book: Book | sqlite3.Connection, note: Note) -> bool:
-    """Whether a ledger has all that the note says was on the disk."""
-    if not book.execute("SELECT 1 FROM entry WHERE number = ? AND hash = ?", (note.number, note.hash)).fetchone():
-        return False
-    last, start = book.execute("SELECT (SELECT number FROM head), (SELECT coalesce(max(place), 0) FROM started)").fetchone()
-    return bool(last >= note.entries and start >= note.starts)
 
 
 def _statements(text: str) -> Iterator[str]:

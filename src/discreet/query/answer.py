@@ -134,7 +134,7 @@ class Noisy:
     def _sure(self, of: Scalar) -> float:
         """The confidence for quantiles of an expression: enough for the column that combines it with most others."""
         question = self.priced.question
-        used = [_used(output) for output in question.outputs]
+        used = [output.statistics() for output in question.outputs]
         return each(
             max([1, *(len(indices) for indices in used if any(question.aggregates[i].of == of for i in indices))]), CONFIDENCE
         )
@@ -189,11 +189,7 @@ def _in_order(part: Any) -> tuple[bool, str, Any]:
 
 def evaluate(output: Output, noisy: Noisy) -> Cells:
     """An expression over released columns, with an interval that holds if the intervals of all its statistics do."""
-    return _evaluate(output, noisy, each(max(1, len(_used(output))), CONFIDENCE))
-
-
-def _used(output: Output) -> set[int]:
-    return {output.value} if output.op == OutputOp.STATISTIC else set[int]().union(*(_used(part) for part in output.args))
+    return _evaluate(output, noisy, each(max(1, len(output.statistics())), CONFIDENCE))
 
 
 def _evaluate(output: Output, noisy: Noisy, confidence: float) -> Cells:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from discreet.core import Event
+from discreet.accounting import curve
+from discreet.core import Event, Release
 from discreet.query.operations import OutputOp, PlanKind
 from discreet.query.price import Priced
+from discreet.query.statistics.statistic import Statistic
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +49,30 @@ class Explanation:
 
 
 def expected_errors(priced: Priced) -> dict[str, str]:
-    """How wrong each number of the answer may be, by its name."""
+    """How wrong each number of the answer may be, by its name, and each that only HAVING or ORDER BY need."""
     question = priced.question
     columns = {name: question.aggregates[output.value] for name, output in zip(question.names, question.outputs)
                if output.op == OutputOp.STATISTIC}  # fmt: skip
-    return {name: statistic.expected_error(priced) for name, statistic in [*columns.items(), *priced.shares]}
+    told = {name: statistic.expected_error(priced) for name, statistic in [*columns.items(), *priced.shares]}
+    later = [question.aggregates[i] for i in question.only_later()]
+    for i, statistic in enumerate(later, 1):
+        name = f"{_function(statistic)} in HAVING or ORDER BY" + (f" ({i})" if i > 1 else "")
+        told[name] = f"{statistic.expected_error(priced)}; it has its part of epsilon, as a column of the answer has"
+    return told
+
+
+def _function(statistic: Statistic) -> str:
+    return statistic.functions[0] if statistic.functions else type(statistic).__name__.upper()
+
+
+def why_empty(release: Release[Any]) -> str:
+    """What an answer without rows means. Names of groups are released by threshold where the claim has a delta."""
+    chosen = any(curve(claim.event).epsilon(0.0) == math.inf for claim in release.claims)
+    having = re.search(r"\bhaving\b", str(release.facts.get("query", "")), re.IGNORECASE) is not None
+    if not chosen:
+        return "No released row satisfies HAVING." if having else "The answer has no rows."
+    found = "No group stood out from the noise and satisfies HAVING." if having else "No group stood out from the noise."
+    return f"{found} A larger epsilon or delta shows smaller groups."
 
 
 def shown_groups(priced: Priced) -> str:

@@ -175,6 +175,7 @@ def _price(
         )
     measures = [quantity.measure(bounding, _ranks(quantity, question, statistics)) for quantity in place]
     columns = [_needs(output, statistics, weights.get(name, 1.0)) for name, output in zip(question.names, question.outputs)]
+    columns += [dict(statistics[i]) for i in question.only_later()]  # what HAVING and ORDER BY decide by
     columns = [column for column in columns if column] + ([{threshold: 1.0}] if threshold else [])
     main = {quantity for column in columns for quantity in column}
     columns += [_scaled(column.statistic.measures(), weights.get(column.name, 1.0)) for column in shares]

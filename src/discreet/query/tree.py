@@ -189,6 +189,10 @@ class Output:
     args: tuple[Output, ...] = ()
     value: Any = None  # of a literal; the position of a key or of a statistic
 
+    def statistics(self) -> set[int]:
+        """The positions of the statistics in it."""
+        return {self.value} if self.op == OutputOp.STATISTIC else set[int]().union(*(part.statistics() for part in self.args))
+
 
 @dataclass(frozen=True, slots=True)
 class Question:
@@ -202,6 +206,12 @@ class Question:
     having: Output | None = None
     order: tuple[tuple[Output, bool], ...] = ()  # and whether it falls
     limit: int | None = None
+
+    def only_later(self) -> list[int]:
+        """The positions of the statistics that HAVING or ORDER BY need and no column of the answer has."""
+        later = [*([] if self.having is None else [self.having]), *(output for output, _ in self.order)]
+        shown = set[int]().union(*(output.statistics() for output in self.outputs))
+        return sorted(set[int]().union(*(output.statistics() for output in later)) - shown)
 
 
 def _both(fields: tuple[Field, ...]) -> Field:

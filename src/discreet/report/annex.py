@@ -166,7 +166,9 @@ def _most(item: Assessment) -> str:
     if not item.bounded:
         return "Nothing bounds it: there is no ceiling."
     return " ".join(
-        f"{each.guarantee} A belief of 50 % can become at most {percent_up(each.beliefs[-1][1])}." for each in item.bounded[:3]
+        f"{each.guarantee} A belief of 50 % can become at most {percent_up(each.beliefs[-1][1])}, except with "
+        f"probability {text.small(each.rare)}."
+        for each in item.bounded[:3]
     )
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from discreet.audit.appraisal import CONFIDENCE, DELTA, Appraisal, appraise
 from discreet.core import Claim, Curve, Elsewhere, NonPrivate, Release, check
+from discreet.core.curve import belief_exception
 from discreet.errors import DiscreetError, InvalidValue
 from discreet.report import text
 from discreet.report.coverage import not_tried
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 DELTAS = (DELTA, 1e-9)  # at which a claim's epsilon is told where no budget says another
 PRIORS = (0.01, 0.1, 0.5)
-BELIEF_DELTA = 1e-6  # the probability with which a belief may grow more than is told
 LEVELS = (0.001, 0.01)  # false-positive rates of the table
 
 ReleaseLike = Release[Any] | str | os.PathLike[str]
@@ -35,6 +35,7 @@ class Ceiling:
     why: str | None
     epsilons: tuple[tuple[float, float], ...] = ()  # delta, epsilon
     beliefs: tuple[tuple[float, float], ...] = ()  # prior, posterior
+    rare: float = 1e-6  # the probability with which a belief may grow more than that
     powers: tuple[tuple[float, float], ...] = ()  # false positives, true positives
 
     @property
@@ -181,11 +182,14 @@ def _ceiling(claim: Claim, delta: float) -> Ceiling:
         powers = tuple((level, curve_of_claim.power(level)) for level in LEVELS)
         deltas = sorted({delta, DELTAS[1] if delta > DELTAS[1] else DELTAS[0]}, key=lambda each: each != delta)
         epsilons = tuple((each, curve_of_claim.epsilon(each)) for each in deltas)
-        beliefs = tuple((prior, curve_of_claim.posterior(prior, BELIEF_DELTA)) for prior in PRIORS)
+        rare = belief_exception(curve_of_claim)
+        beliefs = tuple((prior, curve_of_claim.posterior(prior, rare)) for prior in PRIORS)
     except DiscreetError as error:
         return Ceiling(claim=claim, curve=None, why=f"no bound could be worked out: {text.short(error)}")
     if all(power >= 1 for _, power in powers):
         return Ceiling(
             claim=claim, curve=None, why="what ran bounds nothing; whatever an attack finds, nothing here forbids it."
         )
-    return Ceiling(claim=claim, curve=curve_of_claim, why=None, epsilons=epsilons, beliefs=beliefs, powers=powers)
+    return Ceiling(
+        claim=claim, curve=curve_of_claim, why=None, epsilons=epsilons, beliefs=beliefs, rare=rare, powers=powers
+    )  # fmt: skip

@@ -111,8 +111,9 @@ def _number(item: Assessment) -> tuple[str, str]:
         number, _, across = measured.told.partition(" (")
         return number, f"of those inside are recognised ({across or measured.told} at 1 % false positives"
     if item.bounded:
-        belief = max(each.beliefs[-1][1] for each in item.bounded)
-        return percent_up(belief), "sure is the most that anybody can become who gave even odds"
+        weakest = max(item.bounded, key=lambda each: each.beliefs[-1][1])
+        chance = "" if weakest.rare == 1e-6 else f", except with probability {text.small(weakest.rare)}"
+        return percent_up(weakest.beliefs[-1][1]), f"sure is the most that anybody can become who gave even odds{chance}"
     return "100 %", "sure is what anybody may become: there is no ceiling"
 
 

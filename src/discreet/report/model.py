@@ -14,7 +14,7 @@ from discreet.audit.judge import SURE
 from discreet.core import check
 from discreet.report import text
 from discreet.report.account import Account, accounts, budgets, contradicted
-from discreet.report.assessment import BELIEF_DELTA, LEVELS, Assessment, Ceiling, ReleaseLike, assess
+from discreet.report.assessment import LEVELS, Assessment, Ceiling, ReleaseLike, assess
 from discreet.report.sentences import STATUSES, overall
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ def _claim(item: Ceiling) -> dict[str, Any]:
         "ceiling": item.curve is not None,
         "guarantee": item.guarantee,
         "epsilon": [{"delta": delta, "epsilon": _finite(epsilon)} for delta, epsilon in item.epsilons],
-        "belief": [{"prior": prior, "at_most": belief, "except": BELIEF_DELTA} for prior, belief in item.beliefs],
+        "belief": [{"prior": prior, "at_most": belief, "except": item.rare} for prior, belief in item.beliefs],
         "power": [{"fpr": level, "tpr": power} for level, power in item.powers],
         "assumptions": list(item.claim.assumptions),
     }

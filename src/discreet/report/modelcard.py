@@ -10,7 +10,7 @@ from discreet.audit import Appraisal
 from discreet.audit.appraisal import CONFIDENCE
 from discreet.figures import down, percent_up, rate, up
 from discreet.report import tables, text
-from discreet.report.assessment import BELIEF_DELTA, LEVELS, Assessment, Ceiling, ReleaseLike, assess
+from discreet.report.assessment import LEVELS, Assessment, Ceiling, ReleaseLike, assess
 from discreet.report.markdown import labelled, md
 from discreet.report.sentences import label
 
@@ -74,7 +74,7 @@ def _section(assessment: Assessment, confidence: float) -> str:
         lines += [f"- Provided that: {md(text)}" for text in tables.assumptions(item.claim.assumptions)]
         if item.curve is not None:
             believed = "; ".join(f"{rate(prior)} becomes at most {percent_up(after)}" for prior, after in item.beliefs)
-            lines += [f"- Belief that the unit is inside, except with probability {text.small(BELIEF_DELTA)}: {believed}"]
+            lines += [f"- Belief that the unit is inside, except with probability {text.small(item.rare)}: {believed}"]
         lines += [""]
     if not assessment.ceilings:
         lines += ["Nothing is claimed: there is no ceiling on what this model gives away.", ""]

@@ -156,7 +156,8 @@ def _promise(ceiling: Ceiling) -> str:
     belief = ceiling.beliefs[-1][1]
     assert ceiling.curve is not None
     always = ceiling.curve.posterior(0.5, 0.0) <= belief
-    weak = ("" if always else " (but for a chance of one in a million)") + (
+    chance = "a million" if ceiling.rare == 1e-6 else f"{round(1 / ceiling.rare):,}"
+    weak = ("" if always else f" (but for a chance of one in {chance})") + (
         ", which is hardly a limit" if belief > _WEAK else ""
     )
     whose, sure = ceiling.claim.game.unit, percent_up(belief)

@@ -39,13 +39,14 @@ _DOMAIN = b"discreet-signature 1\n"
 class Signed:
     """What a signature shows. `fault` says why it shows nothing; `unknown` is what it cannot show, for people.
 
-    `there` is whether there is a signature at all, be it good or bad.
+    `there` is whether there is a signature at all, be it good or bad; `entry` the last entry of the ledger that was signed.
     """
 
     key: str | None
     fault: str | None
     unknown: tuple[str, ...] = ()
     there: bool = True
+    entry: str | None = None
 
 
 def sign_release(path: str | os.PathLike[str], key: str | os.PathLike[str], files: Iterable[str] = ()) -> Path:
@@ -106,7 +107,8 @@ def check_head(ledger: Ledger, path: str | os.PathLike[str], expected: Sequence[
             fault = str(error).rstrip(".")
     if fault is not None:
         return Signed(key, fault)
-    return Signed(key, None, (*_unknown(key, expected), f"What was written after entry {statement['entry']} is not signed."))
+    unknown = (*_unknown(key, expected), f"What was written after entry {statement['entry']} is not signed.")
+    return Signed(key, None, unknown, entry=str(statement["entry"]))
 
 
 def _read(path: Path, about: str, parts: tuple[str, ...]) -> tuple[str | None, dict[str, Any], str | None]:

@@ -10,7 +10,7 @@ from discreet.audit import Appraisal
 from discreet.audit.judge import SURE
 from discreet.figures import down, percent_down, percent_up, rate, up
 from discreet.report import text
-from discreet.report.assessment import BELIEF_DELTA, LEVELS, Assessment
+from discreet.report.assessment import LEVELS, Assessment
 from discreet.report.model import Report
 
 MOST_GROUPS, MOST_RECORDS, MOST_ATTACKS, MOST_ASSUMPTIONS, MOST_LINES = 40, 20, 40, 20, 60
@@ -114,7 +114,7 @@ def evidence_note(confidence: float, deltas: Iterable[float]) -> str:
 def belief_note() -> str:
     return (
         "Belief: what someone who knows everything else, and thought it so likely, can at most think after seeing the "
-        f"release, except with probability {text.small(BELIEF_DELTA)}."
+        "release, except with probability 1e-6, or with the one beside it."
     )
 
 

@@ -11,6 +11,8 @@ from typing import Any
 from markupsafe import Markup
 
 from discreet.charts import intervals
+from discreet.core import Release
+from discreet.errors import DiscreetError
 
 INLINE = 2000  # cells that a document holds itself; a longer answer is beside it, in table.parquet
 DRAWN = 30  # groups that a picture has room for
@@ -54,6 +56,18 @@ def rows(columns: Sequence[Column]) -> list[list[tuple[Any, Any, Any]]]:
     """Line by line: (value, low, high) of each column; ends are None where there is no interval."""
     count = len(columns[0].values) if columns else 0
     return [[(column.values[i], _end(column.low, i), _end(column.high, i)) for column in columns] for i in range(count)]
+
+
+def why_empty(release: Release[Any], columns: Sequence[Column]) -> str:
+    """What it means that an answer has no rows; nothing where it has some."""
+    from discreet.query.explain import why_empty as why
+
+    if not columns or len(columns[0].values):
+        return ""
+    try:
+        return why(release)
+    except DiscreetError:  # a document may hold anything
+        return "The answer has no rows."
 
 
 def _end(ends: Sequence[Any] | None, place: int) -> Any:

@@ -14,6 +14,7 @@ import spark
 from adversary.sql.game import compare, sides
 from adversary.sql.test_neighbours import one_salt, url  # noqa: F401
 from adversary.sql.worlds import WORLDS
+from discreet.core import lines
 from discreet.query import catalogue
 from discreet.query.engines import duckdb, frames
 from discreet.query.engines.duckdb import DuckEngine
@@ -56,6 +57,10 @@ def types_of_files_guessed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(duckdb, "text_table", read)
 
 
+def quotes_over_lines(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(lines, "records", lambda body, delimiter, width: [body])
+
+
 def types_of_objects_guessed(patch: pytest.MonkeyPatch) -> None:
     def column(series: Any) -> Any:
         try:
@@ -83,6 +88,7 @@ TWINS: list[tuple[Patch, str]] = [
     (views_as_tables, "duckdb view tells of others"), (views_as_tables, "duckdb one frame twice"),
     (views_as_tables, "postgres view repeats"), (views_as_tables, "postgres view tells of others"),
     (views_as_tables, "postgres children"), (views_as_tables, "spark window"), (types_of_files_guessed, "duckdb csv"),
+    (quotes_over_lines, "duckdb csv"),
     (types_of_objects_guessed, "duckdb objects undeclared"), (texts_unchecked, "duckdb encoding"),
     (uniqueness_unchecked, "duckdb join fanned out"),
 ]  # fmt: skip

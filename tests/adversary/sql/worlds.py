@@ -112,10 +112,10 @@ def objects(place: Place, present: bool) -> Any:
 
 
 def csv(place: Place, present: bool) -> Any:
-    """One person's line has a text for a number, a broken byte, too few fields, too many."""
+    """One person's line has a text for a number, a broken byte, too few fields, too many, a quote that never closes."""
     lines = [f"{i},{g},{x}".encode() for i, g, x in OTHERS]
-    odd = [b"77,a,many", b"77,\xff\xfe,3", b"77", b"77,a,1,2,3", b'77,"two\nlines",4', b"x77,b,1", b"77,NA,1e999"]
-    (place.folder / "people.csv").write_bytes(b"\n".join([b"id,g,x", *lines, *(odd if present else ())]) + b"\n")
+    odd = [b"77,a,many", b"77,\xff\xfe,3", b"77", b"77,a,1,2,3", b'77,"two\nlines",4', b"x77,b,1", b"77,NA,1e999", b'77,"a']
+    (place.folder / "people.csv").write_bytes(b"\n".join([b"id,g,x", *(odd if present else ()), *lines]) + b"\n")
     return place.folder / "people.csv"
 
 

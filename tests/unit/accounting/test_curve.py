@@ -8,6 +8,8 @@ import sys
 
 import numpy as np
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 from scipy import stats
 
 from discreet.accounting import (
@@ -29,6 +31,7 @@ from discreet.accounting import (
     curve,
     epsilon_by_renyi,
 )
+from discreet.core.curve import belief_exception
 from unit.accounting.oracle import sampled_gaussian_epsilon
 
 
@@ -146,6 +149,34 @@ def test_posterior_belief() -> None:
         found = curve(Gaussian(1.0)).posterior(0.1, delta)
         assert truth <= found
         assert math.log(found / (1 - found)) - math.log(truth / (1 - truth)) < 0.7
+
+
+@given(st.floats(0, 5), st.floats(1e-12, 0.1), st.floats(1e-3, 0.999999), st.floats(0.001, 0.999))
+def test_posterior_of_an_approximate_claim_is_what_the_worst_mechanism_reaches(epsilon, delta, share, prior) -> None:
+    """A mechanism says "inside" with probability d where that is true, else with q = d e^-x, x = epsilon - log(1 - delta/d).
+
+    d - e^epsilon q = delta, so it is (epsilon, delta)-DP, and with probability d the odds grow by e^x: no lower bound is true.
+    """
+    rare = delta / share
+    assume(rare < 0.9)
+    growth = epsilon - math.log1p(-delta / rare)
+    false = rare * math.exp(-growth)
+    assert rare - math.exp(epsilon) * false == pytest.approx(delta, rel=1e-6)
+    assert (1 - false) - math.exp(epsilon) * (1 - rare) <= delta + 1e-9
+    truth = prior * rare / (prior * rare + (1 - prior) * false)
+    found = curve(Approximate(epsilon, delta)).posterior(prior, rare)
+    assert truth * (1 - 1e-9) <= found <= truth * (1 + 1e-6)
+    assert curve(Approximate(epsilon, delta)).posterior(prior, delta) == 1.0  # for x ever larger, d comes down to delta
+
+
+@pytest.mark.parametrize(("event", "rare", "most"), [
+    (Approximate(1.0, 1e-6), 1e-5, 1 - math.log(0.9)), (Approximate(0.05, 5e-7), 1e-5, 0.05 - math.log(0.95)),
+    (Sequence([Pure(0.5), Approximate(0.5, 1e-7)]), 1e-6, 1 - math.log(0.9)), (Pure(1.0), 1e-6, 1.0),
+    (Gaussian(1.0), 1e-6, 5.46),
+])  # fmt: skip
+def test_a_belief_is_told_with_an_exception_well_above_delta(event, rare, most) -> None:
+    assert belief_exception(curve(event)) == rare
+    assert curve(event).posterior(0.5, rare) <= 1 / (1 + math.exp(-most)) + 1e-6
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import date
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -20,9 +22,11 @@ from discreet.attack.tables import (
     made_canaries,
     singling_out,
 )
+from discreet.attack.tables.alike import alike
 from discreet.attack.tables.encode import Encoding, joined
 from discreet.attack.tables.risks import compared
 from discreet.audit import epsilon_at_least
+from discreet.columns import columns, missing
 from discreet.errors import InvalidValue
 
 
@@ -192,3 +196,35 @@ def test_a_record_is_scored_by_itself() -> None:
     ):
         whole = attack.score(OTHERS, range(50))
         assert attack.score(OTHERS, [7, 3]).tolist() == pytest.approx([whole[7], whole[3]])
+
+
+@pytest.mark.parametrize(
+    ("made", "read"),
+    [
+        (["34.0", None, "2.5"], ["34", "", "2.50"]),
+        (["True", "False", None], ["t", "f", ""]),
+        ([True, False, True], [1, 0, 1]),
+        ([34, 7, 1], ["034", "7", " 1"]),
+        (["02139", "7", "x"], ["02139", "7", " x"]),
+        (["A", "7", "8"], ["A ", "7", "8"]),
+        ([Decimal("1.10"), None, Decimal("2")], ["1.1", None, "2"]),
+        (np.array([0.1, 0.2, np.nan], np.float32), ["0.1", "0.2", ""]),
+        (np.array(["2020-01-31T10:00", "NaT", "2020-02-01"], "datetime64[ns]"), ["2020-01-31 10:00:00Z", "", "2020-02-01"]),
+        (["2020-01-31", None, "2020-02-01"], ["2020-01-31 00:00:00", None, "2020-02-01 00:00:00"]),
+    ],
+)
+def test_a_value_is_the_same_however_a_file_has_it(made: Any, read: Any) -> None:
+    """Either way round: what is attacked may be the CSV file."""
+    for first, second in ((made, read), (read, made)):
+        one, other = alike({"synthetic table": columns({"c": first}), "members": columns({"c": second})}).values()
+        pairs = list(zip(one["c"].tolist(), other["c"].tolist()))
+        assert all(a == b or (missing(a) and missing(b)) for a, b in pairs), pairs
+
+
+@pytest.mark.parametrize(
+    ("made", "read"),
+    [([True, False], [0, 2]), ([1, 2], ["1", "n/a"]), (["a", "b"], [1.5, 2.5]), ([1], [date(2020, 1, 1)])],
+)
+def test_values_of_two_kinds_are_refused(made: Any, read: Any) -> None:
+    with pytest.raises(InvalidValue, match=r"'c' holds .* in the members"):
+        alike({"synthetic table": columns({"c": made}), "members": columns({"c": read})})

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv as csv
 import pyarrow.parquet as parquet
 import pytest
 from click.testing import CliRunner, Result
@@ -82,6 +83,44 @@ def test_a_copy_is_caught_without_any_claim(folder: Path) -> None:
     assert "Nothing is claimed" in done.stderr
     risks = {it["name"]: it for it in Release.load(folder / "attacked" / "release.json").facts["risks"]}
     assert risks["singling out"]["low"] > 0
+
+
+def typed(count: int, seed: int) -> pa.Table:
+    """Dates, booleans and numbers, each with gaps."""
+    draw = np.random.default_rng(seed)
+    gaps = draw.random((4, count)) < 0.1
+    days = np.datetime64("2020-01-01") + draw.integers(0, 900, count)
+    return pa.table({
+        "born": pa.array(days, mask=gaps[0]), "ill": pa.array(draw.random(count) < 0.5, mask=gaps[1]),
+        "age": pa.array(draw.integers(0, 100, count), mask=gaps[2]), "pay": pa.array(draw.normal(size=count), mask=gaps[3]),
+    })  # fmt: skip
+
+
+@pytest.mark.parametrize("synthetic", ["copy.parquet", "people.csv"])
+def test_a_copy_is_caught_whatever_the_files_are(folder: Path, synthetic: str) -> None:
+    for name, seed in (("people", 1), ("others", 2)):
+        table = typed(600, seed)
+        csv.write_csv(table, folder / f"{name}.csv")
+        parquet.write_table(table, folder / ("copy.parquet" if name == "people" else f"{name}.parquet"))
+    real = ("people.csv", "others.csv") if synthetic.endswith("parquet") else ("copy.parquet", "others.parquet")
+    members, control = (str(folder / name) for name in real)
+    done = call(folder, "attack", "synthetic", folder / synthetic, "--members", members, "--control", control,
+                "--out", "attacked", "--json")  # fmt: skip
+    assert done.exit_code == 0, done.output
+    told = json.loads(done.stdout)
+    assert {it["attack"]: it["auc"] for it in told["attacks"]}["distance to closest record"] == 1.0
+    assert all(it["low"] > 0.2 for it in told["risks"]), told["risks"]
+
+
+def test_columns_of_two_kinds_are_refused(folder: Path) -> None:
+    for name, day in (("people", "31/1/2020"), ("others", "2020-01-31")):
+        (folder / f"{name}.csv").write_text("born,ill\n,true\n" + f"{day},no\n" * 40)
+    parquet.write_table(typed(100, 3).select(["born", "ill"]), folder / "made.parquet")
+    members, control = (str(folder / f"{name}.csv") for name in ("people", "others"))
+    done = call(folder, "attack", "synthetic", "made.parquet", "--members", members, "--control", control, "--out", "attacked")
+    assert done.exit_code == 2
+    assert "'born' holds dates in one table and text in the members" in " ".join(done.stderr.split())
+    assert "first in row 2" in " ".join(done.stderr.split())
 
 
 def test_fits_need_to_know_how(folder: Path) -> None:

@@ -15,6 +15,8 @@ from discreet import Ledger, record
 from discreet.cli import app
 from discreet.core import Release
 
+WHOLE = ["--target", "old", "--classes", "no,yes", "--epsilon", 1]
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -63,9 +65,13 @@ def test_a_regression(folder: Path, tmp_path: Path) -> None:
         (["--target", "old", "--classes", "a,b", "--epsilon", 1], "none of the classes"),
         (["--target", "old", "--classes", "no,yes", "--epsilon", 0], "epsilon"),
         (["--target", "old", "--classes", "no,yes", "--bounds", 0, 1, "--epsilon", 1], "no bounds"),
+        ([*WHOLE, "--source", "q"], "go together"),
+        ([*WHOLE, "--ledger", "nope.db"], "--ledger needs --source"),
+        ([*WHOLE, "--ledger", "nope.db", "--source", "q"], "There is no ledger at nope.db"),
     ],
 )
 def test_wrong_use_says_what_to_do(folder: Path, tmp_path: Path, args: list[object], says: str) -> None:
     done = call(folder, "logistic", *args, "-o", tmp_path / "model.json")
     assert done.exit_code == 2, done.output
-    assert says in done.stderr
+    assert says in " ".join(done.stderr.split())
+    assert not Path("nope.db").exists()

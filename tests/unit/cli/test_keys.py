@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from discreet import Ledger, record
 from discreet.accounting import Gaussian
 from discreet.cli import app
-from discreet.core import Claim, Game, Release
+from discreet.core import Claim, Elsewhere, Game, Release
 
 CLAIM = Claim(game=Game(record(), {"answers"}), event=Gaussian(50.0))
 
@@ -94,6 +94,18 @@ def test_the_gate_exits_with_1_on_what_the_ledger_contradicts(place: Path) -> No
     told = run("report", edited, "--ledger", place / "ledger.db")
     assert told.exit_code == 0
     assert told.stderr.startswith("contradicted: Do not rely on this release: its claims are not those")
+
+
+def test_the_gate_warns_of_two_values_that_one_entry_paid_for(place: Path) -> None:
+    gate = ("gate", "--policy", place / "privacy.toml", "--ledger", place / "ledger.db", place / "answer.json")
+    release = Release.load(place / "answer.json")
+    same, other = release.save(place / "same.json"), release.map(lambda value: [value, 1]).save(place / "other.json")
+    assert "Warning" not in run(*gate, same).stderr
+    told = run(*gate, other)
+    assert told.exit_code == 0  # it may have been made from the answer
+    assert f"Warning: Entry {release.entry} is named by releases with different values: " in told.stderr
+    model = replace(release, value=Elsewhere("model"))
+    assert "Warning" in run(*gate[:-1], model.save(place / "one.json"), model.save(place / "two.json")).stderr
 
 
 def test_the_gate_with_keys_and_a_head(place: Path) -> None:

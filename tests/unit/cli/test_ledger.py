@@ -107,6 +107,24 @@ def test_show_tells_charges_as_they_were_asked_and_how_the_total_was_reached(pla
     assert ways["basic"] == 3.0 < ways["renyi"]
 
 
+def test_what_is_not_listed_is_counted(place: Path) -> None:
+    with Ledger(place) as ledger:
+        ledger.open("study", unit=record(), epsilon=10.0, delta=1e-5)
+        for number in range(14):
+            charge = ledger.reserve("study", CLAIM)
+            if number in (0, 12):
+                charge.cancel("withdrawn")
+    text = run(place, "show", "study").stdout
+    assert text.count("charge ") == 10
+    told = text.splitlines()[-1]
+    assert "and 2 earlier" in told
+    command = told.partition("discreet ledger ")[2].split()
+    assert command[:2] == ["history", "study"]
+    whole = run(place, *command)
+    assert (whole.stdout.count("\n"), whole.stderr) == (1 + 17, "")  # the heads; opened, 14 charges, 2 cancelled
+    assert "and 12 earlier: --last 17" in run(place, "history", "study", "--last", "5").stderr
+
+
 def assert_one_sum(spent: str, left: str) -> None:
     """Spent, its limit and both percentages are of the same sum: as printed, rounded outwards."""
     part, so_far, limit = (float(number) for number in re.match(r"([\d.]+) % of .* \(([\d.]+) of ([\d.]+) in ", spent).groups())  # type: ignore[union-attr]

@@ -44,6 +44,22 @@ def test_an_answer_as_a_table_and_as_json(visits: Path) -> None:
     assert found["claims"][0]["game"]["unit"]["key"] == "patient"
 
 
+@pytest.mark.parametrize(
+    ("select", "delta", "told"),
+    [
+        ("SELECT COUNT(*) AS n FROM visits HAVING n > 1e9", (), "No released row satisfies HAVING."),
+        ("SELECT COUNT(*) AS n FROM visits HAVING n > 1e9", ("--delta", 1e-6), "No released row satisfies HAVING."),
+        ("SELECT COUNT(*) AS n FROM visits LIMIT 0", (), "The answer has no rows."),
+        (f"{SQL} HAVING n > 1e9", ("--delta", 1e-6), "No group stood out from the noise and satisfies HAVING. A larger"),
+        (SQL.replace("visits", "visits WHERE age > 60"), ("--delta", 1e-15), "No group stood out from the noise. A larger"),
+    ],
+)
+def test_an_answer_without_rows_says_why(visits: Path, select: str, delta: tuple[object, ...], told: str) -> None:
+    shown = call(visits, select, *UNIT, "--epsilon", 1, *delta)
+    assert shown.exit_code == 0, shown.output
+    assert told in shown.stderr
+
+
 def test_a_dry_run_spends_and_reads_nothing(visits: Path, tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "ledger.db")
     ledger.open("people", unit=user("patient", rows=2), epsilon=1.0, delta=1e-6)
@@ -78,6 +94,9 @@ def test_a_dry_run_spends_and_reads_nothing(visits: Path, tmp_path: Path) -> Non
         ),
         (("{visits}", SQL, "--epsilon", 1, "--delta", 1e-6, "--unit", "user:patient", "--rows", 2), "needs bounds"),
         (("{visits}", SQL, "--epsilon", 1, "--source", "people", *UNIT), "go together"),
+        (("{visits}", SQL, "--epsilon", 1, "--account", "ann", *UNIT), "go together"),
+        (("{visits}", SQL, "--epsilon", 1, "--ledger", "nope.db", *UNIT), "--ledger needs --source"),
+        (("{visits}", SQL, "--epsilon", 1, "--ledger", "nope.db", "--source", "q", *UNIT), "There is no ledger at nope.db"),
         (("{visits}", SQL, "--epsilon", 1, "--schema", "nope.toml", *UNIT), "cannot be read"),
     ],
 )
@@ -87,6 +106,7 @@ def test_wrong_use_is_told_in_one_paragraph(args: tuple[object, ...], told: str,
     assert told in done.stderr
     assert "Traceback" not in done.output
     assert done.stdout == ""
+    assert not Path("nope.db").exists()
 
 
 def test_a_refusal_ends_with_a_command_that_can_be_run(visits: Path, tmp_path: Path) -> None:

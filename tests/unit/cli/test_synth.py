@@ -74,6 +74,8 @@ def test_where_nothing_can_be_written_nothing_is_spent(visits: Path) -> None:
         (("--epsilon", 1), "-o FOLDER"),
         (("--epsilon", -1, "--explain"), "epsilon"),
         (("--epsilon", 1, "--source", "people", "-o", "{out}"), "go together"),
+        (("--epsilon", 1, "--ledger", "nope.db", "-o", "{out}"), "--ledger needs --source"),
+        (("--epsilon", 1, "--ledger", "nope.db", "--source", "q", "-o", "{out}"), "There is no ledger at nope.db"),
         (("--epsilon", 1, "--schema", "nope.toml", "--explain"), "cannot be read"),
     ],
 )
@@ -83,6 +85,7 @@ def test_wrong_use_is_told_in_one_paragraph(args: tuple[object, ...], told: str,
     assert told in done.stderr
     assert "Traceback" not in done.output
     assert done.stdout == ""
+    assert not Path("nope.db").exists()
 
 
 def test_rules_and_workloads_of_the_file_hold(visits: Path) -> None:

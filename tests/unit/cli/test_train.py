@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from click.testing import CliRunner, Result
 
 from discreet import Ledger, record
@@ -94,7 +97,7 @@ def test_a_user_is_the_unit_and_the_ledger_pays(config: Path) -> None:
         ("epsilon = 4.0", "", "either epsilon or noise_multiplier"),
         ("people.csv", "absent.csv", "There is no file"),
         ("age = [0, 100]", "age = [100, 0]", "must rise"),
-        ("age = [0, 100]", "height = [0, 100]", "no column"),
+        ("age = [0, 100]", "height = [0, 100]", "does not name 'height'"),
         ('classes = ["no", "yes"]', 'classes = ["perhaps", "never"]', "No row has"),
         ("rate = 0.05", "rate = 1.5", "rate"),
         ("steps = 60", "", "lacks steps"),
@@ -228,3 +231,36 @@ def test_values_that_are_not_listed_are_in_the_owners_log(config: Path, caplog: 
     assert any("column sex: some rows have a value that is none of those listed" in line for line in told)
     assert any("column ill: rows with a value that is none of the classes are left out" in line for line in told)
     assert "perhaps" not in result.output + " ".join(told)
+
+
+@pytest.mark.parametrize("odd", ['1,"f', "1.5,f,yes,", "x,f,no,p1", "01,\x00,yes,01", "1,2"])
+def test_a_line_changes_nothing_about_other_rows(config: Path, odd: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What training is given differs by the rows of that line; a row without a key is nobody's."""
+    import discreet.learn
+    from discreet.cli.train import start
+    from discreet.learn.table import Encoding
+
+    seen: list[tuple[list[object], list[int]]] = []
+
+    def watched(model: object, optimizer: object, data: tuple[torch.Tensor, torch.Tensor], *rest: object, **given: Any) -> None:
+        rows = torch.column_stack(data).tolist()
+        seen.append((rows, np.bincount(given["owners"]).tolist()))
+
+    monkeypatch.setattr(discreet.learn, "train", watched)
+    told = {**tomllib.loads(CONFIG), "unit": {"key": "person", "rows": 2}}
+    known = Encoding(told["data"]["columns"], target="ill", classes=["no", "yes"])
+    people = config.parent / "people.csv"
+    names, body = people.read_text().split("\n", 1)
+    start(told, known, config.parent)
+    people.write_text(f"{names}\n{odd}\n{body}")
+    start(told, known, config.parent)
+    (before, owners), (after, more) = seen
+    assert after[len(after) - len(before) :] == before
+    assert len(after) - len(before) == sum(more) - sum(owners) <= 1
+
+
+def test_numbers_listed_as_classes_are_found_cell_by_cell() -> None:
+    from discreet.learn.table import Encoding
+
+    known = Encoding({"age": [0, 100]}, target="ill", classes=[0, 1])
+    assert known.read({"age": ["1", "2", "x"], "ill": ["1.0", "0", "one"]})[1].tolist() == [1, 0]

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression as Plain
 from sklearn.model_selection import GridSearchCV
 
@@ -53,9 +54,12 @@ def test_what_is_refused(table: Any) -> None:
         (Plain(), {}, "LogisticRegression or LinearSVC"),
         (ONE, {"epsilon": 0}, "epsilon"),
         (ONE, {"delta": 0}, "delta"),
+        (clone(ONE).set_params(ledger="l.db", source="people"), {}, "Give ledger and source to the search"),
     ):
         with pytest.raises(InvalidValue, match=says):
             PrivateSearchCV(estimator, {"margin": [1.0]}, **{"epsilon": 1.0, "delta": 1e-6, **change}).fit(*table)
+    with pytest.raises(InvalidValue, match="Give ledger and source to the search"):
+        PrivateSearchCV(ONE, {"ledger": ["l.db"]}, epsilon=1.0, delta=1e-6).fit(*table)
     with pytest.raises(InvalidValue, match="alpha"):
         PrivateSearchCV(ONE, {"alpha": [1e-6]}, epsilon=1.0, delta=1e-6).fit(*table)
 

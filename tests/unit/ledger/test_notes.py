@@ -8,6 +8,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ import pytest
 from discreet import Ledger, record
 from discreet.accounting import Gaussian
 from discreet.core import Claim, Game
-from discreet.errors import LedgerError
+from discreet.errors import InvalidValue, LedgerError
 from discreet.ledger import sqlite
 from discreet.ledger.notes import Note
 
@@ -55,6 +56,88 @@ def test_a_restored_backup_is_found_and_takes_no_charge(path: Path, tmp_path: Pa
     with Ledger(path) as ledger:
         ledger.reserve("people", SMALL)
         ledger.verify()
+
+
+def backup(source: Path, to: Path) -> None:
+    """As `sqlite3 .backup` and `.restore` do it: page by page, into a file that others have open."""
+    with closing(sqlite3.connect(source)) as old, closing(sqlite3.connect(to)) as new:
+        old.backup(new)
+
+
+@pytest.mark.parametrize("note", ["there", "removed", "half written"])
+def test_a_backup_restored_into_an_open_ledger_takes_no_charge(path: Path, tmp_path: Path, note: str) -> None:
+    """Every handle knows what it saw itself; one that saw less goes by the note."""
+    backup(path, tmp_path / "backup.db")
+    whole = Claim(game=SMALL.game, event=Gaussian(6.0))
+    with Ledger(path) as ledger, Ledger(path) as other:
+        charge, free = ledger.reserve("people", whole), other.reserve("people", SMALL)
+        ledger.reserve("people", SMALL)
+        backup(path, tmp_path / "newer.db")
+        backup(tmp_path / "backup.db", path)
+        if note == "removed":
+            path.with_name("ledger.db-sync").unlink()
+        elif note == "half written":
+            path.with_name("ledger.db-sync").write_bytes(b"9" * 200)
+        assert ledger.balance("people").spent.divergence > 0  # it can be looked at
+        for use in (
+            lambda: ledger.reserve("people", whole), lambda: other.reserve("people", SMALL), charge.started, charge.settle,
+            lambda: free.cancel("withdrawn"), ledger.verify, other.verify,
+            lambda: ledger.open("more", unit=record(), epsilon=1.0, delta=1e-6),
+        ):  # fmt: skip
+            with pytest.raises(LedgerError, match=r"is older than .* charges are missing"):
+                use()
+        assert len(ledger.history()) == 2
+        backup(tmp_path / "newer.db", path)
+        with charge:  # the newer file is back
+            free.cancel("withdrawn")
+        ledger.verify()
+
+
+def test_a_handle_that_wrote_nothing_goes_by_the_note(path: Path, tmp_path: Path) -> None:
+    backup(path, tmp_path / "backup.db")
+    with Ledger(path) as idle, Ledger(path) as busy:
+        busy.reserve("people", SMALL)
+        backup(tmp_path / "backup.db", path)
+        with pytest.raises(LedgerError, match=OLDER):
+            idle.reserve("people", SMALL)
+
+
+def test_a_start_lost_in_an_open_ledger_is_found(path: Path, tmp_path: Path) -> None:
+    with Ledger(path) as ledger, Ledger(path) as other:
+        charge = ledger.reserve("people", SMALL)
+        backup(path, tmp_path / "backup.db")
+        charge.started()
+        backup(tmp_path / "backup.db", path)
+        for each in (ledger, other):
+            with pytest.raises(LedgerError, match=OLDER):
+                type(charge)(each._store, charge._mark, charge.amount).cancel("withdrawn")
+
+
+def test_handles_that_write_in_turn_never_take_each_other_for_an_older_copy(path: Path) -> None:
+    with Ledger(path) as one, Ledger(path) as two:
+        for _ in range(20):
+            for ledger in (one, two, two):
+                with ledger.reserve("people", SMALL):
+                    pass
+        one.verify()
+        two.verify()
+
+
+def test_a_ledger_that_lost_a_source_says_so_before_it_asks_for_one(tmp_path: Path) -> None:
+    """The log is lost, and with it the opening of the source: it is not there, and yet it was."""
+    path = tmp_path / "ledger.db"
+    Ledger(path).close()
+    shutil.copy(path, tmp_path / "empty.db")
+    with Ledger(path) as ledger:
+        ledger.open("people", unit=record(), epsilon=1.0, delta=1e-6)
+    shutil.copy(tmp_path / "empty.db", path)
+    with Ledger(path) as ledger:
+        for use in (lambda: ledger.reserve("people", SMALL), lambda: ledger.left("people")):
+            with pytest.raises(LedgerError, match=OLDER):
+                use()
+    path.with_name("ledger.db-sync").unlink()
+    with Ledger(path) as ledger, pytest.raises(InvalidValue, match="has no source 'people'"):
+        ledger.reserve("people", SMALL)
 
 
 def test_another_history_of_the_same_length_is_found(path: Path, tmp_path: Path) -> None:

@@ -249,6 +249,28 @@ def _charge(ledger: Ledger, made: list[str]) -> None:
         made.append(ledger.reserve("people", SMALL).id)
 
 
+def test_a_backup_restored_under_an_open_ledger_takes_no_charge(url: str) -> None:
+    tables = [f"discreet.{name}" for name in ("entry", "head", "source", "account", "answer", "asked", "started")]
+    with Ledger(url) as ledger:
+        ask(url, *(f"CREATE TABLE {table.replace('.', '.kept_')} AS TABLE {table}" for table in tables))
+        charge = ledger.reserve("people", SMALL)
+        with charge:
+            pass
+        newer = len(ledger.history())
+        restored = [f"DELETE FROM {table}; INSERT INTO {table} TABLE {table.replace('.', '.kept_')}" for table in tables]
+        ask(url, "SET session_replication_role = replica", *"; ".join(restored).split("; "))
+        assert len(ledger.history()) == newer - 2
+        for use in (lambda: ledger.reserve("people", SMALL), charge.started, ledger.verify):
+            with pytest.raises(
+                LedgerError, match=r"is older than this process saw it: entry 6 was there.* charges are missing"
+            ):
+                use()
+        assert len(ledger.history()) == newer - 2
+    with Ledger(url) as ledger:  # as the error advises, once what is missing is taken as spent
+        ledger.reserve("people", SMALL)
+        ledger.verify()
+
+
 def test_text_that_it_cannot_hold_is_refused(url: str) -> None:
     with Ledger(url) as ledger, pytest.raises(LedgerError, match="cannot hold this text"):
         ledger.open("visits", unit=record(), epsilon=1.0, delta=1e-6, fingerprint="a\0b")

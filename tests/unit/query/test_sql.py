@@ -341,3 +341,29 @@ def test_what_is_no_number_is_a_group_of_its_own():
         found = db.sql(query, epsilon=LOUD, delta=1e-6).value.to_pylist()
     assert [it["k"] for it in found] == [None]
     assert found[0]["n"] == pytest.approx(300, abs=5)
+
+
+@pytest.mark.parametrize("clause", ["HAVING COUNT(*) > 2500", "ORDER BY COUNT(*)", "HAVING COUNT(*) > 1 ORDER BY COUNT(*)"])
+def test_what_only_having_and_order_by_need_has_its_part_of_epsilon(clause: str) -> None:
+    """Once the count got a thousandth of epsilon, and 3,000 rows failed HAVING COUNT(*) > 2500 in 27 % of answers."""
+    table = pa.table({"g": ["a"] * 5_000 + ["b"] * 3_000, "x": [0.5] * 8_000})
+    schema = {"t": {"g": {"values": ["a", "b"]}, "x": {"bounds": [0, 1]}}}
+    with connect({"t": table}, unit=record(), schema=schema) as db:
+        query = f"SELECT g, AVG(x) AS a FROM t GROUP BY g {clause}"
+        told = db.explain(query, epsilon=1.0)
+        shown = db.explain("SELECT g, AVG(x) AS a, COUNT(*) AS n FROM t GROUP BY g", epsilon=1.0)
+        assert told.event == shown.event
+        assert told.epsilon == shown.epsilon == 1.0
+        assert told.errors["a"] == shown.errors["a"]
+        assert told.errors["COUNT in HAVING or ORDER BY"].startswith(f"{shown.errors['n']}; it has its part of epsilon")
+        found = db.sql(query, epsilon=1.0).value["g"].to_pylist()  # the noise has to exceed 500 at a scale of 2: below 1e-100
+    assert sorted(found) == ["a", "b"]
+
+
+def test_weights_of_columns_are_not_overruled_by_having() -> None:
+    with connect({"people": TABLE, "wards": WARDS}, unit=record(), schema=SCHEMA) as db:
+        query = "SELECT ward, COUNT(*) AS n, AVG(age) AS a FROM people GROUP BY ward"
+        plain, later = (
+            db.explain(f"{query}{more}", epsilon=1.0, weights={"n": 0.1}) for more in ("", " HAVING n > 1 ORDER BY a")
+        )
+    assert plain.errors == later.errors

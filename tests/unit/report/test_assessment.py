@@ -130,6 +130,13 @@ def test_a_promise_without_an_exception_names_none() -> None:
     assert "one in a million" not in found(Release(value=1, source="people", claims=(COUNT,))).sentence
 
 
+def test_the_delta_of_a_claim_does_not_make_its_promise_empty() -> None:
+    """With probability 1e-6 a (1, 1e-6)-DP mechanism may tell all; of a chance of 1e-5 the claim says something."""
+    item = found(Release(value=1, source="people", claims=(Claim(game=COUNT.game, event=Approximate(1.0, 1e-6)),)))
+    assert "at most 75.2 % sure of it (but for a chance of one in 100,000)" in item.sentence
+    assert item.ceilings[0].rare == 1e-5
+
+
 def test_a_weak_promise_is_called_weak() -> None:
     weak = found(Release(value=1, source="people", claims=(Claim(game=COUNT.game, event=Pure(8.0)),)))
     assert "hardly a limit" in weak.sentence

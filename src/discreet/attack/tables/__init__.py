@@ -4,6 +4,7 @@ attacks.py    the attacks, each an object: density ratios, shadow generators, no
 canaries.py   a generator audited in one fit
 risks.py      singling out, linkability and inference, against a control group
 run.py        everything that a finished synthetic table can be asked, in one call
+alike.py      one kind of values for each column, whatever file a table came from
 density.py    how dense a table is at a row; encode.py: tables of mixed types as numbers
 """
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet.attack.tables.alike import alike
 from discreet.attack.tables.attacks import PROVES_NOTHING, ClosestRecord, DensityRatio, Generator, ShadowGenerators
 from discreet.attack.tables.encode import chosen, joined
 from discreet.attack.tables.risks import Risk, inference, linkability, singling_out
@@ -54,7 +55,8 @@ def attack_table(
     shared = [name for name in seen if name in ours and name in theirs]
     if not shared:
         raise InvalidValue("The synthetic table, the members and the control group have no column in common.")
-    ours, theirs, seen = ({name: each[name] for name in shared} for each in (ours, theirs, seen))
+    given = {"synthetic table": seen, "members": ours, "control group": theirs}
+    seen, ours, theirs = alike({which: {name: each[name] for name in shared} for which, each in given.items()}).values()
     inside, outside, reference = _sides(ours, theirs, targets, seed)
     records = joined(chosen(ours, inside), chosen(theirs, outside))
     truth = np.arange(len(inside) + len(outside)) < len(inside)

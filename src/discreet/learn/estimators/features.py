@@ -61,7 +61,7 @@ def _feature(column: Column, values: Sequence[Any]) -> Floats:
     if not _numbers(values):
         places = {str(value): place for place, value in enumerate(values)}
         return one_hot([places.get(str(value), -1) for value in column.tolist()], len(values))
-    numbers = np.array([math.nan if missing(item) else _number(item) for item in column.tolist()])
+    numbers = np.array([number(item) for item in column.tolist()])
     there = ~np.isnan(numbers)
     if len(values) == 2:
         low, high = map(float, values)
@@ -69,8 +69,9 @@ def _feature(column: Column, values: Sequence[Any]) -> Floats:
     return one_hot(np.where(there, np.digitize(np.where(there, numbers, 0.0), values), -1), len(values) + 1)
 
 
-def _number(item: Any) -> float:
+def number(item: Any) -> float:
+    """One cell as a number; NaN where it is missing or none."""
     try:
-        return float(item)
-    except (TypeError, ValueError):
+        return math.nan if missing(item) else float(item)
+    except (TypeError, ValueError, OverflowError):
         return math.nan

@@ -99,10 +99,11 @@ class PrivateSearchCV(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         check.open_fraction("delta", self.delta)
         if not isinstance(self.estimator, LinearClassifier):
             raise InvalidValue(f"estimator must be a LogisticRegression or LinearSVC; got {type(self.estimator).__name__}.")
+        settings = list(ParameterGrid(self.param_grid))
+        self._pays_alone(settings)
         X, y = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(y)
         classes, places, public = known_classes(self.estimator.classes, y)
-        settings = list(ParameterGrid(self.param_grid))
         search = self._calibrated(settings, X.shape[1], len(classes), public)
         made = self._spend(search, (X, places))
         place, weights = made.value
@@ -123,6 +124,16 @@ class PrivateSearchCV(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         )
         best.release_ = self.release_
         return self
+
+    def _pays_alone(self, settings: list[dict[str, Any]]) -> None:
+        """Fits are paid for by the search: a ledger that only the estimator has would never be charged."""
+        for name in ("ledger", "source"):
+            named = [getattr(self.estimator, name), *(one.get(name) for one in settings)]
+            if any(each is not None and each != getattr(self, name) for each in named):
+                raise InvalidValue(
+                    f"The search pays for all fits, and the {name} of its estimator would not be charged. Give ledger and "
+                    "source to the search and not to the estimator: PrivateSearchCV(…, ledger='ledger.db', source='people')."
+                )
 
     def _calibrated(self, settings: list[dict[str, Any]], features: int, classes: int, public: tuple[str, ...]) -> Search:
         """The candidates at the largest epsilon each at which all of them and the choice keep (epsilon, delta)."""

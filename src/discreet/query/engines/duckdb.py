@@ -222,8 +222,8 @@ class DuckEngine:
 
     def ready(self) -> None:
         try:
-            with self._lock:  # DuckDB refuses a second thread on one connection
-                self._run("SELECT 1")
+            with self._lock:  # a connection in use by another thread refuses, which is not that it was closed
+                self._link.execute("SELECT 1").fetchall()
         except self._error as error:
             raise EngineUnreachable("DuckDB", "The connection was closed: connect again.") from error
         missing = next((path.name for path in self._files if not path.is_file()), None)
@@ -231,8 +231,7 @@ class DuckEngine:
             raise EngineUnreachable(missing, "The file is gone: put it back, or connect again.")
 
     def unique(self, base: Base) -> bool:
-        with self._lock:
-            return not self._run(self._writer.repeated(base))[0][0]
+        return not self._run(self._writer.repeated(base))[0][0]
 
     def types(self, table: str) -> Mapping[str, Any]:
         with self._lock:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from discreet.core import check
+from discreet.core import lines
 from discreet.errors import InvalidValue
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 LINES = (".jsonl", ".ndjson")
 TEXT_FILES = (*DELIMITERS, ".json", *LINES)
-BLOCK = 1 << 26  # bytes of a text file that are parsed at once; no row may be longer
+BLOCK = 1 << 26  # bytes of a text file that are parsed at once; no line may be longer, and lines.LONGEST is less
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,26 +188,26 @@ def _undeclared(path: Path) -> InvalidValue:
 
 def _unreadable(path: Path, error: Exception) -> InvalidValue:
     """Without the reason: a parser's message shows the line it stopped at."""
-    invalid = InvalidValue(f"{path.name} cannot be read as {path.suffix[1:].upper()}. Its owner sees why as __cause__.")
+    hint = " A .json file is one array; name a file with one object in each line .jsonl." * (path.suffix.lower() == ".json")
+    invalid = InvalidValue(f"{path.name} cannot be read as {path.suffix[1:].upper()}. Its owner sees why as __cause__.{hint}")
     invalid.__cause__ = error
     return invalid
 
 
 def _csv(path: Path, columns: Sequence[str], nulls: Sequence[str]) -> pa.Table:
+    """One line is one record (`discreet.core.lines`); one with another number of values than the first line is left out."""
     import pyarrow as pa
     import pyarrow.csv as csv
 
     delimiter = DELIMITERS[path.suffix.lower()]
-    header = _header(path, delimiter)
-    missing = [name for name in columns if header.count(name) != 1]
-    if missing:
-        raise InvalidValue(f"The first line of {path.name} must name every declared column once; it does not name "
-                           f"{check.shown(missing[0])}. Add a header, or change the schema.")  # fmt: skip
     try:
+        header, body = lines.split_header(path.read_bytes(), delimiter)
+        lines.check_names(path.name, header, columns)
+        first = b"-"  # a line to skip: a byte order mark in the first record would be cut off
         read = csv.read_csv(
-            path,
+            pa.BufferReader(b"\n".join([first, *lines.records(body, delimiter, len(header)), b""])),
             read_options=csv.ReadOptions(block_size=BLOCK, column_names=_distinct(header), skip_rows=1),
-            parse_options=csv.ParseOptions(delimiter=delimiter, newlines_in_values=True, invalid_row_handler=lambda _: "skip"),
+            parse_options=csv.ParseOptions(delimiter=delimiter, invalid_row_handler=lambda _: "skip"),
             convert_options=csv.ConvertOptions(
                 check_utf8=False, column_types={name: pa.large_binary() for name in columns}, include_columns=list(columns),
                 null_values=["", *nulls], strings_can_be_null=True,
@@ -233,27 +233,16 @@ def _distinct(header: Sequence[str]) -> list[str]:
     return [name if header.count(name) == 1 else f"{name} {place}" for place, name in enumerate(header)]
 
 
-def _header(path: Path, delimiter: str) -> list[str]:
-    import csv
-
-    with path.open(newline="", encoding="utf-8-sig", errors="surrogateescape") as file:
-        return next(csv.reader([file.readline(1 << 20)], delimiter=delimiter), [])
-
-
 def _json(path: Path, columns: Sequence[str], nulls: Sequence[str]) -> pa.Table:
     import pyarrow as pa
 
     try:
-        rows = [_loaded(line) for line in path.read_bytes().splitlines() if line.strip()] if _by_line(path) else _array(path)
+        by_line = path.suffix.lower() in LINES  # by the name: no row decides how the file is read
+        rows = [_loaded(line) for line in path.read_bytes().splitlines() if line.strip()] if by_line else _array(path)
     except (OSError, ValueError, RecursionError) as error:
         raise _unreadable(path, error) from error
     known = [row if isinstance(row, Mapping) else {} for row in rows]
     return pa.table({name: texts(_present(row.get(name), nulls) for row in known) for name in columns})
-
-
-def _by_line(path: Path) -> bool:
-    with path.open("rb") as file:
-        return path.suffix.lower() in LINES or not file.read(4096).lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"[")
 
 
 def _loaded(line: bytes) -> Any:
@@ -268,7 +257,9 @@ def _array(path: Path) -> list[Any]:
     rows = json.loads(
         path.read_text("utf-8-sig", "surrogateescape"), parse_float=str, parse_int=str, parse_constant=lambda _: None
     )
-    return list(rows)
+    if not isinstance(rows, list):
+        raise ValueError("not an array")
+    return rows
 
 
 def _present(value: Any, nulls: Sequence[str]) -> Any:

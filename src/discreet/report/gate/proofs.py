@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,9 +32,7 @@ class Proofs:
             case "ledger":
                 return self._paid()
             case "ledger.head":
-                return _shown(
-                    self.head, "the ledger's last entry", "no signature of the ledger's last entry was given (--head)."
-                )
+                return self._covered()
         return _shown(self.signature, "the release", "the release did not come from a file, so no signature is beside it.")
 
     def _paid(self) -> tuple[bool, str]:
@@ -45,6 +43,17 @@ class Proofs:
         if self.payment.entry is None:
             return False, "no ledger entry paid for it."
         return True, f"{self.payment} paid for these claims."
+
+    def _covered(self) -> tuple[bool, str]:
+        """A signature of a ledger's head covers what was written up to the entry that it names, and nothing later."""
+        signed = None if self.head is None else self.head.entry
+        if signed is not None and self.payment is not None:
+            late = [entry.id for entry in self.payment.entries if entry.number > int(signed.partition("-")[0])]
+            if late:
+                return False, f"entry {late[0]} was paid after the signed head: sign again. Entry {signed} was signed."
+        return _shown(
+            self.head, f"the ledger up to entry {signed}", "no signature of the ledger's last entry was given (--head)."
+        )
 
 
 NOTHING = Proofs()
@@ -79,6 +88,27 @@ class Genuine:
 
 
 GENUINE = Genuine()
+
+
+def shared_entries(releases: Iterable[tuple[str, Release[Any]]]) -> list[str]:
+    """A sentence for each entry that several releases name, with different values or values that are not in the document.
+
+    Each release comes with the name of its file. One may have been made from the other, which is fine, and no ledger can tell.
+    """
+    from discreet.core import Elsewhere
+    from discreet.ledger.chain import canonical
+
+    values: dict[str, dict[str, str]] = {}
+    for file, release in releases:
+        value = file if isinstance(release.value, Elsewhere) else canonical(release.to_json()["value"])
+        for name in release.entries:
+            values.setdefault(name, {}).setdefault(value, file)
+    return [
+        f"Entry {name} is named by releases with different values: {', '.join(files.values())}. It paid for one answer: the "
+        "others must have been made from that answer alone, which no ledger can tell."
+        for name, files in values.items()
+        if len(files) > 1
+    ]
 
 
 def proofs_of(

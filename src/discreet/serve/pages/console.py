@@ -126,7 +126,7 @@ def ask(request: Request) -> Reply:
     if request.wants == "json":
         return Page("console.html", {"answer": answered})
     more = {"cost": None, "refusal": None, "answered": answered, "heads": columns, "lines": answer.rows(columns),
-            "picture": answer.picture(columns)}  # fmt: skip
+            "picture": answer.picture(columns), "empty": answer.why_empty(release, columns)}  # fmt: skip
     return Page("console.html", {"asked": asked, **_offered(request, asked["source"])}, more, part="parts/answered.html")
 
 

@@ -68,7 +68,7 @@ def release(request: Request) -> Reply:
     bar = {"name": name, "heads": columns, "lines": answer.rows(columns), "picture": answer.picture(columns),
            "question": _question(seen), "entry": seen.entry, "targets": _targets(request, name), "pdf": reports.has_pdf(),
            "table": tables.preview(request.state.store, name, seen),
-           "less": less, "unsigned": _unsigned(request)}  # fmt: skip
+           "less": less, "empty": answer.why_empty(seen, columns), "unsigned": _unsigned(request)}  # fmt: skip
     parts = request.state.store.remember(name, _moment(request), lambda: reports.parts(seen, _ledger(request), withheld=less))
     return Page("release.html", {"name": name}, {**bar, **parts}, headers={"content-security-policy": reports.POLICY})
 

@@ -116,6 +116,28 @@ def test_a_policy_can_require_signatures(ledger: Ledger, release: Release[Any], 
     assert worst(from_nowhere) == "failed"
 
 
+def test_a_signed_head_covers_no_later_entry(
+    ledger: Ledger, release: Release[Any], key: tuple[Path, str], tmp_path: Path
+) -> None:
+    """Whether the head is required or merely at hand, and whichever of its entries came too late."""
+    policy = Policy.from_toml(f'keys = ["{key[1]}"]\n{PLAIN}')
+    head = check_head(ledger, sign_head(ledger, key[0], tmp_path / "head.sig"), policy.keys)
+    with ledger.reserve("people", CLAIM) as entry:
+        later = replace(release, entry=entry)
+    both = replace(release, claims=(CLAIM, CLAIM), also=(entry,))
+    found = {
+        name: next(
+            each for each in policy.judge(it, proofs_of(it, None, ledger=ledger, head=head)) if each.where == "ledger.head"
+        )
+        for name, it in {"earlier": release, "later": later, "both": both}.items()
+    }
+    assert {name: each.outcome for name, each in found.items()} == {"earlier": "holds", "later": "failed", "both": "failed"}
+    assert found["earlier"].message == f"the ledger up to entry {head.entry} is as {key[1]} signed it."
+    assert found["later"].message.startswith(f"entry {entry} was paid after the signed head: sign again.")
+    again = check_head(ledger, sign_head(ledger, key[0], tmp_path / "head.sig"), policy.keys)
+    assert worst(policy.judge(later, proofs_of(later, None, ledger=ledger, head=again))) == "holds"
+
+
 def test_a_signature_that_does_not_fit_fails_whether_required_or_not(
     ledger: Ledger, release: Release[Any], key: tuple[Path, str], tmp_path: Path
 ) -> None:
