@@ -25,6 +25,7 @@ from discreet.errors import InvalidValue
 from discreet.learn import Augment
 from discreet.learn.sgd import clipped_sum
 from discreet.learn.sgd.clipping import SLACK
+from discreet.learn.sgd.proof import intact
 from discreet.learn.sgd.run import Run
 from discreet.noise.source import seeded_for_tests
 from unit.learn.test_isolation_leaks import EACH, Net, apart, data, far
@@ -448,3 +449,12 @@ def test_a_collate_function_keeps_nothing_of_one_unit_for_the_next():
             run = start(DataLoader(given, collate_fn=remembering()), model=Net(), loss=EACH, steps=3)
             moved.append(updates(run))
     assert np.linalg.norm(moved[0] - moved[1], axis=1).max() <= 1 + SLACK
+
+
+def test_what_torch_compile_leaves_in_torch_takes_no_proof_away(monkeypatch):
+    """It puts functions into torch's modules under names that no file of torch has."""
+    place, name = torch._dynamo.external_utils, "__compiled_fn_9_5f554da9"
+    monkeypatch.setattr(place, name, lambda: None, raising=False)
+    assert intact.replaced() is None
+    monkeypatch.setattr(place, "added", lambda: None, raising=False)
+    assert intact.replaced() == "torch._dynamo.external_utils.added"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import _imp
 import functools
 import operator
+import re
 import sys
 import types
 from collections.abc import Iterator
@@ -29,6 +30,9 @@ CHECKED = (
     "discreet.learn.layers",
 )  # compared with their files
 HOMES = (f"{Path(torch.__file__).parent}/", f"{Path(__file__).parents[3]}/")
+COMPILED = re.compile(
+    r"__(compiled_fn|resume_at)_\d"
+)  # put into modules by torch.compile; no file of torch has such names
 COMPILER = ("torch._inductor",)  # whose functions are made from text, and run in no step
 BESIDE = {*sys.stdlib_module_names, "numpy"}  # of which it is seen that no function is the user's
 GENERATED = {
@@ -77,6 +81,8 @@ class Scan:
         """The name of something in a module or class that is not of these packages."""
         kept = list(space.values())
         for name, it in list(space.items()):
+            if COMPILED.match(name):
+                continue
             if not issubclass(type(it), type):
                 if not all(self._function(one, exact, generated and name in GENERATED) for one in _functions(it)):
                     return f"{place}.{name}"
