@@ -30,9 +30,7 @@ CHECKED = (
     "discreet.learn.layers",
 )  # compared with their files
 HOMES = (f"{Path(torch.__file__).parent}/", f"{Path(__file__).parents[3]}/")
-COMPILED = re.compile(
-    r"__(compiled_fn|resume_at)_\d"
-)  # put into modules by torch.compile; no file of torch has such names
+COMPILED = re.compile(r"__(compiled_fn|resume_at)_\d")  # put into modules by torch.compile; no file of torch has such names
 COMPILER = ("torch._inductor",)  # whose functions are made from text, and run in no step
 BESIDE = {*sys.stdlib_module_names, "numpy"}  # of which it is seen that no function is the user's
 GENERATED = {
