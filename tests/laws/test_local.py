@@ -70,6 +70,13 @@ def test_means_stay_within_their_bounds(rate, lower, width, values) -> None:
     assert oracle.lower - slack <= found.low <= found.high <= oracle.upper + slack
 
 
+def test_an_interval_of_a_mean_far_outside_stays_in_the_range() -> None:
+    oracle = local.mean(0.4, 0.0, 1.0)
+    for low, high in ((-3.0, -2.0), (2.0, 3.0)):
+        found = oracle._scaled((low + high) / 2, low, high, 9, 0.9)
+        assert 0.0 <= found.low <= found.high <= 1.0
+
+
 CALLS = [
     lambda x: local.frequency(x, 4),
     lambda x: local.frequency(1.0, x),

@@ -74,11 +74,12 @@ class Numbers:
         return self.upper - self.lower
 
     def _scaled(self, share: float, low: float, high: float, people: int, confidence: float) -> Average:
-        """From shares of the range to numbers; half a step of the grid is added on both sides."""
+        """From shares of the range to numbers; half a step of the grid is added on both sides, within the range."""
         half = 0.5 / self.steps
+        low, high = (min(max(end, 0.0), 1.0) for end in (low - half, high + half))
         return Average(
             estimate=self.lower + share * self.width,
-            low=self.lower + max(low - half, 0.0) * self.width, high=self.lower + min(high + half, 1.0) * self.width,
+            low=self.lower + low * self.width, high=self.lower + high * self.width,
             people=people, confidence=confidence,
         )  # fmt: skip
 
