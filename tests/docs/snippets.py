@@ -105,7 +105,7 @@ def _run_console(page: Path, block: Block, folder: Path) -> None:
     for part in parts:
         command, _, expected = part.replace("\\\n", " ").partition("\n")
         wanted = _EXIT.search(command)
-        whole = re.sub(r"(^|\| |&& )discreet ", rf"\1{program} ", _EXIT.sub("", command))
+        whole = re.sub(r"(^|\| |&& )((?:\w+=\S+ )*)discreet ", rf"\1\2{program} ", _EXIT.sub("", command))
         whole = re.sub(r"(^|\| |&& )python ", rf"\1{python} ", whole)
         done = subprocess.run(["bash", "-c", whole], capture_output=True, text=True, cwd=folder, timeout=300)
         code = int(wanted[1]) if wanted else 0
