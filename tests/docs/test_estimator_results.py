@@ -36,6 +36,15 @@ def test_the_table_is_what_was_measured(table: str) -> None:
 
 
 @pytest.mark.parametrize("table", ["adult", "acs", "meps"])
+def test_naive_bayes_is_ahead_at_every_epsilon(table: str) -> None:
+    theirs = "diffprivlib 0.6.6, naive Bayes"
+    for name, by in (("`GaussianNB`", "discreet"), (theirs, "diffprivlib")):
+        assert line(table, name, by, ("naive Bayes",)) in PAGE
+    ours, peer = (scores(table, by, ("naive Bayes",)) for by in ("discreet", "diffprivlib"))
+    assert all(a >= b for a, b in zip(ours, peer))
+
+
+@pytest.mark.parametrize("table", ["adult", "acs", "meps"])
 def test_logistic_regression_is_ahead_at_every_epsilon(table: str) -> None:
     ours = scores(table, "discreet", ("logistic",))
     for by, models in (("diffprivlib", ("logistic C=1", "logistic C=.01")), ("dpebm", ("DP-EBM",))):

@@ -16,7 +16,7 @@ from discreet.audit import verdict
 from discreet.core import Evidence, Verdict, record
 from discreet.learn.estimators import mechanisms, sums
 from discreet.learn.estimators.bayes import Powers
-from discreet.learn.estimators.exact import TOLERANCE, hidden_noise, off_normal
+from discreet.learn.estimators.exact import TOLERANCE, clipped, hidden_noise, off_normal
 from discreet.learn.estimators.linear import Huber, Logistic, Problem, minimum
 from discreet.learn.estimators.mechanisms import GAP, METHODS, Descent, LinearFit, Objective, Output, exact_each
 from discreet.learn.estimators.preprocessing import Cells
@@ -158,9 +158,8 @@ def test_an_unregularised_intercept_is_refuted() -> None:
 class ShortRows(Problem):
     """Rows are clipped and scaled without their intercept column, so that they are longer than the noise is for."""
 
-    @property
-    def radius(self) -> float:
-        return self.norm
+    def rows(self, features: Any) -> Any:
+        return np.hstack([clipped(features, self.norm), np.full((len(features), 1), self.intercept)]) / self.norm
 
 
 @pytest.mark.parametrize("kind", [Objective, Output, Descent])

@@ -88,7 +88,7 @@ def _labels(target: str, cells: list[Any], classes: list[str] | None) -> tuple[A
 
     from discreet.columns import missing
     from discreet.errors import InvalidValue
-    from discreet.learn.estimators.features import number
+    from discreet.learn.estimators.rows import number
 
     if classes is None:
         y = np.array([number(cell) for cell in cells])

@@ -29,6 +29,10 @@ PRIVATE: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "norm": 2.0, "unit": r
 NOISE_DIFFERS = dict.fromkeys(
     ("check_fit_idempotent", "check_supervised_y_2d", "check_classifier_data_not_an_array"), "two fits have different noise"
 )
+TOTAL = dict.fromkeys(
+    ("check_estimators_empty_data_messages", "check_dtype_object", "check_supervised_y_no_nan"),
+    "an error that depends on a private row tells that somebody has it",
+)
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +45,7 @@ def table() -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("kind", [LogisticRegression, LinearSVC])
 def test_the_conventions_of_scikit_learn(kind: Any) -> None:
     estimator = kind(epsilon=100.0, delta=1e-6, norm=10.0, unit=record(), classes="observed")
-    results = check_estimator(estimator, on_fail=None, on_skip=None, expected_failed_checks=NOISE_DIFFERS)
+    results = check_estimator(estimator, on_fail=None, on_skip=None, expected_failed_checks=NOISE_DIFFERS | TOTAL)
     assert [each["check_name"] for each in results if each["status"] == "failed"] == []
     assert len(results) > 40
 
@@ -119,7 +123,7 @@ def test_a_grid_search_spends_for_every_fit(table: Any, tmp_path: Path) -> None:
     ("change", "says"),
     [
         ({"epsilon": 0}, "epsilon"), ({"delta": 0}, "delta"), ({"norm": -1}, "norm"), ({"classes": None}, "private"),
-        ({"classes": [1]}, "two or more"), ({"classes": [0, 2]}, "none of the classes"), ({"unit": "row"}, "unit"),
+        ({"classes": [1]}, "two or more"), ({"unit": "row"}, "unit"),
         ({"unit": user("id", rows=None)}, "no bound"), ({"alpha": 0}, "alpha"), ({"alpha": 1e-6}, "alpha"),
         ({"margin": -1}, "margin"),        ({"solver": "lbfgs"}, "solver"),
         ({"source": "people"}, "ledger"), ({"ledger": "ledger.db"}, "source"),
@@ -139,8 +143,6 @@ def test_what_decides_privacy_has_no_default() -> None:
 def test_bad_rows(table: Any, caplog: pytest.LogCaptureFixture) -> None:
     x, y = table
     model = LogisticRegression(**PRIVATE)
-    with pytest.raises(ValueError, match="NaN"):
-        model.fit(np.where(np.arange(len(y))[:, None] == 4, np.nan, x), y)
     with pytest.raises(TypeError, match=r"[Ss]parse"):
         model.fit(sparse.csr_matrix(x), y)
     with pytest.raises(InvalidValue, match="sample_weight"):
@@ -178,7 +180,8 @@ def test_clipping_bounds_every_row() -> None:
     cut = exact.clipped(rows, 1.0)
     assert (np.linalg.norm(cut, axis=1) <= 1.0).all()
     assert cut[0] == pytest.approx([0.6, 0.8])
-    assert cut[2].tolist() == [0.0, 0.0]
+    assert cut[1] == pytest.approx([0.5**0.5] * 2)
+    assert cut[2].tolist() == [0.0, pytest.approx(1.0)]
     assert cut[5] == pytest.approx([0.6, 0.8])
     problem = linear.Problem(2, 2, 1.0, 1.0, linear.Logistic())
     assert (np.linalg.norm(problem.rows(rows), axis=1) <= 1.0).all()
@@ -189,7 +192,7 @@ def test_wide_rows_and_the_bound_on_the_gradient() -> None:
     from fractions import Fraction
 
     random = np.random.default_rng(1)
-    rows = exact.clipped(random.normal(size=(40, linear.WIDE + 5)), 1.0)
+    rows = exact.grained(random.normal(size=(40, linear.WIDE + 5)))
     b = random.normal(size=linear.WIDE + 5)
     w = linear.minimum(rows, linear.Logistic(1.0), 0.5, b)
     share = linear.Logistic(1.0).share(rows @ w)

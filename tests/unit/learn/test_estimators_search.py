@@ -10,11 +10,12 @@ import pytest
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression as Plain
 from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import Pipeline
 
 from discreet import Ledger, record
 from discreet.accounting import curve
 from discreet.errors import InvalidValue
-from discreet.learn import LogisticRegression, PrivateSearchCV
+from discreet.learn import KBinsDiscretizer, LogisticRegression, PrivateSearchCV, StandardScaler
 from discreet.learn.estimators import search_cost
 
 ONE = LogisticRegression(epsilon=1.0, delta=1e-6, norm=2.0, unit=record(), classes=[0, 1])
@@ -69,3 +70,19 @@ def test_the_cost_of_a_grid_search_is_said_beforehand() -> None:
     assert search_cost(asked) == {"fits": 12, "epsilon": 12.0, "delta": pytest.approx(1.2e-5)}
     with pytest.raises(InvalidValue, match="not over a private"):
         search_cost(GridSearchCV(Plain(), {}))
+
+
+def test_the_cost_of_a_search_over_a_pipeline_counts_every_private_step(table: Any, tmp_path: Path) -> None:
+    place = str(tmp_path / "ledger.db")
+    with Ledger(place) as ledger:
+        ledger.open("people", unit=record(), epsilon=100.0, delta=1e-3)
+    paying: dict[str, Any] = {"ledger": place, "source": "people", "unit": record(), "delta": 1e-6}
+    scaler = StandardScaler(epsilon=0.5, bounds=(-3, 3), **paying)
+    free = KBinsDiscretizer(edges=[[0.0], [0.0]])
+    chain = Pipeline([("scale", scaler), ("bins", free), ("fit", clone(ONE).set_params(**paying))])
+    search = GridSearchCV(chain, {"fit__epsilon": [1.0, 2.0], "scale__epsilon": [0.25, 0.5]}, cv=2)
+    found = search_cost(search)
+    assert found == {"fits": 9, "epsilon": pytest.approx(2 * (6.0 + 1.5) + 2.5), "delta": pytest.approx(18e-6)}
+    search.fit(*table)
+    with Ledger(place) as ledger:
+        assert len([each for each in ledger.history("people") if each.kind == "reserve"]) == 2 * found["fits"]

@@ -9,10 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
+from sklearn.utils.multiclass import check_classification_targets
 
 from discreet.core import Release, check
 from discreet.core.protocols import Mechanism
 from discreet.errors import InvalidValue
+from discreet.learn.estimators import rows
+from discreet.learn.estimators.exact import Floats
 from discreet.ledger import Ledger
 from discreet.ledger.seam import release
 
@@ -33,6 +36,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.non_deterministic = True
+        tags.input_tags.allow_nan = True
         return tags
 
     def _spend(self, mechanism: Mechanism[Any, Any], data: Any) -> Release[Any]:
@@ -65,12 +69,9 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
 
 
 def known_classes(classes: Any, found: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64], tuple[str, ...]]:
-    """The sorted classes, the place of each label among them, and what the claim must say about how they were known."""
+    """The sorted classes, the place of each label among them (-1: none), and what the claim must say of how they were known."""
     if isinstance(classes, str) and classes == OBSERVED:
-        known, places = np.unique(found, return_inverse=True)
-        if len(known) < 2:
-            raise InvalidValue("The labels hold only one class; a classifier needs two or more. Name them: classes=[0, 1].")
-        return known, places.astype(np.int64), ("which classes occur among the labels is public",)
+        return *_observed(found), ("which classes occur among the labels is public",)
     if classes is None or isinstance(classes, (str, bytes)) or not isinstance(classes, (Sequence, np.ndarray)):
         raise InvalidValue(
             f"classes must list the labels that can occur, such as classes=[0, 1], since those that do occur are private; got "
@@ -79,16 +80,35 @@ def known_classes(classes: Any, found: NDArray[Any]) -> tuple[NDArray[Any], NDAr
     known = np.unique(np.asarray(classes))
     if len(known) < 2 or len(known) != len(classes):
         raise InvalidValue(f"classes must list two or more different labels; got {check.shown(classes)}.")
-    if not np.isin(found, known).all():
-        raise InvalidValue(
-            f"Some label is none of the classes {check.shown(known.tolist())}. List every label that can occur; "
-            "nothing was spent."
-        )
-    return known, np.searchsorted(known, found).astype(np.int64), ()
+    return known, rows.places(found, known), ()
+
+
+def _observed(found: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """The classes that occur, which were declared to be public: so may be what is refused of them."""
+    there = rows.there(found)
+    labels = np.array(found[there].tolist()) if found.dtype.kind == "O" else found[there]
+    check_classification_targets(labels)
+    known, among = np.unique(labels, return_inverse=True)
+    if len(known) < 2:
+        raise InvalidValue("The labels hold only one class; a classifier needs two or more. Name them: classes=[0, 1].")
+    places = np.full(len(found), -1, np.int64)
+    places[there] = among
+    return known, places
+
+
+def labelled(
+    classes: Any, X: Floats, y: NDArray[Any]
+) -> tuple[NDArray[Any], tuple[Floats, NDArray[np.int64]], tuple[str, ...]]:
+    """The classes, the rows whose label is one of them, with its place, and what the claim must say."""
+    known, places, public = known_classes(classes, y)
+    kept = places >= 0
+    if not kept.all():
+        log.warning("some labels are none of the classes; their rows contribute nothing")
+    return known, (X[kept], places[kept]), public
 
 
 def too_long(features: NDArray[np.float64], norm: float) -> None:
     """Tell the owner, in the log only, that rows were cut."""
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         if (np.square(features).sum(axis=1) > (norm * (1 + 1e-9)) ** 2).any():
             log.warning("some rows are longer than norm = %g; they were cut to that length", norm)

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin, OneToOneFeatureMixin, TransformerMixin
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from discreet.core import Unit, check
 from discreet.errors import InvalidValue
-from discreet.learn.estimators.base import PrivateEstimator, known_classes
+from discreet.learn.estimators import rows
+from discreet.learn.estimators.base import PrivateEstimator, labelled
 from discreet.learn.estimators.exact import Floats
 from discreet.learn.estimators.regression import range_of
 from discreet.learn.estimators.sums import Totals
@@ -35,10 +35,10 @@ class Powers:
         """The longest (1, x, SQUARE (x^2 - 1/2)): x^2 + 2 (x^2 - 1/2)^2 is at most 3/2."""
         return math.sqrt(1 + 1.5 * len(self.ranges))
 
-    def __call__(self, rows: Any) -> Floats:
-        features, labels = rows
+    def __call__(self, data: Any) -> Floats:
+        features, labels = data
         low, high = np.array(self.ranges).T
-        x = (np.clip(features, low, high) - low) / (high - low) * 2 - 1
+        x = (rows.bounded(features, low, high) - low) / (high - low) * 2 - 1
         parts = np.hstack([np.ones((len(x), 1)), x, SQUARE * (x**2 - 0.5)]) / self.radius
         if self.classes == 1:
             return np.asarray(parts)
@@ -78,6 +78,10 @@ class GaussianNB(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
     occur. One row moves count, sums and sums of squares of its own class, all of which get noise at once. `var_smoothing` times
     the square of a column's range is added to its variances, as a guard against columns that hardly vary.
 
+    Columns of real tables are not independent, and variances of a rare class are mostly noise. So by default classes share
+    their variances, and the likelihood counts less than the prior: it is taken to the power `likelihood_weight`. With
+    shared_variance=False and likelihood_weight=1 this is naive Bayes as in scikit-learn.
+
     >>> from discreet.core import record
     >>> X, y = np.repeat([[-1.0], [1.0]], 2000, axis=0), np.repeat([0, 1], 2000)
     >>> model = GaussianNB(epsilon=1.0, delta=1e-6, bounds=(-2, 2), unit=record(), classes=[0, 1]).fit(X, y)
@@ -87,7 +91,7 @@ class GaussianNB(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
 
     def __init__(
         self, *, epsilon: float, delta: float, bounds: Any, unit: Unit, classes: Any = None, var_smoothing: float = 0.01,
-        ledger: str | None = None, source: str | None = None,
+        shared_variance: bool = True, likelihood_weight: float = 0.35, ledger: str | None = None, source: str | None = None,
     ) -> None:  # fmt: skip
         self.epsilon = epsilon
         self.delta = delta
@@ -95,6 +99,8 @@ class GaussianNB(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         self.unit = unit
         self.classes = classes
         self.var_smoothing = var_smoothing
+        self.shared_variance = shared_variance
+        self.likelihood_weight = likelihood_weight
         self.ledger = ledger
         self.source = source
 
@@ -102,16 +108,18 @@ class GaussianNB(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         """Fit once, which spends (epsilon, delta) once; whatever is wrong with the arguments is refused before that."""
         self._no_weights(given)
         smoothing = check.nonnegative("var_smoothing", self.var_smoothing)
-        X, y = validate_data(self, X, y, dtype=np.float64)
-        check_classification_targets(y)
+        check.positive("likelihood_weight", self.likelihood_weight)
+        X, y = rows.with_targets(self, X, y)
         encode_ranges = ranges_of(self.bounds, X.shape[1])
-        classes, places, public = known_classes(self.classes, y)
+        classes, data, public = labelled(self.classes, X, y)
         encode = Powers(encode_ranges, len(classes))
-        made = self._spend(Totals(encode, self.unit, float(self.epsilon), float(self.delta), public), (X, places))
+        made = self._spend(Totals(encode, self.unit, float(self.epsilon), float(self.delta), public), data)
         count, self.theta_, variance = encode.moments(made.value)
+        self.class_prior_ = count / count.sum()
+        if self.shared_variance:
+            variance = np.broadcast_to(self.class_prior_ @ variance, variance.shape)
         widths = np.diff(np.array(encode.ranges), axis=1)[:, 0]
         self.var_ = variance + smoothing * widths**2
-        self.class_prior_ = count / count.sum()
         self.classes_ = classes
         self.release_ = made.map(
             lambda _: {
@@ -123,14 +131,20 @@ class GaussianNB(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         )
         return self
 
+    def _filled(self, X: Any) -> Floats:
+        X = rows.features(self, X, reset=False)
+        low, high = np.array(ranges_of(self.bounds, X.shape[1])).T
+        return rows.filled(X, low, high)
+
     def predict_joint_log_proba(self, X: Any) -> Floats:
-        """log Pr[row and class], [rows, classes]."""
+        """log Pr[row and class], [rows, classes], with the likelihood to the power of its weight."""
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
+        X = self._filled(X)
         parts = [
             np.log(self.class_prior_[k])
-            - 0.5 * np.log(2 * np.pi * self.var_[k]).sum()
-            - 0.5 * ((X - self.theta_[k]) ** 2 / self.var_[k]).sum(axis=1)
+            - self.likelihood_weight
+            / 2
+            * (np.log(2 * np.pi * self.var_[k]).sum() + ((X - self.theta_[k]) ** 2 / self.var_[k]).sum(axis=1))
             for k in range(len(self.classes_))
         ]
         return np.stack(parts, axis=1)
@@ -178,7 +192,7 @@ class StandardScaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator): 
     def fit(self, X: Any, y: Any = None, **given: Any) -> StandardScaler:
         """Fit once, which spends (epsilon, delta) once."""
         self._no_weights(given)
-        X = validate_data(self, X, dtype=np.float64)
+        X = rows.features(self, X)
         encode = Powers(ranges_of(self.bounds, X.shape[1]), 1)
         made = self._spend(Totals(encode, self.unit, float(self.epsilon), float(self.delta)), (X, None))
         _, mean, variance = encode.moments(made.value)
@@ -189,8 +203,9 @@ class StandardScaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator): 
     def transform(self, X: Any) -> Floats:
         """Each row, scaled. Post-processing: it costs nothing."""
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
-        return np.asarray((X - self.mean_) / self.scale_)
+        X = rows.features(self, X, reset=False)
+        low, high = np.array(ranges_of(self.bounds, X.shape[1])).T
+        return np.asarray((rows.filled(X, low, high) - self.mean_) / self.scale_)
 
     def inverse_transform(self, X: Any) -> Floats:
         """Back to the original scale."""

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from discreet.core import Unit, check
 from discreet.errors import InvalidValue
-from discreet.learn.estimators.base import PrivateEstimator, known_classes, too_long
+from discreet.learn.estimators import rows
+from discreet.learn.estimators.base import PrivateEstimator, labelled, too_long
 from discreet.learn.estimators.linear import Huber, Logistic, Problem
 from discreet.learn.estimators.mechanisms import METHODS, LinearFit, group_size
 
@@ -22,13 +22,21 @@ Floats = NDArray[np.float64]
 class LinearClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
     """What the two classifiers share."""
 
-    norm: float
-    unit: Unit
-    classes: Any
-    alpha: float | str
-    fit_intercept: bool
-    intercept_scaling: float
-    solver: str
+    def __init__(
+        self, *, epsilon: float, delta: float, norm: float, unit: Unit, classes: Any, alpha: float | str, fit_intercept: bool,
+        intercept_scaling: float, solver: str, ledger: str | None, source: str | None,
+    ) -> None:  # fmt: skip
+        self.epsilon = epsilon
+        self.delta = delta
+        self.norm = norm
+        self.unit = unit
+        self.classes = classes
+        self.alpha = alpha
+        self.fit_intercept = fit_intercept
+        self.intercept_scaling = intercept_scaling
+        self.solver = solver
+        self.ledger = ledger
+        self.source = source
 
     def _loss(self) -> Logistic | Huber:
         raise NotImplementedError
@@ -38,12 +46,11 @@ class LinearClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         self._no_weights(given)
         check.positive("epsilon", self.epsilon)
         norm = check.positive("norm", self.norm)
-        X, y = validate_data(self, X, y, dtype=np.float64)
-        check_classification_targets(y)
-        classes, places, public = known_classes(self.classes, y)
+        X, y = rows.with_targets(self, X, y)
+        classes, data, public = labelled(self.classes, X, y)
         mechanism = self._mechanism(X.shape[1], len(classes), public)
         too_long(X, norm)
-        made = self._spend(mechanism, (X, places))
+        made = self._spend(mechanism, data)
         self.coef_, self.intercept_ = mechanism.problem.coefficients(made.value)
         self.classes_ = classes
         self.release_ = made.map(
@@ -71,7 +78,7 @@ class LinearClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
     def decision_function(self, X: Any) -> Floats:
         """A score for each row: above 0 for the second of two classes; for more, one for each class."""
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
+        X = rows.filled(rows.features(self, X, reset=False))
         scores = np.asarray(X @ self.coef_.T + self.intercept_)
         return scores[:, 0] if len(self.classes_) == 2 else scores
 
@@ -109,18 +116,11 @@ class LogisticRegression(LinearClassifier):
         fit_intercept: bool = True, intercept_scaling: float = 1.0, margin: float = 1.0, solver: str = "auto",
         ledger: str | None = None, source: str | None = None,
     ) -> None:  # fmt: skip
-        self.epsilon = epsilon
-        self.delta = delta
-        self.norm = norm
-        self.unit = unit
-        self.classes = classes
-        self.alpha = alpha
-        self.fit_intercept = fit_intercept
-        self.intercept_scaling = intercept_scaling
+        super().__init__(
+            epsilon=epsilon, delta=delta, norm=norm, unit=unit, classes=classes, alpha=alpha, fit_intercept=fit_intercept,
+            intercept_scaling=intercept_scaling, solver=solver, ledger=ledger, source=source,
+        )  # fmt: skip
         self.margin = margin
-        self.solver = solver
-        self.ledger = ledger
-        self.source = source
 
     def _loss(self) -> Logistic:
         return Logistic(check.nonnegative("margin", self.margin))
@@ -155,18 +155,11 @@ class LinearSVC(LinearClassifier):
         fit_intercept: bool = True, intercept_scaling: float = 1.0, width: float = 0.5, solver: str = "auto",
         ledger: str | None = None, source: str | None = None,
     ) -> None:  # fmt: skip
-        self.epsilon = epsilon
-        self.delta = delta
-        self.norm = norm
-        self.unit = unit
-        self.classes = classes
-        self.alpha = alpha
-        self.fit_intercept = fit_intercept
-        self.intercept_scaling = intercept_scaling
+        super().__init__(
+            epsilon=epsilon, delta=delta, norm=norm, unit=unit, classes=classes, alpha=alpha, fit_intercept=fit_intercept,
+            intercept_scaling=intercept_scaling, solver=solver, ledger=ledger, source=source,
+        )  # fmt: skip
         self.width = width
-        self.solver = solver
-        self.ledger = ledger
-        self.source = source
 
     def _loss(self) -> Huber:
         if not 0 < check.real("width", self.width) <= 1:

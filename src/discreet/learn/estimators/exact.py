@@ -1,13 +1,17 @@
-"""Vectors with exact Gaussian noise, and sums of rows with a bound on their rounding.
+"""Vectors with exact Gaussian noise, and exact sums of rows.
 
 Released numbers are whole numbers of steps of a public grid plus exact discrete Gaussian noise. Up to a factor exp(+-1e-70),
 that is what rounding at random makes of continuous Gaussian noise (docs/theory/learn-noise.md, "On the grid"): the event of a
 vector that one unit moves by at most its sensitivity in l2 is `Gaussian(noise_multiplier)`.
+
+Rows are rounded one by one to multiples of GRAIN. Products of two such numbers, and the sum of BLOCK of them, are whole numbers
+of GRAIN^2 below 2^53: floating point computes them exactly in any order, so a sum over rows depends on no other row's place.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
 
 import numpy as np
@@ -24,7 +28,11 @@ FINE = 1 << 48  # steps in a standard deviation of noise that stays inside the c
 FAR = 45  # steps within which that noise is of the continuous noise that it stands for, but for 1e-48 a number
 UNIT = 2.0**-53
 BLOCK = 4096  # rows that are added at once
+GRAIN = 2.0**-20  # rows are whole numbers of these
+PARTS = 3  # in which a float is split to be multiplied exactly: multiples of GRAIN, GRAIN^2, GRAIN^3
+MOST_ROWS = 1 << 30  # for which the bounds on rounding are proven
 TOLERANCE = 1e-5  # the most by which a sum over rows may be off, or the gradient at a minimum, in units of one row's length
+HALF = 26  # bits of a block's sum that are added apart from the others, so that no sum overflows
 
 
 def noisy(values: Floats, *, sensitivity: float, noise_multiplier: float) -> Floats:
@@ -56,16 +64,59 @@ def off_normal(scale: float, size: int) -> float:
 
 
 def added(rows: Floats, weights: Floats) -> Floats:
-    """The sum of rows times weights, in blocks, so that its rounding error is at most `sum_error` times the sum of lengths."""
-    total = np.zeros((rows.shape[1], *weights.shape[1:]))
-    for start in range(0, len(rows), BLOCK):
-        total += rows[start : start + BLOCK].T @ weights[start : start + BLOCK]
-    return total
+    """The exact sum of rows times weights, both multiples of GRAIN, rows of length and weights of size at most 1.
+
+    The one rounding is at the end, to the nearest float.
+    """
+    return _in_blocks(len(rows), lambda part: rows[part].T @ weights[part])
+
+
+def squared(rows: Floats) -> Floats:
+    """The exact sum of every row's products with itself, [columns, columns]."""
+    return _in_blocks(len(rows), lambda part: rows[part].T @ rows[part])
+
+
+def _in_blocks(count: int, product: Callable[[slice], Floats]) -> Floats:
+    high, low = np.int64(0), np.int64(0)
+    for start in range(0, max(count, 1), BLOCK):
+        block = np.asarray(product(slice(start, start + BLOCK)) / GRAIN**2).astype(np.int64)
+        high, low = high + (block >> HALF), low + (block & ((1 << HALF) - 1))
+    return np.asarray((np.asarray(high, np.float64) * 2.0**HALF + np.asarray(low, np.float64)) * GRAIN**2)
+
+
+def added_exactly(rows: Floats, weights: Floats) -> Floats:
+    """The sum of rows (multiples of GRAIN, of length at most 1) times any weights of size at most 1, within `sum_error`."""
+    total = added(rows, split(weights))
+    return np.asarray(total @ GRAIN ** np.arange(PARTS))
+
+
+def split(values: Floats) -> Floats:
+    """Numbers of size at most 1 as PARTS multiples of GRAIN each, [..., PARTS]: the j-th counts GRAIN^j.
+
+    >>> split(np.array([1 / 3])) @ GRAIN ** np.arange(PARTS) == 1 / 3
+    array([ True])
+    """
+    parts, rest = [], np.asarray(values, np.float64)
+    for _ in range(PARTS):
+        part = np.rint(rest / GRAIN) * GRAIN
+        parts.append(part)
+        rest = (rest - part) / GRAIN
+    return np.stack(parts, axis=-1)
+
+
+def margins(rows: Floats, w: Floats) -> Floats:
+    """rows @ w within a few units of |w|, however many columns there are: each part of w is multiplied exactly."""
+    largest = float(np.abs(w).max(initial=0.0))
+    if largest == 0.0:
+        return np.zeros(len(rows))
+    scale = 2.0 ** math.frexp(largest)[1]
+    coarse, fine, finest = (rows @ split(w / scale)).T
+    return np.asarray((coarse + (fine * GRAIN + finest * GRAIN**2)) * scale)
 
 
 def sum_error(count: int) -> float:
-    """A bound on the l2 error of `added` for `count` rows times weights of length at most 1 (Higham 2002, section 3.1)."""
-    return count * (BLOCK + count / BLOCK + 8) * UNIT * 1.01
+    """A bound on the l2 error of `added_exactly`: each of PARTS sums is rounded once, and they are added."""
+    return count * 4 * UNIT
 
 
 def within(error: float) -> None:
@@ -73,14 +124,20 @@ def within(error: float) -> None:
     if not error <= TOLERANCE:
         raise RunFailed(
             "The computation did not become exact enough for its claim, so nothing was released; what was charged stays "
-            "charged. Raise alpha, scale the columns to similar ranges, or fit on fewer rows."
+            "charged. Raise alpha, or scale the columns to similar ranges."
         )
 
 
 def clipped(rows: Floats, norm: float) -> Floats:
-    """Each row cut to length `norm`; a row that is not finite counts as zeros."""
-    rows = np.where(np.isfinite(rows).all(axis=1, keepdims=True), rows, 0.0)
+    """Each row cut to length `norm`. NaN counts as 0, an infinity as the largest float."""
+    rows = np.nan_to_num(np.asarray(rows, np.float64), nan=0.0)
     largest = np.maximum(np.abs(rows).max(axis=1, keepdims=True, initial=0.0), 1e-290)
     length = np.linalg.norm(rows / largest, axis=1, keepdims=True)  # times `largest`, without overflow
     with np.errstate(over="ignore"):
         return rows * np.minimum(1.0, norm / largest / np.maximum(length, 1.0) * (1 - 8 * UNIT))
+
+
+def grained(rows: Floats) -> Floats:
+    """Rows cut to length 1 and rounded to multiples of GRAIN, one by one; they are no longer than 1 after that either."""
+    room = math.sqrt(rows.shape[1]) * GRAIN / 2
+    return np.asarray(np.rint(clipped(rows, 1.0 - room) / GRAIN) * GRAIN)

@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from discreet.columns import Column, columns, missing
+from discreet.columns import Column, columns
 from discreet.core import check
 from discreet.errors import InvalidValue
 from discreet.learn.estimators.exact import Floats
 from discreet.learn.estimators.preprocessing import one_hot
+from discreet.learn.estimators.rows import number
 
 
 @dataclass(frozen=True)
@@ -67,11 +68,3 @@ def _feature(column: Column, values: Sequence[Any]) -> Floats:
         low, high = map(float, values)
         return np.where(there, (np.clip(numbers, low, high) - low) / (high - low), 0.0)[:, None]
     return one_hot(np.where(there, np.digitize(np.where(there, numbers, 0.0), values), -1), len(values) + 1)
-
-
-def number(item: Any) -> float:
-    """One cell as a number; NaN where it is missing or none."""
-    try:
-        return math.nan if missing(item) else float(item)
-    except (TypeError, ValueError, OverflowError):
-        return math.nan

@@ -13,6 +13,7 @@ from discreet.core import Claim, Exponential, Game, Release, Unit, check
 from discreet.errors import InvalidValue
 from discreet.learn.estimators.base import UNNAMED
 from discreet.learn.estimators.mechanisms import for_unit, group_size
+from discreet.learn.estimators.rows import numbers
 from discreet.ledger import Ledger
 from discreet.ledger.seam import release
 from discreet.noise import exponential
@@ -51,8 +52,6 @@ class FiniteRisk:
     def run(self, data: Any) -> int:
         """The place of the chosen hypothesis; `data` is the losses, [rows, hypotheses]."""
         losses = np.asarray(data, np.float64)
-        if losses.ndim != 2 or losses.shape[1] != self.count:
-            raise InvalidValue(f"The losses must be [rows, {self.count}], a column for each hypothesis.")
         parts = np.round(np.clip(np.where(np.isnan(losses), 1.0, losses), 0.0, 1.0) * FINEST).astype(np.int64)
         return int(exponential((-parts.sum(axis=0)).tolist(), self.share(), FINEST))
 
@@ -74,7 +73,10 @@ def choose_hypothesis(
     """
     known = list(hypotheses)
     mechanism = FiniteRisk(len(known), unit, epsilon)
-    table = np.stack([np.asarray(losses(each), np.float64) for each in known], axis=1) if callable(losses) else losses
+    table = np.stack([np.asarray(losses(each)) for each in known], axis=1) if callable(losses) else np.asarray(losses)
+    if table.ndim != 2 or table.shape[1] != len(known):
+        raise InvalidValue(f"The losses must be [rows, {len(known)}], a column for each hypothesis. Nothing was spent.")
+    table = numbers(table)
     if ledger is None:
         return release(mechanism, table, source=UNNAMED).map(lambda place: known[place])
     if source is None:

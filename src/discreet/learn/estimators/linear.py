@@ -105,11 +105,11 @@ class Problem:
         return math.hypot(self.norm, self.intercept) * (1 + 16 * UNIT)
 
     def rows(self, features: Floats) -> Floats:
-        """Rows of length at most 1: clipped, with the intercept column, scaled."""
-        x = exact.clipped(np.asarray(features, np.float64), self.norm)
+        """Rows of length at most 1, multiples of GRAIN: clipped, with the intercept column, scaled."""
+        x = exact.clipped(features, self.norm)
         if self.intercept > 0:
             x = np.hstack([x, np.full((len(x), 1), self.intercept)])
-        return np.asarray(x / self.radius)
+        return exact.grained(x / self.radius)
 
     def signs(self, labels: NDArray[np.int64]) -> Floats:
         """+1 for a row of the model's class and -1 for any other, [models, rows]."""
@@ -127,17 +127,18 @@ class Problem:
 def minimum(rows: Floats, loss: Loss, alpha: float, linear: Floats, slack: float = 0.0) -> Floats:
     """The w that minimises sum of loss(rows @ w) + alpha/2 |w|^2 + linear.w, to a gradient of at most TOLERANCE.
 
-    The bound includes the rounding of the gradient itself and `slack`. Rows have length at most 1. Newton's method with a
-    line search; RunFailed where it does not get there.
+    The bound includes the rounding of the gradient itself and `slack`. Rows have length at most 1 and are multiples of GRAIN.
+    Newton's method with a line search, which gets there for every strongly convex objective; up to MOST_ROWS rows rounding
+    leaves room for that (docs/theory/objective-perturbation.md). RunFailed is a guard for what nobody has seen.
     """
     w = np.zeros(rows.shape[1])
     value = _objective(rows, loss, alpha, linear, w)
     for _ in range(MOST_STEPS):
-        margin = rows @ w
-        gradient = alpha * w + linear - exact.added(rows, loss.share(margin))
+        margin = exact.margins(rows, w)
+        gradient = alpha * w + linear - exact.added_exactly(rows, loss.share(margin))
         bound = (
             float(np.linalg.norm(gradient)) * (1 + 4 * UNIT * len(w))
-            + rounding(rows, loss, w)
+            + rounding(len(rows), loss, w)
             + own_error(w, alpha, linear)
             + slack
         )
@@ -156,10 +157,10 @@ def _objective(rows: Floats, loss: Loss, alpha: float, linear: Floats, w: Floats
     return float(loss.value(rows @ w).sum() + (alpha * w) @ w / 2 + linear @ w)
 
 
-def rounding(rows: Floats, loss: Loss, w: Floats) -> float:
+def rounding(count: int, loss: Loss, w: Floats) -> float:
     """How far the computed sum of the rows' gradients may be from the true one: margins are off by a few units too."""
-    share = loss.curvature * (len(w) + 2) * UNIT * float(np.linalg.norm(w)) + 16 * UNIT  # of one row
-    return exact.sum_error(len(rows)) + len(rows) * share
+    share = loss.curvature * 4 * UNIT * float(np.linalg.norm(w)) + 16 * UNIT  # of one row
+    return exact.sum_error(count) + count * share
 
 
 def own_error(w: Floats, alpha: float, linear: Floats) -> float:

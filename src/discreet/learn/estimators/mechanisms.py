@@ -17,8 +17,8 @@ from discreet.accounting import calibrate
 from discreet.core import Claim, Event, Game, Gaussian, Group, ObjectivePerturbation, Repeat, Sequence, Unit, check
 from discreet.errors import InvalidValue
 from discreet.learn.estimators import exact
-from discreet.learn.estimators.exact import TOLERANCE, Floats
-from discreet.learn.estimators.linear import Problem, minimum, rounding
+from discreet.learn.estimators.exact import GRAIN, TOLERANCE, Floats
+from discreet.learn.estimators.linear import Problem, minimum
 
 GAP = 50.0  # noise for the solver's gap, over the noise of the objective: it costs one part in 2500 of the variance
 STEPS = 60  # of noisy gradient descent
@@ -152,8 +152,8 @@ class Descent(LinearFit):
         for sign in signs:
             signed, w, speed = rows * sign[:, None], np.zeros(size), np.zeros(size)
             for _ in range(STEPS):
-                pull = exact.added(signed, loss.share(signed @ w))
-                exact.within(rounding(signed, loss, w))
+                share = np.rint(loss.share(exact.margins(signed, w)) / GRAIN) * GRAIN  # row by row
+                pull = exact.added(signed, share)
                 pull = exact.noisy(pull, sensitivity=1 + 2 * TOLERANCE, noise_multiplier=noise * math.sqrt(STEPS))
                 speed = MOMENTUM * speed + pace * (pull - self.alpha * w)
                 w = w + speed

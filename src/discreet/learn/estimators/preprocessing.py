@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import TransformerMixin
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
 
 from discreet.core import Unit, check
 from discreet.errors import InvalidValue
+from discreet.learn.estimators import rows
 from discreet.learn.estimators.base import PrivateEstimator
 from discreet.learn.estimators.bayes import Ranges, ranges_of
 from discreet.learn.estimators.exact import Floats
@@ -59,7 +61,7 @@ class OneHotEncoder(Encoder):
 
     def fit(self, X: Any, y: Any = None) -> OneHotEncoder:
         """Looks at the number and names of columns only."""
-        X = validate_data(self, X, dtype=None, ensure_all_finite=False)
+        X = self._cells(X, reset=True)
         lists = check.items("categories", self.categories, "a list of the values that can occur, for each column")
         if len(lists) != X.shape[1]:
             raise InvalidValue(f"categories must have a list for each of {X.shape[1]} columns; got {len(lists)}.")
@@ -69,15 +71,22 @@ class OneHotEncoder(Encoder):
     def transform(self, X: Any) -> Floats:
         """The ones and zeros of each row; a row depends on itself alone."""
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=None, reset=False, ensure_all_finite=False)
-        columns = [
-            np.stack([np.asarray(X[:, j] == value, np.float64) for value in values], axis=1)
-            for j, values in enumerate(self.categories_)
-        ]
+        X = self._cells(X, reset=False)
+        columns = [one_hot(rows.places(X[:, j], _as_objects(known)), len(known)) for j, known in enumerate(self.categories_)]
         return np.hstack(columns)
+
+    def _cells(self, X: Any, *, reset: bool) -> Any:
+        """Every cell as the object that it is, so that one text among numbers changes no other."""
+        return validate_data(self, X, reset=reset, dtype=object, ensure_all_finite=False, ensure_min_samples=0)
 
     def _names(self) -> list[list[str]]:
         return [[str(value) for value in values] for values in self.categories_]
+
+
+def _as_objects(values: list[Any]) -> NDArray[Any]:
+    out = np.empty(len(values), object)
+    out[:] = values
+    return out
 
 
 def _distinct(values: Any) -> list[Any]:
@@ -89,14 +98,14 @@ def _distinct(values: Any) -> list[Any]:
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """A row as the cell of every column's range that it falls into."""
+    """A row as the cell of every column's range that it falls into; what is missing falls into none."""
 
     ranges: Ranges
 
-    def __call__(self, rows: Any) -> Floats:
+    def __call__(self, data: Any) -> Floats:
         low, high = np.array(self.ranges).T
-        share = (np.clip(rows, low, high) - low) / (high - low)
-        places = np.minimum((share * FINE).astype(np.int64), FINE - 1)
+        share = (rows.bounded(data, low, high) - low) / (high - low)
+        places = np.where(np.isnan(data), -1, np.minimum((share * FINE).astype(np.int64), FINE - 1))
         parts = [one_hot(places[:, j], FINE) for j in range(places.shape[1])]
         return np.hstack(parts) / math.sqrt(len(parts))
 
@@ -127,7 +136,7 @@ class KBinsDiscretizer(Encoder):
 
     def fit(self, X: Any, y: Any = None) -> KBinsDiscretizer:
         """With edges, looks at the number and names of columns only; without, spends (epsilon, delta) once."""
-        X = validate_data(self, X, dtype=np.float64)
+        X = rows.features(self, X)
         if self.edges is not None:
             lists = check.items("edges", self.edges, "a list of rising edges, for each column")
             if len(lists) != X.shape[1]:
@@ -147,11 +156,11 @@ class KBinsDiscretizer(Encoder):
         return self
 
     def transform(self, X: Any) -> Floats:
-        """The ones and zeros of each row; a row depends on itself alone."""
+        """The ones and zeros of each row; a row depends on itself alone, and what is missing is in no bin."""
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
-        parts = [one_hot(np.digitize(X[:, j], edges), len(edges) + 1) for j, edges in enumerate(self.bin_edges_)]
-        return np.hstack(parts)
+        X = rows.features(self, X, reset=False)
+        bins = [np.where(np.isnan(X[:, j]), -1, np.digitize(X[:, j], edges)) for j, edges in enumerate(self.bin_edges_)]
+        return np.hstack([one_hot(places, len(edges) + 1) for places, edges in zip(bins, self.bin_edges_)])
 
     def _names(self) -> list[list[str]]:
         return [[str(place) for place in range(len(edges) + 1)] for edges in self.bin_edges_]

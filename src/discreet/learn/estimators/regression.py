@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, RegressorMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from discreet.core import Unit, check
 from discreet.errors import InvalidValue
-from discreet.learn.estimators import exact
+from discreet.learn.estimators import exact, rows
 from discreet.learn.estimators.base import PrivateEstimator, too_long
 from discreet.learn.estimators.exact import Floats
 from discreet.learn.estimators.sums import Moments, unflat
@@ -29,8 +29,8 @@ class Augmented:
     def scale(self) -> float:
         return 1 / math.sqrt(2 if self.bounds is None else 3)
 
-    def __call__(self, rows: Any) -> Floats:
-        features, target = rows
+    def __call__(self, data: Any) -> Floats:
+        features, target = data
         parts = [exact.clipped(features, self.norm) / self.norm, np.ones((len(features), 1))]
         if self.bounds is not None:
             low, high = self.bounds
@@ -86,19 +86,18 @@ class Ridge(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
         self.ledger = ledger
         self.source = source
 
-    def _penalty(self) -> float:
-        return check.nonnegative("alpha", self.alpha)
-
     def fit(self, X: Any, y: Any, **given: Any) -> Ridge:
         """Fit once, which spends (epsilon, delta) once; whatever is wrong with the arguments is refused before that."""
         self._no_weights(given)
         norm, bounds = check.positive("norm", self.norm), range_of("bounds", self.bounds)
-        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
+        X, y = rows.with_targets(self, X, y)
+        target = rows.numbers(y)
+        kept = np.isfinite(target)
         encode = Augmented(norm, bounds)
         mechanism = Moments(encode, self.unit, float(self.epsilon), float(self.delta))
-        penalty = self._penalty() / norm**2
+        penalty = check.nonnegative("alpha", self.alpha) / norm**2
         too_long(X, norm)
-        made = self._spend(mechanism, (X, np.asarray(y, np.float64)))
+        made = self._spend(mechanism, (X[kept], target[kept]))
         scaled, offset = self._solved(encode, made.value, penalty, mechanism.noise())
         half = (bounds[1] - bounds[0]) / 2
         self.coef_ = scaled * half / norm
@@ -127,7 +126,7 @@ class Ridge(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
     def predict(self, X: Any) -> Floats:
         """The regression at each row. Post-processing: it costs nothing."""
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
+        X = rows.filled(rows.features(self, X, reset=False))
         return np.asarray(X @ self.coef_ + self.intercept_)
 
 
@@ -150,17 +149,10 @@ class LinearRegression(Ridge):
         self, *, epsilon: float, delta: float, norm: float, bounds: Any, unit: Unit, fit_intercept: bool = True,
         ledger: str | None = None, source: str | None = None,
     ) -> None:  # fmt: skip
-        self.epsilon = epsilon
-        self.delta = delta
-        self.norm = norm
-        self.bounds = bounds
-        self.unit = unit
-        self.fit_intercept = fit_intercept
-        self.ledger = ledger
-        self.source = source
-
-    def _penalty(self) -> float:
-        return 0.0
+        super().__init__(
+            epsilon=epsilon, delta=delta, norm=norm, bounds=bounds, unit=unit, alpha=0.0, fit_intercept=fit_intercept,
+            ledger=ledger, source=source,
+        )  # fmt: skip
 
 
 class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator):  # type: ignore[misc]
@@ -191,7 +183,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         """Fit once, which spends (epsilon, delta) once."""
         self._no_weights(given)
         norm = check.positive("norm", self.norm)
-        X = validate_data(self, X, dtype=np.float64)
+        X = rows.features(self, X)
         kept = check.whole("n_components", self.n_components)
         if kept > X.shape[1]:
             raise InvalidValue(f"n_components must be at most the number of columns, {X.shape[1]}; got {kept}.")
@@ -213,7 +205,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
     def transform(self, X: Any) -> Floats:
         """Each row in the directions that were found. Post-processing: it costs nothing."""
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
+        X = rows.filled(rows.features(self, X, reset=False))
         return np.asarray((X - self.mean_) @ self.components_.T)
 
     def inverse_transform(self, X: Any) -> Floats:

@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin, clone
 from sklearn.model_selection import GridSearchCV, ParameterGrid
 from sklearn.model_selection import check_cv as splitter
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from discreet.accounting import Gaussian, Sequence, calibrate, curve
 from discreet.core import Claim, Event, Exponential, Game, Unit, check
 from discreet.errors import InvalidValue
-from discreet.learn.estimators.base import PrivateEstimator, known_classes
+from discreet.learn.estimators import rows
+from discreet.learn.estimators.base import PrivateEstimator, labelled
 from discreet.learn.estimators.classifiers import LinearClassifier
 from discreet.learn.estimators.exact import Floats
 from discreet.learn.estimators.mechanisms import LinearFit, for_unit, group_size
@@ -61,7 +61,7 @@ class Search:
 def predicted(candidate: LinearFit, weights: Floats, features: Floats) -> NDArray[np.int64]:
     """The place of each row's class."""
     coef, intercept = candidate.problem.coefficients(weights)
-    scores = features @ coef.T + intercept
+    scores = rows.filled(features) @ coef.T + intercept
     return np.asarray((scores[:, 0] > 0) if candidate.problem.models == 1 else scores.argmax(axis=1), np.int64)
 
 
@@ -101,11 +101,10 @@ class PrivateSearchCV(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
             raise InvalidValue(f"estimator must be a LogisticRegression or LinearSVC; got {type(self.estimator).__name__}.")
         settings = list(ParameterGrid(self.param_grid))
         self._pays_alone(settings)
-        X, y = validate_data(self, X, y, dtype=np.float64)
-        check_classification_targets(y)
-        classes, places, public = known_classes(self.estimator.classes, y)
+        X, y = rows.with_targets(self, X, y)
+        classes, data, public = labelled(self.estimator.classes, X, y)
         search = self._calibrated(settings, X.shape[1], len(classes), public)
-        made = self._spend(search, (X, places))
+        made = self._spend(search, data)
         place, weights = made.value
         best = clone(self.estimator).set_params(**settings[place])
         best.coef_, best.intercept_ = search.candidates[place].problem.coefficients(weights)
@@ -162,7 +161,7 @@ class PrivateSearchCV(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
 
 
 def search_cost(search: GridSearchCV, y: Any = None) -> dict[str, Any]:
-    """What a GridSearchCV over a private estimator will spend, said beforehand: one charge for every fit.
+    """What a GridSearchCV over private estimators, or a pipeline with some, will spend, said beforehand: every fit is charged.
 
     >>> from discreet.core import record
     >>> from discreet.learn.estimators.classifiers import LogisticRegression
@@ -170,13 +169,18 @@ def search_cost(search: GridSearchCV, y: Any = None) -> dict[str, Any]:
     >>> search_cost(GridSearchCV(one, {"margin": [0.0, 1.0]}, cv=5))
     {'fits': 11, 'epsilon': 5.5, 'delta': 1.1e-05}
     """
-    estimator = search.estimator
-    if not isinstance(estimator, PrivateEstimator):
-        raise InvalidValue(f"The search is not over a private estimator; got {type(estimator).__name__}.")
-    grid = list(ParameterGrid(search.param_grid))
+    prices = [_price(clone(search.estimator).set_params(**one)) for one in ParameterGrid(search.param_grid)]
+    if not any(epsilon for epsilon, _ in prices):
+        raise InvalidValue(f"The search is not over a private estimator; got {type(search.estimator).__name__}.")
     folds = splitter(search.cv, y, classifier=True).get_n_splits()
-    epsilons = [float(one.get("epsilon", estimator.epsilon)) for one in grid]
-    deltas = [float(one.get("delta", estimator.delta)) for one in grid]
     last = int(bool(search.refit))
-    total = folds * sum(epsilons) + last * max(epsilons)
-    return {"fits": folds * len(grid) + last, "epsilon": total, "delta": round(folds * sum(deltas) + last * max(deltas), 15)}
+    epsilon, delta = (folds * sum(each) + last * max(each) for each in zip(*prices))
+    return {"fits": folds * len(prices) + last, "epsilon": epsilon, "delta": round(delta, 15)}
+
+
+def _price(estimator: Any) -> tuple[float, float]:
+    """Epsilon and delta of one fit: those of the estimator, and of every private one inside it, such as a pipeline's steps."""
+    inside = [estimator, *estimator.get_params(deep=True).values()]
+    private = {id(each): each for each in inside if isinstance(each, PrivateEstimator)}
+    paid = [each for each in private.values() if getattr(each, "epsilon", None) and getattr(each, "edges", None) is None]
+    return sum(float(each.epsilon) for each in paid), sum(float(each.delta) for each in paid)

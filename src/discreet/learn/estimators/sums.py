@@ -1,7 +1,7 @@
 """Private sums over rows, as mechanisms: everything that follows from them is post-processing.
 
-Each row becomes one vector of length at most 1, cut to that by construction, so one row moves the sum by at most 1; sums of
-floats are off by a bounded hair. `Totals` adds the vectors, `Moments` their products with themselves.
+Each row becomes one vector of length at most 1, cut to that by construction, so one row moves the sum by at most 1; sums are
+exact. `Totals` adds the vectors, `Moments` their products with themselves.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from discreet.accounting import calibrate
 from discreet.core import Claim, Game, Gaussian, Unit, check
 from discreet.learn.estimators import exact
-from discreet.learn.estimators.exact import BLOCK, TOLERANCE, Floats
+from discreet.learn.estimators.exact import TOLERANCE, Floats
 from discreet.learn.estimators.mechanisms import for_unit, group_size
 
 
@@ -59,9 +59,7 @@ class Totals:
         return (Claim(game=Game(self.unit, {"weights"}), event=event, assumptions=says),)
 
     def run(self, data: Any) -> Floats:
-        vectors = exact.clipped(self.encode(data), 1.0)
-        exact.within(exact.sum_error(len(vectors)))
-        total = self._summed(vectors)
+        total = self._summed(exact.grained(self.encode(data)))
         return exact.noisy(total, sensitivity=1 + 2 * TOLERANCE, noise_multiplier=self.noise())
 
     def _summed(self, vectors: Floats) -> Floats:
@@ -82,11 +80,7 @@ class Moments(Totals):
     """
 
     def _summed(self, vectors: Floats) -> Floats:
-        product = np.zeros((vectors.shape[1],) * 2)
-        for start in range(0, len(vectors), BLOCK):
-            block = vectors[start : start + BLOCK]
-            product += block.T @ block
-        return flat(product)
+        return flat(exact.squared(vectors))
 
 
 def flat(matrix: Floats) -> Floats:
