@@ -27,7 +27,8 @@ from discreet.core import Unit
 from discreet.noise import discrete_laplace
 from discreet.noise.source import seeded_for_tests
 from discreet.query import Database
-from discreet.query.answer import Noisy, evaluate, requests
+from discreet.query.after import evaluate
+from discreet.query.answer import Noisy, requests
 from discreet.query.engines import duckdb as duck
 from discreet.query.engines.request import SCALE, Plan, Request
 from discreet.query.joint import box

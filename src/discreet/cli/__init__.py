@@ -19,6 +19,7 @@ COMMANDS = {
     "account": "What a mechanism gives away at most: epsilon, power, belief.",
     "attack": "What a finished table, a list of answers or a model gives away.",
     "audit": "Claims against evidence; or a training recipe, audited in one run.",
+    "crypto": "Encrypted rows scored by a machine that cannot read them.",
     "demo": "A model that leaks, a private one, a synthetic table, SQL, one budget, one report.",
     "fit": "A private logistic, SVM or regression model of a table, in a second.",
     "gate": "Do releases keep to a policy? For CI: exit codes, JUnit, SARIF.",

@@ -1,4 +1,4 @@
-"""Computing on what nobody can read: the one-time pad, learning with errors, private set intersection.
+"""Computing on what nobody can read: the one-time pad, learning with errors, packed ciphertexts, private set intersection.
 
 Encryption protects what a machine *sees*; it says nothing about what the decrypted answer reveals. Names are loaded
 when first used.
@@ -10,20 +10,33 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from discreet.crypto import circuits, lwe
-    from discreet.crypto.intersection import Party, intersect
+    from discreet.crypto.intersection import LookupServer, Party, Question, intersect
+    from discreet.crypto.keys import PublicContext, SecretContext, key_memory, keygen
+    from discreet.crypto.model import Model, convert
+    from discreet.crypto.packed import Encrypted, decrypt, encrypt
     from discreet.crypto.pad import OneTimePad, possible_messages, secrecy, tamper, xor
+    from discreet.crypto.parameters import RingParameters
     from discreet.crypto.reuse import LetterModel, drag, separate
+    from discreet.crypto.scoring import Scorer, error_bound
     from discreet.crypto.security import security_bits
 
-_HOME = {
-    "LetterModel": "reuse", "OneTimePad": "pad", "Party": "intersection", "drag": "reuse", "intersect": "intersection",
-    "possible_messages": "pad", "secrecy": "pad", "security_bits": "security", "separate": "reuse",
-    "tamper": "pad", "xor": "pad",
-}  # fmt: skip
+_HOME = {name: module for module, names in {
+    "intersection": "LookupServer Party Question intersect",
+    "keys": "PublicContext SecretContext key_memory keygen",
+    "model": "Model convert",
+    "packed": "Encrypted decrypt encrypt",
+    "pad": "OneTimePad possible_messages secrecy tamper xor",
+    "parameters": "RingParameters",
+    "reuse": "LetterModel drag separate",
+    "scoring": "Scorer error_bound",
+    "security": "security_bits",
+}.items() for name in names.split()}  # fmt: skip
 
 __all__ = [
-    "LetterModel", "OneTimePad", "Party", "circuits", "drag", "intersect", "lwe", "possible_messages", "secrecy",
-    "security_bits", "separate", "tamper", "xor",
+    "Encrypted", "LetterModel", "LookupServer", "Model", "OneTimePad", "Party", "PublicContext", "Question",
+    "RingParameters", "Scorer", "SecretContext", "circuits", "convert", "decrypt", "drag", "encrypt", "error_bound",
+    "intersect", "key_memory", "keygen", "lwe", "possible_messages", "secrecy", "security_bits", "separate", "tamper",
+    "xor",
 ]  # fmt: skip
 
 

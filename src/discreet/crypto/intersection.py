@@ -15,13 +15,13 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from discreet.errors import InvalidValue
 
-__all__ = ["Party", "intersect"]
+__all__ = ["LookupServer", "Party", "Question", "intersect"]
 
 CURVE = ec.SECP256R1()
 ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
@@ -43,8 +43,11 @@ def _onto_curve(item: bytes) -> ec.EllipticCurvePublicKey:
 
 
 class Party:
-    """One party's secret exponent, fresh for every protocol run. It never leaves the process; what the methods return
+    """One party's secret exponent, for one run of the protocol. It never leaves the process; what the methods return
     may be sent.
+
+    Each method works once: an exponent that is used again gives equal items equal values, so that whoever sees two runs
+    knows which items are in both.
 
     >>> hospital, registry = Party(), Party()
     >>> asked = [b"ann", b"ben"]
@@ -54,42 +57,89 @@ class Party:
     [b'ben']
     """
 
-    __slots__ = ("_key",)
+    __slots__ = ("_key", "_used")
 
     def __init__(self, exponent: int | None = None) -> None:
         self._key = ec.generate_private_key(CURVE) if exponent is None else ec.derive_private_key(exponent, CURVE)
+        self._used: set[str] = set()
+
+    def _once(self, step: str) -> None:
+        if step in self._used:
+            raise InvalidValue(
+                f"This party has called {step}() already. A second run with the same exponent could be linked with the first: "
+                "make a new Party() for each run."
+            )
+        self._used.add(step)
 
     def __reduce__(self) -> str:
         raise InvalidValue("A party's exponent is secret and is not pickled; send what blinded() and raised() return.")
 
     def blinded(self, items: Iterable[bytes], *, shuffle: bool = False) -> list[bytes]:
         """The party's own items under its exponent; shuffled where the other side must not learn which is which."""
-        values = [self._key.exchange(ec.ECDH(), _onto_curve(item)) for item in _distinct(items)]
+        own = _distinct(items)
+        self._once("blinded")
+        values = [self._key.exchange(ec.ECDH(), _onto_curve(item)) for item in own]
         if shuffle:
             secrets.SystemRandom().shuffle(values)
         return values
 
     def raised(self, received: Sequence[bytes]) -> list[bytes]:
         """What the other party sent, under both exponents, in the order received."""
-        try:
-            return [self._key.exchange(ec.ECDH(), _point(value)) for value in received]
-        except (ValueError, TypeError) as problem:
-            raise InvalidValue(
-                f"A received value is not {WIDTH} bytes that are the coordinate of a point on P-256. Nothing was answered; "
-                "ask the other party to send what blinded() returned."
-            ) from problem
+        points = _points(received)
+        self._once("raised")
+        return [self._key.exchange(ec.ECDH(), point) for point in points]
 
-    def lookup(self, item: bytes, table: Iterable[bytes], server: Party) -> bool:
-        """Whether `item` is in a table that `server` published with `blinded`; the server sees one random point, no
-        prefix of a hash.
 
-        >>> server = Party()
-        >>> Party().lookup(b"hunter2", server.blinded([b"123456", b"hunter2"], shuffle=True), server)
-        True
-        """
-        mask = secrets.randbelow(ORDER - 1) + 1
-        answer = server.raised(Party(mask).blinded([item]))  # the one message each way
-        return Party(pow(mask, -1, ORDER)).raised(answer)[0] in set(table)
+class LookupServer:
+    """Holds a list that others may ask about, one item at a time, without showing the item or a prefix of its hash.
+
+    `table` is published once; its exponent stays the same for as long as the table does, which links nothing: the questions
+    are masked by a fresh exponent each (a Diffie–Hellman oblivious pseudorandom function).
+
+    >>> server = LookupServer([b"123456", b"hunter2"])
+    >>> question = Question(b"hunter2")
+    >>> question.found(server.answer(question.sent), server.table)
+    True
+    """
+
+    __slots__ = ("_key", "table")
+
+    def __init__(self, items: Iterable[bytes]) -> None:
+        own = _distinct(items)
+        self._key = ec.generate_private_key(CURVE)
+        self.table = frozenset(self._key.exchange(ec.ECDH(), _onto_curve(item)) for item in own)
+
+    def __reduce__(self) -> str:
+        raise InvalidValue("A server's exponent is secret and is not pickled; publish its table.")
+
+    def answer(self, sent: bytes) -> bytes:
+        """One question under the server's exponent. Limit how often one client may ask: each answer tests one item."""
+        return self._key.exchange(ec.ECDH(), _points([sent])[0])
+
+
+class Question:
+    """One question to a `LookupServer`: `sent` is a random point, whatever the item is."""
+
+    __slots__ = ("_mask", "sent")
+
+    def __init__(self, item: bytes) -> None:
+        self._mask = secrets.randbelow(ORDER - 1) + 1
+        self.sent = ec.derive_private_key(self._mask, CURVE).exchange(ec.ECDH(), _onto_curve(_distinct([item])[0]))
+
+    def found(self, answer: bytes, table: Collection[bytes]) -> bool:
+        """Whether the item is in the server's published table."""
+        unmask = ec.derive_private_key(pow(self._mask, -1, ORDER), CURVE)
+        return unmask.exchange(ec.ECDH(), _points([answer])[0]) in table
+
+
+def _points(received: Sequence[bytes]) -> list[ec.EllipticCurvePublicKey]:
+    try:
+        return [_point(value) for value in received]
+    except (ValueError, TypeError) as problem:
+        raise InvalidValue(
+            f"A received value is not {WIDTH} bytes that are the coordinate of a point on P-256. Nothing was answered; "
+            "ask the other party to send what blinded() returned."
+        ) from problem
 
 
 def _distinct(items: Iterable[bytes]) -> list[bytes]:

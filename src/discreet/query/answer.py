@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import operator
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
@@ -13,12 +11,12 @@ from numpy.typing import NDArray
 
 from discreet.noise import discrete_laplace
 from discreet.query.engines.request import Plan, Request
-from discreet.query.operations import OutputOp, PlanKind
+from discreet.query.operations import PlanKind
 from discreet.query.price import Priced
 from discreet.query.quantiles import Quantiles
 from discreet.query.statistics.quantity import Quantity
 from discreet.query.statistics.statistic import CONFIDENCE, Cells, Statistic, each
-from discreet.query.tree import Output, Scalar
+from discreet.query.tree import Scalar
 
 Ask = Callable[[Request], Mapping[str, Sequence[Any]]]
 
@@ -139,6 +137,17 @@ class Noisy:
             max([1, *(len(indices) for indices in used if any(question.aggregates[i].of == of for i in indices))]), CONFIDENCE
         )
 
+    # ---- the released rows ---------------------------------------------------------------------------------------------
+
+    @property
+    def grouped(self) -> list[tuple[int, ...]]:
+        sets = self.priced.question.sets
+        return [tuple(range(len(self.priced.question.keys))) if sets is None else sets[0]] * len(self.keys)
+
+    def column(self, statistic: int, confidence: float) -> Cells:
+        """One statistic of the question, by its place."""
+        return self.priced.question.aggregates[statistic].estimate(self, confidence)
+
     # ---- what statistics are estimated from ----------------------------------------------------------------------------
 
     def statistic(self, statistic: Statistic, confidence: float = CONFIDENCE) -> Cells:
@@ -169,6 +178,27 @@ class Noisy:
         return self.values[m] - error, self.values[m] + error
 
 
+class Together:
+    """The rows of all grouping sets of a query, one set after another."""
+
+    def __init__(self, parts: Sequence[Noisy], keys: int) -> None:
+        self.parts, self.priced = parts, parts[0].priced
+        self.grouped = [places for part in parts for places in part.grouped]
+        rows = [key for part in parts for key in part.keys]
+        self.keys = [tuple(dict(zip(places, key)).get(i) for i in range(keys)) for key, places in zip(rows, self.grouped)]
+
+    def column(self, statistic: int, confidence: float) -> Cells:
+        return _joined([part.column(statistic, confidence) for part in self.parts])
+
+    def statistic(self, statistic: Statistic, confidence: float = CONFIDENCE) -> Cells:
+        return _joined([part.statistic(statistic, confidence) for part in self.parts])
+
+
+def _joined(cells: Sequence[Cells]) -> Cells:
+    value, low, high = (np.concatenate([np.asarray(part[k]) for part in cells]) for k in range(3))
+    return value, low, high
+
+
 def _plain_key(key: tuple[Any, ...]) -> tuple[Any, ...]:
     """A key for comparison with others: 1 equals 1.0, and True does not equal 1."""
     return tuple(("truth", part) if isinstance(part, bool) else part for part in key)
@@ -182,80 +212,6 @@ def _one_zero(key: tuple[Any, ...]) -> tuple[Any, ...]:
 def _in_order(part: Any) -> tuple[bool, str, Any]:
     """A sort key for group keys. The engine's own order may reveal which row came first."""
     return part is None, type(part).__name__, 0 if part is None else part
-
-
-# ---- after the noise ---------------------------------------------------------------------------------------------------
-
-
-def evaluate(output: Output, noisy: Noisy) -> Cells:
-    """An expression over released columns, with an interval that holds if the intervals of all its statistics do."""
-    return _evaluate(output, noisy, each(max(1, len(output.statistics())), CONFIDENCE))
-
-
-def _evaluate(output: Output, noisy: Noisy, confidence: float) -> Cells:
-    if output.op == OutputOp.STATISTIC:
-        statistic: Statistic = noisy.priced.question.aggregates[output.value]
-        return statistic.estimate(noisy, confidence)
-    if output.op == OutputOp.KEY:
-        column = np.array([key[output.value] for key in noisy.keys], object)
-        return column, column, column
-    if output.op == OutputOp.LITERAL:
-        column = np.full(len(noisy.keys), output.value)
-        return column, column, column
-    args = [_evaluate(part, noisy, confidence) for part in output.args]
-    if output.op == OutputOp.NEG:
-        return tuple(-part.astype(float) for part in (args[0][0], args[0][2], args[0][1]))  # type: ignore[return-value]
-    if output.op == OutputOp.ROUND:
-        return tuple(np.round(part.astype(float), output.value) for part in args[0])  # type: ignore[return-value]
-    return _ARITHMETIC[output.op](*args)
-
-
-def holds(output: Output, noisy: Noisy) -> NDArray[np.bool_]:
-    """The released rows that satisfy a HAVING condition, which sees noisy values only."""
-    if output.op == OutputOp.AND:
-        return np.asarray(np.all([holds(part, noisy) for part in output.args], axis=0))
-    if output.op == OutputOp.OR:
-        return np.asarray(np.any([holds(part, noisy) for part in output.args], axis=0))
-    if output.op == OutputOp.NOT:
-        return ~holds(output.args[0], noisy)
-    left, right = (evaluate(part, noisy)[0] for part in output.args)
-    return np.array(
-        [_COMPARE[output.op](a, b) if a is not None and b is not None else False for a, b in zip(left, right)], bool
-    )
-
-
-def order(noisy: Noisy, rows: NDArray[np.intp], by: Sequence[tuple[Output, bool]]) -> NDArray[np.intp]:
-    """The rows sorted by ORDER BY; NULL comes last."""
-    for output, falling in reversed(by):
-        column = evaluate(output, noisy)[0]
-        known = [i for i in rows if column[i] is not None]
-        known.sort(key=lambda i: column[i], reverse=falling)
-        rows = np.array([*known, *(i for i in rows if column[i] is None)], np.intp)
-    return rows
-
-
-def _spread(f: Callable[[Any, Any], Any], one: Cells, two: Cells) -> Cells:
-    with np.errstate(all="ignore"):
-        ends = [np.asarray(f(np.asarray(a, float), np.asarray(b, float))) for a in one[1:] for b in two[1:]]
-        value = f(np.asarray(one[0], float), np.asarray(two[0], float))
-    ends = [np.where(np.isnan(end), math.inf, end) for end in ends]
-    return value, np.minimum.reduce(ends), np.maximum.reduce(ends)
-
-
-def _quotient(one: Cells, two: Cells) -> Cells:
-    value, low, high = _spread(np.divide, one, two)
-    crossing = (np.asarray(two[1], float) <= 0) & (np.asarray(two[2], float) >= 0)
-    return value, np.where(crossing, -math.inf, low), np.where(crossing, math.inf, high)
-
-
-_ARITHMETIC: dict[OutputOp, Callable[[Cells, Cells], Cells]] = {
-    OutputOp.ADD: lambda a, b: _spread(np.add, a, b), OutputOp.SUB: lambda a, b: _spread(np.subtract, a, b),
-    OutputOp.MUL: lambda a, b: _spread(np.multiply, a, b), OutputOp.DIV: _quotient,
-}  # fmt: skip
-_COMPARE: dict[OutputOp, Callable[[Any, Any], bool]] = {
-    OutputOp.EQ: operator.eq, OutputOp.NE: operator.ne, OutputOp.LT: operator.lt, OutputOp.LE: operator.le,
-    OutputOp.GT: operator.gt, OutputOp.GE: operator.ge,
-}  # fmt: skip
 
 
 def shown_plan(plan: Plan) -> str:

@@ -28,6 +28,14 @@ def numbers(values: Any) -> pa.Array:
     return pa.Array.from_buffers(pa.float64(), len(floats), [None, pa.py_buffer(floats)])
 
 
+def known(values: Any) -> pa.Array:
+    """Floats, missing where they are NaN: an expression that has no value there."""
+    floats = np.asarray(values, np.float64)
+    if not np.isnan(floats).any():
+        return numbers(floats)
+    return column([None if np.isnan(value) else value for value in floats.tolist()], Kind.NUMBER)
+
+
 def column(values: Sequence[Any], kind: str) -> pa.Array:
     """Values of a kind, None where one is missing."""
     import pyarrow as pa

@@ -37,7 +37,8 @@ def read_catalogue(engine: Engine, unit: Unit, schema: Schema) -> Catalogue:
         raise InvalidValue(next(iter(refused.values())))
     schema.check_used(column for stored in found.values() for column in stored.kinds)
     _check_unique(engine, tables)
-    return Catalogue(_with_rule(unit, tables, found), unit.key, refused=refused, exact=engine.exact_names)
+    places = {name: stored.place for name, stored in found.items()}
+    return Catalogue(_with_rule(unit, tables, found), unit.key, refused=refused, exact=engine.exact_names, places=places)
 
 
 def _distinct(name: str, stored: Stored, exact: bool) -> None:

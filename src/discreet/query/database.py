@@ -17,12 +17,13 @@ from discreet.query.catalogue import read_catalogue
 from discreet.query.engines import Engine
 from discreet.query.engines.places import open_engine
 from discreet.query.explain import Explanation, expected_errors, shown_groups
+from discreet.query.groups import Lists, read_lists
 from discreet.query.mechanism import BoundsQuery, SqlQuery
 from discreet.query.parse import parse
 from discreet.query.price import Priced, choose_plan, price
-from discreet.query.public import converted, public_values
+from discreet.query.public import converted
 from discreet.query.relations import Catalogue
-from discreet.query.schema import Schema, near, read_schema
+from discreet.query.schema import Schema, read_schema
 from discreet.query.statistics import STATISTICS, Statistic
 from discreet.query.table import column_names, from_text, to_text
 from discreet.query.tree import preserves
@@ -110,7 +111,7 @@ class Database:
         return self
 
     def _price(
-        self, query: str, epsilon: float, delta: float | None, groups: int | None, keys: Mapping[str, Any] | None,
+        self, query: str, epsilon: float, delta: float | None, groups: int | None, keys: Mapping[Any, Any] | None,
         weights: Mapping[str, float] | None, bias: bool = False,
     ) -> Priced:  # fmt: skip
         epsilon = check.positive("epsilon", epsilon)
@@ -120,7 +121,8 @@ class Database:
             delta = check.small_fraction("delta", delta)
         if groups is not None:
             groups = check.whole("groups", groups)
-        question = parse(query, self._with_keys(keys), self._statistics)
+        lists = read_lists(keys, self._catalogue.exact)
+        question = parse(query, self._with_keys(lists), self._statistics, lists)
         registered = (
             self._registered is not None and not question.rows.joins and preserves(question.rows.first, self._registered)
         )
@@ -133,29 +135,20 @@ class Database:
                                "and with bias=True x_outside and rows_capped. Rename one with AS.")  # fmt: skip
         return priced
 
-    def _with_keys(self, keys: Mapping[str, Any] | None) -> Catalogue:
-        """The tables, with public lists of values for some columns of this query."""
-        if not keys:
-            return self._catalogue
-        exact = self._catalogue.exact
-        lists = {name if exact else name.lower(): public_values(name, values) for name, values in keys.items()}
-        tables = {}
+    def _with_keys(self, lists: Lists) -> Catalogue:
+        """The tables, with the public values that this query gives for some of their columns."""
+        exact, tables = self._catalogue.exact, {}
         for name, base in self._catalogue.tables.items():
             fields = []
             for column, field in zip(base.names, base.fields):
-                values = lists.get(column if exact else column.lower())
+                values = lists.get((column if exact else column.lower(),))
                 fields.append(field if values is None else replace(field, values=converted(column, values, field.kind)))
             tables[name] = replace(base, fields=tuple(fields))
-        columns = [column for base in tables.values() for column in base.names]
-        missing = next((name for name in keys if (name if exact else name.lower())
-                        not in {column if exact else column.lower() for column in columns}), None)  # fmt: skip
-        if missing is not None:
-            raise InvalidValue(f"keys lists values of {missing!r}, and no table has that column. {near(missing, columns)}")
         return replace(self._catalogue, tables=tables)
 
     def explain(
         self, query: str, *, epsilon: float, delta: float | None = None, groups: int | None = None,
-        keys: Mapping[str, Any] | None = None, weights: Mapping[str, float] | None = None, bias: bool = False,
+        keys: Mapping[Any, Any] | None = None, weights: Mapping[str, float] | None = None, bias: bool = False,
         account: str | None = None,
     ) -> Explanation:  # fmt: skip
         """Cost and expected error, before anything is spent; no private row is touched."""
@@ -167,15 +160,15 @@ class Database:
         claim, free = mechanism.claims()[0], False
         if self._charged is not None and self.source in self._charged.sources():
             free = self._charged.answered(self.source, claim, mechanism.key(self.engine))
-        text = tuple(self.engine.text(request) for request in requests(priced))
+        text = tuple(self.engine.text(request) for one in priced.sets for request in requests(one))
         return Explanation(
-            sum(priced.epsilons), priced.delta if priced.keys is None else 0.0, claim.event, shown_plan(priced.plan),
+            *priced.spent, claim.event, shown_plan(priced.plan),
             expected_errors(priced), shown_groups(priced), text, left, free,
         )  # fmt: skip
 
     def sql(
         self, query: str, *, epsilon: float, delta: float | None = None, groups: int | None = None,
-        keys: Mapping[str, Any] | None = None, weights: Mapping[str, float] | None = None, nonnegative: bool = False,
+        keys: Mapping[Any, Any] | None = None, weights: Mapping[str, float] | None = None, nonnegative: bool = False,
         bias: bool = False, account: str | None = None,
     ) -> Release[pa.Table]:  # fmt: skip
         """The answer: an Arrow table with an interval (95 %, for the noise) beside each number, its claim, its entry.

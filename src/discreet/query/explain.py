@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from discreet.accounting import curve
@@ -50,6 +50,16 @@ class Explanation:
 
 def expected_errors(priced: Priced) -> dict[str, str]:
     """How wrong each number of the answer may be, by its name, and each that only HAVING or ORDER BY need."""
+    if not priced.more:
+        return _errors_of_set(priced)
+    told: dict[str, str] = {}
+    for one in priced.sets:
+        told |= {f"{name}, by {len(one.question.keys)} keys" if one.question.keys else f"{name}, in all": error
+                 for name, error in _errors_of_set(one).items()}  # fmt: skip
+    return told
+
+
+def _errors_of_set(priced: Priced) -> dict[str, str]:
     question = priced.question
     columns = {name: question.aggregates[output.value] for name, output in zip(question.names, question.outputs)
                if output.op == OutputOp.STATISTIC}  # fmt: skip
@@ -77,6 +87,9 @@ def why_empty(release: Release[Any]) -> str:
 
 def shown_groups(priced: Priced) -> str:
     """Which groups the answer has."""
+    if priced.more:
+        sets = "; ".join(shown_groups(replace(one, more=())) for one in priced.sets)
+        return f"{len(priced.sets)} grouping sets, each with an equal part of epsilon and delta: {sets}"
     if priced.keys == ((),):
         return "one, of all rows"
     if priced.keys is not None:

@@ -9,7 +9,8 @@ import numpy as np
 
 from discreet.core import Claim, Game, Sequence, Unit
 from discreet.query import bounds
-from discreet.query.answer import Noisy, holds, order, shown_plan
+from discreet.query.after import holds, order
+from discreet.query.answer import Noisy, Together, shown_plan
 from discreet.query.engines import Engine
 from discreet.query.engines.request import Plan
 from discreet.query.operations import PlanKind
@@ -44,7 +45,9 @@ class SqlQuery:
 
     def run(self, data: Engine) -> pa.Table:
         """The noisy table, after HAVING, ORDER BY and LIMIT, which see noisy numbers only."""
-        noisy = Noisy(self.priced).run(data.aggregate)
+        parts = [Noisy(one).run(data.aggregate) for one in self.priced.sets]
+        keys = 1 + max((place for one in self.priced.sets for place in (one.question.sets or ((),))[0]), default=-1)
+        noisy = parts[0] if self.priced.question.sets is None else Together(parts, keys)
         rows, question = np.arange(len(noisy.keys)), self.priced.question
         if question.having is not None:
             rows = rows[holds(question.having, noisy)]
@@ -58,10 +61,12 @@ class SqlQuery:
         priced, question = self.priced, self.priced.question
         statistics = [(type(asked).__module__, type(asked).__qualname__, asked) for asked in question.aggregates]
         parts = (
-            (question.rows, question.keys, priced.plan, priced.measures),
+            (question.rows, priced.plan),
+            *((one.question.keys, one.question.sets, one.measures, one.keys, one.epsilons, one.delta, one.joint)
+              for one in priced.sets),
             (question.names, question.outputs, statistics, question.having, question.order, question.limit),
-            (priced.keys, priced.shares, priced.epsilons, priced.delta, priced.joint, self.nonnegative),
-        )
+            (priced.shares, self.nonnegative),
+        )  # fmt: skip
         return " | ".join([*map(repr, parts), engine.name, engine.fingerprint()])
 
 

@@ -98,26 +98,13 @@ GATHERING = (Op.SUM_OF, Op.AVG_OF, Op.MIN_OF, Op.MAX_OF, Op.COUNT_OF)
 
 
 class OutputOp(StrEnum):
-    """An operation on a released row; it sees noisy numbers, keys and literals only."""
+    """What an expression over a released row begins with. Other operations on it are those on one row, `Op`."""
 
     STATISTIC = auto()
     KEY = auto()
     LITERAL = auto()
-    ADD = auto()
-    SUB = auto()
-    MUL = auto()
-    DIV = auto()
-    NEG = auto()
-    ROUND = auto()
-    EQ = auto()
-    NE = auto()
-    LT = auto()
-    LE = auto()
-    GT = auto()
-    GE = auto()
-    AND = auto()
-    OR = auto()
-    NOT = auto()
+    TOTAL = auto()  # of a number, over all released rows that agree on some keys
+    GROUPING = auto()  # 1 in rows of grouping sets without the key, else 0
 
 
 class PlanKind(StrEnum):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache
 
@@ -12,6 +12,7 @@ from discreet.core import Event, Pure, Unit, check
 from discreet.errors import InvalidQuery, InvalidValue
 from discreet.noise import discrete_laplace_error
 from discreet.query.engines.request import Plan
+from discreet.query.groups import of_set, public_keys
 from discreet.query.joint import MOST_NUMBERS, Joint, common_steps
 from discreet.query.operations import OutputOp, PlanKind
 from discreet.query.quantiles import Quantiles
@@ -43,6 +44,7 @@ class Priced:
     delta: float
     shares: tuple[Column, ...] = ()  # the columns about clamping and bounding, if they were asked for
     joint: tuple[int, ...] = ()  # measurements under one noise; the one that decides about keys comes first
+    more: tuple[Priced, ...] = ()  # the further grouping sets of the query, each measured by itself
 
     def selector(self) -> Threshold:
         """The mechanism that releases keys."""
@@ -79,9 +81,19 @@ class Priced:
         """Half of the interval of a quantity in the answer."""
         return self.error(self.place[quantity], CONFIDENCE)
 
+    @property
+    def sets(self) -> tuple[Priced, ...]:
+        """All grouping sets of the query."""
+        return (self, *self.more)
+
+    @property
+    def spent(self) -> tuple[float, float]:
+        """The epsilon and the delta of all that is measured."""
+        return sum(sum(one.epsilons) for one in self.sets), sum(one.delta for one in self.sets if one.keys is None)
+
     def events(self) -> tuple[Event, ...]:
         """What runs, one event per measurement, in order."""
-        events: list[Event] = []
+        events: list[Event] = [event for one in self.more for event in one.events()]
         for i, (measure, epsilon) in enumerate(zip(self.measures, self.epsilons)):
             if i == self.threshold:
                 events.append(self.selector().event)
@@ -135,11 +147,25 @@ def price(
     question: Question, unit: Unit, plan: Plan, *, epsilon: float, delta: float | None, weights: Mapping[str, float],
     bias: bool = False,
 ) -> Priced:  # fmt: skip
-    """The measurements of a question, with epsilon divided among them, on the finest grid whose noise fits 64 bits."""
+    """The measurements of a question, with epsilon divided among them; each grouping set has an equal part."""
     shares = bias_columns(question, plan) if bias else ()
     unknown = set(weights) - {*question.names, *(column.name for column in shares)}
     if unknown:
         raise InvalidValue(f"weights names {min(unknown)!r}, and the answer has {', '.join(question.names)}.")
+    if question.sets is None:
+        return _finest(question, unit, plan, epsilon, delta, weights, shares)
+    parts = split(epsilon, [{i: 1.0} for i in range(len(question.sets))], len(question.sets))
+    sets = [of_set(question, places) for places in question.sets]
+    part = delta and delta / max(1, sum(public_keys(one) is None for one in sets))
+    first, *more = (_finest(one, unit, plan, mine, part, weights, shares) for one, mine in zip(sets, parts))
+    return replace(first, more=tuple(more))
+
+
+def _finest(
+    question: Question, unit: Unit, plan: Plan, epsilon: float, delta: float | None, weights: Mapping[str, float],
+    shares: tuple[Column, ...],
+) -> Priced:  # fmt: skip
+    """On the finest grid whose noise fits 64 bits."""
     for steps in (FINEST, FINEST >> 4, FINEST >> 8):
         bounding = Bounding(plan, 2 if unit.relation == "replace" else 1, steps)
         priced = _price(question, unit, bounding, epsilon, delta, weights, shares)
@@ -234,21 +260,6 @@ def _divide(
     if joint:
         epsilons[joint[0]] = parts[0]
     return epsilons, worst(merged, parts)
-
-
-def public_keys(question: Question) -> tuple[tuple[object, ...], ...] | None:
-    """All groups, if they are public; the one group if there are no keys; None if their names are private."""
-    if not question.keys:
-        return ((),)
-    lists = [key.values for key in question.keys]
-    if any(values is None for values in lists):
-        return None
-    if math.prod(len(values or ()) for values in lists) > 1_000_000:
-        raise InvalidQuery("The public keys make more than a million groups. Ask for fewer at a time.")
-    keys: tuple[tuple[object, ...], ...] = ((),)
-    for values in lists:
-        keys = tuple((*head, value) for head in keys for value in values or ())
-    return keys
 
 
 def _needs(output: Output, statistics: list[Mapping[Quantity, float]], weight: float) -> dict[Quantity, float]:

@@ -10,6 +10,7 @@ from typing import Any
 from sqlglot import exp
 
 from discreet.errors import InvalidQuery
+from discreet.query.groups import grouping
 from discreet.query.operations import Kind, Op
 from discreet.query.scalars.expression import Scope, given_name, scalar, spelled
 from discreet.query.scalars.operands import alike, number, refused, truth
@@ -23,7 +24,8 @@ DEEPEST = 32
 class Catalogue:
     """The tables that may be asked, by name, and which column says whose row it is (None: each row is a unit).
 
-    `refused` says of the others why they may not be asked. With `exact`, names that differ in case only are two names.
+    `refused` says of the others why they may not be asked. With `exact`, names that differ in case only are two names. `places`
+    has the database and schema of each table.
     """
 
     tables: Mapping[str, Base]
@@ -32,6 +34,7 @@ class Catalogue:
     depth: int = 0
     refused: Mapping[str, str] = field(default_factory=dict)
     exact: bool = False
+    places: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def same(self, one: str, two: str) -> bool:
         """Whether two names are one."""
@@ -40,19 +43,27 @@ class Catalogue:
     def find(self, node: exp.Table) -> Relation:
         if not isinstance(node.this, exp.Identifier):
             raise InvalidQuery(f"{node.sql()[:80]} is not a table of this source. Functions and files cannot stand in FROM.")
-        if node.args.get("db") or node.args.get("catalog"):
-            raise InvalidQuery(f"{node.sql()[:80]} names another database. Only the tables of this source can be asked, by "
-                               f"name: {node.name[:40]}.")  # fmt: skip
-        if any(part for name, part in node.args.items() if name not in ("this", "alias", "db", "catalog")):
+        if any(part for name, part in node.args.items() if name not in ("this", "alias", "db", "catalog", "joins")):
             raise InvalidQuery(f"{node.sql()[:80]} asks more of a table than its rows. Leave the rest out.")
-        name = spelled(node.this, self.exact)
-        for known, found in [*self.views.items(), *self.tables.items()]:
-            if self.same(name, known):
+        path = [spelled(node.args.get(part), self.exact) for part in ("catalog", "db", "this") if node.args.get(part)]
+        views = list(self.views.items()) if len(path) == 1 else []
+        for known, found in [*views, *self.tables.items()]:
+            if self._named(known, path):
                 return found
         for known, reason in self.refused.items():
-            if self.same(name, known):
+            if self._named(known, path):
                 raise InvalidQuery(reason)
-        raise InvalidQuery(f"There is no table {node.name}; there are {', '.join([*self.tables, *self.views]) or 'none'}.")
+        there = ", ".join([*self.tables, *self.views]) or "none"
+        raise InvalidQuery(f"There is no table {'.'.join(path)[:80]}; there are {there}.")
+
+    def _named(self, known: str, path: list[str]) -> bool:
+        """Whether a path is that of a table: its name, as much of database and schema before it as is written, or a name that
+        has dots itself."""
+        whole = (*self.places.get(known, ()), known.split(".")[-1] if known in self.places else known)
+        dotted = self.same(known, ".".join(path))
+        if len(path) == 1 or dotted:
+            return dotted
+        return len(path) <= len(whole) and all(self.same(one, two) for one, two in zip(path, whole[-len(path) :]))
 
     def inside(self) -> Catalogue:
         if self.depth >= DEEPEST:
@@ -79,13 +90,13 @@ _KNOWN_PARTS = {"expressions", "from", "from_", "joins", "where", "group", "havi
                 "operation_modifiers"}  # fmt: skip
 
 
-def plain(node: Any) -> None:
+def plain(node: Any, more: tuple[str, ...] = ()) -> None:
     """Refuse every part of a SELECT that is not understood here."""
     if not isinstance(node, exp.Select):
         raise InvalidQuery(f"Private SQL answers one SELECT; got {type(node).__name__.upper()}: {node.sql()[:60]}.")
     for name, part in node.args.items():
-        if part and name not in _KNOWN_PARTS:
-            hint = "Use GROUP BY." if name == "distinct" else "Leave it out."
+        if part and name not in _KNOWN_PARTS and name not in more:
+            hint = "Group by the unit key and these columns." if name == "distinct" else "Leave it out."
             raise InvalidQuery(f"{name.upper()} in a SELECT is not among what private SQL may run. {hint}")
 
 
@@ -115,8 +126,22 @@ def _source(node: Any, catalogue: Catalogue) -> tuple[str, Relation]:
     if isinstance(node, exp.Subquery) and not any(node.args.get(name) for name in node.args if name not in ("this", "alias")):
         alias = node.args.get("alias")
         named = None if alias is None else alias.this
+        if isinstance(node.this, exp.Table):
+            return _in_parentheses(node.this, named, catalogue)
         return given_name(named, catalogue.exact, f"sub{catalogue.depth}"), relation(node.this, catalogue.inside())
     raise InvalidQuery(f"{node.sql()[:80]} cannot stand in FROM. Use a table of this source, a CTE or a sub-query.")
+
+
+def _in_parentheses(node: Any, named: Any, catalogue: Catalogue) -> tuple[str, Relation]:
+    """(a) AS x is a AS x, and (a JOIN b USING (k)) AS x is (SELECT * FROM a JOIN b USING (k)) AS x."""
+    joins = node.args.get("joins")
+    if not joins:
+        alias, found = _source(node, catalogue)
+        return given_name(named, catalogue.exact, alias), found
+    table = node.copy()
+    table.set("joins", None)
+    inner = exp.Select(expressions=[exp.Star()], from_=exp.From(this=table), joins=[join.copy() for join in joins])
+    return given_name(named, catalogue.exact, f"sub{catalogue.depth}"), relation(inner, catalogue.inside())
 
 
 def _join(node: Any, scope: Scope, before: list[Relation], catalogue: Catalogue) -> tuple[Join, Scope]:
@@ -133,8 +158,9 @@ def _join(node: Any, scope: Scope, before: list[Relation], catalogue: Catalogue)
     fields = (
         tuple(replace(field, required=False) for field in joined.fields) if side == "LEFT" else joined.fields
     )  # none may match
-    wider = Scope((*scope.inputs, (alias, joined.names, fields)), scope.exact)
+    wider = Scope((*scope.inputs, (alias, joined.names, fields)), scope.exact, scope.merged)
     on = _condition(node, wider, len(before))
+    wider = replace(wider, merged=scope.merged | _merged(node, wider, len(before)))
     if joined.private:
         on = _same_unit(on, before, joined, catalogue, alias)
     return Join(joined, on, side == "LEFT"), wider
@@ -149,9 +175,15 @@ def _condition(node: Any, scope: Scope, place: int) -> Scalar:
     return truth(scalar(node.args["on"], scope), node)
 
 
+def _merged(node: Any, scope: Scope, place: int) -> set[tuple[int, int]]:
+    """The columns of a USING on the right: the name alone means the left one."""
+    names = {scope.spelled(name.this if isinstance(name, exp.Column) else name) for name in node.args.get("using") or ()}
+    return {(place, i) for i, name in enumerate(scope.inputs[place][1]) if scope.known(name) in names}
+
+
 def _equal_by_name(name: Any, scope: Scope, place: int) -> Scalar:
     named = exp.Column(this=(name.this if isinstance(name, exp.Column) else name).copy())
-    left = Scope(scope.inputs[:place], scope.exact).column(named)
+    left = Scope(scope.inputs[:place], scope.exact, scope.merged).column(named)
     right = Scope(scope.inputs[place:], scope.exact).column(named)
     right = Scalar(Op.COLUMN, right.kind, (), (place, right.value[1]), right.bounds, right.values, right.required)
     return Scalar(Op.EQ, Kind.BOOLEAN, alike(left, right, named))
@@ -228,8 +260,10 @@ def _expanded(items: list[Any], scope: Scope) -> list[Any]:
             if any(item.args.get(name) for name in ("except", "except_", "replace", "rename")):
                 raise refused(item)
             wanted = scope.spelled(item.args.get("table")) if isinstance(item, exp.Column) and item.table else ""
-            hits = [source for source in scope.inputs if not wanted or scope.known(source[0]) == wanted]
-            expanded += [exp.column(name, table=alias, quoted=True) for alias, names, _ in hits for name in names]
+            for place, (alias, names, _) in enumerate(scope.inputs):
+                if not wanted or scope.known(alias) == wanted:
+                    expanded += [exp.column(name, table=alias, quoted=True) for i, name in enumerate(names)
+                                 if wanted or (place, i) not in scope.merged]  # fmt: skip
         else:
             expanded.append(item)
     return expanded
@@ -251,7 +285,10 @@ def _grouped(
     """One row per unit (and further keys): what is gathered is one person's own."""
     if not first.private:
         raise InvalidQuery("GROUP BY over public tables alone is not known here. Prepare the public table beforehand.")
-    keys = [scalar(key, scope) for key in group_keys(node, [item for _, item in items], scope)]
+    groups = grouping(node, [item for _, item in items], scope)
+    if groups.sets is not None:
+        raise InvalidQuery("ROLLUP, CUBE and GROUPING SETS stand in the outermost SELECT, not in a sub-query.")
+    keys = [scalar(key, scope) for key in groups.keys]
     if not any(key.op == Op.COLUMN and is_unit_column(key, first, joins, catalogue) for key in keys):
         raise InvalidQuery("A sub-query that groups must keep the unit: GROUP BY "
                            f"{catalogue.key or 'the unit key (this source has none)'}, …. To choose among groups of the "
@@ -266,33 +303,6 @@ def is_unit_column(value: Scalar, first: Relation, joins: tuple[Join, ...], cata
     table = [first, *(join.relation for join in joins)][value.value[0]]
     place = value.value[0]
     return is_unit(table, value.value[1]) and not (place and joins[place - 1].keep)
-
-
-def group_keys(node: Any, items: list[Any], scope: Scope) -> list[Any]:
-    """The expressions of GROUP BY; a number or an alias stands for an item of SELECT."""
-    clause = node.args.get("group")
-    if clause is None:
-        return []
-    if any(clause.args.get(name) for name in ("cube", "rollup", "grouping_sets", "totals")):
-        raise InvalidQuery("GROUP BY takes plain keys here; ask CUBE, ROLLUP and GROUPING SETS as queries of their own.")
-    if clause.args.get("all"):
-        return [item for item in (item.unalias() for item in items) if not item.find(exp.AggFunc)]
-    aliases = {scope.spelled(item.args["alias"]): item.this for item in items if isinstance(item, exp.Alias)}
-    keys = []
-    for key in clause.expressions:
-        if isinstance(key, exp.Literal) and not key.is_string:
-            place = int(key.this) if key.this.isdecimal() and len(key.this) < 6 else 0
-            if not 1 <= place <= len(items):
-                raise InvalidQuery(f"GROUP BY {key.this[:20]} names no column of SELECT.")
-            key = items[place - 1].unalias()
-        elif isinstance(key, exp.Column) and not key.table and scope.spelled(key.this) in aliases and not _in_sight(key, scope):
-            key = aliases[scope.spelled(key.this)]
-        keys.append(key)
-    return keys
-
-
-def _in_sight(node: exp.Column, scope: Scope) -> bool:
-    return any(scope.spelled(node.this) == scope.known(name) for _, names, _ in scope.inputs for name in names)
 
 
 def more_than_one(node: Any) -> bool:

@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from discreet.query import arrow
-from discreet.query.answer import Noisy, evaluate, shown_plan
-from discreet.query.operations import OutputOp
+from discreet.query.after import evaluate
+from discreet.query.answer import Noisy, Together, shown_plan
+from discreet.query.operations import NUMBERS, OutputOp
 from discreet.query.price import Priced
 from discreet.query.statistics.statistic import CONFIDENCE
+from discreet.query.tree import Output
+from discreet.query.values import missing
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -23,11 +26,16 @@ def column_names(priced: Priced) -> list[str]:
     """The names of all columns of the answer."""
     names = []
     for name, output in zip(priced.question.names, priced.question.outputs):
-        names += [name] if output.op in (OutputOp.KEY, OutputOp.LITERAL) else [name + end for end in ENDS]
+        names += [name + end for end in ENDS] if has_interval(output) else [name]
     return names + [share.name + end for share in priced.shares for end in ENDS]
 
 
-def answer_table(noisy: Noisy, rows: np.ndarray[Any, Any], nonnegative: bool) -> pa.Table:
+def has_interval(output: Output) -> bool:
+    """Whether a column is a number that noise moves; keys, texts and truth values stand alone."""
+    return output.kind in NUMBERS and output.op not in (OutputOp.KEY, OutputOp.LITERAL, OutputOp.GROUPING)
+
+
+def answer_table(noisy: Noisy | Together, rows: np.ndarray[Any, Any], nonnegative: bool) -> pa.Table:
     """The released rows that are asked for, in this order, with the ends of an interval beside each number."""
     import pyarrow as pa
 
@@ -35,22 +43,26 @@ def answer_table(noisy: Noisy, rows: np.ndarray[Any, Any], nonnegative: bool) ->
     question = noisy.priced.question
     for name, output in zip(question.names, question.outputs):
         value, low, high = (np.asarray(part)[rows] for part in evaluate(output, noisy))
-        if output.op == OutputOp.KEY:
-            columns[name] = arrow.column(value.tolist(), question.keys[output.value].kind)
-            continue
         if output.op == OutputOp.LITERAL:
             columns[name] = arrow.constant(output.value, len(rows))
             continue
+        if output.op == OutputOp.KEY:
+            keys = [noisy.keys[row][output.value] for row in rows]
+            columns[name] = arrow.column(keys, output.kind)
+            continue
+        if not has_interval(output):
+            columns[name] = arrow.column([None if missing(one) else one for one in value.tolist()], output.kind)
+            continue
         for suffix, part in zip(ENDS, (value, low, high)):
             column = np.asarray(part, float)
-            columns[name + suffix] = arrow.numbers(np.maximum(column, 0.0) if nonnegative else column)
+            columns[name + suffix] = arrow.known(np.maximum(column, 0.0) if nonnegative else column)
     for name, share in noisy.priced.shares:
         for suffix, part in zip(ENDS, noisy.statistic(share)):
             columns[name + suffix] = arrow.numbers(part[rows])
     return pa.Table.from_arrays(list(columns.values()), names=list(columns)).replace_schema_metadata({"discreet": _note(noisy)})
 
 
-def _note(noisy: Noisy) -> str:
+def _note(noisy: Noisy | Together) -> str:
     shares = ", ".join(share.name for share in noisy.priced.shares)
     return (
         f"intervals hold the answer without noise with probability {CONFIDENCE:g} each; the error that bounding "

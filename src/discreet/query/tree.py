@@ -185,9 +185,10 @@ def preserves(relation: Relation, name: str) -> bool:
 class Output:
     """An expression over a released row: keys, noisy statistics, literals. It costs nothing."""
 
-    op: OutputOp
+    op: OutputOp | Op
     args: tuple[Output, ...] = ()
-    value: Any = None  # of a literal; the position of a key or of a statistic
+    value: Any = None  # of a literal; the position of a key or of a statistic; the keys of a total; an option of an operation
+    kind: Kind = Kind.NUMBER
 
     def statistics(self) -> set[int]:
         """The positions of the statistics in it."""
@@ -195,8 +196,20 @@ class Output:
 
 
 @dataclass(frozen=True, slots=True)
+class Listed:
+    """A public list of tuples: the values of the keys at some `places`, row by row."""
+
+    places: tuple[int, ...]
+    rows: tuple[tuple[Any, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Question:
-    """A whole query: rows, group keys, statistics, and what is made of them after the noise."""
+    """A whole query: rows, group keys, statistics, and what is made of them after the noise.
+
+    `sets` are the places of the keys of each grouping set, among the keys that are written out; None: one set, of all of them.
+    Of a question about one set, `keys` are those of the set.
+    """
 
     rows: Select
     keys: tuple[Scalar, ...]
@@ -206,6 +219,8 @@ class Question:
     having: Output | None = None
     order: tuple[tuple[Output, bool], ...] = ()  # and whether it falls
     limit: int | None = None
+    listed: tuple[Listed, ...] = ()
+    sets: tuple[tuple[int, ...], ...] | None = None
 
     def only_later(self) -> list[int]:
         """The positions of the statistics that HAVING or ORDER BY need and no column of the answer has."""
@@ -221,6 +236,12 @@ def _both(fields: tuple[Field, ...]) -> Field:
     return Field(
         kind,
         (min(low for low, _ in bounds), max(high for _, high in bounds)) if whole else None,
-        None,
+        _all_values(fields) if kind == fields[0].kind else None,
         all(field.required for field in fields),
     )
+
+
+def _all_values(fields: tuple[Field, ...]) -> tuple[Any, ...] | None:
+    """The public values of all parts together, if all have some."""
+    lists = [field.values for field in fields if field.values is not None]
+    return tuple(dict.fromkeys(value for values in lists for value in values)) if len(lists) == len(fields) else None

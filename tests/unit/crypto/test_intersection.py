@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from discreet.crypto import Party, intersect
+from discreet.crypto import LookupServer, Party, Question, intersect
 from discreet.errors import InvalidValue
 
 items = st.sets(st.binary(max_size=6), max_size=12).map(sorted)
@@ -27,10 +27,33 @@ def test_what_is_sent_says_nothing_without_the_exponent() -> None:
 
 
 def test_lookup() -> None:
-    server = Party()
-    table = server.blinded([b"123456", b"qwerty"], shuffle=True)
-    assert Party().lookup(b"qwerty", table, server)
-    assert not Party().lookup(b"Qwerty", table, server)
+    server = LookupServer([b"123456", b"qwerty"])
+    for item, there in ((b"qwerty", True), (b"Qwerty", False), (b"123456", True)):
+        question, again = Question(item), Question(item)
+        assert question.found(server.answer(question.sent), server.table) is there
+        assert question.sent != again.sent  # the same item twice cannot be linked
+    with pytest.raises(InvalidValue, match="coordinate of a point"):
+        server.answer(b"no point")
+
+
+def test_a_party_is_for_one_run() -> None:
+    """Two runs with one exponent could be linked: equal items would be equal values."""
+    party = Party()
+    sent = party.blinded([b"ann"])
+    with pytest.raises(InvalidValue, match="new Party"):
+        party.blinded([b"ann", b"ben"])
+    party.raised(sent)
+    with pytest.raises(InvalidValue, match="new Party"):
+        party.raised(sent)
+
+
+def test_bad_input_does_not_use_a_party_up() -> None:
+    party = Party()
+    with pytest.raises(InvalidValue, match="must differ"):
+        party.blinded([b"a", b"a"])
+    with pytest.raises(InvalidValue, match="coordinate"):
+        party.raised([b"no point"])
+    assert len(party.raised(party.blinded([b"a", b"b"]))) == 2
 
 
 @pytest.mark.parametrize("value", [b"", b"short", b"\xff" * 32, b"\x00" * 33, "text", None])

@@ -38,7 +38,6 @@ SELECT 1; DROP TABLE people
 SELECT COUNT(*) FROM people; SELECT COUNT(*) FROM people
 SELECT * FROM people
 SELECT age FROM people
-SELECT DISTINCT age FROM people
 SELECT patient_id, COUNT(*) AS n FROM people GROUP BY patient_id ORDER BY age
 SELECT ANY_VALUE(age) FROM people
 SELECT FIRST(age) FROM people
@@ -49,7 +48,6 @@ SELECT ARG_MAX(ward, age) FROM people
 SELECT MODE(age) FROM people
 SELECT BIT_XOR(age) FROM people
 SELECT PRODUCT(age) FROM people
-SELECT CORR(age, age) FROM people
 SELECT COUNT(*) OVER () FROM people
 SELECT SUM(age) OVER (PARTITION BY ward) FROM people
 SELECT ROW_NUMBER() OVER () FROM people
@@ -95,10 +93,6 @@ SELECT COUNT(*) FROM (SELECT patient_id FROM people EXCEPT SELECT patient_id FRO
 SELECT COUNT(*) FROM (SELECT patient_id FROM people INTERSECT SELECT patient_id FROM people) t
 SELECT COUNT(*) FROM people UNION ALL SELECT COUNT(*) FROM people
 WITH RECURSIVE t AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM t) SELECT COUNT(*) FROM t
-SELECT COUNT(*) FROM people GROUP BY CUBE (ward)
-SELECT COUNT(*) FROM people GROUP BY GROUPING SETS ((ward), ())
-SELECT COUNT(DISTINCT age) FROM people
-SELECT COUNT(DISTINCT ward, age) FROM people
 SELECT SUM(DISTINCT age) FROM people
 SELECT SUM(salary) FROM people
 SELECT SUM(patient_id) FROM people

@@ -8,15 +8,16 @@ import numpy as np
 import pytest
 import sqlglot
 
-from discreet.query.answer import _ARITHMETIC, _COMPARE
+from discreet.query import after
 from discreet.query.engines.duckdb import DuckWriter
 from discreet.query.engines.expressions import unwritten
 from discreet.query.engines.postgres import PostgresWriter
 from discreet.query.engines.request import Plan, Request, Term
 from discreet.query.engines.spark import SparkWriter
 from discreet.query.engines.writer import Writer
-from discreet.query.operations import GATHERING, Kind, Op, OutputOp, PlanKind, TermKind
+from discreet.query.operations import GATHERING, Kind, Op, PlanKind, TermKind
 from discreet.query.tree import Base, Field, Scalar, Select
+from discreet.query.values import OPERATIONS
 
 WRITERS = {"duckdb": DuckWriter, "postgres": PostgresWriter, "spark": SparkWriter}
 NAMES = {kind: f"c_{kind}" for kind in Kind if kind != Kind.NULL}
@@ -95,12 +96,14 @@ def test_a_writer_that_lacks_an_operation_is_seen() -> None:
 
 
 def test_every_operation_on_a_released_row_is_computed() -> None:
-    others = {OutputOp.STATISTIC, OutputOp.KEY, OutputOp.LITERAL, OutputOp.NEG, OutputOp.ROUND, OutputOp.AND, OutputOp.OR,
-              OutputOp.NOT}  # fmt: skip
-    assert {*_ARITHMETIC, *_COMPARE, *others} == set(OutputOp)
+    rows_only = {Op.COLUMN, Op.SAME_UNIT, *GATHERING}
+    assert {*after._NUMERIC, *after._COMPARISONS, *after._LOGIC, *after._CHOICES, *OPERATIONS, Op.LITERAL, Op.NULL} == (
+        set(Op) - rows_only
+    )
     cells = (np.array([2.0]), np.array([1.0]), np.array([3.0]))
-    assert all(len(rule(cells, cells)) == 3 for rule in _ARITHMETIC.values())
-    assert [op for op, rule in _COMPARE.items() if rule(1, 2)] == [OutputOp.NE, OutputOp.LT, OutputOp.LE]
+    assert all(len(rule([cells, cells], None)) == 3 for op, rule in after._NUMERIC.items() if op != Op.BUCKET)
+    small, large = ((np.array([value]),) * 3 for value in (1.0, 2.0))
+    assert {op for op, rule in after._COMPARISONS.items() if rule(small, large)[0][0]} == {Op.NE, Op.LT, Op.LE}
 
 
 def test_kinds_read_as_text() -> None:

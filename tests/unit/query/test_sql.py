@@ -125,10 +125,16 @@ def test_public_groups_without_rows_appear_and_others_do_not(db: Database) -> No
 
 
 def test_private_groups_need_a_delta(db: Database) -> None:
-    query = "SELECT smoker, COUNT(*) AS n FROM people GROUP BY smoker"
+    query = "SELECT smoker, age, COUNT(*) AS n FROM people GROUP BY smoker, age"
     with pytest.raises(InvalidQuery, match="delta"):
         db.sql(query, epsilon=1.0)
-    assert db.sql(query, epsilon=LOUD, delta=1e-3).value["smoker"].to_pylist() == [False, True]
+    assert set(db.sql(query, epsilon=LOUD, delta=1e-3).value["smoker"].to_pylist()) == {False, True}
+
+
+def test_truth_values_are_public_groups(db: Database) -> None:
+    found = db.sql("SELECT smoker, COUNT(*) AS n FROM people GROUP BY smoker", epsilon=LOUD)
+    assert found.value["smoker"].to_pylist() == [False, True, None]
+    assert curve(found.claims[0].event).epsilon(0.0) <= LOUD * (1 + 1e-9)
 
 
 def test_several_quantiles_at_once(db: Database) -> None:

@@ -207,16 +207,20 @@ class DuckEngine:
         )
         found: dict[str, Stored] = {}
         for schema, name, sql in listed:
-            if name in found or name == "discreet file":
-                continue  # a table of that name comes earlier
-            place = f"{self._writer.name(schema)}.{self._writer.name(name)}"
+            if name == "discreet file":
+                continue
+            plain = name
+            if name in found:  # one of that name comes earlier; this one has to be asked with its schema
+                name = f"{schema}.{name}"
+            place = f"{self._writer.name(schema)}.{self._writer.name(plain)}"
             self._writer.places[name] = place if self._database else self._writer.name(name)
             types = {column[0]: column[1] for column in self._run(f"DESCRIBE {self._writer.table(name)}")}
             spelled = collated(sql) if sql else set()
             rules = {column: NO_RULE if column in spelled else rule_of(kind) for column, kind in types.items()}
             derived = "a view" if self._database and sql is None else ""
             kinds = {column: kind_of(kind) for column, kind in types.items()}
-            found[name] = Stored(kinds, rules, derived, self._same.get(name, frozenset()))
+            where = (self._files[0].stem, schema) if self._database else ("memory", "main")
+            found[name] = Stored(kinds, rules, derived, self._same.get(name, frozenset()), where)
         order = {name: place for place, name in enumerate(self._same)}  # as they were given
         return dict(sorted(found.items(), key=lambda item: (order.get(item[0], 0), item[0])))
 

@@ -298,17 +298,23 @@ class PostgresEngine:
         rules: dict[str, dict[str, str]] = {}
         derived: dict[str, str] = {}
         oids: dict[str, int] = {}
-        for oid, schema, table, column, base, category, exact, why in cursor.fetchall():
-            if oids.setdefault(table, oid) != oid:
-                continue  # a table of that name comes earlier on the search_path
-            writer.places[table] = f"{writer.name(schema)}.{writer.name(table)}"
+        schemas: dict[str, str] = {}
+        for oid, schema, plain, column, base, category, exact, why in cursor.fetchall():
+            table = plain
+            if oids.setdefault(table, oid) != oid:  # one of that name is earlier on the search_path
+                table = f"{schema}.{plain}"
+                oids[table] = oid
+            writer.places[table] = f"{writer.name(schema)}.{writer.name(plain)}"
+            schemas[table] = schema
             writer.types[table, column] = base
             derived[table] = why or ""
             kinds.setdefault(table, {})[column] = kind_of(base, category)
             rules.setdefault(table, {})[column] = rule_of(base, category) if exact else NO_RULE
         cursor.execute("SELECT oid, datname FROM pg_database WHERE datname = current_database()")
-        identity = ":".join(map(str, cursor.fetchone()))
-        tables = {table: Stored(columns, rules[table], derived[table]) for table, columns in kinds.items()}
+        number, database = cursor.fetchone()
+        identity = f"{number}:{database}"
+        tables = {table: Stored(columns, rules[table], derived[table], place=(database, schemas[table]))
+                  for table, columns in kinds.items()}  # fmt: skip
         return tables, " ".join([identity, *(f"{table}:{oid}" for table, oid in sorted(oids.items()))])
 
     def tables(self) -> Mapping[str, Stored]:

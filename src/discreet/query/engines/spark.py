@@ -10,6 +10,7 @@ import re
 import secrets
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -193,12 +194,18 @@ class SparkEngine:
             if frame.isStreaming:
                 raise InvalidValue(f"{name} is a stream, which never ends. Ask a table it is written to.")
         self._writer.collates = int(str(self._session.version).split(".")[0]) >= 4
-        self._tables = {name: _stored(frame) for name, frame in self._frames.items()}
+        where = self._catalogue_of()
+        self._tables = {name: replace(_stored(frame), place=where.get(name, ())) for name, frame in self._frames.items()}
 
     def _listed(self) -> dict[str, Any]:
         """The tables of the current database and the temporary views."""
         names = [table.name for table in self._session.catalog.listTables() if not _OURS.match(table.name)]
         return {name: self._session.table(self._writer.name(name)) for name in names}
+
+    def _catalogue_of(self) -> dict[str, tuple[str, ...]]:
+        """The catalogue and database of each table that has one; frames and temporary views have none."""
+        listed = [] if self._writer.places else self._session.catalog.listTables()
+        return {table.name: (table.catalog, *table.namespace) for table in listed if table.namespace and table.catalog}
 
     def _view(self, frame: Any, suffix: str) -> str:
         name = f"{self._mark}_{suffix}"

@@ -21,13 +21,14 @@ class Stored:
     """One table. `derived` says why its rows need not be rows of one unit each, such as "a view"; empty for a base table.
 
     `compared` names by column the rule by which unit keys of that type are compared. Tables with a `same` mark in common
-    show the same stored rows.
+    show the same stored rows. `place` is where it is, outermost first: its database and schema, as far as there are such.
     """
 
     kinds: Mapping[str, str]
     compared: Mapping[str, str] = field(default_factory=dict)
     derived: str = ""
     same: frozenset[Hashable] = frozenset()
+    place: tuple[str, ...] = ()
 
 
 def common_rule(rules: Collection[str]) -> str:

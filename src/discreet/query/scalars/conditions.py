@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from discreet.errors import InvalidQuery
 from discreet.query.operations import Kind, Op
-from discreet.query.scalars.operands import Inner, Rule, Rules, alike, hull, one_kind, refused, truth
+from discreet.query.scalars.operands import Inner, Rule, Rules, alike, hull, known_values, one_kind, refused, truth
 from discreet.query.tree import Scalar
 
 
@@ -89,7 +89,8 @@ def _case(node: Any, inner: Inner) -> Scalar:
         (*pairs, results[-1]),
         None,
         hull(results),
-        required=all(result.required for result in results),
+        known_values(results),
+        all(result.required for result in results),
     )
 
 
@@ -98,12 +99,15 @@ def _if(node: Any, inner: Inner) -> Scalar:
     results = [inner(node.args["true"]), inner(default) if default is not None else Scalar(Op.NULL, Kind.NULL)]
     results = one_kind(results, node)
     args = (truth(inner(node.this), node), *results)
-    return Scalar(Op.CASE, results[0].kind, args, None, hull(results), required=all(result.required for result in results))
+    sure = all(result.required for result in results)
+    return Scalar(Op.CASE, results[0].kind, args, None, hull(results), known_values(results), sure)
 
 
 def _coalesce(node: Any, inner: Inner) -> Scalar:
     items = one_kind([inner(node.this), *(inner(item) for item in node.expressions)], node)
-    return Scalar(Op.COALESCE, items[0].kind, tuple(items), None, hull(items), required=any(item.required for item in items))
+    values, sure = known_values(items), any(item.required for item in items)
+    kept = None if values is None else tuple(value for value in values if not sure or value is not None)
+    return Scalar(Op.COALESCE, items[0].kind, tuple(items), None, hull(items), kept, sure)
 
 
 def _nullif(node: Any, inner: Inner) -> Scalar:

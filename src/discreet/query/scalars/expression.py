@@ -32,10 +32,14 @@ def given_name(identifier: Any, exact: bool, otherwise: str = "") -> str:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The columns in scope, by input: (alias, names, fields). With `exact`, names that differ in case only are two names."""
+    """The columns in scope, by input: (alias, names, fields). With `exact`, names that differ in case only are two names.
+
+    Those in `merged`, (input, place), are columns of a USING: without a table, their name means the other one.
+    """
 
     inputs: tuple[tuple[str, tuple[str, ...], tuple[Field, ...]], ...]
     exact: bool = False
+    merged: frozenset[tuple[int, int]] = frozenset()
 
     def spelled(self, identifier: Any) -> str:
         """A name in the query, as it is looked up."""
@@ -44,6 +48,10 @@ class Scope:
     def known(self, name: str) -> str:
         """A name of a table or column, as it is looked up."""
         return name if self.exact else name.lower()
+
+    def has(self, node: exp.Column) -> bool:
+        """Whether some input has a column of this name."""
+        return any(self.spelled(node.this) == self.known(name) for _, names, _ in self.inputs for name in names)
 
     def column(self, node: exp.Column) -> Scalar:
         if node.args.get("db") or node.args.get("catalog"):
@@ -54,7 +62,7 @@ class Scope:
             for i, (alias, names, fields) in enumerate(self.inputs)
             if not table or self.known(alias) == table
             for hit in names
-            if self.known(hit) == name
+            if self.known(hit) == name and (table or (i, names.index(hit)) not in self.merged)
         ]
         if len(hits) == 1:
             i, place, field = hits[0]
@@ -85,6 +93,11 @@ def scalar(node: Node, scope: Scope, depth: int = 0) -> Scalar:
     return rule(node, lambda inner: scalar(inner, scope, depth + 1))
 
 
+def has_rule(node: Node) -> bool:
+    """Whether a function is among those of one row."""
+    return node.name.lower() in _NAMED if isinstance(node, exp.Anonymous) else type(node) in _RULES
+
+
 _PARTS_READ = {
     "this", "expression", "expressions", "is_string", "table", "db", "catalog", "decimals", "low", "high", "negate", "to",
     "safe", "coalesce", "ignore_nulls", "ifs", "default", "true", "false", "start", "length", "unit", "position", "query",
@@ -109,13 +122,18 @@ def _boolean(node: Any, inner: Inner) -> Scalar:
     return Scalar(Op.LITERAL, Kind.BOOLEAN, value=bool(node.this), required=True)
 
 
+_NAMED = ("bucket", "date_part", "datepart")
+
+
 def _named(node: Any, inner: Inner) -> Scalar:
     """Functions that sqlglot has no type for."""
     name, items = node.name.lower(), node.expressions
-    if name in ("date_part", "datepart") and len(items) == 2 and items[0].is_string:
-        return dates.part_of(items[0].name, inner(items[1]), node)
-    if name != "bucket" or len(items) != 2:
+    if name not in _NAMED or len(items) != 2:
         raise refused(node)
+    if name != "bucket":
+        if not items[0].is_string:
+            raise refused(node)
+        return dates.part_of(items[0].name, inner(items[1]), node)
     return numbers.bucket(node, inner)
 
 

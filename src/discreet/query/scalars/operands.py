@@ -30,16 +30,14 @@ def refused(node: Node) -> InvalidQuery:
 
 
 _HINTS: dict[type[Node], str] = {
-    exp.Window: "A window looks at other people's rows. Aggregate per unit in a sub-query: GROUP BY the unit key. Shares and "
-    "ranks of the numbers in an answer are free: make them of the answer.",
+    exp.Window: "A window looks at other people's rows. Aggregate per unit in a sub-query: GROUP BY the unit key. Of the "
+    "answer itself, SUM(COUNT(*)) OVER () is the total of a column, for shares; ranks are made by ORDER BY.",
     exp.Subquery: "A sub-query stands in FROM, or is a CTE, and keeps the unit key.",
     exp.Exists: "JOIN a public table; of private ones, keep the unit key and JOIN on it.",
     exp.Star: "Rows are not given out. Ask for statistics of them, such as COUNT(*) or AVG(x), by group if you like.",
     exp.CurrentDate: "Write the day out, like DATE '2026-01-31': a question that is asked again has the same answer.",
     exp.CurrentTimestamp: "Write it out, like TIMESTAMP '2026-01-31 12:00:00': a question asked again has the same answer.",
     exp.TimeToStr: "Group by DATE_TRUNC('month', x), or by EXTRACT(YEAR FROM x) and EXTRACT(MONTH FROM x).",
-    exp.Rollup: "Ask the totals as a query of their own.",
-    exp.Cube: "Ask the totals as a query of their own.",
     exp.Interval: "Add an interval to a date that is written out, and compare: x > DATE '2026-01-31' - INTERVAL 30 DAY.",
     exp.Mode: "GROUP BY the column, and take the largest count.",
     **dict.fromkeys(
@@ -121,6 +119,14 @@ def hull(items: Sequence[Scalar]) -> Bounds | None:
     if not bounds or any(pair is None for pair in bounds):
         return None
     return min(pair[0] for pair in bounds if pair), max(pair[1] for pair in bounds if pair)
+
+
+def known_values(items: Sequence[Scalar]) -> tuple[Any, ...] | None:
+    """All that a choice between these can be, where each is written out or has a public list."""
+    lists = [(item.value,) if item.op in (Op.LITERAL, Op.NULL) else item.values for item in items]
+    if any(values is None for values in lists):
+        return None
+    return tuple(dict.fromkeys(value for values in lists for value in values or ()))
 
 
 def finite(bounds: Bounds | None) -> Bounds | None:

@@ -1,0 +1,136 @@
+"""`discreet crypto`: keys, encrypted rows, a server that scores them without reading them, and decryption."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from discreet.cli import COMMANDS
+from discreet.cli.output import json_option, talk, write_json
+
+MODELS = ["linear", "logistic", "network"]
+
+
+@click.group("crypto", help=COMMANDS["crypto"])
+def command() -> None: ...
+
+
+@command.command("keygen")
+@click.argument("folder")
+@click.option(
+    "--for", "purpose", required=True, type=click.Choice(["linear", "logistic", "network"]), help="The kind of model."
+)
+@click.option("--features", required=True, type=click.IntRange(1), help="How many columns the rows have.")
+@json_option
+def keygen(folder: str, purpose: str, features: int, as_json: bool) -> None:
+    """Write secret.key, which only you can read, and public.key, for the server, to FOLDER."""
+    from discreet import crypto
+
+    talk(f"The public keys will take {crypto.key_memory(purpose, features=features) / 1e6:.0f} MB of memory.")
+    place = Path(folder)
+    place.mkdir(parents=True, exist_ok=True)
+    if (place / "secret.key").exists():
+        raise click.UsageError(f"{folder} has a secret.key already; what it encrypted would be lost. Name another folder.")
+    secret, public = crypto.keygen(purpose, features=features)
+    secret.save(place / "secret.key")
+    public.save(place / "public.key")
+    if as_json:
+        write_json({"secret": str(place / "secret.key"), "public": str(place / "public.key"), "key": public.id})
+    talk(f"secret.key stays with you; public.key ({os.path.getsize(place / 'public.key') / 1e6:.1f} MB) goes to the server.")
+
+
+@command.command("encrypt")
+@click.argument("table")
+@click.option("--key", required=True, metavar="FILE", help="The secret key.")
+@click.option("-o", "--output", required=True, metavar="FILE", help="Where the ciphertexts go.")
+@click.option("--bound", default=8.0, show_default=True, help="Larger values are refused; standardise features first.")
+@json_option
+def encrypt(table: str, key: str, output: str, bound: float, as_json: bool) -> None:
+    """Encrypt TABLE, a CSV file of numbers with a line of names."""
+    from discreet import crypto
+
+    secret = crypto.SecretContext.load(key)
+    encrypted = crypto.encrypt(secret, _numbers(table), bound=bound)
+    encrypted.save(output)
+    if as_json:
+        write_json({"ciphertexts": output, "rows": encrypted.rows, "features": encrypted.width, "key": encrypted.key})
+    talk(f"{encrypted.rows} rows of {encrypted.width} features, {os.path.getsize(output) / 1e6:.1f} MB: {output}")
+
+
+def _numbers(table: str) -> list[list[float]]:
+    import csv
+
+    from discreet.errors import InvalidValue
+
+    with open(table, newline="", encoding="utf-8") as file:
+        names, *rows = list(csv.reader(file)) or [[]]
+    try:
+        found = [[float(cell) for cell in row] for row in rows]
+    except ValueError:
+        raise InvalidValue(f"{table} has a cell that is no number. Write a line of names, and numbers below.") from None
+    if not found or any(len(row) != len(names) for row in found):
+        raise InvalidValue(f"{table} needs a line of names and rows of as many numbers each.")
+    return found
+
+
+@command.command("serve")
+@click.argument("model")
+@click.option("--host", default="127.0.0.1", show_default=True, help="The interface to listen on.")
+@click.option("--port", default=8300, show_default=True, type=click.IntRange(0, 65535), help="The port; 0 takes a free one.")
+@json_option
+def serve(model: str, host: str, port: int, as_json: bool) -> None:
+    """Score ciphertexts with MODEL, a file written by discreet.crypto.convert(...).save(...). It holds no secret key."""
+    from discreet.crypto import Model
+    from discreet.crypto.wire import ScoringServer
+
+    server = ScoringServer(Model.load(model), host=host, port=port)
+    if as_json:
+        write_json({"url": server.url, **server.describe()})
+    talk(f"Serving on {server.url}. There is no transport encryption and no login here: keep it behind a proxy that has both.")
+    try:
+        server.serve()
+    except KeyboardInterrupt:
+        talk("Stopped.")
+
+
+@command.command("score")
+@click.argument("ciphertexts")
+@click.option("--key", required=True, metavar="FILE", help="The public key; the secret one is not needed, and refused.")
+@click.option("--server", "url", required=True, metavar="URL", help="Where discreet crypto serve listens.")
+@click.option("-o", "--output", required=True, metavar="FILE", help="Where the encrypted scores go.")
+@json_option
+def score(ciphertexts: str, key: str, url: str, output: str, as_json: bool) -> None:
+    """Send CIPHERTEXTS and the public key to a server, and keep its encrypted answer."""
+    from discreet import crypto
+    from discreet.crypto.wire import ScoringClient
+
+    client, public = ScoringClient(url), crypto.PublicContext.load(key)
+    request = crypto.Encrypted.load(ciphertexts)
+    request.same_key(public)
+    for stated in client.describe()["approximation"]:
+        talk(f"The server approximates {stated}.")
+    client.send_key(public)
+    client.score(request).save(output)
+    if as_json:
+        write_json({"scores": output})
+    talk(f"Encrypted scores: {output}")
+
+
+@command.command("decrypt")
+@click.argument("scores")
+@click.option("--key", required=True, metavar="FILE", help="The secret key.")
+@click.option("--request", "asked", metavar="FILE", help="The ciphertexts that were sent: makes sure that they were answered.")
+@json_option
+def decrypt(scores: str, key: str, asked: str | None, as_json: bool) -> None:
+    """Decrypt SCORES and print them as CSV, one line for each row. For your own eyes: what you hand on is a release."""
+    from discreet import crypto
+
+    secret, answer = crypto.SecretContext.load(key), crypto.Encrypted.load(scores)
+    values = crypto.decrypt(secret, answer, request=None if asked is None else crypto.Encrypted.load(asked))
+    if as_json:
+        write_json({"scores": values.tolist()})
+        return
+    for row in values:
+        click.echo(",".join(f"{value:.6f}" for value in row))

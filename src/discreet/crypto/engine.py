@@ -1,0 +1,224 @@
+"""What is asked of a library of homomorphic encryption, and the one that answers: SEAL, through TenSEAL's low-level binding.
+
+`Cipher` is the whole interface between layouts and library: sums, products, rescaling, rotations of packed ciphertexts. The
+layouts (`scoring`, `training`, `sums`) use nothing else, so that another library needs one class.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.crypto.parameters import RingParameters
+from discreet.errors import InvalidDocument, InvalidValue, MissingExtra
+
+
+class Cipher(Protocol):
+    """Operations on ciphertexts of one ring. None of them needs a secret key."""
+
+    parameters: RingParameters
+
+    def add(self, one: Any, other: Any) -> Any: ...
+    def subtract(self, one: Any, other: Any) -> Any: ...
+    def multiply(self, one: Any, other: Any) -> Any: ...
+    def relinearize(self, product: Any, keys: Any) -> Any: ...
+    def rescale(self, product: Any) -> Any: ...
+    def automorphism(self, ciphertext: Any, element: int, keys: Any) -> Any: ...
+
+
+def _library() -> Any:
+    try:
+        import tenseal.sealapi as library
+    except ImportError:
+        raise MissingExtra("tenseal", "fhe", "Computing on packed ciphertexts") from None
+    return library
+
+
+@lru_cache(maxsize=8)
+def open_cipher(parameters: RingParameters) -> Seal:
+    """The ring of these parameters; made once."""
+    return Seal(parameters)
+
+
+class Seal:
+    """SEAL's ring: encoding, arithmetic and serialisation. Methods return new ciphertexts unless they say otherwise."""
+
+    def __init__(self, parameters: RingParameters) -> None:
+        self.parameters, self.library = parameters, _library()
+        kinds = self.library.SCHEME_TYPE
+        asked = self.library.EncryptionParameters(kinds.CKKS if parameters.scheme == "ckks" else kinds.BFV)
+        asked.set_poly_modulus_degree(parameters.degree)
+        asked.set_coeff_modulus(self.library.CoeffModulus.Create(parameters.degree, list(parameters.primes)))
+        if parameters.scheme == "bfv":
+            self.plain = self.library.PlainModulus.Batching(parameters.degree, parameters.scale_bits)
+            asked.set_plain_modulus(self.plain)
+        self.context = self.library.SEALContext(asked, True, self.library.SEC_LEVEL_TYPE.TC128)
+        if not self.context.parameters_set():  # SEAL checks the same table again
+            raise InvalidValue(f"SEAL refuses the parameters {parameters}: {self.context.parameters_error_message()}.")
+        self.evaluator = self.library.Evaluator(self.context)
+        coder = self.library.CKKSEncoder if parameters.scheme == "ckks" else self.library.BatchEncoder
+        self.coder = coder(self.context)
+        self.ids, self.moduli = _chain(self.context)
+
+    def level(self, ciphertext: Any) -> int:
+        """How many times it was rescaled."""
+        return self.ids.index(list(ciphertext.parms_id()))
+
+    def encode(self, values: Any, level: int, scale: float) -> Any:
+        """Approximate numbers as a plaintext: one for all slots, or an array of at most `slots`, real or complex."""
+        plain = self.library.Plaintext()
+        if isinstance(values, np.ndarray):
+            values = values.tolist()
+        self.coder.encode(values, self.ids[level], float(scale), plain)
+        return plain
+
+    def decode(self, plain: Any) -> NDArray[np.complex128]:
+        return np.asarray(self.coder.decode_complex(plain))
+
+    def add(self, one: Any, other: Any) -> Any:
+        result = self.library.Ciphertext()
+        self._checked(self.evaluator.add, one, other, result)
+        return result
+
+    def subtract(self, one: Any, other: Any) -> Any:
+        result = self.library.Ciphertext()
+        self._checked(self.evaluator.sub, one, other, result)
+        return result
+
+    def add_plain(self, one: Any, value: Any) -> Any:
+        """`value` is encoded to the ciphertext's own level and scale."""
+        result = self.library.Ciphertext()
+        self._checked(self.evaluator.add_plain, one, self.encode(value, self.level(one), one.scale), result)
+        return result
+
+    def multiply(self, one: Any, other: Any) -> Any:
+        """The product of two, in three parts until it is relinearised."""
+        result = self.library.Ciphertext()
+        self._checked(self.evaluator.multiply, one, other, result)
+        return result
+
+    def multiply_plain(self, one: Any, plain: Any) -> Any:
+        result = self.library.Ciphertext()
+        self._checked(self.evaluator.multiply_plain, one, plain, result)
+        return result
+
+    def relinearize(self, product: Any, keys: Any) -> Any:
+        """In place: three parts become two."""
+        self._checked(self.evaluator.relinearize_inplace, product, keys)
+        return product
+
+    def rescale(self, product: Any) -> Any:
+        """In place: the scale and the modulus lose the last prime."""
+        if self.level(product) >= self.parameters.levels:
+            raise self._exhausted()
+        self.evaluator.rescale_to_next_inplace(product)
+        return product
+
+    def _exhausted(self) -> InvalidValue:
+        return InvalidValue(
+            f"The ciphertext has no level left: these parameters allow {self.parameters.levels} multiplications in a row. "
+            "Refresh it through the key holder, or choose parameters with more primes."
+        )
+
+    def lower(self, ciphertext: Any, level: int) -> Any:
+        """The same numbers at a later level."""
+        if self.level(ciphertext) == level:
+            return ciphertext
+        result = self.library.Ciphertext()
+        self._checked(self.evaluator.mod_switch_to, ciphertext, self.ids[level], result)
+        return result
+
+    def automorphism(self, ciphertext: Any, element: int, keys: Any) -> Any:
+        result = self.library.Ciphertext()
+        self._checked(self.evaluator.apply_galois, ciphertext, element, keys, result)
+        return result
+
+    def rotate(self, ciphertext: Any, steps: int, keys: Any) -> Any:
+        """Slot i + steps goes to slot i."""
+        return self.automorphism(ciphertext, self.rotation(steps), keys)
+
+    def rotation(self, steps: int) -> int:
+        """The automorphism that rotates by so many steps."""
+        return pow(3, steps % (self.parameters.degree // 2), 2 * self.parameters.degree)
+
+    def _checked(self, operation: Any, *arguments: Any) -> None:
+        try:
+            operation(*arguments)
+        except (ValueError, RuntimeError) as problem:  # SEAL names levels, scales and keys that do not fit
+            if "scale out of bounds" in str(problem):
+                raise self._exhausted() from problem
+            raise InvalidValue(
+                f"These ciphertexts cannot be combined: {problem}. Levels, scales and keys must be those of one computation."
+            ) from problem
+
+    def to_bytes(self, item: Any) -> bytes:
+        """A key or a ciphertext as SEAL writes it, without touching a disk where the system allows that."""
+        handle, path = _scratch()
+        try:
+            item.save(path)
+            with open(path, "rb") as file:
+                return file.read()
+        finally:
+            _drop(handle, path)
+
+    def from_bytes(self, kind: str, data: bytes) -> Any:
+        """A key or a ciphertext that SEAL finds valid for this ring."""
+        handle, path = _scratch()
+        try:
+            with open(path, "wb") as file:
+                file.write(data)
+            item = getattr(self.library, kind)()
+            item.load(self.context, path)
+            return item
+        except (ValueError, RuntimeError, MemoryError) as problem:
+            raise InvalidDocument(
+                f"A {_NAMES.get(kind, kind)} does not belong to these parameters, or is damaged. Use files of one keygen."
+            ) from problem
+        finally:
+            _drop(handle, path)
+
+
+_NAMES = {"Ciphertext": "ciphertext", "SecretKey": "secret key", "PublicKey": "public key"}
+
+
+def _chain(context: Any) -> tuple[list[list[int]], list[int]]:
+    """The ids of the levels, first to last, and the primes of the first."""
+    ids, data = [], context.first_context_data()
+    moduli = [prime.value() for prime in data.parms().coeff_modulus()]
+    while data is not None:
+        ids.append(list(data.parms_id()))
+        data = data.next_context_data()
+    return ids, moduli
+
+
+def _scratch() -> tuple[int, str]:
+    if hasattr(os, "memfd_create"):
+        handle = os.memfd_create("discreet")
+        return handle, f"/proc/self/fd/{handle}"
+    return tempfile.mkstemp()  # pragma: no cover - other systems
+
+
+def _drop(handle: int, path: str) -> None:
+    os.close(handle)
+    if not path.startswith("/proc/"):  # pragma: no cover - other systems
+        os.unlink(path)
+
+
+def numbers(name: str, values: Any, dimensions: Sequence[int]) -> NDArray[np.float64]:
+    """An array of finite numbers with one of these dimensions; its values never stand in the message."""
+    try:
+        array = np.asarray(values, np.float64)
+    except (TypeError, ValueError):
+        raise InvalidValue(f"{name} must be numbers; found something else. Encode categories as numbers first.") from None
+    if array.ndim not in dimensions or array.size == 0:
+        wanted = " or ".join(map(str, dimensions))
+        raise InvalidValue(f"{name} must be a filled array of {wanted} dimensions; found shape {array.shape}.")
+    if not np.isfinite(array).all():
+        raise InvalidValue(f"{name} must be finite; found NaN or infinity. Nothing was encrypted.")
+    return array

@@ -1,0 +1,171 @@
+"""Rows of numbers as packed ciphertexts, and answers back: what travels between the key holder and the computing machine.
+
+Two layouts. `rows`: one ciphertext for each feature, up to 4,096 (or 8,192) rows in its slots. `row`: one row in one
+ciphertext, repeated until the slots are full, so that rotations sum over it. Each message has an identifier; an answer names
+the request that it answers, and neither side accepts one twice.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.core.document import members
+from discreet.crypto.container import pack, read_file, unpack, write_file
+from discreet.crypto.engine import Seal, numbers, open_cipher
+from discreet.crypto.keys import PublicContext, SecretContext, block
+from discreet.crypto.parameters import RingParameters
+from discreet.errors import InvalidDocument, InvalidValue
+
+__all__ = ["Encrypted", "decrypt", "encrypt"]
+
+LAYOUTS = ("row", "rows", "scores")
+LINKS = ("identity", "logistic", "softmax", "probability")
+_HEADER = ("key", "parameters", "layout", "rows", "width", "bound", "message", "answers", "link")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Encrypted:
+    """Ciphertexts of a table, or of scores. `width` counts features or outputs; `bound` is what values were checked against."""
+
+    key: str
+    parameters: RingParameters
+    layout: str
+    rows: int
+    width: int
+    bound: float
+    parts: tuple[Any, ...] = field(repr=False)  # ciphertexts, or as bytes before they are needed
+    message: str = field(default_factory=lambda: secrets.token_hex(16))
+    answers: str | None = None  # the message that this one answers
+    link: str = "identity"
+
+    def to_bytes(self) -> bytes:
+        cipher = open_cipher(self.parameters)
+        header = {name: getattr(self, name) for name in _HEADER if name != "parameters"}
+        parts = [part if isinstance(part, bytes) else cipher.to_bytes(part) for part in self.parts]
+        return pack("ciphertext", {**header, "parameters": self.parameters.to_json()}, parts)
+
+    @classmethod
+    def from_bytes(cls, data: bytes, name: str = "The message") -> Encrypted:
+        return cls._from(*unpack(data, "ciphertext", name))
+
+    @classmethod
+    def _from(cls, header: Any, parts: list[bytes]) -> Encrypted:
+        found = members("ciphertexts", header, required=_HEADER)
+        sizes = (found["rows"], found["width"])
+        words = [found[name] for name in ("key", "message", "link", "layout")]
+        if not all(type(size) is int and size > 0 for size in sizes) or not all(isinstance(word, str) for word in words):
+            raise InvalidDocument("The header of the ciphertexts has values of other types than discreet writes.")
+        if found["layout"] not in LAYOUTS or found["link"] not in LINKS:
+            raise InvalidDocument("The header of the ciphertexts names a layout or a link that this discreet does not know.")
+        if not isinstance(found["bound"], (int, float)) or not (found["answers"] is None or isinstance(found["answers"], str)):
+            raise InvalidDocument("The header of the ciphertexts has values of other types than discreet writes.")
+        parameters = RingParameters.from_json(found["parameters"])
+        if len(parts) != (1 if found["layout"] == "row" else found["width"]) or found["rows"] > parameters.slots:
+            raise InvalidDocument(f"{len(parts)} ciphertexts do not hold a table of {sizes[0]} rows and {sizes[1]} columns.")
+        return cls(**{**found, "parameters": parameters, "bound": float(found["bound"])}, parts=tuple(parts))
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        return write_file(path, self.to_bytes())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Encrypted:
+        return cls._from(*read_file(path, "ciphertext"))
+
+    def ciphertexts(self, cipher: Seal) -> list[Any]:
+        """The ciphertexts themselves, each of which SEAL has found valid for the ring."""
+        return [cipher.from_bytes("Ciphertext", part) if isinstance(part, bytes) else part for part in self.parts]
+
+    def same_key(self, context: PublicContext | SecretContext) -> None:
+        """Refuse what was made under another key."""
+        if self.key != context.id or self.parameters != context.parameters:
+            raise InvalidValue(
+                f"These ciphertexts belong to key {self.key[:8]} and the key here is {context.id[:8]}. "
+                "Use the key files of the keygen that encrypted them."
+            )
+
+
+def encrypt(secret: SecretContext, rows: Any, *, bound: float = 8.0) -> Encrypted:
+    """A table of numbers, packed by feature; a single row (one dimension) in one ciphertext.
+
+    Values above `bound` in magnitude are refused before anything is encrypted, since they could leave the range of the
+    encoding after the computation; standardise or clip features first.
+
+    >>> from discreet.crypto import keygen
+    >>> secret, public = keygen("linear", features=2)
+    >>> encrypt(secret, [[0.5, 1.0], [2.0, -1.0]]).layout, encrypt(secret, [0.5, 1.0]).layout
+    ('rows', 'row')
+    """
+    context, table = secret.public, numbers("rows", rows, (1, 2))
+    if context.purpose in ("sum", "training"):
+        raise InvalidValue(f"These keys are for {context.purpose}; scoring needs keys for linear, logistic or network.")
+    if not 0 < bound <= 1024:
+        raise InvalidValue(f"bound must be above 0 and at most 1024; got {bound!r}.")
+    if table.shape[-1] != context.features:
+        raise InvalidValue(f"These keys are for rows of {context.features} features; found {table.shape[-1]}.")
+    if np.abs(table).max() > bound:
+        raise InvalidValue(
+            f"A value is outside [-{bound:g}, {bound:g}], the range of the encoding. Nothing was encrypted; "
+            "standardise or clip the features, or raise bound."
+        )
+    if table.ndim == 2 and len(table) > context.parameters.slots:
+        raise InvalidValue(
+            f"{len(table)} rows do not fit the {context.parameters.slots} slots of a ciphertext. Encrypt them in parts."
+        )
+    scale = 2.0**context.parameters.scale_bits
+    layout, columns = ("row", [_repeated(table, context)]) if table.ndim == 1 else ("rows", list(np.ascontiguousarray(table.T)))
+    parts = tuple(secret.seeded(context.cipher.encode(column, 0, scale)) for column in columns)
+    return Encrypted(
+        secret.id, context.parameters, layout, 1 if table.ndim == 1 else len(table), table.shape[-1], float(bound), parts
+    )
+
+
+def _repeated(row: NDArray[np.float64], context: PublicContext) -> NDArray[np.float64]:
+    size = block(context.features)
+    return np.tile(np.pad(row, (0, size - len(row))), context.parameters.slots // size)
+
+
+def decrypt(secret: SecretContext, answer: Encrypted, *, request: Encrypted | None = None) -> NDArray[np.float64]:
+    """The scores of an answer: (rows, outputs), for the key holder's own eyes.
+
+    Pass the request to make sure that it is this one that was answered. What does not decrypt to numbers that the
+    computation can give is refused. A server that computes something else is not noticed: encryption has no integrity.
+    To hand scores to another party, use `discreet.crypto.decryption.released`.
+    """
+    answer.same_key(secret)
+    if answer.layout != "scores":
+        raise InvalidValue("These are encrypted rows, and no scores: send them to the server first.")
+    if request is not None and (answer.answers != request.message or answer.rows != request.rows):
+        raise InvalidDocument("The answer is to another request: it was replayed, or sent to the wrong client. Ask again.")
+    cipher = secret.public.cipher
+    columns = [secret.slots(ciphertext).real[: answer.rows] for ciphertext in answer.ciphertexts(cipher)]
+    scores = np.stack(columns, axis=1)
+    if not np.isfinite(scores).all() or np.abs(scores).max() > capacity(answer.parameters):
+        raise InvalidDocument(
+            "The answer does not decrypt to scores: it is damaged, of another computation, or the server sent something else."
+        )
+    return _linked(scores, answer.link)
+
+
+def capacity(parameters: RingParameters) -> float:
+    """Scores at most this large in magnitude fit the last prime."""
+    scale = parameters.scale_bits + (WEIGHT_BITS if parameters.levels == 0 else 0)
+    return float(2.0 ** (parameters.primes[0] - 2 - scale))
+
+
+WEIGHT_BITS = 21  # of weights, where no prime is left to rescale by
+
+
+def _linked(scores: NDArray[np.float64], link: str) -> NDArray[np.float64]:
+    if link == "logistic":
+        return np.asarray(1 / (1 + np.exp(-scores)))
+    if link == "softmax":
+        weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+        return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+    return np.clip(scores, 0, 1) if link == "probability" else scores

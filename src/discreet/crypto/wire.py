@@ -1,0 +1,167 @@
+"""Client, server and wire for scoring: an HTTP server that gets public keys and ciphertexts, and answers ciphertexts.
+
+The server's process holds no secret key, and nothing of this module writes one. It listens on the loopback interface
+unless told otherwise; there is no transport encryption and no login: put it behind a proxy that has both.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import urllib.error
+import urllib.request
+from collections import OrderedDict
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from discreet.crypto.container import unpack
+from discreet.crypto.keys import PublicContext
+from discreet.crypto.model import Model
+from discreet.crypto.packed import Encrypted
+from discreet.crypto.scoring import Scorer
+from discreet.errors import DiscreetError, InvalidDocument, InvalidValue
+
+__all__ = ["ScoringClient", "ScoringServer"]
+
+LARGEST = 1 << 31  # bytes of a message
+MOST_KEYS, MOST_MESSAGES = 16, 100_000  # that a server remembers
+
+
+class ScoringServer:
+    """Serves one model. Keys are kept for the last 16 clients; a request that was answered before is refused."""
+
+    def __init__(self, model: Model, *, host: str = "127.0.0.1", port: int = 0) -> None:
+        self.scorer, self.model = Scorer(model), model
+        self._keys: OrderedDict[str, PublicContext] = OrderedDict()
+        self._seen: OrderedDict[str, None] = OrderedDict()
+        self._lock = threading.Lock()
+        self._http = ThreadingHTTPServer((host, port), _handler(self))
+        self.url = f"http://{host}:{self._http.server_address[1]}"
+
+    def add_key(self, data: bytes) -> dict[str, Any]:
+        """Take a client's public key. A secret key is refused by its kind, before any of it is read."""
+        context = PublicContext.from_bytes(data)
+        with self._lock:
+            self._keys[context.id] = context
+            while len(self._keys) > MOST_KEYS:
+                self._keys.popitem(last=False)
+        return {"key": context.id}
+
+    def score(self, data: bytes) -> bytes:
+        """Answer one request."""
+        request = Encrypted.from_bytes(data)
+        with self._lock:
+            public = self._keys.get(request.key)
+            if public is None:
+                raise InvalidValue(f"The server does not have key {request.key[:8]}. Send the public key first.")
+            if request.message in self._seen:
+                raise InvalidValue("This request was answered already: it is a replay. Encrypt the rows again.")
+            self._seen[request.message] = None
+            while len(self._seen) > MOST_MESSAGES:
+                self._seen.popitem(last=False)
+        return self.scorer.score(public, request).to_bytes()
+
+    def describe(self) -> dict[str, Any]:
+        """What a client must know: sizes, the purpose of the keys, and what polynomials stand for."""
+        model = self.model
+        return {
+            "features": model.features, "outputs": model.outputs, "purpose": model.purpose, "link": model.link,
+            "approximation": list(model.approximation),
+        }  # fmt: skip
+
+    def serve(self) -> None:
+        """Answer until `close` is called."""
+        self._http.serve_forever(poll_interval=0.1)
+
+    def close(self) -> None:
+        self._http.shutdown()
+        self._http.server_close()
+
+    def __enter__(self) -> ScoringServer:
+        threading.Thread(target=self.serve, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _handler(server: ScoringServer) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            if self.path == "/model":
+                self._send(200, json.dumps(server.describe()).encode())
+            else:
+                self._send(404, b"There is /model to read, and /keys and /score to post to.")
+
+        def do_POST(self) -> None:
+            actions: dict[str, Any] = {"/keys": lambda data: json.dumps(server.add_key(data)).encode(), "/score": server.score}
+            if self.path not in actions:
+                return self._send(404, b"There is /model to read, and /keys and /score to post to.")
+            length = self.headers.get("Content-Length", "")
+            if not length.isdigit() or int(length) > LARGEST:
+                return self._send(411, f"A message needs a Content-Length of at most {LARGEST} bytes.".encode())
+            try:
+                self._send(200, actions[self.path](self.rfile.read(int(length))))
+            except DiscreetError as error:
+                self._send(400, str(error).encode())
+            return None
+
+        def _send(self, status: int, body: bytes) -> None:
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Nothing: who asked what is not written down."""
+
+    return Handler
+
+
+class ScoringClient:
+    """Sends public keys and encrypted rows. It takes no secret key: encryption and decryption stay outside of it."""
+
+    def __init__(self, url: str, *, timeout: float = 600.0) -> None:
+        if not url.startswith(("http://", "https://")):
+            raise InvalidValue(f"url must start with http:// or https://; got {url!r}.")
+        self.url, self.timeout = url.rstrip("/"), timeout
+
+    def describe(self) -> dict[str, Any]:
+        """What the server says of its model."""
+        data = self._call("/model", None)
+        try:
+            found = json.loads(data)
+        except ValueError:
+            found = None
+        if not isinstance(found, dict) or not {"features", "purpose", "link", "approximation"} <= set(found):
+            raise InvalidDocument(f"{self.url} is no scoring server: it describes no model.")
+        return found
+
+    def send_key(self, public: PublicContext) -> None:
+        if not isinstance(public, PublicContext):
+            raise InvalidValue(f"Only a PublicContext can be sent; got {type(public).__name__}. Pass secret.public.")
+        self._call("/keys", public.to_bytes())
+
+    def score(self, request: Encrypted) -> Encrypted:
+        """The encrypted answer to this request, and to no other."""
+        body = request.to_bytes()
+        unpack(body, "ciphertext")  # whatever is sent is ciphertexts
+        answer = Encrypted.from_bytes(self._call("/score", body), "The server's answer")
+        if answer.answers != request.message or answer.key != request.key or answer.layout != "scores":
+            raise InvalidDocument("The server's answer is to another request. It was replayed, or belongs to another client.")
+        return answer
+
+    def _call(self, path: str, body: bytes | None) -> bytes:
+        request = urllib.request.Request(self.url + path, data=body)
+        try:
+            with urllib.request.urlopen(request, timeout=self.timeout) as response:
+                data: bytes = response.read(LARGEST)
+                return data
+        except urllib.error.HTTPError as refusal:
+            with refusal:
+                said = refusal.read(2000).decode("utf-8", "replace")
+            raise InvalidValue(f"The server refused: {said}") from None
+        except (urllib.error.URLError, OSError) as problem:
+            raise InvalidValue(
+                f"{self.url} does not answer ({type(problem).__name__}). Is discreet crypto serve running?"
+            ) from None

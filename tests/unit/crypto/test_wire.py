@@ -1,0 +1,168 @@
+"""Scoring over HTTP: the server gets public keys and ciphertexts and nothing else, and refuses replays and garbage."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from discreet import crypto
+from discreet.cli import app
+from discreet.crypto.model import Layer
+from discreet.crypto.wire import ScoringClient, ScoringServer
+from discreet.errors import InvalidDocument, InvalidValue
+
+MODEL = crypto.Model((Layer(np.array([[1.0, -2.0, 0.5]]), np.array([0.25])),), "identity")
+ROWS = np.array([[0.5, 1.0, -1.0], [2.0, 0.0, 3.0]])
+
+
+@pytest.fixture(scope="module")
+def keys() -> tuple[crypto.SecretContext, crypto.PublicContext]:
+    return crypto.keygen("linear", features=3)
+
+
+@pytest.fixture
+def server() -> Iterator[ScoringServer]:
+    with ScoringServer(MODEL) as running:
+        yield running
+
+
+def test_scores_come_back(server: ScoringServer, keys: tuple) -> None:
+    secret, public = keys
+    client, request = ScoringClient(server.url), crypto.encrypt(secret, ROWS)
+    assert client.describe() == {"features": 3, "outputs": 1, "purpose": "linear", "link": "identity", "approximation": []}
+    client.send_key(public)
+    answer = client.score(request)
+    assert np.abs(crypto.decrypt(secret, answer, request=request) - MODEL(ROWS)).max() < 1e-3
+    with pytest.raises(InvalidValue, match="replay"):
+        client.score(request)
+
+
+def test_the_server_is_sent_no_secret(keys: tuple, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every byte that reaches the server: a public key whose parts do not decrypt, and ciphertexts."""
+    secret, public = keys
+    sent: list[tuple[str, bytes]] = []
+    with ScoringServer(MODEL) as server:
+        monkeypatch.setattr(server, "add_key", lambda data: sent.append(("keys", data)) or ScoringServer.add_key(server, data))
+        monkeypatch.setattr(
+            server.scorer, "score", lambda p, r: sent.append(("score", r.to_bytes())) or crypto.Scorer(MODEL).score(p, r)
+        )
+        client = ScoringClient(server.url)
+        client.send_key(public)
+        client.score(crypto.encrypt(secret, ROWS))
+        held = [value for context in server._keys.values() for value in (getattr(context, name) for name in context.__slots__)]
+    raw = public.cipher.to_bytes(secret._secret)
+    assert [name for name, _ in sent] == ["keys", "score"]
+    for _, data in sent:
+        assert raw[-4000:] not in data
+        assert b"secret" not in data[:4000]
+    assert not any(type(value).__name__ in ("SecretKey", "Decryptor") for value in held)
+
+
+def test_a_secret_key_is_refused_by_both_sides(server: ScoringServer, keys: tuple, tmp_path: Path) -> None:
+    secret, _ = keys
+    with pytest.raises(InvalidValue, match="Only a PublicContext can be sent"):
+        ScoringClient(server.url).send_key(secret)  # type: ignore[arg-type]
+    secret.save(tmp_path / "secret.key")
+    post = urllib.request.Request(server.url + "/keys", data=(tmp_path / "secret.key").read_bytes())
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(post)
+    assert b"holds a secret key" in refused.value.read()
+    refused.value.close()
+    assert not server._keys
+
+
+def test_the_server_refuses_what_it_cannot_score(server: ScoringServer, keys: tuple) -> None:
+    secret, public = keys
+    client = ScoringClient(server.url)
+    with pytest.raises(InvalidValue, match="does not have key"):
+        client.score(crypto.encrypt(secret, ROWS))
+    client.send_key(public)
+    for body, status in ((b"garbage", 400), (crypto.encrypt(secret, ROWS).to_bytes()[:-5], 400)):
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(urllib.request.Request(server.url + "/score", data=body))
+        assert refused.value.code == status
+        refused.value.close()
+    with pytest.raises(urllib.error.HTTPError, match="404") as missing:
+        urllib.request.urlopen(server.url + "/other")
+    missing.value.close()
+
+
+class Liar(BaseHTTPRequestHandler):
+    body = b"garbage"
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(self.body)))
+        self.end_headers()
+        self.wfile.write(self.body)
+
+    def do_GET(self) -> None:
+        self.send_error(200)
+
+    def log_message(self, *_: object) -> None: ...
+
+
+def test_a_server_that_answers_garbage_or_an_old_answer(keys: tuple) -> None:
+    secret, public = keys
+    old = crypto.encrypt(secret, ROWS)
+    with HTTPServer(("127.0.0.1", 0), Liar) as liar:
+        threading.Thread(target=liar.serve_forever, args=(0.1,), daemon=True).start()
+        client = ScoringClient(f"http://127.0.0.1:{liar.server_address[1]}")
+        with pytest.raises(InvalidDocument, match="not written by discreet"):
+            client.score(crypto.encrypt(secret, ROWS))
+        Liar.body = crypto.Scorer(MODEL).score(public, old).to_bytes()
+        with pytest.raises(InvalidDocument, match="another request"):
+            client.score(crypto.encrypt(secret, ROWS))
+        with pytest.raises(InvalidDocument, match="no scoring server"):
+            client.describe()
+        liar.shutdown()
+    with pytest.raises(InvalidValue, match="does not answer"):
+        ScoringClient("http://127.0.0.1:9").describe()
+    with pytest.raises(InvalidValue, match="http://"):
+        ScoringClient("file:///etc")
+
+
+def test_the_commands(tmp_path: Path) -> None:
+    """keygen, encrypt, serve (another process), score, decrypt."""
+    MODEL.save(tmp_path / "model.json")
+    (tmp_path / "rows.csv").write_text("a,b,c\n0.5,1,-1\n2,0,3\n")
+
+    def run(*words: str) -> str:
+        result = CliRunner().invoke(app, ["crypto", *(word.replace("@", f"{tmp_path}/") for word in words)])
+        assert result.exit_code == 0, result.output
+        return result.stdout
+
+    run("keygen", "@keys", "--for", "linear", "--features", "3")
+    run("encrypt", "@rows.csv", "--key", "@keys/secret.key", "-o", "@rows.ct")
+    command = [sys.executable, "-m", "discreet.cli", "crypto", "serve", str(tmp_path / "model.json"), "--port", "0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            url = process.stderr.readline().split()[2].rstrip(".")  # type: ignore[union-attr]
+            run("score", "@rows.ct", "--key", "@keys/public.key", "--server", url, "-o", "@scores.ct")
+        finally:
+            process.terminate()
+    shown = run("decrypt", "@scores.ct", "--key", "@keys/secret.key", "--request", "@rows.ct")
+    assert np.abs(np.array([float(line) for line in shown.split()]) - MODEL(ROWS)[:, 0]).max() < 1e-3
+    found = json.loads(run("decrypt", "@scores.ct", "--key", "@keys/secret.key", "--json"))
+    assert len(found["scores"]) == 2
+    again = CliRunner().invoke(app, ["crypto", "keygen", str(tmp_path / "keys"), "--for", "linear", "--features", "3"])
+    assert again.exit_code == 2
+    assert "already" in again.output
+    (tmp_path / "bad.csv").write_text("a,b,c\n1,2,x\n")
+    refused = CliRunner().invoke(
+        app, ["crypto", "encrypt", f"{tmp_path}/bad.csv", "--key", f"{tmp_path}/keys/secret.key", "-o", "x"]
+    )
+    assert refused.exit_code == 2
+    assert "no number" in refused.output
