@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, wraps
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +34,21 @@ class Violation:
     floor: float
 
 
-@lru_cache(maxsize=64)
+T = TypeVar("T")
+
+
+def _kept(work: Callable[[Curve], T]) -> Callable[[Curve], T]:
+    """Work on a curve once, since a report judges much evidence against few claims."""
+    once = lru_cache(maxsize=64)(work)
+
+    @wraps(work)
+    def answer(curve: Curve) -> T:
+        return once(curve) if isinstance(curve, Hashable) else work(curve)
+
+    return answer
+
+
+@_kept
 def own_delta(curve: Curve) -> float:
     """The least delta, or little more, at which the claim has an epsilon at all: 0 for pure claims and for most others.
 
@@ -46,7 +62,7 @@ def own_delta(curve: Curve) -> float:
     return rest if math.isfinite(curve.epsilon(rest)) else min(1.25 * rest, (1.0 + rest) / 2.0)
 
 
-@lru_cache(maxsize=64)
+@_kept
 def lines_of(curve: Curve) -> NDArray[np.float64]:
     """Rows (epsilon, delta) on the curve, chosen from the claim alone: its own delta, those stated, and epsilon 0.
 
@@ -62,7 +78,7 @@ def lines_of(curve: Curve) -> NDArray[np.float64]:
         if epsilon <= STEEPEST and (not chosen or epsilon < _APART * chosen[-1][0]):
             chosen.append((epsilon, delta))
     lines = np.array(chosen, dtype=np.float64).reshape(len(chosen), 2)
-    lines.flags.writeable = False  # kept, since a report judges much evidence against few claims
+    lines.flags.writeable = False
     return lines
 
 
@@ -81,7 +97,7 @@ def shares_of(curve: Curve, lines: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.append(first, np.full(len(lines) - 1, (1.0 - first) / (len(lines) - 1)))
 
 
-@lru_cache(maxsize=64)
+@_kept
 def is_pure(curve: Curve) -> bool:
     """Is the claim nearly as weak as epsilon at delta 0 allows, and no sequence of many small losses?
 
