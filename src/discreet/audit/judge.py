@@ -126,8 +126,8 @@ def _one_by_one(
                 able = claimed, 0.0
     if (line := violation(lines, score, inside, error)) is not None:
         broken.append(line)
-    if broken:
-        return max(broken, key=lambda each: each.floor - each.epsilon), None
+    if broken:  # where delta 0 is refuted by counting, that is named: it is how a pure claim is stated
+        return max(broken, key=lambda each: (each.delta == 0, each.floor - each.epsilon)), None
     if able is None and (reached := reachable(lines, len(score), error)) is not None:
         able = float(lines[reached, 0]), float(lines[reached, 1])
     return None, able
