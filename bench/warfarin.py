@@ -1,6 +1,7 @@
 """Model inversion of a warfarin dosing model, and what private models cost and save (Fredrikson et al. 2014).
 
     python bench/warfarin.py DATA [--runs 20] [--out bench/results/warfarin.json]
+    python bench/warfarin.py --plots docs/guides bench/results/warfarin.json
 
 DATA holds warfarin-iwpc/. In each run a fair coin puts each patient into the training half or outside; the dosing regression
 (root of the weekly dose on demographics, two drugs and two genes, as the consortium published) is fitted to the members. The
@@ -26,6 +27,7 @@ import pandas as pd
 from sklearn.linear_model import LinearRegression as Plain
 from sklearn.linear_model import LogisticRegression
 
+from _lines import plot
 from _record import write
 from discreet import record
 from discreet.attack import AttributeInference, infer
@@ -168,12 +170,49 @@ def floors(rows: list[dict[str, Any]]) -> dict[str, Any]:
     return out
 
 
+def mean_of(rows: list[dict[str, Any]], model: str, *path: str) -> float:
+    found: list[Any] = [row for row in rows if row["model"] == model]
+    for key in path:
+        found = [each[key] for each in found]
+    return float(np.mean(found))
+
+
+def plots(results: Path, folder: Path) -> None:
+    """Both plots of the study: how often the gene is right, and the simulated risks, by epsilon."""
+    rows = json.loads(results.read_text())["results"]
+    names = {epsilon: f"private {epsilon:g}" for epsilon in EPSILONS}
+    kind = "vkorc1, frequencies by race"
+    told = {
+        who: [(epsilon, mean_of(rows, name, "attack", gene, side)) for epsilon, name in names.items()]
+        for gene, side, who in (
+            (kind, "members", "members, frequencies by race"), (kind, "control", "people outside, frequencies by race"),
+            ("vkorc1", "members", "members, marginal frequencies"),
+            ("vkorc1", "control", "people outside, marginal frequencies"),
+        )
+    }  # fmt: skip
+    levels = {"commonest genotype": mean_of(rows, "not private", "attack", "vkorc1", "baseline")}
+    levels["not private, frequencies by race"] = mean_of(rows, "not private", "attack", kind, "members")
+    drawn = plot("share of VKORC1 genotypes guessed right", "epsilon of the dosing model", told, levels, 0.3, 0.8)
+    (folder / "warfarin-inversion.svg").write_text(drawn)
+    usual = {risk: mean_of(rows, "not private", "trial", risk) for risk in ("stroke", "bleeding", "mortality")}
+    risks = {
+        risk: [(epsilon, mean_of(rows, name, "trial", risk) / usual[risk]) for epsilon, name in names.items()] for risk in usual
+    }
+    fixed = {f"{risk}, 35 mg for everybody": mean_of(rows, "35 mg for everybody", "trial", risk) / usual[risk]
+             for risk in ("bleeding", "mortality")}  # fmt: skip
+    drawn = plot("simulated risk against the model without privacy", "epsilon of the dosing model", risks, fixed, 0.9, 1.4)
+    (folder / "warfarin-risks.svg").write_text(drawn)
+
+
 def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     asked.add_argument("data", type=Path)
     asked.add_argument("--runs", type=int, default=20)
     asked.add_argument("--out")
+    asked.add_argument("--plots", type=Path)
     given = asked.parse_args()
+    if given.plots:
+        return plots(given.data, given.plots)
     began = time.process_time()
     table, dose = patients(given.data)
     rows: list[dict[str, Any]] = []

@@ -62,7 +62,8 @@ def attribute_command(
         _save(out, model, release, found)
     if as_json:
         write_json({"inference": found.to_json()})
-    talk(str(found))
+    else:
+        click.echo(str(found))
     talk("What is right on people outside is knowledge of the population; only the difference comes from being in the data.")
 
 
