@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import torch
 
-from discreet import connect, record
+from discreet import connect, record, user
 from discreet.learn.estimators import exact, finite, search
 from discreet.learn.estimators import mechanisms as fits
 from discreet.learn.estimators.bayes import Powers
@@ -29,7 +29,8 @@ from discreet.query.covariance import covariance
 from discreet.query.mechanism import BoundsQuery, SqlQuery
 from discreet.query.quantiles import Quantiles
 from discreet.query.statistics import Count, Mean, Sum
-from discreet.synth import Independent, NoisyDistances, Synthesis, fidelity, measure
+from discreet.synth import Independent, LinkedSynthesis, NoisyDistances, Schema, Synthesis, fidelity, measure
+from discreet.synth.linked_table import LinkedTable
 from unit.synth.rows import Rows
 
 ROW = record()
@@ -67,6 +68,22 @@ def _synthetic() -> tuple[Any, list[tuple[Any, Any]]]:
     """More broken twins are in tests/stats/test_synth_audit.py."""
     pair = Rows([[0, 0], [1, 1]], (2, 2)), Rows([[0, 0]], (2, 2))
     return Synthesis((2, 2), ROW, 0.5, 1e-6, Independent()), [pair]
+
+
+def _linked() -> tuple[Any, list[tuple[Any, Any]]]:
+    """A parent with three children, each alone in its cells, against nobody."""
+    unit = user("id", rows=3)
+
+    def tables(users: list[int]) -> LinkedTable:
+        parents = pa.table({"id": pa.array(users, pa.int64()), "a": pa.array([it % 2 for it in users], pa.int64())})
+        many = [it for it in users for _ in range(3)]
+        children = pa.table({"id": pa.array(many, pa.int64()), "b": pa.array([it % 2 for it in many], pa.int64())})
+        schemas = {"users": Schema.of({"a": [0, 1]}), "visits": Schema.of({"b": [0, 1]})}
+        return LinkedTable({"users": parents, "visits": children}, schemas, "users", "visits", unit)
+
+    pair = tables([2, 4, 7]), tables([2, 4])
+    sizes = pair[0].parents.sizes, pair[0].children.sizes[len(pair[0].parents.sizes) :]
+    return LinkedSynthesis(*sizes, unit, 0.5, 1e-6, Independent()), [pair]
 
 
 def _fidelity() -> tuple[Any, list[tuple[Any, Any]]]:
@@ -214,6 +231,7 @@ PRODUCERS = [
         _no_quantile_noise,
     ),
     Producer("synthetic table", _synthetic, _no_table_noise),
+    Producer("linked synthetic tables", _linked, _no_table_noise),
     Producer("fidelity", _fidelity, _no_distance_noise),
     Producer("sql", _sql, _no_sql_noise),
     Producer("find bounds", _bounds, _no_bounds_noise),
