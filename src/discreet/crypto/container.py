@@ -22,6 +22,7 @@ VERSION = 1
 LARGEST_HEADER = 1 << 20
 KINDS = {
     "secret-key": "a secret key", "public-key": "a public key", "ciphertext": "ciphertexts",
+    "training": "a message of encrypted training", "sum": "an encrypted update or sum", "triple": "a triple",
 }  # fmt: skip
 
 

@@ -136,7 +136,7 @@ def decrypt(secret: SecretContext, answer: Encrypted, *, request: Encrypted | No
 
     Pass the request to make sure that it is this one that was answered. What does not decrypt to numbers that the
     computation can give is refused. A server that computes something else is not noticed: encryption has no integrity.
-    To hand scores to another party, use `discreet.crypto.decryption.released`.
+    To hand scores to another party, use `discreet.crypto.disclose`.
     """
     answer.same_key(secret)
     if answer.layout != "scores":
