@@ -14,7 +14,7 @@ from discreet.errors import InvalidDocument, InvalidValue
 
 __all__ = ["TrainingMessage"]
 
-WHATS = {"rows": "encrypted training rows", "weights": "fresh weights", "step": "the weights after a step"}
+CONTENTS = {"rows": "encrypted training rows", "weights": "fresh weights", "step": "the weights after a step"}
 _HEADER = ("what", "key", "plan", "step", "message", "answers")
 
 
@@ -39,13 +39,13 @@ class TrainingMessage:
         header, parts = unpack(data, "training", name)
         found = members("training message", header, required=_HEADER)
         words = [found[name] for name in ("what", "key", "message")]
-        if not all(isinstance(word, str) for word in words) or found["what"] not in WHATS:
+        if not all(isinstance(word, str) for word in words) or found["what"] not in CONTENTS:
             raise InvalidDocument("The header of the training message has values that discreet does not write.")
         if type(found["step"]) is not int or not (found["answers"] is None or isinstance(found["answers"], str)):
             raise InvalidDocument("The header of the training message has values that discreet does not write.")
         message = cls(**{**found, "plan": Plan.from_json(found["plan"])}, parts=tuple(parts))
         if len(parts) != message.expected():
-            raise InvalidDocument(f"{len(parts)} ciphertexts are not {WHATS[message.what]}: those are {message.expected()}.")
+            raise InvalidDocument(f"{len(parts)} ciphertexts are not {CONTENTS[message.what]}: those are {message.expected()}.")
         return message
 
     def expected(self) -> int:
@@ -58,7 +58,7 @@ class TrainingMessage:
     def check(self, what: str, key: str, plan: Plan) -> None:
         """Refuse another kind, another key's or another run's."""
         if self.what != what:
-            raise InvalidValue(f"These are {WHATS[self.what]}; {WHATS[what]} are needed here.")
+            raise InvalidValue(f"These are {CONTENTS[self.what]}; {CONTENTS[what]} are needed here.")
         if self.key != key:
             raise InvalidValue(
                 f"These ciphertexts belong to key {self.key[:8]} and the key here is {key[:8]}. Use the keys of one keygen."
@@ -72,5 +72,5 @@ class TrainingMessage:
         for ciphertext, (level, scale) in zip(found, forms, strict=True):
             fits = cipher.level(ciphertext) == level and abs(ciphertext.scale / scale - 1) < 1e-9
             if not fits or ciphertext.size() != 2:
-                raise InvalidDocument(f"A ciphertext has another level or scale than {WHATS[self.what]} have. Send them again.")
+                raise InvalidDocument(f"A ciphertext has another level or scale than {CONTENTS[self.what]} have. Send them again.")
         return found
