@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from discreet.core.document import members
-from discreet.crypto.container import pack, unpack
+from discreet.crypto.container import is_name, pack, unpack
 from discreet.crypto.engine import Seal
 from discreet.crypto.plan import Plan
 from discreet.errors import InvalidDocument, InvalidValue
@@ -38,10 +38,10 @@ class TrainingMessage:
     def from_bytes(cls, data: bytes, name: str = "The message") -> TrainingMessage:
         header, parts = unpack(data, "training", name)
         found = members("training message", header, required=_HEADER)
-        words = [found[name] for name in ("what", "key", "message")]
-        if not all(isinstance(word, str) for word in words) or found["what"] not in CONTENTS:
+        names = (found["key"], found["message"], found["message"] if found["answers"] is None else found["answers"])
+        if not all(map(is_name, names)) or not isinstance(found["what"], str) or found["what"] not in CONTENTS:
             raise InvalidDocument("The header of the training message has values that discreet does not write.")
-        if type(found["step"]) is not int or not (found["answers"] is None or isinstance(found["answers"], str)):
+        if type(found["step"]) is not int:
             raise InvalidDocument("The header of the training message has values that discreet does not write.")
         message = cls(**{**found, "plan": Plan.from_json(found["plan"])}, parts=tuple(parts))
         if len(parts) != message.expected():
@@ -72,5 +72,5 @@ class TrainingMessage:
         for ciphertext, (level, scale) in zip(found, forms, strict=True):
             fits = cipher.level(ciphertext) == level and abs(ciphertext.scale / scale - 1) < 1e-9
             if not fits or ciphertext.size() != 2:
-                raise InvalidDocument(f"A ciphertext has another level or scale than {CONTENTS[self.what]} have. Send them again.")
+                raise InvalidDocument(f"A ciphertext has another level or scale than {CONTENTS[self.what]}. Send it again.")
         return found

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from discreet.core import Claim, Concentrated, Game, Release, Unit, check
 from discreet.core.document import members
-from discreet.crypto.container import pack, unpack
+from discreet.crypto.container import is_name, pack, unpack
 from discreet.crypto.disclosure import ciphertext_claim
 from discreet.crypto.keys import PublicContext, SecretContext, keygen
 from discreet.crypto.parameters import PURPOSES
@@ -139,12 +139,11 @@ class SumMessage:
             plan = SumPlan(**members("plan", found["plan"], required=names))
         except InvalidValue as error:
             raise InvalidDocument(f"The plan is not valid: {error}") from None
-        words = (found["what"], found["key"], found["message"])
-        if not all(isinstance(word, str) for word in words) or found["what"] not in ("update", "sum"):
+        if found["what"] not in ("update", "sum") or not is_name(found["key"]) or not is_name(found["message"]):
             raise InvalidDocument("The header of the message has values that discreet does not write.")
         if len(parts) != _count(plan):
             raise InvalidDocument(f"{len(parts)} ciphertexts do not hold {plan.size} numbers.")
-        return cls(words[0], words[1], plan, tuple(parts), words[2])
+        return cls(found["what"], found["key"], plan, tuple(parts), found["message"])
 
     def ciphertexts(self, what: str, context: PublicContext, plan: SumPlan) -> list[Any]:
         """The ciphertexts, after checking that they are of this kind, key and plan."""

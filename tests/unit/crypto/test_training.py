@@ -155,7 +155,7 @@ def test_garbage_from_the_machine(keys: Keys, rows: TrainingMessage) -> None:
         TrainingMessage.from_bytes(data[:-100])
     with pytest.raises(InvalidDocument, match="holds ciphertexts"):
         TrainingMessage.from_bytes(pack("ciphertext", {}, []))
-    good = {"what": "step", "key": "k", "plan": PLAN.to_json(), "step": 1, "message": "m", "answers": None}
+    good = {"what": "step", "key": "0" * 32, "plan": PLAN.to_json(), "step": 1, "message": "1" * 32, "answers": None}
     for change in ({"what": "all"}, {"step": "1"}, {"key": 3}, {"plan": {}}, {"plan": {**PLAN.to_json(), "rows": 10**9}}):
         with pytest.raises(InvalidDocument):
             TrainingMessage.from_bytes(pack("training", {**good, **change}, [b""]))
