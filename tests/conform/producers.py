@@ -11,6 +11,8 @@ import pyarrow as pa
 import torch
 
 from discreet import connect, record, user
+from discreet.crypto import IntersectionSize, sums
+from discreet.crypto.sums import EncryptedSum, SumPlan
 from discreet.learn.estimators import exact, finite, search
 from discreet.learn.estimators import mechanisms as fits
 from discreet.learn.estimators.bayes import Powers
@@ -23,6 +25,7 @@ from discreet.learn.sgd.canary import Training
 from discreet.learn.sgd.run import Run
 from discreet.learn.sgd.stream import Stream
 from discreet.learn.sgd.train import train
+from discreet.noise import LaplaceNoise
 from discreet.query import array_mechanisms as mechanisms
 from discreet.query import bounds, joint
 from discreet.query.covariance import covariance
@@ -190,7 +193,33 @@ def _no_fitting_noise(patch: Any) -> None:
     patch.setattr(exact, "discrete_gaussian", lambda sigma, size: np.zeros(size, np.int64))
 
 
+class _NoisySum(EncryptedSum):
+    """With the claim for the sum alone: the other is about ciphertexts, which are not what `run` returns."""
+
+    def claims(self) -> tuple[Any, ...]:
+        return tuple(claim for claim in self.plan.claims(self.unit) if claim.game.view == {"aggregate"})
+
+
+def _encrypted_sum() -> tuple[Any, list[tuple[Any, Any]]]:
+    plan = SumPlan(size=2, clients=3, clip_norm=1.0, granularity=0.25, sigma=4.0)
+    return _NoisySum(plan, ROW), [([[1.0, 0.0], [0.0, 1.0]], [[0.0, 1.0]])]
+
+
+def _no_noise_in_ciphertexts(patch: Any) -> None:
+    patch.setattr(sums, "discrete_gaussian", lambda sigma, size: np.zeros(size, np.int64))
+
+
+def _common_items() -> tuple[Any, list[tuple[Any, Any]]]:
+    return IntersectionSize(scale=10, unit=ROW), [(([b"ann", b"ben"], [b"ben", b"ann"]), ([b"ann"], [b"ben", b"ann"]))]
+
+
+def _exact_size(patch: Any) -> None:
+    patch.setattr(LaplaceNoise, "run", lambda self, data: data)
+
+
 PRODUCERS = [
+    Producer("encrypted sum", _encrypted_sum, _no_noise_in_ciphertexts),
+    Producer("intersection size", _common_items, _exact_size),
     Producer("count", _arrays(lambda: mechanisms.statistic(Count, unit=ROW, epsilon=0.1, confidence=0.95)), _no_array_noise),
     Producer(
         "sum",
