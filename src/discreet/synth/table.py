@@ -1,6 +1,6 @@
 """The private table behind an engine: contingency tables come out of it, rows never do.
 
-This is the one place of `synth` that knows engines. They live in `query`, which SQL is made of; synthesis asks them for
+This and `linked_table` are the places of `synth` that know engines. They live in `query`, which SQL is made of; synthesis asks them for
 counts and uses nothing else of SQL.
 """
 
