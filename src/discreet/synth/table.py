@@ -1,7 +1,7 @@
 """The private table behind an engine: contingency tables come out of it, rows never do.
 
-This and `linked_table` are the places of `synth` that know engines. They live in `query`, which SQL is made of; synthesis asks them for
-counts and uses nothing else of SQL.
+This and `linked_table` are the places of `synth` that know engines. They live in `query`, which SQL is made of; synthesis
+asks them for counts and uses nothing else of SQL.
 """
 
 from __future__ import annotations
