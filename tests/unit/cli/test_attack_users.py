@@ -29,9 +29,7 @@ def visits(count: int, seed: int) -> pa.Table:
     })  # fmt: skip
 
 
-def test_users_and_found_cells_are_attacked_like_rows_and_listed_cells(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_users_and_found_cells_are_attacked_like_rows_and_listed_cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name, seed in (("people", 1), ("others", 2)):
         parquet.write_table(visits(2000, seed), f"{name}.parquet")
