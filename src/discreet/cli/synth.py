@@ -44,7 +44,7 @@ def command(
     from discreet.errors import InvalidValue
 
     paying: dict[str, Any] = budget(ledger, source, account)
-    whose = read_unit(unit, unit_rows, relation, option="--unit-rows")
+    whose = read_unit(unit, unit_rows, relation)
     given: dict[str, Any] = {"unit": whose, "epsilon": epsilon, "delta": delta, "schema": schema, "method": method}
     if explain:
         explained = synth.explain(location, **given)
