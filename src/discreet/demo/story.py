@@ -110,8 +110,8 @@ class Story:
         near = release.facts["owner_fidelity"]["means"]["2"]
         return [
             f"A synthetic table (epsilon {epsilon} at delta {up(DELTA)}) is in {self.folder / 'synthetic-table'}. Pairs "
-            f"of its columns are {percent_up(near)} away from those of the patients; against made-up rows in one more fit its claim "
-            f"{self.outcome('synthetic-table')}."
+            f"of its columns are {percent_up(near)} away from those of the patients; against made-up rows in one more fit its "
+            f"claim {self.outcome('synthetic-table')}."
         ]
 
     def _count_lines(self) -> list[str]:
