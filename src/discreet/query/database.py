@@ -26,7 +26,7 @@ from discreet.query.relations import Catalogue
 from discreet.query.schema import Schema, read_schema
 from discreet.query.statistics import STATISTICS, Statistic
 from discreet.query.table import column_names, from_text, to_text
-from discreet.query.tree import preserves
+from discreet.query.tree import Field, preserves
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -133,13 +133,14 @@ class Database:
         return priced
 
     def _with_keys(self, lists: Lists) -> Catalogue:
-        """The tables, with the public values that this query gives for some of their columns."""
+        """The tables, with the public values that this query gives for some of their columns. A column of the name that holds
+        something else is another one; a key that they do not fit is refused later."""
         exact, tables = self._catalogue.exact, {}
         for name, base in self._catalogue.tables.items():
             fields = []
             for column, field in zip(base.names, base.fields):
                 values = lists.get((column if exact else column.lower(),))
-                fields.append(field if values is None else replace(field, values=converted(column, values, field.kind)))
+                fields.append(field if values is None else _listed(field, column, values))
             tables[name] = replace(base, fields=tuple(fields))
         return replace(self._catalogue, tables=tables)
 
@@ -159,7 +160,7 @@ class Database:
             free = self._charged.answered(self.source, claim, mechanism.key(self.engine))
         text = tuple(self.engine.text(request) for one in priced.sets for request in requests(one))
         return Explanation(
-            *priced.spent, claim.event, shown_plan(priced.plan),
+            *priced.spent, claim.event, "; ".join(dict.fromkeys(shown_plan(one.plan) for one in priced.sets)),
             expected_errors(priced), shown_groups(priced), text, left, free,
         )  # fmt: skip
 
@@ -220,6 +221,13 @@ class Database:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
+
+
+def _listed(field: Field, column: str, values: Sequence[Any]) -> Field:
+    try:
+        return replace(field, values=converted(column, values, field.kind))
+    except InvalidValue:
+        return field
 
 
 def _one_line(query: str) -> str:
