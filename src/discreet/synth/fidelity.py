@@ -123,7 +123,9 @@ class Fidelity:
         return "\n".join(lines)
 
 
-def measure_fidelity(real: Any, synthetic: Any, *, unit: Unit, schema: Any, triples: int = 100, seed: int = 0) -> Fidelity:
+def measure_fidelity(
+    real: Any, synthetic: Any, *, unit: Unit, schema: Any, triples: int = 100, seed: int = 0, name: str | None = None
+) -> Fidelity:
     """Compare a synthetic table with the real one exactly. The result is for the owner of the data, not for release.
 
     Both are anything that `discreet.connect` takes; `synthetic` may also be a model. All columns and pairs are compared, and
@@ -137,7 +139,7 @@ def measure_fidelity(real: Any, synthetic: Any, *, unit: Unit, schema: Any, trip
     (False, 0.0)
     """
     known = Schema.of(schema)
-    with Table(real, known, unit) as table:
+    with Table(real, known, unit, name=name) as table:
         if isinstance(synthetic, Model):
             table.settle_like(synthetic.cells)
         elif table.open:
@@ -264,6 +266,7 @@ def _rows_apart(counts: Ints, expected: Ints, grain: int = 1) -> int:
 def release_fidelity(
     table: Any, model: Model, *, unit: Unit, epsilon: float, delta: float, schema: Any, triples: int = 0, seed: int = 0,
     ledger: LedgerLike | None = None, source: str | None = None, account: str | None = None,
+    name: str | None = None,
 ) -> Release[Fidelity]:  # fmt: skip
     """How far the model of a table is from it, with noise, intervals and a claim of its own: anybody may see this.
 
@@ -282,7 +285,7 @@ def release_fidelity(
         raise InvalidValue(f"model must be the model that was fitted, as fit(…).value; got {type(model).__name__}.")
     if (ledger is None) != (source is None):
         raise InvalidValue("ledger and source go together: the ledger keeps the budget of the source.")
-    with Table(table, Schema.of(schema), unit) as rows:
+    with Table(table, Schema.of(schema), unit, name=name) as rows:
         rows.settle_like(model.cells)
         if rows.cells != model.cells:
             raise InvalidValue("The model was fitted with another schema, or to a table with other columns.")

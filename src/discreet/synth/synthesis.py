@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from discreet.core import Claim, Game, Release, Unit, check
+from discreet.core import Claim, Event, Game, Release, Unit, check
 from discreet.core.facts import made
 from discreet.errors import InvalidValue
 from discreet.ledger import LedgerLike, release
@@ -44,6 +44,7 @@ class Synthesis:
     method: Method
     constraints: tuple[Any, ...] = ()
     open: tuple[Open, ...] = ()  # columns of which something is found first, and paid for
+    others: tuple[Event, ...] = ()  # what else the same charge pays for
 
     def __post_init__(self) -> None:
         check.open_fraction("delta", self.delta)
@@ -52,7 +53,7 @@ class Synthesis:
 
     @property
     def public(self) -> Public:
-        before = self.domain.events if self.open else ()
+        before = (*self.others, *(self.domain.events if self.open else ()))
         return Public(self.sizes, reach(self.unit), self.epsilon, self.delta, before)
 
     @property
@@ -121,11 +122,13 @@ def fit(
     ledger: LedgerLike | None = None,
     source: str | None = None,
     account: str | None = None,
+    name: str | None = None,
 ) -> Release[Model]:
     """A model of a private table, from which synthetic rows and counts with error bars are made at no further cost.
 
-    `table` is anything that `discreet.connect` takes and holds one table. `schema` is what is publicly known of its columns:
-    nothing is read off the data. With a `ledger`, (epsilon, delta) is charged to `source` before a row is read.
+    `table` is anything that `discreet.connect` takes; of several tables, `name` says which. `schema` is what is publicly known
+    of its columns: nothing is read off the data. With a `ledger`, (epsilon, delta) is charged to `source` before a row is
+    read.
 
     >>> import pyarrow as pa
     >>> from discreet.core import record
@@ -136,7 +139,7 @@ def fit(
     """
     if (ledger is None) != (source is None):
         raise InvalidValue("ledger and source go together: the ledger keeps the budget of the source.")
-    with Table(table, schema_of(schema), unit, once=True) as rows:
+    with Table(table, schema_of(schema), unit, name=name, once=True) as rows:
         mechanism = planned(rows, unit, epsilon, delta, method, workload, constraints)
         facts = {"title": f"synthetic {rows.name} ({mechanism.method.name})", "made": made()}
         rows.unchanged()  # since it was priced
