@@ -47,7 +47,7 @@ def command(
     from discreet.errors import InvalidValue
 
     paying: dict[str, Any] = budget(ledger, source, account)
-    whose = read_unit(unit, unit_rows, relation, option="--unit-rows")
+    whose = read_unit(unit, unit_rows, relation)
     given: dict[str, Any] = {"unit": whose, "epsilon": epsilon, "delta": delta, "schema": schema, "method": method}
     if child is not None:
         if fidelity_epsilon is not None:

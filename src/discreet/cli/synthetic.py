@@ -29,7 +29,9 @@ MEASURED = ("risks", "owner_fidelity", "usefulness")
 @click.option("--canaries", type=int, metavar="N", help="Also fit once more with N canaries (needs --claim and --schema).")
 @click.option("--secret", metavar="COLUMN", help="The column that inference guesses; by default the last.")
 @click.option("--label", metavar="COLUMN", help="Also train on synthetic rows to predict this column of real ones.")
-@click.option("--out", required=True, metavar="FOLDER", help="Where release.json goes. It is for the owner of the data.")
+@click.option(
+    "-o", "--output", "out", required=True, metavar="FOLDER", help="Where release.json goes. It is for the owner of the data."
+)
 @click.option("--confidence", type=float, default=0.95, show_default=True, metavar="C", help="Of intervals and of the floor.")
 @click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Which rows and predicates are drawn.")
 @json_option

@@ -16,7 +16,7 @@ from discreet.core import Claim, Event, Release, Unit
 from discreet.core import Sequence as Composed
 from discreet.core.facts import made
 from discreet.errors import InvalidValue
-from discreet.ledger import Ledger, release
+from discreet.ledger import LedgerLike, release
 from discreet.synth import measure, select
 from discreet.synth.describe import description
 from discreet.synth.explanation import Explanation, misplaced, split
@@ -129,7 +129,7 @@ def fit_linked(
     delta: float,
     schema: Mapping[str, Any] | str | os.PathLike[str],
     method: str | Method = "auto",
-    ledger: Ledger | str | os.PathLike[str] | None = None,
+    ledger: LedgerLike | None = None,
     source: str | None = None,
     account: str | None = None,
 ) -> Release[LinkedModel]:
@@ -154,8 +154,6 @@ def fit_linked(
     with LinkedTable(tables, schemas_of(schema, parent, child), parent, child, unit) as data:
         mechanism = _planned(data, unit, epsilon, delta, method)
         facts = {"title": f"synthetic {parent} and {child} ({mechanism.method.name})", "made": made()}
-        if isinstance(ledger, (str, os.PathLike)):
-            ledger = Ledger(ledger)
         data.unchanged()
         fitted = release(
             mechanism, data, source=source or parent, ledger=ledger, account=account, asked=(epsilon, delta), facts=facts

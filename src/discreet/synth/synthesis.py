@@ -11,7 +11,7 @@ from typing import Any
 from discreet.core import Claim, Event, Game, Release, Unit, check
 from discreet.core.facts import made
 from discreet.errors import InvalidValue
-from discreet.ledger import Ledger, release
+from discreet.ledger import LedgerLike, release
 from discreet.synth.adaptive import Aim
 from discreet.synth.constraints import impossible_cells, ordered_pairs
 from discreet.synth.describe import description
@@ -119,7 +119,7 @@ def fit(
     method: str | Method = "auto",
     workload: Sequence[Sequence[str]] | None = None,
     constraints: Sequence[Any] = (),
-    ledger: Ledger | str | os.PathLike[str] | None = None,
+    ledger: LedgerLike | None = None,
     source: str | None = None,
     account: str | None = None,
     name: str | None = None,
@@ -142,8 +142,6 @@ def fit(
     with Table(table, schema_of(schema), unit, name=name, once=True) as rows:
         mechanism = planned(rows, unit, epsilon, delta, method, workload, constraints)
         facts = {"title": f"synthetic {rows.name} ({mechanism.method.name})", "made": made()}
-        if isinstance(ledger, (str, os.PathLike)):
-            ledger = Ledger(ledger)
         rows.unchanged()  # since it was priced
         fitted = release(
             mechanism, rows, source=source or rows.name, ledger=ledger, account=account, asked=(epsilon, delta), facts=facts
