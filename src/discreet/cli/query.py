@@ -10,7 +10,6 @@ import click
 from discreet.cli import COMMANDS
 from discreet.cli.output import json_option, table, talk, write_json
 from discreet.cli.releases import budget, naming_ledger
-from discreet.cli.spoken import spoken
 from discreet.cli.units import FORM, read_unit
 
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 @click.argument("location")
 @click.argument("sql")
 @click.option("--unit", metavar=FORM, default="record", show_default=True, help="What is protected: a row, or a person.")
-@click.option("--rows", type=int, help="The most rows of one user that count; needed with user:KEY.")
+@click.option("--unit-rows", type=int, help="The most rows of one user that count; needed with user:KEY.")
 @click.option("--epsilon", type=float, required=True, help="What the answer may give away at most.")
 @click.option("--delta", type=float, help="Needed where the names of groups are not public.")
 @click.option("--groups", type=int, help="The most groups of one unit that count; units are then sampled.")
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
 @click.option("--dry-run", is_flag=True, help="Tell cost and error; read and spend nothing.")
 @json_option
 def command(
-    location: str, sql: str, unit: str, rows: int | None, epsilon: float, delta: float | None, groups: int | None,
+    location: str, sql: str, unit: str, unit_rows: int | None, epsilon: float, delta: float | None, groups: int | None,
     bias: bool, keys: tuple[str, ...], tables: tuple[str, ...], bounds: tuple[str, ...],
     schema: str | None, ledger: str | None, source: str | None, account: str | None,
     output: str | None, dry_run: bool, as_json: bool,
@@ -46,10 +45,9 @@ def command(
 
     paying: dict[str, Any] = budget(ledger, source, account)
     bounds_by_column = dict(_bounds(text) for text in bounds)
-    unit_of_rows = read_unit(unit, rows)
+    unit_of_rows = read_unit(unit, unit_rows)
     asked: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "groups": groups, "bias": bias}
     with (
-        spoken(),
         naming_ledger(ledger),
         connect(_tables(location, tables), unit=unit_of_rows, bounds=bounds_by_column, schema=schema, **paying) as db,
     ):

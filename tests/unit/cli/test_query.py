@@ -30,7 +30,7 @@ def call(*args: object) -> Result:
     return CliRunner().invoke(app, ["query", *map(str, args)])
 
 
-UNIT = ("--unit", "user:patient", "--rows", 2, "--bounds", "age=0:100")
+UNIT = ("--unit", "user:patient", "--unit-rows", 2, "--bounds", "age=0:100")
 
 
 def test_an_answer_as_a_table_and_as_json(visits: Path) -> None:
@@ -81,18 +81,18 @@ def test_a_dry_run_spends_and_reads_nothing(visits: Path, tmp_path: Path) -> Non
     ("args", "told"),
     [
         (("nope.parquet", SQL, "--epsilon", 1), "not a file"),
-        (("{visits}", SQL, "--epsilon", 1, "--unit", "user:patient"), "--rows"),
-        (("{visits}", SQL, "--epsilon", 1, "--rows", 3), "--unit"),
-        (("{visits}", SQL, "--epsilon", 1, "--unit", "patient", "--rows", 3), "write --unit user:patient"),
+        (("{visits}", SQL, "--epsilon", 1, "--unit", "user:patient"), "--unit-rows"),
+        (("{visits}", SQL, "--epsilon", 1, "--unit-rows", 3), "--unit"),
+        (("{visits}", SQL, "--epsilon", 1, "--unit", "patient", "--unit-rows", 3), "write --unit user:patient"),
         (("{visits}", SQL, "--epsilon", -1, *UNIT), "above 0"),
         (("{visits}", SQL, "--epsilon", 1, *UNIT), "delta"),
         (("{visits}", "DROP TABLE visits", "--epsilon", 1, *UNIT), "one SELECT"),
-        (("{visits}", SQL, "--epsilon", 1, "--delta", 1e-6, "--unit", "user:nobody", "--rows", 1), "no column nobody"),
+        (("{visits}", SQL, "--epsilon", 1, "--delta", 1e-6, "--unit", "user:nobody", "--unit-rows", 1), "no column nobody"),
         (
-            ("{visits}", SQL, "--epsilon", 1, "--delta", 1e-6, "--unit", "user:patient", "--rows", 2, "--bounds", "age"),
+            ("{visits}", SQL, "--epsilon", 1, "--delta", 1e-6, "--unit", "user:patient", "--unit-rows", 2, "--bounds", "age"),
             "age=0:120",
         ),
-        (("{visits}", SQL, "--epsilon", 1, "--delta", 1e-6, "--unit", "user:patient", "--rows", 2), "needs bounds"),
+        (("{visits}", SQL, "--epsilon", 1, "--delta", 1e-6, "--unit", "user:patient", "--unit-rows", 2), "needs bounds"),
         (("{visits}", SQL, "--epsilon", 1, "--source", "people", *UNIT), "go together"),
         (("{visits}", SQL, "--epsilon", 1, "--account", "ann", *UNIT), "go together"),
         (("{visits}", SQL, "--epsilon", 1, "--ledger", "nope.db", *UNIT), "--ledger needs --source"),
