@@ -40,3 +40,17 @@ def examples() -> str:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_has_an_example(name: str) -> None:
     assert re.search(rf"(^\$|\||&&) {name}\b", examples(), re.MULTILINE), f"no page shows `$ {name}` in a console block"
+
+
+def test_one_thing_has_one_name_in_every_command() -> None:
+    """A unit is --unit with --unit-rows; what a command writes, where a budget is kept and who pays have one name each."""
+    spelt: dict[str, set[str]] = {}
+    for command in COMMANDS.values():
+        for option in command.params:
+            if isinstance(option, click.Option):
+                spelt.setdefault(re.sub(r"[^a-z ]", "", (option.help or "").lower()), set()).add(option.opts[-1])
+    assert {told: names for told, names in spelt.items() if len(names) > 1} == {}
+    for name, command in COMMANDS.items():
+        options = {spelt for option in command.params if isinstance(option, click.Option) for spelt in option.opts}
+        assert ("--unit" in options) == ("--unit-rows" in options), name
+        assert ("-o" in options) == ("--output" in options), name

@@ -67,7 +67,10 @@ class Commands(click.Group):
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
         except DiscreetError as error:
-            raise _Told(" ".join([str(error), *getattr(error, "__notes__", ())]), WRONG_USE, ctx.params["debug"]) from error
+            from discreet.cli.spoken import as_options
+
+            told = as_options(" ".join([str(error), *getattr(error, "__notes__", ())]))
+            raise _Told(told, WRONG_USE, ctx.params["debug"]) from error
         except OSError as error:
             raise _Told(f"The system refused: {error.strerror or error}.", CHECK_FAILED, ctx.params["debug"]) from error
         except Exception as error:

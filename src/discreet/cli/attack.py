@@ -28,7 +28,7 @@ command.add_command(synthetic_command)
 
 
 out_option = click.option(
-    "-o", "--out", type=click.Path(dir_okay=False), metavar="FILE", help="Write a release.json with the evidence."
+    "-o", "--output", "out", type=click.Path(dir_okay=False), metavar="FILE", help="Write a release.json with the evidence."
 )
 
 

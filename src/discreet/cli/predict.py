@@ -17,7 +17,7 @@ from discreet.cli.output import counted, json_option, talk, write_json
 @click.argument("folder", metavar="FOLDER")
 @click.argument("table", metavar="TABLE")
 @click.option("--probabilities", is_flag=True, help="Tell the probability of every class beside the likeliest one.")
-@click.option("--output", metavar="FILE.csv", help="Write to this file, not to stdout.")
+@click.option("-o", "--output", metavar="FILE.csv", help="Write to this file, not to stdout.")
 @json_option
 def command(folder: str, table: str, probabilities: bool, output: str | None, as_json: bool) -> None:
     from discreet.learn.table import load
