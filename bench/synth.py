@@ -66,9 +66,9 @@ def child(place: str, out: str, method: str, epsilon: float, rows: int) -> None:
     status = Path("/proc/self/status").read_text().split()
     memory = int(status[status.index("VmHWM:") + 1]) / 1024
     began_sampling = time.process_time()
-    model.sample(rows).to_parquet(Path(out).with_suffix(".parquet"))
+    model.sample(rows).to_parquet(Path(out).with_suffix(".sampled.parquet"))
     written = time.process_time() - began_sampling
-    Path(out).with_suffix(".parquet").unlink()
+    Path(out).with_suffix(".sampled.parquet").unlink()
     np.save(out, codes.astype(np.uint8 if max(sizes.values()) <= 256 else np.uint16))
     print(json.dumps({
         "fit_cpu_s": fitted[0], "fit_s": fitted[1], "sampled_rows_per_cpu_s": rows / sampled,

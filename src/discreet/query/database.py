@@ -49,8 +49,9 @@ def connect(
 ) -> Database:
     """Open a source of private rows for SQL.
 
-    `location` is a parquet file, a csv or json file whose columns the schema declares, a DuckDB database, a `postgresql://` or
-    `spark://` URL, a Spark session or DataFrame, an Arrow table, a pandas or polars frame, or a dict of such by table name.
+    `location` is a parquet file, a folder or a pattern of such, a csv or jsonl file whose columns the schema declares, a DuckDB
+    database, a `postgresql://` or `spark://` URL, a Spark session or DataFrame, an Arrow table, a pandas or polars frame, or a
+    dict of such by table name.
     With a `ledger`, every answer is charged to `source` (opened there by its owner) before a row is read; without one nobody
     adds up what was asked. `account` is whom answers are charged to where the query names nobody. `statistics` are the
     aggregate functions that may be asked, such as (*STATISTICS, YourOwn) of discreet.query.statistics.

@@ -146,7 +146,7 @@ def fit(
         fitted = release(
             mechanism, rows, source=source or rows.name, ledger=ledger, account=account, asked=(epsilon, delta), facts=facts
         )
-    told = description(fitted.value, mechanism.spending(), epsilon, delta)
+    told = description(fitted.value, mechanism.spending(), epsilon, delta, rows.schema)
     return replace(fitted, facts={**fitted.facts, "synthetic": told})
 
 
