@@ -26,7 +26,7 @@ COMMANDS = {
     "keys": "Sign releases and ledgers, and see who signed them.",
     "ledger": "Budgets: open, show, share, raise, renew, verify.",
     "pate": "Labels for public rows, by teachers that vote in private.",
-    "predict": "Classes of new rows, by a model that train wrote.",
+    "predict": "Classes or values of new rows, by a model that train or fit wrote.",
     "query": "Ask private SQL: an answer with error bars, charged to a budget.",
     "report": "Releases as one page to read and sign: HTML, PDF, Markdown, JSON.",
     "serve": "The web app: budgets, releases, a console, attacks, for a team.",

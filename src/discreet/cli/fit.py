@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import click
@@ -50,7 +51,8 @@ def command(
     table = read_private(location, [*features.known, target])
     y, kept = labels_of(target, table[target].tolist(), None if classes is None else estimator.classes)
     release = estimator.fit(features(table)[kept], y[kept]).release_
-    release = release.map(lambda value: {"model": model, "target": target, "columns": dict(features.known), **value})
+    about = {"model": model, "target": target, "columns": dict(features.known), "margin": getattr(estimator, "margin", 0.0)}
+    release = release.map(lambda value: {**about, **value})
     release.save(place)
     _tell(release, place, as_json)
 
@@ -121,6 +123,7 @@ def _tell(release: Any, place: Path, as_json: bool) -> None:
         write_json({"source": release.source, "entry": release.entry, "claims": [claim.to_json() for claim in release.claims],
                     "value": release.value, "release": str(place)})  # fmt: skip
     talk(f"A {release.value['model']} model of {release.value['target']} from {len(release.value['columns'])} columns: {place}")
+    talk(f"Predict with it: discreet predict {quote(str(place))} TABLE")
     if release.entry is None:
         talk("Nobody adds up what was asked: give --ledger and --source to spend from a budget.")
     else:
