@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import struct
 import tempfile
 from collections.abc import Sequence
@@ -22,7 +23,13 @@ VERSION = 1
 LARGEST_HEADER = 1 << 20
 KINDS = {
     "secret-key": "a secret key", "public-key": "a public key", "ciphertext": "ciphertexts",
+    "training": "a message of encrypted training", "sum": "an encrypted update or sum", "triple": "a triple",
 }  # fmt: skip
+
+
+def is_name(value: Any) -> bool:
+    """Whether this is a name of a key or a message as discreet makes them: 32 digits, which are safe to show."""
+    return isinstance(value, str) and re.fullmatch("[0-9a-f]{32}", value) is not None
 
 
 def pack(kind: str, header: dict[str, Any], parts: Sequence[bytes]) -> bytes:

@@ -175,7 +175,15 @@ def _rising(f: Callable[[Any], Any], least: float = -math.inf) -> Callable[[list
 
 
 def _rounded(args: list[Cells], digits: Any) -> Cells:
-    value, low, high = (np.round(part, int(digits or 0)) for part in args[0])
+    """Halves are rounded away from 0, as they are of one row."""
+    unit = 10.0 ** int(digits or 0)
+
+    def rounded(part: Any) -> Any:
+        whole = np.trunc(part * unit)
+        near = np.where(np.abs(part * unit - whole) >= 0.5, whole + np.sign(part), whole) / unit
+        return np.where(np.isfinite(near), near, part)
+
+    value, low, high = (rounded(part) for part in args[0])
     return value, low, high
 
 
@@ -294,11 +302,11 @@ def _case(kind: Kind, args: list[Cells]) -> Cells:
     for i in range(count):
         meant = _meant(pairs, rest, i)
         if kind == Kind.BOOLEAN:
-            low, high = all(branch[1][i] for branch in meant), any(branch[2][i] for branch in meant)
+            ends[0].append(all(branch[1][i] for branch in meant))
+            ends[1].append(any(branch[2][i] for branch in meant))
         else:
-            low, high = (f(np.array([branch[k][i] for branch in meant], float)) for k, f in ((1, _least), (2, _most)))
-        ends[0].append(low)
-        ends[1].append(high)
+            ends[0].append(_least(np.array([branch[1][i] for branch in meant], float)))
+            ends[1].append(_most(np.array([branch[2][i] for branch in meant], float)))
     made = _objects(value) if kind == Kind.BOOLEAN else np.array(value, float)
     return made, np.array(ends[0]), np.array(ends[1])
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from discreet.core import Release, Unit, check
 from discreet.core.facts import made
 from discreet.errors import InvalidQuery, InvalidValue
-from discreet.ledger import Replay, release
+from discreet.ledger import LedgerLike, Replay, as_ledger, release
 from discreet.query.answer import requests, shown_plan
 from discreet.query.catalogue import read_catalogue
 from discreet.query.engines import Engine
@@ -26,7 +26,7 @@ from discreet.query.relations import Catalogue
 from discreet.query.schema import Schema, read_schema
 from discreet.query.statistics import STATISTICS, Statistic
 from discreet.query.table import column_names, from_text, to_text
-from discreet.query.tree import preserves
+from discreet.query.tree import Field, preserves
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,7 +40,7 @@ def connect(
     location: Any,
     *,
     unit: Unit,
-    ledger: Ledger | str | os.PathLike[str] | None = None,
+    ledger: LedgerLike | None = None,
     source: str | None = None,
     bounds: Mapping[str, Any] | None = None,
     schema: str | os.PathLike[str] | Mapping[str, Any] | None = None,
@@ -49,8 +49,9 @@ def connect(
 ) -> Database:
     """Open a source of private rows for SQL.
 
-    `location` is a parquet file, a csv or json file whose columns the schema declares, a DuckDB database, a `postgresql://` or
-    `spark://` URL, a Spark session or DataFrame, an Arrow table, a pandas or polars frame, or a dict of such by table name.
+    `location` is a parquet file, a folder or a pattern of such, a csv or jsonl file whose columns the schema declares, a DuckDB
+    database, a `postgresql://` or `spark://` URL, a Spark session or DataFrame, an Arrow table, a pandas or polars frame, or a
+    dict of such by table name.
     With a `ledger`, every answer is charged to `source` (opened there by its owner) before a row is read; without one nobody
     adds up what was asked. `account` is whom answers are charged to where the query names nobody. `statistics` are the
     aggregate functions that may be asked, such as (*STATISTICS, YourOwn) of discreet.query.statistics.
@@ -65,10 +66,6 @@ def connect(
         raise InvalidValue(f"unit must be a Unit, such as discreet.user('id', rows=4); got {check.shown(unit)}.")
     if (ledger is None) != (source is None):
         raise InvalidValue("ledger and source go together: the ledger keeps the budget of the source.")
-    if isinstance(ledger, (str, os.PathLike)):
-        from discreet.ledger import Ledger
-
-        ledger = Ledger(ledger)
     known = read_schema(schema).with_bounds(bounds)
     engine = open_engine(location, known.text_columns())
     try:
@@ -82,15 +79,16 @@ class Database:
     """Private rows behind an engine: asked in SQL, answered with noise, intervals and a claim."""
 
     def __init__(
-        self, engine: Engine, unit: Unit, schema: Schema, *, ledger: Ledger | None = None, source: str | None = None,
+        self, engine: Engine, unit: Unit, schema: Schema, *, ledger: LedgerLike | None = None, source: str | None = None,
         account: str | None = None, statistics: Sequence[type[Statistic]] = STATISTICS,
     ) -> None:  # fmt: skip
-        self.engine, self.unit, self.ledger, self.source, self.account = engine, unit, ledger, source, account
+        self.engine, self.unit, self.source, self.account = engine, unit, source, account
+        self.ledger = as_ledger(ledger)
         self._statistics = tuple(statistics)
         self._catalogue = read_catalogue(engine, unit, replace(schema, exact=engine.exact_names))
         self._registered: str | None = None
-        if ledger is not None and source is not None:
-            ledger.balance(source)  # a source that is not open is refused now, not with the first query
+        if self.ledger is not None and source is not None:
+            self.ledger.balance(source)  # a source that is not open is refused now, not with the first query
 
     def tables(self) -> dict[str, dict[str, str]]:
         """The tables and their columns with types."""
@@ -136,13 +134,14 @@ class Database:
         return priced
 
     def _with_keys(self, lists: Lists) -> Catalogue:
-        """The tables, with the public values that this query gives for some of their columns."""
+        """The tables, with the public values that this query gives for some of their columns. A column of the name that holds
+        something else is another one; a key that they do not fit is refused later."""
         exact, tables = self._catalogue.exact, {}
         for name, base in self._catalogue.tables.items():
             fields = []
             for column, field in zip(base.names, base.fields):
                 values = lists.get((column if exact else column.lower(),))
-                fields.append(field if values is None else replace(field, values=converted(column, values, field.kind)))
+                fields.append(field if values is None else _listed(field, column, values))
             tables[name] = replace(base, fields=tuple(fields))
         return replace(self._catalogue, tables=tables)
 
@@ -162,7 +161,7 @@ class Database:
             free = self._charged.answered(self.source, claim, mechanism.key(self.engine))
         text = tuple(self.engine.text(request) for one in priced.sets for request in requests(one))
         return Explanation(
-            *priced.spent, claim.event, shown_plan(priced.plan),
+            *priced.spent, claim.event, "; ".join(dict.fromkeys(shown_plan(one.plan) for one in priced.sets)),
             expected_errors(priced), shown_groups(priced), text, left, free,
         )  # fmt: skip
 
@@ -223,6 +222,13 @@ class Database:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
+
+
+def _listed(field: Field, column: str, values: Sequence[Any]) -> Field:
+    try:
+        return replace(field, values=converted(column, values, field.kind))
+    except InvalidValue:
+        return field
 
 
 def _one_line(query: str) -> str:

@@ -34,9 +34,13 @@ class SqlQuery:
         """What the answer claims."""
         events = self.priced.events()
         assumptions = [
-            shown_plan(self.priced.plan),
+            *dict.fromkeys(shown_plan(one.plan) for one in self.priced.sets),
             "bounds, public keys and which tables are public were not chosen by looking at the data",
         ]
+        if self.unit.key is not None and any(
+            measure.values is not None for one in self.priced.sets for measure in one.measures
+        ):
+            assumptions.append(f"of each unit at most {self.unit.rows} different values are counted, chosen at random")
         if self.unit.key is not None:
             assumptions.append(f"rows whose {self.unit.key} is NULL are left out")
         assumptions += declared_assumptions(self.priced.question.rows)

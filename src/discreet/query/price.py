@@ -157,8 +157,13 @@ def price(
     parts = split(epsilon, [{i: 1.0} for i in range(len(question.sets))], len(question.sets))
     sets = [of_set(question, places) for places in question.sets]
     part = delta and delta / max(1, sum(public_keys(one) is None for one in sets))
-    first, *more = (_finest(one, unit, plan, mine, part, weights, shares) for one, mine in zip(sets, parts))
+    first, *more = (_finest(one, unit, _of_set(plan, one), mine, part, weights, shares) for one, mine in zip(sets, parts))
     return replace(first, more=tuple(more))
+
+
+def _of_set(plan: Plan, question: Question) -> Plan:
+    """How units are bounded in one grouping set: where they are sampled, all rows of one count in a total without keys."""
+    return replace(plan, groups=1, each=plan.rows) if plan.kind == PlanKind.SAMPLED and not question.keys else plan
 
 
 def _finest(
@@ -207,7 +212,7 @@ def _price(
     columns += [_scaled(column.statistic.measures(), weights.get(column.name, 1.0)) for column in shares]
     needs = [{place[quantity]: need for quantity, need in column.items()} for column in columns]
     spare = sum(3 * len(measure.ranks) for measure in measures)
-    added = [quantity for quantity, i in place.items() if measures[i].bins is None]
+    added = [quantity for quantity, i in place.items() if not measures[i].alone]
     added.sort(key=lambda quantity: quantity != threshold)
     together = [tuple(place[q] for q in added), tuple(place[q] for q in added if q in main)]
     ways = {(), *(joint for joint in together if 1 < len(joint) <= MOST_NUMBERS)}

@@ -1,0 +1,157 @@
+"""The computing machine's side of encrypted training: gradient steps on ciphertexts.
+
+Two features share each slot as a complex number a + ib, conjugated in odd slots, so that all slots belong to roots of unity
+that are 1 modulo 4, and the ring of numbers a + ib sits in the coefficients 0 and N/2. Forward, all products are added
+before one relinearisation; backward, no slot is summed by rotations: the sum over slots is the trace down to that
+subring, and one tree of automorphisms computes the traces of all features at once and leaves them in one ciphertext.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from discreet.crypto.keys import PublicContext
+from discreet.crypto.messages import TrainingMessage
+from discreet.crypto.packing import monomial, positions
+from discreet.crypto.plan import ERROR_SCALE, SLOTS, WEIGHT_SCALE, Plan
+from discreet.errors import InvalidValue
+
+__all__ = ["Trainer"]
+
+
+class Trainer:
+    """Steps of one run. It holds public keys and ciphertexts, and answers each `weights` message once."""
+
+    def __init__(self, public: PublicContext, rows: TrainingMessage) -> None:
+        if public.purpose != "training" or public.features != rows.plan.features:
+            raise InvalidValue(f"Training needs keys for training with {rows.plan.features} features; these are {public!r}.")
+        rows.check("rows", public.id, rows.plan)
+        self.public, self.plan, self.cipher, self.done = public, rows.plan, public.cipher, 0
+        plan, cipher, count = rows.plan, public.cipher, rows.plan.ciphertexts * rows.plan.groups
+        forms = [(0, plan.forward_scale(cipher.moduli))] * count + [(2, plan.backward_scale)] * count
+        found = rows.ciphertexts(cipher, forms + [(2, ERROR_SCALE)] * plan.groups)
+        self._forward, self._labels = _grouped(found[:count], plan), found[2 * count :]
+        self._backward = _grouped([self._shrunk(item) for item in found[count : 2 * count]], plan)
+        depth = _depth(plan)
+        halves = [(SLOTS >> level) for level in range(1, depth + 1)]
+        self._shifts = {half: cipher.encode(monomial(cipher.parameters.degree, half), 2, 1.0) for half in halves}
+        self._before: list[Any] | None = None
+        self._rows = rows.message
+
+    def _shrunk(self, ciphertext: Any) -> Any:
+        """Times the inverse of the number of slots modulo the last prime: the trace multiplies by it again, exactly."""
+        inverse = -((self.cipher.moduli[0] - 1) // SLOTS)  # the prime is 1 modulo 2N
+        result = self.cipher.multiply_plain(ciphertext, self.cipher.encode(float(inverse), 2, 1.0))
+        result.scale = ciphertext.scale
+        return result
+
+    def step(self, weights: TrainingMessage) -> TrainingMessage:
+        """One step from fresh weights; the answer is one ciphertext with the new weights, without a level left."""
+        weights.check("weights", self.public.id, self.plan)
+        if weights.step != self.done or self.done >= self.plan.iterations:
+            raise InvalidValue(
+                f"{self.done} of {self.plan.iterations} steps are done; these weights are for step {weights.step}. "
+                "Each message is answered once, in order: it may be a replay."
+            )
+        plan, parts = self.plan, self.plan.weight_parts
+        forms = [(0, WEIGHT_SCALE / parts)] * plan.ciphertexts + [(2, plan.packed_scale / parts)]
+        total = self.advance(weights.ciphertexts(self.cipher, forms))
+        return TrainingMessage("step", self.public.id, plan, self.done, (self.cipher.to_bytes(total),), weights.message)
+
+    def advance(self, fresh: list[Any]) -> Any:
+        """The arithmetic of a step: the packed new weights from the fresh ones."""
+        plan = self.plan
+        *point, packed = self._extrapolated(fresh, plan.momentum[self.done])
+        errors = [self._error(group, point, labels) for group, labels in zip(self._forward, self._labels, strict=True)]
+        total = self._packed([self._backpropagated(j, errors) for j in range(plan.ciphertexts)])
+        total.scale = packed.scale = plan.packed_scale
+        self.cipher.evaluator.add_inplace(total, packed)
+        self.done, self._before = self.done + 1, fresh
+        return total
+
+    def _extrapolated(self, fresh: list[Any], momentum: float) -> list[Any]:
+        """Nesterov's point w + m (w - w'), in units of 1 / 1024."""
+        cipher, parts = self.cipher, self.plan.weight_parts
+        if parts == 1:
+            return fresh
+        scaled, ahead = [], round(momentum * parts)
+        for place, item in enumerate(fresh):
+            level = cipher.level(item)
+            moved = cipher.multiply_plain(item, cipher.encode(float(parts + ahead), level, 1.0))
+            if ahead and self._before is not None:
+                behind = cipher.multiply_plain(self._before[place], cipher.encode(float(-ahead), level, 1.0))
+                cipher.evaluator.add_inplace(moved, behind)
+            moved.scale = item.scale * parts
+            scaled.append(moved)
+        return scaled
+
+    def _error(self, features: list[Any], point: list[Any], labels: Any) -> Any:
+        """y minus the polynomial of the argument, for the rows of a group: u (u^2 - k) with u twice the argument."""
+        cipher, evaluator, relin = self.cipher, self.cipher.evaluator, self.public.relin
+        total, product = cipher.multiply(features[0], point[0]), cipher.library.Ciphertext()
+        for feature, weight in zip(features[1:], point[1:], strict=True):
+            evaluator.multiply(feature, weight, product)
+            evaluator.add_inplace(total, product)
+        cipher.relinearize(total, relin)
+        evaluator.add_inplace(total, cipher.automorphism(total, 2 * cipher.parameters.degree - 1, self.public.galois))
+        u = cipher.rescale(total)
+        u.scale = self.plan.argument_scale(cipher.moduli)
+        square = cipher.relinearize(cipher.multiply(u, u), relin)
+        _, slope, _, cubic = self.plan.polynomial.coefficients
+        square = cipher.add_plain(square, 4 * slope / cubic)
+        value = cipher.rescale(cipher.relinearize(cipher.multiply(u, square), relin))
+        value.scale = ERROR_SCALE
+        evaluator.add_inplace(value, labels)
+        return value
+
+    def _backpropagated(self, place: int, errors: list[Any]) -> Any:
+        """Feature times error, row by row, added over the groups."""
+        cipher, product = self.cipher, self.cipher.library.Ciphertext()
+        total = cipher.multiply(self._backward[0][place], errors[0])
+        for group, error in zip(self._backward[1:], errors[1:], strict=True):
+            cipher.evaluator.multiply(group[place], error, product)
+            cipher.evaluator.add_inplace(total, product)
+        return cipher.relinearize(total, self.public.relin)
+
+    def _packed(self, products: list[Any]) -> Any:
+        """The traces of all products, each at its place among the coefficients."""
+        depth = _depth(self.plan)
+        leaves: list[Any] = [None] * (1 << depth)
+        for leaf, product in zip(positions(self.plan.ciphertexts), products, strict=True):
+            leaves[leaf] = product
+        total = self._merged(leaves, depth)
+        for level in range(depth + 1, SLOTS.bit_length()):
+            self.cipher.evaluator.add_inplace(total, self._conjugate(total, level))
+        return total
+
+    def _conjugate(self, ciphertext: Any, level: int) -> Any:
+        return self.cipher.automorphism(ciphertext, 2 ** (level + 1) + 1, self.public.galois)
+
+    def _merged(self, leaves: list[Any], level: int) -> Any:
+        """(A + sB) + automorphism(A - sB) keeps twice the trace of A, and of B behind the monomial s."""
+        if level == 0:
+            return leaves[0]
+        even, odd = self._merged(leaves[0::2], level - 1), self._merged(leaves[1::2], level - 1)
+        if even is None:
+            return None
+        cipher, evaluator = self.cipher, self.cipher.evaluator
+        if odd is None:
+            total = self._conjugate(even, level)
+            evaluator.add_inplace(total, even)
+            return total
+        scale = even.scale
+        shifted = cipher.multiply_plain(odd, self._shifts[SLOTS >> level])
+        shifted.scale = scale
+        moved = self._conjugate(cipher.subtract(even, shifted), level)
+        evaluator.add_inplace(shifted, even)
+        evaluator.add_inplace(shifted, moved)
+        return shifted
+
+
+def _depth(plan: Plan) -> int:
+    return math.ceil(math.log2(plan.ciphertexts)) if plan.ciphertexts > 1 else 0
+
+
+def _grouped(items: list[Any], plan: Plan) -> list[list[Any]]:
+    return [items[start : start + plan.ciphertexts] for start in range(0, len(items), plan.ciphertexts)]
