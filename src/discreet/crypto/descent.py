@@ -3,18 +3,19 @@
 Two features share each slot as a complex number a + ib, conjugated in odd slots, so that all slots belong to roots of unity
 that are 1 modulo 4, and the ring of numbers a + ib sits in the coefficients 0 and N/2. Forward, all products are added
 before one relinearisation; backward, no slot is summed by rotations: the sum over slots is the trace down to that
-subring, and one tree of automorphisms computes the traces of all features at once and leaves them in one ciphertext.
+subring, and one tree of automorphisms computes the traces of all features at once and leaves them in one ciphertext. The
+lowest levels of the tree, where most of its automorphisms are, act on the errors instead, of which there are few: the
+key holder has encrypted the features so that this gives the same sums (`packing.shared`).
 """
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from discreet.crypto.keys import PublicContext
 from discreet.crypto.messages import TrainingMessage
 from discreet.crypto.packing import monomial, positions
-from discreet.crypto.plan import ERROR_SCALE, SLOTS, WEIGHT_SCALE, Plan
+from discreet.crypto.plan import ERROR_SCALE, SLOTS, WEIGHT_SCALE
 from discreet.errors import InvalidValue
 
 __all__ = ["Trainer"]
@@ -29,19 +30,19 @@ class Trainer:
         rows.check("rows", public.id, rows.plan)
         self.public, self.plan, self.cipher, self.done = public, rows.plan, public.cipher, 0
         plan, cipher, count = rows.plan, public.cipher, rows.plan.ciphertexts * rows.plan.groups
-        forms = [(0, plan.forward_scale(cipher.moduli))] * count + [(2, plan.backward_scale)] * count
+        images = plan.groups * plan.blocks << plan.shared
+        forms = [(0, plan.forward_scale(cipher.moduli))] * count + [(2, plan.backward_scale)] * images
         found = rows.ciphertexts(cipher, forms + [(2, ERROR_SCALE)] * plan.groups)
-        self._forward, self._labels = _grouped(found[:count], plan), found[2 * count :]
-        self._backward = _grouped([self._shrunk(item) for item in found[count : 2 * count]], plan)
-        depth = _depth(plan)
-        halves = [(SLOTS >> level) for level in range(1, depth + 1)]
+        self._forward, self._labels = _grouped(found[:count], plan.ciphertexts), found[count + images :]
+        self._backward = _grouped([self._shrunk(item) for item in found[count : count + images]], 1 << plan.shared)
+        halves = [(SLOTS >> level) for level in range(plan.shared + 1, plan.depth + 1)]
         self._shifts = {half: cipher.encode(monomial(cipher.parameters.degree, half), 2, 1.0) for half in halves}
         self._before: list[Any] | None = None
         self._rows = rows.message
 
     def _shrunk(self, ciphertext: Any) -> Any:
-        """Times the inverse of the number of slots modulo the last prime: the trace multiplies by it again, exactly."""
-        inverse = -((self.cipher.moduli[0] - 1) // SLOTS)  # the prime is 1 modulo 2N
+        """Times the inverse modulo the last prime of the number by which the tree and the trace multiply: exactly."""
+        inverse = -((self.cipher.moduli[0] - 1) // (SLOTS >> self.plan.shared))  # the prime is 1 modulo 2N
         result = self.cipher.multiply_plain(ciphertext, self.cipher.encode(float(inverse), 2, 1.0))
         result.scale = ciphertext.scale
         return result
@@ -64,7 +65,8 @@ class Trainer:
         plan = self.plan
         *point, packed = self._extrapolated(fresh, plan.momentum[self.done])
         errors = [self._error(group, point, labels) for group, labels in zip(self._forward, self._labels, strict=True)]
-        total = self._packed([self._backpropagated(j, errors) for j in range(plan.ciphertexts)])
+        images = [self._images(error) for error in errors]
+        total = self._packed([self._backpropagated(block, images) for block in range(plan.blocks)])
         total.scale = packed.scale = plan.packed_scale
         self.cipher.evaluator.add_inplace(total, packed)
         self.done, self._before = self.done + 1, fresh
@@ -105,23 +107,34 @@ class Trainer:
         evaluator.add_inplace(value, labels)
         return value
 
-    def _backpropagated(self, place: int, errors: list[Any]) -> Any:
-        """Feature times error, row by row, added over the groups."""
-        cipher, product = self.cipher, self.cipher.library.Ciphertext()
-        total = cipher.multiply(self._backward[0][place], errors[0])
-        for group, error in zip(self._backward[1:], errors[1:], strict=True):
-            cipher.evaluator.multiply(group[place], error, product)
-            cipher.evaluator.add_inplace(total, product)
+    def _images(self, error: Any) -> list[Any]:
+        """The errors under each automorphism of the lowest levels, in the order of `packing.automorphisms`."""
+        found = [error]
+        for level in range(1, self.plan.shared + 1):
+            found += [self._conjugate(item, level) for item in found]
+        return found
+
+    def _backpropagated(self, block: int, images: list[list[Any]]) -> Any:
+        """The traces of a block's features times errors, over the lowest levels: one relinearisation for all of them."""
+        cipher, product, total = self.cipher, self.cipher.library.Ciphertext(), None
+        for group, errors in enumerate(images):
+            for feature, error in zip(self._backward[group * self.plan.blocks + block], errors, strict=True):
+                if total is None:
+                    total = cipher.multiply(feature, error)
+                    continue
+                cipher.evaluator.multiply(feature, error, product)
+                cipher.evaluator.add_inplace(total, product)
         return cipher.relinearize(total, self.public.relin)
 
     def _packed(self, products: list[Any]) -> Any:
-        """The traces of all products, each at its place among the coefficients."""
-        depth = _depth(self.plan)
-        leaves: list[Any] = [None] * (1 << depth)
-        for leaf, product in zip(positions(self.plan.ciphertexts), products, strict=True):
-            leaves[leaf] = product
-        total = self._merged(leaves, depth)
-        for level in range(depth + 1, SLOTS.bit_length()):
+        """The traces of all blocks, each at its place among the coefficients."""
+        plan = self.plan
+        leaves: list[Any] = [None] * (1 << plan.depth - plan.shared)
+        bits = positions(len(leaves))
+        for block, product in enumerate(products):
+            leaves[bits[block]] = product
+        total = self._merged(leaves, plan.depth)
+        for level in range(plan.depth + 1, SLOTS.bit_length()):
             self.cipher.evaluator.add_inplace(total, self._conjugate(total, level))
         return total
 
@@ -130,7 +143,7 @@ class Trainer:
 
     def _merged(self, leaves: list[Any], level: int) -> Any:
         """(A + sB) + automorphism(A - sB) keeps twice the trace of A, and of B behind the monomial s."""
-        if level == 0:
+        if level == self.plan.shared:
             return leaves[0]
         even, odd = self._merged(leaves[0::2], level - 1), self._merged(leaves[1::2], level - 1)
         if even is None:
@@ -149,9 +162,5 @@ class Trainer:
         return shifted
 
 
-def _depth(plan: Plan) -> int:
-    return math.ceil(math.log2(plan.ciphertexts)) if plan.ciphertexts > 1 else 0
-
-
-def _grouped(items: list[Any], plan: Plan) -> list[list[Any]]:
-    return [items[start : start + plan.ciphertexts] for start in range(0, len(items), plan.ciphertexts)]
+def _grouped(items: list[Any], size: int) -> list[list[Any]]:
+    return [items[start : start + size] for start in range(0, len(items), size)]
