@@ -356,24 +356,18 @@ def main() -> None:
     if unknown := set(how.rows) - set(ROWS):
         parser.error(f"there is no row {', '.join(sorted(unknown))}")
     results: dict[str, Any] = json.loads(how.out.read_text())["rows"] if how.out and how.out.exists() else {}
+    claim = ciphertext_claim(crypto.keygen("training", features=2)[0].parameters, Unit("record", "add_remove", rows=1))
+    what = {"what": "CPU seconds of one thread; ratios to numpy on the same work, in turn", "seed": SEED}
     for name in how.rows or ROWS:
         found = ROWS[name](how.rounds, how.data)
         if found is not None:
-            results[name] = {
-                "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-                "load": os.getloadavg()[0],
-                **found,
-            }
+            today = datetime.datetime.now(datetime.UTC).date().isoformat()
+            results[name] = {"date": today, "load": os.getloadavg()[0], **found}
             print(name, json.dumps(results[name], indent=1), flush=True)
+            kept = {name: results[name] for name in ROWS if name in results}
+            write(how.out, {**what, "training_claim": claim.to_json(), "rows": kept}, "tenseal")
     if how.plot:
         how.plot.write_text(plot(results["noise"]), encoding="utf-8")
-    claim = ciphertext_claim(crypto.keygen("training", features=2)[0].parameters, Unit("record", "add_remove", rows=1))
-    what = {"what": "CPU seconds of one thread; ratios to numpy on the same work, in turn", "seed": SEED}
-    write(
-        how.out,
-        {**what, "training_claim": claim.to_json(), "rows": {name: results[name] for name in ROWS if name in results}},
-        "tenseal",
-    )
 
 
 if __name__ == "__main__":

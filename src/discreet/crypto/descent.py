@@ -62,50 +62,45 @@ class Trainer:
 
     def advance(self, fresh: list[Any]) -> Any:
         """The arithmetic of a step: the packed new weights from the fresh ones."""
-        plan = self.plan
-        *point, packed = self._extrapolated(fresh, plan.momentum[self.done])
-        errors = [self._error(group, point, labels) for group, labels in zip(self._forward, self._labels, strict=True)]
+        plan, (*weights, packed) = self.plan, fresh
+        now = [*(self._argument(group, weights) for group in self._forward), packed]
+        *arguments, packed = now if plan.weight_parts == 1 else self._extrapolated(now, plan.momentum[self.done])
+        errors = [self._error(argument, labels) for argument, labels in zip(arguments, self._labels, strict=True)]
         images = [self._images(error) for error in errors]
         total = self._packed([self._backpropagated(block, images) for block in range(plan.blocks)])
         total.scale = packed.scale = plan.packed_scale
-        self.cipher.evaluator.add_inplace(total, packed)
-        self.done, self._before = self.done + 1, fresh
+        self.cipher.add_to(total, packed)
+        self.done, self._before = self.done + 1, now
         return total
 
-    def _extrapolated(self, fresh: list[Any], momentum: float) -> list[Any]:
-        """Nesterov's point w + m (w - w'), in units of 1 / 1024."""
-        cipher, parts = self.cipher, self.plan.weight_parts
-        if parts == 1:
-            return fresh
-        scaled, ahead = [], round(momentum * parts)
-        for place, item in enumerate(fresh):
+    def _argument(self, features: list[Any], weights: list[Any]) -> Any:
+        """Twice the products of rows and weights, for the rows of a group."""
+        total = self.cipher.relinearize(self.cipher.inner(zip(features, weights, strict=True)), self.public.relin)
+        conjugate = self.cipher.automorphism(total, 2 * self.cipher.parameters.degree - 1, self.public.galois)
+        return self.cipher.add_to(conjugate, total)
+
+    def _extrapolated(self, now: list[Any], momentum: float) -> list[Any]:
+        """At Nesterov's point w + m (w - w'), in units of 1 / 1024: what is linear in the weights, from its last two values."""
+        cipher, parts, ahead, found = self.cipher, self.plan.weight_parts, round(momentum * self.plan.weight_parts), []
+        for item, before in zip(now, self._before or now, strict=True):
             level = cipher.level(item)
             moved = cipher.multiply_plain(item, cipher.encode(float(parts + ahead), level, 1.0))
-            if ahead and self._before is not None:
-                behind = cipher.multiply_plain(self._before[place], cipher.encode(float(-ahead), level, 1.0))
-                cipher.evaluator.add_inplace(moved, behind)
-            moved.scale = item.scale * parts
-            scaled.append(moved)
-        return scaled
+            if ahead:
+                cipher.add_to(moved, cipher.multiply_plain(before, cipher.encode(float(-ahead), level, 1.0)))
+            found.append(moved)
+        return found
 
-    def _error(self, features: list[Any], point: list[Any], labels: Any) -> Any:
+    def _error(self, argument: Any, labels: Any) -> Any:
         """y minus the polynomial of the argument, for the rows of a group: u (u^2 - k) with u twice the argument."""
-        cipher, evaluator, relin = self.cipher, self.cipher.evaluator, self.public.relin
-        total, product = cipher.multiply(features[0], point[0]), cipher.library.Ciphertext()
-        for feature, weight in zip(features[1:], point[1:], strict=True):
-            evaluator.multiply(feature, weight, product)
-            evaluator.add_inplace(total, product)
-        cipher.relinearize(total, relin)
-        evaluator.add_inplace(total, cipher.automorphism(total, 2 * cipher.parameters.degree - 1, self.public.galois))
-        u = cipher.rescale(total)
+        cipher, relin = self.cipher, self.public.relin
+        u = cipher.rescale(argument)
         u.scale = self.plan.argument_scale(cipher.moduli)
         square = cipher.relinearize(cipher.multiply(u, u), relin)
         _, slope, _, cubic = self.plan.polynomial.coefficients
         square = cipher.add_plain(square, 4 * slope / cubic)
         value = cipher.rescale(cipher.relinearize(cipher.multiply(u, square), relin))
         value.scale = ERROR_SCALE
-        evaluator.add_inplace(value, labels)
-        return value
+        return cipher.add_to(value, labels)
 
     def _images(self, error: Any) -> list[Any]:
         """The errors under each automorphism of the lowest levels, in the order of `packing.automorphisms`."""
@@ -116,15 +111,12 @@ class Trainer:
 
     def _backpropagated(self, block: int, images: list[list[Any]]) -> Any:
         """The traces of a block's features times errors, over the lowest levels: one relinearisation for all of them."""
-        cipher, product, total = self.cipher, self.cipher.library.Ciphertext(), None
-        for group, errors in enumerate(images):
-            for feature, error in zip(self._backward[group * self.plan.blocks + block], errors, strict=True):
-                if total is None:
-                    total = cipher.multiply(feature, error)
-                    continue
-                cipher.evaluator.multiply(feature, error, product)
-                cipher.evaluator.add_inplace(total, product)
-        return cipher.relinearize(total, self.public.relin)
+        pairs = (
+            pair
+            for group, errors in enumerate(images)
+            for pair in zip(self._backward[group * self.plan.blocks + block], errors, strict=True)
+        )
+        return self.cipher.relinearize(self.cipher.inner(pairs), self.public.relin)
 
     def _packed(self, products: list[Any]) -> Any:
         """The traces of all blocks, each at its place among the coefficients."""
@@ -135,7 +127,7 @@ class Trainer:
             leaves[bits[block]] = product
         total = self._merged(leaves, plan.depth)
         for level in range(plan.depth + 1, SLOTS.bit_length()):
-            self.cipher.evaluator.add_inplace(total, self._conjugate(total, level))
+            self.cipher.add_to(total, self._conjugate(total, level))
         return total
 
     def _conjugate(self, ciphertext: Any, level: int) -> Any:
@@ -148,18 +140,14 @@ class Trainer:
         even, odd = self._merged(leaves[0::2], level - 1), self._merged(leaves[1::2], level - 1)
         if even is None:
             return None
-        cipher, evaluator = self.cipher, self.cipher.evaluator
+        cipher = self.cipher
         if odd is None:
-            total = self._conjugate(even, level)
-            evaluator.add_inplace(total, even)
-            return total
+            return cipher.add_to(self._conjugate(even, level), even)
         scale = even.scale
         shifted = cipher.multiply_plain(odd, self._shifts[SLOTS >> level])
         shifted.scale = scale
         moved = self._conjugate(cipher.subtract(even, shifted), level)
-        evaluator.add_inplace(shifted, even)
-        evaluator.add_inplace(shifted, moved)
-        return shifted
+        return cipher.add_to(cipher.add_to(shifted, even), moved)
 
 
 def _grouped(items: list[Any], size: int) -> list[list[Any]]:
