@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from discreet.core import Release, Unit, check
 from discreet.core.facts import made
 from discreet.errors import InvalidQuery, InvalidValue
-from discreet.ledger import Replay, release
+from discreet.ledger import LedgerLike, Replay, as_ledger, release
 from discreet.query.answer import requests, shown_plan
 from discreet.query.catalogue import read_catalogue
 from discreet.query.engines import Engine
@@ -40,7 +40,7 @@ def connect(
     location: Any,
     *,
     unit: Unit,
-    ledger: Ledger | str | os.PathLike[str] | None = None,
+    ledger: LedgerLike | None = None,
     source: str | None = None,
     bounds: Mapping[str, Any] | None = None,
     schema: str | os.PathLike[str] | Mapping[str, Any] | None = None,
@@ -49,8 +49,9 @@ def connect(
 ) -> Database:
     """Open a source of private rows for SQL.
 
-    `location` is a parquet file, a csv or json file whose columns the schema declares, a DuckDB database, a `postgresql://` or
-    `spark://` URL, a Spark session or DataFrame, an Arrow table, a pandas or polars frame, or a dict of such by table name.
+    `location` is a parquet file, a folder or a pattern of such, a csv or jsonl file whose columns the schema declares, a DuckDB
+    database, a `postgresql://` or `spark://` URL, a Spark session or DataFrame, an Arrow table, a pandas or polars frame, or a
+    dict of such by table name.
     With a `ledger`, every answer is charged to `source` (opened there by its owner) before a row is read; without one nobody
     adds up what was asked. `account` is whom answers are charged to where the query names nobody. `statistics` are the
     aggregate functions that may be asked, such as (*STATISTICS, YourOwn) of discreet.query.statistics.
@@ -65,10 +66,6 @@ def connect(
         raise InvalidValue(f"unit must be a Unit, such as discreet.user('id', rows=4); got {check.shown(unit)}.")
     if (ledger is None) != (source is None):
         raise InvalidValue("ledger and source go together: the ledger keeps the budget of the source.")
-    if isinstance(ledger, (str, os.PathLike)):
-        from discreet.ledger import Ledger
-
-        ledger = Ledger(ledger)
     known = read_schema(schema).with_bounds(bounds)
     engine = open_engine(location, known.text_columns())
     try:
@@ -82,15 +79,16 @@ class Database:
     """Private rows behind an engine: asked in SQL, answered with noise, intervals and a claim."""
 
     def __init__(
-        self, engine: Engine, unit: Unit, schema: Schema, *, ledger: Ledger | None = None, source: str | None = None,
+        self, engine: Engine, unit: Unit, schema: Schema, *, ledger: LedgerLike | None = None, source: str | None = None,
         account: str | None = None, statistics: Sequence[type[Statistic]] = STATISTICS,
     ) -> None:  # fmt: skip
-        self.engine, self.unit, self.ledger, self.source, self.account = engine, unit, ledger, source, account
+        self.engine, self.unit, self.source, self.account = engine, unit, source, account
+        self.ledger = as_ledger(ledger)
         self._statistics = tuple(statistics)
         self._catalogue = read_catalogue(engine, unit, replace(schema, exact=engine.exact_names))
         self._registered: str | None = None
-        if ledger is not None and source is not None:
-            ledger.balance(source)  # a source that is not open is refused now, not with the first query
+        if self.ledger is not None and source is not None:
+            self.ledger.balance(source)  # a source that is not open is refused now, not with the first query
 
     def tables(self) -> dict[str, dict[str, str]]:
         """The tables and their columns with types."""
