@@ -25,6 +25,7 @@ COMMANDS = {
     "gate": "Do releases keep to a policy? For CI: exit codes, JUnit, SARIF.",
     "keys": "Sign releases and ledgers, and see who signed them.",
     "ledger": "Budgets: open, show, share, raise, renew, verify.",
+    "pate": "Labels for public rows, by teachers that vote in private.",
     "predict": "Classes or values of new rows, by a model that train or fit wrote.",
     "query": "Ask private SQL: an answer with error bars, charged to a budget.",
     "report": "Releases as one page to read and sign: HTML, PDF, Markdown, JSON.",

@@ -42,14 +42,14 @@ def command(
     from discreet.models.tables import read_private
 
     paying = budget(ledger, source)
-    features = Features(_known(columns_file))
+    features = Features(known_columns(columns_file))
     if target in features.known:
         raise InvalidValue(f"{target} is the target and cannot be learned from; take it out of {columns_file}.")
-    place = _writable(Path(output))
+    place = writable(Path(output))
     given: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "norm": features.norm, "unit": record(relation), **paying}
     estimator = _estimator(model, classes, bounds, given)
     table = read_private(location, [*features.known, target])
-    y, kept = _labels(target, table[target].tolist(), None if classes is None else estimator.classes)
+    y, kept = labels_of(target, table[target].tolist(), None if classes is None else estimator.classes)
     release = estimator.fit(features(table)[kept], y[kept]).release_
     about = {"model": model, "target": target, "columns": dict(features.known), "margin": getattr(estimator, "margin", 0.0)}
     release = release.map(lambda value: {**about, **value})
@@ -57,7 +57,7 @@ def command(
     _tell(release, place, as_json)
 
 
-def _known(path: str) -> dict[str, Any]:
+def known_columns(path: str) -> dict[str, Any]:
     from discreet.errors import InvalidDocument, InvalidValue
 
     try:
@@ -84,7 +84,7 @@ def _estimator(model: str, classes: str | None, bounds: tuple[float, float] | No
     return (LogisticRegression if model == "logistic" else LinearSVC)(**given, classes=names)
 
 
-def _labels(target: str, cells: list[Any], classes: list[str] | None) -> tuple[Any, Any]:
+def labels_of(target: str, cells: list[Any], classes: list[str] | None) -> tuple[Any, Any]:
     """The target of each row, and which rows have one, a class or a finite number; the others are left out."""
     import numpy as np
 
@@ -105,7 +105,7 @@ def _labels(target: str, cells: list[Any], classes: list[str] | None) -> tuple[A
     return y, kept
 
 
-def _writable(place: Path) -> Path:
+def writable(place: Path) -> Path:
     """The file's place, tried before anything is spent."""
     from discreet.errors import InvalidValue
 

@@ -10,9 +10,12 @@ import pytest
 
 from discreet import Ledger, Release, crypto, record
 from discreet.core import Zero
-from discreet.crypto.disclosure import disclosed
+from discreet.crypto.descent import Trainer
+from discreet.crypto.disclosure import disclose_weights, disclosed
 from discreet.crypto.leak import key_from_decryption
 from discreet.crypto.model import Layer
+from discreet.crypto.plan import Plan
+from discreet.crypto.training import KeyHolder
 from discreet.errors import InvalidDocument, InvalidValue
 
 MODEL = crypto.Model((Layer(np.array([[1.0, -0.5]]), np.array([0.25])),), "identity")
@@ -112,6 +115,24 @@ def test_decryptions_are_counted_and_end(keys: Keys, ledger: Ledger) -> None:
     assert "new keys" in str(problems[0])
     assert disclosed(ledger, "clinic", secret.id) == 160  # what was refused counts too: nothing is given back
     assert str(np.round(MODEL(ROWS)[0, 0], 3)) not in str(problems)
+
+
+def test_weights_of_a_training_are_handed_on_rounded(ledger: Ledger) -> None:
+    rows = np.random.default_rng(0).uniform(-1, 1, (50, 1))
+    plan = Plan(2, 50, 1, 1.0, 1.0)
+    secret, public = crypto.keygen("training", features=2)
+    holder = KeyHolder(secret, plan)
+    how = {"unit": record(), "source": "clinic", "ledger": ledger}
+    with pytest.raises(InvalidValue, match="No step"):
+        disclose_weights(holder, grid=0.1, **how)  # type: ignore[arg-type]
+    trainer = Trainer(public, holder.encrypt(rows, (rows[:, 0] > 0).astype(int)))
+    holder.receive(trainer.step(holder.start()))
+    with pytest.raises(InvalidValue, match="below 64 times"):
+        disclose_weights(holder, grid=1e-6, **how)  # type: ignore[arg-type]
+    found = disclose_weights(holder, grid=2.0**-6, **how)  # type: ignore[arg-type]
+    assert np.array_equal(found.value * 64, np.round(holder.weights * 64))
+    assert [claim.game.view for claim in found.claims] == [frozenset({"ciphertexts"})]
+    assert disclosed(ledger, "clinic", secret.id) == 2
 
 
 def test_what_is_not_handed_over(keys: Keys, ledger: Ledger) -> None:
