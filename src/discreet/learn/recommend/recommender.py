@@ -68,8 +68,8 @@ class Recommender(PrivateEstimator):
         made = Summaries(len(items), self.unit, float(self.epsilon), float(self.delta), self.method != "effects")
         table = columns(ratings, [self.unit.key or "user", "item", "rating"])
         user, item, rating = table.values()
-        users = np.unique(user.astype(str), return_inverse=True)[1]
-        places = np.array([self._place.get(each, -1) for each in item.tolist()], np.int64)
+        users = np.unique(user if user.dtype.kind in "iuU" else user.astype(str), return_inverse=True)[1]
+        places = _placed(item, self._place)
         values = (np.clip(numbers(rating), low, high) - low) / (high - low) * 2 - 1
         found = self._spend(made, (users, places, values))
         self.effects_, self.middle_ = item_effects(found.value, made)
@@ -114,6 +114,14 @@ class Recommender(PrivateEstimator):
         open_items = [item for item in self.items if item not in user_ratings]
         said = self.predict(user_ratings, open_items)
         return [open_items[place] for place in np.argsort(-said, kind="stable")[: check.whole("k", k)]]
+
+
+def _placed(item: NDArray[Any], known: dict[Any, int]) -> NDArray[np.int64]:
+    """The place of each item among those known, -1 for others."""
+    if item.dtype.kind not in "iuU":
+        return np.array([known.get(each, -1) for each in item.tolist()], np.int64)
+    there, inverse = np.unique(item, return_inverse=True)
+    return np.asarray(np.array([known.get(each, -1) for each in there.tolist()], np.int64)[inverse], np.int64)
 
 
 RESIDUAL = 0.12  # variance of a residual that no other rating explains, in halves of the range squared
