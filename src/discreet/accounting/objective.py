@@ -68,7 +68,8 @@ def _tapered(mu: float, rate: float) -> Delta:
 
     def delta(e: Array) -> Array:
         small = np.minimum(e, fall)
-        first = (2 * np.sqrt(fall * small) - rate) / mu  # where psi passes epsilon, on the parabola
+        with np.errstate(over="ignore", invalid="ignore"):
+            first = (2 * np.sqrt(fall * small) - rate) / mu  # where psi passes epsilon, on the parabola
         within = ndtr(-first) - ndtr(-last)
         wide = ndtr(-math.sqrt(square) * (first + middle)) - ndtr(-math.sqrt(square) * (last + middle))
         with np.errstate(under="ignore", over="ignore", invalid="ignore"):  # what is not a number bounds nothing
