@@ -63,6 +63,7 @@ bench: $(VENV)/.dev $(WITH_PEERS) $(PEERS)/privacy-meter/.done
 	  $(BIN)/python bench/membership.py --case defended --targets 5 --shadows 16 --out $(RESULTS)/membership.json; \
 	  $(BIN)/python bench/membership.py --case published --out $(RESULTS)/membership.json; \
 	  $(BIN)/python bench/text.py --out $(RESULTS)/text.json; fi
+	$(BIN)/python bench/crypto.py $(if $(wildcard ../shared/data/mnist),--data ../shared/data) --out $(RESULTS)/crypto.json --plot docs/theory/lwe-noise.svg
 	$(BIN)/python bench/local.py --pure-ldp $(PEERS)/pureldp/bin/python --out $(RESULTS)/local.json --plot docs/theory/local-error.svg
 	$(BIN)/python bench/reconstruct.py --out $(RESULTS)/reconstruct.json
 	$(BIN)/python bench/audit_training.py --part bugs,command --out $(RESULTS)/audit_training.json

@@ -6,6 +6,7 @@ import datetime
 import json
 import os
 import platform
+import subprocess
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,17 @@ def machine(*packages: str) -> dict[str, Any]:
         "python": platform.python_version(),
         "versions": found,
     }
+
+
+def commit() -> str:
+    """The commit that is measured; with a plus where its files were changed since, results aside."""
+
+    def git(*words: str) -> str:
+        root = Path(__file__).parents[1]
+        return subprocess.run(["git", *words], capture_output=True, text=True, cwd=root, check=False).stdout.strip()
+
+    changed = git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!bench/results")
+    return (git("rev-parse", "--short=12", "HEAD") or "unknown") + "+" * bool(changed)
 
 
 def write(path: str | Path | None, what: dict[str, Any], *packages: str) -> None:

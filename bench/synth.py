@@ -1,11 +1,12 @@
 """Synthetic tables: error, accuracy of models trained on them, CPU-seconds and memory, on Adult, ACS and NLTCS.
 
-    python bench/synth.py [--data FOLDER] [--part adult,acs,nltcs,size,cover,settings,large,peers] [--out FILE]
+    python bench/synth.py [--data FOLDER] [--part adult,acs,…] [--jobs 2] [--out FILE] [--plot FILE]
 
 Each fit runs in a process of its own, which reports its CPU-seconds (all threads, without imports) and its peak memory. tv1,
 tv2 and tv3 are mean total variations over all columns, all pairs and 100 fixed triples (all triples of NLTCS) against the
 private table; AUC is that of gradient boosting trained on synthetic rows and tested on real ones that were held out. Noise
-is fresh in every repeat: five of each. `aim` is asked for all triples.
+is fresh in every repeat, five of each; Adult is split anew for each of them, by seeds that no setting was chosen on. `aim`
+is asked for all triples. Wall times are those of a machine that others may use: the load average stands beside them.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import os
 import resource
 import signal
 import statistics
@@ -20,16 +22,19 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from _record import write
+from _record import commit, write
+from _synth_plot import drawn
 
 DELTA, REPEATS = 1e-9, 5
-LIMIT = 300  # CPU-seconds that a peer may take
-FRESH = 2026  # the split of Adult that is reported; settings were chosen on others (see `settings`)
+LIMIT = 120  # CPU-seconds that a peer may take
+FRESH = (3001, 3002, 3003, 3004, 3005)  # splits of Adult that are reported; settings were chosen on 1 and 2 (see `settings`)
 
 
 def spread(values: list[float]) -> dict[str, float]:
@@ -58,11 +63,16 @@ def child(place: str, out: str, method: str, epsilon: float, rows: int) -> None:
     began_sampling = time.process_time()
     codes = model.sample(rows).codes()
     sampled = time.process_time() - began_sampling
-    np.save(out, codes.astype(np.uint8 if max(sizes.values()) <= 256 else np.uint16))
     status = Path("/proc/self/status").read_text().split()
     memory = int(status[status.index("VmHWM:") + 1]) / 1024
+    began_sampling = time.process_time()
+    model.sample(rows).to_parquet(Path(out).with_suffix(".sampled.parquet"))
+    written = time.process_time() - began_sampling
+    Path(out).with_suffix(".sampled.parquet").unlink()
+    np.save(out, codes.astype(np.uint8 if max(sizes.values()) <= 256 else np.uint16))
     print(json.dumps({
-        "fit_cpu_s": fitted[0], "fit_s": fitted[1], "sampled_rows_per_cpu_s": rows / sampled, "memory_mb": memory,
+        "fit_cpu_s": fitted[0], "fit_s": fitted[1], "sampled_rows_per_cpu_s": rows / sampled,
+        "written_rows_per_cpu_s": rows / written, "memory_mb": memory,
         "gap": model.gap, "converged": model.converged, "tables": len(model.measurements),
         "cells": model.tree.cells, "rows": model.rows,
     }))  # fmt: skip
@@ -71,7 +81,9 @@ def child(place: str, out: str, method: str, epsilon: float, rows: int) -> None:
 def fitted(place: Path, method: str, epsilon: float, rows: int) -> tuple[dict[str, Any], np.ndarray]:
     out = place.with_suffix(".npy")
     command = [sys.executable, __file__, "--child", str(place), str(out), method, str(epsilon), str(rows)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{method} on {place.stem} failed ({done.returncode}): {done.stderr[-2000:]}")
     return json.loads(done.stdout.splitlines()[-1]), np.load(out).astype(np.int64)
 
 
@@ -88,8 +100,8 @@ def stored(folder: Path, name: str, codes: np.ndarray, sizes: dict[str, int]) ->
     return place
 
 
-def adult(data: Path, split: int = FRESH) -> tuple[np.ndarray, np.ndarray, dict[str, int]]:
-    """39,073 rows to fit and 9,769 held out, of a split that no setting was chosen on."""
+def adult(data: Path, split: int = FRESH[0]) -> tuple[np.ndarray, np.ndarray, dict[str, int]]:
+    """39,073 rows to fit and 9,769 held out."""
     import pandas as pd
 
     frame = pd.read_csv(data / "adult/adult-discrete.csv.gz")
@@ -148,20 +160,22 @@ def area(codes: np.ndarray, test: np.ndarray, target: int) -> float:
     return float(roc_auc_score(test[:, target], model.predict_proba(test[:, rest])[:, 1]))
 
 
-def repeated(place: Path, method: str, epsilon: float, rows: int, distance: Distance, test: Any = None) -> dict[str, Any]:
+MEASURED = ("tv1", "tv2", "tv3", "auc", "auc_left", "fit_cpu_s", "memory_mb", "gap", "tables", "cells")
+
+
+def repeated(place: Path, method: str, epsilon: float, rows: int, distance: Distance) -> dict[str, Any]:
     runs = []
     for _ in range(REPEATS):
         told, codes = fitted(place, method, epsilon, rows)
-        told |= distance(codes)
-        if test is not None:
-            told["auc"] = area(codes, *test)
-        runs.append(told)
-    names = [
-        name for name in ("tv1", "tv2", "tv3", "auc", "fit_cpu_s", "memory_mb", "gap", "tables", "cells") if name in runs[0]
-    ]
-    row = {"method": method, "epsilon": epsilon, "converged": all(run["converged"] for run in runs)}
-    row |= {name: spread([run[name] for run in runs]) for name in names}
-    print(place.stem, method, epsilon, {name: row[name]["mean"] for name in names}, flush=True)
+        runs.append(told | distance(codes))
+    return summary(place.stem, method, epsilon, runs)
+
+
+def summary(table: str, method: str, epsilon: float, runs: list[dict[str, Any]]) -> dict[str, Any]:
+    row: dict[str, Any] = {"method": method, "epsilon": epsilon, "repeats": len(runs)}
+    row["converged"] = all(run["converged"] for run in runs)
+    row |= {name: spread([run[name] for run in runs]) for name in MEASURED if name in runs[0]}
+    print(table, method, epsilon, {name: row[name]["mean"] for name in MEASURED if name in row}, flush=True)
     return row
 
 
@@ -169,14 +183,23 @@ def repeated(place: Path, method: str, epsilon: float, rows: int, distance: Dist
 
 
 def part_adult(data: Path, folder: Path) -> Any:
-    train, test, sizes = adult(data)
-    place, distance, target = stored(folder, "adult", train, sizes), Distance(train, sizes), len(sizes) - 1
-    target = list(sizes).index("income>50K")
-    again = train[np.random.default_rng(2).integers(0, len(train), len(train))]
-    floor = {"method": "bootstrap of the real rows"} | distance(again) | {"auc": area(again, test, target)}
-    rows: list[Any] = [floor, {"method": "the real rows", "auc": area(train, test, target)}]
-    asked = [("independent", 1.0), ("tree", 1.0), ("junction", 1.0), ("tree", 0.1), ("junction", 0.1), ("junction", 10.0)]
-    return rows + [repeated(place, method, epsilon, len(train), distance, (test, target)) for method, epsilon in asked]
+    """One fit of each on each of five splits; `auc_left` is the AUC as a share of that of the real rows of the same split."""
+    asked = [("tree", 1.0), ("junction", 1.0), ("junction", 0.1)]
+    floors, real, runs = [], [], {each: [] for each in asked}
+    for split in FRESH:
+        train, test, sizes = adult(data, split)
+        place, distance = stored(folder, f"adult{split}", train, sizes), Distance(train, sizes)
+        target = list(sizes).index("income>50K")
+        again = train[np.random.default_rng(2).integers(0, len(train), len(train))]
+        floors.append(distance(again) | {"auc": area(again, test, target)})
+        real.append(area(train, test, target))
+        for method, epsilon in asked:
+            told, codes = fitted(place, method, epsilon, len(train))
+            auc = area(codes, test, target)
+            runs[method, epsilon].append(told | distance(codes) | {"auc": auc, "auc_left": auc / real[-1]})
+    floor = {name: spread([each[name] for each in floors]) for name in floors[0]}
+    rows: list[Any] = [{"method": "bootstrap of the real rows"} | floor, {"method": "the real rows", "auc": spread(real)}]
+    return rows + [summary("adult", *each, runs[each]) for each in asked]
 
 
 def part_acs(data: Path, folder: Path) -> Any:
@@ -227,17 +250,20 @@ class _Coded:
                 .reshape([self.sizes[c] for c in each]) for each in sets]  # fmt: skip
 
 
+MILLIONS = (10, 30, 100)
+
+
 def part_large(data: Path, folder: Path) -> Any:
     """Many rows of 12 columns in parquet: a tree beside DuckDB's own GROUP BYs of the same pairs; one run each."""
     rows = []
-    for millions in (10, 30):
-        place, sizes = folder / f"large{millions}.parquet", LARGE
-        _write_large(place, millions, list(sizes.values()))
-        place.with_suffix(".json").write_text(json.dumps(sizes))
+    for millions in MILLIONS:
+        place = folder / f"large{millions}.parquet"
+        _write_large(place, millions)
+        place.with_suffix(".json").write_text(json.dumps(LARGE))
         ours, _ = fitted(place, "tree", 1.0, 1000)
         done = subprocess.run([sys.executable, __file__, "--group", str(place)], capture_output=True, text=True, check=True)
         plain = json.loads(done.stdout)
-        rows.append({"rows": millions * 10**6, "file_mb": place.stat().st_size / 1e6} | {
+        rows.append({"rows": millions * 10**6, "file_mb": place.stat().st_size / 1e6, "load": os.getloadavg()[0]} | {
             f"{who}_{key}": round(told[key], 2) for who, told in (("tree", ours), ("duckdb", plain))
             for key in ("fit_cpu_s", "fit_s", "memory_mb")})  # fmt: skip
         place.unlink()
@@ -248,19 +274,16 @@ def part_large(data: Path, folder: Path) -> Any:
 LARGE = {f"c{i}": size for i, size in enumerate((2, 3, 5, 7, 9, 12, 16, 16, 24, 30, 40, 50))}
 
 
-def _write_large(place: Path, millions: int, sizes: list[int]) -> None:
-    """Columns of which each follows a common one in half of the rows."""
-    import pyarrow as pa
-    import pyarrow.parquet as parquet
-
-    random = np.random.default_rng(0)
-    names = [f"c{i}" for i in range(len(sizes))]
-    with parquet.ParquetWriter(place, pa.schema([(name, pa.uint8()) for name in names]), compression="zstd") as writer:
-        for _ in range(millions):
-            common = random.integers(0, 50, 10**6, dtype=np.uint8)
-            writer.write_table(pa.table({name: np.where(
-                random.random(10**6, dtype=np.float32) < 0.5, common % size, random.integers(0, size, 10**6, dtype=np.uint8)
-            ).astype(np.uint8) for name, size in zip(names, sizes)}))  # fmt: skip
+def _write_large(place: Path, millions: int) -> None:
+    """Columns of which each follows a common one in half of the rows, by DuckDB in a process of its own."""
+    columns = ", ".join(
+        f"(CASE WHEN random() < 0.5 THEN floor(x) % {size} ELSE floor(random() * {size}) END)::UTINYINT AS {name}"
+        for name, size in LARGE.items()
+    )
+    query = (f"COPY (SELECT {columns} FROM (SELECT random() * 50 AS x FROM range({millions}000000))) "
+             f"TO '{place}' (FORMAT parquet, COMPRESSION zstd)")  # fmt: skip
+    script = f"import duckdb; duckdb.connect().execute({query!r})"
+    subprocess.run([sys.executable, "-c", script], check=True)
 
 
 def group(place: str) -> None:
@@ -278,15 +301,17 @@ def group(place: str) -> None:
 
 
 def part_size(data: Path, folder: Path) -> Any:
-    """Growth with rows and with columns, of the tree; rows and columns of Adult, repeated."""
+    """Growth with rows and with columns, of the tree; rows and columns of Adult, repeated. The median of five runs."""
     train, _, sizes = adult(data)
     rows = []
-    for times, copies in ((1, 1), (5, 1), (51, 1), (1, 4), (1, 7)):
+    for times, copies in ((1, 1), (5, 1), (51, 1), (1, 2), (1, 4), (1, 7)):
         names = {f"{name} {i}": size for i in range(copies) for name, size in sizes.items()}
         place = stored(folder, f"size{times}x{copies}", np.tile(train, (times, copies)), dict(list(names.items())[:100]))
-        told, _ = fitted(place, "tree", 1.0, 1_000_000)
-        rows.append({"rows": times * len(train), "columns": min(len(names), 100)} | {k: round(told[k], 3) for k in (
-            "fit_cpu_s", "fit_s", "sampled_rows_per_cpu_s", "memory_mb")})  # fmt: skip
+        runs = [fitted(place, "tree", 1.0, 1_000_000 if copies == 1 else 100_000)[0] for _ in range(REPEATS)]
+        rows.append({"rows": times * len(train), "columns": min(len(names), 100), "load": os.getloadavg()[0]} | {
+            key: round(statistics.median(run[key] for run in runs), 3)
+            for key in ("fit_cpu_s", "fit_s", "sampled_rows_per_cpu_s", "written_rows_per_cpu_s", "memory_mb")
+        } | {"fit_s_least": round(min(run["fit_s"] for run in runs), 3)})  # fmt: skip
         print(rows[-1], flush=True)
     return rows
 
@@ -337,47 +362,62 @@ def peer_fit(python: Path, peer: str, place: Path, seed: int, degree: int, limit
     return json.loads(done.stdout.splitlines()[-1]), np.load(out).astype(np.int64)
 
 
-def part_peers(data: Path, folder: Path) -> Any:
-    """Peers and ours in turn on the same rows, epsilon 1; two seeds, one of what takes longer than two minutes."""
-    environments, rows = Path(__file__).parent.parent / ".venv/peers", []
-    for name in ("nltcs", "adult"):
-        train, sizes = adult(data)[::2] if name == "adult" else coded(data, name)
+def _all_rows(codes: np.ndarray, sizes: dict[str, int]) -> tuple[np.ndarray, Any, dict[str, int]]:
+    return codes, None, sizes
+
+
+def part_peers(name: str) -> Callable[[Path, Path], Any]:
+    """Peers and ours in turn on the same rows, epsilon 1: five runs, one of what takes longer than a minute or fails."""
+
+    def run(data: Path, folder: Path) -> Any:
+        environments, rows = Path(__file__).parent.parent / ".venv/peers", []
+        train, test, sizes = adult(data) if name == "adult" else _all_rows(*coded(data, name))
         place, distance = stored(folder, name, train, sizes), Distance(train, sizes, None if name == "nltcs" else 100)
+        target = list(sizes).index("income>50K") if name == "adult" else None
         np.save(place.with_suffix(".codes.npy"), train.astype(np.uint16))
         found: dict[str, list[dict[str, Any]]] = {}
-        for seed in range(2):
+        for seed in range(REPEATS):
             for peer in (*OURS[name], *PEERS[name]):
-                if any("failed" in run or run["fit_cpu_s"] > 120 for run in found.get(peer, [])):
+                if any("failed" in run or run["fit_cpu_s"] > 60 for run in found.get(peer, [])):
                     continue
                 if peer in OURS[name]:
                     told, codes = fitted(place, peer, 1.0, len(train))
                 else:
                     python = environments / peer.split("-")[0] / "bin/python"
                     told, codes = peer_fit(python, peer, place, seed, 3 if name == "nltcs" else 2, LIMIT)
-                found.setdefault(peer, []).append(told | (distance(codes) if codes is not None else {}))
+                if codes is not None:
+                    told |= distance(codes) | ({} if target is None else {"auc": area(codes, test, target)})
+                found.setdefault(peer, []).append(told)
                 print(name, peer, seed, {k: v for k, v in found[peer][-1].items() if k in
-                      ("tv1", "tv2", "tv3", "fit_cpu_s", "memory_mb", "failed", "after_s")}, flush=True)  # fmt: skip
+                      ("tv1", "tv2", "tv3", "auc", "fit_cpu_s", "memory_mb", "failed", "after_s")}, flush=True)  # fmt: skip
         for peer, runs in found.items():
             kept = [run for run in runs if "failed" not in run]
-            row: dict[str, Any] = {"table": name, "method": peer, "repeats": len(kept)}
-            row |= {key: spread([run[key] for run in kept]) for key in ("tv1", "tv2", "tv3", "fit_cpu_s", "memory_mb") if kept}
+            row: dict[str, Any] = {"method": peer, "repeats": len(kept)}
+            row |= {key: spread([run[key] for run in kept]) for key in MEASURED if kept and key in kept[0]}
             row |= next(({k: run[k] for k in ("failed", "after_s") if k in run} for run in runs if "failed" in run), {})
             rows.append(row)
-    return rows
+        return rows
+
+    return run
 
 
-PARTS = {"adult": part_adult, "acs": part_acs, "nltcs": part_nltcs, "size": part_size, "cover": part_cover,
-         "settings": part_settings, "large": part_large, "peers": part_peers}  # fmt: skip
+PARTS = {
+    "peers_nltcs": part_peers("nltcs"), "peers_adult": part_peers("adult"), "adult": part_adult, "large": part_large,
+    "acs": part_acs, "nltcs": part_nltcs, "size": part_size, "cover": part_cover, "settings": part_settings,
+}  # fmt: skip
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
-    parser.add_argument("--part", default=",".join(PARTS))
+    parser.add_argument("--part", default=",".join(name for name in PARTS if name != "settings"))
     parser.add_argument("--out")
+    parser.add_argument("--scratch", type=Path, help="a folder with room for 3 GB; by default that for temporary files")
+    parser.add_argument("--jobs", type=int, default=1, help="parts at once; times are CPU-seconds of each process")
+    parser.add_argument("--plot", type=Path, help="write the picture of growth with rows and columns as SVG")
     parser.add_argument("--child", nargs=5, help=argparse.SUPPRESS)
     parser.add_argument("--group", help=argparse.SUPPRESS)
-    asked = parser.parse_args()
+    asked = parser.parse_args()  # settings are looked at when they are chosen, on other splits, and are no figure of the docs
     if asked.group:
         group(asked.group)
         return
@@ -385,12 +425,23 @@ def main() -> None:
         place, out, method, epsilon, rows = asked.child
         child(place, out, method, float(epsilon), int(rows))
         return
-    known = json.loads(Path(asked.out).read_text()) if asked.out and Path(asked.out).exists() else {}
-    result = {name: known[name] for name in PARTS if name in known}
-    with tempfile.TemporaryDirectory() as folder:
+    result: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory(dir=asked.scratch) as folder, ThreadPoolExecutor(asked.jobs) as pool:
+        parts = {}
         for name in asked.part.split(","):
-            result[name] = PARTS[name](asked.data, Path(folder))
-    write(asked.out, {"delta": DELTA, "repeats": REPEATS} | result, "duckdb", "pyarrow", "scikit-learn")
+            own = Path(folder) / name
+            own.mkdir()
+            parts[pool.submit(PARTS[name], asked.data, own)] = name
+        for done in as_completed(parts):
+            if (error := done.exception()) is not None:
+                print(f"{parts[done]} is left out: {error}", file=sys.stderr, flush=True)
+                continue
+            result[parts[done]] = done.result()
+            write(asked.out, {"commit": commit(), "delta": DELTA, "repeats": REPEATS, "limit_cpu_s": LIMIT}
+                  | {name: result[name] for name in PARTS if name in result},
+                  "duckdb", "pyarrow", "scikit-learn")  # fmt: skip
+    if asked.plot and {"size", "large"} <= result.keys():
+        asked.plot.write_text(drawn(result["size"], result["large"]), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -88,25 +88,42 @@ def opened(engine: str, tables: Tables, url: str | None, unit: Unit, schema: Any
 Cells = dict[tuple[Any, ...], int]
 
 
-def priced(db: Database, query: str, groups: int | None = None, *, bias: bool = False) -> Priced:
-    return db._price(query, 1.0, 1e-6, groups, None, None, bias)
+def priced(db: Database, query: str, groups: int | None = None, *, bias: bool = False, given: Any = None) -> Priced:
+    return db._price(query, 1.0, 1e-6, groups, given, None, bias)
 
 
-def exact(db: Database, query: str, groups: int | None = None, *, bias: bool = False) -> list[tuple[Measure, Cells]]:
+def exact(
+    db: Database, query: str, groups: int | None = None, *, bias: bool = False, given: Any = None
+) -> list[tuple[Measure, Cells]]:
     """Each measurement, and its exact whole numbers by group (and part, of a histogram); no zeros."""
-    asked = priced(db, query, groups, bias=bias)
+    return [part for one in priced(db, query, groups, bias=bias, given=given).sets for part in _exact(db, one)]
+
+
+def _exact(db: Database, asked: Priced) -> list[tuple[Measure, Cells]]:
     made = []
     found = [db.engine.aggregate(request) for request in requests(asked)]
-    sums, histograms = (found[0], found[1:]) if any(it.bins is None for it in asked.measures) else ({}, found)
+    sums, others = (found[0], found[1:]) if not all(it.alone for it in asked.measures) else ({}, found)
     keys = len(asked.question.keys)
     place = 0
     for measure in asked.measures:
         if measure.bins is not None:
-            made.append((measure, cells(histograms.pop(0), keys, "s0", bins=True)))
+            made.append((measure, cells(others.pop(0), keys, "s0", bins=True)))
+            continue
+        if measure.values is not None:
+            made.append((measure, different(others.pop(0), keys)))
             continue
         name = "units" if measure.term is None else f"s{place}"
         place += measure.term is not None
         made.append((measure, cells(sums, keys, name)))
+    return made
+
+
+def different(found: Mapping[str, Any], keys: int) -> Cells:
+    """How many different values each group has."""
+    made: Cells = {}
+    for *key, value in {tuple(row) for row in zip(*(found[f"k{i}"] for i in range(keys + 1)))}:
+        if value is not None:
+            made[tuple(key)] = made.get(tuple(key), 0) + 1
     return made
 
 

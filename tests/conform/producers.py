@@ -10,7 +10,9 @@ import numpy as np
 import pyarrow as pa
 import torch
 
-from discreet import connect, record
+from discreet import connect, record, user
+from discreet.crypto import IntersectionSize, sums
+from discreet.crypto.sums import EncryptedSum, SumPlan
 from discreet.learn.estimators import exact, finite, search
 from discreet.learn.estimators import mechanisms as fits
 from discreet.learn.estimators.bayes import Powers
@@ -19,17 +21,20 @@ from discreet.learn.estimators.linear import Logistic, Problem
 from discreet.learn.estimators.regression import Augmented
 from discreet.learn.estimators.search import Search
 from discreet.learn.estimators.sums import Moments, Totals
+from discreet.learn.pate import GNMax, LNMax, Poll, estimate, voting
 from discreet.learn.sgd.canary import Training
 from discreet.learn.sgd.run import Run
 from discreet.learn.sgd.stream import Stream
 from discreet.learn.sgd.train import train
+from discreet.noise import LaplaceNoise
 from discreet.query import array_mechanisms as mechanisms
 from discreet.query import bounds, joint
 from discreet.query.covariance import covariance
 from discreet.query.mechanism import BoundsQuery, SqlQuery
 from discreet.query.quantiles import Quantiles
 from discreet.query.statistics import Count, Mean, Sum
-from discreet.synth import Independent, NoisyDistances, Synthesis, fidelity, measure
+from discreet.synth import Independent, LinkedSynthesis, NoisyDistances, Schema, Synthesis, fidelity, measure
+from discreet.synth.linked_table import LinkedTable
 from unit.synth.rows import Rows
 
 ROW = record()
@@ -67,6 +72,22 @@ def _synthetic() -> tuple[Any, list[tuple[Any, Any]]]:
     """More broken twins are in tests/stats/test_synth_audit.py."""
     pair = Rows([[0, 0], [1, 1]], (2, 2)), Rows([[0, 0]], (2, 2))
     return Synthesis((2, 2), ROW, 0.5, 1e-6, Independent()), [pair]
+
+
+def _linked() -> tuple[Any, list[tuple[Any, Any]]]:
+    """A parent with three children, each alone in its cells, against nobody."""
+    unit = user("id", rows=3)
+
+    def tables(users: list[int]) -> LinkedTable:
+        parents = pa.table({"id": pa.array(users, pa.int64()), "a": pa.array([it % 2 for it in users], pa.int64())})
+        many = [it for it in users for _ in range(3)]
+        children = pa.table({"id": pa.array(many, pa.int64()), "b": pa.array([it % 2 for it in many], pa.int64())})
+        schemas = {"users": Schema.of({"a": [0, 1]}), "visits": Schema.of({"b": [0, 1]})}
+        return LinkedTable({"users": parents, "visits": children}, schemas, "users", "visits", unit)
+
+    pair = tables([2, 4, 7]), tables([2, 4])
+    sizes = pair[0].parents.sizes, pair[0].children.sizes[len(pair[0].parents.sizes) :]
+    return LinkedSynthesis(*sizes, unit, 0.5, 1e-6, Independent()), [pair]
 
 
 def _fidelity() -> tuple[Any, list[tuple[Any, Any]]]:
@@ -158,6 +179,30 @@ def _search() -> tuple[Any, list[tuple[Any, Any]]]:
     return Search((one, replace(one, alpha=20.0)), ROW, 0.05), pairs
 
 
+def _poll(kind: type[GNMax], noise: float) -> Callable[[], Any]:
+    """More pairs and more broken twins are in tests/stats/test_pate_audit.py."""
+    from sklearn.dummy import DummyClassifier
+
+    classes, queries, none = np.array([0, 1]), np.zeros((1, 1)), np.empty((0, 1))
+    poll = Poll(DummyClassifier(), 2, classes, queries, kind(queries=1, unit=ROW, noise=noise))
+    return lambda: (poll, [((np.zeros((1, 1)), np.array([1]), None), (none, np.empty(0, np.int64), None))])
+
+
+def _estimate() -> tuple[Any, list[tuple[Any, Any]]]:
+    """Labels whose bound falls fast where the votes are."""
+    counts = np.tile([[60, 40]], (3, 1))
+    return estimate.Estimate(3, 2, 5.0, 100, 4.0, ROW, 0.1, 1e-6), [(counts, np.tile([[61, 39]], (3, 1)))]
+
+
+def _no_voting_noise(patch: Any) -> None:
+    for name in ("discrete_gaussian", "discrete_laplace"):
+        patch.setattr(voting, name, lambda scale, size: np.zeros(size, np.int64))
+
+
+def _no_estimate_noise(patch: Any) -> None:
+    patch.setattr(estimate, "discrete_laplace", lambda scale: 0)
+
+
 def _no_noise_in_search(patch: Any) -> None:
     """Nobody is kept apart for the choice, so that every run has the row."""
     _no_fitting_noise(patch)
@@ -173,7 +218,33 @@ def _no_fitting_noise(patch: Any) -> None:
     patch.setattr(exact, "discrete_gaussian", lambda sigma, size: np.zeros(size, np.int64))
 
 
+class _NoisySum(EncryptedSum):
+    """With the claim for the sum alone: the other is about ciphertexts, which are not what `run` returns."""
+
+    def claims(self) -> tuple[Any, ...]:
+        return tuple(claim for claim in self.plan.claims(self.unit) if claim.game.view == {"aggregate"})
+
+
+def _encrypted_sum() -> tuple[Any, list[tuple[Any, Any]]]:
+    plan = SumPlan(size=2, clients=3, clip_norm=1.0, granularity=0.25, sigma=4.0)
+    return _NoisySum(plan, ROW), [([[1.0, 0.0], [0.0, 1.0]], [[0.0, 1.0]])]
+
+
+def _no_noise_in_ciphertexts(patch: Any) -> None:
+    patch.setattr(sums, "discrete_gaussian", lambda sigma, size: np.zeros(size, np.int64))
+
+
+def _common_items() -> tuple[Any, list[tuple[Any, Any]]]:
+    return IntersectionSize(scale=10, unit=ROW), [(([b"ann", b"ben"], [b"ben", b"ann"]), ([b"ann"], [b"ben", b"ann"]))]
+
+
+def _exact_size(patch: Any) -> None:
+    patch.setattr(LaplaceNoise, "run", lambda self, data: data)
+
+
 PRODUCERS = [
+    Producer("encrypted sum", _encrypted_sum, _no_noise_in_ciphertexts),
+    Producer("intersection size", _common_items, _exact_size),
     Producer("count", _arrays(lambda: mechanisms.statistic(Count, unit=ROW, epsilon=0.1, confidence=0.95)), _no_array_noise),
     Producer(
         "sum",
@@ -214,6 +285,7 @@ PRODUCERS = [
         _no_quantile_noise,
     ),
     Producer("synthetic table", _synthetic, _no_table_noise),
+    Producer("linked synthetic tables", _linked, _no_table_noise),
     Producer("fidelity", _fidelity, _no_distance_noise),
     Producer("sql", _sql, _no_sql_noise),
     Producer("find bounds", _bounds, _no_bounds_noise),
@@ -222,5 +294,8 @@ PRODUCERS = [
     Producer("totals", _totals, _no_fitting_noise),
     Producer("finite class", _finite, _no_choice_of_hypothesis),
     Producer("search", _search, _no_noise_in_search),
+    Producer("teachers' votes, Gaussian", _poll(GNMax, 20.0), _no_voting_noise),
+    Producer("teachers' votes, Laplace", _poll(LNMax, 20.0), _no_voting_noise),
+    Producer("estimate of what votes cost", _estimate, _no_estimate_noise),
     *(Producer(f"linear model, {name}", _fit(kind), _no_fitting_noise) for name, kind in fits.METHODS.items()),
 ]

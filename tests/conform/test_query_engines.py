@@ -115,6 +115,13 @@ PLAIN = [
     "SELECT w.floor, COUNT(*) AS n FROM people p LEFT JOIN wards w USING (ward) WHERE YEAR(p.day) = 2024 GROUP BY 1",
     "WITH a AS (SELECT pid, x * 2 AS z FROM people WHERE age IS NOT NULL UNION ALL SELECT pid, cost FROM visits) "
     "SELECT COUNT(z) AS n, SUM(LEAST(GREATEST(z, 0), 9)) AS s FROM a",
+    "SELECT ward, smoker, COUNT(*) AS n, COVAR_POP(x, age) AS c, CORR(x, age) AS r FROM people GROUP BY ROLLUP (ward, smoker)",
+    "SELECT p.day, w.floor > 2 AS f, COUNT(*) AS n FROM (people p JOIN wards w USING (ward)) GROUP BY CUBE (1, 2)",
+]
+DIFFERENT = [
+    "SELECT smoker, COUNT(DISTINCT ward) AS w, COUNT(DISTINCT x) AS d, COUNT(*) AS n FROM people GROUP BY smoker",
+    "SELECT COUNT(DISTINCT at) AS a, COUNT(DISTINCT day) FILTER (WHERE age > 30) AS d, COUNT(DISTINCT LOWER(ward)) AS l "
+    "FROM people",
 ]
 OF_PEOPLE = [
     "WITH a AS (SELECT pid, SUM(x) AS s, AVG(x) AS m, MIN(x) AS l, MAX(x) AS h, COUNT(x) AS n, COUNT(*) AS k FROM people "
@@ -162,6 +169,11 @@ def test_registered_rows_carry_their_weight(registered: Database, query: str) ->
     same("registered", registered, query)
     weighted = expected("weighted", "SELECT COUNT(*) AS n FROM people")
     assert [cells for _, cells in exact(registered, "SELECT COUNT(*) AS n FROM people", bias=True)] == weighted
+
+
+@pytest.mark.parametrize("query", DIFFERENT)
+def test_different_values_are_counted_alike(by_record: Database, query: str) -> None:
+    same("rows", by_record, query)
 
 
 def test_nothing_is_known_of_no_rows(by_record: Database, by_person: Database) -> None:

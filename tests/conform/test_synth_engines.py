@@ -15,6 +15,7 @@ import spark
 from conform.engines import ENGINES, Table, location
 from discreet.core import record, user
 from discreet.synth import Column, Schema
+from discreet.synth.linked_table import LinkedTable
 from discreet.synth.table import Table as Opened
 
 COLUMNS = {"g": "text", "x": "number", "n": "integer", "d": "date", "t": "timestamp", "b": "boolean"}
@@ -89,3 +90,38 @@ def test_one_user_weighs_at_most_its_bound(engine: str, request: pytest.FixtureR
             moved = (one - two).reshape(-1)
             assert (moved >= 0).all()
             assert weight - 1e-4 < moved.sum() / (1 << 20) <= weight
+
+
+USERS = {"id": "integer", "g": "text"}
+VISITS = {"b": "boolean", "id": "integer"}
+FEW = [(1, "a"), (2, "b"), (3, "a"), (4, None), (None, "a"), (6, "b"), (6, "a")]  # one has no key, one is there twice
+MANY = [(i % 3 == 0, user) for user, count in ((1, 1), (2, 3), (3, 9), (6, 5), (7, 4), (None, 3)) for i in range(count)]
+
+
+def linked(engine: str, url: str | None, gone: int | None = None) -> tuple[list[Any], list[Any]]:
+    """Exact tables of parents with the number of their children, and of children beside their parent's columns."""
+    kept = [row for row in FEW if gone is None or row[0] != gone], [row for row in MANY if gone is None or row[1] != gone]
+    place = location(engine, {"users": Table(USERS, kept[0]), "visits": Table(VISITS, kept[1])}, url)
+    schemas = {"users": Schema.of({"g": ["a", "b"]}), "visits": Schema.of({"b": Column("boolean")})}
+    with LinkedTable(place, schemas, "users", "visits", user("id", rows=4)) as opened:
+        return opened.parents.counts([(0, 1)]), opened.children.counts([(), (0,), (1, 2), (0, 1)])
+
+
+def test_a_parent_and_its_children_weigh_at_most_their_bounds(engine: str, request: pytest.FixtureRequest) -> None:
+    """Parents are counted once by how many children they have; a parent's children weigh at most four rows together."""
+    url = request.getfixturevalue("postgres_url") if engine == "postgres" else None
+    parents, children = linked(engine, url)
+    part = 1 << 20
+    expected = np.zeros((3, 5), np.int64)  # g: a, b, missing; number: 0 to 4 or more
+    for group, number in ((0, 1), (1, 3), (0, 4), (2, 0)):
+        expected[group, number] += part
+    expected[:2, 4] += part // 2  # who is there twice weighs half in each
+    assert parents[0].tolist() == expected.tolist()
+    assert children[0] == pytest.approx((1 + 3 + 4 + 4) * part, abs=20)
+    for gone, weight in ((3, 4), (6, 4), (1, 1), (2, 3), (7, 0))[: 1 if engine == "spark" else 5]:
+        fewer, less = linked(engine, url, gone)
+        assert np.abs(parents[0] - fewer[0]).sum() == (part if gone != 7 else 0)
+        for one, two in zip(children, less, strict=True):
+            moved = (one - two).reshape(-1)
+            assert (moved >= 0).all()
+            assert weight * part - 20 <= moved.sum() <= weight * part

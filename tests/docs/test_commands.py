@@ -40,3 +40,28 @@ def examples() -> str:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_has_an_example(name: str) -> None:
     assert re.search(rf"(^\$|\||&&) {name}\b", examples(), re.MULTILINE), f"no page shows `$ {name}` in a console block"
+
+
+def test_one_thing_has_one_name_in_every_command() -> None:
+    """A unit is --unit with --unit-rows; what a command writes, where a budget is kept and who pays have one name each."""
+    spelt: dict[str, set[str]] = {}
+    for command in COMMANDS.values():
+        for option in command.params:
+            if isinstance(option, click.Option):
+                spelt.setdefault(re.sub(r"[^a-z ]", "", (option.help or "").lower()), set()).add(option.opts[-1])
+    assert {told: names for told, names in spelt.items() if len(names) > 1} == {}
+    for name, command in COMMANDS.items():
+        options = {spelt for option in command.params if isinstance(option, click.Option) for spelt in option.opts}
+        assert ("--unit" in options) == ("--unit-rows" in options), name
+        assert ("-o" in options) == ("--output" in options), name
+
+
+def test_the_guide_to_the_command_line_has_every_command() -> None:
+    """query, synth, fit, train and predict were not in it."""
+    from discreet.cli import COMMANDS as listed
+
+    page = (ROOT / "docs/guides/command-line.md").read_text()
+    sections = dict(re.findall(r"^## discreet (\w+)\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL))
+    assert set(sections) == set(listed)
+    for name, text in sections.items():
+        assert len(text.split()) > 10, f"the section on discreet {name} says nothing"

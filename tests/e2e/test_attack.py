@@ -87,7 +87,7 @@ def test_ctrl_c_keeps_what_was_done_and_the_same_command_goes_on(tmp_path: Path)
     joblib.dump(linear.LogisticRegression().fit(X[:40], y[:40]), tmp_path / "model.joblib")
     (tmp_path / "recipe.py").write_text(STOPS)
     args = ["attack", "model", "model.joblib", "--trust-pickle", "--recipe", "recipe.py", "--members", "in.npz",
-            "--nonmembers", "out.npz", "--shadows", "32", "--no-controls", "--attacks", "bayes_lira", "--out",
+            "--nonmembers", "out.npz", "--shadows", "32", "--no-controls", "--attacks", "bayes_lira", "--output",
             "audit"]  # fmt: skip
     stopped = discreet(tmp_path, *args)
     assert stopped.returncode != 0

@@ -77,7 +77,7 @@ def roc(
     alt = _roc_in_words(ceilings, chosen, names, len(judged) - len(chosen))
     drawn = tradeoff_plot(lines, title=heading, description=alt, size=(440, 400), legend=legend)
     rows = [
-        *((drawn_line.label, *map(percent_up, powers(item, SHOWN))) for drawn_line, item in zip(lines, ceilings)),
+        *((drawn_line.label, *(percent_up(item.power(level)) for level in SHOWN)) for drawn_line, item in zip(lines, ceilings)),
         *((f"attack {name}", *cells) for name, cells in zip(names, measured)),
     ]
     return Plot(

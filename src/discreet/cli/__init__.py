@@ -25,7 +25,8 @@ COMMANDS = {
     "gate": "Do releases keep to a policy? For CI: exit codes, JUnit, SARIF.",
     "keys": "Sign releases and ledgers, and see who signed them.",
     "ledger": "Budgets: open, show, share, raise, renew, verify.",
-    "predict": "Classes of new rows, by a model that train wrote.",
+    "pate": "Labels for public rows, by teachers that vote in private.",
+    "predict": "Classes or values of new rows, by a model that train or fit wrote.",
     "query": "Ask private SQL: an answer with error bars, charged to a budget.",
     "report": "Releases as one page to read and sign: HTML, PDF, Markdown, JSON.",
     "serve": "The web app: budgets, releases, a console, attacks, for a team.",
@@ -66,7 +67,10 @@ class Commands(click.Group):
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
         except DiscreetError as error:
-            raise _Told(" ".join([str(error), *getattr(error, "__notes__", ())]), WRONG_USE, ctx.params["debug"]) from error
+            from discreet.cli.spoken import as_options
+
+            told = as_options(" ".join([str(error), *getattr(error, "__notes__", ())]))
+            raise _Told(told, WRONG_USE, ctx.params["debug"]) from error
         except OSError as error:
             raise _Told(f"The system refused: {error.strerror or error}.", CHECK_FAILED, ctx.params["debug"]) from error
         except Exception as error:

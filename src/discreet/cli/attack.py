@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from discreet.cli import COMMANDS
+from discreet.cli.attribute import attribute_command
 from discreet.cli.membership import model_command
 from discreet.cli.output import json_option, table, talk, write_json
 from discreet.cli.synthetic import synthetic_command
@@ -21,12 +22,13 @@ if TYPE_CHECKING:
 def command() -> None: ...
 
 
+command.add_command(attribute_command)
 command.add_command(model_command)
 command.add_command(synthetic_command)
 
 
 out_option = click.option(
-    "-o", "--out", type=click.Path(dir_okay=False), metavar="FILE", help="Write a release.json with the evidence."
+    "-o", "--output", "out", type=click.Path(dir_okay=False), metavar="FILE", help="Write a release.json with the evidence."
 )
 
 

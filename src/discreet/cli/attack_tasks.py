@@ -42,5 +42,6 @@ def _repeated(options: Mapping[str, Any], names: tuple[str, ...]) -> list[str]:
     flags = [*(["--trust-pickle"] if options.get("trust_pickle") is True else []),
              *(["--no-controls"] if options.get("controls") is False else [])]  # fmt: skip
     given = [name for name in (*names, "attacks", "shadows", "seed") if name in options]
-    words = [word for name in given for word in (f"--{name.replace('_', '-')}", str(options[name]))]
+    spelt = {"out": "output"}
+    words = [word for name in given for word in (f"--{spelt.get(name, name).replace('_', '-')}", str(options[name]))]
     return ["attack", "model", options["weights"], *words, *flags]

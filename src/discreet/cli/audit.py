@@ -30,7 +30,7 @@ well the model gives the coins away.""")  # fmt: skip
 @click.option("--delta", type=float, metavar="D", help="Recipe: the delta at which epsilon is bounded.")
 @click.option("--target-column", metavar="NAME", help="Recipe: the column with the labels.  [default: label]")
 @click.option("--claim", metavar="RELEASE.json", help="Recipe: a release whose claims the bound is compared with.")
-@click.option("-o", "--out", metavar="FILE", help="Recipe: write a release.json with the evidence.")
+@click.option("-o", "--output", "out", metavar="FILE", help="Recipe: write a release.json with the evidence.")
 @click.option("--no-controls", is_flag=True, help="Recipe: leave out the overfit control and the model that saw no canary.")
 @click.option("--device", type=click.Choice(["cpu", "cuda"]), help="Recipe: where it trains.  [default: cpu]")
 @json_option
@@ -49,7 +49,7 @@ def command(
         rows = (data, target_column or "label")
         ctx.exit(_recipe(file, rows, canaries, delta, sure, claim, out, device or "cpu", as_json, not no_controls))
     options = {"--data": data, "--canaries": canaries, "--delta": delta, "--target-column": target_column, "--claim": claim,
-             "--out": out, "--device": device, "--no-controls": no_controls or None}  # fmt: skip
+             "--output": out, "--device": device, "--no-controls": no_controls or None}  # fmt: skip
     extra = [name for name, value in options.items() if value is not None]
     if extra:
         raise InvalidValue(

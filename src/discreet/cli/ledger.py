@@ -50,7 +50,7 @@ def _opened(place: str, *, make: bool = False) -> Iterator[Ledger]:
 @command.command("open")
 @click.argument("source")
 @click.option("--unit", "named", required=True, metavar=FORM, help="What is protected: a row, or a person.")
-@click.option("--rows", metavar="N|any", help="Most rows of one user; needed with user:KEY.")
+@click.option("--unit-rows", metavar="N|any", help="The most rows of one user that count; needed with user:KEY.")
 @click.option(
     "--relation",
     type=click.Choice(["add_remove", "replace", "zero_out"]),
@@ -64,9 +64,9 @@ def _opened(place: str, *, make: bool = False) -> Iterator[Ledger]:
 @click.option("--fingerprint", metavar="TEXT", help="Which data it is; no two sources have the same.")
 @click.option("--by-period", is_flag=True, help="Each period of it has this budget (see renew).")
 @common
-def open_(source: str, place: str, as_json: bool, named: str, rows: str | None, relation: str, **terms: Any) -> None:
+def open_(source: str, place: str, as_json: bool, named: str, unit_rows: str | None, relation: str, **terms: Any) -> None:
     """Give SOURCE, the people and not a table, its budget."""
-    unit = read_unit(named, rows, relation)
+    unit = read_unit(named, unit_rows, relation)
     with _opened(place, make=True) as ledger:
         _tell(ledger, ledger.open(source, unit=unit, **terms), as_json)
 

@@ -29,7 +29,7 @@ GROUPS = 5  # shown; all of them are in release.json
 )
 @click.option("--shadows", default=64, show_default=True, metavar="N", help="Models like it that are trained to compare with.")
 @click.option("--no-controls", is_flag=True, help="Leave out the overfit control and the model that saw none of the rows.")
-@click.option("--out", required=True, metavar="FOLDER", help="Where release.json and the raw scores go.")
+@click.option("-o", "--output", "out", required=True, metavar="FOLDER", help="Where release.json and the raw scores go.")
 @click.option("--claim", metavar="RELEASE.json", help="A release of this model whose claims are carried over.")
 @click.option("--delta", type=float, default=1e-5, show_default=True, metavar="D", help="The delta of the epsilon floor.")
 @click.option("--confidence", type=float, default=0.95, show_default=True, metavar="C", help="Of intervals and of the floor.")

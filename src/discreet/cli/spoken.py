@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 
-from discreet.errors import DiscreetError
-
-_NUMBER = r"[-+]?[\d.]+(?:e[-+]?\d+)?"
+_NUMBER = r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?"
 _BOUNDS = re.compile(rf"bounds=\{{'([^']+)': \(({_NUMBER}), ({_NUMBER})\)\}}")
-_NAMED = re.compile(rf"\b(delta|epsilon|groups|rows)=({_NUMBER})")
+_USER = re.compile(r"(?:unit=)?(?:discreet\.)?user\('([^']+)', rows=(\d+|…)\)")
+_RECORD = re.compile(r"unit=(?:discreet\.)?record\(\)")
+_NAMED = re.compile(rf"\b(delta|epsilon|groups)=({_NUMBER}|…)")
 
 
 def as_options(message: str) -> str:
@@ -18,16 +16,9 @@ def as_options(message: str) -> str:
 
     >>> as_options("Say them, such as bounds={'age': (0, 100)}, with delta=1e-6.")
     'Say them, such as --bounds age=0:100, with --delta 1e-6.'
+    >>> as_options("Or say whose rows they are: unit=user('id', rows=1).")
+    'Or say whose rows they are: --unit user:id --unit-rows 1.'
     """
-    return _NAMED.sub(r"--\1 \2", _BOUNDS.sub(r"--bounds \1=\2:\3", message))
-
-
-@contextmanager
-def spoken() -> Iterator[None]:
-    """Within it, errors of the library name options."""
-    try:
-        yield
-    except DiscreetError as error:
-        if error.args and isinstance(error.args[0], str):
-            error.args = (as_options(error.args[0]), *error.args[1:])
-        raise
+    told = _BOUNDS.sub(r"--bounds \1=\2:\3", message)
+    told = _RECORD.sub("--unit record", _USER.sub(r"--unit user:\1 --unit-rows \2", told))
+    return _NAMED.sub(r"--\1 \2", told).replace("--unit-rows …", "--unit-rows N")

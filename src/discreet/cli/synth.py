@@ -31,12 +31,15 @@ from discreet.cli.units import FORM, read_unit
 @click.option("-o", "--output", metavar="FOLDER", help="Write synthetic.parquet, marginals.parquet and release.json there.")
 @click.option("--fidelity-epsilon", type=float, metavar="E",
               help="Also pay this much to tell how near the table is to the real one; written to fidelity.json.")  # fmt: skip
+@click.option("--table", metavar="NAME", help="Which table, where LOCATION holds several; with --child, that of the parents.")
+@click.option("--child", metavar="FILE|NAME",
+              help="Rows that belong to those of LOCATION by the key of --unit; of each, --unit-rows count.")  # fmt: skip
 @click.option("--explain", is_flag=True, help="Tell cost, split, noise and expected error; read and spend nothing.")
 @json_option
 def command(
     location: str, schema: str, epsilon: float, delta: float, unit: str, unit_rows: int | None, relation: str,
     method: str, rows: int | None, ledger: str | None, source: str | None, account: str | None, output: str | None,
-    fidelity_epsilon: float | None, explain: bool, as_json: bool,
+    fidelity_epsilon: float | None, table: str | None, child: str | None, explain: bool, as_json: bool,
 ) -> None:  # fmt: skip
     from pyarrow.parquet import write_table
 
@@ -44,17 +47,27 @@ def command(
     from discreet.errors import InvalidValue
 
     paying: dict[str, Any] = budget(ledger, source, account)
-    whose = read_unit(unit, unit_rows, relation, option="--unit-rows")
+    whose = read_unit(unit, unit_rows, relation)
     given: dict[str, Any] = {"unit": whose, "epsilon": epsilon, "delta": delta, "schema": schema, "method": method}
+    if child is not None:
+        if fidelity_epsilon is not None:
+            raise InvalidValue("Fidelity is of one table; leave --fidelity-epsilon out where there is a --child.")
+        place, how = _two_tables(location, table, child)
+        given |= how
+    else:
+        place, given["name"] = location, table
     if explain:
-        explained = synth.explain(location, **given)
+        explained = (synth.explain if child is None else synth.explain_linked)(place, **given)
         write_json(explained.to_json()) if as_json else click.echo(str(explained))
         return
     if output is None:
         raise InvalidValue("Say where the synthetic table goes: -o FOLDER; or ask what it would cost: --explain.")
     folder = _writable(Path(output))
     talk("Counting inside the engine, and estimating …")
-    release = synth.fit(location, **given, **paying)
+    if child is not None:
+        _linked(synth.fit_linked(place, **given, **paying), folder, rows, as_json)
+        return
+    release = synth.fit(place, **given, **paying)
     sample = release.value.sample(rows)
     release.save(folder / "release.json")
     write_table(release.value.marginals(), folder / "marginals.parquet")
@@ -69,9 +82,54 @@ def command(
         sample.to_parquet(folder / "synthetic.parquet", more)
     if fidelity_epsilon is not None:
         near = synth.release_fidelity(location, release.value, unit=whose, epsilon=fidelity_epsilon, delta=delta,
-                                      schema=schema, **paying)  # fmt: skip
+                                      schema=schema, name=table, **paying)  # fmt: skip
         _save_fidelity(near, folder)
     _tell(release, sample, folder, as_json)
+
+
+def _two_tables(location: str, table: str | None, child: str) -> tuple[Any, dict[str, str]]:
+    """Where the tables are, and what they are called: two files, or two tables of a database."""
+    from discreet.errors import InvalidValue
+
+    if Path(child).suffix and Path(child).exists():
+        names = {"parent": Path(location).stem, "child": Path(child).stem}
+        return {names["parent"]: location, names["child"]: child}, names
+    if table is None:
+        raise InvalidValue(f"{child[:200]} is no file here. With the files of both tables: discreet synth users.parquet "
+                           "--child ratings.parquet; in a database, name the parents too: --table users.")  # fmt: skip
+    return location, {"parent": table, "child": child}
+
+
+def _linked(release: Any, folder: Path, rows: int | None, as_json: bool) -> None:
+    """Both tables and their counts into the folder, each by the name of its table."""
+    from pyarrow.parquet import write_table
+
+    model = release.value
+    sample = model.sample(rows)
+    release.save(folder / "release.json")
+    write_table(model.parents.marginals(), folder / "marginals.parquet")
+    write_table(model.children.marginals(), folder / f"marginals-{model.names[1]}.parquet")
+    with reported(len(sample), "rows") as progress:
+        written = 0
+
+        def more(count: int) -> None:
+            nonlocal written
+            written += count
+            progress(written, len(sample))
+
+        places = sample.to_parquet(folder, more)
+    if as_json:
+        write_json({
+            "source": release.source, "entry": release.entry, "claims": [claim.to_json() for claim in release.claims],
+            "rows": len(sample), "method": model.parents.method, "gap": model.parents.gap, "converged": model.parents.converged,
+            "tables": list(map(str, places)),
+        })  # fmt: skip
+    talk(f"{len(sample):,} rows of {model.names[0]} and their {model.names[1]}: {places[0]}, {places[1]}")
+    talk(f"What it claims: {folder / 'release.json'}")
+    if release.entry is None:
+        talk("Nobody adds up what was asked: give --ledger and --source to spend from a budget.")
+    else:
+        talk(f"Charged as entry {release.entry} of {release.source}.")
 
 
 def _save_fidelity(near: Any, folder: Path) -> None:

@@ -29,7 +29,9 @@ MEASURED = ("risks", "owner_fidelity", "usefulness")
 @click.option("--canaries", type=int, metavar="N", help="Also fit once more with N canaries (needs --claim and --schema).")
 @click.option("--secret", metavar="COLUMN", help="The column that inference guesses; by default the last.")
 @click.option("--label", metavar="COLUMN", help="Also train on synthetic rows to predict this column of real ones.")
-@click.option("--out", required=True, metavar="FOLDER", help="Where release.json goes. It is for the owner of the data.")
+@click.option(
+    "-o", "--output", "out", required=True, metavar="FOLDER", help="Where release.json goes. It is for the owner of the data."
+)
 @click.option("--confidence", type=float, default=0.95, show_default=True, metavar="C", help="Of intervals and of the floor.")
 @click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Which rows and predicates are drawn.")
 @json_option
@@ -52,21 +54,27 @@ def synthetic_command(
     names = [name.strip() for name in attacks.split(",") if name.strip()]
     carried = None if claim is None else Release.load(claim)
     claimed = carried.claims[0].game.unit if carried is not None and carried.claims else record()
-    unit = claimed if claimed.key is None else record()  # rows are attacked, whoever they belong to
+    rows_of = claimed if claimed.key is None else record()  # rows are attacked, whoever they belong to
     generator = _generator(carried, schema) if "shadows" in names or canaries is not None else None
     read = {"synthetic table": read_table(file), "members": read_table(members), "control group": read_table(control)}
     made, real, others = alike(read).values()
     facts: dict[str, Any] = {}
     if schema is not None:
-        facts["owner_fidelity"] = measure_fidelity(members, file, unit=record(), schema=schema, seed=seed).to_json()
+        settled = _settled(carried, schema)
+        facts["owner_fidelity"] = measure_fidelity(members, file, unit=claimed, schema=settled, seed=seed).to_json()
     found = attack_table(made, real, others, attacks=names, generator=generator, shadows=shadows, secret=secret,
-                         unit=unit, seed=seed, confidence=confidence)  # fmt: skip
+                         unit=rows_of, seed=seed, confidence=confidence)  # fmt: skip
     evidence = list(found.evidence)
     if canaries is not None and generator is not None:
         talk(f"Fitting once more, with {canaries} canaries. It is not paid for: what it shows stays with you.")
-        rows = {name: real[name] for name in made if name in real}
-        evidence.append(audit_generator(generator, rows, canaries=canaries, unit=unit))
+        rows = {name: real[name] for name in real if name in made or name == claimed.key}
+        evidence.append(audit_generator(generator, rows, canaries=canaries, unit=claimed))
     facts |= found.facts()
+    facts["attack_settings"] = {
+        "shadow tables": f"{shadows:,}" if generator is not None and "shadows" in names else "none",
+        "canaries": "none" if canaries is None else f"{canaries:,}, each in or out by a fair coin, in one more fit",
+        "rows asked about": f"{len(next(iter(real.values()))):,} members, {len(next(iter(others.values()))):,} others",
+    }
     if label is not None:
         facts["usefulness"] = train_on_synthetic(made, real, others, label).to_json()
     release = _release(file, carried, evidence, facts, seed)
@@ -79,8 +87,6 @@ def _generator(carried: Release[Any] | None, schema: str | None) -> Any:
     if carried is None or fitted is None or schema is None or not carried.claims:
         raise InvalidValue("Fitting again needs --claim, the release.json that discreet synth wrote, and --schema.")
     unit = carried.claims[0].game.unit
-    if unit.key is not None:
-        raise InvalidValue(f"Rows are put in and left out, and this claim is about {unit}: leave out --canaries and shadows.")
     import pyarrow as pa
 
     from discreet import synth
@@ -88,10 +94,24 @@ def _generator(carried: Release[Any] | None, schema: str | None) -> Any:
     how: dict[str, Any] = {name: fitted[name] for name in ("method", "epsilon", "delta")}
 
     def generate(rows: Any) -> Any:
-        made = synth.fit(pa.table(dict(rows)), unit=unit, schema=schema, **how)
+        table = pa.table(dict(rows))
+        if unit.key is not None and unit.key not in table.column_names:  # rows in question, each somebody's only one
+            table = table.append_column(unit.key, pa.array(range(len(table))))
+        made = synth.fit(table, unit=unit, schema=schema, **how)
         return made.value.sample().to_arrow()
 
     return generate
+
+
+def _settled(carried: Release[Any] | None, schema: str) -> Any:
+    """The schema with the cells that the fit found, which its release tells."""
+    from discreet.synth import Schema
+
+    known = Schema.of(schema)
+    told = (
+        {} if carried is None else {it["name"]: it.get("found") for it in carried.facts.get("synthetic", {}).get("columns", ())}
+    )
+    return known.settled({name: found for name, found in told.items() if found})
 
 
 def _release(

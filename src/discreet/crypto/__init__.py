@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from discreet.crypto import circuits, lwe
-    from discreet.crypto.intersection import LookupServer, Party, Question, intersect
+    from discreet.crypto import circuits, lwe, shares, sums
+    from discreet.crypto.disclosure import disclose
+    from discreet.crypto.intersection import IntersectionSize, LookupServer, Party, Question, intersect
     from discreet.crypto.keys import PublicContext, SecretContext, key_memory, keygen
     from discreet.crypto.model import Model, convert
     from discreet.crypto.packed import Encrypted, decrypt, encrypt
@@ -19,9 +20,11 @@ if TYPE_CHECKING:
     from discreet.crypto.reuse import LetterModel, drag, separate
     from discreet.crypto.scoring import Scorer, error_bound
     from discreet.crypto.security import security_bits
+    from discreet.crypto.training import fit_logistic
 
 _HOME = {name: module for module, names in {
-    "intersection": "LookupServer Party Question intersect",
+    "disclosure": "disclose",
+    "intersection": "IntersectionSize LookupServer Party Question intersect",
     "keys": "PublicContext SecretContext key_memory keygen",
     "model": "Model convert",
     "packed": "Encrypted decrypt encrypt",
@@ -30,13 +33,14 @@ _HOME = {name: module for module, names in {
     "reuse": "LetterModel drag separate",
     "scoring": "Scorer error_bound",
     "security": "security_bits",
+    "training": "fit_logistic",
 }.items() for name in names.split()}  # fmt: skip
 
 __all__ = [
-    "Encrypted", "LetterModel", "LookupServer", "Model", "OneTimePad", "Party", "PublicContext", "Question",
-    "RingParameters", "Scorer", "SecretContext", "circuits", "convert", "decrypt", "drag", "encrypt", "error_bound",
-    "intersect", "key_memory", "keygen", "lwe", "possible_messages", "secrecy", "security_bits", "separate", "tamper",
-    "xor",
+    "Encrypted", "IntersectionSize", "LetterModel", "LookupServer", "Model", "OneTimePad", "Party", "PublicContext",
+    "Question", "RingParameters", "Scorer", "SecretContext", "circuits", "convert", "decrypt", "disclose", "drag", "encrypt",
+    "error_bound", "fit_logistic", "intersect", "key_memory", "keygen", "lwe", "possible_messages", "secrecy", "security_bits",
+    "separate", "shares", "sums", "tamper", "xor",
 ]  # fmt: skip
 
 

@@ -7,8 +7,9 @@ layouts (`scoring`, `training`, `sums`) use nothing else, so that another librar
 from __future__ import annotations
 
 import os
+import struct
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -20,16 +21,27 @@ from discreet.errors import InvalidDocument, InvalidValue, MissingExtra
 
 
 class Cipher(Protocol):
-    """Operations on ciphertexts of one ring. None of them needs a secret key."""
+    """Operations on ciphertexts of one ring, all that layouts use. None of them needs a secret key."""
 
     parameters: RingParameters
+    moduli: list[int]
 
+    def level(self, ciphertext: Any) -> int: ...
+    def encode(self, values: Any, level: int, scale: float) -> Any: ...
     def add(self, one: Any, other: Any) -> Any: ...
+    def add_to(self, total: Any, other: Any) -> Any: ...
     def subtract(self, one: Any, other: Any) -> Any: ...
+    def add_plain(self, one: Any, value: Any) -> Any: ...
     def multiply(self, one: Any, other: Any) -> Any: ...
+    def multiply_plain(self, one: Any, plain: Any) -> Any: ...
+    def inner(self, pairs: Iterable[tuple[Any, Any]]) -> Any: ...
+    def inner_plain(self, pairs: Iterable[tuple[Any, Any]]) -> Any: ...
     def relinearize(self, product: Any, keys: Any) -> Any: ...
     def rescale(self, product: Any) -> Any: ...
+    def lower(self, ciphertext: Any, level: int) -> Any: ...
     def automorphism(self, ciphertext: Any, element: int, keys: Any) -> Any: ...
+    def to_bytes(self, item: Any) -> bytes: ...
+    def from_bytes(self, kind: str, data: bytes, *, keys: int = 1) -> Any: ...
 
 
 def _library() -> Any:
@@ -78,6 +90,12 @@ class Seal:
         self.coder.encode(values, self.ids[level], float(scale), plain)
         return plain
 
+    def encode_whole(self, numbers: NDArray[np.int64]) -> Any:
+        """Whole numbers as a plaintext, at most `slots` of them (BFV)."""
+        plain = self.library.Plaintext()
+        self.coder.encode(numbers.tolist(), plain)
+        return plain
+
     def decode(self, plain: Any) -> NDArray[np.complex128]:
         return np.asarray(self.coder.decode_complex(plain))
 
@@ -85,6 +103,30 @@ class Seal:
         result = self.library.Ciphertext()
         self._checked(self.evaluator.add, one, other, result)
         return result
+
+    def add_to(self, total: Any, other: Any) -> Any:
+        """In place."""
+        self._checked(self.evaluator.add_inplace, total, other)
+        return total
+
+    def inner(self, pairs: Iterable[tuple[Any, Any]]) -> Any:
+        """The sum of products of ciphertexts, in three parts; None where there are no pairs."""
+        return self._summed(self.evaluator.multiply, pairs)
+
+    def inner_plain(self, pairs: Iterable[tuple[Any, Any]]) -> Any:
+        """The sum of ciphertexts times plaintexts; None where there are no pairs."""
+        return self._summed(self.evaluator.multiply_plain, pairs)
+
+    def _summed(self, multiply: Any, pairs: Iterable[tuple[Any, Any]]) -> Any:
+        total, product = None, self.library.Ciphertext()
+        for one, other in pairs:
+            if total is None:
+                total = self.library.Ciphertext()
+                self._checked(multiply, one, other, total)
+                continue
+            self._checked(multiply, one, other, product)
+            self._checked(self.evaluator.add_inplace, total, product)
+        return total
 
     def subtract(self, one: Any, other: Any) -> Any:
         result = self.library.Ciphertext()
@@ -167,8 +209,17 @@ class Seal:
         finally:
             _drop(handle, path)
 
-    def from_bytes(self, kind: str, data: bytes) -> Any:
-        """A key or a ciphertext that SEAL finds valid for this ring."""
+    def from_bytes(self, kind: str, data: bytes, *, keys: int = 1) -> Any:
+        """A key or a ciphertext that SEAL finds valid for this ring; `keys` is how many rotation keys there may be.
+
+        SEAL compresses, and unpacks whatever it is given: the size that the data says it has is bounded beforehand.
+        """
+        most = {"GaloisKeys": keys, "RelinKeys": 1}.get(kind, 0) * self.parameters.key_bytes
+        most += 3 * len(self.parameters.primes) * self.parameters.degree * 8 + (1 << 16)
+        if (size := unpacked_size(data)) is None or size > most:
+            raise InvalidDocument(
+                f"A {_NAMES.get(kind, kind)} is damaged, or larger than these parameters allow. Send it again."
+            )
         handle, path = _scratch()
         try:
             with open(path, "wb") as file:
@@ -184,7 +235,36 @@ class Seal:
             _drop(handle, path)
 
 
-_NAMES = {"Ciphertext": "ciphertext", "SecretKey": "secret key", "PublicKey": "public key"}
+_NAMES = {
+    "Ciphertext": "ciphertext", "SecretKey": "secret key", "PublicKey": "public key",
+    "RelinKeys": "key for relinearisation", "GaloisKeys": "set of rotation keys",
+}  # fmt: skip
+_SEAL, _NONE, _ZSTD = b"\x5e\xa1\x10", 0, 2
+
+
+def unpacked_size(data: bytes) -> int | None:
+    """How many bytes SEAL will unpack this to; None where it is not one whole frame that says its size."""
+    if len(data) < 16 or data[:3] != _SEAL or struct.unpack("<Q", data[8:16])[0] != len(data):
+        return None
+    if data[5] == _NONE:
+        return len(data)
+    if data[5] != _ZSTD or data[16:20] != b"\x28\xb5\x2f\xfd" or len(data) < 32:
+        return None
+    kind, place = data[20], 21
+    place += (not kind & 0x20) + (0, 1, 2, 4)[kind & 3]  # a window, a dictionary
+    width = (kind >> 5 & 1, 2, 4, 8)[kind >> 6]
+    size = int.from_bytes(data[place : place + width], "little") + (256 if width == 2 else 0)
+    place += width
+    return size if width and _one_frame(data, place, 4 if kind & 4 else 0) else None
+
+
+def _one_frame(data: bytes, place: int, checksum: int) -> bool:
+    """Whether the blocks from here on end where the data ends: behind a frame could stand another."""
+    last = 0
+    while not last and place + 3 <= len(data):
+        block = int.from_bytes(data[place : place + 3], "little")
+        last, place = block & 1, place + 3 + (1 if block >> 1 & 3 == 1 else block >> 3)
+    return bool(last) and place + checksum == len(data)
 
 
 def _chain(context: Any) -> tuple[list[list[int]], list[int]]:

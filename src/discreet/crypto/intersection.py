@@ -16,12 +16,17 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
 
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from discreet.core import Claim, Unit
+from discreet.crypto.private import Private
 from discreet.errors import InvalidValue
+from discreet.noise import LaplaceNoise
 
-__all__ = ["LookupServer", "Party", "Question", "intersect"]
+__all__ = ["IntersectionSize", "LookupServer", "Party", "Question", "intersect"]
 
 CURVE = ec.SECP256R1()
 ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
@@ -42,7 +47,7 @@ def _onto_curve(item: bytes) -> ec.EllipticCurvePublicKey:
     raise AssertionError("unreachable: 256 hashes in a row that are no coordinate")  # pragma: no cover
 
 
-class Party:
+class Party(Private):
     """One party's secret exponent, for one run of the protocol. It never leaves the process; what the methods return
     may be sent.
 
@@ -71,9 +76,6 @@ class Party:
             )
         self._used.add(step)
 
-    def __reduce__(self) -> str:
-        raise InvalidValue("A party's exponent is secret and is not pickled; send what blinded() and raised() return.")
-
     def blinded(self, items: Iterable[bytes], *, shuffle: bool = False) -> list[bytes]:
         """The party's own items under its exponent; shuffled where the other side must not learn which is which."""
         own = _distinct(items)
@@ -83,14 +85,19 @@ class Party:
             secrets.SystemRandom().shuffle(values)
         return values
 
-    def raised(self, received: Sequence[bytes]) -> list[bytes]:
-        """What the other party sent, under both exponents, in the order received."""
+    def raised(self, received: Sequence[bytes], *, shuffle: bool = False) -> list[bytes]:
+        """What the other party sent, under both exponents, in the order received; shuffled where only the number of common
+        items is to be learned.
+        """
         points = _points(received)
         self._once("raised")
-        return [self._key.exchange(ec.ECDH(), point) for point in points]
+        values = [self._key.exchange(ec.ECDH(), point) for point in points]
+        if shuffle:
+            secrets.SystemRandom().shuffle(values)
+        return values
 
 
-class LookupServer:
+class LookupServer(Private):
     """Holds a list that others may ask about, one item at a time, without showing the item or a prefix of its hash.
 
     `table` is published once; its exponent stays the same for as long as the table does, which links nothing: the questions
@@ -109,15 +116,12 @@ class LookupServer:
         self._key = ec.generate_private_key(CURVE)
         self.table = frozenset(self._key.exchange(ec.ECDH(), _onto_curve(item)) for item in own)
 
-    def __reduce__(self) -> str:
-        raise InvalidValue("A server's exponent is secret and is not pickled; publish its table.")
-
     def answer(self, sent: bytes) -> bytes:
         """One question under the server's exponent. Limit how often one client may ask: each answer tests one item."""
         return self._key.exchange(ec.ECDH(), _points([sent])[0])
 
 
-class Question:
+class Question(Private):
     """One question to a `LookupServer`: `sent` is a random point, whatever the item is."""
 
     __slots__ = ("_mask", "sent")
@@ -152,6 +156,38 @@ def _distinct(items: Iterable[bytes]) -> list[bytes]:
     if len(set(listed)) < len(listed):
         raise InvalidValue("Items must differ: an item that appears twice would show as two equal values. Pass each once.")
     return listed
+
+
+@dataclass(frozen=True, slots=True)
+class IntersectionSize:
+    """How many items two parties have in common, with noise: the mechanism, both parties in one process.
+
+    Both lists come back shuffled, so that the counting party learns how many items match and not which. **It learns that
+    number exactly**; whoever is told the noisy one gets what the claim says. An item more or less on either side moves the
+    number by at most 1.
+
+    >>> from discreet import record
+    >>> IntersectionSize(scale=2, unit=record()).claims()[0].event
+    DiscreteLaplace(scale=2.0, sensitivity=1)
+    """
+
+    scale: int | float | Fraction
+    unit: Unit
+
+    def claims(self) -> tuple[Claim, ...]:
+        if self.unit.rows != 1 or self.unit.relation not in ("add_remove", "replace", "zero_out"):
+            raise InvalidValue(f"The unit must be one item of either list; got {self.unit}.")
+        (claim,) = LaplaceNoise(self.scale, 1, self.unit).claims()
+        counted = "the party that counts, which learns the exact number, follows the protocol and publishes the noisy one alone"
+        return (replace(claim, assumptions=(*claim.assumptions, counted)),)
+
+    def run(self, data: tuple[Iterable[bytes], Iterable[bytes]]) -> int:
+        counting, other = Party(), Party()
+        mine = other.raised(counting.blinded(data[0]), shuffle=True)
+        theirs = counting.raised(other.blinded(data[1], shuffle=True))
+        noisy = LaplaceNoise(self.scale, 1, self.unit).run(len(set(mine) & set(theirs)))
+        assert isinstance(noisy, int)
+        return noisy
 
 
 def intersect(mine: Iterable[bytes], theirs: Iterable[bytes]) -> list[bytes]:

@@ -20,6 +20,7 @@ from discreet.core.document import members
 from discreet.crypto.container import pack, read_file, unpack, write_file
 from discreet.crypto.engine import Seal, open_cipher
 from discreet.crypto.parameters import PURPOSES, RingParameters
+from discreet.crypto.private import Private
 from discreet.errors import InvalidDocument, InvalidValue
 
 __all__ = ["PublicContext", "SecretContext", "key_memory", "keygen"]
@@ -98,9 +99,14 @@ class PublicContext:
         if len(parts) != 3:
             raise InvalidDocument(f"A public key has three parts; found {len(parts)}.")
         public = cipher.from_bytes("PublicKey", parts[0])
+        elements = automorphisms(found["purpose"], found["features"], cipher.parameters)
         relin, galois = (
-            cipher.from_bytes(kind, data) if data else None for kind, data in zip(_SWITCHES, parts[1:], strict=True)
+            cipher.from_bytes(kind, data, keys=len(elements)) if data else None
+            for kind, data in zip(_SWITCHES, parts[1:], strict=True)
         )
+        lacks_relin = found["purpose"] in RELINEARISED and relin is None
+        if lacks_relin or (elements and (galois is None or not all(map(galois.has_key, elements)))):
+            raise InvalidDocument(f"The public key lacks keys that {found['purpose']} needs. Send the file that keygen made.")
         return _same_key(cls(found["purpose"], found["features"], cipher, public, relin, galois), found["key"])
 
     def save(self, path: str | os.PathLike[str]) -> Path:
@@ -120,7 +126,7 @@ class PublicContext:
 _SWITCHES = ("RelinKeys", "GaloisKeys")
 
 
-class SecretContext:
+class SecretContext(Private):
     """The key holder's side: encrypts and decrypts. `public` is the part to give away."""
 
     __slots__ = ("_decryptor", "_encryptor", "_secret", "public")
@@ -138,8 +144,8 @@ class SecretContext:
     def parameters(self) -> RingParameters:
         return self.public.parameters
 
-    def __reduce__(self) -> Any:
-        raise InvalidValue("A secret key is not pickled and never sent; give others secret.public.")
+    def _instead(self) -> str:
+        return "Give others secret.public."
 
     def __repr__(self) -> str:
         return f"SecretContext({self.public.purpose}, key {self.id[:8]})"
@@ -155,7 +161,7 @@ class SecretContext:
         return self.public.cipher.to_bytes(self._encryptor.encrypt_symmetric(plain))
 
     def decrypt_plain(self, ciphertext: Any) -> Any:
-        """The encoded plaintext. **Raw**: noise and all; see `discreet.crypto.decryption` before handing it to anybody."""
+        """The encoded plaintext. **Raw**: noise and all; see `discreet.crypto.leak` before handing it to anybody."""
         result = self.public.cipher.library.Plaintext()
         self._decryptor.decrypt(ciphertext, result)
         return result
@@ -163,6 +169,14 @@ class SecretContext:
     def slots(self, ciphertext: Any) -> NDArray[np.complex128]:
         """The decrypted slots. Raw, as above."""
         return self.public.cipher.decode(self.decrypt_plain(ciphertext))
+
+    def whole(self, ciphertext: Any) -> NDArray[np.int64]:
+        """The decrypted whole numbers (BFV), where the noise has left them exact."""
+        if self._decryptor.invariant_noise_budget(ciphertext) < 1:
+            raise InvalidDocument(
+                "The ciphertext does not decrypt: it is of another key, damaged, or has been through more operations than fit."
+            )
+        return np.asarray(self.public.cipher.coder.decode_int64(self.decrypt_plain(ciphertext)), np.int64)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """A file that its owner alone can read. It holds no keys for rotations: those are in the public file."""

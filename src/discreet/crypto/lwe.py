@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet.crypto.private import Private
 from discreet.crypto.security import security_bits
 from discreet.errors import InvalidValue
 from discreet.noise.source import Source
@@ -140,8 +141,8 @@ def _turned(polynomials: Torus, by: NDArray[np.int64]) -> Torus:
     return np.where((places >= degree)[:, None, :], np.uint32(0) - moved, moved)
 
 
-@dataclass(frozen=True, slots=True)
-class SecretKey:
+@dataclass(frozen=True, slots=True, repr=False)
+class SecretKey(Private):
     """Encrypts and decrypts. Whoever holds it reads everything; it never goes to the machine that computes.
 
     >>> secret, cloud = keygen(SMALL)

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.core.document import members
-from discreet.crypto.container import pack, read_file, unpack, write_file
+from discreet.crypto.container import is_name, pack, read_file, unpack, write_file
 from discreet.crypto.engine import Seal, numbers, open_cipher
 from discreet.crypto.keys import PublicContext, SecretContext, block
 from discreet.crypto.parameters import RingParameters
@@ -59,12 +59,15 @@ class Encrypted:
     def _from(cls, header: Any, parts: list[bytes]) -> Encrypted:
         found = members("ciphertexts", header, required=_HEADER)
         sizes = (found["rows"], found["width"])
-        words = [found[name] for name in ("key", "message", "link", "layout")]
-        if not all(type(size) is int and size > 0 for size in sizes) or not all(isinstance(word, str) for word in words):
+        words = (found["link"], found["layout"])
+        names = (found["key"], found["message"], found["message"] if found["answers"] is None else found["answers"])
+        if not all(isinstance(word, str) for word in words) or not all(map(is_name, names)):
+            raise InvalidDocument("The header of the ciphertexts has names that discreet does not write.")
+        if not all(type(size) is int and size > 0 for size in sizes):
             raise InvalidDocument("The header of the ciphertexts has values of other types than discreet writes.")
         if found["layout"] not in LAYOUTS or found["link"] not in LINKS:
             raise InvalidDocument("The header of the ciphertexts names a layout or a link that this discreet does not know.")
-        if not isinstance(found["bound"], (int, float)) or not (found["answers"] is None or isinstance(found["answers"], str)):
+        if type(found["bound"]) is not float or not 0 < found["bound"] <= 1024:
             raise InvalidDocument("The header of the ciphertexts has values of other types than discreet writes.")
         parameters = RingParameters.from_json(found["parameters"])
         if len(parts) != (1 if found["layout"] == "row" else found["width"]) or found["rows"] > parameters.slots:
@@ -136,7 +139,7 @@ def decrypt(secret: SecretContext, answer: Encrypted, *, request: Encrypted | No
 
     Pass the request to make sure that it is this one that was answered. What does not decrypt to numbers that the
     computation can give is refused. A server that computes something else is not noticed: encryption has no integrity.
-    To hand scores to another party, use `discreet.crypto.decryption.released`.
+    To hand scores to another party, use `discreet.crypto.disclose`.
     """
     answer.same_key(secret)
     if answer.layout != "scores":

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TypeVar
 
+from discreet.crypto.private import Private
 from discreet.errors import InvalidValue
 
 __all__ = ["OneTimePad", "possible_messages", "secrecy", "tamper", "xor"]
@@ -38,8 +39,8 @@ def xor(first: bytes, second: bytes) -> bytes:
     return (int.from_bytes(first) ^ int.from_bytes(second)).to_bytes(len(first))
 
 
-@dataclass(slots=True)
-class OneTimePad:
+@dataclass(slots=True, repr=False)
+class OneTimePad(Private):
     """A key that encrypts one message of its own length, once.
 
     `OneTimePad(b"...")` takes the key that both sides hold; `OneTimePad.random(length)` draws one from the operating

@@ -107,19 +107,13 @@ def _finish(cipher: Seal, product: Any) -> Any:
 def _dense(cipher: Seal, layer: Layer, inputs: list[Any]) -> list[Any]:
     """Each output is a sum of ciphertexts times numbers; one rescaling at the end."""
     level, units = cipher.level(inputs[0]), []
-    scale, evaluator = _weight_scale(cipher, level), cipher.evaluator
-    product = cipher.library.Ciphertext()
+    scale = _weight_scale(cipher, level)
     for weights, bias in zip(layer.weights, layer.bias, strict=True):
-        total = None
-        for ciphertext, weight in zip(inputs, weights.tolist(), strict=True):
-            if abs(weight) * scale < 0.5:  # rounds to 0, which SEAL does not multiply by
-                continue
-            plain = cipher.encode(weight, level, scale)
-            if total is None:
-                total = cipher.multiply_plain(ciphertext, plain)
-                continue
-            evaluator.multiply_plain(ciphertext, plain, product)
-            evaluator.add_inplace(total, product)
+        total = cipher.inner_plain(
+            (ciphertext, cipher.encode(weight, level, scale))
+            for ciphertext, weight in zip(inputs, weights.tolist(), strict=True)
+            if abs(weight) * scale >= 0.5  # less rounds to 0, which SEAL does not multiply by
+        )
         if total is None:
             raise InvalidValue("An output has only weights that round to 0. Leave it out, or scale the weights.")
         units.append(cipher.add_plain(_finish(cipher, total), float(bias)))

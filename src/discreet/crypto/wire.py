@@ -15,15 +15,16 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from discreet.crypto.container import unpack
-from discreet.crypto.keys import PublicContext
+from discreet.crypto.keys import PublicContext, key_memory
 from discreet.crypto.model import Model
 from discreet.crypto.packed import Encrypted
+from discreet.crypto.parameters import PURPOSES
 from discreet.crypto.scoring import Scorer
 from discreet.errors import DiscreetError, InvalidDocument, InvalidValue
 
 __all__ = ["ScoringClient", "ScoringServer"]
 
-LARGEST = 1 << 31  # bytes of a message
+LARGEST = 1 << 31  # bytes of an answer
 MOST_KEYS, MOST_MESSAGES = 16, 100_000  # that a server remembers
 
 
@@ -40,9 +41,14 @@ class ScoringServer:
 
     def add_key(self, data: bytes) -> dict[str, Any]:
         """Take a client's public key. A secret key is refused by its kind, before any of it is read."""
-        context = PublicContext.from_bytes(data)
+        context, model = PublicContext.from_bytes(data), self.model
+        if (context.purpose, context.features) != (model.purpose, model.features):
+            raise InvalidValue(
+                f"The model needs keys for {model.purpose} with {model.features} features; these are for {context.purpose} "
+                f"with {context.features}. Run keygen again."
+            )
         with self._lock:
-            self._keys[context.id] = context
+            self._keys.setdefault(context.id, context)  # nobody replaces the rotation keys of another client
             while len(self._keys) > MOST_KEYS:
                 self._keys.popitem(last=False)
         return {"key": context.id}
@@ -69,6 +75,13 @@ class ScoringServer:
             "approximation": list(model.approximation),
         }  # fmt: skip
 
+    def largest(self, path: str) -> int:
+        """Bytes of a message that this model has use for."""
+        model, parameters = self.model, PURPOSES[self.model.purpose]
+        keys = key_memory(model.purpose, features=model.features)
+        size = {"/keys": keys, "/score": model.features * parameters.ciphertext_bytes}[path]
+        return size + size // 16 + (1 << 20)
+
     def serve(self) -> None:
         """Answer until `close` is called."""
         self._http.serve_forever(poll_interval=0.1)
@@ -87,6 +100,8 @@ class ScoringServer:
 
 def _handler(server: ScoringServer) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
+        timeout = 60  # seconds in which a client must go on sending
+
         def do_GET(self) -> None:
             if self.path == "/model":
                 self._send(200, json.dumps(server.describe()).encode())
@@ -98,13 +113,16 @@ def _handler(server: ScoringServer) -> type[BaseHTTPRequestHandler]:
             if self.path not in actions:
                 return self._send(404, b"There is /model to read, and /keys and /score to post to.")
             length = self.headers.get("Content-Length", "")
-            if not length.isdigit() or int(length) > LARGEST:
-                return self._send(411, f"A message needs a Content-Length of at most {LARGEST} bytes.".encode())
+            largest = server.largest(self.path)
+            if not length.isascii() or not length.isdigit() or len(length) > 12 or int(length) > largest:
+                return self._send(411, f"A message needs a Content-Length of at most {largest} bytes.".encode())
             try:
-                self._send(200, actions[self.path](self.rfile.read(int(length))))
+                answer = actions[self.path](self.rfile.read(int(length)))
             except DiscreetError as error:
-                self._send(400, str(error).encode())
-            return None
+                return self._send(400, str(error).encode())
+            except Exception as error:  # a fault of ours, told without its details
+                return self._send(500, f"The request failed with {type(error).__name__}.".encode())
+            return self._send(200, answer)
 
         def _send(self, status: int, body: bytes) -> None:
             self.send_response(status)
@@ -116,6 +134,11 @@ def _handler(server: ScoringServer) -> type[BaseHTTPRequestHandler]:
             """Nothing: who asked what is not written down."""
 
     return Handler
+
+
+def _printable(text: str) -> str:
+    """What a server says, without what moves a terminal's cursor."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)[:2000]
 
 
 class ScoringClient:
@@ -135,7 +158,9 @@ class ScoringClient:
             found = None
         if not isinstance(found, dict) or not {"features", "purpose", "link", "approximation"} <= set(found):
             raise InvalidDocument(f"{self.url} is no scoring server: it describes no model.")
-        return found
+        if not isinstance(found["approximation"], list):
+            raise InvalidDocument(f"{self.url} describes its approximation by something else than sentences.")
+        return {**found, "approximation": [_printable(str(line)) for line in found["approximation"]]}
 
     def send_key(self, public: PublicContext) -> None:
         if not isinstance(public, PublicContext):
@@ -159,7 +184,7 @@ class ScoringClient:
                 return data
         except urllib.error.HTTPError as refusal:
             with refusal:
-                said = refusal.read(2000).decode("utf-8", "replace")
+                said = _printable(refusal.read(2000).decode("utf-8", "replace"))
             raise InvalidValue(f"The server refused: {said}") from None
         except (urllib.error.URLError, OSError) as problem:
             raise InvalidValue(

@@ -82,11 +82,12 @@ class Story:
 
     def _model_lines(self) -> list[str]:
         from discreet.accounting import curve
-        from discreet.demo.diagnosis import EPSILON
         from discreet.figures import percent_down, percent_up, up
 
         overfit, private = self.models.values()
-        ceiling = percent_up(curve(private.release.claims[0].event).power(LEVEL))
+        claimed = curve(private.release.claims[0].event)
+        spent = f"epsilon {up(claimed.epsilon(DELTA))} at delta {up(DELTA)}"
+        ceiling = percent_up(claimed.power(LEVEL))
         right = [
             f"right on {percent_down(model.accuracy[0])} of its patients and {percent_down(model.accuracy[1])} of strangers"
             for model in (overfit, private)
@@ -94,22 +95,23 @@ class Story:
         return [
             f"The overfit model is {right[0]}; at {LEVEL:.0%} false alarms an attack finds {percent_down(overfit.tpr)} of its "
             "patients. It has no ceiling, and the ledger refused to pay for it.",
-            f"The private model (epsilon {EPSILON:g} at delta {up(DELTA)}) is {right[1]}; no attack can find more than "
+            f"The private model ({spent}) is {right[1]}; no attack can find more than "
             f"{ceiling}, and the same one finds {percent_down(private.tpr)}.",
         ]
 
     def _table_lines(self) -> list[str]:
-        from discreet.demo.synthetic import EPSILON
-        from discreet.figures import percent_up
+        from discreet.accounting import curve
+        from discreet.figures import percent_up, up
 
         release = self.releases.get("synthetic-table")
         if release is None:
             return []
+        epsilon = up(curve(release.claims[0].event).epsilon(DELTA))  # as the ledger counts, and the report tells
         near = release.facts["owner_fidelity"]["means"]["2"]
         return [
-            f"A synthetic table (epsilon {EPSILON:g}) is in {self.folder / 'synthetic-table'}. Pairs of its columns are "
-            f"{percent_up(near)} away from those of the patients; against made-up rows in one more fit its claim "
-            f"{self.outcome('synthetic-table')}."
+            f"A synthetic table (epsilon {epsilon} at delta {up(DELTA)}) is in {self.folder / 'synthetic-table'}. Pairs "
+            f"of its columns are {percent_up(near)} away from those of the patients; against made-up rows in one more fit its "
+            f"claim {self.outcome('synthetic-table')}."
         ]
 
     def _count_lines(self) -> list[str]:

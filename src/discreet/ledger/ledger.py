@@ -48,7 +48,7 @@ class Ledger:
     """
 
     def __init__(self, place: str | os.PathLike[str]) -> None:
-        self._store = open_store(place)
+        self._store, self._place = open_store(place), os.fspath(place)
         self._terms: dict[str, tuple[Unit, Filter]] = {}
         self._priced = lru_cache(1024)(self._price)
 
@@ -390,6 +390,17 @@ class Ledger:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
+
+    def __copy__(self) -> Ledger:
+        """A ledger is a place: a copy, as `sklearn.base.clone` makes of an estimator's parameters, is the same one."""
+        return self
+
+    def __deepcopy__(self, _: Any) -> Ledger:
+        return self
+
+    def __reduce__(self) -> tuple[type[Ledger], tuple[str]]:
+        """Another process opens the same ledger; the pickle has its place, with the password of an address."""
+        return Ledger, (self._place if "://" in self._place else os.path.abspath(self._place),)
 
     @property
     def name(self) -> str:

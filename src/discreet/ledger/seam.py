@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 
 from discreet.core import Claim, Release, check
 from discreet.core.protocols import Mechanism
-from discreet.errors import InvalidValue
 from discreet.ledger.charge import Charge
 from discreet.ledger.ledger import Ledger
+from discreet.ledger.opening import LedgerLike, opened
 
 D = TypeVar("D")
 T = TypeVar("T")
@@ -34,7 +34,7 @@ class Replay:
 
 
 def release(
-    mechanism: Mechanism[D, T], data: D, *, source: str, ledger: Ledger | None = None, account: str | None = None,
+    mechanism: Mechanism[D, T], data: D, *, source: str, ledger: LedgerLike | None = None, account: str | None = None,
     asked: tuple[float, float] | None = None, replay: Replay | None = None, facts: Mapping[str, Any] | None = None,
 ) -> Release[T]:  # fmt: skip
     """Run `mechanism` on `data` once, paid for before the data is touched; without a ledger nothing is charged.
@@ -52,14 +52,12 @@ def release(
 
     refuse_seeded()
     check.word("source", source)
-    if ledger is not None and not hasattr(ledger, "reserve"):
-        raise InvalidValue(f"ledger must be a discreet.Ledger; got {type(ledger).__name__}.")
     claims, metadata = tuple(mechanism.claims()), dict(facts or {})
     if ledger is None:
         return Release(value=mechanism.run(data), source=source, claims=claims, facts=metadata)
     key = None if replay is None else replay.key
-    with _one_at_a_time(ledger, source, key):
-        charge = open_charge(claims, source=source, ledger=ledger, account=account, asked=asked, key=key)
+    with opened(ledger) as payer, _one_at_a_time(payer, source, key):
+        charge = open_charge(claims, source=source, ledger=payer, account=account, asked=asked, key=key)
         if charge.repeated and replay is not None:
             return Release(value=replay.from_json(charge.answer), source=source, claims=claims, entry=charge.id, facts=metadata)
         with charge as entry:

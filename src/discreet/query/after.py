@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from discreet.query import values
 from discreet.query.operations import NUMBERS, Kind, Op, OutputOp
-from discreet.query.statistics.statistic import CONFIDENCE, Cells, each
+from discreet.query.statistics.statistic import Cells, each
 from discreet.query.tree import Output
 
 
@@ -33,6 +33,11 @@ class Released(Protocol):
         """The places of the keys in the grouping set of each row."""
         ...
 
+    @property
+    def confidence(self) -> float:
+        """Of each interval of the answer."""
+        ...
+
     def column(self, statistic: int, confidence: float) -> Cells:
         """A statistic, by its place in the question."""
         ...
@@ -40,7 +45,7 @@ class Released(Protocol):
 
 def evaluate(output: Output, noisy: Released) -> Cells:
     """An expression over released columns, with an interval that holds if the intervals of all its statistics do."""
-    return _evaluate(output, noisy, each(max(1, len(output.statistics())), CONFIDENCE))
+    return _evaluate(output, noisy, each(max(1, len(output.statistics())), noisy.confidence))
 
 
 def holds(output: Output, noisy: Released) -> NDArray[np.bool_]:
@@ -175,7 +180,15 @@ def _rising(f: Callable[[Any], Any], least: float = -math.inf) -> Callable[[list
 
 
 def _rounded(args: list[Cells], digits: Any) -> Cells:
-    value, low, high = (np.round(part, int(digits or 0)) for part in args[0])
+    """Halves are rounded away from 0, as they are of one row."""
+    unit = 10.0 ** int(digits or 0)
+
+    def rounded(part: Any) -> Any:
+        whole = np.trunc(part * unit)
+        near = np.where(np.abs(part * unit - whole) >= 0.5, whole + np.sign(part), whole) / unit
+        return np.where(np.isfinite(near), near, part)
+
+    value, low, high = (rounded(part) for part in args[0])
     return value, low, high
 
 
@@ -294,11 +307,11 @@ def _case(kind: Kind, args: list[Cells]) -> Cells:
     for i in range(count):
         meant = _meant(pairs, rest, i)
         if kind == Kind.BOOLEAN:
-            low, high = all(branch[1][i] for branch in meant), any(branch[2][i] for branch in meant)
+            ends[0].append(all(branch[1][i] for branch in meant))
+            ends[1].append(any(branch[2][i] for branch in meant))
         else:
-            low, high = (f(np.array([branch[k][i] for branch in meant], float)) for k, f in ((1, _least), (2, _most)))
-        ends[0].append(low)
-        ends[1].append(high)
+            ends[0].append(_least(np.array([branch[1][i] for branch in meant], float)))
+            ends[1].append(_most(np.array([branch[2][i] for branch in meant], float)))
     made = _objects(value) if kind == Kind.BOOLEAN else np.array(value, float)
     return made, np.array(ends[0]), np.array(ends[1])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -10,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.noise import discrete_laplace
-from discreet.query.engines.request import Plan, Request
-from discreet.query.operations import PlanKind
+from discreet.query.engines.request import Plan, Request, Term
+from discreet.query.operations import Kind, Op, PlanKind, TermKind
 from discreet.query.price import Priced
 from discreet.query.quantiles import Quantiles
 from discreet.query.statistics.quantity import Quantity
 from discreet.query.statistics.statistic import CONFIDENCE, Cells, Statistic, each
-from discreet.query.tree import Scalar
+from discreet.query.tree import Question, Scalar
 
 Ask = Callable[[Request], Mapping[str, Sequence[Any]]]
 
@@ -25,12 +26,24 @@ def requests(priced: Priced) -> list[Request]:
     """What the engine is asked for: all sums at once, then one histogram for each expression that is ranked."""
     question = priced.question
     terms = tuple(measure.term for measure in priced.measures if measure.term is not None)
-    counted = any(measure.bins is None for measure in priced.measures)
+    counted = not all(measure.alone for measure in priced.measures)
     asked = [Request(question.rows, question.keys, priced.plan, terms)] if counted else []
-    asked += [
-        Request(question.rows, question.keys, priced.plan, (), measure.bins) for measure in priced.measures if measure.bins
-    ]
+    for measure in priced.measures:
+        if measure.bins is not None:
+            asked.append(Request(question.rows, question.keys, priced.plan, (), measure.bins))
+        elif measure.values is not None:
+            asked.append(_values(question, priced.plan, measure.values))
     return asked
+
+
+def _values(question: Question, plan: Plan, value: Scalar) -> Request:
+    """The different values of each group: the groups of a finer question, in as many of which a unit counts as it has rows."""
+    known = Scalar(Op.NOT, Kind.BOOLEAN, (Scalar(Op.IS_NULL, Kind.BOOLEAN, (value,)),))
+    where = known if question.rows.where is None else Scalar(Op.AND, Kind.BOOLEAN, (question.rows.where, known))
+    rows, keys = replace(question.rows, where=where), (*question.keys, value)
+    if plan.kind == PlanKind.ROWS:
+        return Request(rows, keys, plan, (Term(TermKind.COUNT),))
+    return Request(rows, keys, Plan(PlanKind.SAMPLED, plan.rows, plan.rows, 1))
 
 
 class Noisy:
@@ -47,25 +60,38 @@ class Noisy:
     def run(self, ask: Ask) -> Noisy:
         """Ask the engine, choose the groups, add the noise."""
         asked = requests(self.priced)
-        histograms = [request for request in asked if request.bins is not None]
-        if len(histograms) == len(asked):  # nothing to add up, and all groups are public
+        alone = self._places(alone=True)
+        if len(alone) == len(asked):  # nothing to add up, and all groups are public
             self.keys = list(self.priced.keys or ())
         else:
             sums = ask(asked[0])
             engine_keys = [_one_zero(key) for key in zip(*(sums[f"k{i}"] for i in range(len(self.priced.question.keys))))]
             self._choose(engine_keys if self.priced.question.keys else [()], self._exact(sums))
-        for request, place in zip(histograms, self._places(ranked=True)):
-            self._ranked[place] = self._quantiles(place, ask(request))
+        for request, place in zip(asked[len(asked) - len(alone) :], alone):
+            if request.bins is not None:
+                self._ranked[place] = self._quantiles(place, ask(request))
+            else:
+                self._add_noise(place, self._different(ask(request)))
         return self
 
-    def _places(self, *, ranked: bool) -> list[int]:
-        return [i for i, measure in enumerate(self.priced.measures) if (measure.bins is not None) == ranked]
+    def _places(self, *, alone: bool) -> list[int]:
+        return [i for i, measure in enumerate(self.priced.measures) if measure.alone == alone]
+
+    def _different(self, found: Mapping[str, Sequence[Any]]) -> list[int]:
+        """How many different values each released group has."""
+        keys = len(self.priced.question.keys)
+        counts = dict.fromkeys(map(_plain_key, self.keys), 0)
+        columns = [found[f"k{i}"] for i in range(keys + 1)]
+        for key in {_plain_key(_one_zero(row)) for row in zip(*columns) if row[keys] is not None}:
+            if key[:keys] in counts:
+                counts[key[:keys]] += 1
+        return [counts[_plain_key(key)] for key in self.keys]
 
     def _exact(self, sums: Mapping[str, Sequence[Any]]) -> dict[int, list[int]]:
         """The engine's whole numbers, by measurement; a sum over no rows is 0."""
         columns: dict[int, list[int]] = {}
         place = 0
-        for i in self._places(ranked=False):
+        for i in self._places(alone=False):
             name = "units" if self.priced.measures[i].term is None else f"s{place}"
             place += self.priced.measures[i].term is not None
             columns[i] = [int(value or 0) for value in sums[name]]
@@ -90,8 +116,7 @@ class Noisy:
         if together:
             self._keep(dict(zip(together, priced.noise().run([whole.pop(m) for m in together]))))
         for m, column in whole.items():
-            noise = discrete_laplace(self._scale(m), len(column)).tolist()
-            self._keep({m: np.array([a + b for a, b in zip(column, noise)], object)})
+            self._add_noise(m, column)
 
     def _show(self, exact: Mapping[int, list[int]]) -> tuple[NDArray[np.bool_], dict[int, NDArray[Any]]]:
         """Which groups are released, and the noisy numbers drawn jointly with the count that decided it."""
@@ -103,6 +128,10 @@ class Noisy:
         columns = [[value * times for value in exact[m]] for m, times in zip(priced.joint, priced.noise().times)]
         kept, together = priced.selector().run_together(columns)
         return kept, dict(zip(priced.joint, together))
+
+    def _add_noise(self, m: int, column: Sequence[int]) -> None:
+        noise = discrete_laplace(self._scale(m), len(column)).tolist()
+        self._keep({m: np.array([a + b for a, b in zip(column, noise)], object)})
 
     def _keep(self, noisy: Mapping[int, NDArray[Any]]) -> None:
         for m, column in noisy.items():
@@ -132,10 +161,15 @@ class Noisy:
     def _sure(self, of: Scalar) -> float:
         """The confidence for quantiles of an expression: enough for the column that combines it with most others."""
         question = self.priced.question
-        used = [output.statistics() for output in question.outputs]
-        return each(
-            max([1, *(len(indices) for indices in used if any(question.aggregates[i].of == of for i in indices))]), CONFIDENCE
-        )
+        used = [(output.statistics(), output.totals()) for output in question.outputs]
+        rows = max(1, len(self.keys))  # of a total, the intervals in all rows hold at once
+        together = (len(indices) * (rows if total else 1) for indices, total in used
+                    if any(question.aggregates[i].of == of for i in indices))  # fmt: skip
+        return each(max([1, *together]), self.confidence)
+
+    @property
+    def confidence(self) -> float:
+        return self.priced.confidence
 
     # ---- the released rows ---------------------------------------------------------------------------------------------
 
@@ -183,6 +217,7 @@ class Together:
 
     def __init__(self, parts: Sequence[Noisy], keys: int) -> None:
         self.parts, self.priced = parts, parts[0].priced
+        self.confidence = self.priced.confidence
         self.grouped = [places for part in parts for places in part.grouped]
         rows = [key for part in parts for key in part.keys]
         self.keys = [tuple(dict(zip(places, key)).get(i) for i in range(keys)) for key, places in zip(rows, self.grouped)]

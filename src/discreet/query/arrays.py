@@ -12,7 +12,7 @@ from typing import Any
 
 from discreet.core import Release, check
 from discreet.errors import InvalidValue
-from discreet.ledger import Ledger, release
+from discreet.ledger import LedgerLike, release
 from discreet.noise.samplers import Number
 from discreet.query import array_mechanisms as mechanisms
 from discreet.query.array_mechanisms import ArrayMechanism, Estimate
@@ -25,7 +25,7 @@ __all__ = ["Estimate", "count", "covariance", "estimate", "histogram", "mean", "
 
 def count(
     values: Any, *, unit: Any, epsilon: Number, ids: Any = None, confidence: float = 0.95,
-    ledger: Ledger | None = None, source: str = "data",
+    ledger: LedgerLike | None = None, source: str = "data",
 ) -> Release[Estimate]:  # fmt: skip
     """How many rows there are, missing values included.
 
@@ -40,7 +40,7 @@ def count(
 
 def sum(
     values: Any, *, bounds: Any, unit: Any, epsilon: Number, ids: Any = None, confidence: float = 0.95,
-    ledger: Ledger | None = None, source: str = "data",
+    ledger: LedgerLike | None = None, source: str = "data",
 ) -> Release[Estimate]:  # fmt: skip
     """The sum of the values, each clipped to `bounds`, in whole numbers on a grid.
 
@@ -54,7 +54,7 @@ def sum(
 
 def mean(
     values: Any, *, bounds: Any, unit: Any, epsilon: Number, ids: Any = None, confidence: float = 0.95,
-    ledger: Ledger | None = None, source: str = "data",
+    ledger: LedgerLike | None = None, source: str = "data",
 ) -> Release[Estimate]:  # fmt: skip
     """The mean of the values within `bounds`: the noisy sum of what they are from the middle, by the noisy count.
 
@@ -68,7 +68,7 @@ def mean(
 
 def variance(
     values: Any, *, bounds: Any, unit: Any, epsilon: Number, ids: Any = None, confidence: float = 0.95,
-    ledger: Ledger | None = None, source: str = "data",
+    ledger: LedgerLike | None = None, source: str = "data",
 ) -> Release[Estimate]:  # fmt: skip
     """The variance of the values within `bounds` (their mean square less their squared mean).
 
@@ -82,7 +82,7 @@ def variance(
 
 def estimate(
     values: Any, statistic: type[Statistic], *, bounds: Any = None, unit: Any, epsilon: Number, ids: Any = None,
-    confidence: float = 0.95, ledger: Ledger | None = None, source: str = "data",
+    confidence: float = 0.95, ledger: LedgerLike | None = None, source: str = "data",
 ) -> Release[Estimate]:  # fmt: skip
     """Any statistic that is estimated from counts and sums of a column, such as one of your own; epsilon is divided equally
     among the quantities it measures.
@@ -100,7 +100,7 @@ def estimate(
 
 def covariance(
     values: Any, *, bounds: Any, unit: Any, epsilon: Number, ids: Any = None, confidence: float = 0.95,
-    ledger: Ledger | None = None, source: str = "data",
+    ledger: LedgerLike | None = None, source: str = "data",
 ) -> Release[Estimate]:  # fmt: skip
     """The covariance matrix of columns: a table of two dimensions, a data frame or a list of columns, with bounds for each.
 
@@ -118,7 +118,7 @@ def covariance(
 
 def quantile(
     values: Any, target: Any, *, bounds: Any, unit: Any, epsilon: Number, ids: Any = None, bins: int = 1024,
-    interval_share: float = 0.5, confidence: float = 0.95, ledger: Ledger | None = None, source: str = "data",
+    interval_share: float = 0.5, confidence: float = 0.95, ledger: LedgerLike | None = None, source: str = "data",
 ) -> Release[Estimate]:  # fmt: skip
     """The value that a share `target` of the rows is below, or several; 0 is the minimum and 1 the maximum.
 
@@ -138,7 +138,7 @@ def quantile(
 
 def histogram(
     values: Any, *, unit: Any, epsilon: Number, edges: Any = None, categories: Any = None, ids: Any = None,
-    confidence: float = 0.95, ledger: Ledger | None = None, source: str = "data",
+    confidence: float = 0.95, ledger: LedgerLike | None = None, source: str = "data",
 ) -> Release[Estimate]:  # fmt: skip
     """How many rows are in each cell: between public `edges`, or of public `categories`. What is in no cell is left out.
 
@@ -152,7 +152,7 @@ def histogram(
 
 def top_k(
     values: Any, *, k: int, categories: Any, unit: Any, epsilon: Number, ids: Any = None, confidence: float = 0.95,
-    ledger: Ledger | None = None, source: str = "data",
+    ledger: LedgerLike | None = None, source: str = "data",
 ) -> Release[list[dict[str, Any]]]:  # fmt: skip
     """The k commonest of the public categories, one after another, with their noisy counts.
 
@@ -167,7 +167,7 @@ def top_k(
 
 def select(
     values: Any, *, candidates: Iterable[Any], score: Callable[[Any, Any], Any], sensitivity: Number, unit: Any,
-    epsilon: Number, ledger: Ledger | None = None, source: str = "data",
+    epsilon: Number, ledger: LedgerLike | None = None, source: str = "data",
 ) -> Release[Any]:  # fmt: skip
     """The public candidate of (nearly) the highest score, where one unit moves each `score(values, candidate)` by at most
     `sensitivity`; that it does not move further is what you promise.
@@ -180,5 +180,5 @@ def select(
     return _release(mechanism, values, None, ledger, source)
 
 
-def _release(mechanism: ArrayMechanism, values: Any, ids: Any, ledger: Ledger | None, source: str) -> Release[Any]:
+def _release(mechanism: ArrayMechanism, values: Any, ids: Any, ledger: LedgerLike | None, source: str) -> Release[Any]:
     return release(mechanism, Rows(values, ids), source=source, ledger=ledger)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlglot import exp
@@ -44,6 +44,7 @@ class Call:
     rank_node: Any
     filter: Any  # the condition of FILTER (WHERE …), or None
     sources: Sources
+    second: Any = None  # the other expression, of functions of two
 
     @property
     def star(self) -> bool:
@@ -102,15 +103,26 @@ class Call:
             return None
         return [_rank(item) for item in self.rank_node.expressions]
 
-    def check_distinct_unit(self) -> None:
-        """Refuse DISTINCT of anything but the unit's key."""
-        items, unit = self.argument.expressions, self.sources.unit
-        if len(items) == 1 and unit and self.filter is None:
-            value = scalar(items[0], self.sources.scope)
-            if value.op == Op.COLUMN and self.sources.is_unit(value):
-                return
-        known = f"COUNT(DISTINCT {unit}) counts people" if unit else "This unit is one row: COUNT(*) counts them"
-        raise InvalidQuery(f"{self.node.sql()[:60]} is not known here. {known}; for the values of a column, GROUP BY it.")
+    def distinct_unit(self) -> bool:
+        """Whether DISTINCT is of the unit's key, so that units are counted."""
+        value = scalar(self._one_distinct(), self.sources.scope)
+        return self.sources.unit is not None and self.filter is None and value.op == Op.COLUMN and self.sources.is_unit(value)
+
+    def distinct_value(self) -> Scalar:
+        """What DISTINCT is of."""
+        return replace(self, argument=self._one_distinct()).expression()
+
+    def _one_distinct(self) -> Any:
+        items = self.argument.expressions
+        if len(items) != 1 or isinstance(items[0], exp.Tuple):
+            raise InvalidQuery(f"{self.node.sql()[:60]} counts tuples. Write COUNT(DISTINCT CONCAT(a, '|', b)) of columns that "
+                               "have no '|' in them.")  # fmt: skip
+        return items[0]
+
+    def bounded_pair(self) -> tuple[Scalar, Scalar]:
+        """Both arguments as numbers with bounds."""
+        first, second = (replace(self, node=exp.Sum(this=part), argument=part) for part in (self.argument, self.second))
+        return first.bounded(), second.bounded()
 
     def _kept(self) -> Any:
         """The argument, NULL where the condition of a FILTER does not hold."""
@@ -140,7 +152,7 @@ def read_call(node: Any, sources: Sources, condition: Any = None) -> Call | None
     if isinstance(node, exp.Anonymous):
         argument = node.expressions[0] if len(node.expressions) == 1 else None
         return Call(node.name.upper(), node, argument, None, condition, sources)
-    return Call(_name(node), node, node.args.get("this"), None, condition, sources)
+    return Call(_name(node), node, node.args.get("this"), None, condition, sources, node.args.get("expression"))
 
 
 def _name(node: exp.Func) -> str:

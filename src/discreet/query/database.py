@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from discreet.core import Release, Unit, check
 from discreet.core.facts import made
 from discreet.errors import InvalidQuery, InvalidValue
-from discreet.ledger import Replay, release
+from discreet.ledger import LedgerLike, Replay, as_ledger, release
 from discreet.query.answer import requests, shown_plan
 from discreet.query.catalogue import read_catalogue
 from discreet.query.engines import Engine
@@ -25,8 +25,9 @@ from discreet.query.public import converted
 from discreet.query.relations import Catalogue
 from discreet.query.schema import Schema, read_schema
 from discreet.query.statistics import STATISTICS, Statistic
+from discreet.query.statistics.statistic import CONFIDENCE
 from discreet.query.table import column_names, from_text, to_text
-from discreet.query.tree import preserves
+from discreet.query.tree import Field, preserves
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,7 +41,7 @@ def connect(
     location: Any,
     *,
     unit: Unit,
-    ledger: Ledger | str | os.PathLike[str] | None = None,
+    ledger: LedgerLike | None = None,
     source: str | None = None,
     bounds: Mapping[str, Any] | None = None,
     schema: str | os.PathLike[str] | Mapping[str, Any] | None = None,
@@ -49,8 +50,9 @@ def connect(
 ) -> Database:
     """Open a source of private rows for SQL.
 
-    `location` is a parquet file, a csv or json file whose columns the schema declares, a DuckDB database, a `postgresql://` or
-    `spark://` URL, a Spark session or DataFrame, an Arrow table, a pandas or polars frame, or a dict of such by table name.
+    `location` is a parquet file, a folder or a pattern of such, a csv or jsonl file whose columns the schema declares, a DuckDB
+    database, a `postgresql://` or `spark://` URL, a Spark session or DataFrame, an Arrow table, a pandas or polars frame, or a
+    dict of such by table name.
     With a `ledger`, every answer is charged to `source` (opened there by its owner) before a row is read; without one nobody
     adds up what was asked. `account` is whom answers are charged to where the query names nobody. `statistics` are the
     aggregate functions that may be asked, such as (*STATISTICS, YourOwn) of discreet.query.statistics.
@@ -65,10 +67,6 @@ def connect(
         raise InvalidValue(f"unit must be a Unit, such as discreet.user('id', rows=4); got {check.shown(unit)}.")
     if (ledger is None) != (source is None):
         raise InvalidValue("ledger and source go together: the ledger keeps the budget of the source.")
-    if isinstance(ledger, (str, os.PathLike)):
-        from discreet.ledger import Ledger
-
-        ledger = Ledger(ledger)
     known = read_schema(schema).with_bounds(bounds)
     engine = open_engine(location, known.text_columns())
     try:
@@ -82,15 +80,16 @@ class Database:
     """Private rows behind an engine: asked in SQL, answered with noise, intervals and a claim."""
 
     def __init__(
-        self, engine: Engine, unit: Unit, schema: Schema, *, ledger: Ledger | None = None, source: str | None = None,
+        self, engine: Engine, unit: Unit, schema: Schema, *, ledger: LedgerLike | None = None, source: str | None = None,
         account: str | None = None, statistics: Sequence[type[Statistic]] = STATISTICS,
     ) -> None:  # fmt: skip
-        self.engine, self.unit, self.ledger, self.source, self.account = engine, unit, ledger, source, account
+        self.engine, self.unit, self.source, self.account = engine, unit, source, account
+        self.ledger = as_ledger(ledger)
         self._statistics = tuple(statistics)
         self._catalogue = read_catalogue(engine, unit, replace(schema, exact=engine.exact_names))
         self._registered: str | None = None
-        if ledger is not None and source is not None:
-            ledger.balance(source)  # a source that is not open is refused now, not with the first query
+        if self.ledger is not None and source is not None:
+            self.ledger.balance(source)  # a source that is not open is refused now, not with the first query
 
     def tables(self) -> dict[str, dict[str, str]]:
         """The tables and their columns with types."""
@@ -112,7 +111,7 @@ class Database:
 
     def _price(
         self, query: str, epsilon: float, delta: float | None, groups: int | None, keys: Mapping[Any, Any] | None,
-        weights: Mapping[str, float] | None, bias: bool = False,
+        weights: Mapping[str, float] | None, bias: bool = False, confidence: float = CONFIDENCE,
     ) -> Priced:  # fmt: skip
         epsilon = check.positive("epsilon", epsilon)
         if epsilon > 100 or epsilon < 1e-6:
@@ -128,6 +127,9 @@ class Database:
         )
         plan = choose_plan(question, self.unit, registered=registered, groups=groups)
         priced = price(question, self.unit, plan, epsilon=epsilon, delta=delta, weights=weights or {}, bias=bias)
+        confidence = check.open_fraction("confidence", confidence)
+        sets = (replace(one, confidence=confidence) for one in priced.more)
+        priced = replace(priced, confidence=confidence, more=tuple(sets))
         names = [name.lower() for name in column_names(priced)]
         if len(set(names)) != len(names):
             twice = next(name for name in names if names.count(name) > 1)
@@ -136,23 +138,24 @@ class Database:
         return priced
 
     def _with_keys(self, lists: Lists) -> Catalogue:
-        """The tables, with the public values that this query gives for some of their columns."""
+        """The tables, with the public values that this query gives for some of their columns. A column of the name that holds
+        something else is another one; a key that they do not fit is refused later."""
         exact, tables = self._catalogue.exact, {}
         for name, base in self._catalogue.tables.items():
             fields = []
             for column, field in zip(base.names, base.fields):
                 values = lists.get((column if exact else column.lower(),))
-                fields.append(field if values is None else replace(field, values=converted(column, values, field.kind)))
+                fields.append(field if values is None else _listed(field, column, values))
             tables[name] = replace(base, fields=tuple(fields))
         return replace(self._catalogue, tables=tables)
 
     def explain(
         self, query: str, *, epsilon: float, delta: float | None = None, groups: int | None = None,
         keys: Mapping[Any, Any] | None = None, weights: Mapping[str, float] | None = None, bias: bool = False,
-        account: str | None = None,
+        confidence: float = CONFIDENCE, account: str | None = None,
     ) -> Explanation:  # fmt: skip
         """Cost and expected error, before anything is spent; no private row is touched."""
-        priced = self._price(query, epsilon, delta, groups, keys, weights, bias)
+        priced = self._price(query, epsilon, delta, groups, keys, weights, bias, confidence)
         left = None
         if self.ledger is not None and self.source is not None:
             left = str(self.ledger.balance(self.source, account or self.account or "default"))
@@ -162,23 +165,24 @@ class Database:
             free = self._charged.answered(self.source, claim, mechanism.key(self.engine))
         text = tuple(self.engine.text(request) for one in priced.sets for request in requests(one))
         return Explanation(
-            *priced.spent, claim.event, shown_plan(priced.plan),
+            *priced.spent, claim.event, "; ".join(dict.fromkeys(shown_plan(one.plan) for one in priced.sets)),
             expected_errors(priced), shown_groups(priced), text, left, free,
         )  # fmt: skip
 
     def sql(
         self, query: str, *, epsilon: float, delta: float | None = None, groups: int | None = None,
         keys: Mapping[Any, Any] | None = None, weights: Mapping[str, float] | None = None, nonnegative: bool = False,
-        bias: bool = False, account: str | None = None,
+        bias: bool = False, confidence: float = CONFIDENCE, account: str | None = None,
     ) -> Release[pa.Table]:  # fmt: skip
-        """The answer: an Arrow table with an interval (95 %, for the noise) beside each number, its claim, its entry.
+        """The answer: an Arrow table with an interval (for the noise, of this `confidence`) beside each number, its claim,
+        its entry.
 
         `groups` bounds the groups of one unit (then units are sampled); `keys` lists public groups by column; `weights`
         says which columns should be more exact than others; `nonnegative` moves noisy numbers below zero to zero.
         With `bias`, part of the same epsilon buys the shares of rows that were moved to a bound (`<name>_outside`) and of
         weight that was cut (`rows_capped`). `account` is charged, or else that of the connection.
         """
-        priced = self._price(query, epsilon, delta, groups, keys, weights, bias)
+        priced = self._price(query, epsilon, delta, groups, keys, weights, bias, confidence)
         mechanism = SqlQuery(self.unit, priced, nonnegative)
         self.engine.ready()
         private = "+".join(name for name, base in self._catalogue.tables.items() if base.private)
@@ -223,6 +227,13 @@ class Database:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
+
+
+def _listed(field: Field, column: str, values: Sequence[Any]) -> Field:
+    try:
+        return replace(field, values=converted(column, values, field.kind))
+    except InvalidValue:
+        return field
 
 
 def _one_line(query: str) -> str:

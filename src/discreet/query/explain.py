@@ -12,7 +12,7 @@ from discreet.accounting import curve
 from discreet.core import Event, Release
 from discreet.query.operations import OutputOp, PlanKind
 from discreet.query.price import Priced
-from discreet.query.statistics.statistic import Statistic
+from discreet.query.statistics.statistic import OFTEN, Statistic
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +63,19 @@ def _errors_of_set(priced: Priced) -> dict[str, str]:
     question = priced.question
     columns = {name: question.aggregates[output.value] for name, output in zip(question.names, question.outputs)
                if output.op == OutputOp.STATISTIC}  # fmt: skip
-    told = {name: statistic.expected_error(priced) for name, statistic in [*columns.items(), *priced.shares]}
+    told = {name: statistic.expected_error(priced) for name, statistic in columns.items()}
+    made = {name: output.statistics() for name, output in zip(question.names, question.outputs) if name not in told}
+    for name, used in made.items():  # of an expression, what it is made of
+        parts = dict.fromkeys((f"{_function(question.aggregates[i])} {question.aggregates[i].expected_error(priced)}")
+                              for i in sorted(used))  # fmt: skip
+        told |= {name: "; ".join(parts)} if used else {}
+    told |= {name: statistic.expected_error(priced) for name, statistic in priced.shares}
     later = [question.aggregates[i] for i in question.only_later()]
     for i, statistic in enumerate(later, 1):
         name = f"{_function(statistic)} in HAVING or ORDER BY" + (f" ({i})" if i > 1 else "")
         told[name] = f"{statistic.expected_error(priced)}; it has its part of epsilon, as a column of the answer has"
-    return told
+    often = f"in {100 * priced.confidence:g} of 100 answers"
+    return {name: error.replace(OFTEN, often) for name, error in told.items()}
 
 
 def _function(statistic: Statistic) -> str:

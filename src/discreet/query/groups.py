@@ -36,22 +36,22 @@ def grouping(node: Any, items: list[Any], scope: Scope) -> Grouping:
     clause = node.args.get("group")
     plain = [item.unalias() for item in items]
     if clause is None:
-        return Grouping(plain if node.args.get("distinct") else [])
+        return Grouping(list(dict.fromkeys(plain)) if node.args.get("distinct") else [])
     if any(clause.args.get(name) for name in ("cube", "rollup", "grouping_sets", "totals")):
         raise InvalidQuery("WITH ROLLUP is not known here. Write GROUP BY ROLLUP (a, b).")
     if clause.args.get("all"):
-        return Grouping([item for item in plain if not item.find(exp.AggFunc)])
+        return Grouping(list(dict.fromkeys(item for item in plain if not item.find(exp.AggFunc))))
     parts = [_sets(part) for part in clause.expressions]
     keys: list[Any] = []
     sets = []
     for chosen in product(*parts):
         members = [_meant(key, items, scope) for part in chosen for key in part]
-        keys += [key for key in members if key not in keys]
+        keys = list(dict.fromkeys([*keys, *members]))
         sets.append(tuple(sorted({keys.index(key) for key in members})))
         if len(sets) > MOST_SETS:
             raise InvalidQuery(f"GROUP BY makes more than {MOST_SETS} grouping sets. Ask for fewer at a time.")
     if not any(isinstance(part, _SETS) for part in clause.expressions):
-        return Grouping([_meant(key, items, scope) for key in clause.expressions])
+        return Grouping(keys)
     if len(set(sets)) != len(sets):
         raise InvalidQuery("A grouping set stands twice in GROUP BY, and each is paid for. Name it once.")
     return Grouping(keys, tuple(sets))
@@ -135,9 +135,10 @@ def listed(
             if missing is not None:
                 raise InvalidValue(f"keys lists tuples of {', '.join(wanted)}, and the query does not group by {missing}.")
             whole = [place for place in places if place is not None]
-            columns = [_column(wanted[i], made[place].kind, [row[i] for row in values]) for i, place in enumerate(whole)]
-            tuples.append(Listed(tuple(whole), tuple(zip(*columns))))
-    spoken = [place for some in tuples for place in some.places]
+            parts = [_column(wanted[i], made[place].kind, [row[i] for row in values]) for i, place in enumerate(whole)]
+            tuples.append(Listed(tuple(whole), tuple(zip(*parts))))
+    single = [i for i, known in enumerate(names) if any((name,) in lists for name in known)]
+    spoken = [*single, *(place for some in tuples for place in some.places)]
     if len(set(spoken)) != len(spoken):
         raise InvalidValue("keys lists the values of one key twice. List them once.")
     return made, tuple(tuples)

@@ -15,6 +15,7 @@ from discreet.query.engines import Engine
 from discreet.query.engines.request import Plan
 from discreet.query.operations import PlanKind
 from discreet.query.price import Priced
+from discreet.query.statistics.statistic import CONFIDENCE
 from discreet.query.table import answer_table
 from discreet.query.tree import Base, Relation, bases
 
@@ -34,9 +35,13 @@ class SqlQuery:
         """What the answer claims."""
         events = self.priced.events()
         assumptions = [
-            shown_plan(self.priced.plan),
+            *dict.fromkeys(shown_plan(one.plan) for one in self.priced.sets),
             "bounds, public keys and which tables are public were not chosen by looking at the data",
         ]
+        if self.unit.key is not None and any(
+            measure.values is not None for one in self.priced.sets for measure in one.measures
+        ):
+            assumptions.append(f"of each unit at most {self.unit.rows} different values are counted, chosen at random")
         if self.unit.key is not None:
             assumptions.append(f"rows whose {self.unit.key} is NULL are left out")
         assumptions += declared_assumptions(self.priced.question.rows)
@@ -65,7 +70,7 @@ class SqlQuery:
             *((one.question.keys, one.question.sets, one.measures, one.keys, one.epsilons, one.delta, one.joint)
               for one in priced.sets),
             (question.names, question.outputs, statistics, question.having, question.order, question.limit),
-            (priced.shares, self.nonnegative),
+            (priced.shares, self.nonnegative, *((priced.confidence,) if priced.confidence != CONFIDENCE else ())),
         )  # fmt: skip
         return " | ".join([*map(repr, parts), engine.name, engine.fingerprint()])
 

@@ -5,6 +5,7 @@ Keys and statistics are put in the place of the expressions that stand for them;
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,6 +21,7 @@ from discreet.query.statistics import Statistic
 from discreet.query.tree import Field, Output, Scalar
 
 RELEASED = "released"
+_NAME = re.compile(rf"{RELEASED}\.p(\d+)")
 Rule = Callable[[Any], Output | None]  # what a name stands for in some clause
 
 
@@ -90,11 +92,14 @@ def later(aliases: Mapping[str, Output], reading: Reading, *, keys_first: bool =
 
 def read_output(node: Any, reading: Reading, rule: Rule) -> Output:
     """An expression over the released row; `rule` says what names stand for before keys and statistics do."""
-    parts: list[Output] = []
-    shaped = _Placing(reading, rule, parts).place(node)
+    placing = _Placing(reading, rule)
+    shaped, parts = placing.place(node), placing.parts
     fields = tuple(Field(part.kind, required=part.kind in NUMBERS and part.op != OutputOp.KEY) for part in parts)
     scope = Scope(((RELEASED, tuple(f"p{i}" for i in range(len(parts))), fields),))
-    value = scalar(shaped, scope)
+    try:
+        value = scalar(shaped, scope)
+    except InvalidQuery as error:
+        raise InvalidQuery(_NAME.sub(lambda name: placing.texts[int(name[1])], str(error))) from None
     if value.kind == Kind.NULL:
         raise InvalidQuery(f"{node.sql()[:60]} is always NULL. Leave it out.")
     return _output(value, parts)
@@ -102,7 +107,8 @@ def read_output(node: Any, reading: Reading, rule: Rule) -> Output:
 
 def _output(value: Scalar, parts: list[Output]) -> Output:
     if value.op == Op.COLUMN:
-        return parts[value.value[1]]
+        place: int = value.value[1]
+        return parts[place]
     if value.op == Op.LITERAL:
         number = value.kind in NUMBERS
         return Output(OutputOp.LITERAL, value=float(value.value) if number else value.value, kind=value.kind)
@@ -115,7 +121,8 @@ class _Placing:
 
     reading: Reading
     rule: Rule
-    parts: list[Output]
+    parts: list[Output] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)  # what stands in the query for each part
 
     def place(self, node: Any) -> Any:
         return node.copy().transform(self._one, copy=False)
@@ -126,6 +133,7 @@ class _Placing:
         found = self.rule(node) or self.reading.find_key(node) or self._whole(node) or self._statistic(node)
         if found is not None:
             self.parts.append(found)
+            self.texts.append(node.sql("duckdb")[:60])
             return exp.column(f"p{len(self.parts) - 1}", table=RELEASED)
         if isinstance(node, exp.Column) and node.table != RELEASED:
             scalar(node, self.reading.sources.scope)  # a name that is not there is told first

@@ -9,8 +9,8 @@ from typing import Any
 import sqlglot
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
+from sqlglot.dialects.tsql import TSQL
 from sqlglot.errors import SqlglotError
-from sqlglot.tokens import TokenType
 
 from discreet.core import check
 from discreet.errors import InvalidQuery
@@ -32,7 +32,7 @@ class Wider(DuckDB):
 
     class Tokenizer(DuckDB.Tokenizer):
         IDENTIFIERS = ['"', "`", ("[", "]")]  # noqa: RUF012
-        KEYWORDS = {**DuckDB.Tokenizer.KEYWORDS, "TOP": TokenType.TOP}  # noqa: RUF012
+        KEYWORDS = {**DuckDB.Tokenizer.KEYWORDS, "TOP": TSQL.Tokenizer.KEYWORDS["TOP"]}  # noqa: RUF012
 
 
 @lru_cache(256)
@@ -107,6 +107,8 @@ def _question(node: Any, catalogue: Catalogue, functions: Mapping[str, type[Stat
     aliases: dict[str, Output] = {}
     for item in node.expressions:
         for name, output in named_outputs(item, reading, aliases):
+            if name.lower() in aliases and not isinstance(item, exp.Alias):
+                name = next(f"{name}_{i}" for i in range(1, MOST_OUTPUTS + 2) if f"{name}_{i}".lower() not in aliases)
             if name.lower() in aliases:
                 raise InvalidQuery(f"Two columns of the answer have one name ({name[:80]}). Tell them apart with AS.")
             answer[name] = aliases[name.lower()] = output
@@ -159,6 +161,8 @@ def _limit(node: Any) -> int | None:
         return None
     options = clause.args.get("limit_options")
     asked = [name for name, part in (options.args if options is not None else {}).items() if part and name != "rows"]
+    if isinstance(clause, exp.Fetch) and clause.args.get("count") is None and not asked:
+        return 1  # FETCH FIRST ROW ONLY
     inner = clause.args.get("count") if isinstance(clause, exp.Fetch) else clause.expression
     while isinstance(inner, exp.Paren):
         inner = inner.this

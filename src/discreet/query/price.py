@@ -44,6 +44,7 @@ class Priced:
     delta: float
     shares: tuple[Column, ...] = ()  # the columns about clamping and bounding, if they were asked for
     joint: tuple[int, ...] = ()  # measurements under one noise; the one that decides about keys comes first
+    confidence: float = CONFIDENCE  # of each interval
     more: tuple[Priced, ...] = ()  # the further grouping sets of the query, each measured by itself
 
     def selector(self) -> Threshold:
@@ -79,7 +80,7 @@ class Priced:
 
     def half_width(self, quantity: Quantity) -> float:
         """Half of the interval of a quantity in the answer."""
-        return self.error(self.place[quantity], CONFIDENCE)
+        return self.error(self.place[quantity], self.confidence)
 
     @property
     def sets(self) -> tuple[Priced, ...]:
@@ -157,8 +158,13 @@ def price(
     parts = split(epsilon, [{i: 1.0} for i in range(len(question.sets))], len(question.sets))
     sets = [of_set(question, places) for places in question.sets]
     part = delta and delta / max(1, sum(public_keys(one) is None for one in sets))
-    first, *more = (_finest(one, unit, plan, mine, part, weights, shares) for one, mine in zip(sets, parts))
+    first, *more = (_finest(one, unit, _of_set(plan, one), mine, part, weights, shares) for one, mine in zip(sets, parts))
     return replace(first, more=tuple(more))
+
+
+def _of_set(plan: Plan, question: Question) -> Plan:
+    """How units are bounded in one grouping set: where they are sampled, all rows of one count in a total without keys."""
+    return replace(plan, groups=1, each=plan.rows) if plan.kind == PlanKind.SAMPLED and not question.keys else plan
 
 
 def _finest(
@@ -207,7 +213,7 @@ def _price(
     columns += [_scaled(column.statistic.measures(), weights.get(column.name, 1.0)) for column in shares]
     needs = [{place[quantity]: need for quantity, need in column.items()} for column in columns]
     spare = sum(3 * len(measure.ranks) for measure in measures)
-    added = [quantity for quantity, i in place.items() if measures[i].bins is None]
+    added = [quantity for quantity, i in place.items() if not measures[i].alone]
     added.sort(key=lambda quantity: quantity != threshold)
     together = [tuple(place[q] for q in added), tuple(place[q] for q in added if q in main)]
     ways = {(), *(joint for joint in together if 1 < len(joint) <= MOST_NUMBERS)}

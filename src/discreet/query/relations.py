@@ -105,10 +105,11 @@ def sources(node: Any, catalogue: Catalogue) -> tuple[Relation, tuple[Join, ...]
     clause = node.args.get("from_") or node.args.get("from")
     if clause is None:
         raise InvalidQuery("The query has no FROM, so it asks nothing of the data.")
-    alias, first = _source(clause.this, catalogue)
+    start, inner = _opened(clause.this)
+    alias, first = _source(start, catalogue)
     scope = Scope(((alias, first.names, first.fields),), catalogue.exact)
     joins: list[Join] = []
-    for join in node.args.get("joins") or ():
+    for join in [*inner, *(node.args.get("joins") or ())]:
         joined, scope = _join(join, scope, [first, *(before.relation for before in joins)], catalogue)
         joins.append(joined)
     if len(joins) >= MOST_INPUTS:
@@ -130,6 +131,17 @@ def _source(node: Any, catalogue: Catalogue) -> tuple[str, Relation]:
             return _in_parentheses(node.this, named, catalogue)
         return given_name(named, catalogue.exact, f"sub{catalogue.depth}"), relation(node.this, catalogue.inside())
     raise InvalidQuery(f"{node.sql()[:80]} cannot stand in FROM. Use a table of this source, a CTE or a sub-query.")
+
+
+def _opened(node: Any) -> tuple[Any, list[Any]]:
+    """FROM (a JOIN b …) is FROM a JOIN b …: the names of a and b can be used outside."""
+    inner: list[Any] = []
+    while isinstance(node, exp.Subquery) and isinstance(node.this, exp.Table) and node.args.get("alias") is None \
+            and not any(node.args.get(name) for name in node.args if name != "this"):  # fmt: skip
+        inner = [*(node.this.args.get("joins") or ()), *inner]
+        node = node.this.copy()
+        node.set("joins", None)
+    return node, inner
 
 
 def _in_parentheses(node: Any, named: Any, catalogue: Catalogue) -> tuple[str, Relation]:

@@ -10,9 +10,8 @@ import numpy as np
 from discreet.query import arrow
 from discreet.query.after import evaluate
 from discreet.query.answer import Noisy, Together, shown_plan
-from discreet.query.operations import NUMBERS, OutputOp
+from discreet.query.operations import NUMBERS, Kind, OutputOp
 from discreet.query.price import Priced
-from discreet.query.statistics.statistic import CONFIDENCE
 from discreet.query.tree import Output
 from discreet.query.values import missing
 
@@ -31,8 +30,8 @@ def column_names(priced: Priced) -> list[str]:
 
 
 def has_interval(output: Output) -> bool:
-    """Whether a column is a number that noise moves; keys, texts and truth values stand alone."""
-    return output.kind in NUMBERS and output.op not in (OutputOp.KEY, OutputOp.LITERAL, OutputOp.GROUPING)
+    """Whether a column is a number that noise moves; keys, what is made of keys, texts and truth values stand alone."""
+    return output.kind in NUMBERS and bool(output.statistics())
 
 
 def answer_table(noisy: Noisy | Together, rows: np.ndarray[Any, Any], nonnegative: bool) -> pa.Table:
@@ -51,22 +50,24 @@ def answer_table(noisy: Noisy | Together, rows: np.ndarray[Any, Any], nonnegativ
             columns[name] = arrow.column(keys, output.kind)
             continue
         if not has_interval(output):
-            columns[name] = arrow.column([None if missing(one) else one for one in value.tolist()], output.kind)
+            kind = Kind.NUMBER if output.kind in NUMBERS else output.kind
+            columns[name] = arrow.column([None if missing(one) else one for one in value.tolist()], kind)
             continue
         for suffix, part in zip(ENDS, (value, low, high)):
             column = np.asarray(part, float)
             columns[name + suffix] = arrow.known(np.maximum(column, 0.0) if nonnegative else column)
     for name, share in noisy.priced.shares:
-        for suffix, part in zip(ENDS, noisy.statistic(share)):
+        for suffix, part in zip(ENDS, noisy.statistic(share, noisy.confidence)):
             columns[name + suffix] = arrow.numbers(part[rows])
     return pa.Table.from_arrays(list(columns.values()), names=list(columns)).replace_schema_metadata({"discreet": _note(noisy)})
 
 
 def _note(noisy: Noisy | Together) -> str:
     shares = ", ".join(share.name for share in noisy.priced.shares)
+    plans = "; ".join(dict.fromkeys(shown_plan(one.plan) for one in noisy.priced.sets))
     return (
-        f"intervals hold the answer without noise with probability {CONFIDENCE:g} each; the error that bounding "
-        f"({shown_plan(noisy.priced.plan)}) and clamping to bounds bring is not included"
+        f"intervals hold the answer without noise with probability {noisy.confidence:g} each; the error that bounding "
+        f"({plans}) and clamping to bounds bring is not included"
     ) + (f"; how much of the data they touch: {shares}" if shares else "")
 
 

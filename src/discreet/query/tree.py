@@ -194,6 +194,10 @@ class Output:
         """The positions of the statistics in it."""
         return {self.value} if self.op == OutputOp.STATISTIC else set[int]().union(*(part.statistics() for part in self.args))
 
+    def totals(self) -> bool:
+        """Whether a total over rows is in it."""
+        return self.op == OutputOp.TOTAL or any(part.totals() for part in self.args)
+
 
 @dataclass(frozen=True, slots=True)
 class Listed:

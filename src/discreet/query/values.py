@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from datetime import date, datetime
 from typing import Any
 
+from discreet.query.engines.expressions import NO, PATTERNS, YES
 from discreet.query.operations import Kind, Op
 
-_NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*")
-_TRUTHS = {"true": True, "t": True, "1": True, "yes": True, "false": False, "f": False, "0": False, "no": False}
+_WRITTEN = {kind: re.compile(pattern) for kind, pattern in PATTERNS.items()}
 
 
 def missing(value: Any) -> bool:
@@ -27,21 +27,31 @@ def one(op: Op, row: Sequence[Any], option: Any, kinds: Sequence[Kind]) -> Any:
     """
     if any(missing(value) for value in row):
         return None
-    made = OPERATIONS[op](row, option, kinds)
+    try:
+        made = OPERATIONS[op](row, option, kinds)
+    except (ValueError, OverflowError):  # of a number or a date without an end: NULL, as in its row
+        return None
     return None if missing(made) else made
 
 
-def _parsed(text: str) -> float | None:
-    return float(text) if _NUMBER.fullmatch(text) else None
+def _written(text: str, kind: Kind) -> str | None:
+    """A text that is written like a value of this kind, without the blanks around it."""
+    inner = text.strip(" ")
+    return inner if _WRITTEN[kind].fullmatch(inner) else None
 
 
 def _to_number(row: Sequence[Any], option: Any, kinds: Sequence[Kind]) -> float | None:
-    return _parsed(row[0]) if kinds[0] == Kind.TEXT else float(row[0])
+    if kinds[0] != Kind.TEXT:
+        return float(row[0])
+    text = _written(row[0], Kind.NUMBER)
+    return None if text is None else float(text)
 
 
 def _to_whole(row: Sequence[Any], option: Any, kinds: Sequence[Kind]) -> float | None:
-    number = _to_number(row, option, kinds)
-    return None if number is None or not math.isfinite(number) else float(round(number))
+    if kinds[0] != Kind.TEXT:
+        return float(round(row[0]))
+    text = _written(row[0], Kind.INTEGER)
+    return None if text is None else float(text)
 
 
 def _to_text(row: Sequence[Any], option: Any, kinds: Sequence[Kind]) -> str:
@@ -54,17 +64,18 @@ def _to_text(row: Sequence[Any], option: Any, kinds: Sequence[Kind]) -> str:
 
 
 def _to_truth(row: Sequence[Any], option: Any, kinds: Sequence[Kind]) -> bool | None:
-    return _TRUTHS.get(row[0].strip().lower()) if kinds[0] == Kind.TEXT else bool(row[0] != 0)
+    if kinds[0] != Kind.TEXT:
+        return bool(row[0] != 0)
+    text = row[0].strip(" ").lower()
+    return True if text in YES else False if text in NO else None
 
 
 def _to_moment(kind: type[date]) -> Callable[[Sequence[Any], Any, Sequence[Kind]], date | None]:
     def rule(row: Sequence[Any], option: Any, kinds: Sequence[Kind]) -> date | None:
         value = row[0]
         if isinstance(value, str):
-            try:
-                return kind.fromisoformat(value.strip())
-            except ValueError:
-                return None
+            text = _written(value, Kind.DATE if kind is date else Kind.TIMESTAMP)
+            return None if text is None else kind.fromisoformat(text)
         if kind is datetime:
             return value if isinstance(value, datetime) else datetime(value.year, value.month, value.day)
         return value.date() if isinstance(value, datetime) else value
@@ -90,7 +101,8 @@ def _truncated(row: Sequence[Any], option: Any, kinds: Sequence[Kind]) -> dateti
     if option == "quarter":
         return datetime(moment.year, 3 * ((moment.month - 1) // 3) + 1, 1)
     kept = units.index(option) + 1
-    return datetime(*whole[:kept], *(1, 1, 0)[kept - 1 : 2])
+    year, month, day, hour = (part if i < kept else least for i, (part, least) in enumerate(zip(whole, (1, 1, 1, 0))))
+    return datetime(year, month, day, hour)
 
 
 def _days(row: Sequence[Any], option: Any, kinds: Sequence[Kind]) -> float:

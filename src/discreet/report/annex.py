@@ -13,7 +13,6 @@ from discreet.figures import percent_up, rate
 from discreet.report import tables, text
 from discreet.report.assessment import LEVELS, Assessment
 from discreet.report.model import Report
-from discreet.report.sentences import label
 
 _MODEL = {"labels", "scores", "logits", "weights", "transcript"}
 
@@ -178,7 +177,7 @@ def _reached(item: Assessment) -> str:
     sentences = []
     for floor in item.floors[:8]:
         hits = ", ".join(f"{each.told} at {rate(each.level)} false positives" for each in map(floor.at, LEVELS))
-        sentences.append(f"{text.short(floor.evidence.attack, 60)} ({label(tables.outcome(floor))}): {hits}")
+        sentences.append(f"{text.short(floor.evidence.attack, 60)} ({floor.outcome}): {hits}")
     return f"{'; '.join(sentences)}."
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from discreet.figures import percent_up
 from discreet.report import text
-from discreet.report.sentences import STATUSES, leaks
+from discreet.report.sentences import STATUSES, indicative, leaks
 
 if TYPE_CHECKING:
     from discreet.audit import Appraisal
@@ -27,7 +27,7 @@ _ACTIONS = {
     "inconclusive": "Have {it} attacked with more targets before it goes out; the evidence does not tell yet.",
     "untested": "Sign only if its proof alone is enough for you; otherwise have {it} attacked first.",
     "withheld": "Ask an owner or an officer whether {it} may be used: they see what attacks reached.",
-    "unbroken": "It may be signed. An audit with coins would make the evidence a test.",
+    "good sign": "It may be signed. An audit with coins would make the evidence a test.",
     "holds": "It may be signed: the promise stood under attacks that could have broken it.",
 }
 
@@ -87,14 +87,19 @@ def _reason(floor: Appraisal) -> str:
 def _actions(report: Report) -> list[str]:
     """One line for every status that occurs, the worst first, naming the releases it is about."""
     lines = []
-    for status in STATUSES:
-        titles = [item.title for item in report.assessments if item.status == status]
+    for advice in _ACTIONS:
+        titles = [item.title for item in report.assessments if _advice(item) == advice]
         if titles:
             it = "it" if len(report.assessments) == 1 else text.listed([f"“{title}”" for title in _few(titles)])
-            line = _ACTIONS[status].format(it=it)
-            alone = len(report.assessments) == 1 or "{it}" in _ACTIONS[status]
+            line = _ACTIONS[advice].format(it=it)
+            alone = len(report.assessments) == 1 or "{it}" in _ACTIONS[advice]
             lines.append(line if alone else f"{it[0].upper()}{it[1:]}: {line[0].lower()}{line[1:]}")
     return lines
+
+
+def _advice(item: Assessment) -> str:
+    """What to do: by the status, and where it holds by whether an attack could have refuted it."""
+    return "good sign" if item.status == "holds" and indicative(item) else item.status
 
 
 def _few(titles: list[str]) -> list[str]:
@@ -106,7 +111,7 @@ def _number(item: Assessment) -> tuple[str, str]:
     if item.fault is not None:
         return "", ""  # no number of such a document counts
     best = item.strongest
-    if best is not None and item.status not in ("holds", "unbroken", "inconclusive") and leaks(best):
+    if best is not None and item.status not in ("holds", "inconclusive") and leaks(best):
         measured = best.at(0.01)
         number, _, across = measured.told.partition(" (")
         return number, f"of those inside are recognised ({across or measured.told} at 1 % false positives"

@@ -21,13 +21,13 @@ from discreet.report.model import Report, build
 from discreet.report.pdf import render as render_pdf
 
 if TYPE_CHECKING:
-    from discreet.ledger import Ledger
+    from discreet.ledger import LedgerLike
 
 FORMS = (".html", ".pdf", ".md", ".json")
 
 
 def document(
-    releases: ReleaseLike | Iterable[ReleaseLike], *, ledger: Ledger | None = None, title: str | None = None,
+    releases: ReleaseLike | Iterable[ReleaseLike], *, ledger: LedgerLike | None = None, title: str | None = None,
     annex: bool = False, confidence: float = CONFIDENCE,
 ) -> dict[str, Any]:  # fmt: skip
     """The report as JSON data (`docs/reference/report.schema.json`); see `html` for what it takes."""
@@ -44,7 +44,7 @@ def as_document(report: Report, *, annex: bool = False) -> dict[str, Any]:
 
 
 def write(
-    releases: ReleaseLike | Iterable[ReleaseLike], path: str | os.PathLike[str], *, ledger: Ledger | None = None,
+    releases: ReleaseLike | Iterable[ReleaseLike], path: str | os.PathLike[str], *, ledger: LedgerLike | None = None,
     title: str | None = None, annex: bool = False, confidence: float = CONFIDENCE,
 ) -> Path:  # fmt: skip
     """Write the report to a file: .html, .pdf, .md or .json. An existing file is replaced whole or not at all."""

@@ -16,16 +16,15 @@ from discreet.report.assessment import ReleaseLike
 from discreet.report.decision import decide, ordered
 from discreet.report.model import Report, build
 from discreet.report.section import SectionKind, filled
-from discreet.report.sentences import label
 
 if TYPE_CHECKING:
-    from discreet.ledger import Ledger
+    from discreet.ledger import LedgerLike
 
 _SPECIAL = re.compile(r"([\\`*{}\[\]<>|~&$^]|(?<!\w)_|_(?!\w)|^[-+#])")
 
 
 def markdown(
-    releases: ReleaseLike | Iterable[ReleaseLike], *, ledger: Ledger | None = None, title: str | None = None,
+    releases: ReleaseLike | Iterable[ReleaseLike], *, ledger: LedgerLike | None = None, title: str | None = None,
     annex: bool = False, confidence: float = CONFIDENCE, sections: Iterable[SectionKind] = (),
 ) -> str:  # fmt: skip
     """The report as Markdown; see `html` for what it takes.
@@ -45,20 +44,13 @@ def render(report: Report, *, annex: bool = False) -> str:
     several = report.assessments
     page_text: str = _environment().get_template("report.md").render(
         decision=decision, report=report, one=several[0] if len(several) == 1 else None, version=__version__, tables=tables,
-        text=text, label=label, compared=labelled(tables.compared(report), 1),
-        evidence=[(item.title, labelled(tables.evidence(item, report.confidence), -1)) for item in several if item.floors],
+        text=text, compared=tables.compared(report),
+        evidence=[(item.title, tables.evidence(item, report.confidence)) for item in several if item.floors],
         claimed=page.claims_of(several, 1000, 100)[0], drawn=page.drawn(several, 12), undrawn=page.undrawn(several),
         untried=page.untried(several), sections=filled((*page.SECTIONS, *report.sections), several),
         annex=annexes.parts(report) if annex else None,
     )  # fmt: skip
     return re.sub(r"\n{3,}", "\n\n", page_text).strip() + "\n"
-
-
-def labelled(table: tables.Table, column: int) -> tables.Table:
-    """A table whose statuses are told as a reader sees them."""
-    place = column % len(table.heads)
-    rows = tuple(tuple(label(cell) if at == place else cell for at, cell in enumerate(row)) for row in table.rows)
-    return replace(table, rows=rows)
 
 
 def md(value: Any) -> str:

@@ -18,7 +18,7 @@ from discreet.report.assessment import LEVELS, Assessment, Ceiling, ReleaseLike,
 from discreet.report.sentences import STATUSES, overall
 
 if TYPE_CHECKING:
-    from discreet.ledger import Ledger
+    from discreet.ledger import LedgerLike
     from discreet.report.section import SectionKind
 
 FORMAT, VERSION = "discreet-report", 1
@@ -63,14 +63,18 @@ class Report:
 def build(
     releases: ReleaseLike | Iterable[ReleaseLike],
     *,
-    ledger: Ledger | None = None,
+    ledger: LedgerLike | None = None,
     title: str | None = None,
     confidence: float = CONFIDENCE,
     withheld: bool = False,
     sections: Iterable[SectionKind] = (),
 ) -> Report:
     """Measure the releases and read the ledger. `withheld`: there is evidence that the reader may not see."""
-    assessments = contradicted(assess(releases, confidence=confidence, budgets=budgets(ledger)), ledger)
+    from discreet.ledger import opened
+
+    with opened(ledger) as held:
+        assessments = contradicted(assess(releases, confidence=confidence, budgets=budgets(held)), held)
+        told, warnings = accounts(assessments, held)
     if withheld:
         nothing = ("What was not tried is withheld, as is what was.",)
         assessments = tuple(replace(item, withheld=True, not_tried=nothing) for item in assessments)
@@ -79,9 +83,8 @@ def build(
     heading = title or (
         assessments[0].title if len(assessments) == 1 else f"Releases from {text.listed(_sources(assessments))}"
     )
-    held, warnings = accounts(assessments, ledger)
     when = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    return Report(text.short(heading, 160), when, confidence, assessments, held, warnings, tuple(sections))
+    return Report(text.short(heading, 160), when, confidence, assessments, told, warnings, tuple(sections))
 
 
 def _sources(assessments: tuple[Assessment, ...]) -> list[str]:

@@ -11,8 +11,7 @@ from discreet.audit.appraisal import CONFIDENCE
 from discreet.figures import down, percent_up, rate, up
 from discreet.report import tables, text
 from discreet.report.assessment import LEVELS, Assessment, Ceiling, ReleaseLike, assess
-from discreet.report.markdown import labelled, md
-from discreet.report.sentences import label
+from discreet.report.markdown import md
 
 
 def card(release: ReleaseLike, *, confidence: float = CONFIDENCE) -> str:
@@ -41,7 +40,7 @@ def _head(assessment: Assessment, confidence: float) -> dict[str, Any]:
     ]
     claims = [_claim(item) for item in assessment.ceilings[:8]]
     attacks = [_attack(item) for item in assessment.floors[:20]]
-    privacy: dict[str, Any] = {"verdict": label(assessment.status), "source": text.short(assessment.release.source)}
+    privacy: dict[str, Any] = {"verdict": assessment.status, "source": text.short(assessment.release.source)}
     return {"tags": tags, "privacy": {**privacy, "claims": claims, "attacks": attacks}}
 
 
@@ -63,12 +62,12 @@ def _attack(item: Appraisal) -> dict[str, Any]:
     return {
         "name": text.short(item.evidence.attack), "design": item.evidence.design, "targets": len(item.evidence), **rates,
         "epsilon_at_least": float(down(item.epsilon)), "delta": item.delta, "confidence": item.confidence,
-        "verdict": label(tables.outcome(item)),
+        "verdict": item.outcome,
     }  # fmt: skip
 
 
 def _section(assessment: Assessment, confidence: float) -> str:
-    lines = ["## Privacy", "", f"**{label(assessment.status)}.** {md(assessment.sentence)}", ""]
+    lines = ["## Privacy", "", f"**{assessment.status}.** {md(assessment.sentence)}", ""]
     for item in assessment.ceilings[:8]:
         lines += [md(item.guarantee), ""]
         lines += [f"- Provided that: {md(text)}" for text in tables.assumptions(item.claim.assumptions)]
@@ -78,7 +77,7 @@ def _section(assessment: Assessment, confidence: float) -> str:
         lines += [""]
     if not assessment.ceilings:
         lines += ["Nothing is claimed: there is no ceiling on what this model gives away.", ""]
-    table = labelled(tables.evidence(assessment, confidence), -1)
+    table = tables.evidence(assessment, confidence)
     if table.rows:
         lines += [f"| {' | '.join(map(md, table.heads))} |", f"|{'---|' * len(table.heads)}"]
         lines += [f"| {' | '.join(map(md, row))} |" for row in table.rows]

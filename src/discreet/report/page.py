@@ -19,15 +19,16 @@ from discreet.report import annex as annexes
 from discreet.report import tables, text
 from discreet.report.assessment import Assessment, Ceiling, ReleaseLike
 from discreet.report.decision import CONFIDENTIAL, decide, ordered
+from discreet.report.inference import AttributeInference
 from discreet.report.model import Report, build
 from discreet.report.section import SectionKind, filled
-from discreet.report.sentences import MARKS, label
+from discreet.report.sentences import MARKS
 from discreet.report.synthetic import SyntheticTable
 
 if TYPE_CHECKING:
-    from discreet.ledger import Ledger
+    from discreet.ledger import LedgerLike
 
-SECTIONS: tuple[SectionKind, ...] = (SyntheticTable(),)
+SECTIONS: tuple[SectionKind, ...] = (SyntheticTable(), AttributeInference())
 LARGEST = 150_000  # bytes of a page
 CUT = "Left out so that the page stays small: plots and details of some releases. The JSON form has all."
 _MOST = {3: 24, 2: 24, 1: 12, 0: 4}  # releases shown in full, by level of detail
@@ -37,7 +38,7 @@ _CLAIMS = {3: 8, 2: 8, 1: 4, 0: 2}  # and claims of each release
 
 
 def html(
-    releases: ReleaseLike | Iterable[ReleaseLike], *, ledger: Ledger | None = None, title: str | None = None,
+    releases: ReleaseLike | Iterable[ReleaseLike], *, ledger: LedgerLike | None = None, title: str | None = None,
     annex: bool = False, confidence: float = CONFIDENCE, sections: Iterable[SectionKind] = (),
 ) -> str:  # fmt: skip
     """The report on one or more releases as a page: releases as such, or the names of their files.
@@ -66,7 +67,7 @@ class Parts:
 
 
 def parts(
-    releases: ReleaseLike | Iterable[ReleaseLike], *, ledger: Ledger | None = None, title: str | None = None,
+    releases: ReleaseLike | Iterable[ReleaseLike], *, ledger: LedgerLike | None = None, title: str | None = None,
     annex: bool = False, confidence: float = CONFIDENCE, sections: Iterable[SectionKind] = (), withheld: bool = False,
 ) -> Parts:  # fmt: skip
     """The pieces of the page that `html` makes, for a page that has its own head and navigation.
@@ -121,7 +122,7 @@ def _parts(report: Report, annex: bool, detail: int) -> Parts:
         "decision": decision, "confidential": CONFIDENTIAL, "versions": tables.versions(report),
         "questions": [item for item in several if tables.question(item) or tables.answered(item)] if detail else [],
         "report": report, "one": report.assessments[0] if len(report.assessments) == 1 else None, "most": most,
-        "detail": detail, "version": __version__, "tables": tables, "text": text, "marks": MARKS, "label": label,
+        "detail": detail, "version": __version__, "tables": tables, "text": text, "marks": MARKS,
         "compared": tables.compared(report), "evidence": evidence,
         "drawn": drawn(report.assessments, _PLOTS[detail], _LINES[detail]), "claimed": claimed, "unclaimed": unclaimed,
         "untold": sum(bool(item.floors) for item in report.assessments[most:]), "undrawn": undrawn(report.assessments),

@@ -13,11 +13,11 @@ from discreet.report.model import Report, build
 from discreet.report.section import SectionKind
 
 if TYPE_CHECKING:
-    from discreet.ledger import Ledger
+    from discreet.ledger import LedgerLike
 
 
 def pdf(
-    releases: ReleaseLike | Iterable[ReleaseLike], *, ledger: Ledger | None = None, title: str | None = None,
+    releases: ReleaseLike | Iterable[ReleaseLike], *, ledger: LedgerLike | None = None, title: str | None = None,
     annex: bool = False, confidence: float = CONFIDENCE, sections: Iterable[SectionKind] = (),
 ) -> bytes:  # fmt: skip
     """The report as a tagged PDF (PDF/UA); see `html` for what it takes. Needs the extra `pdf`."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from discreet.report.assessment import Assessment, Ceiling
 
 # Worst first. `leaks`: nothing is promised, and an attack surely does better than guessing.
-STATUSES = ("contradicted", "refuted", "warning", "leaks", "no ceiling", "inconclusive", "untested", "withheld", "unbroken",
+STATUSES = ("contradicted", "refuted", "warning", "leaks", "no ceiling", "inconclusive", "untested", "withheld",
             "holds")  # fmt: skip
 MARKS = {
     "contradicted": "✕",
@@ -26,8 +26,6 @@ MARKS = {
     "inconclusive": "?",
     "untested": "○",
     "withheld": "◐",
-    "unbroken": "~",
-    "within": "~",
     "holds": "✓",
 }
 _PEOPLE = {"user", "person", "patient", "customer", "student", "client", "participant", "member", "employee"}
@@ -43,19 +41,15 @@ _SAID = {  # of one release, and of several
         "has a ceiling, and what attacks reached is withheld from you",
         "have ceilings, and what attacks reached is withheld from you",
     ),
-    "unbroken": (
-        "has a ceiling that attacks on the finished release did not reach",
-        "have ceilings that attacks on the finished releases did not reach",
-    ),
     "holds": ("stayed within its ceiling under attack", "stayed within their ceilings under attack"),
 }
 _LEVEL = 0.01  # the false-positive rate of sentences
 _WEAK = 0.95  # a belief that may grow from a half to more than this is hardly limited
 
 
-def label(status: str) -> str:
-    """A status as a reader sees it."""
-    return {"unbroken": "not broken", "within": "stayed within"}.get(status, status)
+def indicative(assessment: Assessment) -> bool:
+    """Whether no attack on which a verdict rests could have refuted a claim, since no coins decided who was inside."""
+    return not any(not item.indicative and each.outcome == "holds" for item in assessment.floors for each in item.verdicts)
 
 
 def judged(assessment: Assessment) -> tuple[str, str]:
@@ -82,10 +76,10 @@ def _tested(assessment: Assessment, status: str) -> str:
     fitting = [item for item in assessment.floors if any(each.outcome == "holds" for each in item.verdicts)]
     kept, tried = _counted(len(fitting), "attack"), _counted(len(assessment.floors), "attack")
     rest = f" ({len(assessment.floors) - len(fitting)} more could not test it)" if len(assessment.floors) > len(fitting) else ""
+    if status == "holds" and indicative(assessment):
+        return f"{kept} on the finished release stayed within that{rest}, which is a good sign and no test."
     if status == "holds":
         return f"{kept} {'were' if len(fitting) > 1 else 'was'} tried and stayed within that{rest}."
-    if status == "unbroken":
-        return f"{kept} on the finished release stayed within that{rest}, which is a good sign and no test."
     excess = next((item.evidence.attack for item in assessment.floors if any(item.excesses)), None)
     if excess is not None:
         return f"but the attack “{text.short(excess, 60)}” came out above that, with too few targets to be sure."
@@ -132,12 +126,10 @@ def _status(assessment: Assessment) -> str:
         return "leaks" if any(map(leaks, assessment.floors)) else "no ceiling"
     if any(excess for item in assessment.floors for excess in item.excesses):
         return "inconclusive"
-    verdicts = [(item.indicative, each.outcome) for item in assessment.floors for each in item.verdicts]
-    if (False, "holds") in verdicts:
+    verdicts = {each.outcome for item in assessment.floors for each in item.verdicts}
+    if "holds" in verdicts:
         return "holds"
-    if (True, "holds") in verdicts:
-        return "unbroken"
-    if any(outcome == "inconclusive" for _, outcome in verdicts):
+    if "inconclusive" in verdicts:
         return "inconclusive"
     return "withheld" if assessment.withheld else "untested"
 

@@ -309,18 +309,13 @@ def _attack(floor: Appraisal) -> tuple[str, ...]:
         area(floor),
         *(floor.at(level).told for level in LEVELS),
         f"{down(floor.epsilon, 3)}{' (indicative)' if floor.indicative and floor.epsilon else ''}",
-        outcome(floor),
+        floor.outcome,
     )
 
 
 def area(floor: Appraisal) -> str:
     """The area under the curve with its interval."""
     return f"{down(floor.auc.value, 3)} ({down(floor.auc.low, 3)} to {up(floor.auc.high, 3)})"
-
-
-def outcome(floor: Appraisal) -> str:
-    """The worst that this attack says of any claim, as a reader sees it."""
-    return "within" if floor.outcome == "holds" and floor.indicative else floor.outcome
 
 
 def _least(assessment: Assessment, before: str = "") -> str:

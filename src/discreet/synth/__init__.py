@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from discreet.synth.constraints import Forbidden, Implies, Ordered
     from discreet.synth.explanation import Explanation, explain
     from discreet.synth.fidelity import Association, Distance, Fidelity, NoisyDistances, measure_fidelity, release_fidelity
+    from discreet.synth.linked import LinkedSynthesis, explain_linked, fit_linked
+    from discreet.synth.linked_model import LinkedModel, LinkedSample
     from discreet.synth.methods import Independent, Tree
     from discreet.synth.model import Model, Sample
     from discreet.synth.oneshot import Junction
@@ -23,16 +25,18 @@ _HOME = {
     "Aim": "adaptive", "Forbidden": "constraints", "Implies": "constraints", "Ordered": "constraints",
     "Column": "schema", "Explanation": "explanation", "Independent": "methods", "Junction": "oneshot", "Model": "model",
     "Sample": "model", "Schema": "schema", "Synthesis": "synthesis", "Tree": "methods", "explain": "explanation",
-    "fit": "synthesis",
+    "LinkedModel": "linked_model", "LinkedSample": "linked_model", "LinkedSynthesis": "linked", "explain_linked": "linked",
+    "fit": "synthesis", "fit_linked": "linked",
     "Association": "fidelity", "Distance": "fidelity", "Fidelity": "fidelity", "NoisyDistances": "fidelity",
     "Usefulness": "usefulness", "measure_fidelity": "fidelity", "release_fidelity": "fidelity",
     "train_on_synthetic": "usefulness",
 }  # fmt: skip
 
 __all__ = [
-    "Aim", "Association", "Column", "Distance", "Explanation", "Fidelity", "Forbidden", "Implies", "Independent", "Junction",
-    "Model", "NoisyDistances", "Ordered", "Sample", "Schema", "Synthesis", "Tree", "Usefulness", "explain", "fit",
-    "measure_fidelity", "release_fidelity", "train_on_synthetic",
+    "Aim", "Association", "Column", "Distance", "Explanation", "Fidelity", "Forbidden", "Implies", "Independent",
+    "Junction", "LinkedModel", "LinkedSample", "LinkedSynthesis", "Model", "NoisyDistances", "Ordered", "Sample", "Schema",
+    "Synthesis", "Tree", "Usefulness", "explain", "explain_linked", "fit", "fit_linked", "measure_fidelity",
+    "release_fidelity", "train_on_synthetic",
 ]  # fmt: skip
 
 

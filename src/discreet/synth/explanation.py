@@ -21,6 +21,9 @@ NOISE = {
     "gaps": "how far a pair is from independence is known to {0:,.1f} rows",
     "pairs": "a count of a chosen pair is off by {0:,.1f}",
     "tables": "a count of a chosen table that is measured m times is off by {0:,.1f} / sqrt(m)",
+    "child columns": "a count of one column of children is off by {0:,.1f}",
+    "child choices": "each pair with children is chosen by the exponential mechanism at epsilon {0:.3g}",
+    "child pairs": "a count of a chosen pair with children is off by {0:,.1f}",
 }
 PARTS = ("columns", "choices", "tables")  # of a method with three events
 ABSOLUTE = math.sqrt(2 / math.pi)  # the mean of |Z| of a standard normal Z
@@ -71,7 +74,7 @@ class Explanation:
 
 def explain(
     table: Any, *, unit: Unit, epsilon: float, delta: float, schema: Any = None, method: str | Method = "auto",
-    workload: Sequence[Sequence[str]] | None = None, constraints: Sequence[Any] = (),
+    workload: Sequence[Sequence[str]] | None = None, constraints: Sequence[Any] = (), name: str | None = None,
 ) -> Explanation:  # fmt: skip
     """What `fit` would cost and how exact it would be; no row is read and nothing is spent.
 
@@ -81,7 +84,7 @@ def explain(
     >>> round(cost.noise["columns"], 1)
     4.2
     """
-    with Table(table, schema_of(schema), unit) as rows:
+    with Table(table, schema_of(schema), unit, name=name) as rows:
         mechanism = planned(rows, unit, epsilon, delta, method, workload, constraints)
         columns = {cells.name: size for cells, size in zip(rows.cells, rows.sizes)}
     parts = dict(mechanism.spending().parts)

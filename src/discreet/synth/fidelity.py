@@ -7,7 +7,6 @@ pays for noisy distances with intervals, which anybody may see: docs/theory/synt
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -21,7 +20,7 @@ from discreet.accounting import calibrate
 from discreet.core import Claim, DiscreteGaussian, Event, Game, Release, Repeat, Unit, check, record
 from discreet.core.facts import made
 from discreet.errors import InvalidValue
-from discreet.ledger import Ledger, release
+from discreet.ledger import LedgerLike, release
 from discreet.noise import discrete_gaussian
 from discreet.synth.measure import Floats, Ints, Set
 from discreet.synth.model import Model
@@ -124,7 +123,9 @@ class Fidelity:
         return "\n".join(lines)
 
 
-def measure_fidelity(real: Any, synthetic: Any, *, unit: Unit, schema: Any, triples: int = 100, seed: int = 0) -> Fidelity:
+def measure_fidelity(
+    real: Any, synthetic: Any, *, unit: Unit, schema: Any, triples: int = 100, seed: int = 0, name: str | None = None
+) -> Fidelity:
     """Compare a synthetic table with the real one exactly. The result is for the owner of the data, not for release.
 
     Both are anything that `discreet.connect` takes; `synthetic` may also be a model. All columns and pairs are compared, and
@@ -138,7 +139,7 @@ def measure_fidelity(real: Any, synthetic: Any, *, unit: Unit, schema: Any, trip
     (False, 0.0)
     """
     known = Schema.of(schema)
-    with Table(real, known, unit) as table:
+    with Table(real, known, unit, name=name) as table:
         if isinstance(synthetic, Model):
             table.settle_like(synthetic.cells)
         elif table.open:
@@ -264,7 +265,8 @@ def _rows_apart(counts: Ints, expected: Ints, grain: int = 1) -> int:
 
 def release_fidelity(
     table: Any, model: Model, *, unit: Unit, epsilon: float, delta: float, schema: Any, triples: int = 0, seed: int = 0,
-    ledger: Ledger | str | os.PathLike[str] | None = None, source: str | None = None, account: str | None = None,
+    ledger: LedgerLike | None = None, source: str | None = None, account: str | None = None,
+    name: str | None = None,
 ) -> Release[Fidelity]:  # fmt: skip
     """How far the model of a table is from it, with noise, intervals and a claim of its own: anybody may see this.
 
@@ -283,14 +285,12 @@ def release_fidelity(
         raise InvalidValue(f"model must be the model that was fitted, as fit(…).value; got {type(model).__name__}.")
     if (ledger is None) != (source is None):
         raise InvalidValue("ledger and source go together: the ledger keeps the budget of the source.")
-    with Table(table, Schema.of(schema), unit) as rows:
+    with Table(table, Schema.of(schema), unit, name=name) as rows:
         rows.settle_like(model.cells)
         if rows.cells != model.cells:
             raise InvalidValue("The model was fitted with another schema, or to a table with other columns.")
         sets = tuple(compared_sets(rows.sizes, triples, seed))
         mechanism = NoisyDistances(sets, tuple(_expected(model, columns) for columns in sets), unit, epsilon, delta)
-        if isinstance(ledger, (str, os.PathLike)):
-            ledger = Ledger(ledger)
         noisy = release(
             mechanism, rows, source=source or rows.name, ledger=ledger, account=account, asked=(epsilon, delta),
             facts={"title": f"Fidelity of synthetic {rows.name}", "made": made()},

@@ -202,18 +202,21 @@ class Sample:
 
     def codes(self) -> NDArray[Any]:
         """All rows as codes, one column each."""
-        return np.concatenate([np.stack(part, axis=1) for part, _ in self._parts()])
+        return np.concatenate([np.stack(part, axis=1) for part, _ in self.parts()])
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The rows, some hundred thousand at a time."""
         import pyarrow as pa
 
-        for codes, random in self._parts():
-            arrays = [self._drawn(place, part, random) for place, part in enumerate(codes)]
-            for first, second in self.ordered:
-                arrays[first], arrays[second] = self._in_order((first, second), codes, arrays, random)
-            typed = [array.cast(cells.arrow_type, safe=False) for array, cells in zip(arrays, self.cells)]
-            yield pa.RecordBatch.from_arrays(typed, list(self.columns))
+        for codes, random in self.parts():
+            yield pa.RecordBatch.from_arrays(self.arrays(codes, random), list(self.columns))
+
+    def arrays(self, codes: list[Codes], random: np.random.Generator) -> list[Any]:
+        """The values of codes, column by column, in the types of the table."""
+        arrays = [self._drawn(place, part, random) for place, part in enumerate(codes)]
+        for first, second in self.ordered:
+            arrays[first], arrays[second] = self._in_order((first, second), codes, arrays, random)
+        return [array.cast(cells.arrow_type, safe=False) for array, cells in zip(arrays, self.cells)]
 
     def _in_order(self, pair: tuple[int, int], codes: list[Codes], arrays: list[Any], random: np.random.Generator) -> list[Any]:
         """Both columns, drawn again in rows that are out of order; after many tries the ends of their cells are taken."""
@@ -245,10 +248,11 @@ class Sample:
             return array
         return pa.array([self.given[cells.name]], array.type).take(pa.array(np.zeros(len(array), np.int32)))
 
-    def _parts(self) -> Iterator[tuple[list[Codes], np.random.Generator]]:
+    def parts(self, at_once: int = BATCH) -> Iterator[tuple[list[Codes], np.random.Generator]]:
+        """The codes of some rows at a time, and the random numbers that draw their values."""
         random = np.random.default_rng(self.seed)
-        for start in range(0, self.count, BATCH):
-            yield sample(self.tree, self.conditionals, min(BATCH, self.count - start), random), random
+        for start in range(0, self.count, at_once):
+            yield sample(self.tree, self.conditionals, min(at_once, self.count - start), random), random
 
     def to_arrow(self) -> pa.Table:
         """The rows as an Arrow table."""

@@ -194,20 +194,24 @@ class Schema:
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Schema:
         """A schema from a TOML file."""
-        import tomllib
-
-        try:
-            document = tomllib.loads(Path(path).read_text("utf-8"))
-        except OSError as error:
-            raise InvalidDocument(f"{path} cannot be read: {error.strerror}.") from None
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise InvalidDocument(f"{path} is not TOML: {error}.") from None
+        document = _toml(path)
         rules, work = (_arrays(document, name) for name in ("constraint", "workload"))
         schema = cls._from(document.items(), InvalidDocument)
         try:
             return replace(schema, constraints=tuple(map(_constraint, rules)), workload=tuple(map(_workload, work)))
         except InvalidValue as error:
             raise InvalidDocument(str(error)) from None
+
+    @classmethod
+    def tables(cls, given: Any) -> dict[str, Schema]:
+        """The schemas of several tables, by name: a mapping, or the path of a TOML file with [table.column]."""
+        named = _toml(given) if isinstance(given, (str, os.PathLike)) else given
+        if not isinstance(named, Mapping) or not all(
+            isinstance(it, (Schema, Mapping, str, os.PathLike)) for it in named.values()
+        ):
+            raise InvalidValue("The schema of several tables maps each to its own: {'users': {'age': (0, 120)}, 'visits': …}, "
+                               "or [users.age] in TOML.")  # fmt: skip
+        return {check.word("table", name): cls.of(it) for name, it in named.items()}
 
     @classmethod
     def _from(cls, items: Any, wrong: type[Exception]) -> Schema:
@@ -222,8 +226,27 @@ class Schema:
                 raise wrong(f"{name}: {error}") from None
         return cls(columns, frozenset(omitted))
 
+    def settled(self, found: Mapping[str, Mapping[str, Any]]) -> Schema:
+        """The same with cells that a fit found privately: values, bins or mass of columns, by name."""
+        columns = dict(self.columns)
+        for name in found.keys() & columns.keys():
+            said = {key: tuple(values) for key, values in found[name].items()}
+            columns[name] = replace(columns[name], find=(), **said)
+        return replace(self, columns=columns)
+
     def __iter__(self) -> Iterator[str]:
         return iter(self.columns)
+
+
+def _toml(path: str | os.PathLike[str]) -> dict[str, Any]:
+    import tomllib
+
+    try:
+        return tomllib.loads(Path(path).read_text("utf-8"))
+    except OSError as error:
+        raise InvalidDocument(f"{path} cannot be read: {error.strerror}.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidDocument(f"{path} is not TOML: {error}.") from None
 
 
 def _arrays(document: dict[str, Any], name: str) -> list[Any]:

@@ -48,15 +48,19 @@ def information_sensitivity() -> int:
     return math.ceil(FINE * (math.log(MOST_ROWS + 1) + 1)) + 4
 
 
-def spanning_tree(pairs: Sequence[Pair], scores: Sequence[int], columns: int, epsilon: float, sensitivity: int) -> list[Pair]:
+def spanning_tree(
+    pairs: Sequence[Pair], scores: Sequence[int], columns: int, epsilon: float, sensitivity: int, together: int = 1
+) -> list[Pair]:
     """A spanning tree of large scores: Kruskal's algorithm, each edge drawn by the exponential mechanism at `epsilon`.
 
-    The candidates of a step are the pairs that join two components, which earlier choices alone decide.
+    The candidates of a step are the pairs that join two components, which earlier choices alone decide. The first `together`
+    columns are one component to begin with.
     """
     component = np.arange(columns)
+    component[:together] = 0
     ends, known = np.array(pairs).reshape(-1, 2), np.array(scores, np.int64)
     chosen: list[Pair] = []
-    while len(chosen) < columns - 1:
+    while len(chosen) < columns - together:
         open_ = np.flatnonzero(component[ends[:, 0]] != component[ends[:, 1]])
         if not open_.size:
             raise InvalidValue("The pairs that may be measured do not join all columns.")

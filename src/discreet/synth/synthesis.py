@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from discreet.core import Claim, Game, Release, Unit, check
+from discreet.core import Claim, Event, Game, Release, Unit, check
 from discreet.core.facts import made
 from discreet.errors import InvalidValue
-from discreet.ledger import Ledger, release
+from discreet.ledger import LedgerLike, release
 from discreet.synth.adaptive import Aim
 from discreet.synth.constraints import impossible_cells, ordered_pairs
 from discreet.synth.describe import description
@@ -44,6 +44,7 @@ class Synthesis:
     method: Method
     constraints: tuple[Any, ...] = ()
     open: tuple[Open, ...] = ()  # columns of which something is found first, and paid for
+    others: tuple[Event, ...] = ()  # what else the same charge pays for
 
     def __post_init__(self) -> None:
         check.open_fraction("delta", self.delta)
@@ -52,7 +53,7 @@ class Synthesis:
 
     @property
     def public(self) -> Public:
-        before = self.domain.events if self.open else ()
+        before = (*self.others, *(self.domain.events if self.open else ()))
         return Public(self.sizes, reach(self.unit), self.epsilon, self.delta, before)
 
     @property
@@ -118,14 +119,16 @@ def fit(
     method: str | Method = "auto",
     workload: Sequence[Sequence[str]] | None = None,
     constraints: Sequence[Any] = (),
-    ledger: Ledger | str | os.PathLike[str] | None = None,
+    ledger: LedgerLike | None = None,
     source: str | None = None,
     account: str | None = None,
+    name: str | None = None,
 ) -> Release[Model]:
     """A model of a private table, from which synthetic rows and counts with error bars are made at no further cost.
 
-    `table` is anything that `discreet.connect` takes and holds one table. `schema` is what is publicly known of its columns:
-    nothing is read off the data. With a `ledger`, (epsilon, delta) is charged to `source` before a row is read.
+    `table` is anything that `discreet.connect` takes; of several tables, `name` says which. `schema` is what is publicly known
+    of its columns: nothing is read off the data. With a `ledger`, (epsilon, delta) is charged to `source` before a row is
+    read.
 
     >>> import pyarrow as pa
     >>> from discreet.core import record
@@ -136,16 +139,14 @@ def fit(
     """
     if (ledger is None) != (source is None):
         raise InvalidValue("ledger and source go together: the ledger keeps the budget of the source.")
-    with Table(table, schema_of(schema), unit, once=True) as rows:
+    with Table(table, schema_of(schema), unit, name=name, once=True) as rows:
         mechanism = planned(rows, unit, epsilon, delta, method, workload, constraints)
         facts = {"title": f"synthetic {rows.name} ({mechanism.method.name})", "made": made()}
-        if isinstance(ledger, (str, os.PathLike)):
-            ledger = Ledger(ledger)
         rows.unchanged()  # since it was priced
         fitted = release(
             mechanism, rows, source=source or rows.name, ledger=ledger, account=account, asked=(epsilon, delta), facts=facts
         )
-    told = description(fitted.value, mechanism.spending(), epsilon, delta)
+    told = description(fitted.value, mechanism.spending(), epsilon, delta, rows.schema)
     return replace(fitted, facts={**fitted.facts, "synthetic": told})
 
 

@@ -1,7 +1,7 @@
 """The private table behind an engine: contingency tables come out of it, rows never do.
 
-This is the one place of `synth` that knows engines. They live in `query`, which SQL is made of; synthesis asks them for
-counts and uses nothing else of SQL.
+This and `linked_table` are the places of `synth` that know engines. They live in `query`, which SQL is made of; synthesis
+asks them for counts and uses nothing else of SQL.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -36,6 +37,38 @@ AT_ONCE, WIDTH = 400, 20  # contingency tables and columns of one pass
 assert WIDTH <= MOST_CODES
 
 
+@dataclass(frozen=True, slots=True)
+class Coded:
+    """Rows inside an engine as codes, one for each column; `counts` is private, and only for noise to be added."""
+
+    engine: Engine
+    rows: Select
+    codes: tuple[Scalar, ...]
+    sizes: tuple[int, ...]
+    plan: Plan
+
+    def counts(self, sets: Sequence[Set]) -> list[Ints]:
+        """The exact contingency table of each set of columns, as an array of their sizes."""
+        made: dict[Set, Ints] = {}
+        for some in _passes(sets):
+            self._read(some, made)
+        return [made[columns] for columns in sets]
+
+    def _read(self, sets: Sequence[Set], made: dict[Set, Ints]) -> None:
+        used = sorted({column for columns in sets for column in columns})
+        local = {column: i for i, column in enumerate(used)}
+        found = self.engine.aggregate(Marginals(self.rows, self.codes, self.sizes, tuple(sets), self.plan))
+        which, cell, weight = (np.asarray(found[name], np.int64) for name in ("s", "k", "s0"))
+        order = np.argsort(which, kind="stable")
+        which, cell, weight = which[order], cell[order], weight[order]
+        for columns in sets:
+            digit = sum(1 << local[column] for column in columns)
+            first, last = np.searchsorted(which, [digit, digit + 1])
+            counts = np.zeros(math.prod(self.sizes[column] for column in columns), np.int64)
+            counts[cell[first:last]] = weight[first:last]
+            made[columns] = counts.reshape([self.sizes[column] for column in columns])
+
+
 class Table:
     """One table, its columns as finite domains. `counts` reads it; nothing else does.
 
@@ -52,16 +85,16 @@ class Table:
         self.schema = schema
         self.plan = plan(unit)
         described = Declared((*schema.columns, *schema.omitted, *([] if unit.key is None else [unit.key])))
-        self.engine: Engine = open_engine(location, dict.fromkeys(_text_files(location), described))
+        self.engine: Engine = open_engine(location, dict.fromkeys(text_files(location), described))
         try:
-            self.name, stored = _one_table(self.engine, name)
-            text = self.name in _text_files(location)
-            kinds = _declared_kinds(stored.kinds, schema) if text else dict(stored.kinds)
+            self.name, stored = one_table(self.engine, name)
+            text = self.name in text_files(location)
+            kinds = declared_kinds(stored.kinds, schema) if text else dict(stored.kinds)
             self._types = {} if text else self.engine.types(self.name)
-            self.cells = self._typed(_domains(self.name, kinds, schema, unit.key))
+            self.cells = self._typed(domains(self.name, kinds, schema, unit.key))
             self.open = open_columns(self.cells)  # of these columns something is yet to be found
             key = None if unit.key is None else list(kinds).index(unit.key)
-            fields = tuple(_field(kinds[column], column, stored, unit.key) for column in kinds)
+            fields = tuple(field(kinds[column], column, stored, unit.key) for column in kinds)
             self._base = Base(self.name, tuple(kinds), fields, True, key)
             self._opened = self.engine.fingerprint()
         except BaseException:
@@ -128,26 +161,9 @@ class Table:
         """
         asked = list(sets)
         self.unchanged()
-        made: dict[Set, Ints] = {}
-        for some in _passes(asked):
-            self._read(some, made)
+        made = Coded(self.engine, self._rows, self._codes, self.sizes, self.plan).counts(asked)
         self.unchanged()
-        return [made[columns] for columns in asked]
-
-    def _read(self, sets: Sequence[Set], made: dict[Set, Ints]) -> None:
-        used = sorted({column for columns in sets for column in columns})
-        local = {column: i for i, column in enumerate(used)}
-        request = Marginals(self._rows, self._codes, self.sizes, tuple(sets), self.plan)
-        found = self.engine.aggregate(request)
-        which, cell, weight = (np.asarray(found[name], np.int64) for name in ("s", "k", "s0"))
-        order = np.argsort(which, kind="stable")
-        which, cell, weight = which[order], cell[order], weight[order]
-        for columns in sets:
-            digit = sum(1 << local[column] for column in columns)
-            first, last = np.searchsorted(which, [digit, digit + 1])
-            counts = np.zeros(math.prod(self.sizes[column] for column in columns), np.int64)
-            counts[cell[first:last]] = weight[first:last]
-            made[columns] = counts.reshape([self.sizes[column] for column in columns])
+        return made
 
     def measured(self) -> None:
         """No more counts are asked: an engine that was opened for one fit is closed, and estimation may use its memory."""
@@ -183,11 +199,13 @@ def plan(unit: Unit) -> Plan:
     return Plan(PlanKind.ROWS, 1) if unit.key is None else Plan(PlanKind.WEIGHTED, unit.rows)
 
 
-def _one_table(engine: Engine, name: str | None) -> tuple[str, Stored]:
+def one_table(engine: Engine, name: str | None) -> tuple[str, Stored]:
     found = engine.tables()
     if name is None:
         if len(found) != 1:
-            raise InvalidValue(f"There are {len(found)} tables here, {', '.join(list(found)[:12])}; name one: table=….")
+            raise InvalidValue(
+                f"There are {len(found)} tables here, {', '.join(list(found)[:12])}; name one: name=…, or --table."
+            )
         name = next(iter(found))
     if name not in found:
         raise InvalidValue(f"There is no table {check.shown(name)}; there are {', '.join(list(found)[:12])}.")
@@ -197,7 +215,7 @@ def _one_table(engine: Engine, name: str | None) -> tuple[str, Stored]:
     return name, found[name]
 
 
-def _text_files(location: Any) -> dict[str, Path]:
+def text_files(location: Any) -> dict[str, Path]:
     """The text files of a location, by the table they are: their types are what the schema says."""
     places = location if isinstance(location, Mapping) else {}
     if isinstance(location, (str, os.PathLike)) and "://" not in str(location):
@@ -206,11 +224,11 @@ def _text_files(location: Any) -> dict[str, Path]:
     return {name: path for name, path in paths.items() if path.suffix.lower() in TEXT_FILES}
 
 
-def _declared_kinds(stored: Mapping[str, str], schema: Schema) -> dict[str, str]:
+def declared_kinds(stored: Mapping[str, str], schema: Schema) -> dict[str, str]:
     return {name: declared_kind(schema.columns[name]) if name in schema.columns else kind for name, kind in stored.items()}
 
 
-def _field(kind: str, column: str, stored: Stored, key: str | None) -> Field:
+def field(kind: str, column: str, stored: Stored, key: str | None) -> Field:
     """A column as it is read; the key by the rule for its type."""
     if kind == "other":
         return Field(Kind.TEXT)
@@ -221,7 +239,7 @@ def _field(kind: str, column: str, stored: Stored, key: str | None) -> Field:
     return Field(Kind(kind), stored=None if kind == stored.kinds[column] else Kind(stored.kinds[column]), compared=rule)
 
 
-def _domains(name: str, kinds: dict[str, str], schema: Schema, key: str | None) -> tuple[Cells, ...]:
+def domains(name: str, kinds: dict[str, str], schema: Schema, key: str | None) -> tuple[Cells, ...]:
     """The cells of each column that the schema describes, in the table's order; every column but the key must be spoken for."""
     if key is not None and key not in kinds:
         raise InvalidValue(

@@ -13,6 +13,7 @@ from adversary.sql.questions import first, question
 from adversary.sql.worlds import Place, World
 from conform.engines import distance, exact
 from discreet import connect
+from discreet.core import Repeat, Sequence
 from discreet.errors import DiscreetError
 from discreet.query import Database
 
@@ -36,6 +37,13 @@ def sides(world: World, folder: Path, url: str = "") -> Iterator[list[Database |
         yield made
 
 
+def added(event: Any) -> float:
+    """All epsilons of an event together."""
+    if isinstance(event, Sequence):
+        return sum(map(added, event.events))
+    return float(event.times * added(event.event) if isinstance(event, Repeat) else event.epsilon)
+
+
 def told(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
@@ -47,9 +55,9 @@ def compare(world: World, made: list[Database | str], random: Random, rounds: in
     there, gone = (side for side in made if isinstance(side, Database))
     found = [] if there.tables() == gone.tables() else ["the tables or their types differ"]
     for turn in range(rounds):
-        text, groups = question(world, random) if turn else (first(world), None)
-        answers = [answer(side, text, groups) for side in (there, gone)]
-        if answers[0][0] != answers[1][0]:
+        text, groups, given = question(world, random) if turn else (first(world), None, None)
+        answers = [answer(side, text, groups, given) for side in (there, gone)]
+        if answers[0][0] != answers[1][0] or str(answers[0][0]).startswith("claims"):
             found.append(f"{text}: {answers[0][0]} and {answers[1][0]}")
         if answers[0][1] is not None and answers[1][1] is not None:
             for (measure, one), (_, two) in zip(answers[0][1], answers[1][1], strict=True):
@@ -66,12 +74,15 @@ def _refusals(world: World, made: list[Database | str]) -> list[str]:
     return [] if world.refused and world.refused in str(made[0]) else [f"refused: {made[0]}"]
 
 
-def answer(db: Database, text: str, groups: int | None) -> tuple[Any, Any]:
+def answer(db: Database, text: str, groups: int | None, given: Any = None) -> tuple[Any, Any]:
     """What an analyst sees of an answer but its numbers, and the exact numbers before noise."""
     try:
-        release = db.sql(text, epsilon=1.0, delta=1e-6, groups=groups)
-        public = db._price(text, 1.0, 1e-6, groups, None, None).keys is not None
-        seen = ("answer", release.value.schema, release.value.num_rows if public else None)
-        return seen, exact(db, text, groups)
+        release = db.sql(text, epsilon=1.0, delta=1e-6, groups=groups, keys=given)
+        if added(release.claims[0].event) > 1.0:
+            return f"claims {added(release.claims[0].event)}", None
+        public = all(one.keys is not None for one in db._price(text, 1.0, 1e-6, groups, given, None).sets)
+        shown = public and "HAVING" not in text
+        seen = ("answer", release.value.schema, release.value.num_rows if shown else None)
+        return seen, exact(db, text, groups, given=given)
     except DiscreetError as error:
         return told(error), None

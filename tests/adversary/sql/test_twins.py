@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -15,7 +16,7 @@ from adversary.sql.game import compare, sides
 from adversary.sql.test_neighbours import one_salt, url  # noqa: F401
 from adversary.sql.worlds import WORLDS
 from discreet.core import lines
-from discreet.query import catalogue
+from discreet.query import answer, catalogue, price
 from discreet.query.engines import duckdb, frames
 from discreet.query.engines.duckdb import DuckEngine
 from discreet.query.engines.expressions import Expressions
@@ -79,6 +80,24 @@ def uniqueness_unchecked(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(DuckEngine, "unique", lambda self, base: True)
 
 
+def values_not_bounded(patch: pytest.MonkeyPatch) -> None:
+    """COUNT(DISTINCT x) of all rows of a unit."""
+    right = answer._values
+
+    def all_values(question: Any, plan: Any, value: Any) -> Any:
+        request = right(question, plan, value)
+        return replace(request, plan=replace(request.plan, groups=10**6))
+
+    patch.setattr(answer, "_values", all_values)
+
+
+def sets_not_shared(patch: pytest.MonkeyPatch) -> None:
+    """Each grouping set is measured as if it were the only one."""
+    right = price.split
+    patch.setattr(price, "split", lambda epsilon, needs, *more: [epsilon] * len(needs) if more == (len(needs),) and all(
+        need == {i: 1.0} for i, need in enumerate(needs)) else right(epsilon, needs, *more))  # fmt: skip
+
+
 TWINS: list[tuple[Patch, str]] = [
     (engine_compares_keys, "duckdb keys ubigint double"), (engine_compares_keys, "duckdb keys decimal double"),
     (engine_compares_keys, "postgres keys numeric float8"), (engine_compares_keys, "spark keys decimal double"),
@@ -90,7 +109,8 @@ TWINS: list[tuple[Patch, str]] = [
     (views_as_tables, "postgres children"), (views_as_tables, "spark window"), (types_of_files_guessed, "duckdb csv"),
     (quotes_over_lines, "duckdb csv"),
     (types_of_objects_guessed, "duckdb objects undeclared"), (texts_unchecked, "duckdb encoding"),
-    (uniqueness_unchecked, "duckdb join fanned out"),
+    (uniqueness_unchecked, "duckdb join fanned out"), (values_not_bounded, "duckdb values"),
+    (sets_not_shared, "duckdb values of records"),
 ]  # fmt: skip
 
 

@@ -143,12 +143,12 @@ def call(*args: object):
 def test_attacked_from_the_command_line(files: Path) -> None:
     common = ("--members", files / "in.csv", "--nonmembers", files / "out.csv", "--trust-pickle", "--json")
     result = call("attack", "model", files / "model.joblib", *common, "--recipe", files / "recipe.py", "--shadows", 8,
-                  "--group-by", "ward", "--out", files / "found")  # fmt: skip
+                  "--group-by", "ward", "--output", files / "found")  # fmt: skip
     assert result.exit_code == 0, result.output
     told = json.loads(result.stdout)
     assert all(each["auc"] > 0.7 for each in told["attacks"])
     assert {each["group"] for each in told["groups"] if each["by"] == "ward"} >= {"north", "south", "east"}
-    alone = call("attack", "model", files / "model.joblib", *common, "--out", files / "alone")
+    alone = call("attack", "model", files / "model.joblib", *common, "--output", files / "alone")
     assert {each["attack"] for each in json.loads(alone.stdout)["attacks"]} == {"loss", "label"}
 
 

@@ -148,6 +148,17 @@ def test_risks_of_a_copy_and_of_strangers() -> None:
     assert all(risk.low == 0 for risk in safe)
 
 
+def test_the_blind_guess_does_not_see_the_synthetic_table() -> None:
+    """It is the same whether the table is a copy of the members or has nothing to do with them."""
+    tables = REAL, people(600, 9), {name: values[:50] for name, values in OTHERS.items()}
+    assert len({singling_out(table, REAL, OTHERS).baseline for table in tables}) == 1
+    assert len({inference(table, REAL, OTHERS, "town").baseline for table in tables}) == 1
+    assert len({inference(table, REAL, OTHERS, "age").baseline for table in tables}) == 1
+    copy, strangers = (singling_out(table, REAL, OTHERS) for table in tables[:2])
+    assert copy.members > copy.baseline + 0.2
+    assert abs(strangers.members - strangers.baseline) < 0.1, "a table of strangers helps as little as knowing the population"
+
+
 def test_what_the_population_tells_is_no_risk() -> None:
     """The secret follows from what is known, for members and for anybody else."""
     tables = [{"a": (values := np.random.default_rng(seed).integers(0, 9, 500)), "b": values % 3} for seed in range(3)]

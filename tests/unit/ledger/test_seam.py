@@ -83,7 +83,9 @@ def test_without_a_ledger_nothing_is_charged():
 def test_what_is_refused_before_anything_runs(ledger):
     mechanism = Watched(ledger)
     with pytest.raises(InvalidValue, match=r"must be a discreet\.Ledger"):
-        release(mechanism, 7, source="people", ledger="ledger.db")
+        release(mechanism, 7, source="people", ledger=7)
+    with pytest.raises(InvalidValue, match=r"There is no ledger at no-such\.db"):
+        release(mechanism, 7, source="people", ledger="no-such.db")
     with seeded_for_tests(b"seed"), pytest.raises(InvalidValue, match="seeded"):
         release(mechanism, 7, source="people", ledger=ledger)
     with pytest.raises(InvalidValue, match="source"):

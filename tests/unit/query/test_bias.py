@@ -154,7 +154,7 @@ def test_on_the_command_line(tmp_path: Path) -> None:
     import pyarrow.parquet
 
     pyarrow.parquet.write_table(TABLE, tmp_path / "t.parquet")
-    given = [str(tmp_path / "t.parquet"), "SELECT AVG(cost) AS c FROM t", "--unit", "user:id", "--rows", "4",
+    given = [str(tmp_path / "t.parquet"), "SELECT AVG(cost) AS c FROM t", "--unit", "user:id", "--unit-rows", "4",
              "--epsilon", "9", "--bounds", "cost=50:150", "--bias", "--json"]  # fmt: skip
     found = CliRunner().invoke(command, given, catch_exceptions=False)
     assert found.exit_code == 0, found.output

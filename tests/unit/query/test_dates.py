@@ -65,7 +65,7 @@ TOLD = {
     "SELECT * FROM visits LIMIT 3": "Rows are not given out",
     "SELECT id, COUNT(*) AS n FROM visits GROUP BY id": "one person each",
     "SELECT day, n FROM (SELECT day, COUNT(*) AS n FROM visits GROUP BY day) q WHERE n > 9": "HAVING",
-    "SELECT COUNT(*) AS n FROM public.visits": "by name: visits",
+    "SELECT COUNT(*) AS n FROM public.visits": "no table public.visits; there are visits",
     "SELECT AVG(n) AS n FROM (SELECT id, COUNT(*) AS n FROM visits GROUP BY id) q": "needs bounds",
 }
 

@@ -19,7 +19,20 @@ from discreet.errors import InvalidQuery, InvalidValue
 from discreet.noise.source import seeded_for_tests
 from discreet.query import array_mechanisms as mechanisms
 from discreet.query import arrays
-from discreet.query.statistics import STATISTICS, Count, CountUnits, Deviation, Mean, Quantile, Statistic, Sum, Variance
+from discreet.query.statistics import (
+    STATISTICS,
+    Correlation,
+    Count,
+    CountUnits,
+    CountValues,
+    Covariance,
+    Deviation,
+    Mean,
+    Quantile,
+    Statistic,
+    Sum,
+    Variance,
+)
 from discreet.query.statistics.quantity import Quantity, RowCount, Squares, Total, bounds_of, optional
 from discreet.query.statistics.statistic import Cells, ExpectedErrors, NoisyNumbers, each, within
 
@@ -137,7 +150,9 @@ def test_what_arrays_cannot_measure_is_refused() -> None:
 def test_every_statistic_has_its_own_names() -> None:
     names = [name for kind in STATISTICS for name in kind.functions]
     assert len(set(names)) == len(names)
-    assert set(STATISTICS) == {Count, CountUnits, Deviation, Mean, Quantile, Sum, Variance}
+    assert set(STATISTICS) == {
+        Correlation, Count, CountUnits, CountValues, Covariance, Deviation, Mean, Quantile, Sum, Variance,
+    }  # fmt: skip
 
 
 # ---- a question is asked again only where it is the same -----------------------------------------------------------------

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from discreet import report
+from discreet.audit import appraise
 from discreet.core import (
     Approximate,
     Claim,
@@ -66,7 +69,7 @@ def test_an_attack_on_something_finished_warns_and_cannot_refute() -> None:
 
 def test_attacks_on_something_finished_confirm_nothing_either() -> None:
     quiet = found(replace(private(), evidence=(evidence(0.05),)))
-    assert quiet.status == "unbroken"
+    assert quiet.status == "holds"
     assert "no test" in quiet.sentence
 
 
@@ -304,3 +307,17 @@ def test_the_epsilon_of_a_claim_is_never_below_its_curve() -> None:
     for delta, epsilon in only.ceilings[0].epsilons:
         assert epsilon == curve(TRAINED.event).epsilon(delta)
     assert np.isfinite(only.ceilings[0].beliefs[-1][1])
+
+
+def test_an_outcome_has_one_word_on_every_surface() -> None:
+    """What `audit` and the gate call `holds` was `not broken` in the headline and `stayed within` in the table."""
+    from discreet.core.verdict import OUTCOMES
+    from discreet.report import sentences
+
+    assert set(OUTCOMES) - {"incomparable"} <= set(sentences.STATUSES)
+    quiet = replace(private(), evidence=(evidence(0.05),))
+    page, plain = report.html(quiet), report.markdown(quiet)
+    badges = set(re.findall(r'class="badge [^"]*"><span[^>]*>[^<]*</span>([^<]*)<', page))
+    assert badges == {"holds"} == {appraise(each, quiet.claims).outcome for each in quiet.evidence}
+    assert plain.splitlines()[4].startswith("**holds.**")
+    assert "holds" in plain

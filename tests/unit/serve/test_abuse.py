@@ -198,7 +198,7 @@ def _alive(pid: int) -> bool:
 
 def test_an_analyst_reads_withheld_and_never_untested(served: Served) -> None:
     """There is evidence, which analysts may not see: that nobody tried would be a lie."""
-    for who, status in (("ann", "withheld"), ("olga", "unbroken")):
+    for who, status in (("ann", "withheld"), ("olga", "holds")):
         found = served.get("/releases/model.json", who).json()
         assert found["releases"][0]["verdict"]["status"] == status, found["releases"][0]["verdict"]
     page = served.get("/releases/model", "ann").text

@@ -202,7 +202,7 @@ def served(tmp_path: Path) -> Iterator[Served]:
         yield made
 
 
-@pytest.mark.parametrize("wrong", [{"target": "x"}, {"target": ""}, {"attacks": "loss,--out"}, {"shadows": "1"},
+@pytest.mark.parametrize("wrong", [{"target": "x"}, {"target": ""}, {"attacks": "loss,--output"}, {"shadows": "1"},
                                    {"shadows": "1000"}, {"seed": "-1"}, {"seed": "x"}])  # fmt: skip
 def test_only_names_and_numbers_are_chosen(served: Served, wrong: dict[str, str]) -> None:
     fields = {"target": "readmission", "attacks": "loss", "shadows": "4", "seed": "0", **wrong}

@@ -135,7 +135,8 @@ class ModelAudit:
         files = {each: getattr(self, each) for each in ("weights", "recipe", "members", "nonmembers", "population")}
         facts = {
             "title": f"Membership attacks on {name}", "exposed": exposed, "controls": controls, "groups": groups,
-            "quality": summary.accuracies(*sides), **summary.provenance(files, command, shadows=self.seed),
+            "quality": summary.accuracies(*sides), "attack_settings": summary.settings(result),
+            **summary.provenance(files, command, shadows=self.seed),
         }  # fmt: skip
         evidence = tuple(result.values())
         if carried is None:
@@ -214,13 +215,15 @@ def _rows(audit: ModelAudit, model: Any, frames: bool) -> tuple[list[Any], dict[
 def _writable(folder: Path, say: Say) -> Path:
     """A folder that can be written, before hours are spent; an earlier audit in it is replaced, another release is not."""
     if folder.exists() and not folder.is_dir():
-        raise InvalidValue(f"--out names a folder; {str(folder)!r} is a file. Give another name.")
+        raise InvalidValue(f"--output names a folder; {str(folder)!r} is a file. Give another name.")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        raise InvalidValue(f"The folder {str(folder)!r} of --out cannot be written: {error.strerror}. Give another.") from None
+        raise InvalidValue(
+            f"The folder {str(folder)!r} of --output cannot be written: {error.strerror}. Give another."
+        ) from None
     there = folder / "release.json"
     if there.exists():
         try:
@@ -228,7 +231,7 @@ def _writable(folder: Path, say: Say) -> Path:
         except DiscreetError:
             value = None
         if not isinstance(value, dict) or "attacks" not in value:
-            raise InvalidValue(f"{str(there)!r} is not an audit of this kind, and would be lost. Give --out another folder.")
+            raise InvalidValue(f"{str(there)!r} is not an audit of this kind, and would be lost. Give --output another folder.")
         say(f"{folder} holds an audit of {value.get('model')}, which this one replaces once it is finished.")
     return folder
 
@@ -277,7 +280,7 @@ def _carried(path: str | None) -> Release[Any] | None:
 
 def _together(known: Any, found: dict[str, Any]) -> dict[str, Any]:
     """The facts of the release, with what the attack measured; seeds and hashes of both."""
-    measured = {name: found[name] for name in ("exposed", "controls", "groups")}
+    measured = {name: found[name] for name in ("exposed", "controls", "groups", "attack_settings")}
     both = {name: {**known.get(name, {}), **found[name]} for name in ("seeds", "hashes", "quality")}
     return {**found, **known, **measured, **both}
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from discreet.audit.worlds import coins
 from discreet.core import Claim, Game, NonPrivate, Repeat, Unit, check, record
 from discreet.errors import BudgetExceeded, InvalidValue
-from discreet.ledger import Ledger, question_key
+from discreet.ledger import LedgerLike, as_ledger, question_key
 from discreet.noise import GaussianNoise, LaplaceNoise
 
 Bits = NDArray[np.bool_]
@@ -141,15 +141,16 @@ class SecretBits:
         return bits, range(self.size), bits
 
 
-def ledger_queries(ask: Ask, claims: Claim | Sequence[Claim], ledger: Ledger, source: str) -> Ask:
+def ledger_queries(ask: Ask, claims: Claim | Sequence[Claim], ledger: LedgerLike, source: str) -> Ask:
     """`ask`, with each question charged to a ledger before it is put; a repeated one is answered from the ledger, free.
 
     `ask` must give fresh noise of which one answer is worth the `claims`. BudgetExceeded comes from the ledger.
     """
+    payer = as_ledger(ledger)
 
     def asked(question: Any) -> float:
         plain = np.flatnonzero(question).tolist() if isinstance(question, np.ndarray) else question
-        charge = ledger.reserve(source, claims, key=question_key({"question": plain}))
+        charge = payer.reserve(source, claims, key=question_key({"question": plain}))
         with charge:
             if not charge.repeated:
                 charge.settle(answer=float(ask(question)))

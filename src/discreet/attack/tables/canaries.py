@@ -7,6 +7,7 @@ audit read the real table and are not paid for, so what they show stays with its
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +18,7 @@ from discreet.attack.tables.encode import joined
 from discreet.audit import Canaries, audit
 from discreet.columns import Column, columns, missing
 from discreet.core import Attack, Claim, Evidence, Game, NonPrivate, Unit, check, record
+from discreet.errors import InvalidValue
 
 APART = (67, 97)  # with a seed, canaries and their coins come from different random numbers
 
@@ -58,6 +60,8 @@ def audit_generator(
 ) -> Evidence:  # fmt: skip
     """Fit the generator once to the table with canaries, each inside by a fair coin; the evidence has the design "canary".
 
+    Where the unit has a key, a canary is a made-up person with as many equal rows as count, and a key that nobody has.
+
     `attack(canaries, table)` makes the attack; by default it is a density ratio, by a kernel and by pairs of columns, against
     the table itself, which the adversary of the game knows. `unit` is what the claims are about.
 
@@ -65,12 +69,32 @@ def audit_generator(
     >>> audit_generator(lambda table: table, rows, canaries=20, seed=1).design
     'canary'
     """
-    unknown = made_canaries(table, canaries, seed=seed)
-    known = columns(table)
+    whose = unit or record()
+    whole = columns(table)
+    known = {name: values for name, values in whole.items() if name != whose.key}
+    unknown = made_canaries(known, canaries, seed=seed)
+    added = dict(unknown)
+    if whose.key is not None:
+        if whose.key not in whole or whose.rows is None:
+            raise InvalidValue(
+                f"The unit is {whose}: the table needs the column {whose.key!r}, and the unit a bound on its rows."
+            )
+        added[whose.key] = _new_keys(whole[whose.key], canaries)
 
     def insert(base: Any, inside: list[Any]) -> Any:
-        return joined(base, {name: values[inside] for name, values in unknown.items()}) if inside else base
+        rows = np.repeat(np.array(inside, np.int64), whose.rows or 1)
+        return joined(base, {name: values[rows] for name, values in added.items()}) if inside else base
 
-    worlds: Canaries[Any] = Canaries(known, range(canaries), insert, seed=seed)
+    worlds: Canaries[Any] = Canaries(whole, range(canaries), insert, seed=seed)
     chosen = attack(unknown, known) if attack else DensityRatio(unknown, known, by="both", name="canaries in one fit")
-    return audit(_Generates(generator, unit or record()), chosen, worlds, runs=runs)
+    return audit(_Generates(generator, whose), chosen, worlds, runs=runs)
+
+
+def _new_keys(values: Column, count: int) -> Column:
+    """Keys of the same kind that are in no row."""
+    if values.dtype.kind in "iuf":
+        known = values[np.isfinite(values)] if values.dtype.kind == "f" else values
+        return (known.max(initial=0) + 1 + np.arange(count)).astype(values.dtype)
+    taken = {str(value) for value in values.tolist()}
+    free = (name for i in itertools.count() if (name := f"canary {i}") not in taken)
+    return np.array(list(itertools.islice(free, count)), object)

@@ -30,7 +30,8 @@ MOST_ROWS = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Risk:
-    """How often an attack was right on members, on the control group, and by a guess that ignores the synthetic rows.
+    """How often an attack was right on members, on the control group, and by a guess without the synthetic table (`baseline`),
+    which is made from the control group alone.
 
     `share` is the part of what the control group leaves open that the table gives away: (members - control) / (1 - control);
     `low` and `high` enclose it at `confidence`. Attempts are taken to be independent.
@@ -82,37 +83,47 @@ def singling_out(
     """Does a predicate that fits one synthetic row fit exactly one real row?
 
     A predicate takes a synthetic row and two to six of its columns: equal where the column holds categories, at least or at
-    most where it holds numbers. As many members as control rows are looked at. The baseline mixes the values of different rows.
+    most where it holds numbers; no predicate is counted twice. As many members as control rows are looked at. The baseline
+    writes its predicates from control rows instead, in their scale: it never sees the synthetic table.
     """
     check.whole("attempts", attempts)
     random = np.random.default_rng(check.whole("seed", seed, least=0))
     encoding, rows = _encoded(synthetic)
     known, others = _evenly(encoding.rows(members), encoding.rows(control), random)
-    shuffled = np.stack([random.permutation(column) for column in rows.T], axis=1)
-    found = [_predicates(encoding, each, rows, attempts, random) for each in (rows, shuffled)]
-    if not found[0]:
+    found = _predicates(encoding, rows, attempts, random)
+    if not found:
         raise InvalidValue("No predicate fits one synthetic row alone: the table has too few columns or values to single out.")
-    right = [np.array([_fits(encoding, it, table) == 1 for it in found[0]]) for table in (known, others)]
-    blind = [_fits(encoding, it, known) == 1 for it in found[1]]
-    return compared("singling out", right[0], right[1], float(np.mean(blind)) if blind else 0.0, confidence)
+    right = [np.array([_fits(it, table) == 1 for it in found]) for table in (known, others)]
+    blind = _guessed(members, control, attempts, np.random.default_rng([seed, 1]))
+    return compared("singling out", right[0], right[1], blind, confidence)
+
+
+def _guessed(members: Any, control: Any, attempts: int, random: np.random.Generator) -> float:
+    """How often a predicate that fits one control row fits one member."""
+    public, rows = _encoded(control)
+    ours, theirs = _evenly(public.rows(members), rows, random)
+    fits = [_fits(it, ours) == 1 for it in _predicates(public, theirs, attempts, random)]
+    return float(np.mean(fits)) if fits else 0.0
 
 
 Predicate = list[tuple[int, float, int]]  # a column, a value, and -1, 0 or 1: at most, equal, at least
 
 
-def _predicates(encoding: Encoding, values: Floats, rows: Floats, count: int, random: np.random.Generator) -> list[Predicate]:
-    """Predicates that fit exactly one synthetic row; fewer than asked where they are hard to find."""
+def _predicates(encoding: Encoding, rows: Floats, count: int, random: np.random.Generator) -> list[Predicate]:
+    """Different predicates that fit exactly one of the rows; fewer than asked where they are hard to find."""
     made: list[Predicate] = []
+    seen: set[str] = set()
     most = min(MOST_COLUMNS, len(encoding.scales))
     for _ in range(20 * count):
         if len(made) == count:
             break
         size = int(random.integers(min(2, most), most + 1))
         places = random.choice(len(encoding.scales), size, replace=False)
-        row = values[random.integers(len(values))]
-        it = [(int(i), float(row[i]), _side(encoding, int(i), row[i])) for i in places]
-        if _fits(encoding, it, rows) == 1:
+        row = rows[random.integers(len(rows))]
+        it = sorted((int(i), float(row[i]), _side(encoding, int(i), row[i])) for i in places)
+        if str(it) not in seen and _fits(it, rows) == 1:
             made.append(it)
+        seen.add(str(it))
     return made
 
 
@@ -122,7 +133,7 @@ def _side(encoding: Encoding, column: int, value: float) -> int:
     return 1 if value >= 0.5 else -1
 
 
-def _fits(encoding: Encoding, predicate: Predicate, rows: Floats) -> int:
+def _fits(predicate: Predicate, rows: Floats) -> int:
     fits = np.ones(len(rows), np.bool_)
     for column, value, side in predicate:
         cells = rows[:, column]
@@ -164,8 +175,8 @@ def inference(
 ) -> Risk:  # fmt: skip
     """Is the `secret` of a person guessed from the synthetic row nearest to them in the columns `known` (all others)?
 
-    A category must be right; a number must be within five percent of all rows. The baseline is the most frequent category, or
-    the median.
+    A category must be right; a number must be within five percent of all rows. The baseline guesses the most frequent category,
+    or the median, of the control group: it never sees the synthetic table.
     """
     random = np.random.default_rng(check.whole("seed", seed, least=0))
     whole, _ = _encoded(synthetic)
@@ -175,16 +186,23 @@ def inference(
     encoding, rows = _encoded(synthetic, names)
     guessing, values = _encoded(synthetic, [secret])
     category = guessing.scales[0].categories is not None
-    filled = np.nan_to_num(values[:, 0], nan=-2.0)
-    usual = float(np.bincount((filled + 2).astype(np.int64)).argmax() - 2) if category else float(np.median(filled))
-    right, blind = [], 0.0
-    for table, some in zip((members, control), _picked([members, control], attempts, random)):
+    filled, right = np.nan_to_num(values[:, 0], nan=-2.0), []
+    picked = _picked([members, control], attempts, random)
+    for table, some in zip((members, control), picked):
         place = nearest(encoding, rows, encoding.rows(table)[some])[0][:, 0]
-        truth = np.nan_to_num(guessing.rows(table)[some, 0], nan=-2.0)
-        away = np.abs(filled[place] - truth)
+        away = np.abs(filled[place] - np.nan_to_num(guessing.rows(table)[some, 0], nan=-2.0))
         right.append(away == 0 if category else away <= NEAR)
-        blind = blind or float(np.mean((truth == usual) if category else np.abs(truth - usual) <= NEAR))
-    return compared(f"inference of {secret}", right[0], right[1], blind, confidence)
+    return compared(f"inference of {secret}", right[0], right[1], _usual(members, control, secret, picked[0]), confidence)
+
+
+def _usual(members: Any, control: Any, secret: str, some: NDArray[np.int64]) -> float:
+    """How often the most frequent category of the control group, or its median, is right on some members."""
+    public, values = _encoded(control, [secret])
+    known, truth = (np.nan_to_num(it[:, 0], nan=-2.0) for it in (values, public.rows(members)[some]))
+    if public.scales[0].categories is None:
+        return float(np.mean(np.abs(truth - np.median(known)) <= NEAR))
+    usual = np.bincount((known + 2).astype(np.int64)).argmax() - 2
+    return float(np.mean(truth == usual))
 
 
 def _encoded(table: Any, names: Sequence[str] | None = None) -> tuple[Encoding, Floats]:

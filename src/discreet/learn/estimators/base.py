@@ -16,7 +16,7 @@ from discreet.core.protocols import Mechanism
 from discreet.errors import InvalidValue
 from discreet.learn.estimators import rows
 from discreet.learn.estimators.exact import Floats
-from discreet.ledger import Ledger
+from discreet.ledger import LedgerLike
 from discreet.ledger.seam import release
 
 log = logging.getLogger("discreet.learn")
@@ -30,7 +30,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
 
     epsilon: float
     delta: float
-    ledger: str | None
+    ledger: LedgerLike | None
     source: str | None
 
     def __sklearn_tags__(self) -> Any:
@@ -48,15 +48,9 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
                     f"source {check.shown(self.source)} has its budget in a ledger; say which: ledger='ledger.db'."
                 )
             return release(mechanism, data, source=UNNAMED, asked=asked)
-        if not isinstance(self.ledger, str):
-            raise InvalidValue(
-                f"ledger must be a file name or a postgresql:// URL, so that copies of this estimator in other processes spend "
-                f"from the same one; got {type(self.ledger).__name__}."
-            )
         if self.source is None:
             raise InvalidValue("A ledger keeps budgets of sources; say which one pays: source='people'.")
-        with Ledger(self.ledger) as ledger:
-            return release(mechanism, data, source=self.source, ledger=ledger, asked=asked)
+        return release(mechanism, data, source=self.source, ledger=self.ledger, asked=asked)
 
     def _no_weights(self, given: dict[str, Any]) -> None:
         """Sample weights change how far one row moves a fit, and nothing here accounts for that."""

@@ -18,6 +18,7 @@ from discreet.learn.estimators.base import PrivateEstimator, labelled
 from discreet.learn.estimators.exact import Floats
 from discreet.learn.estimators.regression import range_of
 from discreet.learn.estimators.sums import Totals
+from discreet.ledger import LedgerLike
 
 Ranges = tuple[tuple[float, float], ...]
 SQUARE = math.sqrt(2)  # x^2 - 1/2 lies within 1/2 where x lies within 1, so it may count twice as much as x for less
@@ -91,7 +92,8 @@ class GaussianNB(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
 
     def __init__(
         self, *, epsilon: float, delta: float, bounds: Any, unit: Unit, classes: Any = None, var_smoothing: float = 0.01,
-        shared_variance: bool = True, likelihood_weight: float = 0.35, ledger: str | None = None, source: str | None = None,
+        shared_variance: bool = True, likelihood_weight: float = 0.35, ledger: LedgerLike | None = None,
+        source: str | None = None,
     ) -> None:  # fmt: skip
         self.epsilon = epsilon
         self.delta = delta
@@ -180,7 +182,14 @@ class StandardScaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator): 
     """
 
     def __init__(
-        self, *, epsilon: float, delta: float, bounds: Any, unit: Unit, ledger: str | None = None, source: str | None = None
+        self,
+        *,
+        epsilon: float,
+        delta: float,
+        bounds: Any,
+        unit: Unit,
+        ledger: LedgerLike | None = None,
+        source: str | None = None,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta

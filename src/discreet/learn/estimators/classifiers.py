@@ -15,6 +15,7 @@ from discreet.learn.estimators import rows
 from discreet.learn.estimators.base import PrivateEstimator, labelled, too_long
 from discreet.learn.estimators.linear import Huber, Logistic, Problem
 from discreet.learn.estimators.mechanisms import METHODS, LinearFit, group_size
+from discreet.ledger import LedgerLike
 
 Floats = NDArray[np.float64]
 
@@ -24,7 +25,7 @@ class LinearClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
 
     def __init__(
         self, *, epsilon: float, delta: float, norm: float, unit: Unit, classes: Any, alpha: float | str, fit_intercept: bool,
-        intercept_scaling: float, solver: str, ledger: str | None, source: str | None,
+        intercept_scaling: float, solver: str, ledger: LedgerLike | None, source: str | None,
     ) -> None:  # fmt: skip
         self.epsilon = epsilon
         self.delta = delta
@@ -114,7 +115,7 @@ class LogisticRegression(LinearClassifier):
     def __init__(
         self, *, epsilon: float, delta: float, norm: float, unit: Unit, classes: Any = None, alpha: float | str = "auto",
         fit_intercept: bool = True, intercept_scaling: float = 1.0, margin: float = 1.0, solver: str = "auto",
-        ledger: str | None = None, source: str | None = None,
+        ledger: LedgerLike | None = None, source: str | None = None,
     ) -> None:  # fmt: skip
         super().__init__(
             epsilon=epsilon, delta=delta, norm=norm, unit=unit, classes=classes, alpha=alpha, fit_intercept=fit_intercept,
@@ -153,7 +154,7 @@ class LinearSVC(LinearClassifier):
     def __init__(
         self, *, epsilon: float, delta: float, norm: float, unit: Unit, classes: Any = None, alpha: float | str = "auto",
         fit_intercept: bool = True, intercept_scaling: float = 1.0, width: float = 0.5, solver: str = "auto",
-        ledger: str | None = None, source: str | None = None,
+        ledger: LedgerLike | None = None, source: str | None = None,
     ) -> None:  # fmt: skip
         super().__init__(
             epsilon=epsilon, delta=delta, norm=norm, unit=unit, classes=classes, alpha=alpha, fit_intercept=fit_intercept,

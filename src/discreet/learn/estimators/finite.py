@@ -14,7 +14,7 @@ from discreet.errors import InvalidValue
 from discreet.learn.estimators.base import UNNAMED
 from discreet.learn.estimators.mechanisms import for_unit, group_size
 from discreet.learn.estimators.rows import numbers
-from discreet.ledger import Ledger
+from discreet.ledger import LedgerLike
 from discreet.ledger.seam import release
 from discreet.noise import exponential
 
@@ -57,7 +57,8 @@ class FiniteRisk:
 
 
 def choose_hypothesis(
-    losses: Any, hypotheses: Sequence[Any], *, epsilon: float, unit: Unit, ledger: str | None = None, source: str | None = None
+    losses: Any, hypotheses: Sequence[Any], *, epsilon: float, unit: Unit, ledger: LedgerLike | None = None,
+    source: str | None = None,
 ) -> Release[Any]:  # fmt: skip
     """The hypothesis of a finite class with about the least sum of losses, which is epsilon-DP.
 
@@ -81,8 +82,7 @@ def choose_hypothesis(
         return release(mechanism, table, source=UNNAMED).map(lambda place: known[place])
     if source is None:
         raise InvalidValue("A ledger keeps budgets of sources; say which one pays: source='people'.")
-    with Ledger(ledger) as book:
-        return release(mechanism, table, source=source, ledger=book).map(lambda place: known[place])
+    return release(mechanism, table, source=source, ledger=ledger).map(lambda place: known[place])
 
 
 def excess_risk(count: int, epsilon: float, failure: float) -> float:

@@ -18,6 +18,7 @@ from discreet.learn.estimators.base import PrivateEstimator
 from discreet.learn.estimators.bayes import Ranges, ranges_of
 from discreet.learn.estimators.exact import Floats
 from discreet.learn.estimators.sums import Totals
+from discreet.ledger import LedgerLike
 
 FINE = 256  # cells of a column's range that are counted to find its edges
 
@@ -123,7 +124,7 @@ class KBinsDiscretizer(Encoder):
 
     def __init__(
         self, *, edges: Any = None, n_bins: int = 5, epsilon: float | None = None, delta: float | None = None,
-        bounds: Any = None, unit: Unit | None = None, ledger: str | None = None, source: str | None = None,
+        bounds: Any = None, unit: Unit | None = None, ledger: LedgerLike | None = None, source: str | None = None,
     ) -> None:  # fmt: skip
         self.edges = edges
         self.n_bins = n_bins

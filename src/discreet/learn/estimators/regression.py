@@ -16,6 +16,7 @@ from discreet.learn.estimators import exact, rows
 from discreet.learn.estimators.base import PrivateEstimator, too_long
 from discreet.learn.estimators.exact import Floats
 from discreet.learn.estimators.sums import Moments, unflat
+from discreet.ledger import LedgerLike
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,7 @@ class Ridge(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
 
     def __init__(
         self, *, epsilon: float, delta: float, norm: float, bounds: Any, unit: Unit, alpha: float = 1.0,
-        fit_intercept: bool = True, ledger: str | None = None, source: str | None = None,
+        fit_intercept: bool = True, ledger: LedgerLike | None = None, source: str | None = None,
     ) -> None:  # fmt: skip
         self.epsilon = epsilon
         self.delta = delta
@@ -147,7 +148,7 @@ class LinearRegression(Ridge):
 
     def __init__(
         self, *, epsilon: float, delta: float, norm: float, bounds: Any, unit: Unit, fit_intercept: bool = True,
-        ledger: str | None = None, source: str | None = None,
+        ledger: LedgerLike | None = None, source: str | None = None,
     ) -> None:  # fmt: skip
         super().__init__(
             epsilon=epsilon, delta=delta, norm=norm, bounds=bounds, unit=unit, alpha=0.0, fit_intercept=fit_intercept,
@@ -168,7 +169,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
     """
 
     def __init__(
-        self, n_components: int = 2, *, epsilon: float, delta: float, norm: float, unit: Unit, ledger: str | None = None,
+        self, n_components: int = 2, *, epsilon: float, delta: float, norm: float, unit: Unit, ledger: LedgerLike | None = None,
         source: str | None = None,
     ) -> None:  # fmt: skip
         self.n_components = n_components

@@ -20,6 +20,7 @@ from discreet.learn.estimators.base import PrivateEstimator, labelled
 from discreet.learn.estimators.classifiers import LinearClassifier
 from discreet.learn.estimators.exact import Floats
 from discreet.learn.estimators.mechanisms import LinearFit, for_unit, group_size
+from discreet.ledger import LedgerLike
 from discreet.noise import exponential, uniform
 
 PARTS = 5  # one row in so many is kept for the choice
@@ -82,7 +83,7 @@ class PrivateSearchCV(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
     """
 
     def __init__(
-        self, estimator: Any, param_grid: Any, *, epsilon: float, delta: float, ledger: str | None = None,
+        self, estimator: Any, param_grid: Any, *, epsilon: float, delta: float, ledger: LedgerLike | None = None,
         source: str | None = None,
     ) -> None:  # fmt: skip
         self.estimator = estimator

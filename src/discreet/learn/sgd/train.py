@@ -21,6 +21,7 @@ from discreet.learn.sgd.plan import Sampler, planned
 from discreet.learn.sgd.rows import Change, Rows
 from discreet.learn.sgd.run import Run
 from discreet.learn.sgd.sampling import BallsInBins, Poisson
+from discreet.ledger import LedgerLike, as_ledger
 
 V = TypeVar("V")
 Sampling = Poisson | BallsInBins | BandMF
@@ -31,7 +32,7 @@ def train(
     epsilon: float | None = None, noise_multiplier: float | None = None, rate: float | None = None,
     sampling: Sampling | None = None, clip_norm: float | None = None, clipping: Flat | None = None,
     divisor: float | None = None, owners: Any = None, augment: Augment | Change | None = None,
-    postprocess: Postprocess | None = None, scheduler: Any = None, ledger: Any = None, source: str = "data",
+    postprocess: Postprocess | None = None, scheduler: Any = None, ledger: LedgerLike | None = None, source: str = "data",
     account: str | None = None, checkpoint: Checkpoint | str | os.PathLike[str] | None = None,
     performance: Performance | None = None,
 ) -> Run:  # fmt: skip
@@ -63,7 +64,8 @@ def train(
     >>> step.number, 1.9 < run.spent() <= 2.0
     (20, True)
     """
-    _check_kinds(model, optimizer, loss, unit, ledger)
+    ledger = as_ledger(ledger)
+    _check_kinds(model, optimizer, loss, unit)
     _check_value("clipping", clipping, Flat, "discreet.learn.Automatic(1.0)")
     _check_value("postprocess", postprocess, Postprocess, "discreet.learn.Postprocess(radius=10.0)")
     _check_value("performance", performance, Performance, "discreet.learn.Performance(microbatch=64)")
@@ -93,7 +95,7 @@ def _either(short: str, number: float | None, name: str, value: V | None, plain:
     return plain(number) if value is None else value  # type: ignore[arg-type]
 
 
-def _check_kinds(model: Any, optimizer: Any, loss: Any, unit: Any, ledger: Any) -> None:
+def _check_kinds(model: Any, optimizer: Any, loss: Any, unit: Any) -> None:
     if not isinstance(model, nn.Module):
         raise InvalidValue(f"model must be a torch module; got {type(model).__name__}.")
     if not isinstance(optimizer, torch.optim.Optimizer):
@@ -106,8 +108,6 @@ def _check_kinds(model: Any, optimizer: Any, loss: Any, unit: Any, ledger: Any) 
         raise InvalidValue(f"unit must be a Unit, such as discreet.record(); got {type(unit).__name__}.")
     if not callable(loss):
         raise InvalidValue(f"loss must be a function of (output, target); got {type(loss).__name__}.")
-    if ledger is not None and not hasattr(ledger, "reserve"):
-        raise InvalidValue(f"ledger must be a Ledger, such as discreet.Ledger('ledger.db'); got {type(ledger).__name__}.")
 
 
 def _check_value(name: str, value: Any, kind: type | tuple[type, ...], example: str) -> None:

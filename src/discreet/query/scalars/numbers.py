@@ -175,5 +175,5 @@ RULES: Rules = {
     exp.Abs: _function(Op.ABS), exp.Sqrt: _function(Op.SQRT), exp.Exp: _function(Op.EXP), exp.Ln: _function(Op.LN),
     exp.Log: _logarithm,
     exp.Floor: _function(Op.FLOOR), exp.Ceil: _function(Op.CEIL), exp.Sign: _function(Op.SIGN), exp.Round: _rounded,
-    exp.Greatest: _extreme(Op.GREATEST), exp.Least: _extreme(Op.LEAST),
+    exp.Pi: lambda *_: number_literal(math.pi), exp.Greatest: _extreme(Op.GREATEST), exp.Least: _extreme(Op.LEAST),
 }  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import date, datetime
@@ -14,6 +15,7 @@ from discreet.errors import InvalidQuery
 from discreet.query.operations import NUMBERS, Kind, Op
 from discreet.query.tree import Bounds, Scalar
 
+_NUMBER = re.compile("[+-]?([0-9]{1,14}([.][0-9]{0,14})?|[.][0-9]{1,14})")
 Node = exp.Expression
 Inner = Callable[[Node], Scalar]  # reads a part of the node
 Rule = Callable[[Any, Inner], Scalar]
@@ -39,6 +41,7 @@ _HINTS: dict[type[Node], str] = {
     exp.CurrentTimestamp: "Write it out, like TIMESTAMP '2026-01-31 12:00:00': a question asked again has the same answer.",
     exp.TimeToStr: "Group by DATE_TRUNC('month', x), or by EXTRACT(YEAR FROM x) and EXTRACT(MONTH FROM x).",
     exp.Interval: "Add an interval to a date that is written out, and compare: x > DATE '2026-01-31' - INTERVAL 30 DAY.",
+    exp.Rand: "Leave it out: a question that is asked again has the same answer, and its noise is random already.",
     exp.Mode: "GROUP BY the column, and take the largest count.",
     **dict.fromkeys(
         (exp.Count, exp.Sum, exp.Avg, exp.Min, exp.Max),
@@ -73,6 +76,7 @@ def alike(left: Scalar, right: Scalar, node: Node) -> tuple[Scalar, Scalar]:
         )
     if left.kind == right.kind != Kind.NULL:
         return left, right
+    left, right = _as_number(left, right), _as_number(right, left)
     if {left.kind, right.kind} <= {*NUMBERS, Kind.BOOLEAN}:
         return number(left, node), number(right, node)
     raise InvalidQuery(f"{node.sql()[:80]} compares {left.kind} with {right.kind}. CAST one of them.")
@@ -85,6 +89,16 @@ def _as_moment(value: Scalar, other: Scalar, kind: Kind, read: Callable[[str], A
         except ValueError:
             raise InvalidQuery(f"{value.value[:40]!r} is not a {kind}; write it like 2026-01-31.") from None
     return value
+
+
+def _as_number(value: Scalar, other: Scalar) -> Scalar:
+    """A text that is written out beside a number is the number, if it is written like one."""
+    if value.op != Op.LITERAL or value.kind != Kind.TEXT or other.kind not in NUMBERS or other.op == Op.LITERAL:
+        return value
+    text = value.value.strip(" ")
+    if not _NUMBER.fullmatch(text):
+        return value
+    return number_literal(int(text) if text.lstrip("+-").isdecimal() else float(text))
 
 
 def one_kind(items: Sequence[Scalar], node: Node) -> list[Scalar]:

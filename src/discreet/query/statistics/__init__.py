@@ -5,11 +5,15 @@
 
 from __future__ import annotations
 
-from discreet.query.statistics.counts import Count, CountUnits
+from discreet.query.statistics.counts import Count, CountUnits, CountValues
 from discreet.query.statistics.moments import Deviation, Mean, Sum, Variance
+from discreet.query.statistics.pairs import Correlation, Covariance
 from discreet.query.statistics.ranks import Quantile
 from discreet.query.statistics.statistic import Statistic
 
-__all__ = ["STATISTICS", "Count", "CountUnits", "Deviation", "Mean", "Quantile", "Statistic", "Sum", "Variance"]
+__all__ = ["STATISTICS", "Correlation", "Count", "CountUnits", "CountValues", "Covariance", "Deviation", "Mean", "Quantile",
+           "Statistic", "Sum", "Variance"]  # fmt: skip
 
-STATISTICS: tuple[type[Statistic], ...] = (Count, CountUnits, Sum, Mean, Variance, Deviation, Quantile)
+STATISTICS: tuple[type[Statistic], ...] = (
+    Count, CountUnits, CountValues, Sum, Mean, Variance, Deviation, Covariance, Correlation, Quantile,
+)  # fmt: skip

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from discreet.query.statistics.quantity import Quantity, RowCount, UnitCount, optional
+from discreet.query.statistics.quantity import Quantity, RowCount, UnitCount, ValueCount, optional
 from discreet.query.statistics.statistic import Cells, NoisyNumbers, Statistic
 
 if TYPE_CHECKING:
@@ -39,8 +39,7 @@ class Count(Statistic):
         if call.star:
             return cls() if call.filter is None else cls(call.rows_where(None))
         if call.distinct:
-            call.check_distinct_unit()
-            return CountUnits()
+            return CountUnits() if call.distinct_unit() else CountValues(call.distinct_value())
         return cls(optional(call.expression()))
 
     def measures(self, others: Collection[Collection[Quantity]] = ()) -> Mapping[Quantity, float]:
@@ -66,3 +65,25 @@ class CountUnits(Statistic):
 
     def estimate(self, noisy: NoisyNumbers, confidence: float) -> Cells:
         return _count(noisy, UnitCount(), confidence)
+
+
+@dataclass(frozen=True, slots=True)
+class CountValues(Statistic):
+    """COUNT(DISTINCT x): how many different values there are. Of one unit at most as many count as it may have rows."""
+
+    needs_bounds: ClassVar[bool] = False
+
+    @property
+    def quantity(self) -> ValueCount:
+        assert self.of is not None
+        return ValueCount(self.of)
+
+    def measures(self, others: Collection[Collection[Quantity]] = ()) -> Mapping[Quantity, float]:
+        return {self.quantity: 1.0}
+
+    def estimate(self, noisy: NoisyNumbers, confidence: float) -> Cells:
+        return _count(noisy, self.quantity, confidence)
+
+    @property
+    def clamped(self) -> None:
+        return None

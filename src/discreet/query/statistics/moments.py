@@ -103,7 +103,7 @@ class Mean(_Bounded):
 class Variance(Mean):
     """VARIANCE: the mean square of distances from the middle of the bounds, less the square of their mean."""
 
-    functions: ClassVar[tuple[str, ...]] = ("VARIANCE", "VARIANCE_POP")
+    functions: ClassVar[tuple[str, ...]] = ("VARIANCE", "VARIANCE_POP", "VAR", "VARP")
 
     @property
     def squares(self) -> Squares:
@@ -114,9 +114,13 @@ class Variance(Mean):
         return {**Mean.measures(self, others), self.squares: 1.0}
 
     def estimate(self, noisy: NoisyNumbers, confidence: float) -> Cells:
-        confidence, most = each(3, confidence), self.half**2
-        mean, mean_low, mean_high = clipped(ratio(noisy, self.centred, self.count, confidence), -self.half, self.half)
-        rest, rest_low, rest_high = (most / 2 + part for part in ratio(noisy, self.squares, self.count, confidence))
+        return self.spread(noisy, each(3, confidence))
+
+    def spread(self, noisy: NoisyNumbers, confidence: float, count: RowCount | None = None) -> Cells:
+        """The variance, if all three intervals have this confidence; `count` is another one of the same rows."""
+        most, count = self.half**2, count or self.count
+        mean, mean_low, mean_high = clipped(ratio(noisy, self.centred, count, confidence), -self.half, self.half)
+        rest, rest_low, rest_high = (most / 2 + part for part in ratio(noisy, self.squares, count, confidence))
         furthest = np.maximum(mean_low**2, mean_high**2)
         nearest = np.where((mean_low <= 0) & (mean_high >= 0), 0.0, np.minimum(mean_low**2, mean_high**2))
         return clipped((rest - mean**2, rest_low - furthest, rest_high - nearest), 0.0, most)
@@ -126,7 +130,7 @@ class Variance(Mean):
 class Deviation(Variance):
     """STDDEV: the root of the variance."""
 
-    functions: ClassVar[tuple[str, ...]] = ("STDDEV", "STDDEV_SAMP", "STDDEV_POP")
+    functions: ClassVar[tuple[str, ...]] = ("STDDEV", "STDDEV_SAMP", "STDDEV_POP", "STD", "STDEV", "STDEVP")
 
     def estimate(self, noisy: NoisyNumbers, confidence: float) -> Cells:
         value, low, high = (np.sqrt(part) for part in Variance.estimate(self, noisy, confidence))

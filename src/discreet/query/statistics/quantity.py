@@ -35,6 +35,12 @@ class Measure:
     scale: float  # what one step of it stands for
     bins: Bins | None = None
     ranks: tuple[float, ...] = ()
+    values: Scalar | None = None  # how many different values of it there are is counted
+
+    @property
+    def alone(self) -> bool:
+        """Whether the engine is asked for it in a request of its own."""
+        return self.bins is not None or self.values is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +68,11 @@ class Bounding:
     def groups(self) -> int:
         """The most groups in which one unit is counted, where units are."""
         return max(1, self.plan.groups) * self.times
+
+    @property
+    def values(self) -> int:
+        """The most different values of one unit that count: one in each of its rows."""
+        return self.plan.rows * self.times
 
     def flagged(self, kind: TermKind, of: Scalar) -> Measure:
         """How many rows have a property. Where units are sampled, the mean over a unit's rows counts, so a row has `steps`
@@ -114,6 +125,16 @@ class UnitCount(Quantity):
 
     def measure(self, unit: Bounding, ranks: tuple[float, ...] = ()) -> Measure:
         return Measure(None, unit.groups, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class ValueCount(Quantity):
+    """The number of different values of `of`; of each unit as many count as it may have rows."""
+
+    of: Scalar
+
+    def measure(self, unit: Bounding, ranks: tuple[float, ...] = ()) -> Measure:
+        return Measure(None, unit.values, 1.0, values=self.of)
 
 
 @dataclass(frozen=True, slots=True)

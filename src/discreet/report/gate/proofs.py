@@ -12,7 +12,7 @@ from discreet.report.gate.finding import Finding
 
 if TYPE_CHECKING:
     from discreet.core import Release
-    from discreet.ledger import Ledger, Payment
+    from discreet.ledger import LedgerLike, Payment
     from discreet.report.signature import Signed
 
 PARTS = ("ledger", "ledger.head", "signature")
@@ -112,11 +112,13 @@ def shared_entries(releases: Iterable[tuple[str, Release[Any]]]) -> list[str]:
 
 
 def proofs_of(
-    release: Release[Any], path: str | os.PathLike[str] | None, *, ledger: Ledger | None = None,
+    release: Release[Any], path: str | os.PathLike[str] | None, *, ledger: LedgerLike | None = None,
     head: Signed | None = None, keys: Sequence[str] = (),
 ) -> Proofs:  # fmt: skip
     """All that can be asked about a release; `path` is its file or folder, `keys` are the public keys that count."""
+    from discreet.ledger import opened
     from discreet.report.signature import check_release
 
     signature = None if path is None or not Path(path).exists() else check_release(path, keys)
-    return Proofs(payment=None if ledger is None else ledger.payment(release), head=head, signature=signature)
+    with opened(ledger) as held:
+        return Proofs(payment=None if held is None else held.payment(release), head=head, signature=signature)

@@ -1,0 +1,184 @@
+"""The public side of encrypted training: sizes, rates, the polynomial, and every scale that follows from them.
+
+Key holder and computing machine hold the same `Plan`; it depends on no private value but the number of rows, which the
+machine sees anyway.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.core import check
+from discreet.core.document import members
+from discreet.crypto.parameters import PURPOSES
+from discreet.crypto.polynomial import Polynomial, fit
+from discreet.errors import InvalidDocument, InvalidValue
+
+__all__ = ["Plan"]
+
+PARAMETERS = PURPOSES["training"]
+SLOTS = PARAMETERS.slots
+MOMENTUM_STEPS = 1024  # momentum is a multiple of 1 / 1024, so that ciphertexts are multiplied by whole numbers
+SHARED_LEVELS = 2  # more save key switches, and cost precision
+WEIGHT_SCALE, ERROR_SCALE, PACKED_SCALE = 2.0**40, 2.0**28, 2.0**52
+DEVIATIONS = 8.0
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Logistic regression by gradient descent, with a polynomial of degree 3 for the sigmoid on [-radius, radius].
+
+    `features` counts the column of ones for the intercept; `bound` is the largest magnitude of a feature.
+
+    >>> plan = Plan(features=5, rows=300, iterations=8, learning_rate=1.0, bound=1.0)
+    >>> plan.ciphertexts, plan.groups, [round(m, 3) for m in plan.momentum[:3]]
+    (3, 1, [0.0, 0.282, 0.434])
+    """
+
+    features: int
+    rows: int
+    iterations: int
+    learning_rate: float
+    bound: float
+    radius: float = 8.0
+    nesterov: bool = True
+
+    def __post_init__(self) -> None:
+        check.whole("features", self.features, most=SLOTS)
+        check.whole("rows", self.rows, most=1 << 20)
+        check.whole("iterations", self.iterations, most=10_000)
+        for name in ("learning_rate", "bound", "radius"):
+            object.__setattr__(self, name, check.positive(name, getattr(self, name)))
+        if not isinstance(self.nesterov, bool):
+            raise InvalidValue(f"nesterov must be True or False; got {check.shown(self.nesterov)}.")
+        if self.bound > 1024:
+            raise InvalidValue(f"bound must be at most 1024; got {self.bound:g}. Standardise the features.")
+        if self.backward_scale < 2.0**12 or self.packed_scale < 2.0**36:
+            raise InvalidValue(
+                f"A learning rate of {self.learning_rate:g} for {self.rows} rows does not fit the encoding: features would "
+                "keep fewer than 12 bits, or weights fewer than 36. Take one between 0.001 and 100."
+            )
+
+    @property
+    def polynomial(self) -> Polynomial:
+        """What stands for the sigmoid; its error on the range is in it."""
+        return fit("sigmoid", self.radius)
+
+    @property
+    def ciphertexts(self) -> int:
+        """Two features share a ciphertext: the real and the imaginary parts of its slots."""
+        return (self.features + 1) // 2
+
+    @property
+    def depth(self) -> int:
+        """Levels of the tree that packs as many sums."""
+        return (self.ciphertexts - 1).bit_length()
+
+    @property
+    def shared(self) -> int:
+        """The lowest levels, which the layout of the backward copies takes off the tree: blocks of 2^shared ciphertexts."""
+        return min(SHARED_LEVELS, self.depth)
+
+    @property
+    def blocks(self) -> int:
+        return -(-self.ciphertexts // (1 << self.shared))
+
+    @property
+    def groups(self) -> int:
+        """How many times 4,096 rows."""
+        return -(-self.rows // SLOTS)
+
+    @property
+    def momentum(self) -> tuple[float, ...]:
+        """Nesterov's factors for each iteration, as multiples of 1/1024."""
+        if not self.nesterov:
+            return (0.0,) * self.iterations
+        found, size = [], 1.0  # the first iteration has nothing before it: its factor is 0
+        for _ in range(self.iterations):
+            following = (1 + math.sqrt(1 + 4 * size * size)) / 2
+            found.append(round(MOMENTUM_STEPS * (size - 1) / following) / MOMENTUM_STEPS)
+            size = following
+        return tuple(found)
+
+    @property
+    def weight_parts(self) -> int:
+        """Weights are encrypted at a scale so much smaller, and multiplied by whole numbers for the momentum."""
+        return MOMENTUM_STEPS if self.nesterov else 1
+
+    def forward_scale(self, moduli: list[int]) -> float:
+        """Of features in the forward pass: products with weights rescale to the scale of the arguments."""
+        return self.argument_scale(moduli) * moduli[2] / WEIGHT_SCALE
+
+    def argument_scale(self, moduli: list[int]) -> float:
+        """Of twice the argument of the sigmoid: its third power rescales to ERROR_SCALE times the leading coefficient."""
+        return float((ERROR_SCALE * abs(self.polynomial.coefficients[3]) / 8 * moduli[1]) ** (1 / 3))
+
+    @property
+    def backward_scale(self) -> float:
+        """Of features in the backward pass: at most what the last prime holds beside the errors."""
+        most = 2.0 ** (PARAMETERS.primes[0] - 3) / ERROR_SCALE / self.bound / self.largest_error
+        wanted = PACKED_SCALE * self.learning_rate * SLOTS / (self.rows * ERROR_SCALE)
+        return min(wanted, most) / (1 << self.shared)
+
+    @property
+    def largest_error(self) -> float:
+        """Labels are 0 and 1, and the polynomial is this near to the sigmoid on its range."""
+        return 1 + self.polynomial.error
+
+    @property
+    def packed_scale(self) -> float:
+        """Of the packed weights: the mean over rows times the learning rate is a change of scale."""
+        return self.backward_scale * (1 << self.shared) * ERROR_SCALE * self.rows / (SLOTS * self.learning_rate)
+
+    @property
+    def capacity(self) -> float:
+        """Weights below this in magnitude fit; the key holder refuses larger ones."""
+        return float(2.0 ** (PARAMETERS.primes[0] - 2) / self.packed_scale)
+
+    def step(self, X: Array, y: Array, point: Array) -> Array:
+        """The same step on plain numbers, with the same polynomial: from the point, down the gradient."""
+        return np.asarray(point - self.learning_rate * (X.T @ (self.polynomial(X @ point) - y)) / len(X))
+
+    def plain(self, X: Array, y: Array) -> Array:
+        """The whole run on plain numbers: what the encrypted one computes but for noise."""
+        weights = before = np.zeros(self.features)
+        for momentum in self.momentum:
+            weights, before = self.step(X, y, weights + momentum * (weights - before)), weights
+        return weights
+
+    def error_bound(self, moduli: list[int]) -> float:
+        """How far a weight may be from the plain one after one step; further less than once in 1e13 weights.
+
+        Noise of the argument and of the error of each row is averaged over rows, since slots have uncorrelated noise;
+        docs/theory/encrypted.md has the derivation.
+        """
+        degree, (_, slope, _, cubic) = PARAMETERS.degree, self.polynomial.coefficients
+        steepest = max(abs(slope), abs(slope + 3 * cubic * self.radius**2))  # of a polynomial without an even power
+        fresh, rounding = 3.5 * math.sqrt(degree), math.sqrt(degree / 12 * (1 + 2 * degree / 3))
+        weights = math.sqrt(5) * fresh * self.weight_parts / WEIGHT_SCALE
+        size = math.sqrt(self.features)
+        argument = math.hypot(
+            rounding / self.argument_scale(moduli) / 2, self.bound * size * weights,
+            self.capacity * size * fresh / self.forward_scale(moduli),
+        )  # fmt: skip
+        error = math.hypot(steepest * argument, 2 * rounding / ERROR_SCALE, fresh / ERROR_SCALE)
+        feature = fresh / self.backward_scale * self.largest_error / math.sqrt(1 << self.shared)
+        packed = (3 * 3.5 * self.weight_parts + 30 * SLOTS * math.sqrt(self.ciphertexts)) / self.packed_scale
+        return DEVIATIONS * (self.learning_rate * math.hypot(self.bound * error, feature) / math.sqrt(self.rows) + packed)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, document: Any) -> Plan:
+        names = ("features", "rows", "iterations", "learning_rate", "bound", "radius", "nesterov")
+        try:
+            return cls(**members("plan", document, required=names))
+        except InvalidValue as error:
+            raise InvalidDocument(f"The plan is not valid: {error}") from None

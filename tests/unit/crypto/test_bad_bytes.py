@@ -1,0 +1,260 @@
+"""What a hostile sender can put into keys, ciphertexts, headers and answers: refused, small, and shown safely."""
+
+from __future__ import annotations
+
+import json
+import resource
+import struct
+import threading
+import urllib.error
+import urllib.request
+from contextlib import nullcontext
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import numpy as np
+import pytest
+
+from discreet import crypto
+from discreet.crypto.container import MAGIC, VERSION, pack, unpack
+from discreet.crypto.engine import unpacked_size
+from discreet.crypto.model import Layer
+from discreet.crypto.wire import ScoringClient, ScoringServer
+from discreet.errors import InvalidDocument, InvalidValue
+
+MODEL = crypto.Model((Layer(np.array([[1.0, -2.0]]), np.array([0.25])),), "identity")
+ROWS = np.array([[0.5, 1.0], [2.0, 0.0]])
+Keys = tuple[crypto.SecretContext, crypto.PublicContext]
+
+
+@pytest.fixture(scope="module")
+def keys() -> Keys:
+    return crypto.keygen("linear", features=2)
+
+
+def seal(frame: bytes, mode: int = 2) -> bytes:
+    return b"\x5e\xa1\x10\x04\x03" + bytes([mode, 0, 0]) + struct.pack("<Q", 16 + len(frame)) + frame
+
+
+def zeros(blocks: int, *, size: int | None, more: bytes = b"") -> bytes:
+    """A zstd frame of blocks of 128 KiB of zeros each, in 4 bytes; `size` is what it says of itself."""
+    head = b"\x28\xb5\x2f\xfd" + (b"\xe0" + struct.pack("<Q", size) if size is not None else b"\x00\x88")
+    body = b"".join(((1 << 17) << 3 | 2 | (place == blocks - 1)).to_bytes(3, "little") + b"\0" for place in range(blocks))
+    return head + body + more
+
+
+def test_sizes_are_read_from_what_seal_writes(keys: Keys) -> None:
+    secret, public = keys
+    cipher = public.cipher
+    ciphertext = secret.encrypt_plain(cipher.encode(0.5, 0, 2.0**26))
+    for item in (ciphertext, public.public, public.galois, secret._secret):
+        data = cipher.to_bytes(item)
+        size = unpacked_size(data)
+        assert size is not None
+        assert size >= len(data) * 0.9
+    assert unpacked_size(cipher.to_bytes(ciphertext)) == pytest.approx(cipher.parameters.ciphertext_bytes, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        seal(zeros(4000, size=4000 << 17)),  # 16 kB that become half a gigabyte
+        seal(zeros(4000, size=100)),  # the same, with a lie
+        seal(zeros(4000, size=None)),
+        seal(zeros(1, size=1 << 17, more=zeros(4000, size=4000 << 17))),  # behind a small frame
+        seal(zeros(3, size=3 << 17)[:-6]),
+        seal(b"x" * 100, mode=1),
+        seal(b"x" * 100, mode=9),
+        seal(b"") + b"x",
+        b"",
+        b"\x5e\xa1" + bytes(40),
+    ],
+)
+@pytest.mark.parametrize("kind", ["Ciphertext", "PublicKey", "GaloisKeys", "SecretKey"])
+def test_what_unpacks_to_much_is_refused_before(keys: Keys, data: bytes, kind: str) -> None:
+    with pytest.raises(InvalidDocument, match="damaged"):
+        keys[1].cipher.from_bytes(kind, data)
+
+
+@pytest.mark.parametrize("count", [0, 1 << 14, 1 << 26])
+def test_a_bomb_inside_a_ciphertext_is_not_unpacked(keys: Keys, count: int) -> None:
+    """SEAL writes an array inside a ciphertext with a header of its own, which may say that it is compressed again."""
+    codec = pytest.importorskip("pyarrow")
+    secret, public = keys
+    data = public.cipher.to_bytes(secret.encrypt_plain(public.cipher.encode(0.5, 0, 2.0**26)))
+    size = unpacked_size(data)
+    content = codec.decompress(data[16:], decompressed_size=size, codec="zstd", asbytes=True)
+    place = content.index(b"\x5e\xa1\x10")
+    first = ((1 << 17) << 3).to_bytes(3, "little") + struct.pack("<Q", count) + bytes((1 << 17) - 8)  # one block as it is
+    inner = seal(b"\x28\xb5\x2f\xfd\x00\x50" + first + zeros(4000, size=None)[6:])  # a window of 1 MiB
+    assert len(codec.input_stream(codec.py_buffer(inner[16:]), compression="zstd").read(1 << 20)) == 1 << 20  # it is one
+    packed = codec.compress(content[:place] + inner, codec="zstd", asbytes=True)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with nullcontext() if count == 1 << 14 else pytest.raises(InvalidDocument, match="damaged"):
+        public.cipher.from_bytes("Ciphertext", seal(packed))  # with the right count it is read as far as that
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000  # of the 524,288 kB that it would be
+
+
+def container(header: bytes, body: bytes = b"", length: int | None = None) -> bytes:
+    import hashlib
+
+    whole = MAGIC + struct.pack("<II", VERSION, len(header) if length is None else length) + header + body
+    return whole + hashlib.sha256(whole).digest()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        container(b"{}", length=1 << 31),
+        container(b"[" * 100_000),
+        container(b'{"kind": "ciphertext", "header": {}, "parts": [9223372036854775807]}'),
+        container(b'{"kind": "ciphertext", "header": {}, "parts": [-5, 5]}'),
+        container(b'{"kind": "ciphertext", "header": {}, "parts": [1e3]}'),
+        container(b'{"kind": "ciphertext", "header": {}, "parts": [true]}', b"x"),
+        container(b'{"kind": ["ciphertext"], "header": {}, "parts": []}'),
+        container(b'{"kind": "ciphertext", "header": [], "parts": []}'),
+        container(b'{"kind": "ciphertext", "kind": "public-key", "header": {}, "parts": []}'),
+        container(b"\xff\xfe"),
+        container(b"null"),
+    ],
+)
+def test_malformed_containers(data: bytes) -> None:
+    with pytest.raises(InvalidDocument):
+        unpack(data, "ciphertext")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"key": "\x1b[2J" + "0" * 28}, {"message": "short"}, {"answers": 7}, {"rows": 10**30}, {"rows": 5000}, {"width": 0},
+        {"bound": float(1 << 40)}, {"bound": "8"}, {"layout": "all"}, {"link": ["identity"]},
+        {"parameters": {"scheme": "ckks"}},
+        {"parameters": {"scheme": "ckks", "degree": 8192, "primes": [60, 60, 60, 60], "scale_bits": 40}},
+        {"parameters": {"scheme": "ckks", "degree": 8192, "primes": "60", "scale_bits": 26}},
+    ],
+)  # fmt: skip
+def test_malformed_headers(keys: Keys, change: dict) -> None:
+    header, parts = unpack(crypto.encrypt(keys[0], ROWS).to_bytes(), "ciphertext")
+    with pytest.raises(InvalidDocument) as refused:
+        crypto.Encrypted.from_bytes(pack("ciphertext", {**header, **change}, parts))
+    assert "\x1b" not in str(refused.value)
+
+
+def test_ciphertexts_of_other_parameters(keys: Keys) -> None:
+    """The header of one ring and the ciphertexts of another, of BFV, or of another level and scale."""
+    secret, public = keys
+    request = crypto.encrypt(secret, ROWS)
+    header, parts = unpack(request.to_bytes(), "ciphertext")
+    others = []
+    for purpose in ("logistic", "network", "sum"):
+        other, context = crypto.keygen(purpose, features=2)
+        cipher = context.cipher
+        plain = cipher.encode_whole(np.arange(5)) if purpose == "sum" else cipher.encode(0.5, 0, 2.0**26)
+        others.append(other.seeded(plain))
+    others.append(secret.seeded(public.cipher.encode(0.5, 0, 2.0**30)))
+    for foreign in others:
+        with pytest.raises((InvalidDocument, InvalidValue)):
+            crypto.Scorer(MODEL).score(public, crypto.Encrypted.from_bytes(pack("ciphertext", header, [foreign, parts[1]])))
+    with pytest.raises(InvalidDocument, match="damaged"):  # a public key in a ciphertext's place
+        crypto.Encrypted.from_bytes(
+            pack("ciphertext", header, [public.cipher.to_bytes(public.galois)] * 2)
+        ).ciphertexts(public.cipher)  # fmt: skip
+
+
+def test_the_server_reads_no_more_than_its_model_needs(keys: Keys) -> None:
+    secret, public = keys
+    with ScoringServer(MODEL) as server:
+        for path, length, status in (
+            ("/keys", "99999999999", 411), ("/score", "1e9", 411), ("/score", "-1", 411), ("/keys", "9" * 400, 411),
+            ("/score", str(server.largest("/score") + 1), 411), ("/score", "²", 411),
+        ):  # fmt: skip
+            post = urllib.request.Request(
+                server.url + path, data=b"x", headers={"Content-Length": length.encode().decode("latin-1")}
+            )
+            with pytest.raises(urllib.error.HTTPError) as refused:
+                urllib.request.urlopen(post, timeout=10)
+            assert refused.value.code == status
+            refused.value.close()
+        assert len(public.to_bytes()) < server.largest("/keys")
+        with pytest.raises(InvalidValue, match="keys for linear with 2 features"):
+            ScoringClient(server.url).send_key(crypto.keygen("linear", features=3)[1])
+        client = ScoringClient(server.url)
+        client.send_key(public)
+        hijacked = crypto.PublicContext(
+            "linear", 2, public.cipher, public.public, None, crypto.keygen("linear", features=2)[1].galois
+        )
+        client.send_key(hijacked)  # the same public key with another's rotation keys changes nothing
+        row = crypto.encrypt(secret, ROWS[0])
+        assert np.abs(crypto.decrypt(secret, client.score(row), request=row) - MODEL(ROWS[0])).max() < 1e-3
+
+
+def test_a_public_key_without_its_rotations_is_refused(keys: Keys) -> None:
+    header, parts = unpack(keys[1].to_bytes(), "public-key")
+    other = crypto.keygen("linear", features=1)[1]
+    assert not other.galois  # a row of one feature is summed without rotations
+    training = crypto.keygen("logistic", features=2)[1]
+    relin_header, relin_parts = unpack(training.to_bytes(), "public-key")
+    for head, found in ((header, [*parts[:2], b""]), (relin_header, [relin_parts[0], b"", relin_parts[2]])):
+        with pytest.raises(InvalidDocument, match="lacks keys"):
+            crypto.PublicContext.from_bytes(pack("public-key", head, found))
+    four = unpack(crypto.keygen("linear", features=8)[1].to_bytes(), "public-key")
+    with pytest.raises(InvalidDocument, match="lacks keys"):
+        crypto.PublicContext.from_bytes(pack("public-key", four[0], [four[1][0], b"", parts[2]]))
+
+
+def test_a_fault_of_the_server_tells_no_details(
+    keys: Keys, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture
+) -> None:
+    with ScoringServer(MODEL) as server:
+        client = ScoringClient(server.url)
+        client.send_key(keys[1])
+
+        def fail(*_: object) -> None:
+            raise RuntimeError("the rows were 0.5 and 1.0")
+
+        monkeypatch.setattr(server.scorer, "score", fail)
+        with pytest.raises(InvalidValue, match="failed with RuntimeError") as told:
+            client.score(crypto.encrypt(keys[0], ROWS))
+    assert "0.5" not in str(told.value) + "".join(capfd.readouterr())
+
+
+class Painter(BaseHTTPRequestHandler):
+    """Answers with what moves a terminal's cursor."""
+
+    def do_GET(self) -> None:
+        described = {"features": 2, "purpose": "linear", "link": "identity", "approximation": ["\x1b[2Jrelu"]}
+        self._send(200, json.dumps(described).encode())
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self._send(400, b"\x1b]0;owned\x07no")
+
+    def _send(self, status: int, body: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None: ...
+
+
+def test_what_a_server_says_is_shown_safely(keys: Keys) -> None:
+    with HTTPServer(("127.0.0.1", 0), Painter) as painter:
+        threading.Thread(target=painter.serve_forever, args=(0.1,), daemon=True).start()
+        client = ScoringClient(f"http://127.0.0.1:{painter.server_address[1]}")
+        assert client.describe()["approximation"] == ["?[2Jrelu"]
+        with pytest.raises(InvalidValue) as refused:
+            client.score(crypto.encrypt(keys[0], ROWS))
+        painter.shutdown()
+    assert "\x1b" not in str(refused.value)
+    assert "\x07" not in str(refused.value)
+
+
+def test_headers_and_files_hold_no_plaintext(keys: Keys) -> None:
+    """Everything that leaves the key holder, looked through for the rows, in text and as floating-point numbers."""
+    rows = np.array([[0.123456789, -1.987654321], [1.512345678, 2.252525252]])
+    secret, public = keys
+    request = crypto.encrypt(secret, rows)
+    data = request.to_bytes() + public.to_bytes() + repr(request).encode() + repr(public).encode()
+    for value in rows.ravel():
+        for form in (repr(float(value)).encode(), struct.pack("<d", value), struct.pack(">d", value)):
+            assert form not in data

@@ -1,0 +1,153 @@
+"""Decrypted scores that others get: the key recovered from raw ones, and not from rounded ones; counted in the ledger."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from discreet import Ledger, Release, crypto, record
+from discreet.core import Zero
+from discreet.crypto.descent import Trainer
+from discreet.crypto.disclosure import disclose_weights, disclosed
+from discreet.crypto.leak import key_from_decryption
+from discreet.crypto.model import Layer
+from discreet.crypto.plan import Plan
+from discreet.crypto.training import KeyHolder
+from discreet.errors import InvalidDocument, InvalidValue
+
+MODEL = crypto.Model((Layer(np.array([[1.0, -0.5]]), np.array([0.25])),), "identity")
+ROWS = np.random.default_rng(0).uniform(-1, 1, (40, 2))
+Keys = tuple[crypto.SecretContext, crypto.PublicContext]
+
+
+@pytest.fixture(scope="module")
+def keys() -> Keys:
+    return crypto.keygen("linear", features=2)
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    made = Ledger(tmp_path / "ledger.db")
+    made.open("clinic", unit=record(), epsilon=1.0, delta=1e-6)
+    return made
+
+
+def test_one_raw_decryption_gives_the_key_and_rounding_or_noise_does_not(keys: Keys) -> None:
+    secret, public = keys
+    cipher = public.cipher
+    true = secret._secret.data().dyn_array()
+    key = [true.at(place) for place in range(cipher.parameters.degree)]
+    fresh = secret.encrypt_plain(cipher.encode(np.array([0.5, -0.25]), 0, 2.0**26))
+    (answer,) = crypto.Scorer(MODEL).score(public, crypto.encrypt(secret, ROWS)).parts
+    for ciphertext in (fresh, answer):
+        raw = secret.slots(ciphertext)
+        assert key_from_decryption(cipher, ciphertext, raw) == key
+        grid = 64 * crypto.error_bound(MODEL, public)
+        assert key_from_decryption(cipher, ciphertext, np.round(raw / grid) * grid) is None
+        noise = np.random.default_rng(1).normal(0, grid, raw.shape)
+        assert key_from_decryption(cipher, ciphertext, raw + noise) is None
+
+
+def test_a_disclosed_score_is_a_release_with_one_claim_and_no_claim_for_the_answer(keys: Keys, ledger: Ledger) -> None:
+    secret, public = keys
+    request = crypto.encrypt(secret, ROWS)
+    answer, error = crypto.Scorer(MODEL).score(public, request), crypto.error_bound(MODEL, public)
+    grid = 2.0**-4
+    found = crypto.disclose(
+        secret, answer, grid=grid, error=error, unit=record(), source="clinic", ledger=ledger, request=request
+    )
+    assert np.abs(found.value - MODEL(ROWS)).max() <= grid / 2 + error
+    assert np.array_equal(found.value / grid, np.round(found.value / grid))
+    (claim,) = found.claims
+    assert (claim.game.view, claim.event) == (frozenset({"ciphertexts"}), Zero())
+    text = " ".join(claim.assumptions)
+    assert all(words in text for words in ("CKKS", "degree 8192", "120 bits", "security 128 bits", "ring learning with errors"))
+    again = Release.from_json(found.to_json())
+    assert again.claims == found.claims
+    assert ledger.payment(found).fault is None
+    assert disclosed(ledger, secret.id) == 40
+    assert disclosed(ledger, "another") == 0
+
+
+def test_the_answer_to_a_ciphertexts_claim_is_not_covered(keys: Keys, ledger: Ledger) -> None:
+    """Evidence about answers is not judged by the claim for ciphertexts: two claims that are never mixed up."""
+    from discreet.audit import verdict
+    from discreet.core import Evidence, Game
+    from discreet.crypto.disclosure import ciphertext_claim
+
+    inside = np.arange(200) % 2 == 0
+    claim = ciphertext_claim(keys[0].parameters, record())
+    for view, outcome in (("answers", "incomparable"), ("ciphertexts", "refuted")):
+        seen = Evidence(
+            game=Game(record(), {view}), attack="reads it", score=inside.astype(float), inside=inside, run=np.arange(200),
+            design="paired",
+        )  # fmt: skip
+        assert verdict(claim, seen, confidence=0.99).outcome == outcome
+
+
+def test_decryptions_are_counted_and_end(keys: Keys, ledger: Ledger) -> None:
+    secret, public = crypto.keygen("linear", features=2)
+    request = crypto.encrypt(secret, ROWS)
+    answer, error = crypto.Scorer(MODEL).score(public, request), crypto.error_bound(MODEL, public)
+    how = {"error": error, "unit": record(), "source": "clinic", "ledger": ledger}
+    with pytest.raises(InvalidValue, match="below 64 times the error"):
+        crypto.disclose(secret, answer, grid=error, **how)  # type: ignore[arg-type]
+    assert disclosed(ledger, secret.id) == 0
+    allowed = 100  # values on this grid, of which two hand-overs of 40 fit
+    grid = 2 * error * allowed
+    problems: list[InvalidValue] = []
+
+    def hand_over() -> None:
+        try:
+            crypto.disclose(secret, answer, grid=grid, **how)  # type: ignore[arg-type]
+        except InvalidValue as problem:
+            problems.append(problem)
+
+    threads = [threading.Thread(target=hand_over) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(problems) >= 2
+    assert "new keys" in str(problems[0])
+    assert disclosed(ledger, secret.id) == 160  # what was refused counts too: nothing is given back
+    ledger.open("another clinic", unit=record(), epsilon=1.0, delta=1e-6)
+    with pytest.raises(InvalidValue, match="200 values"):  # one key under two names is one key
+        crypto.disclose(secret, answer, grid=grid, **{**how, "source": "another clinic"})  # type: ignore[arg-type]
+    assert str(np.round(MODEL(ROWS)[0, 0], 3)) not in str(problems)
+
+
+def test_weights_of_a_training_are_handed_on_rounded(ledger: Ledger) -> None:
+    rows = np.random.default_rng(0).uniform(-1, 1, (50, 1))
+    plan = Plan(2, 50, 1, 1.0, 1.0)
+    secret, public = crypto.keygen("training", features=2)
+    holder = KeyHolder(secret, plan)
+    how = {"unit": record(), "source": "clinic", "ledger": ledger}
+    with pytest.raises(InvalidValue, match="No step"):
+        disclose_weights(holder, grid=0.1, **how)  # type: ignore[arg-type]
+    trainer = Trainer(public, holder.encrypt(rows, (rows[:, 0] > 0).astype(int)))
+    holder.receive(trainer.step(holder.start()))
+    with pytest.raises(InvalidValue, match="below 64 times"):
+        disclose_weights(holder, grid=1e-6, **how)  # type: ignore[arg-type]
+    found = disclose_weights(holder, grid=2.0**-6, **how)  # type: ignore[arg-type]
+    assert np.array_equal(found.value * 64, np.round(holder.weights * 64))
+    assert [claim.game.view for claim in found.claims] == [frozenset({"ciphertexts"})]
+    assert disclosed(ledger, secret.id) == 2
+
+
+def test_what_is_not_handed_over(keys: Keys, ledger: Ledger) -> None:
+    secret, public = keys
+    request = crypto.encrypt(secret, ROWS)
+    answer = crypto.Scorer(MODEL).score(public, request)
+    how = {"grid": 0.1, "error": 1e-4, "unit": record(), "source": "clinic"}
+    with pytest.raises(InvalidValue, match="counted in it"):
+        crypto.disclose(secret, answer, ledger=None, **how)  # type: ignore[arg-type]
+    with pytest.raises(InvalidValue, match="belong to key"):
+        crypto.disclose(crypto.keygen("linear", features=2)[0], answer, ledger=ledger, **how)  # type: ignore[arg-type]
+    with pytest.raises(InvalidDocument, match="another request"):
+        crypto.disclose(secret, answer, ledger=ledger, request=crypto.encrypt(secret, ROWS), **how)  # type: ignore[arg-type]
+    with pytest.raises(InvalidValue, match="no source"):
+        crypto.disclose(secret, answer, ledger=ledger, **{**how, "source": "other"})  # type: ignore[arg-type]
