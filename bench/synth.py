@@ -188,7 +188,7 @@ def part_adult(data: Path, folder: Path) -> Any:
 
 
 def part_published(data: Path, folder: Path) -> Any:
-    """Five fits of each on the split by seed 0, which others' figures for Adult are of. No split that settings were chosen on."""
+    """Five fits of each on the split by seed 0, which the figures of SWIFT and of dpmm were measured on."""
     return _adult(data, folder, (0,) * REPEATS)
 
 
