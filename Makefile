@@ -55,6 +55,7 @@ bench: $(VENV)/.dev $(WITH_PEERS) $(PEERS)/privacy-meter/.done
 	  --smartnoise $(PEERS)/smartnoise/bin/python --pipeline-dp $(PEERS)/pipelinedp/bin/python --out $(RESULTS)/sql_accuracy.json; fi
 	$(BIN)/python bench/sgd.py --opacus $(PEERS)/opacus/bin/python --jax $(PEERS)/jax/bin/python --out $(RESULTS)/sgd.json
 	$(BIN)/python bench/sgd_noise.py --out $(RESULTS)/sgd_noise.json
+	$(BIN)/python bench/sgd_start.py --out $(RESULTS)/sgd_start.json
 	$(BIN)/python bench/shadow.py --art $(PEERS)/art/bin/python --privacy-meter $(PEERS)/privacy-meter --out $(RESULTS)/shadow.json
 	$(BIN)/python bench/query_synthesis.py --art $(PEERS)/art/bin/python --out $(RESULTS)/query_synthesis.json
 	if test -d ../shared/data; then $(BIN)/python bench/membership.py --out $(RESULTS)/membership.json; \
@@ -63,6 +64,7 @@ bench: $(VENV)/.dev $(WITH_PEERS) $(PEERS)/privacy-meter/.done
 	  $(BIN)/python bench/membership.py --case defended --targets 5 --shadows 16 --out $(RESULTS)/membership.json; \
 	  $(BIN)/python bench/membership.py --case published --out $(RESULTS)/membership.json; \
 	  $(BIN)/python bench/text.py --out $(RESULTS)/text.json; fi
+	$(BIN)/python bench/crypto.py $(if $(wildcard ../shared/data/mnist),--data ../shared/data) --out $(RESULTS)/crypto.json --plot docs/theory/lwe-noise.svg
 	$(BIN)/python bench/local.py --pure-ldp $(PEERS)/pureldp/bin/python --out $(RESULTS)/local.json --plot docs/theory/local-error.svg
 	$(BIN)/python bench/reconstruct.py --out $(RESULTS)/reconstruct.json
 	$(BIN)/python bench/audit_training.py --part bugs,command --out $(RESULTS)/audit_training.json

@@ -1,16 +1,17 @@
 """How often does a verdict refute a true claim, and how often a false one? And how tight is Clopper–Pearson?
 
-    PYTHONPATH=src python bench/verdicts.py [--quick] [--runs 2000] [--jobs 2] [--part size|power|twins|rates]
+    PYTHONPATH=src python bench/verdicts.py [--quick] [--runs 2000] [--jobs 2] [--part size|power|monotone|twins|rates]
                                             [--out bench/results/verdicts.json]
 
-`size`: mechanisms that attain their claim exactly (pure, approximate, Gaussian, subsampled), audited with the best score there
-is; a verdict at 95 % may refute them in 5 % of runs, `limit` adds two standard errors. What is counted is a little more
-than what is refuted: guesses are counted at the one epsilon just above the claim; `verdict` asks for all smaller ones too.
-`power`: false claims, audited at 99.9 % by `verdict` and by `one_delta`, the rule it replaces (guesses counted at delta 0 or
-a tenth of a target, and at 0.01 and 0.1 where that promises more), for growing numbers of runs. `twins`: the same for the
-planted bugs of tests/stats/test_audit_twins.py, scored by the distinguisher. `rates`: the bound `clopper_pearson` beside the
-published one on two rates, at thresholds fixed beforehand with the error split over them (Bonferroni), and beside that of a
-threshold chosen on half of the runs.
+`size`: mechanisms that attain their claim exactly (pure, approximate, Gaussian, subsampled), audited with the best score
+there is; a verdict at 95 % may refute them in 5 % of runs, `limit` adds two standard errors. `power`: false claims, audited
+at 99.9 % by `verdict` (whole), by `fixed`, the rule before (guesses counted over all runs with three quarters of the error, as
+if their number had been fixed beforehand), and by `one_delta`, the rule before that, for growing numbers of runs. `unsure` is
+how often `verdict` does not say "holds". `monotone`: 40 runs that leak, followed by 400 of noise, of the opposite, or of copies
+with the truths reversed; and leaks that come and go: how often either rule takes a refutation back at a longer prefix.
+`twins`: as `power` for the planted bugs of tests/stats/test_audit_twins.py, scored by the distinguisher. `rates`: the bound
+`clopper_pearson` beside the published one on two rates, at thresholds fixed beforehand with the error split over them
+(Bonferroni), and beside that of a threshold chosen on half of the runs.
 """
 
 from __future__ import annotations
@@ -33,18 +34,17 @@ from _record import write
 from discreet.accounting import curve
 from discreet.audit import epsilon_lower_bound, verdict
 from discreet.audit.binomial import rate_ceiling, rate_floor
-from discreet.audit.bounds.betting import alike, forgiven, frontier, shares, tail, wealth
+from discreet.audit.bounds.betting import from_guesses
 from discreet.audit.bounds.clopper_pearson import clopper_pearson, on_the_other_half
 from discreet.audit.bounds.gaussian import mu_of
 from discreet.audit.bounds.order import surest_first
-from discreet.audit.bounds.search import STEP
-from discreet.audit.bounds.weighted import refuted as outweighed
-from discreet.audit.judge import _COUNTED, worth_testing
+from discreet.audit.judge import _one_by_one, worth_testing
 from discreet.audit.lines import lines_of, violation
-from discreet.core import Approximate, Claim, Curve, Event, Evidence, Game, Gaussian, Poisson, Pure, Repeat, record
+from discreet.core import Approximate, Claim, Event, Evidence, Game, Gaussian, Poisson, Pure, Repeat, record
 
 GAME = Game(record(), {"answers"})
 ALPHA, SURE = 0.05, 0.999
+PARTS = ("size", "power", "monotone", "twins", "rates")
 SIZES = (300,)  # runs of each audit of a true claim
 Draw = Callable[[np.random.Generator, np.ndarray], np.ndarray]
 
@@ -119,43 +119,15 @@ def evidence(score: np.ndarray, inside: np.ndarray) -> Evidence:
     return Evidence(game=GAME, attack="best", score=score, inside=inside, run=run, design="paired")
 
 
-def just_above(ceiling: Curve, count: int) -> list[tuple[float, float]]:
-    """The deltas at which guesses are counted, each with the first epsilon of the grid above the claim."""
-    deltas = worth_testing(ceiling, count, ALPHA, independent=True)
-    return [(delta, STEP * (math.floor(ceiling.epsilon(delta) / STEP) + 1.0)) for delta in deltas]
-
-
-def broken(tests: list[tuple[float, float]], lines: np.ndarray, score: np.ndarray, inside: np.ndarray) -> bool:
-    """Is a claim refuted, or nearly so: as `verdict`, but guesses are counted at one epsilon alone, just above the claim."""
-    right, share = surest_first(score, inside), _COUNTED * ALPHA / len(tests)
-    if any(_counted(right, np.array([epsilon]), delta, share) for delta, epsilon in tests):
-        return True
-    return violation(lines, score, inside, (1 - _COUNTED) * ALPHA) is not None
-
-
-def _counted(right: np.ndarray, epsilon: np.ndarray, delta: float, alpha: float) -> bool:
-    spared, level = forgiven(epsilon, len(right), delta, alpha, independent=True)
-    counts = np.append(0, np.cumsum(right))
-    made = alike(len(right), epsilon)
-    along, same, weighted = shares(epsilon)
-    grid = np.rint(epsilon / STEP).astype(np.int64)
-    return bool(
-        (wealth(*frontier(right), spared, epsilon) >= -np.log(along * level))[0]
-        or (tail(counts[made] - spared, made, epsilon) <= same * level)[0]
-        or outweighed(counts, grid, spared, weighted * level)[0]
-    )
-
-
 def size(name: str, count: int, runs: int) -> dict[str, Any]:
     """How often a claim that is attained exactly is refuted."""
     event, scores = TRUE[name]
     ceiling = curve(event)
-    lines, tests = lines_of(ceiling), just_above(ceiling, count)
     draw = np.random.default_rng([1, list(TRUE).index(name), count])
     refuted = 0
     for _ in range(runs):
         inside = draw.random(count) < 0.5
-        refuted += broken(tests, lines, scores(draw, inside), inside)
+        refuted += _one_by_one(ceiling, scores(draw, inside), inside, ALPHA, None)[0] is not None
     limit = ALPHA + 2 * math.sqrt(ALPHA * (1 - ALPHA) / runs)
     return {"claim": name, "targets": count, "runs": runs, "refuted": refuted, "rate": refuted / runs, "limit": limit}
 
@@ -170,6 +142,17 @@ def one_delta(event: Event, score: np.ndarray, inside: np.ndarray, confidence: f
     return any(epsilon_lower_bound(score, inside, run, each, share) > ceiling.epsilon(each) for each in deltas)
 
 
+def fixed(event: Event, score: np.ndarray, inside: np.ndarray, confidence: float) -> bool:
+    """The rule before: three quarters of the error for guesses counted over all runs, which noise behind them weakens."""
+    ceiling, alpha = curve(event), 1 - confidence
+    deltas = worth_testing(ceiling, len(score), alpha, independent=True)
+    right = surest_first(score, inside)
+    if any(from_guesses(right, each, 0.75 * alpha / len(deltas), independent=True) > ceiling.epsilon(each) for each in deltas):
+        return True
+    lines = lines_of(ceiling)
+    return violation(lines, score, inside, np.full(len(lines), 0.25 * alpha / max(len(lines), 1))) is not None
+
+
 def power(name: str, runs: int) -> list[dict[str, Any]]:
     """How often a false claim is refuted, by the whole curve and by the rule before, as runs are added."""
     event, scores, sizes = FALSE[name]
@@ -177,16 +160,69 @@ def power(name: str, runs: int) -> list[dict[str, Any]]:
     for count in sizes:
         repeat = max(3, min(runs, runs * 20_000 // count))
         draw = np.random.default_rng([2, list(FALSE).index(name), count])
-        tally = np.zeros(2)
+        tally = np.zeros(4)
         for _ in range(repeat):
             inside = draw.random(count) < 0.5
             score = scores(draw, inside)
             judged = verdict(Claim(game=GAME, event=event), evidence(score, inside), confidence=SURE)
-            tally += judged.outcome == "refuted", one_delta(event, score, inside, SURE)
-        rows.append(
-            {"claim": name, "targets": count, "runs": repeat, "whole": tally[0] / repeat, "one_delta": tally[1] / repeat}
-        )
+            tally += (
+                judged.outcome == "refuted", fixed(event, score, inside, SURE), one_delta(event, score, inside, SURE),
+                judged.outcome != "holds",
+            )  # fmt: skip
+        whole, before, single, unsure = tally / repeat
+        rows.append({
+            "claim": name, "targets": count, "runs": repeat, "whole": whole, "fixed": before, "one_delta": single,
+            "unsure": unsure,
+        })  # fmt: skip
     return rows
+
+
+LEAKS: dict[str, tuple[Event, Draw]] = {
+    "pure": (Pure(1.0), leaks(9.0, 0.0)),
+    "approximate": (Approximate(1.0, 1e-3), leaks(0.5, 0.9)),
+    "gaussian": (Gaussian(1.0), gaussian(0.2)),
+}
+FOLLOWED = ("noise", "adverse", "copies", "random")
+
+
+def followed(kind: str, by: str, draw: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Scores and truths of 40 leaking runs with ten times as many behind them; or a leak that comes and goes."""
+    scores = LEAKS[kind][1]
+    inside = draw.random(440) < 0.5
+    score = np.asarray(scores(draw, inside), dtype=float)
+    rest = slice(40, None)
+    if by == "noise":
+        score[rest] = draw.permutation(score[rest])
+    elif by == "adverse":
+        score[rest] = scores(draw, ~inside[rest])
+    elif by == "copies":
+        score[rest], inside[rest] = np.tile(score[:40], 10), np.tile(~inside[:40], 10)
+    else:
+        blind = np.repeat(draw.random(22) < 0.7, 20)
+        score[blind] = draw.permutation(score[blind])
+    return score, inside
+
+
+def monotone(kind: str, by: str, sequences: int) -> dict[str, Any]:
+    """How often a refutation of a prefix is taken back by a longer one: `verdict`, and the rule before."""
+    event = LEAKS[kind][0]
+    draw = np.random.default_rng([5, list(LEAKS).index(kind), FOLLOWED.index(by)])
+    back, reached = np.zeros(2, dtype=int), np.zeros(2, dtype=int)
+    for _ in range(sequences):
+        score, inside = followed(kind, by, draw)
+        paths = np.array([
+            (
+                _one_by_one(curve(event), score[:count], inside[:count], ALPHA, None)[0] is not None,
+                fixed(event, score[:count], inside[:count], 1 - ALPHA),
+            )
+            for count in range(40, 441, 40)
+        ])  # fmt: skip
+        reached += paths.any(axis=0)
+        back += (np.diff(paths.astype(int), axis=0) < 0).any(axis=0)
+    return {
+        "claim": kind, "followed_by": by, "sequences": sequences, "refuted": int(reached[0]), "taken_back": int(back[0]),
+        "refuted_before": int(reached[1]), "taken_back_before": int(back[1]),
+    }  # fmt: skip
 
 
 def twins(name: str, runs: int, audits: int) -> dict[str, Any]:
@@ -199,7 +235,7 @@ def twins(name: str, runs: int, audits: int) -> dict[str, Any]:
     from discreet.audit.worlds import Pair
 
     twin = next(each for each in TWINS if each.__name__ == name)
-    tally = np.zeros(2)
+    tally = np.zeros(4)
     for seed in range(audits):
         mechanism = twin()
         mechanism.random = np.random.default_rng([3, seed])
@@ -207,10 +243,15 @@ def twins(name: str, runs: int, audits: int) -> dict[str, Any]:
         [pair] = mechanism.neighbours()
         trial = distinguish(mechanism, Pair(*pair, seed=seed), claim.game, runs=runs, alpha=1 - SURE, hints=Hints())
         seen = trial.evidence
+        judged = verdict(claim, seen, confidence=SURE)
         tally += (
-            verdict(claim, seen, confidence=SURE).outcome == "refuted", one_delta(claim.event, seen.score, seen.inside, SURE)
+            judged.outcome == "refuted", fixed(claim.event, seen.score, seen.inside, SURE),
+            one_delta(claim.event, seen.score, seen.inside, SURE), judged.outcome != "holds",
         )  # fmt: skip
-    return {"twin": name, "runs": runs, "audits": audits, "whole": tally[0] / audits, "one_delta": tally[1] / audits}
+    whole, before, single, unsure = tally / audits
+    return {
+        "twin": name, "runs": runs, "audits": audits, "whole": whole, "fixed": before, "one_delta": single, "unsure": unsure
+    }  # fmt: skip
 
 
 def two_rates(score: np.ndarray, inside: np.ndarray, delta: float, cuts: np.ndarray) -> float:
@@ -257,7 +298,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="few runs of few settings, to see that it works")
     parser.add_argument("--runs", type=int, default=2000)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--part", choices=("size", "power", "twins", "rates"), help="one table alone, merged into --out")
+    parser.add_argument("--part", choices=PARTS, help="one table alone, merged into --out")
     parser.add_argument("--out", type=Path)
     asked = parser.parse_args()
     runs = 50 if asked.quick else asked.runs
@@ -272,10 +313,11 @@ def main() -> int:
         import json
 
         kept = json.loads(asked.out.read_text()) if asked.part and asked.out.exists() else {}
-        kept = {part: kept[part] for part in ("size", "power", "twins", "rates", "seconds") if part in kept}
+        kept = {part: kept[part] for part in (*PARTS, "seconds") if part in kept}
         seconds = {**kept.pop("seconds", {}), asked.part or "all": round(time.perf_counter() - began, 1)}
         write(asked.out, {"size_confidence": 1 - ALPHA, "power_confidence": SURE, **kept, **tables, "seconds": seconds})
-    return int(any(row["rate"] > row["limit"] for row in tables.get("size", ())))
+    taken_back = any(row["taken_back"] for row in tables.get("monotone", ()))
+    return int(taken_back or any(row["rate"] > row["limit"] for row in tables.get("size", ())))
 
 
 def _jobs(pool: ProcessPoolExecutor, runs: int, *, quick: bool) -> dict[str, Callable[[], list[Any]]]:
@@ -288,6 +330,7 @@ def _jobs(pool: ProcessPoolExecutor, runs: int, *, quick: bool) -> dict[str, Cal
     return {
         "size": lambda: [pool.submit(size, name, count, runs) for name in TRUE for count in SIZES],
         "power": lambda: [pool.submit(power, name, few) for name in (list(FALSE)[4:6] if quick else FALSE)],
+        "monotone": lambda: [pool.submit(monotone, kind, by, few // 2) for kind in LEAKS for by in FOLLOWED],
         "twins": lambda: [pool.submit(twins, each.__name__, 960, few // 4) for each in TWINS],
         "rates": lambda: [pool.submit(rates, *cell, few) for cell in (cells[:2] if quick else cells)],
     }

@@ -21,6 +21,8 @@ from discreet.learn.estimators.linear import Logistic, Problem
 from discreet.learn.estimators.regression import Augmented
 from discreet.learn.estimators.search import Search
 from discreet.learn.estimators.sums import Moments, Totals
+from discreet.learn.pate import GNMax, LNMax, Poll, estimate, voting
+from discreet.learn.recommend import Summaries
 from discreet.learn.sgd.canary import Training
 from discreet.learn.sgd.run import Run
 from discreet.learn.sgd.stream import Stream
@@ -178,6 +180,36 @@ def _search() -> tuple[Any, list[tuple[Any, Any]]]:
     return Search((one, replace(one, alpha=20.0)), ROW, 0.05), pairs
 
 
+def _poll(kind: type[GNMax], noise: float) -> Callable[[], Any]:
+    """More pairs and more broken twins are in tests/stats/test_pate_audit.py."""
+    from sklearn.dummy import DummyClassifier
+
+    classes, queries, none = np.array([0, 1]), np.zeros((1, 1)), np.empty((0, 1))
+    poll = Poll(DummyClassifier(), 2, classes, queries, kind(queries=1, unit=ROW, noise=noise))
+    return lambda: (poll, [((np.zeros((1, 1)), np.array([1]), None), (none, np.empty(0, np.int64), None))])
+
+
+def _estimate() -> tuple[Any, list[tuple[Any, Any]]]:
+    """Labels whose bound falls fast where the votes are."""
+    counts = np.tile([[60, 40]], (3, 1))
+    return estimate.Estimate(3, 2, 5.0, 100, 4.0, ROW, 0.1, 1e-6), [(counts, np.tile([[61, 39]], (3, 1)))]
+
+
+def _no_voting_noise(patch: Any) -> None:
+    for name in ("discrete_gaussian", "discrete_laplace"):
+        patch.setattr(voting, name, lambda scale, size: np.zeros(size, np.int64))
+
+
+def _no_estimate_noise(patch: Any) -> None:
+    patch.setattr(estimate, "discrete_laplace", lambda scale: 0)
+
+
+def _summaries() -> tuple[Any, list[tuple[Any, Any]]]:
+    """More pairs and more broken twins are in tests/stats/test_recommend_audit.py."""
+    there = np.array([0, 0]), np.array([0, 1]), np.array([1.0, -1.0])
+    return Summaries(2, ROW, 0.1, 1e-6, True), [(there, tuple(part[:1] for part in there))]
+
+
 def _no_noise_in_search(patch: Any) -> None:
     """Nobody is kept apart for the choice, so that every run has the row."""
     _no_fitting_noise(patch)
@@ -269,5 +301,9 @@ PRODUCERS = [
     Producer("totals", _totals, _no_fitting_noise),
     Producer("finite class", _finite, _no_choice_of_hypothesis),
     Producer("search", _search, _no_noise_in_search),
+    Producer("teachers' votes, Gaussian", _poll(GNMax, 20.0), _no_voting_noise),
+    Producer("teachers' votes, Laplace", _poll(LNMax, 20.0), _no_voting_noise),
+    Producer("sums over ratings", _summaries, _no_fitting_noise),
+    Producer("estimate of what votes cost", _estimate, _no_estimate_noise),
     *(Producer(f"linear model, {name}", _fit(kind), _no_fitting_noise) for name, kind in fits.METHODS.items()),
 ]

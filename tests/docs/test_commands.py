@@ -54,3 +54,14 @@ def test_one_thing_has_one_name_in_every_command() -> None:
         options = {spelt for option in command.params if isinstance(option, click.Option) for spelt in option.opts}
         assert ("--unit" in options) == ("--unit-rows" in options), name
         assert ("-o" in options) == ("--output" in options), name
+
+
+def test_the_guide_to_the_command_line_has_every_command() -> None:
+    """query, synth, fit, train and predict were not in it."""
+    from discreet.cli import COMMANDS as listed
+
+    page = (ROOT / "docs/guides/command-line.md").read_text()
+    sections = dict(re.findall(r"^## discreet (\w+)\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL))
+    assert set(sections) == set(listed)
+    for name, text in sections.items():
+        assert len(text.split()) > 10, f"the section on discreet {name} says nothing"

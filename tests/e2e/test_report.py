@@ -121,6 +121,16 @@ def test_a_long_page_can_be_read_without_scrolling_sideways_on_the_smallest_phon
     context.close()
 
 
+def test_on_a_phone_every_part_of_a_cell_is_beside_its_head(browser: Any, pages: dict[str, Path]) -> None:
+    """Intervals stood under the name of their column, where the names of the others are."""
+    page = opened(browser, pages["all"], "phone, dark", [], [])
+    astray = page.evaluate(
+        """[...document.querySelectorAll('.wide td > *, .wide tbody th > *')].filter(e => e.offsetParent &&
+        e.getBoundingClientRect().left < e.parentElement.getBoundingClientRect().left + 100).map(e => e.textContent)"""
+    )
+    assert astray == []
+
+
 def test_it_prints_on_paper(browser: Any, pages: dict[str, Path]) -> None:
     page = opened(browser, pages["one"], "phone, dark", [], [])
     page.emulate_media(media="print")

@@ -345,6 +345,10 @@ def test_everything_can_be_done_with_the_keyboard(owned: Server, browser: Browse
     seen.is_quiet(url)
 
 
+BROKEN_WORDS = """[...document.querySelectorAll('td a, td button')].filter(e => e.offsetParent && e.textContent.trim() &&
+    e.getBoundingClientRect().width < 2 * parseFloat(getComputedStyle(e).fontSize)).map(e => e.textContent)"""
+
+
 def reach(page: Page, role: str, name: str) -> None:
     """Press Tab until the element has the focus, and see that it shows it."""
     wanted = page.get_by_role(role, name=name).first  # type: ignore[arg-type]
@@ -370,6 +374,7 @@ def test_every_page_fits_and_can_be_read(owned: Server, browser: Browser, how: d
         assert page.locator("main").count() == 1, path
         assert page.evaluate("document.documentElement.scrollWidth") <= page.evaluate("innerWidth"), f"{path} is too wide"
         assert page.evaluate(LEGIBLE) == {"unnamed": [], "faint": []}, path
+        assert page.evaluate(BROKEN_WORDS) == [], path
         page.screenshot(path=str(tmp_path / f"{path.strip('/').replace('/', '-')}.png"), full_page=True)
     seen.is_quiet(url)
 

@@ -10,6 +10,7 @@ from tests.gpu.tools import DEVICE, LOSS
 from torch import Tensor, nn
 
 import discreet
+from discreet.learn.sgd.checks import processors
 
 
 class Waits(nn.Module):
@@ -66,3 +67,10 @@ def test_a_row_that_is_not_finite_changes_one_contribution() -> None:
     x[3] = float("nan")
     trained(model, x, y)
     assert all(bool(torch.isfinite(p).all()) for p in model.parameters())
+
+
+def test_the_whole_gpu_is_seen() -> None:
+    """What CUDA lets a process use is what the driver says there is; under a share of MPS it would be refused."""
+    if DEVICE == "cuda":
+        seen, there = processors(torch.device(DEVICE))
+        assert seen == there == torch.cuda.get_device_properties(0).multi_processor_count

@@ -89,6 +89,13 @@ def test_what_is_refuted_stays_refuted_as_runs_are_added(seed):
     assert (np.diff(capitals, axis=0) >= 0).all()
 
 
+def test_clean_runs_stay_refuted_behind_noise():
+    """Forty that leak with ten times as many behind them; guesses counted over all runs take the refutation back."""
+    tool = bench("verdicts")
+    row = tool.monotone("pure", "noise", 2)
+    assert (row["taken_back"], row["refuted"], row["taken_back_before"] > 0) == (0, 2, True)
+
+
 PAGE = (ROOT / "docs/theory/audit-curve.md").read_text()
 
 
@@ -108,6 +115,14 @@ def test_the_committed_power_grows_with_the_runs():
         mine = [row["whole"] for row in rows if row["claim"] == name]
         assert mine == sorted(mine), name
         assert mine[-1] == 1.0, name
+
+
+def test_no_committed_refutation_was_taken_back():
+    rows = results()["monotone"]
+    assert {row["followed_by"] for row in rows} == {"noise", "adverse", "copies", "random"}
+    assert sum(row["refuted"] for row in rows) > 100
+    assert all(row["taken_back"] == 0 for row in rows)
+    assert sum(row["taken_back_before"] for row in rows) > 50  # the rule before fails the same sequences
 
 
 def test_the_page_shows_what_was_measured():

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime
 import enum
+import math
 import threading
 from collections import defaultdict, deque, namedtuple
 from dataclasses import dataclass, field
@@ -189,6 +190,23 @@ def polars_table(unit, random):
     return pytest.importorskip("polars").DataFrame({"x": [random.normal()], "note": ["yes" if unit else "no"]})
 
 
+def tensor(values):
+    return pytest.importorskip("torch").tensor(values)
+
+
+def gradient(unit, random):
+    seen = tensor([random.normal()])
+    seen.grad = tensor([float(unit)])
+    return seen
+
+
+def several(unit, random):
+    """The data are the parity of three of the numbers, each of which is noise."""
+    whole = random.integers(0, 1000, 32)
+    whole[5] += (whole[5] + whole[9] + whole[20] + unit) % 2
+    return whole
+
+
 LEAKS = {
     "dict": lambda unit, random: {"noisy": random.normal(), "raw": {"deep": [None, unit]}},
     "keys": lambda unit, random: {"flu": random.normal(), **({"rare": random.normal()} if unit else {})},
@@ -269,6 +287,14 @@ LEAKS = {
     "polars": polars_table,
     "name of pandas columns": named_columns,
     "pandas column called index": lambda unit, random: frame({"index": [unit], "x": [random.normal()]}),
+    "rest of the memory": lambda unit, random: np.append(random.normal(size=3), unit)[:3],
+    "memory behind strides": lambda unit, random: np.lib.stride_tricks.as_strided(np.append(random.normal(size=3), unit), (1,)),
+    "parity of several of 32": several,
+    "parity of floats": lambda unit, random: several(unit, random).astype(float) + 0.25,
+    "gradient of a tensor": gradient,
+    "rest of a tensor's storage": lambda unit, random: tensor([random.normal(), float(unit)])[:1],
+    "set on a pandas table": lambda unit, random: tagged(frame({"x": [random.normal()]}), unit),
+    "set on a polars table": lambda unit, random: tagged(polars_table(0, random), unit),
     "class made for the answer": lambda unit, random: [random.normal(), type("Row", (), {"unit": unit})()],
 }  # fmt: skip
 
@@ -283,6 +309,8 @@ SOUND = LaplaceNoise(scale=1, sensitivity=1, unit=record())
 OPAQUE = {
     "function": lambda unit, random: lambda: unit,
     "generator": lambda unit, random: (each for each in [unit]),
+    "graph of a tensor": lambda unit, random: tensor([1.0]).requires_grad_() * unit * 0.0,
+    "sparse tensor": lambda unit, random: tensor([float(unit)]).to_sparse(),
     "lock": lambda unit, random: {"answer": 0.0, "lock": threading.Lock()},
     "in a release": lambda unit, random: Release(value=iter([unit]), source="people", claims=(CLAIM,)),
     "too many numbers": lambda unit, random: np.append(np.zeros(20_000), [unit, random.normal()]),
@@ -311,6 +339,11 @@ def test_what_cannot_be_looked_at_never_holds(kind):
     assert judged.reason.startswith("not all of the output could be looked at: output")
 
 
+def test_a_number_beyond_all_floats_is_read():
+    assert not flatten([10**400, -(10**400), Fraction(10**400)]).unseen
+    assert flatten(-(10**400)).numbers["output"].tolist() == [-math.inf]
+
+
 def test_a_nested_sound_answer_holds():
     def answer(unit, random):
         noisy = SOUND.run(unit)
@@ -329,7 +362,7 @@ def test_a_constant_beyond_the_limits_hides_nothing():
         return {"noisy": SOUND.run(unit), "licence": licence, "zeros": np.zeros(20_000), "table": table}
 
     with seeded_for_tests(b"constant"):
-        [(_, judged)] = check_mechanism(Answers(answer), runs=120, confidence=CONFIDENCE, seed=3)
+        [(_, judged)] = check_mechanism(Answers(answer), runs=300, confidence=CONFIDENCE, seed=3)
     assert judged.outcome == "holds"
 
 

@@ -3,6 +3,7 @@ training torch models needs torch."""
 
 from discreet.attack import membership
 from discreet.attack.guesses import Guesses, best_guess, guesses
+from discreet.attack.inversion import AttributeInference, Inference, infer
 from discreet.attack.link import (
     BestMatch,
     Join,
@@ -33,11 +34,13 @@ from discreet.attack.reconstruct import (
 from discreet.models import Recipe as Recipe
 
 __all__ = [
+    "AttributeInference",
     "BestMatch",
     "Bounded",
     "Counts",
     "Differencing",
     "Guesses",
+    "Inference",
     "Join",
     "Known",
     "Links",
@@ -52,6 +55,7 @@ __all__ = [
     "differencing_attack",
     "every_subset",
     "guesses",
+    "infer",
     "isolating_queries",
     "leave_one_out_queries",
     "ledger_queries",

@@ -16,17 +16,18 @@ import numpy as np
 
 from discreet.audit.bounds import epsilon_at_least
 from discreet.audit.intervals import Interval, auc
-from discreet.audit.judge import SURE, ceiling_of, verdict
+from discreet.audit.judge import SURE, ceiling_of, reads_above, verdict
 from discreet.audit.rates import RateAt, rates
 from discreet.core import Claim, Curve, Evidence, Verdict
 from discreet.errors import DiscreetError
-from discreet.figures import percent_down, percent_up, rate, short, up
+from discreet.figures import down, percent_down, percent_up, rate, short, up
 
 SHOWN = (0.0001, 0.001, 0.01, 0.1, 0.5)  # false-positive rates at which rates are shown, and compared with the ceiling
 CONFIDENCE = 0.95  # of intervals and of floors
 DELTA = 1e-5  # of floors, where nothing names another
 WORST = ("refuted", "warning", "inconclusive", "holds", "no ceiling", "incomparable")
 _FEW = ("inconclusive", "holds")
+_BROKEN = ("refuted", "warning")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +88,7 @@ def appraise(
 @lru_cache(maxsize=16)  # one report asks for the same several times over: page, plot, gate
 def _appraise(evidence: Evidence, claims: tuple[Claim, ...], confidence: float, sure: float, delta: float) -> Appraisal:
     measured = rates(evidence.score, evidence.inside, confidence, SHOWN)
-    floor = epsilon_at_least(evidence, delta, confidence)
+    floor = epsilon_at_least(evidence, delta, _shared(confidence, sure, len(set(claims))))
     members = int(evidence.inside.sum())
     alone = Appraisal(
         evidence=evidence, members=members, others=len(evidence) - members, runs=len(np.unique(evidence.run)),
@@ -95,7 +96,18 @@ def _appraise(evidence: Evidence, claims: tuple[Claim, ...], confidence: float, 
     )  # fmt: skip
     by_claim = {claim: _judge(alone, claim, sure) for claim in dict.fromkeys(claims)}
     judged = [by_claim[claim] for claim in claims]
-    return replace(alone, verdicts=tuple(each for each, _ in judged), excesses=tuple(excess for _, excess in judged))
+    verdicts = tuple(each for each, _ in judged)
+    floor = max([floor, *(each.floor for each in verdicts if each.outcome in _BROKEN and each.delta >= delta)])
+    return replace(alone, epsilon=floor, verdicts=verdicts, excesses=tuple(excess for _, excess in judged))
+
+
+def _shared(confidence: float, sure: float, claims: int) -> float:
+    """What is left of the confidence of a floor, since it may be taken from a verdict instead: the errors of both add up.
+
+    A claim that runs refuted stays refuted, so its floor may be above that of a bound for all runs together.
+    """
+    error, spent = 1.0 - confidence, claims * (1.0 - sure)
+    return 1.0 - (error - spent if spent < error / 2.0 else error)
 
 
 def _judge(measured: Appraisal, claim: Claim, sure: float) -> tuple[Verdict, str | None]:
@@ -125,5 +137,6 @@ def _excess(measured: Appraisal, ceiling: Curve) -> str | None:
             found = f"{percent_down(each.rate)} of members at {rate(each.level)} false positives"
             return f"{name} finds {found}, at least {percent_down(each.low)}, where the claim allows {percent_up(allowed)}"
     if measured.epsilon > (claimed := ceiling.epsilon(measured.delta)):
-        return f"{name} shows epsilon >= {measured.epsilon:.4g} at delta {measured.delta:.2g}, above the claimed {up(claimed)}"
+        shown = f"epsilon >= {down(measured.epsilon)}" if reads_above(measured.epsilon, claimed) else "that epsilon is larger"
+        return f"{name} shows {shown} at delta {measured.delta:.2g}, above the claimed {up(claimed)}"
     return None

@@ -3,7 +3,8 @@
 Every feature is made from the outputs of some runs and then maps any output to a small whole number. Bins see shifts and
 scales; low bits and digits see what is hidden below the noise; kinds see types, keys and lengths that depend on the data;
 atoms see values that only one world produces; granularity sees the floating-point grid that textbook noise leaves behind
-(Mironov 2012); and a projection sees directions that single numbers hide.
+(Mironov 2012); a projection sees directions that single numbers hide; and equations over two elements see the parity of
+several.
 """
 
 from __future__ import annotations
@@ -138,6 +139,7 @@ def _joint(
     def table(others: Outputs) -> Floats:
         return np.stack([others.column(*place)[0] for place in places], axis=1)
 
+    yield from _parities(outputs, inside, places)
     seen = table(outputs)
     for label, read in (
         ("projection", _projection(seen, inside)),
@@ -146,6 +148,56 @@ def _joint(
     ):
         edges = _edges(read(seen), _LEVELS)
         yield label, lambda others, read=read, edges=edges: np.searchsorted(edges, read(table(others)), side="right")  # type: ignore[misc]
+
+
+def _parities(
+    outputs: Outputs, inside: NDArray[np.bool_], places: Sequence[tuple[str, int, int]]
+) -> Iterator[tuple[str, Feature]]:  # fmt: skip
+    """The parity of some of the numbers, where one tells the worlds apart in every run: linear equations over two elements."""
+    reads: dict[str, Read] = {
+        "whole parts": lambda v, b: _digit(v, 0) & 1,
+        "lowest bits": lambda v, b: (b & np.uint64(1)).astype(np.int64),
+    }
+    for label, read in reads.items():
+
+        def table(others: Outputs, read: Read = read) -> Cells:
+            return np.stack([read(*others.column(*place)) for place in places], axis=1)
+
+        chosen = subset(table(outputs), inside)
+        if chosen is not None:
+            yield f"parity of {label}", lambda others, table=table, chosen=chosen: table(others)[:, chosen].sum(axis=1) & 1  # type: ignore[misc]
+
+
+def subset(bits: Cells, inside: NDArray[np.bool_]) -> NDArray[np.bool_] | None:
+    """The columns whose parity is that of `inside`, or its opposite, in all rows; None where there are none.
+
+    >>> bits = np.random.default_rng(1).integers(0, 2, (100, 5))
+    >>> subset(bits, (bits[:, 1] ^ bits[:, 4]) == 0).tolist()
+    [False, True, False, False, True]
+    """
+    width = bits.shape[1]
+    rows = min(len(bits), width + 64)  # a system that so many more rows satisfy by chance has odds of 2^-64
+    powers = [1 << column for column in range(width)]
+    pivots: dict[int, int] = {}
+    for row, truth in zip(bits[:rows].tolist(), inside[:rows].tolist()):
+        equation = sum(power for power, bit in zip(powers, row) if bit) | 1 << width | int(truth) << (width + 1)
+        while unknown := equation & ((2 << width) - 1):
+            lowest = unknown & -unknown
+            if lowest not in pivots:
+                pivots[lowest] = equation
+                break
+            equation ^= pivots[lowest]
+        if not unknown and equation:
+            return None
+    chosen = 0
+    for lowest in sorted(pivots, reverse=True):  # unknowns without an equation are left out
+        equation = pivots[lowest]
+        others = equation & ((2 << width) - 1) & ~lowest & chosen
+        if (others.bit_count() + (equation >> (width + 1))) & 1:
+            chosen |= lowest
+    found = np.array([bool(chosen & power) for power in powers])
+    parity = (bits[:, found].sum(axis=1) & 1) ^ (chosen >> width & 1)
+    return found if found.any() and bool((parity == inside).all()) else None
 
 
 def _projection(table: Floats, inside: NDArray[np.bool_]) -> Callable[[Floats], Floats]:

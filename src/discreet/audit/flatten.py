@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.audit.inside import (
+    as_bytes,
     bare_base,
     class_data,
     digest,
@@ -37,6 +38,7 @@ from discreet.audit.inside import (
     stored,
     stored_bytes,
     table_columns,
+    table_fields,
 )
 
 PARTS = 20_000  # of one output that are walked through
@@ -139,12 +141,15 @@ class _Walk:
         if isinstance(value, str):
             self.text(name, str(value))
         elif isinstance(value, (bytes, bytearray, memoryview)):
-            self.array(name, np.frombuffer(bytes(value), dtype=np.uint8))
+            self.array(name, as_bytes(value))
             self.flat.texts[f"form of {name}"] = repr((value.format, value.shape) if isinstance(value, memoryview) else ())
         elif isinstance(value, np.ndarray):
             self.array(name, value, above)
+            self.behind(name, value.base, value.nbytes, above)
         elif (columns := table_columns(value)) is not None:
             self.mapping(name, columns, above)
+            if beside := table_fields(value):
+                self.mapping(f"{name}, attributes", beside, above)
             return False
         elif isinstance(value, Mapping):
             self.mapping(name, value, above)
@@ -155,6 +160,32 @@ class _Walk:
         else:
             return self.thing(name, value, above)
         return True
+
+    def behind(self, name: str, base: Any, shown: int, above: tuple[int, ...]) -> None:
+        """What an array is a window on: whoever has the one can reach the other."""
+        while getattr(base, "base", None) is not None:
+            base = base.base
+        try:
+            size = 0 if base is None else base.nbytes if isinstance(base, np.ndarray) else memoryview(base).nbytes
+        except TypeError:  # no memory that can be read
+            return
+        if size > shown:
+            self.array(f"memory behind {name}", base if isinstance(base, np.ndarray) else as_bytes(memoryview(base)), above)
+
+    def tensor(self, name: str, value: Any, above: tuple[int, ...]) -> None:
+        """What a tensor carries beside its numbers: attributes, a gradient, the rest of its storage, what it was made from."""
+        self.foreign = True
+        self.mapping(f"{name}, attributes", dict(getattr(value, "__dict__", {})), above)
+        if getattr(value, "grad_fn", None) is not None:
+            self.unseen(f"{name}.grad_fn", "the computation that a tensor was made by, with the tensors in it")
+        elif getattr(value, "grad", None) is not None:
+            self.visit(f"{name}.grad", value.grad, above)
+        storage = value.untyped_storage() if hasattr(value, "untyped_storage") and not value.is_sparse else None
+        if storage is not None and storage.nbytes() > value.numel() * value.element_size():
+            if storage.nbytes() > NUMBERS:
+                self.unseen(f"storage of {name}", f"more than {NUMBERS} bytes that the tensor is a window on")
+            else:
+                self.array(f"storage of {name}", np.array(storage.tolist(), dtype=np.uint8), above)
 
     def beside(self, name: str, value: Any, above: tuple[int, ...]) -> None:
         """What a value carries beside itself: fields of classes written in Python, and what its type of C keeps."""
@@ -208,7 +239,7 @@ class _Walk:
         try:
             near = float(value)
         except OverflowError:
-            near = math.copysign(math.inf, value)
+            near = math.inf if value > 0 else -math.inf
         self.put(name, np.array([near]), np.array([value & 0xFFFF_FFFF_FFFF_FFFF], dtype=np.uint64))
         if value.bit_length() > 53:
             self.put(f"{name}, bits", np.array([float(value.bit_length())]))
@@ -318,8 +349,7 @@ class _Walk:
     def thing(self, name: str, value: Any, above: tuple[int, ...]) -> bool:
         """Any other object: its fields, where it is made of fields alone; True where it may carry more."""
         if hasattr(value, "detach") and hasattr(value, "numpy"):  # a tensor, perhaps of another device
-            self.foreign = True
-            self.mapping(f"{name}, attributes", dict(getattr(value, "__dict__", {})), above)
+            self.tensor(name, value, above)
             value = value.detach().cpu()
         if hasattr(value, "__array__"):
             self.foreign = self.foreign or not isinstance(value, np.generic)

@@ -24,6 +24,9 @@ from numpy.typing import NDArray
 _HEAP_TYPE, _IMMUTABLE = 1 << 9, 1 << 8  # Py_TPFLAGS_HEAPTYPE and _IMMUTABLETYPE
 _TOLD = ("__doc__", "__module__", "__qualname__")
 _DUNDER = re.compile("__.*__")
+_OF_TABLES = frozenset(
+    ["_mgr", "_attrs", "_flags", "_name", "_item_cache", "_data", "_cache", "_id", "_references", "_df", "_s"]
+)
 _SHOWN = 80  # characters of a key
 # Types of C that hold nothing beside what the walk reads from them.
 _PLAIN = frozenset({
@@ -102,6 +105,10 @@ def _named(value: Any) -> Any:
     return value
 
 
+def as_bytes(value: bytes | bytearray | memoryview) -> NDArray[np.uint8]:
+    return np.frombuffer(bytes(value), dtype=np.uint8)
+
+
 def digest(content: bytes) -> str:
     return hashlib.blake2b(content, digest_size=16).hexdigest()
 
@@ -170,6 +177,11 @@ def table_columns(value: Any) -> Mapping[str | None, Any] | None:
     return None
 
 
+def table_fields(value: Any) -> dict[str, Any]:
+    """What somebody has set on a table beside what its library keeps there."""
+    return {name: field for name, field in own_fields(value).items() if name not in _OF_TABLES}
+
+
 def in_python(kind: type) -> bool:
     """Is this class a `class` statement, so that its objects hold their fields and slots alone? Others may hide memory."""
     own = kind.__flags__ & _HEAP_TYPE and not kind.__flags__ & _IMMUTABLE
@@ -209,4 +221,4 @@ def ratio(value: Fraction) -> float:
     try:
         return value.numerator / value.denominator
     except OverflowError:
-        return math.copysign(math.inf, value.numerator)
+        return math.inf if value.numerator > 0 else -math.inf

@@ -7,24 +7,38 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from discreet.audit.bounds import epsilon_at_least
-from discreet.audit.bounds.betting import best_possible
-from discreet.audit.bounds.order import counted, one_target_each, shuffled
-from discreet.audit.lines import joint_violation, lines_of, own_delta, reachable, violation
+from discreet.audit.bounds.betting import best_possible, from_guesses
+from discreet.audit.bounds.order import counted, one_target_each, surest_first
+from discreet.audit.lines import (
+    STEEPEST,
+    Violation,
+    is_pure,
+    joint_violation,
+    lines_of,
+    own_delta,
+    reachable,
+    shares_of,
+    violation,
+)
+from discreet.audit.prefixes import begins_single, first_runs, in_pairs, of_runs, of_targets, one_of_each
 from discreet.core import Claim, Curve, Event, Evidence, Verdict, check
 from discreet.errors import InvalidValue
 from discreet.figures import down, up
 
 SURE = 0.999  # how sure a refutation is where nobody says
-_COUNTED = 0.75  # of the error is for guesses counted at a few deltas, the rest for the curve's lines
+_COUNTED = 0.75  # of the error of a prefix of many targets is for guesses counted at a few deltas, the rest for the curve
+_SINGLE = 0.5  # of the error of single runs, where delta 0 is tested, is for guesses counted there, the rest for bets
 
 
 def verdict(claim: Claim, evidence: Evidence, *, confidence: float, delta: float | Sequence[float] | None = None) -> Verdict:
     """What the evidence says of the claim: holds, refuted, warning, no ceiling, incomparable or inconclusive.
 
-    `refuted` is wrong with probability at most 1 - confidence. `warning` is the same finding where who was inside was not
-    decided by coins: there every target counts as a sample of its own. A claim is a whole curve and false if it fails at any
+    `refuted` is wrong with probability at most 1 - confidence, and more runs never take it back: what the first runs refute
+    stays refuted whatever follows. `warning` is the same finding where who was inside was not decided by coins: there every
+    target counts as a sample of its own. A claim is a whole curve and false if it fails at any
     delta. By default the whole curve is tested, at lines chosen from the claim, never from the scores, and the verdict
     names the (epsilon, delta) at which it fails: docs/theory/audit-curve.md. Name one delta, or several, to test there
     alone, the error split evenly over them. `holds` means that this attack did not break the claim.
@@ -41,12 +55,20 @@ def verdict(claim: Claim, evidence: Evidence, *, confidence: float, delta: float
     if not evidence.game.within(claim.game):
         return _unmeasured(claim, evidence, confidence)
     ceiling = ceiling_of(claim.event)  # events are frozen
-    if delta is None:
-        return _whole(ceiling, evidence, confidence)
-    deltas = _deltas(delta)
+    alpha = 1.0 - confidence
+    targets, apart = len(counted(evidence)), one_target_each(evidence.run)
+    deltas = worth_testing(ceiling, targets, alpha, independent=apart) if delta is None else _deltas(delta)
     if all(math.isinf(ceiling.epsilon(tested)) for tested in deltas):
         return _without_ceiling(evidence, confidence, deltas[0])
-    return _best(_at_deltas(ceiling, evidence, deltas, 1.0 - confidence, confidence))
+    named = None if delta is None else deltas
+    if evidence.randomised and not begins_single(evidence.run):
+        broken, able = _by_prefixes(ceiling, evidence, alpha, named)
+    else:
+        order = one_of_each(evidence.run) if evidence.randomised else in_pairs(evidence.run, evidence.inside)
+        broken, able = _one_by_one(ceiling, evidence.score[order], evidence.inside[order], alpha, named)
+    if broken is not None:
+        return _judged(evidence, confidence, broken.delta, broken.epsilon, broken.floor)
+    return _unbroken(ceiling, evidence, confidence, deltas, able)
 
 
 @lru_cache(maxsize=64)
@@ -75,66 +97,112 @@ def worth_testing(ceiling: Curve, targets: int, alpha: float, *, independent: bo
     return (least, *gain)
 
 
-def _whole(ceiling: Curve, evidence: Evidence, confidence: float) -> Verdict:
-    """The verdict on the whole curve: guesses counted at a few deltas, and every line of the claim at once.
+Found = tuple[Violation | None, tuple[float, float] | None]  # what is broken; (epsilon, delta) that perfect guesses break
 
-    The first are sharper where the claim is pure; the second see what the first do not, and never weaken as runs are added.
-    """
-    alpha = 1.0 - confidence
-    kept = counted(evidence)
-    score, inside, run = evidence.score[kept], evidence.inside[kept], evidence.run[kept]
-    apart = one_target_each(evidence.run)
-    deltas = worth_testing(ceiling, len(kept), alpha, independent=apart)
-    if all(math.isinf(ceiling.epsilon(tested)) for tested in deltas):
-        return _without_ceiling(evidence, confidence, deltas[0])
-    tested = _best(_at_deltas(ceiling, evidence, deltas, _COUNTED * alpha, confidence))
-    if tested.floor > tested.ceiling:
-        return tested
-    lines, rest = lines_of(ceiling), (1.0 - _COUNTED) * alpha
-    each_counts = apart or not evidence.randomised  # without coins nothing is refuted, and every target is a sample of its own
-    if not each_counts:
-        broken = joint_violation(ceiling, lines, score, inside, rest)
+
+def _one_by_one(
+    ceiling: Curve, score: NDArray[np.float64], inside: NDArray[np.bool_], alpha: float, named: Sequence[float] | None
+) -> Found:
+    """Independent targets in their order: bets on every line, and at delta 0 guesses counted at prefixes."""
+    if named is None:
+        lines = lines_of(ceiling)
+        share = shares_of(ceiling, lines)
     else:
-        # In the order of the runs; where no coin was tossed, members may come first, so there in an order that knows nothing.
-        order = shuffled(len(run))[0] if not evidence.randomised else np.argsort(run, kind="stable")
-        broken = violation(lines, score[order], inside[order], rest)
-    if broken is not None:
-        return _judged(evidence, confidence, broken.delta, broken.epsilon, broken.floor)
-    if tested.outcome == "inconclusive" and each_counts and (line := reachable(lines, len(kept), rest)) is not None:
-        claimed, delta = lines[line].tolist()
-        return _judged(evidence, confidence, delta, claimed, min(epsilon_at_least(evidence, delta, confidence), claimed))
-    return tested
+        pairs = [(ceiling.epsilon(delta), delta) for delta in sorted(set(named))]
+        lines = np.array([pair for pair in pairs if pair[0] <= STEEPEST], dtype=np.float64).reshape(-1, 2)
+        share = np.full(len(lines), 1.0 / len(pairs))
+    error = alpha * share
+    broken: list[Violation] = []
+    able: tuple[float, float] | None = None
+    if len(lines) and lines[0, 1] == 0 and (named or is_pure(ceiling)):
+        part = alpha * _SINGLE if named is None else error[0] * _SINGLE
+        error = np.append(error[:1] * _SINGLE, error[1:] * (1.0 if named else _SINGLE))
+        claimed = float(lines[0, 0])
+        for size, spent in of_targets(len(score)):
+            floor = from_guesses(surest_first(score[:size], inside[:size]), 0.0, spent * part, independent=True)
+            if floor > claimed:
+                broken.append(Violation(claimed, 0.0, floor))
+            if able is None and best_possible(size, 0.0, spent * part, independent=True) > claimed:
+                able = claimed, 0.0
+    if (line := violation(lines, score, inside, error)) is not None:
+        broken.append(line)
+    if broken:  # where delta 0 is refuted by counting, that is named: it is how a pure claim is stated
+        return max(broken, key=lambda each: (each.delta == 0, each.floor - each.epsilon)), None
+    if able is None and (reached := reachable(lines, len(score), error)) is not None:
+        able = float(lines[reached, 0]), float(lines[reached, 1])
+    return None, able
 
 
-def _at_deltas(
-    ceiling: Curve, evidence: Evidence, deltas: Sequence[float], alpha: float, confidence: float
-) -> list[Verdict]:  # fmt: skip
-    """A verdict at each delta, the error split evenly over them."""
-    share = 1.0 - alpha / len(deltas)
-    targets = len(counted(evidence))
-    apart = one_target_each(evidence.run)
-    return [_compared(ceiling, evidence, delta, share, confidence, targets=targets, independent=apart) for delta in deltas]
+def _by_prefixes(ceiling: Curve, evidence: Evidence, alpha: float, named: Sequence[float] | None) -> Found:
+    """Runs of many targets, which depend on each other: a test of fixed size at prefixes of whole runs."""
+    able: tuple[float, float] | None = None
+    for runs, share in of_runs(len(np.unique(evidence.run))):
+        kept = first_runs(evidence.run, runs)
+        broken, reached = _of_fixed_size(ceiling, evidence, kept, share * alpha, named)
+        if broken is not None:
+            return broken, None
+        able = able or reached
+    return None, able
 
 
-def _best(tested: list[Verdict]) -> Verdict:
-    """A refutation, the clearest; or else a warning, or a delta at which the claim could have been refuted and was not."""
-    broken = [verdict for verdict in tested if verdict.floor > verdict.ceiling]
+def _of_fixed_size(
+    ceiling: Curve, evidence: Evidence, kept: NDArray[np.int64], alpha: float, named: Sequence[float] | None
+) -> Found:
+    """These targets alone: guesses counted at a few deltas, and the curve as a whole."""
+    score, inside, run = evidence.score[kept], evidence.inside[kept], evidence.run[kept]
+    apart, right = one_target_each(run), surest_first(score, inside)
+    deltas = worth_testing(ceiling, len(kept), alpha, independent=apart) if named is None else tuple(named)
+    each = (_COUNTED if named is None else 1.0) * alpha / len(deltas)
+    broken: list[Violation] = []
+    able: tuple[float, float] | None = None
+    for delta in deltas:
+        claimed = ceiling.epsilon(delta)
+        floor = from_guesses(right, delta, each, independent=apart)
+        if floor > claimed:
+            broken.append(Violation(claimed, delta, floor))
+        if able is None and best_possible(len(kept), delta, each, independent=apart) > claimed:
+            able = claimed, delta
     if broken:
-        return max(broken, key=lambda verdict: verdict.floor - verdict.ceiling)
-    return next((verdict for verdict in tested if verdict.outcome == "holds"), tested[0])
+        return max(broken, key=lambda found: found.floor - found.epsilon), None
+    if named is not None:
+        return None, able
+    lines, rest = lines_of(ceiling), (1.0 - _COUNTED) * alpha
+    return joint_violation(ceiling, lines, score, inside, rest), able
 
 
-def _compared(
-    ceiling: Curve, evidence: Evidence, delta: float, confidence: float, asked: float, *, targets: int, independent: bool
+def _unbroken(
+    ceiling: Curve, evidence: Evidence, confidence: float, deltas: Sequence[float], able: tuple[float, float] | None
 ) -> Verdict:
-    """The verdict at one delta."""
-    claimed = ceiling.epsilon(delta)
-    floor = epsilon_at_least(evidence, delta, confidence)
-    reach = best_possible(targets, delta, 1.0 - confidence, independent=independent)
-    if floor > claimed or reach > claimed:
-        return _judged(evidence, asked, delta, claimed, floor)
-    reason = f"{targets} targets can show at most epsilon {down(reach)} at delta {delta:.2g}; the claim is {up(claimed)}."
-    return Verdict(outcome="inconclusive", reason=reason, confidence=asked, delta=delta, ceiling=claimed, floor=floor)
+    """It holds where perfect guesses would have refuted it, and no bound for this number of runs is above it."""
+    share = 1.0 - (1.0 - confidence) / len(deltas)
+    measured = [(epsilon_at_least(evidence, delta, share), ceiling.epsilon(delta), delta) for delta in deltas]
+    floor, claimed, delta = max(measured, key=lambda each: each[0] - each[1])
+    targets = len(counted(evidence))
+    if floor > claimed:
+        told = f"{evidence.attack} shows epsilon >= {down(floor)} at delta {delta:.2g}"
+        if not reads_above(floor, claimed):
+            told = f"{evidence.attack} shows that epsilon is larger at delta {delta:.2g}"
+        reason = (
+            f"{told}, above the claimed {up(claimed)}, as a test of these {targets} targets alone. That is too few for a test "
+            "which more runs never take back: more runs would decide."
+        )
+        return _said("inconclusive", reason, confidence, delta, claimed, claimed)
+    floor, claimed, delta = measured[0]
+    if able is not None and able not in [(claim, at) for _, claim, at in measured]:
+        claimed, delta = able
+        floor = min(epsilon_at_least(evidence, delta, confidence), claimed)
+    if able is not None:
+        return _judged(evidence, confidence, delta, claimed, floor)
+    reach = best_possible(targets, delta, 1.0 - share, independent=one_target_each(evidence.run))
+    if reach > claimed:
+        reason = f"{targets} targets are too few to refute epsilon {up(claimed)} at delta {delta:.2g}, however much leaks."
+    else:
+        reason = f"{targets} targets can show at most epsilon {down(reach)} at delta {delta:.2g}; the claim is {up(claimed)}."
+    return _said("inconclusive", reason, confidence, delta, claimed, floor)
+
+
+def _said(outcome: str, reason: str, confidence: float, delta: float, claimed: float, floor: float) -> Verdict:
+    return Verdict(outcome=outcome, reason=reason, confidence=confidence, delta=delta, ceiling=claimed, floor=floor)
 
 
 def _judged(evidence: Evidence, confidence: float, delta: float, claimed: float, floor: float) -> Verdict:
@@ -144,13 +212,18 @@ def _judged(evidence: Evidence, confidence: float, delta: float, claimed: float,
         outcome, reason = "holds", f"{measured}, within the claimed {up(claimed)}."
     else:
         outcome = "refuted"
-        if floor - claimed < 1e-9:  # rounded, the two would read the wrong way round
+        if not reads_above(floor, claimed):
             measured = f"{evidence.attack} shows that epsilon is larger at delta {delta:.2g}"
         reason = f"{measured}, above the claimed {up(claimed)}."
         if not evidence.randomised:
             outcome = "warning"
             reason = f"{reason[:-1]}; but who was inside was not decided by coins, so this is a warning."
     return Verdict(outcome=outcome, reason=reason, confidence=confidence, delta=delta, ceiling=claimed, floor=floor)
+
+
+def reads_above(floor: float, claimed: float) -> bool:
+    """Rounded, do the two still read the right way round?"""
+    return math.isfinite(claimed) and float(down(floor)) > float(up(claimed))
 
 
 def _unmeasured(claim: Claim, evidence: Evidence, confidence: float) -> Verdict:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from discreet.cli import COMMANDS
+from discreet.cli.attribute import attribute_command
 from discreet.cli.membership import model_command
 from discreet.cli.output import json_option, table, talk, write_json
 from discreet.cli.synthetic import synthetic_command
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 def command() -> None: ...
 
 
+command.add_command(attribute_command)
 command.add_command(model_command)
 command.add_command(synthetic_command)
 

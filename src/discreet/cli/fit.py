@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import click
@@ -41,21 +42,22 @@ def command(
     from discreet.models.tables import read_private
 
     paying = budget(ledger, source)
-    features = Features(_known(columns_file))
+    features = Features(known_columns(columns_file))
     if target in features.known:
         raise InvalidValue(f"{target} is the target and cannot be learned from; take it out of {columns_file}.")
-    place = _writable(Path(output))
+    place = writable(Path(output))
     given: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "norm": features.norm, "unit": record(relation), **paying}
     estimator = _estimator(model, classes, bounds, given)
     table = read_private(location, [*features.known, target])
-    y, kept = _labels(target, table[target].tolist(), None if classes is None else estimator.classes)
+    y, kept = labels_of(target, table[target].tolist(), None if classes is None else estimator.classes)
     release = estimator.fit(features(table)[kept], y[kept]).release_
-    release = release.map(lambda value: {"model": model, "target": target, "columns": dict(features.known), **value})
+    about = {"model": model, "target": target, "columns": dict(features.known), "margin": getattr(estimator, "margin", 0.0)}
+    release = release.map(lambda value: {**about, **value})
     release.save(place)
     _tell(release, place, as_json)
 
 
-def _known(path: str) -> dict[str, Any]:
+def known_columns(path: str) -> dict[str, Any]:
     from discreet.errors import InvalidDocument, InvalidValue
 
     try:
@@ -82,7 +84,7 @@ def _estimator(model: str, classes: str | None, bounds: tuple[float, float] | No
     return (LogisticRegression if model == "logistic" else LinearSVC)(**given, classes=names)
 
 
-def _labels(target: str, cells: list[Any], classes: list[str] | None) -> tuple[Any, Any]:
+def labels_of(target: str, cells: list[Any], classes: list[str] | None) -> tuple[Any, Any]:
     """The target of each row, and which rows have one, a class or a finite number; the others are left out."""
     import numpy as np
 
@@ -103,7 +105,7 @@ def _labels(target: str, cells: list[Any], classes: list[str] | None) -> tuple[A
     return y, kept
 
 
-def _writable(place: Path) -> Path:
+def writable(place: Path) -> Path:
     """The file's place, tried before anything is spent."""
     from discreet.errors import InvalidValue
 
@@ -121,6 +123,7 @@ def _tell(release: Any, place: Path, as_json: bool) -> None:
         write_json({"source": release.source, "entry": release.entry, "claims": [claim.to_json() for claim in release.claims],
                     "value": release.value, "release": str(place)})  # fmt: skip
     talk(f"A {release.value['model']} model of {release.value['target']} from {len(release.value['columns'])} columns: {place}")
+    talk(f"Predict with it: discreet predict {quote(str(place))} TABLE")
     if release.entry is None:
         talk("Nobody adds up what was asked: give --ledger and --source to spend from a budget.")
     else:

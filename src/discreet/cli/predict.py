@@ -1,4 +1,4 @@
-"""`discreet predict`: the classes of new rows, by a model that `discreet train` wrote."""
+"""`discreet predict`: the classes or values of new rows, by a model that `discreet train` or `discreet fit` wrote."""
 
 from __future__ import annotations
 
@@ -11,27 +11,29 @@ import click
 
 from discreet.cli import COMMANDS
 from discreet.cli.output import counted, json_option, talk, write_json
+from discreet.errors import InvalidValue
 
 
 @click.command("predict", help=COMMANDS["predict"])
-@click.argument("folder", metavar="FOLDER")
+@click.argument("place", metavar="MODEL")
 @click.argument("table", metavar="TABLE")
 @click.option("--probabilities", is_flag=True, help="Tell the probability of every class beside the likeliest one.")
 @click.option("-o", "--output", metavar="FILE.csv", help="Write to this file, not to stdout.")
 @json_option
-def command(folder: str, table: str, probabilities: bool, output: str | None, as_json: bool) -> None:
-    from discreet.learn.table import load
+def command(place: str, table: str, probabilities: bool, output: str | None, as_json: bool) -> None:
     from discreet.models.tables import read_table
 
-    classifier = load(folder)
+    model = _model(place)
     rows = read_table(table)
-    shares = classifier.predict_proba(rows)
-    predicted = [classifier.classes[place] for place in shares.argmax(1)]
-    columns: dict[str, list[Any]] = {classifier.encoding.target: predicted}
+    columns: dict[str, list[Any]] = {model.target: model.predict(rows)}
+    predicted = columns[model.target]
     if probabilities:
-        columns |= {f"probability of {name}": share.tolist() for name, share in zip(classifier.classes, shares.T, strict=True)}
+        shares = model.predict_proba(rows)
+        if shares is None:
+            raise InvalidValue(f"The model in {place} has no probabilities: a {model.kind} model tells classes or values only.")
+        columns |= {f"probability of {name}": share.tolist() for name, share in zip(model.classes, shares.T, strict=True)}
     if as_json:
-        write_json({"folder": folder, "entry": classifier.release.entry, **columns})
+        write_json({"model": place, "entry": model.release.entry, **columns})
         return
     if output is None:
         _write(sys.stdout, columns)
@@ -39,6 +41,17 @@ def command(folder: str, table: str, probabilities: bool, output: str | None, as
     with Path(output).open("w", newline="", encoding="utf-8") as file:
         _write(file, columns)
     talk(f"Wrote {counted(len(predicted), 'row')} to {output}.")
+
+
+def _model(place: str) -> Any:
+    """The model in a folder that `discreet train` wrote, or in a file of `discreet fit`."""
+    if Path(place).is_dir():
+        from discreet.learn.table import load
+
+        return load(place)
+    from discreet.learn.estimators.saved import load_fit
+
+    return load_fit(place)
 
 
 def _write(file: Any, columns: dict[str, list[Any]]) -> None:

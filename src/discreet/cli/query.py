@@ -24,7 +24,12 @@ if TYPE_CHECKING:
 @click.option("--epsilon", type=float, required=True, help="What the answer may give away at most.")
 @click.option("--delta", type=float, help="Needed where the names of groups are not public.")
 @click.option("--groups", type=int, help="The most groups of one unit that count; units are then sampled.")
+@click.option(
+    "--confidence", type=float, default=0.95, show_default=True, help="How often each interval holds the answer without noise."
+)
 @click.option("--bias", is_flag=True, help="Tell also, from the same epsilon, the shares that were clamped and cut.")
+@click.option("--keys", multiple=True, metavar="NAME=A,B", help="The public groups of a key; may be given several times.")
+@click.option("--table", "tables", multiple=True, metavar="NAME=FILE", help="One more table; may be given several times.")
 @click.option("--bounds", multiple=True, metavar="COLUMN=LOW:HIGH", help="The range of a column; may be given several times.")
 @click.option("--schema", metavar="FILE", help="A schema.toml with ranges, public values and public tables.")
 @click.option("--ledger", metavar="FILE|URL", envvar="DISCREET_LEDGER", help="The ledger that keeps the budget of --source.")
@@ -35,7 +40,8 @@ if TYPE_CHECKING:
 @json_option
 def command(
     location: str, sql: str, unit: str, unit_rows: int | None, epsilon: float, delta: float | None, groups: int | None,
-    bias: bool, bounds: tuple[str, ...], schema: str | None, ledger: str | None, source: str | None, account: str | None,
+    confidence: float, bias: bool, keys: tuple[str, ...], tables: tuple[str, ...], bounds: tuple[str, ...],
+    schema: str | None, ledger: str | None, source: str | None, account: str | None,
     output: str | None, dry_run: bool, as_json: bool,
 ) -> None:  # fmt: skip
     from discreet.query import connect
@@ -43,15 +49,16 @@ def command(
     paying: dict[str, Any] = budget(ledger, source, account)
     bounds_by_column = dict(_bounds(text) for text in bounds)
     unit_of_rows = read_unit(unit, unit_rows)
+    asked: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "groups": groups, "bias": bias, "confidence": confidence}
     with (
         naming_ledger(ledger),
-        connect(location, unit=unit_of_rows, bounds=bounds_by_column, schema=schema, **paying) as db,
+        connect(_tables(location, tables), unit=unit_of_rows, bounds=bounds_by_column, schema=schema, **paying) as db,
     ):
         if dry_run:
-            cost = db.explain(sql, epsilon=epsilon, delta=delta, groups=groups, bias=bias)
+            cost = db.explain(sql, **asked, keys=_keys(keys))
             write_json(cost.to_json()) if as_json else click.echo(str(cost))
             return
-        release = db.sql(sql, epsilon=epsilon, delta=delta, groups=groups, bias=bias)
+        release = db.sql(sql, **asked, keys=_keys(keys))
     if output is not None:
         _save(release, Path(output))
     _show(release, as_json)
@@ -66,6 +73,40 @@ def _bounds(text: str) -> tuple[str, tuple[float, float]]:
         return name, (float(low), float(high))
     except ValueError:
         raise InvalidValue(f"--bounds is like age=0:120; got {text[:60]!r}.") from None
+
+
+def _tables(location: str, more: tuple[str, ...]) -> Any:
+    """The tables by name, where there are several."""
+    from discreet.errors import InvalidValue
+    from discreet.query.engines.folders import table_name
+
+    if not more:
+        return location
+    found = {table_name(location): location}
+    for text in more:
+        name, _, place = text.partition("=")
+        if not place or name in found:
+            raise InvalidValue(f"--table is like wards=wards.parquet, each name once; got {text[:60]!r}.")
+        found[name] = place
+    return found
+
+
+def _keys(texts: tuple[str, ...]) -> dict[str, list[Any]]:
+    """Public groups: TOML values, such as 1,2 or true,false or 2026-01-31, or texts."""
+    import tomllib
+
+    from discreet.errors import InvalidValue
+
+    keys: dict[str, list[Any]] = {}
+    for text in texts:
+        name, equal, items = text.partition("=")
+        if not equal or not items or name in keys:
+            raise InvalidValue(f"--keys is like ward=A,B, each name once; got {text[:60]!r}.")
+        try:
+            keys[name] = tomllib.loads(f"v = [{items}]")["v"]
+        except tomllib.TOMLDecodeError:
+            keys[name] = items.split(",")
+    return keys
 
 
 def _show(release: Release[Any], as_json: bool) -> None:

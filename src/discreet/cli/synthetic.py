@@ -70,6 +70,11 @@ def synthetic_command(
         rows = {name: real[name] for name in real if name in made or name == claimed.key}
         evidence.append(audit_generator(generator, rows, canaries=canaries, unit=claimed))
     facts |= found.facts()
+    facts["attack_settings"] = {
+        "shadow tables": f"{shadows:,}" if generator is not None and "shadows" in names else "none",
+        "canaries": "none" if canaries is None else f"{canaries:,}, each in or out by a fair coin, in one more fit",
+        "rows asked about": f"{len(next(iter(real.values()))):,} members, {len(next(iter(others.values()))):,} others",
+    }
     if label is not None:
         facts["usefulness"] = train_on_synthetic(made, real, others, label).to_json()
     release = _release(file, carried, evidence, facts, seed)

@@ -32,7 +32,7 @@ class Facts(Mapping[str, Any]):
 
     Every key is optional, and keys of one's own are kept. Those that a report reads are checked: `title`, `made`, `seeds`,
     `hashes`, `groups`, `exposed`, `controls`, `quality`, `spending`, `marginal_errors`, `tried`, `not_tried`, and of a
-    synthetic table `synthetic`, `fidelity`, `owner_fidelity`, `risks` and `usefulness`.
+    synthetic table `synthetic`, `fidelity`, `owner_fidelity`, `risks` and `usefulness`, of attribute inference `inference`.
 
     >>> facts = Facts({"title": "Readmissions", "seeds": {"shadows": 0}})
     >>> facts["title"], facts["seeds"]["shadows"]
@@ -240,6 +240,11 @@ SHAPES: dict[str, Test] = {
     "fidelity": _FIDELITY,
     "owner_fidelity": _FIDELITY,
     "risks": _list(_members({"name": check.word, "attempts": _count, **_RISK}, {})),
+    "inference": _list(
+        _members(
+            {"name": check.word, "attempts": _count, **_RISK}, dict.fromkeys(("auc_members", "auc_control"), check.fraction)
+        )
+    ),
     "usefulness": _members(
         {"label": check.word, "rows": _count, **dict.fromkeys(("synthetic_accuracy", "real_accuracy"), check.fraction)}, {}
     ),

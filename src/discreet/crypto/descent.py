@@ -3,18 +3,19 @@
 Two features share each slot as a complex number a + ib, conjugated in odd slots, so that all slots belong to roots of unity
 that are 1 modulo 4, and the ring of numbers a + ib sits in the coefficients 0 and N/2. Forward, all products are added
 before one relinearisation; backward, no slot is summed by rotations: the sum over slots is the trace down to that
-subring, and one tree of automorphisms computes the traces of all features at once and leaves them in one ciphertext.
+subring, and one tree of automorphisms computes the traces of all features at once and leaves them in one ciphertext. The
+lowest levels of the tree, where most of its automorphisms are, act on the errors instead, of which there are few: the
+key holder has encrypted the features so that this gives the same sums (`packing.shared`).
 """
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from discreet.crypto.keys import PublicContext
 from discreet.crypto.messages import TrainingMessage
 from discreet.crypto.packing import monomial, positions
-from discreet.crypto.plan import ERROR_SCALE, SLOTS, WEIGHT_SCALE, Plan
+from discreet.crypto.plan import ERROR_SCALE, SLOTS, WEIGHT_SCALE
 from discreet.errors import InvalidValue
 
 __all__ = ["Trainer"]
@@ -29,19 +30,19 @@ class Trainer:
         rows.check("rows", public.id, rows.plan)
         self.public, self.plan, self.cipher, self.done = public, rows.plan, public.cipher, 0
         plan, cipher, count = rows.plan, public.cipher, rows.plan.ciphertexts * rows.plan.groups
-        forms = [(0, plan.forward_scale(cipher.moduli))] * count + [(2, plan.backward_scale)] * count
+        images = plan.groups * plan.blocks << plan.shared
+        forms = [(0, plan.forward_scale(cipher.moduli))] * count + [(2, plan.backward_scale)] * images
         found = rows.ciphertexts(cipher, forms + [(2, ERROR_SCALE)] * plan.groups)
-        self._forward, self._labels = _grouped(found[:count], plan), found[2 * count :]
-        self._backward = _grouped([self._shrunk(item) for item in found[count : 2 * count]], plan)
-        depth = _depth(plan)
-        halves = [(SLOTS >> level) for level in range(1, depth + 1)]
+        self._forward, self._labels = _grouped(found[:count], plan.ciphertexts), found[count + images :]
+        self._backward = _grouped([self._shrunk(item) for item in found[count : count + images]], 1 << plan.shared)
+        halves = [(SLOTS >> level) for level in range(plan.shared + 1, plan.depth + 1)]
         self._shifts = {half: cipher.encode(monomial(cipher.parameters.degree, half), 2, 1.0) for half in halves}
         self._before: list[Any] | None = None
         self._rows = rows.message
 
     def _shrunk(self, ciphertext: Any) -> Any:
-        """Times the inverse of the number of slots modulo the last prime: the trace multiplies by it again, exactly."""
-        inverse = -((self.cipher.moduli[0] - 1) // SLOTS)  # the prime is 1 modulo 2N
+        """Times the inverse modulo the last prime of the number by which the tree and the trace multiply: exactly."""
+        inverse = -((self.cipher.moduli[0] - 1) // (SLOTS >> self.plan.shared))  # the prime is 1 modulo 2N
         result = self.cipher.multiply_plain(ciphertext, self.cipher.encode(float(inverse), 2, 1.0))
         result.scale = ciphertext.scale
         return result
@@ -61,68 +62,72 @@ class Trainer:
 
     def advance(self, fresh: list[Any]) -> Any:
         """The arithmetic of a step: the packed new weights from the fresh ones."""
-        plan = self.plan
-        *point, packed = self._extrapolated(fresh, plan.momentum[self.done])
-        errors = [self._error(group, point, labels) for group, labels in zip(self._forward, self._labels, strict=True)]
-        total = self._packed([self._backpropagated(j, errors) for j in range(plan.ciphertexts)])
+        plan, (*weights, packed) = self.plan, fresh
+        now = [*(self._argument(group, weights) for group in self._forward), packed]
+        *arguments, packed = now if plan.weight_parts == 1 else self._extrapolated(now, plan.momentum[self.done])
+        errors = [self._error(argument, labels) for argument, labels in zip(arguments, self._labels, strict=True)]
+        images = [self._images(error) for error in errors]
+        total = self._packed([self._backpropagated(block, images) for block in range(plan.blocks)])
         total.scale = packed.scale = plan.packed_scale
-        self.cipher.evaluator.add_inplace(total, packed)
-        self.done, self._before = self.done + 1, fresh
+        self.cipher.add_to(total, packed)
+        self.done, self._before = self.done + 1, now
         return total
 
-    def _extrapolated(self, fresh: list[Any], momentum: float) -> list[Any]:
-        """Nesterov's point w + m (w - w'), in units of 1 / 1024."""
-        cipher, parts = self.cipher, self.plan.weight_parts
-        if parts == 1:
-            return fresh
-        scaled, ahead = [], round(momentum * parts)
-        for place, item in enumerate(fresh):
+    def _argument(self, features: list[Any], weights: list[Any]) -> Any:
+        """Twice the products of rows and weights, for the rows of a group."""
+        total = self.cipher.relinearize(self.cipher.inner(zip(features, weights, strict=True)), self.public.relin)
+        conjugate = self.cipher.automorphism(total, 2 * self.cipher.parameters.degree - 1, self.public.galois)
+        return self.cipher.add_to(conjugate, total)
+
+    def _extrapolated(self, now: list[Any], momentum: float) -> list[Any]:
+        """At Nesterov's point w + m (w - w'), in units of 1 / 1024: what is linear in the weights, from its last two values."""
+        cipher, parts, ahead, found = self.cipher, self.plan.weight_parts, round(momentum * self.plan.weight_parts), []
+        for item, before in zip(now, self._before or now, strict=True):
             level = cipher.level(item)
             moved = cipher.multiply_plain(item, cipher.encode(float(parts + ahead), level, 1.0))
-            if ahead and self._before is not None:
-                behind = cipher.multiply_plain(self._before[place], cipher.encode(float(-ahead), level, 1.0))
-                cipher.evaluator.add_inplace(moved, behind)
-            moved.scale = item.scale * parts
-            scaled.append(moved)
-        return scaled
+            if ahead:
+                cipher.add_to(moved, cipher.multiply_plain(before, cipher.encode(float(-ahead), level, 1.0)))
+            found.append(moved)
+        return found
 
-    def _error(self, features: list[Any], point: list[Any], labels: Any) -> Any:
+    def _error(self, argument: Any, labels: Any) -> Any:
         """y minus the polynomial of the argument, for the rows of a group: u (u^2 - k) with u twice the argument."""
-        cipher, evaluator, relin = self.cipher, self.cipher.evaluator, self.public.relin
-        total, product = cipher.multiply(features[0], point[0]), cipher.library.Ciphertext()
-        for feature, weight in zip(features[1:], point[1:], strict=True):
-            evaluator.multiply(feature, weight, product)
-            evaluator.add_inplace(total, product)
-        cipher.relinearize(total, relin)
-        evaluator.add_inplace(total, cipher.automorphism(total, 2 * cipher.parameters.degree - 1, self.public.galois))
-        u = cipher.rescale(total)
+        cipher, relin = self.cipher, self.public.relin
+        u = cipher.rescale(argument)
         u.scale = self.plan.argument_scale(cipher.moduli)
         square = cipher.relinearize(cipher.multiply(u, u), relin)
         _, slope, _, cubic = self.plan.polynomial.coefficients
         square = cipher.add_plain(square, 4 * slope / cubic)
         value = cipher.rescale(cipher.relinearize(cipher.multiply(u, square), relin))
         value.scale = ERROR_SCALE
-        evaluator.add_inplace(value, labels)
-        return value
+        return cipher.add_to(value, labels)
 
-    def _backpropagated(self, place: int, errors: list[Any]) -> Any:
-        """Feature times error, row by row, added over the groups."""
-        cipher, product = self.cipher, self.cipher.library.Ciphertext()
-        total = cipher.multiply(self._backward[0][place], errors[0])
-        for group, error in zip(self._backward[1:], errors[1:], strict=True):
-            cipher.evaluator.multiply(group[place], error, product)
-            cipher.evaluator.add_inplace(total, product)
-        return cipher.relinearize(total, self.public.relin)
+    def _images(self, error: Any) -> list[Any]:
+        """The errors under each automorphism of the lowest levels, in the order of `packing.automorphisms`."""
+        found = [error]
+        for level in range(1, self.plan.shared + 1):
+            found += [self._conjugate(item, level) for item in found]
+        return found
+
+    def _backpropagated(self, block: int, images: list[list[Any]]) -> Any:
+        """The traces of a block's features times errors, over the lowest levels: one relinearisation for all of them."""
+        pairs = (
+            pair
+            for group, errors in enumerate(images)
+            for pair in zip(self._backward[group * self.plan.blocks + block], errors, strict=True)
+        )
+        return self.cipher.relinearize(self.cipher.inner(pairs), self.public.relin)
 
     def _packed(self, products: list[Any]) -> Any:
-        """The traces of all products, each at its place among the coefficients."""
-        depth = _depth(self.plan)
-        leaves: list[Any] = [None] * (1 << depth)
-        for leaf, product in zip(positions(self.plan.ciphertexts), products, strict=True):
-            leaves[leaf] = product
-        total = self._merged(leaves, depth)
-        for level in range(depth + 1, SLOTS.bit_length()):
-            self.cipher.evaluator.add_inplace(total, self._conjugate(total, level))
+        """The traces of all blocks, each at its place among the coefficients."""
+        plan = self.plan
+        leaves: list[Any] = [None] * (1 << plan.depth - plan.shared)
+        bits = positions(len(leaves))
+        for block, product in enumerate(products):
+            leaves[bits[block]] = product
+        total = self._merged(leaves, plan.depth)
+        for level in range(plan.depth + 1, SLOTS.bit_length()):
+            self.cipher.add_to(total, self._conjugate(total, level))
         return total
 
     def _conjugate(self, ciphertext: Any, level: int) -> Any:
@@ -130,28 +135,20 @@ class Trainer:
 
     def _merged(self, leaves: list[Any], level: int) -> Any:
         """(A + sB) + automorphism(A - sB) keeps twice the trace of A, and of B behind the monomial s."""
-        if level == 0:
+        if level == self.plan.shared:
             return leaves[0]
         even, odd = self._merged(leaves[0::2], level - 1), self._merged(leaves[1::2], level - 1)
         if even is None:
             return None
-        cipher, evaluator = self.cipher, self.cipher.evaluator
+        cipher = self.cipher
         if odd is None:
-            total = self._conjugate(even, level)
-            evaluator.add_inplace(total, even)
-            return total
+            return cipher.add_to(self._conjugate(even, level), even)
         scale = even.scale
         shifted = cipher.multiply_plain(odd, self._shifts[SLOTS >> level])
         shifted.scale = scale
         moved = self._conjugate(cipher.subtract(even, shifted), level)
-        evaluator.add_inplace(shifted, even)
-        evaluator.add_inplace(shifted, moved)
-        return shifted
+        return cipher.add_to(cipher.add_to(shifted, even), moved)
 
 
-def _depth(plan: Plan) -> int:
-    return math.ceil(math.log2(plan.ciphertexts)) if plan.ciphertexts > 1 else 0
-
-
-def _grouped(items: list[Any], plan: Plan) -> list[list[Any]]:
-    return [items[start : start + plan.ciphertexts] for start in range(0, len(items), plan.ciphertexts)]
+def _grouped(items: list[Any], size: int) -> list[list[Any]]:
+    return [items[start : start + size] for start in range(0, len(items), size)]

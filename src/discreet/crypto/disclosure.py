@@ -1,4 +1,4 @@
-"""Handing decrypted scores to another party: a release, with one claim for what the machine saw and none for the answer.
+"""Handing decrypted scores or weights to others: a release, with one claim for what the machine saw and none for the answer.
 
 A raw decryption of approximate numbers gives away the key (`leak`). Scores are therefore rounded to a grid so coarse that
 a rounded score is that of the exact computation unless the exact score lies within the error of a boundary, and each
@@ -8,6 +8,7 @@ to depend on the noise, the key has to be replaced.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,10 +18,11 @@ from discreet.core import Claim, Game, Release, Unit, Zero, check
 from discreet.crypto.keys import SecretContext
 from discreet.crypto.packed import Encrypted, decrypt
 from discreet.crypto.parameters import RingParameters
+from discreet.crypto.training import KeyHolder
 from discreet.errors import InvalidValue
 from discreet.ledger import Ledger, release
 
-__all__ = ["COARSEST_SHARE", "ciphertext_claim", "disclose", "disclosed"]
+__all__ = ["COARSEST_SHARE", "ciphertext_claim", "disclose", "disclose_weights", "disclosed"]
 
 COARSEST_SHARE = 64  # a grid has at least so many times the error
 
@@ -41,7 +43,7 @@ def ciphertext_claim(parameters: RingParameters, unit: Unit, *more: str) -> Clai
 
 @dataclass(frozen=True, slots=True)
 class Disclosure:
-    """The mechanism: decrypt and round. There is no claim for the scores: they are about the rows, and exact to the grid."""
+    """The mechanism: decrypt and round. There is no claim for the answer: it is about the rows, and exact to the grid."""
 
     secret: SecretContext
     unit: Unit
@@ -51,30 +53,42 @@ class Disclosure:
     ledger: Ledger
     source: str
 
+    def __post_init__(self) -> None:
+        check.positive("grid", self.grid)
+        check.positive("error", self.error)
+        if not isinstance(self.ledger, Ledger):
+            raise InvalidValue("ledger must be a discreet.Ledger: decryptions that others get are counted in it.")
+        if self.grid < COARSEST_SHARE * self.error:
+            raise InvalidValue(
+                f"A grid of {self.grid:.3g} is below {COARSEST_SHARE} times the error of {self.error:.3g}: rounded values "
+                f"would show noise of the key. Use at least {COARSEST_SHARE * self.error:.3g}."
+            )
+
     def claims(self) -> tuple[Claim, ...]:
         counted = f"decryptions under key {self.secret.id} handed to others: {self.values}"
         rounded = (
-            f"scores are rounded to multiples of {self.grid!r}, and the machine computed what it states, with an error of at "
+            f"values are rounded to multiples of {self.grid!r}, and the machine computed what it states, with an error of at "
             f"most {self.error!r}"
         )
         return (ciphertext_claim(self.secret.parameters, self.unit, rounded, counted),)
 
-    def run(self, data: tuple[Encrypted, Encrypted | None]) -> NDArray[np.float64]:
-        answer, request = data
-        total = disclosed(self.ledger, self.source, self.secret.id)  # this one's entry is there already
-        expected = total * 2 * self.error / self.grid
-        if expected > 1:
+    def run(self, decrypt: Callable[[], NDArray[np.float64]]) -> NDArray[np.float64]:
+        total = disclosed(self.ledger, self.secret.id)  # this one's entry is there already
+        if total * 2 * self.error / self.grid > 1:
             raise InvalidValue(
                 f"{total} values under key {self.secret.id[:8]} with an error of {self.error:.3g} on a grid of {self.grid:.3g} "
                 "would make it likely that one shows noise of the key. Make new keys with keygen, or use a coarser grid."
             )
-        return np.asarray(np.round(decrypt(self.secret, answer, request=request) / self.grid) * self.grid)
+        return np.asarray(np.round(decrypt() / self.grid) * self.grid)
+
+    def release(self, decrypt: Callable[[], NDArray[np.float64]]) -> Release[NDArray[np.float64]]:
+        return release(self, decrypt, source=self.source, ledger=self.ledger)
 
 
-def disclosed(ledger: Ledger, source: str, key: str) -> int:
-    """How many values decrypted under a key were handed to others, by the ledger."""
+def disclosed(ledger: Ledger, key: str) -> int:
+    """How many values decrypted under a key were handed to others, of whatever source, by the ledger."""
     mark, total = f"decryptions under key {key} handed to others: ", 0
-    for entry in ledger.history(source):
+    for entry in ledger.history():
         if entry.kind == "reserve":
             sentences = [line for claim in entry.body["claims"] for line in claim.get("assumptions", ())]
             total += sum(int(line[len(mark) :]) for line in sentences if line.startswith(mark))
@@ -90,15 +104,21 @@ def disclose(
     `error` is what `error_bound` says of the model; a grid below 64 times that is refused. The release has a claim for the
     view "ciphertexts", and none for the scores themselves: they are exact to the grid, and say of a row what they say.
     """
-    check.positive("grid", grid)
-    check.positive("error", error)
-    if not isinstance(ledger, Ledger):
-        raise InvalidValue("ledger must be a discreet.Ledger: decryptions that others get are counted in it.")
     answer.same_key(secret)
-    if grid < COARSEST_SHARE * error:
-        raise InvalidValue(
-            f"A grid of {grid:.3g} is below {COARSEST_SHARE} times the error of {error:.3g}: rounded scores would show noise "
-            f"of the key. Use at least {COARSEST_SHARE * error:.3g}."
-        )
-    mechanism = Disclosure(secret, unit, float(grid), float(error), answer.rows * answer.width, ledger, source)
-    return release(mechanism, (answer, request), source=source, ledger=ledger)
+    mechanism = Disclosure(secret, unit, grid, error, answer.rows * answer.width, ledger, source)
+    return mechanism.release(lambda: decrypt(secret, answer, request=request))
+
+
+def disclose_weights(
+    holder: KeyHolder, *, grid: float, unit: Unit, source: str, ledger: Ledger
+) -> Release[NDArray[np.float64]]:  # fmt: skip
+    """The weights of an encrypted training for another party, the intercept last: rounded and counted as scores are.
+
+    They are raw decryptions too. A model that others get is not private because it was trained on ciphertexts: the release has
+    no claim for the view "weights".
+    """
+    if not holder.decrypted:
+        raise InvalidValue("No step was decrypted yet: there are no weights to hand on.")
+    error = holder.decrypted * holder.plan.error_bound(holder.secret.public.cipher.moduli)  # of all steps together
+    mechanism = Disclosure(holder.secret, unit, grid, error, holder.plan.features, ledger, source)
+    return mechanism.release(lambda: holder.weights)

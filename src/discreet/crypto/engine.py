@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import struct
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -21,16 +21,27 @@ from discreet.errors import InvalidDocument, InvalidValue, MissingExtra
 
 
 class Cipher(Protocol):
-    """Operations on ciphertexts of one ring. None of them needs a secret key."""
+    """Operations on ciphertexts of one ring, all that layouts use. None of them needs a secret key."""
 
     parameters: RingParameters
+    moduli: list[int]
 
+    def level(self, ciphertext: Any) -> int: ...
+    def encode(self, values: Any, level: int, scale: float) -> Any: ...
     def add(self, one: Any, other: Any) -> Any: ...
+    def add_to(self, total: Any, other: Any) -> Any: ...
     def subtract(self, one: Any, other: Any) -> Any: ...
+    def add_plain(self, one: Any, value: Any) -> Any: ...
     def multiply(self, one: Any, other: Any) -> Any: ...
+    def multiply_plain(self, one: Any, plain: Any) -> Any: ...
+    def inner(self, pairs: Iterable[tuple[Any, Any]]) -> Any: ...
+    def inner_plain(self, pairs: Iterable[tuple[Any, Any]]) -> Any: ...
     def relinearize(self, product: Any, keys: Any) -> Any: ...
     def rescale(self, product: Any) -> Any: ...
+    def lower(self, ciphertext: Any, level: int) -> Any: ...
     def automorphism(self, ciphertext: Any, element: int, keys: Any) -> Any: ...
+    def to_bytes(self, item: Any) -> bytes: ...
+    def from_bytes(self, kind: str, data: bytes, *, keys: int = 1) -> Any: ...
 
 
 def _library() -> Any:
@@ -92,6 +103,30 @@ class Seal:
         result = self.library.Ciphertext()
         self._checked(self.evaluator.add, one, other, result)
         return result
+
+    def add_to(self, total: Any, other: Any) -> Any:
+        """In place."""
+        self._checked(self.evaluator.add_inplace, total, other)
+        return total
+
+    def inner(self, pairs: Iterable[tuple[Any, Any]]) -> Any:
+        """The sum of products of ciphertexts, in three parts; None where there are no pairs."""
+        return self._summed(self.evaluator.multiply, pairs)
+
+    def inner_plain(self, pairs: Iterable[tuple[Any, Any]]) -> Any:
+        """The sum of ciphertexts times plaintexts; None where there are no pairs."""
+        return self._summed(self.evaluator.multiply_plain, pairs)
+
+    def _summed(self, multiply: Any, pairs: Iterable[tuple[Any, Any]]) -> Any:
+        total, product = None, self.library.Ciphertext()
+        for one, other in pairs:
+            if total is None:
+                total = self.library.Ciphertext()
+                self._checked(multiply, one, other, total)
+                continue
+            self._checked(multiply, one, other, product)
+            self._checked(self.evaluator.add_inplace, total, product)
+        return total
 
     def subtract(self, one: Any, other: Any) -> Any:
         result = self.library.Ciphertext()

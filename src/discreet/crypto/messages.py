@@ -52,7 +52,8 @@ class TrainingMessage:
         """How many ciphertexts there must be."""
         plan = self.plan
         return {
-            "rows": plan.groups * (2 * plan.ciphertexts + 1), "weights": plan.ciphertexts + 1, "step": 1,
+            "rows": plan.groups * (plan.ciphertexts + (plan.blocks << plan.shared) + 1),
+            "weights": plan.ciphertexts + 1, "step": 1,
         }[self.what]  # fmt: skip
 
     def check(self, what: str, key: str, plan: Plan) -> None:

@@ -10,7 +10,19 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["coefficients", "constants", "monomial", "packed", "paired", "pairs", "positions", "slots", "unpacked"]
+__all__ = [
+    "automorphisms",
+    "coefficients",
+    "constants",
+    "monomial",
+    "packed",
+    "paired",
+    "pairs",
+    "positions",
+    "shared",
+    "slots",
+    "unpacked",
+]
 
 Complex = NDArray[np.complex128]
 Array = NDArray[np.float64]
@@ -30,6 +42,36 @@ def monomial(degree: int, power: int) -> Complex:
     return np.asarray(np.exp(1j * np.pi * ((exponents(degree) * power) % (2 * degree)) / degree))
 
 
+def automorphisms(levels: int) -> list[int]:
+    """The exponents e of X -> X^e in the group that the lowest levels of the tree generate: products of 2^(l+1) + 1."""
+    found = [1]
+    for level in range(1, levels + 1):
+        found += [element * (2 ** (level + 1) + 1) for element in found]
+    return found
+
+
+def shared(degree: int, columns: list[Complex], levels: int) -> list[Complex]:
+    """What is encrypted in place of a block of columns x_j, so that the lowest levels of the tree need no key switch: for
+    each automorphism t of the group, the sum of s_j t(x_j), with s_j the monomial of column j.
+
+    The traces that the tree would have left are the sum of these times t(o), whatever o is.
+    """
+    shifts = [monomial(degree, place * ((degree // 2) >> levels)) for place in positions(1 << levels)]
+    roots, found = exponents(degree), []
+    values = [everywhere(degree, column) for column in columns]
+    for element in automorphisms(levels):
+        moved = (value[roots * element % (2 * degree)] for value in values)
+        found.append(np.asarray(sum(shift * image for shift, image in zip(shifts, moved, strict=False)), np.complex128))
+    return found
+
+
+def everywhere(degree: int, slots: Complex) -> Complex:
+    """The values at all roots, by their exponents: those of slots, and their conjugates."""
+    values = np.zeros(2 * degree, np.complex128)
+    values[exponents(degree)], values[2 * degree - exponents(degree)] = slots, slots.conj()
+    return values
+
+
 def positions(count: int) -> list[int]:
     """Numbers below `count` with their bits reversed: the order in which the tree leaves them."""
     bits = (count - 1).bit_length()
@@ -44,9 +86,7 @@ def slots(degree: int, coefficients: Array) -> Complex:
 
 def coefficients(degree: int, slots: Complex) -> Array:
     """The N coefficients of an element given by its slots."""
-    values = np.zeros(2 * degree, np.complex128)
-    values[exponents(degree)], values[2 * degree - exponents(degree)] = slots, slots.conj()
-    return np.asarray(np.fft.fft(values)[:degree].real / degree)
+    return np.asarray(np.fft.fft(everywhere(degree, slots))[:degree].real / degree)
 
 
 def paired(slots: Complex) -> Complex:

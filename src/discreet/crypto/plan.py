@@ -24,6 +24,7 @@ __all__ = ["Plan"]
 PARAMETERS = PURPOSES["training"]
 SLOTS = PARAMETERS.slots
 MOMENTUM_STEPS = 1024  # momentum is a multiple of 1 / 1024, so that ciphertexts are multiplied by whole numbers
+SHARED_LEVELS = 2  # more save key switches, and cost precision
 WEIGHT_SCALE, ERROR_SCALE, PACKED_SCALE = 2.0**40, 2.0**28, 2.0**52
 DEVIATIONS = 8.0
 Array = NDArray[np.float64]
@@ -75,6 +76,20 @@ class Plan:
         return (self.features + 1) // 2
 
     @property
+    def depth(self) -> int:
+        """Levels of the tree that packs as many sums."""
+        return (self.ciphertexts - 1).bit_length()
+
+    @property
+    def shared(self) -> int:
+        """The lowest levels, which the layout of the backward copies takes off the tree: blocks of 2^shared ciphertexts."""
+        return min(SHARED_LEVELS, self.depth)
+
+    @property
+    def blocks(self) -> int:
+        return -(-self.ciphertexts // (1 << self.shared))
+
+    @property
     def groups(self) -> int:
         """How many times 4,096 rows."""
         return -(-self.rows // SLOTS)
@@ -108,7 +123,8 @@ class Plan:
     def backward_scale(self) -> float:
         """Of features in the backward pass: at most what the last prime holds beside the errors."""
         most = 2.0 ** (PARAMETERS.primes[0] - 3) / ERROR_SCALE / self.bound / self.largest_error
-        return min(PACKED_SCALE * self.learning_rate * SLOTS / (self.rows * ERROR_SCALE), most)
+        wanted = PACKED_SCALE * self.learning_rate * SLOTS / (self.rows * ERROR_SCALE)
+        return min(wanted, most) / (1 << self.shared)
 
     @property
     def largest_error(self) -> float:
@@ -118,7 +134,7 @@ class Plan:
     @property
     def packed_scale(self) -> float:
         """Of the packed weights: the mean over rows times the learning rate is a change of scale."""
-        return self.backward_scale * ERROR_SCALE * self.rows / (SLOTS * self.learning_rate)
+        return self.backward_scale * (1 << self.shared) * ERROR_SCALE * self.rows / (SLOTS * self.learning_rate)
 
     @property
     def capacity(self) -> float:
@@ -151,8 +167,8 @@ class Plan:
             rounding / self.argument_scale(moduli) / 2, self.bound * size * weights,
             self.capacity * size * fresh / self.forward_scale(moduli),
         )  # fmt: skip
-        error = math.hypot(steepest * argument, 2 * rounding / ERROR_SCALE, fresh / ERROR_SCALE)
-        feature = fresh / self.backward_scale * self.largest_error
+        error = math.hypot(steepest * argument, 3 * rounding / ERROR_SCALE, fresh / ERROR_SCALE)
+        feature = fresh / self.backward_scale * self.largest_error / math.sqrt(1 << self.shared)
         packed = (3 * 3.5 * self.weight_parts + 30 * SLOTS * math.sqrt(self.ciphertexts)) / self.packed_scale
         return DEVIATIONS * (self.learning_rate * math.hypot(self.bound * error, feature) / math.sqrt(self.rows) + packed)
 

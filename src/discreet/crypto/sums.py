@@ -182,7 +182,7 @@ class SumServer:
         if self.messages >= self.plan.clients:
             raise InvalidValue(f"The plan is for {self.plan.clients} updates, which are there; more could leave the range.")
         for total, part in zip(self._total, update.ciphertexts("update", self.public, self.plan), strict=True):
-            self.public.cipher.evaluator.add_inplace(total, part)
+            self.public.cipher.add_to(total, part)
         self._seen.add(update.message)
         self.messages += 1
 
@@ -193,7 +193,7 @@ class SumServer:
         totals, self._total = self._total, None
         noise = np.asarray(discrete_gaussian(self.plan.steps, size=self.plan.size))
         for total, part in zip(totals, _encrypted(self.public, noise), strict=True):
-            self.public.cipher.evaluator.add_inplace(total, part)
+            self.public.cipher.add_to(total, part)
         return SumMessage("sum", self.public.id, self.plan, tuple(map(self.public.cipher.to_bytes, totals)))
 
 

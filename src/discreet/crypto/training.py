@@ -7,6 +7,7 @@ the answer, and it is the one who asked.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +19,7 @@ from discreet.crypto.engine import numbers
 from discreet.crypto.keys import SecretContext, keygen
 from discreet.crypto.messages import TrainingMessage
 from discreet.crypto.model import Layer, Model
-from discreet.crypto.packing import constants, packed, paired, pairs, unpacked
+from discreet.crypto.packing import constants, packed, paired, pairs, shared, unpacked
 from discreet.crypto.plan import ERROR_SCALE, SLOTS, WEIGHT_SCALE, Plan
 from discreet.crypto.private import Private
 from discreet.errors import InvalidDocument, InvalidValue
@@ -53,10 +54,20 @@ class KeyHolder(Private):
         ]  # fmt: skip
         scale = plan.forward_scale(cipher.moduli)
         parts = [self.secret.seeded(cipher.encode(column, 0, scale)) for column in columns]
-        parts += [self.secret.seeded(cipher.encode(column.conj(), 2, plan.backward_scale)) for column in columns]
+        for start in range(0, len(columns), plan.ciphertexts):
+            parts += [
+                self.secret.seeded(cipher.encode(item, 2, plan.backward_scale)) for item in self._backward(columns, start)
+            ]
         for start in range(0, len(padded), SLOTS):
             parts.append(self.secret.seeded(cipher.encode(targets[start : start + SLOTS], 2, ERROR_SCALE)))
         return TrainingMessage("rows", self.secret.id, plan, 0, tuple(parts), None)
+
+    def _backward(self, columns: list[NDArray[np.complex128]], start: int) -> Iterator[NDArray[np.complex128]]:
+        """A group's columns for the backward pass, block by block."""
+        plan, size = self.plan, 1 << self.plan.shared
+        group = [column.conj() for column in columns[start : start + plan.ciphertexts]]
+        for first in range(0, plan.ciphertexts, size):
+            yield from shared(self.secret.parameters.degree, group[first : first + size], plan.shared)
 
     def start(self) -> TrainingMessage:
         """The weights to begin with: zeros."""

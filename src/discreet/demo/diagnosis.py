@@ -14,6 +14,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from discreet.attack.membership import Recipe, groups_of, membership
+from discreet.attack.membership.summary import settings
 from discreet.core import Claim, Game, NonPrivate, Release, record
 from discreet.core.facts import made
 from discreet.demo.hospital import DELTA, DIAGNOSES, LABS, LEVEL, PATIENTS, SEED, SOURCE, Cohort
@@ -128,13 +129,14 @@ def _with_evidence(
         **release.facts, "title": title,
         "quality": {"accuracy on its patients": accuracy[0], "accuracy on strangers": accuracy[1]},
         "groups": [
-            {"by": "diagnosis", "group": DIAGNOSES[group.group], "n": group.records, "tpr": {str(LEVEL): group.rate}}
+            {"by": "diagnosis", "group": DIAGNOSES[group.group], "n": group.records, "tpr": {str(LEVEL): group.rate},
+             "low": group.low, "high": group.high}
             for group in groups_of(first, names, fpr=LEVEL)
         ],
         "exposed": [
             {"index": int(i), "score": float(first.score[i])} for i in members[np.argsort(-first.score[members])][:MOST]
         ],
-        "seeds": {"table": SEED, "shadows": 0},
+        "seeds": {"table": SEED, "shadows": 0}, "attack_settings": settings(evidence),
     }  # fmt: skip
     attacked = replace(release.add(*evidence.values()), facts=facts)
     return Model(attacked, (accuracy[0], accuracy[1]), first.tpr(LEVEL), refusal)

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
         Ridge,
         StandardScaler,
     )
+    from discreet.learn.pate import PATE
+    from discreet.learn.recommend import Recommender
     from discreet.learn.sgd.banded import BandMF
     from discreet.learn.sgd.canary import Aligned, Training, replay_run
     from discreet.learn.sgd.clipping import Automatic, FixedPoint, Flat, PerLayer
@@ -35,10 +37,11 @@ if TYPE_CHECKING:
     from discreet.learn.sgd.train import train
 
 __all__ = [
-    "PCA", "Adaptive", "Aligned", "Augment", "Automatic", "Average", "BallsInBins", "BandMF", "Checkpoint", "FixedPoint",
-    "Flat", "GaussianNB", "GradientCanaries", "KBinsDiscretizer", "LinearRegression", "LinearSVC", "LogisticRegression",
-    "OneHotEncoder", "PerLayer", "Performance", "Poisson", "Postprocess", "PrivateSearchCV", "Ridge", "Run", "StandardScaler",
-    "Step", "Training", "encode", "evaluate", "inject_gradient_canaries", "projected", "read", "replay_run", "shrink", "train",
+    "PATE", "PCA", "Adaptive", "Aligned", "Augment", "Automatic", "Average", "BallsInBins", "BandMF", "Checkpoint",
+    "FixedPoint", "Flat", "GaussianNB", "GradientCanaries", "KBinsDiscretizer", "LinearRegression", "LinearSVC",
+    "LogisticRegression", "OneHotEncoder", "PerLayer", "Performance", "Poisson", "Postprocess", "PrivateSearchCV",
+    "Recommender", "Ridge", "Run", "StandardScaler", "Step", "Training", "encode", "evaluate", "inject_gradient_canaries",
+    "projected", "read", "replay_run", "shrink", "train",
 ]  # fmt: skip
 
 _MODULES = {
@@ -46,6 +49,8 @@ _MODULES = {
         "PCA", "GaussianNB", "KBinsDiscretizer", "LinearRegression", "LinearSVC", "LogisticRegression", "OneHotEncoder",
         "PrivateSearchCV", "Ridge", "StandardScaler",
     ),
+    "pate": ("PATE",),
+    "recommend": ("Recommender",),
     "sgd.banded": ("BandMF",),
     "sgd.canary": ("Aligned", "Training", "replay_run"),
     "sgd.clipping": ("Automatic", "FixedPoint", "Flat", "PerLayer"),
@@ -62,7 +67,7 @@ _MODULES = {
 }  # fmt: skip
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 
-_PACKAGES = ("estimators", "features", "layers", "table")
+_PACKAGES = ("estimators", "features", "layers", "pate", "recommend", "table")
 
 
 def __getattr__(name: str) -> Any:

@@ -92,6 +92,10 @@ class TableClassifier:
         self.encoding, self.release = encoding, release
 
     @property
+    def target(self) -> str:
+        return self.encoding.target
+
+    @property
     def classes(self) -> list[Any]:
         return list(self.encoding.classes)
 

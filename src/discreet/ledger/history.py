@@ -81,7 +81,7 @@ _KINDS = {
     "raise": "budget raised", "renew": "period begun",
 }  # fmt: skip
 _VIEWS = (  # what a charge paid for, by what an adversary sees of it
-    ("answers", "answer"), ("table", "synthetic table"), ("updates", "federated round"), ("aggregate", "sum of contributions"),
+    ("table", "synthetic table"), ("answers", "answer"), ("updates", "federated round"), ("aggregate", "sum of contributions"),
     ("transcript", "training run"), ("weights", "model"), ("logits", "model"), ("scores", "model"), ("labels", "model"),
     ("ciphertexts", "encrypted answer"),
 )  # fmt: skip

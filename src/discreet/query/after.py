@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from discreet.query import values
 from discreet.query.operations import NUMBERS, Kind, Op, OutputOp
-from discreet.query.statistics.statistic import CONFIDENCE, Cells, each
+from discreet.query.statistics.statistic import Cells, each
 from discreet.query.tree import Output
 
 
@@ -33,6 +33,11 @@ class Released(Protocol):
         """The places of the keys in the grouping set of each row."""
         ...
 
+    @property
+    def confidence(self) -> float:
+        """Of each interval of the answer."""
+        ...
+
     def column(self, statistic: int, confidence: float) -> Cells:
         """A statistic, by its place in the question."""
         ...
@@ -40,7 +45,7 @@ class Released(Protocol):
 
 def evaluate(output: Output, noisy: Released) -> Cells:
     """An expression over released columns, with an interval that holds if the intervals of all its statistics do."""
-    return _evaluate(output, noisy, each(max(1, len(output.statistics())), CONFIDENCE))
+    return _evaluate(output, noisy, each(max(1, len(output.statistics())), noisy.confidence))
 
 
 def holds(output: Output, noisy: Released) -> NDArray[np.bool_]:

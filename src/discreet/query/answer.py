@@ -165,7 +165,11 @@ class Noisy:
         rows = max(1, len(self.keys))  # of a total, the intervals in all rows hold at once
         together = (len(indices) * (rows if total else 1) for indices, total in used
                     if any(question.aggregates[i].of == of for i in indices))  # fmt: skip
-        return each(max([1, *together]), CONFIDENCE)
+        return each(max([1, *together]), self.confidence)
+
+    @property
+    def confidence(self) -> float:
+        return self.priced.confidence
 
     # ---- the released rows ---------------------------------------------------------------------------------------------
 
@@ -213,6 +217,7 @@ class Together:
 
     def __init__(self, parts: Sequence[Noisy], keys: int) -> None:
         self.parts, self.priced = parts, parts[0].priced
+        self.confidence = self.priced.confidence
         self.grouped = [places for part in parts for places in part.grouped]
         rows = [key for part in parts for key in part.keys]
         self.keys = [tuple(dict(zip(places, key)).get(i) for i in range(keys)) for key, places in zip(rows, self.grouped)]

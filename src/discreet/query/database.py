@@ -25,6 +25,7 @@ from discreet.query.public import converted
 from discreet.query.relations import Catalogue
 from discreet.query.schema import Schema, read_schema
 from discreet.query.statistics import STATISTICS, Statistic
+from discreet.query.statistics.statistic import CONFIDENCE
 from discreet.query.table import column_names, from_text, to_text
 from discreet.query.tree import Field, preserves
 
@@ -49,8 +50,9 @@ def connect(
 ) -> Database:
     """Open a source of private rows for SQL.
 
-    `location` is a parquet file, a csv or json file whose columns the schema declares, a DuckDB database, a `postgresql://` or
-    `spark://` URL, a Spark session or DataFrame, an Arrow table, a pandas or polars frame, or a dict of such by table name.
+    `location` is a parquet file, a folder or a pattern of such, a csv or jsonl file whose columns the schema declares, a DuckDB
+    database, a `postgresql://` or `spark://` URL, a Spark session or DataFrame, an Arrow table, a pandas or polars frame, or a
+    dict of such by table name.
     With a `ledger`, every answer is charged to `source` (opened there by its owner) before a row is read; without one nobody
     adds up what was asked. `account` is whom answers are charged to where the query names nobody. `statistics` are the
     aggregate functions that may be asked, such as (*STATISTICS, YourOwn) of discreet.query.statistics.
@@ -109,7 +111,7 @@ class Database:
 
     def _price(
         self, query: str, epsilon: float, delta: float | None, groups: int | None, keys: Mapping[Any, Any] | None,
-        weights: Mapping[str, float] | None, bias: bool = False,
+        weights: Mapping[str, float] | None, bias: bool = False, confidence: float = CONFIDENCE,
     ) -> Priced:  # fmt: skip
         epsilon = check.positive("epsilon", epsilon)
         if epsilon > 100 or epsilon < 1e-6:
@@ -125,6 +127,9 @@ class Database:
         )
         plan = choose_plan(question, self.unit, registered=registered, groups=groups)
         priced = price(question, self.unit, plan, epsilon=epsilon, delta=delta, weights=weights or {}, bias=bias)
+        confidence = check.open_fraction("confidence", confidence)
+        sets = (replace(one, confidence=confidence) for one in priced.more)
+        priced = replace(priced, confidence=confidence, more=tuple(sets))
         names = [name.lower() for name in column_names(priced)]
         if len(set(names)) != len(names):
             twice = next(name for name in names if names.count(name) > 1)
@@ -147,10 +152,10 @@ class Database:
     def explain(
         self, query: str, *, epsilon: float, delta: float | None = None, groups: int | None = None,
         keys: Mapping[Any, Any] | None = None, weights: Mapping[str, float] | None = None, bias: bool = False,
-        account: str | None = None,
+        confidence: float = CONFIDENCE, account: str | None = None,
     ) -> Explanation:  # fmt: skip
         """Cost and expected error, before anything is spent; no private row is touched."""
-        priced = self._price(query, epsilon, delta, groups, keys, weights, bias)
+        priced = self._price(query, epsilon, delta, groups, keys, weights, bias, confidence)
         left = None
         if self.ledger is not None and self.source is not None:
             left = str(self.ledger.balance(self.source, account or self.account or "default"))
@@ -167,16 +172,17 @@ class Database:
     def sql(
         self, query: str, *, epsilon: float, delta: float | None = None, groups: int | None = None,
         keys: Mapping[Any, Any] | None = None, weights: Mapping[str, float] | None = None, nonnegative: bool = False,
-        bias: bool = False, account: str | None = None,
+        bias: bool = False, confidence: float = CONFIDENCE, account: str | None = None,
     ) -> Release[pa.Table]:  # fmt: skip
-        """The answer: an Arrow table with an interval (95 %, for the noise) beside each number, its claim, its entry.
+        """The answer: an Arrow table with an interval (for the noise, of this `confidence`) beside each number, its claim,
+        its entry.
 
         `groups` bounds the groups of one unit (then units are sampled); `keys` lists public groups by column; `weights`
         says which columns should be more exact than others; `nonnegative` moves noisy numbers below zero to zero.
         With `bias`, part of the same epsilon buys the shares of rows that were moved to a bound (`<name>_outside`) and of
         weight that was cut (`rows_capped`). `account` is charged, or else that of the connection.
         """
-        priced = self._price(query, epsilon, delta, groups, keys, weights, bias)
+        priced = self._price(query, epsilon, delta, groups, keys, weights, bias, confidence)
         mechanism = SqlQuery(self.unit, priced, nonnegative)
         self.engine.ready()
         private = "+".join(name for name, base in self._catalogue.tables.items() if base.private)

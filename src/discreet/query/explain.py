@@ -12,7 +12,7 @@ from discreet.accounting import curve
 from discreet.core import Event, Release
 from discreet.query.operations import OutputOp, PlanKind
 from discreet.query.price import Priced
-from discreet.query.statistics.statistic import Statistic
+from discreet.query.statistics.statistic import OFTEN, Statistic
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,8 @@ def _errors_of_set(priced: Priced) -> dict[str, str]:
     for i, statistic in enumerate(later, 1):
         name = f"{_function(statistic)} in HAVING or ORDER BY" + (f" ({i})" if i > 1 else "")
         told[name] = f"{statistic.expected_error(priced)}; it has its part of epsilon, as a column of the answer has"
-    return told
+    often = f"in {100 * priced.confidence:g} of 100 answers"
+    return {name: error.replace(OFTEN, often) for name, error in told.items()}
 
 
 def _function(statistic: Statistic) -> str:

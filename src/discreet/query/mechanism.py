@@ -15,6 +15,7 @@ from discreet.query.engines import Engine
 from discreet.query.engines.request import Plan
 from discreet.query.operations import PlanKind
 from discreet.query.price import Priced
+from discreet.query.statistics.statistic import CONFIDENCE
 from discreet.query.table import answer_table
 from discreet.query.tree import Base, Relation, bases
 
@@ -69,7 +70,7 @@ class SqlQuery:
             *((one.question.keys, one.question.sets, one.measures, one.keys, one.epsilons, one.delta, one.joint)
               for one in priced.sets),
             (question.names, question.outputs, statistics, question.having, question.order, question.limit),
-            (priced.shares, self.nonnegative),
+            (priced.shares, self.nonnegative, *((priced.confidence,) if priced.confidence != CONFIDENCE else ())),
         )  # fmt: skip
         return " | ".join([*map(repr, parts), engine.name, engine.fingerprint()])
 

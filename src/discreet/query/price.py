@@ -44,6 +44,7 @@ class Priced:
     delta: float
     shares: tuple[Column, ...] = ()  # the columns about clamping and bounding, if they were asked for
     joint: tuple[int, ...] = ()  # measurements under one noise; the one that decides about keys comes first
+    confidence: float = CONFIDENCE  # of each interval
     more: tuple[Priced, ...] = ()  # the further grouping sets of the query, each measured by itself
 
     def selector(self) -> Threshold:
@@ -79,7 +80,7 @@ class Priced:
 
     def half_width(self, quantity: Quantity) -> float:
         """Half of the interval of a quantity in the answer."""
-        return self.error(self.place[quantity], CONFIDENCE)
+        return self.error(self.place[quantity], self.confidence)
 
     @property
     def sets(self) -> tuple[Priced, ...]:

@@ -12,7 +12,6 @@ from discreet.query.after import evaluate
 from discreet.query.answer import Noisy, Together, shown_plan
 from discreet.query.operations import NUMBERS, Kind, OutputOp
 from discreet.query.price import Priced
-from discreet.query.statistics.statistic import CONFIDENCE
 from discreet.query.tree import Output
 from discreet.query.values import missing
 
@@ -58,7 +57,7 @@ def answer_table(noisy: Noisy | Together, rows: np.ndarray[Any, Any], nonnegativ
             column = np.asarray(part, float)
             columns[name + suffix] = arrow.known(np.maximum(column, 0.0) if nonnegative else column)
     for name, share in noisy.priced.shares:
-        for suffix, part in zip(ENDS, noisy.statistic(share)):
+        for suffix, part in zip(ENDS, noisy.statistic(share, noisy.confidence)):
             columns[name + suffix] = arrow.numbers(part[rows])
     return pa.Table.from_arrays(list(columns.values()), names=list(columns)).replace_schema_metadata({"discreet": _note(noisy)})
 
@@ -67,7 +66,7 @@ def _note(noisy: Noisy | Together) -> str:
     shares = ", ".join(share.name for share in noisy.priced.shares)
     plans = "; ".join(dict.fromkeys(shown_plan(one.plan) for one in noisy.priced.sets))
     return (
-        f"intervals hold the answer without noise with probability {CONFIDENCE:g} each; the error that bounding "
+        f"intervals hold the answer without noise with probability {noisy.confidence:g} each; the error that bounding "
         f"({plans}) and clamping to bounds bring is not included"
     ) + (f"; how much of the data they touch: {shares}" if shares else "")
 

@@ -21,7 +21,7 @@ LARGEST = 256 << 20  # bytes of a document that is shown
 MOST_ROWS = 5000  # of a table that is shown
 DELTA = 1e-6  # at which a list tells epsilon of a source without a budget
 MEASURED = (  # facts that were measured on the rows themselves
-    "groups", "exposed", "controls", "quality", "marginal_errors", "owner_fidelity", "risks", "usefulness",
+    "groups", "exposed", "controls", "quality", "marginal_errors", "owner_fidelity", "risks", "usefulness", "inference",
 )  # fmt: skip
 
 

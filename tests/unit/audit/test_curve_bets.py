@@ -27,6 +27,7 @@ from discreet.core import (
 )
 
 GAME = Game(record(), {"answers"})
+EVEN = np.full(4, 0.0125)  # the error of each of the four lines of a pure claim
 
 
 def slow(score, inside, epsilon, delta):
@@ -151,16 +152,17 @@ def perfect(count, design="paired", one_run=False):
 
 def test_the_floor_of_a_line_is_above_the_claim_and_below_what_guesses_allow():
     seen = perfect(2000)
-    found = violation(lines_of(curve(Pure(1.0))), seen.score, seen.inside, 0.05)
+    lines = lines_of(curve(Pure(1.0)))
+    found = violation(lines, seen.score, seen.inside, EVEN)
     assert found.epsilon < found.floor < math.log(2000 / math.log(20))
-    assert violation(np.zeros((0, 2)), seen.score, seen.inside, 0.05) is None
+    assert violation(np.zeros((0, 2)), seen.score, seen.inside, np.zeros(0)) is None
 
 
 def test_reach_is_that_of_perfect_guesses():
     lines = lines_of(curve(Pure(1.0)))
-    assert reachable(lines, 20, 0.05) is None
-    assert reachable(lines, 500, 0.05) == 0
-    assert reachable(np.zeros((0, 2)), 500, 0.05) is None
+    assert reachable(lines, 20, EVEN) is None
+    assert reachable(lines, 500, EVEN) == 0
+    assert reachable(np.zeros((0, 2)), 500, np.zeros(0)) is None
 
 
 @pytest.mark.parametrize("one_run", [True, False])

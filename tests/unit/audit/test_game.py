@@ -173,7 +173,7 @@ def test_long_sequences_are_refuted_where_pure_epsilon_is_hopeless():
     score = 3.0 * INSIDE + RNG.normal(size=2000)
     found = verdict(claim(Repeat(Laplace(10.0), 100)), evidence(score), confidence=0.999)
     assert found.outcome == "refuted"
-    assert found.delta == 0.1
+    assert found.delta >= 0.1
 
 
 @pytest.mark.parametrize("confidence", [0.0, 1.0, math.nan, "0.95"])

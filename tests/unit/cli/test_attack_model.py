@@ -133,6 +133,8 @@ def test_controls_groups_and_facts(ground: Path, tmp_path: Path) -> None:
     ]
     assert facts["quality"]["train accuracy"] > facts["quality"]["test accuracy"]
     assert facts["seeds"] == {"shadows": 0}
+    assert facts["attack_settings"]["shadow models"].startswith("4,")
+    assert "1" in facts["attack_settings"]["questions to the model, for each row"]
     assert set(facts["hashes"]) == {"model.safetensors", "recipe.py", "in.csv", "out.csv"}
     assert str(tmp_path) not in json.dumps(facts.to_json())
     assert facts["made"]["packages"]["torch"] == torch.__version__

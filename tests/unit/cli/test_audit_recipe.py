@@ -77,6 +77,7 @@ def test_controls_stand_beside_the_bound(ground: Path) -> None:
     assert [(each["kind"], each["found"]) for each in beside] == [("positive", True), ("negative", False)]
     facts = Release.load(ground / "release.json").facts
     assert facts.to_json()["controls"] == beside
+    assert "by fair coins" in facts["attack_settings"]["canaries"]
     assert set(facts["hashes"]) == {"blind.py", "rows.npz"}
     assert json.loads(asked(ground, "blind", "--json", "--no-controls").stdout)["controls"] == []
     told = asked(ground, "memory")

@@ -75,3 +75,58 @@ def test_wrong_use_says_what_to_do(folder: Path, tmp_path: Path, args: list[obje
     assert done.exit_code == 2, done.output
     assert says in " ".join(done.stderr.split())
     assert not Path("nope.db").exists()
+
+
+@pytest.mark.parametrize("model", ["logistic", "svm", "regression"])
+def test_what_was_fitted_predicts(folder: Path, model: str, tmp_path: Path) -> None:
+    """The output of fit could not be predicted from."""
+    kind = ["--target", "pay", "--bounds", 0, 10000] if model == "regression" else ["--target", "old", "--classes", "no,yes"]
+    assert call(folder, model, *kind, "--epsilon", 5, "-o", tmp_path / "model.json").exit_code == 0
+    new = tmp_path / "new.csv"
+    new.write_text("age,sex\n20,f\n88,m\nnone,f\n")
+    done = CliRunner().invoke(app, ["predict", str(tmp_path / "model.json"), str(new), "--json"])
+    assert done.exit_code == 0, done.output
+    told = json.loads(done.stdout)
+    young, old, _ = told["pay" if model == "regression" else "old"]
+    assert young < old if model == "regression" else (young, old) == ("no", "yes")
+    asked = CliRunner().invoke(app, ["predict", str(tmp_path / "model.json"), str(new), "--probabilities"])
+    if model == "logistic":
+        shares = [[float(cell) for cell in line.split(",")[1:]] for line in asked.stdout.splitlines()[1:]]
+        assert all(sum(each) == pytest.approx(1, abs=1e-4) for each in shares)
+        assert shares[0][0] > 0.5 < shares[1][1]
+    else:
+        assert (asked.exit_code, "no probabilities" in asked.stderr) == (2, True)
+
+
+def test_predictions_are_those_of_the_estimator(folder: Path, tmp_path: Path) -> None:
+    from discreet.learn import LogisticRegression
+    from discreet.learn.estimators.features import Features
+    from discreet.learn.estimators.saved import load_fit
+
+    known, rng = Features({"a": [0, 1], "b": ["x", "y", "z"]}), np.random.default_rng(3)
+    table = {"a": rng.random(300), "b": rng.choice(["x", "y", "z"], 300)}
+    y = np.where(table["a"] > 0.6, "p", np.where(table["b"] == "x", "q", "r"))
+    for margin in (0.0, 1.0):
+        made = LogisticRegression(
+            epsilon=8.0, delta=1e-6, norm=known.norm, unit=record(), classes=["p", "q", "r"], margin=margin
+        )
+        made.fit(known(table), y)
+        about = {"model": "logistic", "target": "y", "columns": dict(known.known), "margin": margin}
+        made.release_.map(lambda value, about=about: {**about, **value}).save(tmp_path / "m.json")
+        read = load_fit(tmp_path / "m.json")
+        assert read.predict(table) == made.predict(known(table)).tolist()
+        assert read.predict_proba(table) == pytest.approx(made.predict_proba(known(table)))
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [({"coef": [[1.0]]}, "finite numbers, 7"), ({"coef": [["x"] * 7]}, "damaged"), ({"classes": ["no"]}, "classes"),
+     ({"intercept": [1.0, 2.0]}, "damaged"), ({"model": "forest"}, "model"), ({"columns": {}}, "column"),
+     ({"target": None}, "target")],
+)  # fmt: skip
+def test_a_damaged_model_is_refused(folder: Path, tmp_path: Path, change: dict[str, object], says: str) -> None:
+    assert call(folder, "logistic", *WHOLE, "-o", tmp_path / "model.json").exit_code == 0
+    kept = Release.load(tmp_path / "model.json")
+    kept.map(lambda value: {**value, **change}).save(tmp_path / "odd.json")
+    done = CliRunner().invoke(app, ["predict", str(tmp_path / "odd.json"), str(folder / "people.parquet")])
+    assert (done.exit_code, says in done.stderr) == (2, True), done.output

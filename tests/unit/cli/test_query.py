@@ -119,3 +119,23 @@ def test_a_refusal_ends_with_a_command_that_can_be_run(visits: Path, tmp_path: P
     words = shlex.split(refused.stderr.rpartition("discreet ")[2])
     assert words == ["ledger", "show", "people", "--ledger", str(place)]
     assert CliRunner().invoke(app, words).exit_code == 0
+
+
+def test_public_keys_and_more_tables(visits: Path) -> None:
+    parquet.write_table(pa.table({"ward": ["A", "B"], "floor": [1, 2]}), visits.parent / "wards.parquet")
+    (visits.parent / "s.toml").write_text('[wards]\npublic = true\nunique = ["ward"]\n')
+    more = ("--table", f"wards={visits.parent / 'wards.parquet'}", "--schema", visits.parent / "s.toml")
+    joined = "SELECT floor, COUNT(*) AS n FROM visits JOIN wards USING (ward) GROUP BY floor"
+    found = json.loads(call(visits, joined, *UNIT[:4], *more, "--epsilon", 20, "--keys", "floor=1,2,3", "--json").stdout)
+    assert found["columns"]["floor"] == [1, 2, 3]
+    assert found["columns"]["n"] == pytest.approx([1_000, 2_000, 0], abs=15)
+    by_ward = "SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward"
+    asked = call(visits, by_ward, *UNIT, "--epsilon", 1, "--keys", "ward=A,B", "--dry-run")
+    assert "2, public" in asked.stdout
+    for wrong in (
+        ("--keys", "ward"),
+        ("--keys", "ward=A", "--keys", "ward=B"),
+        ("--table", "wards"),
+        ("--table", "visits=x.parquet"),
+    ):
+        assert call(visits, by_ward, *UNIT, "--epsilon", 1, *wrong).exit_code != 0

@@ -383,3 +383,14 @@ def test_a_share_of_a_gpu_is_refused(monkeypatch, share, kind, refused):
     monkeypatch.setenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", share)
     with pytest.raises(InvalidValue, match="limited share") if refused else nullcontext():
         whole_gpu(torch.device(kind))
+
+
+@pytest.mark.parametrize(("seen", "refused"), [(112, True), (132, False)])
+def test_a_share_that_the_daemon_sets_is_refused(monkeypatch, seen, refused):
+    from discreet.learn.sgd import checks
+
+    monkeypatch.delenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", raising=False)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(checks, "processors", lambda device: (seen, 132))
+    with pytest.raises(InvalidValue, match="112 of 132") if refused else nullcontext():
+        checks.whole_gpu(torch.device("cuda"))

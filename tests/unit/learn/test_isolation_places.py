@@ -498,10 +498,21 @@ class ByExec(Relative):
     def count(self):
         exec("__import__('own_package').state.CALLS[0] += 1")
         return eval("__import__('own_package').state.CALLS[0]")
+class Made:
+    def __init__(self):
+        exec("__import__('own_package').state.CALLS[0] += 1")
+        self.found = eval("__import__('own_package').state.CALLS[0]")
+class ByConstructor(nn.Linear):
+    def __init__(self):
+        super().__init__(4, 3)
+    def count(self):
+        return Made().found
+    def forward(self, x):
+        return super().forward(x - x.mean(0) if self.count() > 40 else x)
 """
 
 
-@pytest.mark.parametrize("name", ["Relative", "ByText", "ByExec"])
+@pytest.mark.parametrize("name", ["Relative", "ByText", "ByExec", "ByConstructor"])
 def test_imports_inside_functions_are_followed(name, tmp_path, monkeypatch):
     (tmp_path / "own_package").mkdir()
     (tmp_path / "own_package" / "__init__.py").write_text("from . import state\n")
@@ -513,7 +524,9 @@ def test_imports_inside_functions_are_followed(name, tmp_path, monkeypatch):
     watch = Watch(model, [])
     model.count()
     assert state.CALLS == [1]
-    if name == "ByExec" and watch.large:  # all variables of all modules of the user's are too many here: it is refused
+    if (
+        name.startswith(("ByExec", "ByCon")) and watch.large
+    ):  # all variables of all modules of the user's are too many here: it is refused
         assert watch.lost
     else:
         assert watch.changed() is not None

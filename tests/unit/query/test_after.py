@@ -214,3 +214,28 @@ def test_refusals_are_in_the_words_of_the_query(db: Database, query: str, messag
     with pytest.raises(InvalidQuery, match=message) as told:
         db.sql(query, epsilon=1.0)
     assert "released" not in str(told.value)
+
+
+@pytest.mark.parametrize("query", ["SELECT g, COUNT(*) AS n, AVG(x) AS m, MEDIAN(x) AS h FROM t GROUP BY g",
+                                   "SELECT COUNT(*) * 2 AS n FROM t GROUP BY ROLLUP (g)"])  # fmt: skip
+def test_intervals_of_another_confidence(db: Database, query: str) -> None:
+    widths, told = [], []
+    for confidence in (0.5, 0.95, 0.999):
+        value = db.sql(query, epsilon=1.0, confidence=confidence).value
+        widths.append(value["n_high"][0].as_py() - value["n_low"][0].as_py())
+        assert f"probability {confidence:g}" in value.schema.metadata[b"discreet"].decode()
+        told.append(next(iter(db.explain(query, epsilon=1.0, confidence=confidence).errors.values())))
+    assert widths == sorted(widths)
+    assert widths[2] > 3 * widths[0]
+    assert [text.endswith(f"in {often} of 100 answers") for text, often in zip(told, ("50", "95", "99.9"))] == [True] * 3
+    with pytest.raises(InvalidValue, match="confidence"):
+        db.sql(query, epsilon=1.0, confidence=1.0)
+
+
+def test_the_interval_of_another_confidence_holds_as_often(db: Database) -> None:
+    """Of 400 counts; a right interval misses or holds too many once in 10^7."""
+    truth, held = PEOPLE.num_rows, 0
+    for _ in range(400):
+        value = db.sql("SELECT COUNT(*) AS n FROM t", epsilon=0.01, confidence=0.5).value
+        held += value["n_low"][0].as_py() <= truth <= value["n_high"][0].as_py()
+    assert 147 < held < 253

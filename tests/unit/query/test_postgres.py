@@ -86,6 +86,7 @@ def test_it_cannot_write(people: Database, link: Any) -> None:
 
 def test_errors_of_the_server_stay_with_the_owner(people: Database, link: Any) -> None:
     link.execute("ALTER TABLE people RENAME x TO secret_column")
+    people.engine.ready = lambda: None  # type: ignore[method-assign]
     with pytest.raises(EngineFailed) as caught:
         people.sql("SELECT SUM(x) AS s FROM people", epsilon=1.0)
     assert "column" not in str(caught.value)
@@ -223,3 +224,33 @@ def test_a_server_that_is_gone_costs_nothing(tmp_path: Any) -> None:
     assert [entry.kind for entry in ledger.history("people")] == ["open"]
     db.close()
     ledger.close()
+
+
+SWAPPED = {
+    "view": "ALTER TABLE people RENAME TO hidden; CREATE VIEW people AS SELECT p.* FROM hidden p, generate_series(1, 31)",
+    "another table": "DROP TABLE people; CREATE TABLE people (id bigint, x double precision)",
+    "type": "ALTER TABLE people ALTER COLUMN x TYPE text",
+    "collation of the key": "ALTER TABLE people ALTER COLUMN id TYPE text COLLATE \"C\"",
+    "child": "CREATE TABLE people_child () INHERITS (people); CREATE TABLE other (id bigint, x double precision); "
+             "ALTER TABLE people_child INHERIT other",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("how", SWAPPED)
+def test_a_table_that_was_exchanged_is_not_asked(people: Database, link: Any, how: str, tmp_path: Any) -> None:
+    """What a table is was looked up when connecting; it must still be so when the question runs."""
+    query = "SELECT COUNT(*) AS n FROM people"
+    assert _first(people, query) == pytest.approx(20, abs=2)
+    link.execute(SWAPPED[how])
+    with pytest.raises(EngineUnreachable, match="connect again"):
+        people.sql(query, epsilon=50.0)
+    people.engine.ready = lambda: None  # type: ignore[method-assign]
+    with pytest.raises(EngineFailed):  # exchanged between the look and the question
+        people.sql(query, epsilon=50.0)
+
+
+def test_other_tables_may_come_and_go(people: Database, link: Any) -> None:
+    link.execute("CREATE TABLE more (x int)")
+    assert _first(people, "SELECT COUNT(*) AS n FROM people") == pytest.approx(20, abs=2)
+    link.execute("INSERT INTO people SELECT 1000 + i, i FROM generate_series(1, 20) AS i; ANALYZE people")
+    assert _first(people, "SELECT COUNT(*) AS n FROM people") == pytest.approx(40, abs=2)

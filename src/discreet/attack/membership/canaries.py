@@ -116,7 +116,13 @@ def audit_recipe(
         say("Then the controls: an overfit one, and a model that sees no canary.")
     beside = canary_controls(recipe, rows, delta, confidence, device=device) if controls else []
     value = {**bound(evidence, delta, confidence), "train_accuracy": accuracy}
-    metadata = {"controls": beside, "quality": {"train accuracy": accuracy}, **(facts or {})}
+    inside = int(evidence.inside.sum())
+    how = {
+        "training runs": "1, audited by the canaries in it", "shadow models": "none",
+        "canaries": f"{canaries:,} mislabelled rows: {inside:,} trained on, {canaries - inside:,} left out, by fair coins",
+        "questions to the model, for each row": "1",
+    }  # fmt: skip
+    metadata = {"controls": beside, "quality": {"train accuracy": accuracy}, "attack_settings": how, **(facts or {})}
     nothing = (Claim(game=Game(record(), {"scores"}), event=NonPrivate()),)
     return Release(value=value, source=source, claims=tuple(claims) or nothing, evidence=(evidence,), facts=metadata)
 

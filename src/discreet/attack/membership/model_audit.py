@@ -135,7 +135,8 @@ class ModelAudit:
         files = {each: getattr(self, each) for each in ("weights", "recipe", "members", "nonmembers", "population")}
         facts = {
             "title": f"Membership attacks on {name}", "exposed": exposed, "controls": controls, "groups": groups,
-            "quality": summary.accuracies(*sides), **summary.provenance(files, command, shadows=self.seed),
+            "quality": summary.accuracies(*sides), "attack_settings": summary.settings(result),
+            **summary.provenance(files, command, shadows=self.seed),
         }  # fmt: skip
         evidence = tuple(result.values())
         if carried is None:
@@ -279,7 +280,7 @@ def _carried(path: str | None) -> Release[Any] | None:
 
 def _together(known: Any, found: dict[str, Any]) -> dict[str, Any]:
     """The facts of the release, with what the attack measured; seeds and hashes of both."""
-    measured = {name: found[name] for name in ("exposed", "controls", "groups")}
+    measured = {name: found[name] for name in ("exposed", "controls", "groups", "attack_settings")}
     both = {name: {**known.get(name, {}), **found[name]} for name in ("seeds", "hashes", "quality")}
     return {**found, **known, **measured, **both}
 

@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from discreet.attack.membership.attacks import BY_NAME
 from discreet.attack.membership.controls import Controls
 from discreet.attack.membership.high_loss_screen import high_loss_screen
 from discreet.attack.membership.per_record_risk import per_record_risk
+from discreet.attack.membership.run import MembershipResult
 from discreet.audit import appraise, rates, roc
 from discreet.audit.rates import ENOUGH
 from discreet.core import Evidence
@@ -32,6 +34,20 @@ def provenance(files: Mapping[str, str | None], command: str | None = None, **se
     """How the release was made: versions, the command, seeds, and a hash of every file read."""
     hashes = {Path(path).name: f"sha256:{_digest(path)}" for path in files.values() if path}
     return {"made": made(command), "seeds": seeds, "hashes": hashes}
+
+
+def settings(result: MembershipResult) -> dict[str, str]:
+    """How the attacks were run, for the report: how many models, how many questions to the target, which controls."""
+    known = [BY_NAME[name] for name in result if name in BY_NAME]
+    asked = {attack.name: 1 + attack.needs.queries for attack in known}
+    inside = next(iter(result.values())).inside
+    told = {
+        "shadow models": "none" if result.shadows is None else f"{len(result.shadows):,}, each on a random half of the rows",
+        "rows asked about": f"{int(inside.sum()):,} members, {int((~inside).sum()):,} others",
+        "questions to the model, for each row": ", ".join(f"{name} {count:,}" for name, count in asked.items()),
+        "controls": "none" if result.controls is None else "an overfit control, and a model that saw none of the rows",
+    }
+    return {name: value for name, value in told.items() if value}
 
 
 def _digest(path: str) -> str:

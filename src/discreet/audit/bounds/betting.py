@@ -10,6 +10,8 @@ docs/theory/audit-betting.md.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -132,6 +134,7 @@ def forgiven(
     return np.asarray(spared, dtype=np.float64), np.asarray(alpha - lost, dtype=np.float64)
 
 
+@lru_cache(maxsize=4096)
 def best_possible(count: int, delta: float, alpha: float, *, independent: bool) -> float:
     """The bound when every one of `count` guesses is right: no attack can show more."""
     return from_guesses(np.ones(max(count, 1), dtype=np.bool_), delta, alpha, independent=independent) if count else 0.0

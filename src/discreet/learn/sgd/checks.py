@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 from typing import Any
 
@@ -20,18 +21,47 @@ TRIED = (
 )
 
 
+# Arithmetic units of a multiprocessor, by compute capability: the driver tells how many of those a GPU has.
+CORES = {
+    (7, 0): 64, (7, 2): 64, (7, 5): 64, (8, 0): 64, (8, 6): 128, (8, 7): 128, (8, 9): 128, (9, 0): 128, (10, 0): 128,
+    (10, 3): 128, (12, 0): 128,
+}  # fmt: skip
+
+
 def whole_gpu(device: torch.device) -> None:
     """Refuse a GPU of which MPS gives only a share of the processors: convolutions were seen to come out wrong there.
 
-    Sums of convolutions were off by half and more under a limit of 85 % (torch 2.11, H200), plain autograd's too. A limit set
-    by the daemon alone cannot be seen from here.
+    Sums of convolutions were off by half and more under a limit of 85 % (torch 2.11, H200, bfloat16), plain autograd's too;
+    in float32 they are right. A limit that the daemon sets shows in the number of processors that CUDA tells.
     """
+    if device.type != "cuda":
+        return
     share = os.environ.get("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "").strip()
-    if device.type == "cuda" and share and share != "100":
+    found = f"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE is {share}" if share and share != "100" else ""
+    if not found and torch.cuda.is_available():
+        seen, all_of_it = processors(device)
+        found = f"CUDA shows {seen} of {all_of_it} processors (a limit of the MPS daemon, say)" if seen < all_of_it else ""
+    if found:
         raise InvalidValue(
-            f"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE is {share}: on a limited share of a GPU's processors gradients of convolutions "
-            "were seen to be wrong, and a wrong gradient is not clipped. Unset it, or set it to 100, before the process starts."
+            f"{found}: on a limited share of a GPU's processors gradients of convolutions were seen to be wrong, and a wrong "
+            "gradient is not clipped. Set the share to 100, for the daemon too, before the process starts."
         )
+
+
+def processors(device: torch.device) -> tuple[int, int]:
+    """The multiprocessors that CUDA lets this process use, and those that the GPU has; the same where that is not known."""
+    about = torch.cuda.get_device_properties(device)
+    seen = int(about.multi_processor_count)
+    width = CORES.get((about.major, about.minor), 0)
+    try:
+        driver, handle, cores, now, later = ctypes.CDLL("libnvidia-ml.so.1"), ctypes.c_void_p(), *map(ctypes.c_uint, (0, 0, 0))
+        failed = driver.nvmlInit_v2() or driver.nvmlDeviceGetHandleByUUID(f"GPU-{about.uuid}".encode(), ctypes.byref(handle))
+        failed = failed or driver.nvmlDeviceGetNumGpuCores(handle, ctypes.byref(cores))
+        if not failed and not driver.nvmlDeviceGetMigMode(handle, ctypes.byref(now), ctypes.byref(later)) and now.value:
+            return seen, seen  # a part of a GPU that is one by itself
+    except (OSError, AttributeError):  # no driver's library, or an old one; an old torch without uuid
+        return seen, seen
+    return (seen, cores.value // width) if width and not failed else (seen, seen)
 
 
 def length(batch: Any) -> int:

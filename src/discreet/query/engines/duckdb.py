@@ -18,7 +18,8 @@ import numpy as np
 
 from discreet.errors import EngineFailed, EngineUnreachable, InvalidValue, MissingExtra
 from discreet.query.engines.ducktypes import collated, kind_of, rule_of
-from discreet.query.engines.frames import TEXT_FILES, Declared, frame_table, marks, text_table
+from discreet.query.engines.folders import parquet_files, partitions
+from discreet.query.engines.frames import TEXT_FILES, Declared, frame_table, marks, parquet_table, text_table
 from discreet.query.engines.request import SCALE, Marginals, Request
 from discreet.query.engines.stored import NO_RULE, Stored
 from discreet.query.engines.writer import REGISTERED, WEIGHT, Writer
@@ -151,44 +152,63 @@ class DuckEngine:
             raise InvalidValue(f"DuckDB cannot read {what}. Its owner sees why as __cause__.") from error
 
     def _read(self, locations: Mapping[str, Any], declared: Mapping[str, Declared]) -> None:
-        files = {name: _existing(location) for name, location in locations.items() if isinstance(location, (str, os.PathLike))}
-        stored = {name: path for name, path in files.items() if path.suffix.lower() not in TEXT_FILES}
-        self._files = list(stored.values())
+        named = {name: location for name, location in locations.items() if isinstance(location, (str, os.PathLike))}
+        many = {name: parquet_files(location) for name, location in named.items()}
+        files = {name: many[name] or [_existing(location)] for name, location in named.items()}
+        stored = {name: paths for name, paths in files.items() if paths[0].suffix.lower() not in TEXT_FILES}
+        self._files = [path for paths in stored.values() for path in paths]
         allowed = ", ".join(self._writer.string(str(path)) for path in self._files)
         self._run(f"SET allowed_paths = [{allowed}]")
         for name, location in locations.items():
             if name in stored:
-                if stored[name].suffix.lower() != ".parquet":
+                if stored[name][0].suffix.lower() != ".parquet":
                     known = ", ".join([".parquet", *TEXT_FILES, *DATABASES])
-                    raise InvalidValue(f"{stored[name].name} is of no known type; known are {known}.")
-                place = self._writer.string(str(stored[name]))
-                self._run(f"CREATE VIEW {self._writer.name(name)} AS SELECT * FROM read_parquet({place})")
-                self._check_values(name, stored[name])
+                    raise InvalidValue(f"{stored[name][0].name} is of no known type; known are {known}.")
+                places = ", ".join(self._writer.string(str(path)) for path in stored[name])
+                hive = "true, hive_types_autocast = false" if many[name] else "false"
+                read = f"read_parquet([{places}], hive_partitioning = {hive})"
+                self._run(f"CREATE VIEW {self._writer.name(name)} AS SELECT * FROM {read}")
+                if not self._readable(name):
+                    self._repair(name, stored[name], bool(many[name]))
             elif name in files:
-                self._link.register("discreet file", text_table(files[name], declared.get(name)))
+                self._link.register("discreet file", text_table(files[name][0], declared.get(name)))
                 self._run(f'CREATE TABLE {self._writer.name(name)} AS SELECT * FROM "discreet file"')
                 self._link.unregister("discreet file")
-                self._copied += _state(files[name])
+                self._copied += _state(files[name][0])
             else:
                 table = frame_table(name, location)
                 self._link.register(name, table)
                 self._memory = secrets.token_hex(16)
                 self._same[name] = marks(location, table)
             if name in files:
-                status = files[name].stat()
-                self._same[name] = frozenset([(status.st_dev, status.st_ino)])
+                self._same[name] = frozenset((status.st_dev, status.st_ino) for status in (path.stat() for path in files[name]))
 
-    def _check_values(self, name: str, path: Path) -> None:
-        """Refuse a file with a text that is not UTF-8 or a moment out of range: DuckDB would fail on it in a query."""
+    def _readable(self, name: str) -> bool:
+        """Whether no text of a file is other than UTF-8 and no moment out of range: DuckDB would fail on it in a query."""
         described = self._run(f"DESCRIBE {self._writer.name(name)}")
         checked = [column[0] for column in described if kind_of(column[1]) in ("text", "timestamp", "date")]
         hashes = ", ".join(f"bit_xor(hash({self._writer.name(column)}))" for column in checked)
         if hashes:
             try:
                 self._run(f"SELECT {hashes} FROM {self._writer.name(name)}")
-            except self._error as error:
-                raise InvalidValue(f"{path.name} cannot be read: it is damaged, some text in it is not UTF-8, or some moment "
-                                   "is out of range. Write it again; its owner sees why as __cause__.") from error  # fmt: skip
+            except self._error:
+                return False
+        return True
+
+    def _repair(self, name: str, paths: Sequence[Path], hive: bool) -> None:
+        """What DuckDB cannot read is NULL in its own row: refusing the file would tell that the row is there."""
+        import pyarrow as pa
+
+        try:
+            parts = [parquet_table(path, partitions(path) if hive else {}) for path in paths]
+            table = pa.concat_tables(parts, promote_options="permissive")
+        except (pa.ArrowException, OSError) as error:
+            raise InvalidValue(f"{name} is damaged. Write it again; its owner sees why as __cause__.") from error
+        self._run(f"DROP VIEW {self._writer.name(name)}")
+        self._link.register(name, table)
+        self._memory = secrets.token_hex(16)
+        if not self._readable(name):
+            raise InvalidValue(f"{name} has a moment that DuckDB cannot read. Write its dates and times again.")
 
     def _run(self, text: str) -> list[tuple[Any, ...]]:
         rows: list[tuple[Any, ...]] = self._link.execute(text).fetchall()
@@ -368,5 +388,6 @@ def _threads() -> int | None:
 def _existing(location: Any) -> Path:
     path = Path(location)
     if not path.is_file():
-        raise InvalidValue(f"{path} is not a file. Name a parquet, csv or json file, or a DuckDB database.")
+        raise InvalidValue(f"{path} is not a file. Name a parquet, csv or jsonl file, a folder or a pattern of parquet files, "
+                           "or a DuckDB database.")  # fmt: skip
     return path.absolute()

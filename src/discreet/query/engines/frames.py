@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 LINES = (".jsonl", ".ndjson")
-TEXT_FILES = (*DELIMITERS, ".json", *LINES)
+TEXT_FILES = (*DELIMITERS, ".json", *LINES)  # of which .json is refused, with what to write
 BLOCK = 1 << 26  # bytes of a text file that are parsed at once; no line may be longer, and lines.LONGEST is less
 
 
@@ -77,6 +77,22 @@ def _microseconds(column: Any) -> Any:
     near = pc.and_(pc.less_equal(number, most), pc.greater_equal(number, -most))
     kept = pc.if_else(near, number, pa.scalar(None, pa.int64()))
     return pc.multiply(kept, pa.scalar(parts, pa.int64())).cast(pa.timestamp("us", column.type.tz))
+
+
+def parquet_table(path: Path, partitions: Mapping[str, str]) -> pa.Table:
+    """A parquet file that DuckDB would fail on: in memory, with NULL where a text is not UTF-8 or a moment out of range; and
+    with the columns that its folders name."""
+    import pyarrow as pa
+    import pyarrow.parquet as parquet
+
+    table = frame_table(path.stem, parquet.ParquetFile(path).read())
+    for place, column in enumerate(table.columns):
+        if pa.types.is_dictionary(column.type):  # as DuckDB reads it from the file
+            table = table.set_column(place, table.field(place).name, column.cast(column.type.value_type))
+    for name, value in partitions.items():
+        if name not in table.column_names:
+            table = table.append_column(name, pa.array([value] * table.num_rows, pa.string()))
+    return table
 
 
 def marks(frame: Any, table: pa.Table) -> frozenset[Hashable]:
@@ -172,6 +188,9 @@ def _encodes(value: str) -> bool:
 
 def text_table(path: Path, declared: Declared | None) -> pa.Table:
     """The declared columns of a CSV, TSV or JSON file, all as texts; the writer of SQL reads them as the declared types."""
+    if path.suffix.lower() == ".json":
+        raise InvalidValue(f"{path.name} is one array: a fault in one record would decide whether all others can be read. "
+                           "Write one object in each line, with the ending .jsonl, such as by jq -c '.[]'.")  # fmt: skip
     if declared is None or not declared.columns:
         raise _undeclared(path)
     read = _csv if path.suffix.lower() in DELIMITERS else _json
@@ -188,8 +207,7 @@ def _undeclared(path: Path) -> InvalidValue:
 
 def _unreadable(path: Path, error: Exception) -> InvalidValue:
     """Without the reason: a parser's message shows the line it stopped at."""
-    hint = " A .json file is one array; name a file with one object in each line .jsonl." * (path.suffix.lower() == ".json")
-    invalid = InvalidValue(f"{path.name} cannot be read as {path.suffix[1:].upper()}. Its owner sees why as __cause__.{hint}")
+    invalid = InvalidValue(f"{path.name} cannot be read as {path.suffix[1:].upper()}. Its owner sees why as __cause__.")
     invalid.__cause__ = error
     return invalid
 
@@ -237,9 +255,8 @@ def _json(path: Path, columns: Sequence[str], nulls: Sequence[str]) -> pa.Table:
     import pyarrow as pa
 
     try:
-        by_line = path.suffix.lower() in LINES  # by the name: no row decides how the file is read
-        rows = [_loaded(line) for line in path.read_bytes().splitlines() if line.strip()] if by_line else _array(path)
-    except (OSError, ValueError, RecursionError) as error:
+        rows = [_loaded(line) for line in path.read_bytes().splitlines() if line.strip()]
+    except OSError as error:
         raise _unreadable(path, error) from error
     known = [row if isinstance(row, Mapping) else {} for row in rows]
     return pa.table({name: texts(_present(row.get(name), nulls) for row in known) for name in columns})
@@ -251,15 +268,6 @@ def _loaded(line: bytes) -> Any:
         return json.loads(line.decode("utf-8-sig"), parse_float=str, parse_int=str, parse_constant=lambda _: None)
     except (ValueError, RecursionError):
         return None
-
-
-def _array(path: Path) -> list[Any]:
-    rows = json.loads(
-        path.read_text("utf-8-sig", "surrogateescape"), parse_float=str, parse_int=str, parse_constant=lambda _: None
-    )
-    if not isinstance(rows, list):
-        raise ValueError("not an array")
-    return rows
 
 
 def _present(value: Any, nulls: Sequence[str]) -> Any:

@@ -10,6 +10,7 @@ from typing import Any
 
 from discreet.errors import MissingExtra
 from discreet.query.engines import Engine
+from discreet.query.engines.folders import table_name
 from discreet.query.engines.frames import Declared
 
 
@@ -35,7 +36,9 @@ def open_engine(location: Any, declared: Mapping[str, Declared]) -> Engine:
 
     if isinstance(location, (str, os.PathLike)):
         path = Path(location)
-        return DuckEngine(path) if path.suffix.lower() in DATABASES else DuckEngine({path.stem: path}, declared)
+        if path.suffix.lower() in DATABASES:
+            return DuckEngine(path)
+        return DuckEngine({table_name(location): location}, declared)
     if isinstance(location, Mapping):
         return DuckEngine(location, declared)
     return DuckEngine({"data": location})

@@ -20,7 +20,7 @@ from discreet.query.engines.request import SCALE, Marginals, Request
 from discreet.query.engines.stored import NO_RULE, Stored
 from discreet.query.engines.writer import REGISTERED, WEIGHT, Writer
 from discreet.query.operations import Kind, Op
-from discreet.query.tree import Base, Field, Relation, Scalar, Select, Union
+from discreet.query.tree import Base, Field, Relation, Scalar, Select, Union, bases
 
 HUGE = 1e100  # factors beyond are moved here, so that no product overflows
 TINY = 1e-54  # added and taken away again, it leaves 0 of what is below 1e-70, so that no product underflows
@@ -259,7 +259,7 @@ class PostgresEngine:
                     self._keep(self._link, *self._kept)
                     self._lost = False
                 with self._link.transaction(), self._link.cursor() as cursor:
-                    cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+                    cursor.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED READ ONLY")
                     yield cursor
             except Exception as error:
                 raise EngineFailed(self.name) from error
@@ -272,15 +272,25 @@ class PostgresEngine:
         """Open a session where the server closed the last one; whether it can be reached does not depend on rows."""
         with self._lock:
             try:
-                if not self._link.closed:
-                    self._link.execute("SELECT 1")
-                    return
+                found = None if self._link.closed else _described(self._link)
             except self._psycopg.Error:
                 self._link.close()
+                found = None
             try:
-                self._again()
+                if found is None:
+                    self._again()
+                    found = _described(self._link)
             except (InvalidValue, self._psycopg.Error) as error:
                 raise EngineUnreachable(self.name, "Ask again when the server is back.") from error
+        if any(found.get(place) != columns for place, columns in self._known.items()):
+            raise EngineUnreachable(self.name, "Its tables are not those that were connected: connect again.")
+
+    def _check_unchanged(self, cursor: Any, rows: Relation) -> None:
+        """A table that became a view, or has other columns, is not asked. The question that ran keeps its tables locked until
+        the transaction ends, so that they are now what they were then."""
+        asked, found = {self._places[base.table] for base in bases(rows)}, _described(cursor)
+        if any(found.get(place) != self._known[place] for place in asked):
+            raise InvalidValue("the tables changed since they were connected")
 
     def unique(self, base: Base) -> bool:
         with self._reading() as cursor:
@@ -293,19 +303,22 @@ class PostgresEngine:
         )
         if cursor.fetchone()[0]:
             writer.letters = '"und-x-icu"'
-        cursor.execute(CATALOGUE)
+        self._known = _described(cursor)
+        self._places: dict[str, tuple[str, str]] = {}
         kinds: dict[str, dict[str, str]] = {}
         rules: dict[str, dict[str, str]] = {}
         derived: dict[str, str] = {}
         oids: dict[str, int] = {}
         schemas: dict[str, str] = {}
-        for oid, schema, plain, column, base, category, exact, why in cursor.fetchall():
+        listed = [row for rows in self._known.values() for row in rows]
+        for oid, schema, plain, column, base, category, exact, why in listed:
             table = plain
             if oids.setdefault(table, oid) != oid:  # one of that name is earlier on the search_path
                 table = f"{schema}.{plain}"
                 oids[table] = oid
             writer.places[table] = f"{writer.name(schema)}.{writer.name(plain)}"
             schemas[table] = schema
+            self._places[table] = schema, plain
             writer.types[table, column] = base
             derived[table] = why or ""
             kinds.setdefault(table, {})[column] = kind_of(base, category)
@@ -332,6 +345,7 @@ class PostgresEngine:
             cursor.execute(text)
             names = [column.name for column in cursor.description]
             rows = cursor.fetchall()
+            self._check_unchanged(cursor, request.rows)
         return dict(zip(names, zip(*rows) if rows else [()] * len(names)))
 
     def register(self, base: Base, rows: int) -> None:
@@ -368,6 +382,14 @@ class PostgresEngine:
 
     def close(self) -> None:
         self._link.close()
+
+
+def _described(link: Any) -> dict[tuple[str, str], list[tuple[Any, ...]]]:
+    """The catalogue's rows, one for each column, by schema and table."""
+    found: dict[tuple[str, str], list[tuple[Any, ...]]] = {}
+    for row in link.execute(CATALOGUE).fetchall():
+        found.setdefault((row[1], row[2]), []).append(row)
+    return found
 
 
 _SESSION = {

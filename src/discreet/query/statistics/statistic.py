@@ -21,7 +21,8 @@ from discreet.query.tree import Scalar
 if TYPE_CHECKING:
     from discreet.query.calls import Call
 
-CONFIDENCE = 0.95  # of the intervals in an answer
+CONFIDENCE = 0.95  # of the intervals in an answer, unless another is asked for
+OFTEN = "in 95 of 100 answers"
 TYPICAL = 1_000  # rows of the group for which the error of a ratio is stated
 Cells = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]  # value, low, high; one entry per group
 
@@ -54,7 +55,7 @@ class ExpectedErrors(Protocol):
     def __contains__(self, quantity: Quantity) -> bool: ...
 
     def half_width(self, quantity: Quantity) -> float:
-        """Half of the interval at `CONFIDENCE`."""
+        """Half of the interval at the confidence that is asked for."""
         ...
 
 
@@ -106,12 +107,12 @@ class Statistic(ABC):
 
 
 def within(error: float, about: str = "") -> str:
-    return f"within {about}{error:,.4g} in 95 of 100 answers"
+    return f"within {about}{error:,.4g} {OFTEN}"
 
 
 def within_typical(error: float, what: str = "") -> str:
     """The error of a ratio, for a group of typical size."""
-    return f"{what}within about {error / TYPICAL:,.4g} in a group of {TYPICAL:,} rows, in 95 of 100 answers"
+    return f"{what}within about {error / TYPICAL:,.4g} in a group of {TYPICAL:,} rows, {OFTEN}"
 
 
 def each(parts: int, confidence: float) -> float:

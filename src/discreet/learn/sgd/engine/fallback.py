@@ -313,7 +313,7 @@ def tried(found: Found) -> Forward:
             if shapes not in seen and found.get(module, 0) is not None:
                 seen.add(shapes)
                 candidates = range(2, MOST_AXES + 1) if module not in found else [found[module]]
-                with torch.autograd.graph.saved_tensors_hooks(_same, _same):  # inside a checkpoint, nothing is run again
+                with torch.autograd.graph.saved_tensors_hooks(Tensor.detach, _same):  # in a checkpoint, nothing is run again
                     y = run({}, args, kwargs)
                     found[module] = next((n for n in candidates if n and _right(n, y, args, kwargs)), None)
             return plain(module, *args, **kwargs)

@@ -90,7 +90,7 @@ class _Slot:
         gc.collect()  # graphs of earlier steps that lie in cycles hold the parameters to the stream of those steps
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
+        with torch.cuda.stream(side):  # the stream of the recording: a graph that lives on holds the parameters to its stream
             for _ in range(2):  # allocates, and chooses between ways to the same numbers
                 whole.summed(batch, self._weight, size, self._sum)
         torch.cuda.current_stream().wait_stream(side)
@@ -98,7 +98,7 @@ class _Slot:
         self._graph = torch.cuda.CUDAGraph()
         engine.good = self._good
         try:
-            with gc_paused(), torch.cuda.graph(self._graph, pool=whole._pool):
+            with gc_paused(), torch.cuda.graph(self._graph, pool=whole._pool, stream=side):
                 whole.summed(batch, self._weight, size, self._sum)
         finally:
             engine.good = None

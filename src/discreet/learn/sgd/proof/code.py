@@ -78,9 +78,8 @@ def absolute(name: str, level: int, space: dict[str, Any]) -> str:
 
 @functools.lru_cache(maxsize=10_000)
 def made_of_text(code: types.CodeType) -> bool:
-    """Whether code is made from text, or modules are reached by a text, where it runs. Constructors run before a step."""
-    if code.co_name == "__init__":
-        return False
+    """Whether code is made from text, or modules are reached by a text, where it runs: in constructors too, which a step
+    may call."""
     loads = ("LOAD_GLOBAL", "LOAD_NAME", "IMPORT_NAME", "IMPORT_FROM")
     given = [it for part in inner(code) for it in dis.get_instructions(part)]
     loaded = {it.argval for it in given if it.opname in loads}
