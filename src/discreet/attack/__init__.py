@@ -56,7 +56,6 @@ __all__ = [
     "determined",
     "differencing_attack",
     "every_subset",
-    "gradients",
     "guesses",
     "infer",
     "isolating_queries",
