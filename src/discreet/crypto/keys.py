@@ -99,10 +99,14 @@ class PublicContext:
         if len(parts) != 3:
             raise InvalidDocument(f"A public key has three parts; found {len(parts)}.")
         public = cipher.from_bytes("PublicKey", parts[0])
-        count = len(automorphisms(found["purpose"], found["features"], cipher.parameters))
+        elements = automorphisms(found["purpose"], found["features"], cipher.parameters)
         relin, galois = (
-            cipher.from_bytes(kind, data, keys=count) if data else None for kind, data in zip(_SWITCHES, parts[1:], strict=True)
+            cipher.from_bytes(kind, data, keys=len(elements)) if data else None
+            for kind, data in zip(_SWITCHES, parts[1:], strict=True)
         )
+        lacks_relin = found["purpose"] in RELINEARISED and relin is None
+        if lacks_relin or (elements and (galois is None or not all(map(galois.has_key, elements)))):
+            raise InvalidDocument(f"The public key lacks keys that {found['purpose']} needs. Send the file that keygen made.")
         return _same_key(cls(found["purpose"], found["features"], cipher, public, relin, galois), found["key"])
 
     def save(self, path: str | os.PathLike[str]) -> Path:

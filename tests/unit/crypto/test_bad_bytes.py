@@ -187,6 +187,20 @@ def test_the_server_reads_no_more_than_its_model_needs(keys: Keys) -> None:
         assert np.abs(crypto.decrypt(secret, client.score(row), request=row) - MODEL(ROWS[0])).max() < 1e-3
 
 
+def test_a_public_key_without_its_rotations_is_refused(keys: Keys) -> None:
+    header, parts = unpack(keys[1].to_bytes(), "public-key")
+    other = crypto.keygen("linear", features=1)[1]
+    assert not other.galois  # a row of one feature is summed without rotations
+    training = crypto.keygen("logistic", features=2)[1]
+    relin_header, relin_parts = unpack(training.to_bytes(), "public-key")
+    for head, found in ((header, [*parts[:2], b""]), (relin_header, [relin_parts[0], b"", relin_parts[2]])):
+        with pytest.raises(InvalidDocument, match="lacks keys"):
+            crypto.PublicContext.from_bytes(pack("public-key", head, found))
+    four = unpack(crypto.keygen("linear", features=8)[1].to_bytes(), "public-key")
+    with pytest.raises(InvalidDocument, match="lacks keys"):
+        crypto.PublicContext.from_bytes(pack("public-key", four[0], [four[1][0], b"", parts[2]]))
+
+
 def test_a_fault_of_the_server_tells_no_details(
     keys: Keys, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture
 ) -> None:

@@ -21,11 +21,11 @@ from discreet.cli import app
 from discreet.core import Mechanism
 from discreet.errors import BudgetExceeded, InvalidValue
 from discreet.noise.source import seeded_for_tests
-from discreet.synth import Junction, LinkedSynthesis, Tree, explain_linked, fit_linked
+from discreet.synth import Column, Junction, LinkedSynthesis, Tree, explain_linked, fit_linked
 from discreet.synth.linked_table import LinkedTable, schemas_of
 
 SCHEMA: dict[str, Any] = {
-    "users": {"age": (18, 89), "sex": ["f", "m"]},
+    "users": {"age": Column("integer", bounds=(18, 89), bins=(40, 60)), "sex": ["f", "m"]},
     "ratings": {"stars": [1, 2, 3, 4, 5], "genre": ["action", "drama"], "day": (date(2024, 1, 1), date(2024, 12, 31))},
 }
 ASKED: dict[str, Any] = {
