@@ -248,11 +248,12 @@ class Sample:
             return array
         return pa.array([self.given[cells.name]], array.type).take(pa.array(np.zeros(len(array), np.int32)))
 
-    def parts(self, at_once: int = BATCH) -> Iterator[tuple[list[Codes], np.random.Generator]]:
+    def parts(self, at_once: int | None = None) -> Iterator[tuple[list[Codes], np.random.Generator]]:
         """The codes of some rows at a time, and the random numbers that draw their values."""
         random = np.random.default_rng(self.seed)
-        for start in range(0, self.count, at_once):
-            yield sample(self.tree, self.conditionals, min(at_once, self.count - start), random), random
+        size = at_once or BATCH
+        for start in range(0, self.count, size):
+            yield sample(self.tree, self.conditionals, min(size, self.count - start), random), random
 
     def to_arrow(self) -> pa.Table:
         """The rows as an Arrow table."""

@@ -13,9 +13,12 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from discreet import crypto
 from discreet.crypto.container import MAGIC, pack
+from discreet.crypto.packed import _linked
 from discreet.crypto.parameters import LIMITS, PURPOSES
 from discreet.crypto.polynomial import ACTIVATIONS, fit
 from discreet.errors import InvalidDocument, InvalidValue, MissingExtra
@@ -174,6 +177,11 @@ def test_an_answer_of_garbage_is_refused(keys: dict) -> None:
     )
     with pytest.raises(InvalidDocument, match="does not decrypt to scores"):
         crypto.decrypt(secret, forged, request=request)
+    (small,) = crypto.encrypt(secret, ROWS[3]).ciphertexts(public.cipher)
+    small.scale = 2.0**4  # decrypts to numbers that rounding to a grid would leave as they are, noise and all
+    rescaled = crypto.Encrypted(secret.id, request.parameters, "scores", 120, 1, 8.0, (small,), answers=request.message)
+    with pytest.raises(InvalidDocument, match="its scale would show the noise"):
+        crypto.decrypt(secret, rescaled, request=request)
     noise = crypto.Encrypted(
         secret.id, request.parameters, "scores", request.rows, 1, 8.0, (b"\x5e\xa1" + bytes(5000),), answers=request.message
     )
@@ -228,11 +236,18 @@ def test_memory_is_stated_beforehand(keys: dict) -> None:
         crypto.keygen("linear", features=5000)
 
 
+def test_scores_far_out_stay_probabilities() -> None:
+    with np.errstate(all="raise"):
+        assert _linked(np.array([[-2000.0], [0.0], [2000.0]]), "logistic").ravel().tolist() == [0.0, 0.5, 1.0]
+
+
 def test_what_cannot_be_converted() -> None:
     import torch
 
     with pytest.raises(InvalidValue, match="cannot be converted"):
         crypto.convert(object())
+    with pytest.raises(InvalidValue, match=r"encrypt pipeline\[:-1\]"):
+        crypto.convert(make_pipeline(StandardScaler(), LinearRegression()).fit(ROWS, TWO))
     with pytest.raises(InvalidValue, match="Pass radius"):
         crypto.convert(MLPClassifier((2,), solver="lbfgs", alpha=1.0, max_iter=2000, random_state=0).fit(ROWS, TWO))
     with pytest.raises(InvalidValue, match="Conv1d"):
