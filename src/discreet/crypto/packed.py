@@ -172,7 +172,7 @@ def _score_scale(parameters: RingParameters) -> float:
 
 def _of_scores(ciphertext: Any, parameters: RingParameters) -> bool:
     """Whether a ciphertext has two parts, and the scale of scores up to what approximate rescaling leaves of it."""
-    return ciphertext.size() == 2 and abs(ciphertext.scale / _score_scale(parameters) - 1) < 1e-2
+    return bool(ciphertext.size() == 2 and abs(ciphertext.scale / _score_scale(parameters) - 1) < 1e-2)
 
 
 WEIGHT_BITS = 21  # of weights, where no prime is left to rescale by
