@@ -267,3 +267,29 @@ def test_a_drawing_of_all_levels_is_a_hair_above_the_power_at_each():
 def test_largest_losses_are_not_undercut_at_tiny_deltas():
     for event in (events.DiscreteLaplace(43.29342432580821), events.Poisson(0.64, events.Pure(3.3e-4))):
         assert curve(event).epsilon(1e-99) == curve(event).epsilon(0.0)
+
+
+@pytest.mark.parametrize("rate", [1e-3, 1e-9, 1e-12])
+@pytest.mark.parametrize("size", [2, 3, 100])
+def test_a_group_of_which_one_may_be_told_whole_costs_no_less_than_that(rate, size):
+    """Group privacy at losses near 0: the number of steps is a quotient of two small differences."""
+    told = float(-mp.expm1(size * mp.log1p(-mp.mpf(rate))))
+    seen = curve(events.Group(events.Poisson(rate, events.NonPrivate()), size))
+    assert all(seen.delta(epsilon) >= told for epsilon in (0.0, 1e-9, 0.1, 2.0, 50.0, math.inf))
+    assert seen.delta(2.0) <= told * (1 + size * rate + 1e-12)
+    assert seen.epsilon(told * (1 - 1e-6)) == math.inf
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        events.Repeat(events.Exponential(1e-3), 10**5), events.Repeat(events.Pure(1e-10), 10**15),
+        events.Sequence([events.Concentrated(1e-6), events.Pure(0.1)]), events.Poisson(0.5, events.Concentrated(1e-6)),
+    ],
+)  # fmt: skip
+def test_delta_is_not_0_below_the_largest_loss(event):
+    """What is too small for a float is rounded up: delta 0 would say that epsilon is the largest loss."""
+    seen = curve(event)
+    for epsilon in (1.0, 5.0, 50.0, 99.0):
+        assert 0 < seen.delta(epsilon) < 1e-9
+        assert seen.epsilon(0.0) > epsilon
