@@ -11,7 +11,7 @@ import struct
 import tempfile
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from importlib.util import find_spec
+from importlib import import_module
 from typing import Any, Protocol
 
 import numpy as np
@@ -58,8 +58,13 @@ ENGINES = ("tenseal", "seal-python")
 
 def importable() -> str:
     """The first engine that can be imported; tenseal, with the command that installs it, where none can."""
-    found = (name for name, module in zip(ENGINES, ("tenseal", "seal"), strict=True) if find_spec(module) is not None)
-    return next(found, "tenseal")
+    for name, module in zip(ENGINES, ("tenseal.sealapi", "seal"), strict=True):
+        try:
+            import_module(module)
+        except ImportError:
+            continue
+        return name
+    return ENGINES[0]
 
 
 @lru_cache(maxsize=8)
