@@ -55,6 +55,7 @@ bench: $(VENV)/.dev $(WITH_PEERS) $(PEERS)/privacy-meter/.done
 	  --smartnoise $(PEERS)/smartnoise/bin/python --pipeline-dp $(PEERS)/pipelinedp/bin/python --out $(RESULTS)/sql_accuracy.json; fi
 	$(BIN)/python bench/sgd.py --opacus $(PEERS)/opacus/bin/python --jax $(PEERS)/jax/bin/python --out $(RESULTS)/sgd.json
 	$(BIN)/python bench/sgd_noise.py --out $(RESULTS)/sgd_noise.json
+	$(BIN)/python bench/sgd_start.py --out $(RESULTS)/sgd_start.json
 	$(BIN)/python bench/shadow.py --art $(PEERS)/art/bin/python --privacy-meter $(PEERS)/privacy-meter --out $(RESULTS)/shadow.json
 	$(BIN)/python bench/query_synthesis.py --art $(PEERS)/art/bin/python --out $(RESULTS)/query_synthesis.json
 	if test -d ../shared/data; then $(BIN)/python bench/membership.py --out $(RESULTS)/membership.json; \
@@ -73,7 +74,9 @@ bench: $(VENV)/.dev $(WITH_PEERS) $(PEERS)/privacy-meter/.done
 	  $(BIN)/python bench/estimators.py --diffprivlib $(PEERS)/diffprivlib/bin/python --dpebm $(PEERS)/interpret/bin/python \
 	    --audit 20000 --out $(RESULTS)/estimators.json; \
 	  $(BIN)/python bench/estimators.py --only search --seeds 5 --out $(RESULTS)/estimators.json; \
-	  $(BIN)/python bench/synth.py --out $(RESULTS)/synth.json; fi
+	  $(BIN)/python bench/synth.py --out $(RESULTS)/synth.json --plot docs/theory/synth-growth.svg; \
+	  $(BIN)/python bench/synth.py --part published --out $(RESULTS)/synth_published_split.json; \
+	  $(BIN)/python bench/synth_attacks.py --out $(RESULTS)/synth_attacks.json; fi
 
 $(WITH_PEERS): | $(BIN)/python
 	$(PYTHON) -m venv $(@D)

@@ -209,6 +209,8 @@ def _settle(step: Step, times: int, delta: float, near: float, cut: float, top: 
             place = max(place + max(min(off / bound.tilt, most), -most), near / 2)
             if abs(off) < 1e-3:
                 break
+        if not math.isfinite(place):
+            return None
         if abs(place - near) < 2 / bound.tilt:
             return bound.epsilon(delta, place * (1 + 1e-5))
         near = place
@@ -320,6 +322,8 @@ def _series(whole: Sum, tilt: float, mean: float, period: float, last: float, mo
     """Frequencies, terms at the centre, and a bound on what is left out; None where that takes too many frequencies."""
     weight, _ = whole.step.tilted(tilt)
     gap = 2 * math.pi / period
+    if not math.isfinite(last / gap):
+        return None
     count = math.ceil(last / gap) + 1
     shown = count if whole.cut else _fades(weight, whole.step.loss, whole.times, gap, count)
     if min(shown, count) > most:

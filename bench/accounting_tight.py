@@ -3,7 +3,8 @@
     python bench/accounting_tight.py [--every 20] [--workers 2] [--log cells.jsonl] [--out bench/results/accounting-tight.json]
 
 It takes about ten minutes of processor time. `--seconds` ends it earlier: cells not measured by then are counted as such. With
-`--log` each cell is written as soon as it is known, and the next run goes on from there.
+`--log` each cell is written as soon as it is known, and the next run goes on from there. A cell is taken from the log only if
+it was measured by the same code of `discreet.accounting` and of this benchmark, so a table never mixes two versions.
 
 The grid has 3,240 cells of Poisson-sampled Gaussians: 10 noise multipliers x 6 rates x 9 numbers of steps x 6 deltas, each
 axis in `AXES`. Each epsilon is compared with a **lower bound** on the truth (`accounting_floor`: post-processing by bins, then
@@ -25,6 +26,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import argparse
 import dataclasses
+import functools
+import hashlib
 import itertools
 import json
 import math
@@ -39,6 +42,7 @@ import mpmath as mp
 
 from _record import write
 from accounting_floor import floor
+from discreet import accounting
 from discreet.accounting import Gaussian, Poisson, Repeat, curve
 from discreet.accounting import profile as profiles
 from discreet.accounting.composition import Composition
@@ -53,6 +57,17 @@ SHIFTS = (1e-6, 1e-3, 0.1, 1.0, 5.0, 30.0)
 DELTAS = (1e-300, 1e-100, 1e-30, 1e-15, 1e-10, 1e-7, 1e-5, 1e-3)
 ALLOWED = 5e-3  # the excess that is promised
 Cell = tuple[float, float, int, float]
+
+
+@functools.cache
+def code() -> str:
+    """A digest of all that decides a cell: the accountant, the events, the reference and this file."""
+    package = Path(accounting.__file__).parent
+    files = [*package.glob("*.py"), package.parent / "core" / "event.py", *Path(__file__).parent.glob("accounting_*.py")]
+    digest = hashlib.sha256()
+    for path in sorted(files):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()[:16]
 
 
 def one_gaussian(mu: float, delta: float) -> float:
@@ -82,6 +97,15 @@ def gaussian_row(cell: tuple[float, int, float]) -> dict:
     return {"cell": cell, "epsilon": epsilon, "reference": one_gaussian(shift, delta), "kind": "exact"}
 
 
+def lower(cell: Cell, near: float, backward: bool = False) -> float | None:
+    """The reference; None also where its own arithmetic fails: such a cell is listed as one without a reference."""
+    try:
+        return floor(*cell, near, backward)
+    except (ArithmeticError, ValueError) as problem:
+        print("no reference:", cell, "backward" if backward else "forward", repr(problem), flush=True)
+        return None
+
+
 def sampled_row(cell: Cell) -> dict:
     """A cell (noise multiplier, rate, steps, delta)."""
     sigma, rate, times, delta = cell
@@ -90,9 +114,9 @@ def sampled_row(cell: Cell) -> dict:
     taken = time.perf_counter() - began
     reference, kind = 0.0, "exact"
     if 0 < epsilon < math.inf:
-        sides = [floor(sigma, rate, times, delta, epsilon)]
+        sides = [lower(cell, epsilon)]
         if sides[0] is None or epsilon > sides[0] * (1 + ALLOWED):  # the other direction may be the larger one
-            sides.append(floor(sigma, rate, times, delta, epsilon, backward=True))
+            sides.append(lower(cell, epsilon, backward=True))
         reference = max((side for side in sides if side is not None), default=math.nan)
         kind = "lower bound" if reference == reference else "none"
     return {"cell": cell, "epsilon": epsilon, "reference": reference, "kind": kind, "seconds": taken}
@@ -102,13 +126,14 @@ def rows(make, cells: list, workers: int, log: Path | None, end: float) -> Itera
     """Every cell, from the log or measured now. Warnings of numpy are not what is measured here."""
     known = {}
     if log is not None and log.exists():
-        known = {tuple(row["cell"]): row for row in map(json.loads, log.read_text().splitlines())}
+        written = map(json.loads, log.read_text().splitlines())
+        known = {tuple(row["cell"]): row for row in written if row.pop("code") == code()}
     yield from (known[cell] for cell in cells if cell in known)
     with Pool(workers, initializer=warnings.simplefilter, initargs=("ignore",)) as pool:
         for row in pool.imap_unordered(make, [cell for cell in cells if cell not in known]):
             if log is not None:
                 with log.open("a") as file:
-                    file.write(json.dumps(row) + "\n")
+                    file.write(json.dumps({**row, "code": code()}) + "\n")
             yield row
             if time.perf_counter() > end:
                 return  # the pool is ended with what it has under way
@@ -165,7 +190,7 @@ def main() -> None:
         "gaussian": (gaussian_row, list(itertools.product(SHIFTS, (2, *(10**k for k in range(1, 10))), DELTAS))),
         "sampled": (sampled_row, list(itertools.product(*AXES.values()))),
     }
-    result: dict = {"axes of the sampled table": AXES}
+    result: dict = {"code": code(), "axes of the sampled table": AXES}
     for name, (make, cells) in grids.items():
         chosen = cells[:: options.every]
         random.Random(0).shuffle(chosen)

@@ -68,7 +68,6 @@ CASES = {
     "cifar-prior-3": Case("cifar_prior", "cifar10", 3.0, 69.3, {}, 22, 15),
     "cifar-wrn-8": Case("cifar_wrn", "cifar10", 8.0, 78.5, {}, 4, 30),
     "cifar-wrn-3": Case("cifar_wrn", "cifar10", 3.0, 69.3, {"steps": 250}, 2, 30),
-    "cifar-wrn-1": Case("cifar_wrn", "cifar10", 1.0, None, {"steps": 120}, 0, 30),
 }
 
 

@@ -1,9 +1,11 @@
-"""The page of all commands, made from the program itself when the documentation is built."""
+"""What the documentation is built with: the page of all commands, made from the program itself, and a search for file://."""
 
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import click
@@ -14,6 +16,14 @@ MARK = "<!-- every command -->"
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """What mkdocs asks a hook: the text of a page, before it is made into HTML."""
     return markdown.replace(MARK, commands()) if MARK in markdown else markdown
+
+
+def on_post_build(config: Any, **_: Any) -> None:
+    """The search index once more, as a script: pages that are opened from a disk may fetch nothing (assets/file-search.js)."""
+    folder = Path(config["site_dir"]) / "search"
+    index = json.loads((folder / "search_index.json").read_text(encoding="utf-8"))
+    kept = [{name: each[name] for name in ("location", "title", "text")} for each in index["docs"]]
+    (folder / "documents.js").write_text(f"window.__search_documents = {json.dumps(kept)}\n", encoding="utf-8")
 
 
 def commands() -> str:

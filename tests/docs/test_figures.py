@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from pathlib import Path
 
@@ -116,17 +117,55 @@ def synth() -> list[str]:
     found = result("synth")
     rows = {(row["method"], row.get("epsilon")): row for row in found["adult"]}
     joined, tree, real = rows["junction", 1.0], rows["tree", 1.0], rows["the real rows", None]
-    acs = next(row for row in found["acs"] if row["method"] == "junction")
+    acs, nltcs = ({row["method"]: row for row in found[name]}["junction"] for name in ("acs", "nltcs"))
+    beside, aims = ({row["method"]: row for row in found[f"peers_{name}"]} for name in ("adult", "nltcs"))
+    peers = [(beside[f"{name}-mst"], beside[f"{name}-mst"]["tv2"]["mean"]) for name in ("mbi", "dpmm", "snsynth")]
+    (mbi, dpmm, smartnoise) = (row["fit_cpu_s"]["mean"] for row, _ in peers)
+    assert all(aims[f"{name}-aim"]["failed"] == "not finished after 120 CPU-seconds" for name in ("mbi", "dpmm", "snsynth"))
+    at_zero = {(row["method"], row.get("epsilon")): row["auc"]["mean"] for row in result("synth_published_split")["published"]}
+    least, _, most = found["large"]
+    two, hundred = (
+        {(row["rows"] > 10**6, row["columns"]): row for row in found["size"]}[key] for key in ((True, 15), (False, 100))
+    )
     return [
         f"total variation of {joined['tv2']['mean']:.4f} over all pairs",
         f"{joined['tv3']['mean']:.4f} over 100 triples",
-        f"AUC of {joined['auc']['mean']:.4f} on real rows ({real['auc']:.4f} if",
+        f"AUC of {joined['auc']['mean']:.4f} ({joined['auc']['least']:.4f} to {joined['auc']['most']:.4f}) on real rows, "
+        f"{100 * joined['auc_left']['mean']:.1f} % of what it has if trained on the real ones ({real['auc']['mean']:.4f})",
         f"{joined['fit_cpu_s']['mean']:.1f} CPU-seconds, and a tree",
         f"a tree of pairs ({tree['tv2']['mean']:.4f}) in {tree['fit_cpu_s']['mean']:.2f}",
+        f"At ε = 0.1 the AUC is {rows['junction', 0.1]['auc']['mean']:.4f}",
+        f"AUC is {at_zero['junction', 1.0]:.4f} at ε = 1 and {at_zero['junction', 0.1]:.4f} at ε = 0.1 "
+        f"({at_zero['the real rows', None]:.4f} if",
         f"{acs['tv2']['mean']:.4f} in {acs['fit_cpu_s']['mean']:.1f} CPU-seconds",
+        f"{nltcs['tv3']['mean']:.4f} in {nltcs['fit_cpu_s']['mean']:.1f} CPU-seconds",
         f"{100 * found['cover']['columns']:.1f} % of cells of columns",
         f"{100 * found['cover']['pairs']:.1f} % of cells of pairs",
-    ]
+        f"{mbi:.0f} CPU-seconds and {beside['mbi-mst']['memory_mb']['mean']:,.0f} MB written on mbi ({peers[0][1]:.4f}), "
+        f"{dpmm:.0f} in dpmm ({peers[1][1]:.4f}), {smartnoise:.0f} and {beside['snsynth-mst']['memory_mb']['mean']:,.0f} MB in "
+        f"smartnoise-synth ({peers[2][1]:.4f})",
+        f"takes {beside['tree']['fit_cpu_s']['mean']:.2f} ({beside['tree']['tv2']['mean']:.4f})",
+        f"ours takes {aims['aim']['fit_cpu_s']['mean']:.1f} ({aims['aim']['tv3']['mean']:.4f})",
+        f"takes {most['tree_fit_cpu_s'] / most['duckdb_fit_cpu_s']:.2f} of the CPU-seconds and "
+        f"{most['tree_memory_mb'] / most['duckdb_memory_mb']:.1f} times the memory ({most['tree_memory_mb']:.0f} MB)",
+        f"{most['tree_fit_cpu_s'] / least['tree_fit_cpu_s']:.1f}-fold",
+        f"it takes {two['fit_s']:.1f} s, of 100 columns {hundred['fit_cpu_s']:.1f} CPU-seconds",
+        f"at {two['sampled_rows_per_cpu_s'] / 1e6:.1f} million, and written to parquet at "
+        f"{two['written_rows_per_cpu_s'] / 1e6:.1f} million",
+    ]  # fmt: skip
+
+
+def test_verdicts_on_generators_are_those_of_five_runs() -> None:
+    found = result("synth_attacks")["generators"]
+    assert found["overfit"]["verdicts"] == ["refuted"] * 5
+    assert found["tree epsilon 1"]["verdicts"] == found["junction epsilon 1"]["verdicts"] == ["holds"] * 5
+
+
+def test_the_picture_of_growth_is_drawn_from_the_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "bench"))
+    drawn = importlib.import_module("_synth_plot").drawn
+    found = result("synth")
+    assert (ROOT / "docs/theory/synth-growth.svg").read_text() == drawn(found["size"], found["large"])
 
 
 def encryption() -> list[str]:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import strategies
 from discreet import Ledger, record
-from discreet.accounting import Filter, curve
+from discreet.accounting import Filter, calibrate, curve
 from discreet.accounting.filter import EPSILON_UNIT, UNBOUNDED, UNIT
 from discreet.accounting.renyi import epsilon_from_renyi
 from discreet.core import Approximate, Claim, Event, Game, Gaussian, Laplace, Poisson, Pure, Repeat
@@ -172,6 +172,37 @@ def test_what_was_held_before_is_held_for_no_more(terms: tuple[float, float], ch
             assert (budget.spent, budget.epsilon_spent) == (before.budget.spent, before.budget.epsilon_spent)
             assert budget.failure_spent == before.budget.failure_spent
             assert budget.spent_epsilon() <= before.epsilon()
+
+
+@settings(max_examples=25)
+@given(
+    budgets, st.lists(events | st.builds(Gaussian, st.floats(5, 60)), max_size=5), st.booleans(), st.sampled_from([1.0, 0.3])
+)
+def test_the_epsilon_that_a_refusal_quotes_is_admitted_and_hardly_more_is(
+    terms: tuple[float, float], chosen: list[Event], told: bool, share: float
+) -> None:
+    """Of Gaussian noise, which has no pure epsilon: with the terms it was made for, and without."""
+    delta = terms[1] * (share if told else 1.0)
+
+    def asked(epsilon: float) -> tuple[Claim, tuple[float, float] | None]:
+        return claim(Gaussian(calibrate(Gaussian, epsilon, delta))), (epsilon, delta) if told else None
+
+    with opened(epsilon=terms[0], delta=terms[1], failure=None) as ledger:
+        for event in chosen:
+            with suppress(BudgetExceeded):
+                ledger.reserve("people", claim(event))
+        much, pair = asked(terms[0] * 1.5)
+        with pytest.raises(BudgetExceeded) as refused:
+            ledger.reserve("people", much, asked=pair)
+        quoted = refused.value.left
+        assert 0 <= quoted <= terms[0] * (1 + 1e-6)
+        if quoted > 1e-4:
+            more, pair = asked(quoted * 1.01)
+            with pytest.raises(BudgetExceeded):
+                ledger.reserve("people", more, asked=pair)
+            just, pair = asked(quoted)
+            ledger.reserve("people", just, asked=pair)
+        ledger.verify()
 
 
 @settings(max_examples=40)

@@ -164,7 +164,8 @@ class Composition(Saddle):
             share = below / (below - above) if turn % 3 < 2 and math.isfinite(below - above) else 0.5
             middle = low + min(max(share, 0.01), 0.99) * (high - low)
             there = self.solve(direction, math.exp(middle))
-            gap = math.log(there / epsilon) if 0 < there < math.inf else math.copysign(math.inf, there - epsilon)
+            both = 0 < there < math.inf and epsilon > 0
+            gap = math.log(there) - math.log(epsilon) if both else math.copysign(math.inf, there - epsilon)
             if gap <= 0:
                 high, above = middle, gap
             else:
@@ -184,6 +185,8 @@ class Composition(Saddle):
 
     def _settled(self, there: Window, epsilon: float, delta: float) -> bool:
         """Whether what grid and allowances added is too little to matter."""
+        if len(there.loss) < 2:  # all losses but one are too rare to be kept
+            return False
         step = float(there.loss[1] - there.loss[0])
         exact = self.spacing is not None and step < 1.01 * self.spacing
         added = 0.0 if exact else self.terms * step * step * (1 + there.tilt) / 12

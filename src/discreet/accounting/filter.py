@@ -105,12 +105,19 @@ class Filter:
         divergence, failure = self.cost(event)
         return Price(divergence, self.pure_cost(event), failure)
 
+    def _price(self, event: events.Event) -> Price | None:
+        """The same; None if it has no bound."""
+        try:
+            return self.price(event)
+        except BudgetExceeded:
+            return None
+
     def alone(self, event: events.Event) -> tuple[float, float] | None:
         """The pair that an event keeps at the filter's whole delta; None if it has a pure epsilon, or keeps no pair."""
         if self.pure_cost(event) < UNBOUNDED:
             return None
         epsilon = curve(event).epsilon(self.delta)
-        return (math.nextafter(epsilon, math.inf), self.delta) if epsilon < math.inf else None
+        return (math.nextafter(epsilon, math.inf), self.delta) if epsilon < UNBOUNDED / EPSILON_UNIT else None
 
     def allows(self, event: events.Event, *, asked: tuple[float, float] | None = None) -> bool:
         """Whether the event fits what is left; depends on nothing private."""
@@ -136,13 +143,10 @@ class Filter:
         return (first, True) if whole and first is not None else None
 
     def _fitting(self, event: events.Event, asked: tuple[float, float] | None) -> tuple[Price, bool] | None:
-        pair = None if asked is None else self.price(events.Approximate(*kept(event, asked)))
+        pair = None if asked is None else self._price(events.Approximate(*kept(event, asked)))
         if self.refuses_failures(event):
             return None
-        try:
-            natural = self.price(event)
-        except BudgetExceeded:
-            natural = None
+        natural = self._price(event)
         chosen = self.choose(natural, pair, pair)
         if chosen is not None or pair is not None or self.spent or self.epsilon_spent or self.failure_spent:
             return chosen

@@ -31,6 +31,7 @@ Array = NDArray[np.float64]
 MARGIN = 1 + 4e-12  # above the relative error of every sum below; orders near 1 are raised to NEAREST for it
 NEAREST = 1.001  # divergences grow with their order, so that of this order bounds those of lower ones
 LEAST = 5e-324  # what is positive and too small for a float is rounded up to this
+LARGEST = 1e150  # losses from here on are as good as infinite, and products with orders stay in the range of a float
 HIGHEST = 2**20  # the highest whole order whose binomial sum is computed
 ATOMS = 128  # the most parts into which the inner losses of a discrete Laplace are divided
 H_SERIES = [1 / math.factorial(k) for k in range(17, 1, -1)]
@@ -49,6 +50,8 @@ Symmetric = (
 
 def log_moment(event: Symmetric, orders: Array) -> Array:
     """log E_Q[r^a] of a mechanism at each of the orders above 1, from above, and never 0."""
+    if not _most(event) < LARGEST:
+        return np.full_like(orders, math.inf)
     match event:
         case events.Gaussian(noise_multiplier):
             value = orders * (orders - 1) / 2 / noise_multiplier / noise_multiplier * (1 + ULP)
@@ -63,6 +66,21 @@ def log_moment(event: Symmetric, orders: Array) -> Array:
         case events.Pure(epsilon) | events.NoisyMax(epsilon):
             value = _bounded(_response(epsilon, 2, orders), epsilon, orders)
     return np.maximum(value, LEAST)
+
+
+def _most(event: Symmetric) -> float:
+    """About the largest loss, or the squared shift of a Gaussian mechanism."""
+    match event:
+        case events.Gaussian(noise_multiplier):
+            return 1 / noise_multiplier / noise_multiplier
+        case events.DiscreteGaussian(sigma, sensitivity):
+            return (sensitivity / sigma) * (sensitivity / sigma)
+        case events.Laplace(noise_multiplier):
+            return 1 / noise_multiplier
+        case events.DiscreteLaplace(scale, sensitivity):
+            return max(sensitivity / scale, 1 / scale)
+        case _:
+            return event.epsilon
 
 
 def _bounded(log_excess: Array, epsilon: float, orders: Array) -> Array:

@@ -68,7 +68,8 @@ def _tapered(mu: float, rate: float) -> Delta:
 
     def delta(e: Array) -> Array:
         small = np.minimum(e, fall)
-        first = (2 * np.sqrt(fall * small) - rate) / mu  # where psi passes epsilon, on the parabola
+        with np.errstate(over="ignore", invalid="ignore"):
+            first = (2 * np.sqrt(fall * small) - rate) / mu  # where psi passes epsilon, on the parabola
         within = ndtr(-first) - ndtr(-last)
         wide = ndtr(-math.sqrt(square) * (first + middle)) - ndtr(-math.sqrt(square) * (last + middle))
         with np.errstate(under="ignore", over="ignore", invalid="ignore"):  # what is not a number bounds nothing
@@ -107,12 +108,12 @@ def perturbed_renyi(event: ObjectivePerturbation, order: float) -> float:
     whole = order * above * mu * mu / 2  # log E e^{(order - 1) G}
     if event.tapered and rate <= mu * mu / 2:
         return whole / above * (1 + SLACK)
-    if not event.tapered:
+    fall = rate - mu * mu / 2
+    last, first = fall / mu - mu / 2, -rate / mu
+    if not (event.tapered and math.isfinite(last) and math.isfinite(first)):  # the curvature is a bound where it is tapered too
         shift = math.log1p(event.curvature)
         parts = [float(log_ndtr(-mu / 2)), whole + float(log_ndtr(above * mu + mu / 2))]
         return (shift + float(logsumexp(parts)) / above) * (1 + SLACK)
-    fall = rate - mu * mu / 2
-    last, first = fall / mu - mu / 2, -rate / mu
     ends = np.linspace(first, last, CELLS + 1)
     flat = math.log1p(event.curvature) + np.maximum(0, mu * mu / 2 + ends[1:] * mu)
     psi = np.minimum((rate + ends[1:] * mu) ** 2 / (4 * fall), flat)

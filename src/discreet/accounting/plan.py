@@ -69,6 +69,8 @@ def _one_concentrated(counts: dict[events.Event, int]) -> dict[events.Event, int
     rhos = [n * item.rho for item, n in counts.items() if isinstance(item, events.Concentrated)]
     rest = {item: n for item, n in counts.items() if not isinstance(item, events.Concentrated)}
     rho = math.fsum(rhos) * (1 + 4e-16 if len(rhos) > 1 else 1)
+    if rho == math.inf:
+        raise OverflowError("the sum of all rho is beyond the largest float")
     return rest | {events.Concentrated(rho): 1} if rho else rest
 
 

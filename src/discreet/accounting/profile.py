@@ -29,6 +29,7 @@ FARTHEST = 1e100  # standard deviations beyond which a Gaussian hides nothing
 LEAST = 5e-324  # what is positive and too small for a float is rounded up to this
 Deltas = tuple[Array, Array, Array]  # epsilons, and the deltas there in one direction and in the other
 FEW = 2000  # losses that are kept as they are
+WIDE = 1e7  # standard deviations of whole numbers from which they are taken as a normal distribution, a little above
 UP = 1 + 2e-15  # above the rounding of a few logarithms and exponentials
 
 
@@ -157,8 +158,8 @@ def gaussian_delta(mu: float, epsilon: Array) -> Array:
     """
     from scipy.special import erfcx, log_ndtr, ndtr
 
-    if mu < 1e-140:
-        return np.full_like(epsilon, 0.4 * mu)  # delta <= mu / sqrt(2 pi) everywhere
+    if mu < 1e-305:
+        return np.full_like(epsilon, 0.4 * mu + LEAST)  # delta <= mu / sqrt(2 pi) everywhere
     with np.errstate(over="ignore"):
         a = np.minimum(epsilon / mu - mu / 2, 1e150)
     tail = a > -4
@@ -194,28 +195,42 @@ def discrete_laplace(scale: float, sensitivity: int) -> Profile:
     t = math.exp(-1 / scale)
 
     def delta(e: Array) -> Array:
-        least = np.floor(np.minimum((e * scale + sensitivity) / 2, sensitivity - 0.5)) + 1
-        both = -np.expm1(np.minimum(e - least / scale, 0)) - t * np.expm1(-(sensitivity - least) / scale)
+        with np.errstate(over="ignore", invalid="ignore"):  # 1 / scale may be infinite; what is not a number bounds nothing
+            least = np.floor(np.minimum((e * scale + sensitivity) / 2, sensitivity - 0.5)) + 1
+            both = -np.expm1(np.minimum(e - least / scale, 0)) - t * np.expm1(-(sensitivity - least) / scale)
+            both = np.where(np.isnan(both), 1.0, both)
         return np.where(e < most, np.maximum(both, 0), 0) / (1 + t)
 
     spacing = UP / scale
     kinks: Array | None = None
-    if sensitivity < FEW:
+    if sensitivity < FEW and spacing < math.inf:
         kinks = np.arange(-sensitivity, sensitivity + 1, 2, dtype=np.float64) * spacing
     return symmetric(delta, most, spacing, kinks)
 
 
 def discrete_gaussian(sigma: float, sensitivity: int) -> Profile:
-    """Canonne, Kamath, Steinke 2020, Theorem 7: a threshold test on the integers."""
+    """Canonne, Kamath, Steinke 2020, Theorem 7: a threshold test on the integers.
+
+    From `WIDE` on neighbouring integers have the same probability to many digits, and a difference of tails loses them. There
+    delta is the sum over integers of g = (f(x - s) - e^epsilon f(x))+, f a normal density. g is log-concave, so the sum is at
+    most its integral, the delta of the Gaussian mechanism, and its largest value, which is at most 100 / sigma of that integral
+    up to 39 standard deviations. Beyond these nothing is left that a float holds.
+    """
+    if sigma >= WIDE:
+        mu, more = quotient_up(sensitivity, sigma), 1 + 100 / sigma
+        return symmetric(lambda e: np.minimum(gaussian_delta(mu, e) * more, 1.0), math.inf)
     tail = _lattice_tail(sigma)
 
     def delta(e: Array) -> Array:
-        least = np.floor(np.minimum(e * (sigma / sensitivity) * sigma + sensitivity / 2, 1e300)) + 1
+        with np.errstate(over="ignore"):
+            least = np.floor(np.minimum(e * (sigma / sensitivity) * sigma + sensitivity / 2, 1e300)) + 1
         with_unit, without = tail(least - sensitivity), tail(least)
+        known = without > 1e-305  # below, digits are lost, and nothing is taken off
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-            difference = with_unit - np.where(without > 0, np.exp(e + np.log(np.maximum(without, 1e-320))), 0)
-        slack = (4e-15 + 3e-16 * np.abs(e)) * with_unit  # tails and exponential are each good to some units in the last place
-        return np.clip(difference + slack, 0, 1)
+            difference = with_unit - np.where(known, np.exp(e + np.log(np.where(known, without, 1.0))), 0.0)
+            # tails and exponential are each good to some units in the last place, and a place to one: a tail falls by u there
+            slack = (4e-15 + 3e-16 * np.abs(e) + 1e-15 * np.minimum(least / sigma, 60.0) ** 2) * with_unit
+        return np.clip(difference + slack + LEAST, 0, 1)
 
     return symmetric(delta, math.inf)
 
@@ -224,7 +239,7 @@ def _lattice_tail(sigma: float) -> Delta:
     """Pr[X >= k] for a discrete Gaussian X. Summed for small sigma; Euler-Maclaurin, exact to rounding, for large."""
     if sigma < 64:
         reach = int(40 * sigma) + 8
-        with np.errstate(under="ignore"):
+        with np.errstate(under="ignore", over="ignore"):
             weight = np.exp(-((np.arange(-reach, reach + 1) / sigma) ** 2) / 2)
         upper = np.cumsum(weight[::-1])[::-1] / weight.sum()
         table = np.append(upper, 0.0)
@@ -333,7 +348,8 @@ def _widen(delta: Delta, most: float, size: int) -> Delta:
     def direct(e: Array) -> Array:
         step = e / size
         with np.errstate(divide="ignore", over="ignore", invalid="ignore", under="ignore"):
-            log_steps = np.where(step > 1e-12, e - step + np.log1p(-np.exp(-e)) - np.log1p(-np.exp(-step)), math.log(size))
+            log_steps = np.where(step > 0, e - step + np.log(-np.expm1(-e)) - np.log(-np.expm1(-step)), math.log(size))
+            log_steps += 1e-15 * (1 + np.abs(log_steps))  # past the rounding of these functions
             return np.where(step >= most, -np.inf, np.log(np.maximum(delta(step), 5e-324)) + log_steps)
 
     # far out delta(step) is lost to rounding while the number of steps grows; a bound at one epsilon holds at all above

@@ -36,9 +36,10 @@ def renyi(event: events.Event, order: float) -> float:
     if order <= 1:
         raise InvalidValue(f"order must be above 1; got {order:g}.")
     try:
-        return _renyi(event, order, 1) * (1 + 1e-14)
+        bound = _renyi(event, order, 1) * (1 + 1e-14)
     except OverflowError:  # so many, or so large, that no float holds them
         return math.inf
+    return math.inf if math.isnan(bound) else bound  # what is not a number bounds nothing
 
 
 def _renyi(event: events.Event, order: float, size: int) -> float:

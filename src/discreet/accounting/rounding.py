@@ -21,7 +21,7 @@ def float_up(value: Fraction) -> float:
 
 
 def quotient_up(numerator: float, denominator: float) -> float:
-    """numerator / denominator, both positive."""
+    """numerator / denominator, both positive; infinity beyond the largest float, and above 0 however small."""
     return float_up(Fraction(numerator) / Fraction(denominator))
 
 

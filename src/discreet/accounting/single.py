@@ -9,7 +9,7 @@ import numpy as np
 from discreet.accounting import profile as profiles
 from discreet.accounting.profile import Profile
 
-EVERYWHERE = np.concatenate([[0.0], np.geomspace(1e-9, 1e15, 200)])
+EVERYWHERE = np.concatenate([[0.0], 10.0 ** np.arange(-322, -9, 8), np.geomspace(1e-9, 1e15, 200)])
 EVENLY = np.linspace(0, 1, 17)
 CLOSE = np.concatenate([-(10.0 ** -np.arange(2, 16)), [0.0], 10.0 ** -np.arange(2, 16)])
 

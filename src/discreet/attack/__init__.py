@@ -1,6 +1,8 @@
 """Attacks: each gives every target a score, in the same game as the claims. Names here need numpy and scipy only;
 training torch models needs torch."""
 
+from typing import Any
+
 from discreet.attack import membership
 from discreet.attack.guesses import Guesses, best_guess, guesses
 from discreet.attack.inversion import AttributeInference, Inference, infer
@@ -65,3 +67,19 @@ __all__ = [
     "reconstruct_bits",
     "uniqueness",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """`gradients` needs torch, so it is loaded when it is used."""
+    if name != "gradients":
+        raise AttributeError(f"discreet.attack has no {name!r}; it has {', '.join(__all__)}.")
+    from importlib import import_module
+
+    from discreet.errors import MissingExtra
+
+    try:
+        return import_module("discreet.attack.gradients")
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise MissingExtra("torch", "torch", "Reading rows out of gradients") from None

@@ -28,6 +28,7 @@ COMMANDS = {
     "pate": "Labels for public rows, by teachers that vote in private.",
     "predict": "Classes or values of new rows, by a model that train or fit wrote.",
     "query": "Ask private SQL: an answer with error bars, charged to a budget.",
+    "recommend": "A private recommender of ratings, and its advice to one user.",
     "report": "Releases as one page to read and sign: HTML, PDF, Markdown, JSON.",
     "serve": "The web app: budgets, releases, a console, attacks, for a team.",
     "show": "What a release says of itself.",

@@ -18,7 +18,9 @@ from discreet.errors import InvalidValue
 @click.option("--error", type=float, metavar="E",
               help="A regression's standard error, as published with it; by default that on people outside.")  # fmt: skip
 @click.option("--confidence", type=float, default=0.95, show_default=True, metavar="C", help="Of the interval.")
-@click.option("-o", "--out", type=click.Path(dir_okay=False), metavar="FILE", help="Write a release.json with the evidence.")
+@click.option(
+    "-o", "--output", "out", type=click.Path(dir_okay=False), metavar="FILE", help="Write a release.json with the evidence."
+)
 @json_option
 def attribute_command(
     model: str, people: str, hidden: str, inside: str, error: float | None, confidence: float, out: str | None, as_json: bool

@@ -44,7 +44,13 @@ def command(
     from pyarrow.parquet import write_table
 
     from discreet import synth
+    from discreet.core import check
     from discreet.errors import InvalidValue
+
+    if rows is not None:  # what is wrong is told before anything is spent
+        check.whole("rows", rows, most=10**12)
+    if fidelity_epsilon is not None and not 1e-6 <= check.positive("fidelity-epsilon", fidelity_epsilon) <= 100:
+        raise InvalidValue(f"--fidelity-epsilon must be between 1e-6 and 100; got {fidelity_epsilon:g}.")
 
     paying: dict[str, Any] = budget(ledger, source, account)
     whose = read_unit(unit, unit_rows, relation)
@@ -63,6 +69,7 @@ def command(
     if output is None:
         raise InvalidValue("Say where the synthetic table goes: -o FOLDER; or ask what it would cost: --explain.")
     folder = _writable(Path(output))
+    talk("Numbers outside their bounds are moved to the nearer end; a value that is not listed counts as missing.")
     talk("Counting inside the engine, and estimating …")
     if child is not None:
         _linked(synth.fit_linked(place, **given, **paying), folder, rows, as_json)

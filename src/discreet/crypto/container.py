@@ -9,14 +9,14 @@ import hashlib
 import json
 import os
 import re
+import secrets
 import struct
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from discreet.core.document import parse_json
-from discreet.errors import InvalidDocument
+from discreet.errors import InvalidDocument, InvalidValue
 
 MAGIC = b"discreet-crypto\n"
 VERSION = 1
@@ -86,21 +86,28 @@ def _split(data: bytes, start: int, length: int, kind: str, name: str) -> tuple[
 def write_file(path: str | os.PathLike[str], data: bytes, *, secret: bool = False) -> Path:
     """Write the file whole or not at all; a secret one can be read by its owner alone."""
     target = Path(path)
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")  # mode 0600
+    if _is_secret(target):
+        raise InvalidValue(f"{target.name} holds a secret key, and what it encrypted would be lost. Name another file.")
+    name = target.parent / f".{target.name[:100]}.{secrets.token_hex(8)}"
+    handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if secret else 0o666)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        if not secret:
-            mask = os.umask(0)
-            os.umask(mask)
-            os.chmod(name, 0o666 & ~mask)
         os.replace(name, target)
     except BaseException:
         os.unlink(name)
         raise
     return target
+
+
+def _is_secret(target: Path) -> bool:
+    if not target.is_file():
+        return False
+    with target.open("rb") as file:
+        start = file.read(200)
+    return start.startswith(MAGIC) and b'"kind": "secret-key"' in start
 
 
 def read_file(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any], list[bytes]]:

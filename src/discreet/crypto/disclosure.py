@@ -73,7 +73,7 @@ class Disclosure:
         return (ciphertext_claim(self.secret.parameters, self.unit, rounded, counted),)
 
     def run(self, decrypt: Callable[[], NDArray[np.float64]]) -> NDArray[np.float64]:
-        total = disclosed(self.ledger, self.source, self.secret.id)  # this one's entry is there already
+        total = disclosed(self.ledger, self.secret.id)  # this one's entry is there already
         if total * 2 * self.error / self.grid > 1:
             raise InvalidValue(
                 f"{total} values under key {self.secret.id[:8]} with an error of {self.error:.3g} on a grid of {self.grid:.3g} "
@@ -85,10 +85,10 @@ class Disclosure:
         return release(self, decrypt, source=self.source, ledger=self.ledger)
 
 
-def disclosed(ledger: Ledger, source: str, key: str) -> int:
-    """How many values decrypted under a key were handed to others, by the ledger."""
+def disclosed(ledger: Ledger, key: str) -> int:
+    """How many values decrypted under a key were handed to others, of whatever source, by the ledger."""
     mark, total = f"decryptions under key {key} handed to others: ", 0
-    for entry in ledger.history(source):
+    for entry in ledger.history():
         if entry.kind == "reserve":
             sentences = [line for claim in entry.body["claims"] for line in claim.get("assumptions", ())]
             total += sum(int(line[len(mark) :]) for line in sentences if line.startswith(mark))

@@ -167,7 +167,7 @@ class Plan:
             rounding / self.argument_scale(moduli) / 2, self.bound * size * weights,
             self.capacity * size * fresh / self.forward_scale(moduli),
         )  # fmt: skip
-        error = math.hypot(steepest * argument, 2 * rounding / ERROR_SCALE, fresh / ERROR_SCALE)
+        error = math.hypot(steepest * argument, 3 * rounding / ERROR_SCALE, fresh / ERROR_SCALE)
         feature = fresh / self.backward_scale * self.largest_error / math.sqrt(1 << self.shared)
         packed = (3 * 3.5 * self.weight_parts + 30 * SLOTS * math.sqrt(self.ciphertexts)) / self.packed_scale
         return DEVIATIONS * (self.learning_rate * math.hypot(self.bound * error, feature) / math.sqrt(self.rows) + packed)

@@ -15,6 +15,7 @@ from discreet.crypto.engine import Seal
 from discreet.crypto.keys import PublicContext, block
 from discreet.crypto.model import Layer, Model
 from discreet.crypto.packed import WEIGHT_BITS, Encrypted, capacity
+from discreet.crypto.parameters import RingParameters
 from discreet.crypto.polynomial import Polynomial
 from discreet.errors import InvalidValue
 
@@ -165,13 +166,21 @@ def error_bound(model: Model, public: PublicContext, *, bound: float = 8.0) -> f
     """How far an encrypted score may be from `model(rows)` by the noise and the rounding of weights; one of 4,096 slots is
     further away less than once in 1e10.
 
-    Fresh noise has at most the deviation sqrt(N) (3.2 + 0.3) / scale in a slot, each rescaling or switch of keys adds
-    sqrt(N / 12 (1 + 2N / 3)) / scale. Slots have uncorrelated noise, so that the first layer turns a deviation into the 2-norm
-    of its weights times it; units of later layers are correlated, and there it is the 1-norm. Slopes are the polynomials'.
+    Fresh noise has at most the deviation sqrt(N) (3.2 + 0.3) / scale in a slot. A rescaling adds sqrt(N / 12 (1 + 2N / 3)) /
+    scale; a switch of keys adds as much, and 3.2 N / sqrt(12) / scale times the 2-norm of the primes over the special one.
+    Slots have uncorrelated noise, so that the first layer turns a deviation into the 2-norm of its weights times it; units of
+    later layers are correlated, and there it is the 1-norm. Slopes are the polynomials'.
     """
-    parameters = public.parameters
+    return error_under(model, public.parameters, bound)
+
+
+def error_under(model: Model, parameters: RingParameters, bound: float) -> float:
+    """The same, before there are keys."""
     degree, bits = parameters.degree, parameters.scale_bits
-    step = math.sqrt(degree / 12 * (1 + 2 * degree / 3)) / 2.0 ** (bits + (0 if parameters.levels else WEIGHT_BITS))
+    *primes, special = parameters.primes
+    switch = NOISE * degree / math.sqrt(12) * math.hypot(*(2.0 ** (prime - special) for prime in primes))
+    rounded = math.sqrt(degree / 12 * (1 + 2 * degree / 3))
+    step = math.hypot(rounded, switch) / 2.0 ** (bits + (0 if parameters.levels else WEIGHT_BITS))
     rounding = 2.0 ** -(WEIGHT_BITS + 1) if not parameters.levels else 0.5 * math.sqrt(degree) / 2.0**bits
     deviation, fixed, size = math.sqrt(degree) * (NOISE + 0.3) / 2.0**bits, 0.0, bound
     for place, layer in enumerate(model.layers):

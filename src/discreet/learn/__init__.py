@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         StandardScaler,
     )
     from discreet.learn.pate import PATE
+    from discreet.learn.recommend import Recommender
     from discreet.learn.sgd.banded import BandMF
     from discreet.learn.sgd.canary import Aligned, Training, replay_run
     from discreet.learn.sgd.clipping import Automatic, FixedPoint, Flat, PerLayer
@@ -38,9 +39,9 @@ if TYPE_CHECKING:
 __all__ = [
     "PATE", "PCA", "Adaptive", "Aligned", "Augment", "Automatic", "Average", "BallsInBins", "BandMF", "Checkpoint",
     "FixedPoint", "Flat", "GaussianNB", "GradientCanaries", "KBinsDiscretizer", "LinearRegression", "LinearSVC",
-    "LogisticRegression", "OneHotEncoder", "PerLayer", "Performance", "Poisson", "Postprocess", "PrivateSearchCV", "Ridge",
-    "Run", "StandardScaler", "Step", "Training", "encode", "evaluate", "inject_gradient_canaries", "projected", "read",
-    "replay_run", "shrink", "train",
+    "LogisticRegression", "OneHotEncoder", "PerLayer", "Performance", "Poisson", "Postprocess", "PrivateSearchCV",
+    "Recommender", "Ridge", "Run", "StandardScaler", "Step", "Training", "encode", "evaluate", "inject_gradient_canaries",
+    "projected", "read", "replay_run", "shrink", "train",
 ]  # fmt: skip
 
 _MODULES = {
@@ -49,6 +50,7 @@ _MODULES = {
         "PrivateSearchCV", "Ridge", "StandardScaler",
     ),
     "pate": ("PATE",),
+    "recommend": ("Recommender",),
     "sgd.banded": ("BandMF",),
     "sgd.canary": ("Aligned", "Training", "replay_run"),
     "sgd.clipping": ("Automatic", "FixedPoint", "Flat", "PerLayer"),
@@ -65,7 +67,7 @@ _MODULES = {
 }  # fmt: skip
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 
-_PACKAGES = ("estimators", "features", "layers", "pate", "table")
+_PACKAGES = ("estimators", "features", "layers", "pate", "recommend", "table")
 
 
 def __getattr__(name: str) -> Any:

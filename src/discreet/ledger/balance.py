@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from shlex import quote
 
-from discreet.accounting.filter import EPSILON_UNIT, UNBOUNDED, UNIT, Filter
+from discreet.accounting.curve import curve
+from discreet.accounting.filter import EPSILON_UNIT, UNBOUNDED, UNIT, Filter, written
 from discreet.accounting.renyi import renyi
-from discreet.core import Pure
+from discreet.core import Gaussian, Pure
 from discreet.errors import BudgetExceeded
 from discreet.figures import down, up
 from discreet.ledger.amount import FAILURE_UNIT, FINER, MOST, NOTHING, Amount, Offer, basic_limits
@@ -100,14 +101,39 @@ class Balance:
 
     @property
     def epsilon_left(self) -> float:
-        """The largest epsilon (at delta 0) that one more charge may have, 0 if none; many smaller ones may fit instead."""
+        """The largest epsilon (at delta 0) that one more charge may have, 0 if none; several smaller ones may fit instead.
+
+        This is what every surface means by "left": what the ledger would still admit, here and in the source.
+        """
         return self._largest(pure=True)
+
+    def left_in_words(self) -> str:
+        """The same for people, behind the word for epsilon."""
+        return f"{_shown(self.epsilon_left)} in one more answer, or several smaller ones"
+
+    def after(self, more: Amount) -> Balance:
+        """What it will be when this much more is spent, here and in the source."""
+        return replace(self, spent=self.spent.plus(more), whole=None if self.whole is None else self.whole.after(more))
 
     def _largest(self, *, pure: bool) -> float:
         """The largest epsilon that fits here and in the source; without `pure`, by its divergence alone."""
         left = self.left
         own = max(_worth(self.order, left.divergence), _plain(left.epsilon) if pure else 0.0)
         return own if self.whole is None else min(own, self.whole._largest(pure=pure))
+
+    def fits_at(self, delta: float, *, pairs: bool) -> float:
+        """The largest epsilon to which one more Gaussian mechanism may be calibrated at this delta; 0 if none.
+
+        With `pairs` it is asked for as (epsilon, delta), and may be charged as that.
+        """
+        both = [each for each in (self, self.whole) if each is not None]
+        fits = _gaussian(self.order, min(each.left.divergence for each in both), delta)
+        all_of_it = self.account in (None, DEFAULT) and not self._is_part()
+        if self.untouched and all_of_it and delta <= self.delta:
+            return max(fits, down_to_unit(self.epsilon)) if self.epsilon < UNBOUNDED / EPSILON_UNIT - 1 else fits
+        if pairs and math.ceil(written(delta) * FAILURE_UNIT) <= min(each.left.failure for each in both):
+            fits = max(fits, self.epsilon_left)
+        return fits
 
     def holds(self, asked: Amount) -> bool:
         """Whether this much fits here, whatever the source says."""
@@ -133,13 +159,14 @@ class Balance:
         if price.asked is None or price.own.epsilon < UNBOUNDED:
             return refusal
         epsilon, delta = price.asked
-        asked = f"epsilon {epsilon:g} at delta {up(delta, 6)}"
+        asked, fits = f"epsilon {epsilon:g} at delta {up(delta, 6)}", self.fits_at(delta, pairs=True)
         if (self.whole or self).basic:
             text = f"{self._name()} adds up (epsilon, delta) pairs; {self._pairs_left()} left of {self._of()} "
             text += f"(delta {up(self.delta, 6)}). This one asks {asked}. Ask {self._owner()}"
         else:
             text = f"{refusal}. It was asked for as {asked}; for pairs, {self._pairs_left()} left."
-        return BudgetExceeded(text, asked=epsilon, left=self.epsilon_left)
+            text += f" Gaussian noise asked for at delta {up(delta, 6)} fits up to epsilon {_shown(fits)}."
+        return BudgetExceeded(text, asked=epsilon, left=fits)
 
     def _pairs_left(self) -> str:
         """What is left for (epsilon, delta) pairs, here and in the source."""
@@ -168,7 +195,7 @@ class Balance:
         if self.holds(asked._replace(failure=0)):
             return self._short_of_failure(asked, name)
         pure = asked.epsilon < UNBOUNDED
-        left, fits = self._largest(pure=pure), payer._largest(pure=pure)
+        left, fits = (each._largest(pure=True) if pure else each.fits_at(self.delta, pairs=False) for each in (self, payer))
         has = f"{name} has about epsilon {_shown(left)} left of {self._of()} for one more question"
         if not pure and self.basic:
             return BudgetExceeded(
@@ -177,7 +204,7 @@ class Balance:
                 f"was made for (asked=), or ask {self._owner()}", asked=asked.divergence / UNIT, left=fits,
             )  # fmt: skip
         if not pure:
-            want = _worth(self.order, asked.divergence) * (1 + 1e-9)
+            want = _gaussian(self.order, asked.divergence, self.delta) * (1 + 1e-9)
             return BudgetExceeded(
                 f"{has} that has no pure epsilon (delta {up(self.delta, 6)}); this one is worth about {up(want)} (divergence "
                 f"{up(asked.divergence / UNIT)}; {down(self.left.divergence / UNIT)} is left at order {self.order:.4g}). "
@@ -251,6 +278,20 @@ def _plain(left: int) -> float:
     while found > 0 and price(Pure(found)) > left:
         found = math.nextafter(found, 0)
     return found
+
+
+@lru_cache(1024)
+def _gaussian(order: float, divergence: int, delta: float) -> float:
+    """The epsilon, at this delta, of the Gaussian mechanism that has this divergence (in 1e-15), rounded down."""
+    if divergence <= 0:
+        return 0.0
+    left = divergence / UNIT * (1 - 3e-12)  # the filter adds 1e-12 to what it charges
+    return curve(Gaussian(math.sqrt(order / 2 / left))).epsilon(delta) * (1 - 1e-9)
+
+
+def down_to_unit(epsilon: float) -> float:
+    """The epsilon, or the next below it that is a whole number of units as it is written."""
+    return epsilon if written(epsilon) * EPSILON_UNIT % 1 == 0 else math.floor(epsilon * EPSILON_UNIT) / EPSILON_UNIT
 
 
 @lru_cache(1024)

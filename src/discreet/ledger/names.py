@@ -3,6 +3,10 @@
 A new name has one spelling (Unicode's normal form NFKC), shows every character it holds, and writes each word in one script.
 One that looks like a name the ledger has is refused. Names that a ledger holds already stay as they are.
 
+Two names look alike if one skeleton is left of both once case, accents, punctuation and blanks are taken off, and letters that
+look alike are brought to one. Between two digits a sign counts, so that 2025-1-11 and 2025-11-1 are two names; digits count,
+apart from 0 and 1, which look like letters, so that people2025 and people2026 are. A skeleton is only compared, never shown.
+
 The rules follow Unicode Technical Standard 39 (Unicode Security Mechanisms): the scripts are those recommended for
 identifiers, mixtures within a word are those of its restriction level "highly restrictive", and letters that look alike are
 brought to one before names are compared. The standard's table of look-alikes is large, and mostly about letters and signs that
@@ -12,8 +16,10 @@ make alike.
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any
 
 from discreet.core import check
@@ -28,18 +34,18 @@ _SCRIPTS = (
 _TOGETHER = ({"CJK", "HIRAGANA", "KATAKANA", "LATIN"}, {"CJK", "HANGUL", "LATIN"}, {"CJK", "BOPOMOFO", "LATIN"})
 _LATIN = "ơƯưƠ" + "".join(map(chr, [*range(0xC0, 0x180), *range(0x1CD, 0x1DD), *range(0x218, 0x21C), *range(0x1E00, 0x1F00)]))
 _UNSEEN = frozenset("\u115f\u1160\u17b4\u17b5\u3164\uffa0")  # letters and marks that show nothing
-# What looks alike, each after the letter that stands for all of it. Accents are taken off before and put back after.
+# What looks alike, each after the letter that stands for all of it. Accents and signs are taken off apart.
 _ALIKE = {
     "A": "АΑ", "B": "ВΒ", "C": "СϹ", "E": "ЕΕ", "F": "Ϝ", "G": "Ԍ", "H": "НΗ", "J": "ЈͿ", "K": "КΚ", "L": "Լ", "M": "МΜ",
     "N": "Ν", "O": "0ОΟՕ", "P": "РΡ", "Q": "Ԛ", "S": "ЅՏ", "T": "ТΤ", "U": "Ս", "V": "Ѵ", "W": "Ԝ", "X": "ХΧ",
     "Y": "УΥҮ", "Z": "Ζ",
-    "a": "аα", "b": "Ьь", "c": "сϲ", "d": "ԁ", "e": "еҽ", "g": "ց", "h": "һհ", "i": "іιı", "j": "јϳյ", "k": "кκĸ",
-    "l": "I1|ІӀӏΙוןا", "n": "пոη", "o": "оοօჿסه", "p": "рρ", "q": "ԛզ", "r": "г", "rn": "mм", "s": "ѕ", "t": "тτ", "u": "սυ",
-    "v": "ѵν", "vv": "wԝաш", "x": "хχ", "y": "уγүყ", "3": "ЗзӠҘ", "4": "Ч", "6": "б", "ß": "β", "Ð": "Đ", "Γ": "Г", "Π": "П",
+    "a": "аα", "b": "Ьь", "c": "сϲ", "cl": "dԁđð", "e": "еҽ", "g": "ց", "h": "һհħ", "i": "іιı", "j": "јϳյ", "k": "кκĸ",
+    "l": "I1|ІӀӏΙוןاł", "n": "пոηŋ", "o": "оοօჿסهø", "p": "рρþ", "q": "ԛզ", "r": "г", "rn": "mм", "s": "ѕ", "t": "тτŧ",
+    "u": "սυ", "v": "ѵν", "vv": "wԝաш", "x": "хχ", "y": "уγүყ", "3": "ЗзӠҘ", "4": "Ч", "6": "б", "ß": "β", "Γ": "Г", "Π": "П",
     "Φ": "Ф", "φ": "ф", "Λ": "Л", "ー": "一", "カ": "力", "ロ": "口", "エ": "工", "ニ": "二", "ハ": "八", "ト": "卜",
-    "タ": "夕", "ヘ": "へ", "リ": "り", "\u0306": "\u030c", "\u0327": "\u0326",
-    "'": "`‘’‛ʼʹ′", "''": '"“”',
+    "タ": "夕", "ヘ": "へ", "リ": "り", "ae": "æ", "oe": "œ",
 }  # fmt: skip
+_ACCENTS = re.compile("[\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670]")  # on letters that are read without them
 _STANDS_FOR = {ord(each): first for first, others in _ALIKE.items() for each in others}
 
 
@@ -54,6 +60,8 @@ def new_name(what: str, value: Any) -> str:
         raise InvalidValue(f"{what} must have at most {LONGEST} characters; got {len(name)}.")
     if name != name.strip():
         raise InvalidValue(f"{what} must not begin or end with a blank; got {_shown(name)}.")
+    if not any(letter.isalnum() for letter in name):
+        raise InvalidValue(f"{what} must hold a letter or a digit; got {_shown(name)}.")
     if (normal := unicodedata.normalize("NFKC", name)) != name:
         advice = f"; its normal form is {_shown(normal)}" if normal.isprintable() and normal == normal.strip() else ""
         raise InvalidValue(f"{what} must be in Unicode's normal form NFKC; {_shown(name)} is not{advice}.")
@@ -80,7 +88,7 @@ def _scripts(found: list[str | None], name: str) -> list[str] | None:
 
 
 def unlike(what: str, name: str, taken: Iterable[str]) -> None:
-    """Refuse a new name that looks like one that is taken, in other letters, or that differs from it in case alone."""
+    """Refuse a new name that looks like one that is taken, or that differs from it in case, accents or punctuation alone."""
     for other in taken:
         if other != name and alike(name, other):
             raise InvalidValue(
@@ -90,22 +98,23 @@ def unlike(what: str, name: str, taken: Iterable[str]) -> None:
 
 
 def alike(name: str, other: str) -> bool:
-    """Whether people may take one name for the other: the same but for case, or for letters that look alike.
+    """Whether people may take one name for the other: the same but for case, accents, punctuation, or letters that look alike.
 
-    >>> alike("people", "People"), alike("people", "peop1e"), alike("people", "visits")
+    >>> alike("people", "peop1e"), alike("patients 2026", "patients_2026"), alike("people2025", "people2026")
     (True, True, False)
     """
     return not _skeletons(name).isdisjoint(_skeletons(other))
 
 
-def _skeletons(name: str) -> set[str]:
-    """What is left of a name once case and look-alikes are taken off: by its small letters, and as it is written.
+@lru_cache(4096)
+def _skeletons(name: str) -> frozenset[str]:
+    """What is left of a name without case, accents, signs and look-alikes: by its small letters, and as it is written.
 
     Both are needed: the capital I is an i by its case and looks like an l. Letters are folded again after the table, so that
     0 and O and o are one.
     """
     shown = "".join(letter for letter in unicodedata.normalize("NFKD", name) if not _hidden(letter))
-    return {_seen(_seen(start)) for start in (_folded(shown), shown)}
+    return frozenset(_without_signs(_seen(_seen(start))) for start in (_folded(shown), shown))
 
 
 def _folded(name: str) -> str:
@@ -113,8 +122,27 @@ def _folded(name: str) -> str:
 
 
 def _seen(name: str) -> str:
-    """One letter for all that look like it, a small one, and one blank for several."""
-    return " ".join(_folded(name.translate(_STANDS_FOR)).split())
+    """One letter for all that look like it, a small one, without its accents."""
+    return "".join(letter for letter in _folded(name.translate(_STANDS_FOR)) if not _ACCENTS.match(letter))
+
+
+def _without_signs(name: str) -> str:
+    """Without punctuation and blanks; one blank for those between two digits, or what a digit was taken for."""
+    kept: list[str] = []
+    parted = False
+    for letter in name:
+        if unicodedata.category(letter)[0] in "PZ" or letter in "`^~":
+            parted = True
+            continue
+        if parted and kept and _digit(kept[-1]) and _digit(letter):
+            kept.append(" ")
+        kept.append(letter)
+        parted = False
+    return "".join(kept)
+
+
+def _digit(letter: str) -> bool:
+    return letter.isdigit() or letter in "lo"
 
 
 def _script(what: str, name: str, place: int) -> str | None:

@@ -75,6 +75,11 @@ def _unpickled(file: Path) -> Any:
         raise InvalidValue(f"{str(file)!r} cannot be read by joblib: {type(error).__name__}: {str(error)[:200]}") from error
 
 
+def read_weights(path: str) -> dict[str, Any]:
+    """Tensors by name, from a .safetensors file or a state dict."""
+    return _weights(existing(path, "a .safetensors file or a state dict"))
+
+
 def _weights(file: Path) -> dict[str, Any]:
     try:
         if file.suffix == ".safetensors":

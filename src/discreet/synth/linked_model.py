@@ -36,7 +36,7 @@ class LinkedModel:
     children: Model
     pairs: tuple[Pair, ...]
     columns: tuple[tuple[str, ...], tuple[str, ...]]  # of both tables, in their order, the key among them
-    types: tuple[Any, Any] = (None, None)  # the Arrow types of the key
+    types: tuple[Any, Any]  # the Arrow types of the key
 
     def sample(self, n: int | None = None, given: Mapping[str, Any] | None = None, *, seed: int | None = None) -> LinkedSample:
         """`n` synthetic parents with their children, or as many as there are by the noisy count; `given` fixes columns of
@@ -104,9 +104,9 @@ class LinkedSample:
 
         cells = {it.name: it.arrow_type for it in (self.model.parents, self.model.children)[place].cells}
         key = self.model.types[place]
-        if key is not None and pa.types.is_integer(key) and key.bit_width < 64:
+        if pa.types.is_integer(key) and key.bit_width < 64:
             key = pa.int64() if len(self) >= 1 << (key.bit_width - 1) else key
-        if key is None or not (pa.types.is_integer(key) or pa.types.is_floating(key)):
+        if not (pa.types.is_integer(key) or pa.types.is_floating(key)):
             key = pa.string()
         return pa.schema([(name, key if name == self.model.key else cells[name]) for name in self.model.columns[place]])
 

@@ -18,7 +18,7 @@ from discreet.query.engines.places import open_engine
 from discreet.query.engines.stored import NO_RULE, common_rule
 from discreet.query.operations import Kind, Op
 from discreet.query.tree import Base, Join, Scalar, Select
-from discreet.synth.cells import Cells
+from discreet.synth.cells import ARROW, Cells
 from discreet.synth.measure import Ints, Set
 from discreet.synth.schema import Column, Schema
 from discreet.synth.table import Coded, declared_kinds, domains, field, one_table, plan, text_files
@@ -78,7 +78,8 @@ class LinkedTable:
             bases.append(Base(name, tuple(kinds), fields, True, list(kinds).index(self.key)))
             kept = {self.key, *schemas[name].columns}
             self.columns.append(tuple(column for column in kinds if column in kept))
-            self.types.append(types.get(self.key))
+            plain = ARROW.get(kinds[self.key], ARROW["text"])
+            self.types.append(types.get(self.key) or plain())
         bases = self._same_rule(bases)
         self._parts(bases[0], bases[1], cells[0], cells[1])
 

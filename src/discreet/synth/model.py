@@ -252,8 +252,9 @@ class Sample:
         """The codes of some rows at a time, and the random numbers that draw their values."""
         at_once = at_once or BATCH
         random = np.random.default_rng(self.seed)
-        for start in range(0, self.count, at_once):
-            yield sample(self.tree, self.conditionals, min(at_once, self.count - start), random), random
+        size = at_once or BATCH
+        for start in range(0, self.count, size):
+            yield sample(self.tree, self.conditionals, min(size, self.count - start), random), random
 
     def to_arrow(self) -> pa.Table:
         """The rows as an Arrow table."""

@@ -230,7 +230,7 @@ class Schema:
         """The same with cells that a fit found privately: values, bins or mass of columns, by name."""
         columns = dict(self.columns)
         for name in found.keys() & columns.keys():
-            said = {key: tuple(values) for key, values in found[name].items()}
+            said: dict[str, Any] = {key: tuple(values) for key, values in found[name].items()}
             columns[name] = replace(columns[name], find=(), **said)
         return replace(self, columns=columns)
 

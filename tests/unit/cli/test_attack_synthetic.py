@@ -78,11 +78,15 @@ def test_a_private_table_with_fits_fidelity_and_canaries(folder: Path) -> None:
 
 
 def test_a_copy_is_caught_without_any_claim(folder: Path) -> None:
+    for seed, name in enumerate(("people", "others")):  # without fine values only a handful of predicates fit one row alone
+        table, height = parquet.read_table(folder / f"{name}.parquet"), np.random.default_rng(seed).normal(170, 10, 1500)
+        parquet.write_table(table.append_column("height", pa.array(height)), folder / f"{name}.parquet")
     done = attacked(folder, "people.parquet")
     assert done.exit_code == 0, done.output
     assert "Nothing is claimed" in done.stderr
     risks = {it["name"]: it for it in Release.load(folder / "attacked" / "release.json").facts["risks"]}
-    assert risks["singling out"]["low"] > 0
+    assert risks["singling out"]["members"] == 1.0, "whatever singles out a row of the copy singles out a member"
+    assert risks["singling out"]["control"] < 1.0
 
 
 def typed(count: int, seed: int) -> pa.Table:
@@ -145,7 +149,7 @@ def test_fidelity_is_paid_for_beside_the_table(folder: Path) -> None:
     assert "mean total variation" in done.stderr
 
 
-def test_a_claim_about_users_allows_attacks_on_rows_and_no_fits(folder: Path) -> None:
+def test_a_claim_about_users_allows_attacks_on_rows(folder: Path) -> None:
     for name in ("people", "others"):
         table = parquet.read_table(folder / f"{name}.parquet")
         whose = pa.array(np.arange(table.num_rows) // 3)
@@ -153,9 +157,6 @@ def test_a_claim_about_users_allows_attacks_on_rows_and_no_fits(folder: Path) ->
     (folder / "schema.toml").write_text(SCHEMA + '\n[id]\ntype = "omit"\n')
     made(folder, "--unit", "user:id", "--unit-rows", 3)
     known = ("--claim", "out/release.json", "--schema", "schema.toml")
-    done = attacked(folder, "out/synthetic.parquet", *known, "--canaries", 60)
-    assert done.exit_code == 2
-    assert "leave out --canaries" in done.stderr
     assert attacked(folder, "out/synthetic.parquet", *known).exit_code == 0
     kept = Release.load(folder / "attacked" / "release.json")
     assert {each.game.unit for each in kept.evidence} == {record()}

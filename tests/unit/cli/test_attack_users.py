@@ -49,7 +49,7 @@ def test_users_and_found_cells_are_attacked_like_rows_and_listed_cells(tmp_path:
     told = json.loads(call(
         "attack", "synthetic", "out/synthetic.parquet", "--members", "people.parquet", "--control", "others.parquet",
         "--claim", "out/release.json", "--schema", "schema.toml", "--attacks", "density,shadows", "--shadows", 2,
-        "--canaries", 40, "--out", "attacked", "--json",
+        "--canaries", 40, "--output", "attacked", "--json",
     ))  # fmt: skip
     assert [it["attack"] for it in told["attacks"]] == ["density ratio", "shadow generators", "canaries in one fit"]
     assert told["owner_fidelity"]["means"]["2"] < 0.2

@@ -69,6 +69,22 @@ def test_where_nothing_can_be_written_nothing_is_spent(visits: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("option", "value", "told"),
+    [("--rows", 0, "rows"), ("--fidelity-epsilon", -1, "fidelity-epsilon"), ("--table", "x", "no table")],
+)
+def test_options_that_cannot_be_met_are_told_before_anything_is_spent(
+    option: str, value: object, told: str, visits: Path
+) -> None:
+    ledger = Ledger(visits / "ledger.db")
+    ledger.open("people", unit=record(), epsilon=1.0, delta=1e-6)
+    paying = ("--ledger", visits / "ledger.db", "--source", "people")
+    done = call(visits, "--epsilon", 1, *paying, "-o", visits / "out", option, value)
+    assert done.exit_code == 2
+    assert told in done.stderr
+    assert ledger.spent("people") == 0
+
+
+@pytest.mark.parametrize(
     ("args", "told"),
     [
         (("--epsilon", 1), "-o FOLDER"),

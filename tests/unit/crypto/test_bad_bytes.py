@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import resource
 import struct
 import threading
 import urllib.error
 import urllib.request
+from contextlib import nullcontext
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import numpy as np
@@ -71,6 +73,25 @@ def test_sizes_are_read_from_what_seal_writes(keys: Keys) -> None:
 def test_what_unpacks_to_much_is_refused_before(keys: Keys, data: bytes, kind: str) -> None:
     with pytest.raises(InvalidDocument, match="damaged"):
         keys[1].cipher.from_bytes(kind, data)
+
+
+@pytest.mark.parametrize("count", [0, 1 << 14, 1 << 26])
+def test_a_bomb_inside_a_ciphertext_is_not_unpacked(keys: Keys, count: int) -> None:
+    """SEAL writes an array inside a ciphertext with a header of its own, which may say that it is compressed again."""
+    codec = pytest.importorskip("pyarrow")
+    secret, public = keys
+    data = public.cipher.to_bytes(secret.encrypt_plain(public.cipher.encode(0.5, 0, 2.0**26)))
+    size = unpacked_size(data)
+    content = codec.decompress(data[16:], decompressed_size=size, codec="zstd", asbytes=True)
+    place = content.index(b"\x5e\xa1\x10")
+    first = ((1 << 17) << 3).to_bytes(3, "little") + struct.pack("<Q", count) + bytes((1 << 17) - 8)  # one block as it is
+    inner = seal(b"\x28\xb5\x2f\xfd\x00\x50" + first + zeros(4000, size=None)[6:])  # a window of 1 MiB
+    assert len(codec.input_stream(codec.py_buffer(inner[16:]), compression="zstd").read(1 << 20)) == 1 << 20  # it is one
+    packed = codec.compress(content[:place] + inner, codec="zstd", asbytes=True)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with nullcontext() if count == 1 << 14 else pytest.raises(InvalidDocument, match="damaged"):
+        public.cipher.from_bytes("Ciphertext", seal(packed))  # with the right count it is read as far as that
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000  # of the 524,288 kB that it would be
 
 
 def container(header: bytes, body: bytes = b"", length: int | None = None) -> bytes:
@@ -166,6 +187,20 @@ def test_the_server_reads_no_more_than_its_model_needs(keys: Keys) -> None:
         assert np.abs(crypto.decrypt(secret, client.score(row), request=row) - MODEL(ROWS[0])).max() < 1e-3
 
 
+def test_a_public_key_without_its_rotations_is_refused(keys: Keys) -> None:
+    header, parts = unpack(keys[1].to_bytes(), "public-key")
+    other = crypto.keygen("linear", features=1)[1]
+    assert not other.galois  # a row of one feature is summed without rotations
+    training = crypto.keygen("logistic", features=2)[1]
+    relin_header, relin_parts = unpack(training.to_bytes(), "public-key")
+    for head, found in ((header, [*parts[:2], b""]), (relin_header, [relin_parts[0], b"", relin_parts[2]])):
+        with pytest.raises(InvalidDocument, match="lacks keys"):
+            crypto.PublicContext.from_bytes(pack("public-key", head, found))
+    four = unpack(crypto.keygen("linear", features=8)[1].to_bytes(), "public-key")
+    with pytest.raises(InvalidDocument, match="lacks keys"):
+        crypto.PublicContext.from_bytes(pack("public-key", four[0], [four[1][0], b"", parts[2]]))
+
+
 def test_a_fault_of_the_server_tells_no_details(
     keys: Keys, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture
 ) -> None:
@@ -186,7 +221,7 @@ class Painter(BaseHTTPRequestHandler):
     """Answers with what moves a terminal's cursor."""
 
     def do_GET(self) -> None:
-        described = {"features": 2, "purpose": "linear", "link": "identity", "approximation": ["\x1b[2Jrelu"]}
+        described = {"features": 2, "purpose": "linear", "link": "identity", "approximation": ["\x1b[2Jrelu"], "error": 0.1}
         self._send(200, json.dumps(described).encode())
 
     def do_POST(self) -> None:

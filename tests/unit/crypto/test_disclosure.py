@@ -68,8 +68,8 @@ def test_a_disclosed_score_is_a_release_with_one_claim_and_no_claim_for_the_answ
     again = Release.from_json(found.to_json())
     assert again.claims == found.claims
     assert ledger.payment(found).fault is None
-    assert disclosed(ledger, "clinic", secret.id) == 40
-    assert disclosed(ledger, "clinic", "another") == 0
+    assert disclosed(ledger, secret.id) == 40
+    assert disclosed(ledger, "another") == 0
 
 
 def test_the_answer_to_a_ciphertexts_claim_is_not_covered(keys: Keys, ledger: Ledger) -> None:
@@ -95,7 +95,7 @@ def test_decryptions_are_counted_and_end(keys: Keys, ledger: Ledger) -> None:
     how = {"error": error, "unit": record(), "source": "clinic", "ledger": ledger}
     with pytest.raises(InvalidValue, match="below 64 times the error"):
         crypto.disclose(secret, answer, grid=error, **how)  # type: ignore[arg-type]
-    assert disclosed(ledger, "clinic", secret.id) == 0
+    assert disclosed(ledger, secret.id) == 0
     allowed = 100  # values on this grid, of which two hand-overs of 40 fit
     grid = 2 * error * allowed
     problems: list[InvalidValue] = []
@@ -113,7 +113,10 @@ def test_decryptions_are_counted_and_end(keys: Keys, ledger: Ledger) -> None:
         thread.join()
     assert len(problems) >= 2
     assert "new keys" in str(problems[0])
-    assert disclosed(ledger, "clinic", secret.id) == 160  # what was refused counts too: nothing is given back
+    assert disclosed(ledger, secret.id) == 160  # what was refused counts too: nothing is given back
+    ledger.open("another clinic", unit=record(), epsilon=1.0, delta=1e-6)
+    with pytest.raises(InvalidValue, match="200 values"):  # one key under two names is one key
+        crypto.disclose(secret, answer, grid=grid, **{**how, "source": "another clinic"})  # type: ignore[arg-type]
     assert str(np.round(MODEL(ROWS)[0, 0], 3)) not in str(problems)
 
 
@@ -132,7 +135,7 @@ def test_weights_of_a_training_are_handed_on_rounded(ledger: Ledger) -> None:
     found = disclose_weights(holder, grid=2.0**-6, **how)  # type: ignore[arg-type]
     assert np.array_equal(found.value * 64, np.round(holder.weights * 64))
     assert [claim.game.view for claim in found.claims] == [frozenset({"ciphertexts"})]
-    assert disclosed(ledger, "clinic", secret.id) == 2
+    assert disclosed(ledger, secret.id) == 2
 
 
 def test_what_is_not_handed_over(keys: Keys, ledger: Ledger) -> None:

@@ -123,7 +123,7 @@ def test_what_started_cannot(ledger: Ledger) -> None:
 def test_a_refusal_spends_nothing_and_is_logged(ledger: Ledger) -> None:
     with pytest.raises(
         BudgetExceeded,
-        match=r"people has about epsilon 0\.\d+ left of 1 for one more question that has no pure epsilon \(delta 1e-6\); this "
+        match=r"people has about epsilon 1 left of 1 for one more question that has no pure epsilon \(delta 1e-6\); this "
         r"one is worth about \d.* \(divergence \d.* is left at order \d.*Add noise, or ask its owner",
     ) as told:
         ledger.reserve("people", claim(Gaussian(1.0)))

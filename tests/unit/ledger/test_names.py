@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sqlite3
 import sys
+import threading
 import unicodedata
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -44,6 +46,9 @@ TWINS = [
     ("our Coca", "our Соса"),
     ("people", "PeopIe"), ("people", "PEOP1E"), ("people", "PEOPIE"), ("cohort", "c0hort"), ("cohort", "C0HORT"),
     ("view", "vievv"), ("VIEW", "vievv"), ("o'brien", "o`brien"), ("modern", "MODEM"), ("a\"b", "a''b"),
+    ("patients 2026", "patients_2026"), ("patients 2026", "patients2026"), ("people", "people."), ("café", "cafe"), ("é", "E"),
+    ("clinic", "dinic"), ("c1inic", "dinic"), ("clínic", "Dinic"), ("élan/2", "elan-2"), ("søster", "soster"), ("a.b", "ab"),
+    ("site 1.1", "site l.l"), ("our-people", "ourpeople"), ("o'brien", "obrien"), ("(people)", "people"), ("ещё", "еще"),
 ]  # fmt: skip
 
 
@@ -98,8 +103,54 @@ def test_a_look_alike_is_no_fresh_budget(ledger: Ledger, one: str, two: str) -> 
 
 
 def test_words_that_differ_to_the_eye_are_two_names() -> None:
-    for one, two in (("tail", "tall"), ("view", "vies"), ("people", "peoples"), ("cohort 1", "cohort 2"), ("a-b", "a_b")):
+    for one, two in (("tail", "tall"), ("view", "vies"), ("people", "peoples"), ("cohort 1", "cohort 2"), ("A+", "A-")):
         assert not alike(one, two)
+
+
+def test_families_of_names_stay_possible(ledger: Ledger) -> None:
+    """Names that differ in a digit, a letter or the place of a separator between digits; periods of one source."""
+    family = [
+        "people2024", "people2025", "people2026", "a1", "a2", "a12", "b1", "site-1", "site-2", "site-12", "visits/2025-1-11",
+        "visits/2025-11-1", "v1.1", "v11", "v1.2", "ward A", "ward B", "people (old)", "कल", "काल", "がく", "かく",
+    ]  # fmt: skip
+    for name in family:
+        begin(ledger, name)
+    begin(ledger, "monthly", by_period=True)
+    for month in range(1, 13):
+        ledger.renew("monthly", period=f"2026-{month}", by="owner", reason="new")
+        ledger.renew("monthly", period=f"2025-{month:02}", by="owner", reason="new")
+    assert len(ledger.sources()) == len(family) + 25
+
+
+def test_a_name_has_a_letter_or_a_digit(ledger: Ledger) -> None:
+    for name in ("...", "-", "+"):
+        with pytest.raises(InvalidValue, match="a letter or a digit"):
+            begin(ledger, name)
+
+
+@pytest.mark.parametrize("place", ["file", "server"])
+def test_of_look_alikes_opened_at_once_one_is_there(place: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """The comparison is in the transaction that opens: two who open look-alikes at the same moment do not both succeed."""
+    where = tmp_path / "ledger.db" if place == "file" else request.getfixturevalue("postgres_url")
+    names = ["patients 2026", "patients_2026", "patients-2026", "pätients 2026", "patients.2026", "PATIENTS 2026"]
+    ledgers = [Ledger(where) for _ in names]
+    ready, done = threading.Barrier(len(names)), []
+
+    def opened(ledger: Ledger, name: str) -> None:
+        ready.wait()
+        with suppress(InvalidValue):
+            begin(ledger, name)
+            done.append(name)
+
+    threads = [threading.Thread(target=opened, args=both) for both in zip(ledgers, names, strict=True)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert ledgers[0].sources() == done
+    assert len(done) == 1
+    for ledger in ledgers:
+        ledger.close()
 
 
 def test_a_ledger_that_has_odd_names_still_opens(tmp_path: Path) -> None:

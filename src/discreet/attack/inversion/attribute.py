@@ -108,7 +108,7 @@ class AttributeInference:
 
     def guess(self, model: Model, people: Table, outcome: ArrayLike) -> NDArray[Any]:
         """The likeliest value for each person."""
-        return np.array(list(self.values))[self.posterior(model, people, outcome).argmax(axis=1)]
+        return np.asarray(np.array(list(self.values))[self.posterior(model, people, outcome).argmax(axis=1)])
 
     def prior_guess(self) -> Any:
         """What is guessed without a model."""

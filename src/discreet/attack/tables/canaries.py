@@ -94,7 +94,8 @@ def _new_keys(values: Column, count: int) -> Column:
     """Keys of the same kind that are in no row."""
     if values.dtype.kind in "iuf":
         known = values[np.isfinite(values)] if values.dtype.kind == "f" else values
-        return (known.max(initial=0) + 1 + np.arange(count)).astype(values.dtype)
+        made: Column = (known.max(initial=0) + 1 + np.arange(count)).astype(values.dtype)
+        return made
     taken = {str(value) for value in values.tolist()}
     free = (name for i in itertools.count() if (name := f"canary {i}") not in taken)
     return np.array(list(itertools.islice(free, count)), object)

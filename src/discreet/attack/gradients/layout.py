@@ -1,0 +1,82 @@
+"""How a table's columns lie in the rows that a network sees: categories one-hot, numbers as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from discreet.errors import InvalidValue
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The columns in order; `categories` is None for numbers, whose range is `low` to `high`."""
+
+    names: tuple[str, ...]
+    categories: tuple[tuple[Any, ...] | None, ...]
+    ranges: tuple[tuple[float, float] | None, ...]
+
+    @classmethod
+    def of(cls, schema: Any) -> Layout:
+        """From a mapping of each column to a list of its categories or to a pair (low, high).
+
+        >>> Layout.of({"sex": ["F", "M"], "age": (0, 1)}).width
+        3
+        """
+        if not isinstance(schema, Mapping) or not schema:
+            raise InvalidValue(
+                'data must be "image" or a schema: a mapping from each column to its categories or to (low, high).'
+            )
+        categories: list[tuple[Any, ...] | None] = []
+        ranges: list[tuple[float, float] | None] = []
+        for name, kind in schema.items():
+            if isinstance(kind, tuple) and len(kind) == 2 and all(isinstance(end, (int, float)) for end in kind):
+                if not kind[0] < kind[1]:
+                    raise InvalidValue(f"The range of {name} must be (low, high) with low below high; got {kind}.")
+                categories.append(None)
+                ranges.append((float(kind[0]), float(kind[1])))
+            elif isinstance(kind, list) and len(kind) >= 2:
+                categories.append(tuple(kind))
+                ranges.append(None)
+            else:
+                raise InvalidValue(f"{name} must be a list of at least two categories or a pair (low, high); got {kind!r}.")
+        return cls(tuple(map(str, schema)), tuple(categories), tuple(ranges))
+
+    @property
+    def width(self) -> int:
+        """How many numbers a row has."""
+        return sum(1 if kind is None else len(kind) for kind in self.categories)
+
+    def parts(self) -> list[slice]:
+        """Where each column lies in a row."""
+        places, start = [], 0
+        for kind in self.categories:
+            places.append(slice(start, start + (1 if kind is None else len(kind))))
+            start = places[-1].stop
+        return places
+
+    def sample(self, count: int, generator: torch.Generator) -> Tensor:
+        """Rows of the public prior: each category as likely as the other, each number anywhere in its range."""
+        pieces = []
+        for kind, limits in zip(self.categories, self.ranges):
+            if kind is None:
+                assert limits is not None
+                pieces.append(
+                    limits[0] + (limits[1] - limits[0]) * torch.rand(count, 1, generator=generator, dtype=torch.float64)
+                )
+            else:
+                drawn = torch.randint(len(kind), (count,), generator=generator)
+                pieces.append(torch.nn.functional.one_hot(drawn, len(kind)).double())
+        return torch.cat(pieces, 1)
+
+    def decoded(self, rows: Tensor) -> dict[str, list[Any]]:
+        """Columns of values: the largest of each group of categories, and each number."""
+        columns: dict[str, list[Any]] = {}
+        for name, kind, place in zip(self.names, self.categories, self.parts()):
+            part = rows[:, place]
+            columns[name] = part[:, 0].tolist() if kind is None else [kind[index] for index in part.argmax(1).tolist()]
+        return columns

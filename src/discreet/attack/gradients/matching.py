@@ -1,0 +1,122 @@
+"""Rows whose gradient looks like the update, found by optimisation.
+
+`second_order`: L-BFGS on the squared difference, each parameter's part divided by its own size. With smooth activations the
+match is unique in practice and the rows come out almost exactly. `cosine`: the angle between gradients plus total variation,
+with the signs of the gradient and Adam (Geiping et al. 2020), for networks with ReLU, where second derivatives vanish.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from discreet.attack.gradients.network import Network
+from discreet.attack.gradients.update import Update
+
+SMOOTH = (nn.Tanh, nn.Sigmoid, nn.GELU, nn.SiLU, nn.Softplus, nn.ELU, nn.Mish, nn.LogSigmoid, nn.Softsign)
+KINKED = (nn.ReLU, nn.LeakyReLU, nn.ReLU6, nn.PReLU, nn.Hardtanh, nn.MaxPool2d)
+STARTS = 4
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    rows: Tensor
+    residual: float
+
+
+def smooth(model: nn.Module) -> bool:
+    """Has the network smooth activations only?"""
+    modules = list(model.modules())
+    return any(isinstance(module, SMOOTH) for module in modules) and not any(isinstance(module, KINKED) for module in modules)
+
+
+def second_order(
+    network: Network, update: Update, labels: Tensor, shape: Sequence[int], *, steps: int, seconds: float, seed: int,
+    low: float = 0.0, high: float = 1.0, progress: Progress | None = None,
+) -> Match:  # fmt: skip
+    """L-BFGS from a few starts; the best match."""
+    start, best, turn = time.process_time(), Match(torch.empty(0), math.inf), 0
+    while turn == 0 or (best.residual > 100.0 * update.rounding and time.process_time() - start < seconds and turn < STARTS):
+        generator = torch.Generator().manual_seed(seed + turn)
+        noise = torch.randn(len(labels), *shape, generator=generator, dtype=network.dtype)
+        rows = (low + high) / 2.0 + 0.1 * (high - low) * noise
+        made = _descended(network, update, labels, rows.requires_grad_(), steps, start + seconds, progress)
+        residual = network.residual(made, labels, update) if bool(torch.isfinite(made).all()) else math.inf
+        if residual < best.residual or not len(best.rows):
+            best = Match(made, residual)
+        turn += 1
+    return best
+
+
+def _descended(
+    network: Network, update: Update, labels: Tensor, rows: Tensor, steps: int, end: float, progress: Progress | None
+) -> Tensor:  # fmt: skip
+    """L-BFGS from one start, until it stands still."""
+    sent = [value.to(network.dtype) for value in update.list()]
+    sizes = [float((value**2).sum()) or 1.0 for value in sent]
+    optimizer: Any = torch.optim.LBFGS(
+        [rows], max_iter=20, history_size=50, line_search_fn="strong_wolfe", tolerance_grad=1e-14, tolerance_change=1e-16
+    )
+
+    def closure() -> Tensor:
+        made = network.gradient(rows, labels, differentiable=True)
+        value = torch.stack([((a - b) ** 2).sum() / size for a, b, size in zip(made, sent, sizes)]).sum()
+        (rows.grad,) = torch.autograd.grad(value, [rows])
+        return value.detach()
+
+    last = math.inf
+    for step in range(max(1, steps // 20)):
+        value = float(optimizer.step(closure))
+        if progress is not None:
+            progress((step + 1) * 20, steps)
+        if not math.isfinite(value) or value < 1e-22 or value > 0.999999 * last or time.process_time() > end:
+            break
+        last = value
+    return rows.detach()
+
+
+def cosine(
+    network: Network, update: Update, labels: Tensor, shape: Sequence[int], *, steps: int, seconds: float, seed: int,
+    low: float = 0.0, high: float = 1.0, variation: float = 1e-2, progress: Progress | None = None,
+) -> Match:  # fmt: skip
+    """Signed Adam on the angle and, for images, total variation; rows stay within their range."""
+    sent = [value.to(network.dtype) for value in update.list()]
+    size = math.sqrt(sum(float((value**2).sum()) for value in sent))
+    generator = torch.Generator().manual_seed(seed)
+    rows = ((low + high) / 2.0 + 0.3 * (high - low) * torch.randn(len(labels), *shape, generator=generator)).to(network.dtype)
+    rows = rows.clamp(low, high).requires_grad_()
+    optimizer = torch.optim.Adam([rows], lr=0.05 * (high - low))
+    schedule = torch.optim.lr_scheduler.MultiStepLR(optimizer, [int(steps * part) for part in (0.375, 0.625, 0.875)], gamma=0.1)
+    start, best, chosen = time.process_time(), math.inf, rows.detach().clone()
+    for step in range(steps):
+        made = network.gradient(rows, labels, differentiable=True)
+        product = sum(((a * b).sum() for a, b in zip(made, sent)), torch.zeros((), dtype=network.dtype))
+        length = torch.sqrt(sum(((a**2).sum() for a in made), torch.zeros((), dtype=network.dtype)))
+        value = 1.0 - product / (length * size)
+        if float(value) < best:
+            best, chosen = float(value), rows.detach().clone()
+        if len(shape) == 3:
+            value = value + variation * total_variation(rows)
+        (gradient,) = torch.autograd.grad(value, [rows])
+        rows.grad = gradient.sign()
+        optimizer.step()
+        schedule.step()
+        with torch.no_grad():
+            rows.clamp_(low, high)
+        if progress is not None and step % 20 == 0:
+            progress(step, steps)
+        if time.process_time() - start > seconds:
+            break
+    return Match(chosen, network.residual(chosen, labels, update))
+
+
+def total_variation(rows: Tensor) -> Tensor:
+    """The mean absolute difference of neighbouring pixels."""
+    return (rows[..., 1:] - rows[..., :-1]).abs().mean() + (rows[..., 1:, :] - rows[..., :-1, :]).abs().mean()

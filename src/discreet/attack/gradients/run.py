@@ -1,0 +1,209 @@
+"""The strongest reconstruction known for the case. The rule is fixed, and the first certified answer wins.
+
+one row, a linear layer sees it          closed form
+linear, ReLU, linear …                   exact, row by row (sparse.py)
+convolutions and ReLU, one image         exact, layer by layer (convolutions.py)
+smooth activations                       second-order matching
+images otherwise                         cosine distance and total variation
+tables otherwise                         an ensemble of relaxed rows, with the doubt of each cell (tables.py)
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from discreet.attack.gradients import closed, convolutions, matching, sparse, tables
+from discreet.attack.gradients.labels import as_labels, label_counts
+from discreet.attack.gradients.layout import Layout
+from discreet.attack.gradients.network import Loss, Network, certified
+from discreet.attack.gradients.result import Inversion
+from discreet.attack.gradients.update import Update, checked
+from discreet.core import check
+from discreet.errors import InvalidValue
+
+METHODS = ("auto", "closed", "sparse", "convolutions", "second_order", "cosine", "tables")
+PRIOR = 512  # public rows that stand for the batch
+
+
+def gradients(
+    model: nn.Module, update: Mapping[str, Any], *, batch: int, loss: Loss | None = None, data: Any = "image",
+    shape: Sequence[int] | None = None, labels: Any = None, public: Any = None, method: str = "auto", steps: int = 2000,
+    seconds: float = 60.0, seed: int = 0, progress: Callable[[str, int, int], None] | None = None,
+) -> Inversion:  # fmt: skip
+    """Read the rows of a batch out of one gradient that a client sent.
+
+    `update` maps parameter names to the gradient of the mean loss over `batch` rows; `loss` is cross entropy where none is
+    given. `data` is "image", with `shape` such as (3, 32, 32), or a schema: a mapping from each column to its categories or to
+    a pair (low, high), whose rows the model sees one-hot. `labels` are guessed where they are not known. `public` are rows of
+    the same kind that are nobody's secret; without them rows are drawn evenly from the ranges. `seconds` limits each attack's
+    CPU time. Recovered rows that reproduce the update up to rounding are certified: see `Inversion.exact`.
+
+    >>> _ = torch.manual_seed(0)
+    >>> model = nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 2))
+    >>> row, label = torch.tensor([[0.1, 0.7, 0.4]]), torch.tensor([1])
+    >>> sent = torch.autograd.grad(nn.functional.cross_entropy(model(row), label), model.parameters())
+    >>> update = dict(zip(dict(model.named_parameters()), sent))
+    >>> found = gradients(model, update, batch=1, data={"a": (0, 1), "b": (0, 1), "c": (0, 1)})
+    >>> found.method, bool(found.exact.all()), bool(found.rows.allclose(row.double(), atol=1e-5)), int(found.labels[0])
+    ('closed', True, True, 1)
+    """
+    check.whole("batch", batch)
+    check.word("method", method, METHODS)
+    check.whole("steps", steps)
+    check.positive("seconds", seconds)
+    asked = loss or nn.CrossEntropyLoss()
+    case = _Case(model, checked(model, update), batch, asked, data, shape, labels, public, steps, seconds, seed, progress)
+    tried: list[Inversion] = []
+    for name in case.order() if method == "auto" else [method]:
+        found = getattr(case, name)()
+        if found is None:
+            continue
+        tried.append(found)
+        if bool(found.exact.all()) and len(found) == batch:
+            break
+    if not tried:
+        raise InvalidValue(f"method={method!r} does not fit this model and batch; leave it out to use what does.")
+    return min(tried, key=lambda found: (-int(found.exact.sum()), found.residual))
+
+
+class _Case:
+    """One update, what is known about it, and one method per attack."""
+
+    def __init__(
+        self, model: nn.Module, update: Update, batch: int, loss: Loss, data: Any, shape: Sequence[int] | None, labels: Any,
+        public: Any, steps: int, seconds: float, seed: int, progress: Callable[[str, int, int], None] | None,
+    ) -> None:  # fmt: skip
+        self.model, self.update, self.batch, self.steps, self.seconds, self.seed = model, update, batch, steps, seconds, seed
+        self.network, self.loss = Network(model, loss), loss
+        self.layout = None if isinstance(data, str) else Layout.of(data)
+        if isinstance(data, str):
+            check.word("data", data, ("image",))
+        if self.layout is None and shape is None:
+            raise InvalidValue('data="image" needs the shape of one row, such as shape=(3, 32, 32).')
+        self.shape = tuple(shape) if shape is not None else (self.layout.width,)  # type: ignore[union-attr]
+        self.start, self.progress = time.process_time(), progress
+        self.prior = self._prior(public)
+        try:
+            with torch.no_grad():
+                self.classes = int(self.network.outputs(self.prior[:2].to(self.network.dtype)).shape[-1])
+        except Exception as error:
+            raise InvalidValue(f"The model does not take rows of the shape {self.shape}: {error}") from None
+        self.labels = self._labels(labels)
+
+    def _prior(self, public: Any) -> Tensor:
+        if public is not None:
+            rows = torch.as_tensor(public).double()
+            if rows.shape[1:] != torch.Size(self.shape) or not len(rows):
+                raise InvalidValue(f"public must hold rows of the shape {self.shape}; got {tuple(rows.shape)}.")
+            return rows
+        generator = torch.Generator().manual_seed(self.seed)
+        if self.layout is not None:
+            return self.layout.sample(PRIOR, generator)
+        return torch.rand(PRIOR, *self.shape, generator=generator, dtype=torch.float64)
+
+    def _labels(self, labels: Any) -> Tensor | None:
+        if labels is not None:
+            known = torch.as_tensor(labels).long().reshape(-1).cpu()
+            if len(known) != self.batch:
+                raise InvalidValue(f"labels has {len(known)} entries for a batch of {self.batch}.")
+            return known
+        counts = label_counts(self.network, self.update, self.batch, self.prior)
+        return None if counts is None else as_labels(counts)
+
+    def order(self) -> list[str]:
+        """The attacks that fit, the exact ones first."""
+        fallback = "tables" if self.layout is not None else "cosine"
+        exact = ["closed"] if self.batch == 1 else []
+        exact += ["sparse"] if sparse.applies(self.model) else []
+        exact += ["convolutions"] if self.batch == 1 and convolutions.applies(self.model, self.shape) else []
+        return [*exact, *(["second_order"] if matching.smooth(self.model) else []), fallback]
+
+    def closed(self) -> Inversion | None:
+        row = closed.one_row(self.model, self.update, self.shape) if self.batch == 1 else None
+        return None if row is None else self._made("closed", row, self._label_of(row))
+
+    def sparse(self) -> Inversion | None:
+        if not sparse.applies(self.model):
+            return None
+        found = sparse.rows_of(
+            self.network, self.update, self.batch, self.classes, self.prior, seconds=self.seconds, seed=self.seed,
+            progress=self._tell("sparse"),
+        )  # fmt: skip
+        if not found.rows:
+            return None
+        rows = torch.stack(found.rows).reshape(-1, *self.shape)
+        labels = torch.tensor(found.labels)
+        whole = len(rows) == self.batch
+        residual = self.network.residual(rows, labels, self.update)
+        notes = () if whole else (f"{len(rows)} of {self.batch} rows were found; each explains its own neurons.",)
+        return self._result("sparse", rows, labels, residual, torch.ones(len(rows), dtype=torch.bool), notes)
+
+    def convolutions(self) -> Inversion | None:
+        if self.batch != 1 or not convolutions.applies(self.model, self.shape) or self.labels is None:
+            return None
+        row = convolutions.image(self.network, self.update, self.labels, self.shape, seconds=self.seconds)
+        return None if row is None else self._made("convolutions", row, self.labels)
+
+    def second_order(self) -> Inversion | None:
+        return self._matched("second_order", matching.second_order)
+
+    def cosine(self) -> Inversion | None:
+        return self._matched("cosine", matching.cosine)
+
+    def tables(self) -> Inversion | None:
+        if self.layout is None or self.labels is None:
+            return None
+        found = tables.ensemble(
+            self.network, self.update, self.labels, self.layout, steps=self.steps, seconds=self.seconds, seed=self.seed,
+            progress=self._tell("tables"),
+        )  # fmt: skip
+        residual = self.network.residual(found.rows, self.labels, self.update)
+        exact = torch.full((len(found.rows),), certified(residual, self.update))
+        return self._result("tables", found.rows, self.labels, residual, exact, (), found.confidence)
+
+    def _matched(self, name: str, attack: Callable[..., matching.Match]) -> Inversion | None:
+        if self.labels is None:
+            raise InvalidValue("The labels of the batch are not known and the loss does not tell them: give labels=….")
+        low, high = self._range()
+        match = attack(
+            self.network, self.update, self.labels, self.shape, steps=self.steps, seconds=self.seconds, seed=self.seed,
+            low=low, high=high, progress=self._tell(name),
+        )  # fmt: skip
+        return self._made(name, match.rows, self.labels)
+
+    def _range(self) -> tuple[float, float]:
+        if self.layout is None:
+            return 0.0, 1.0
+        limits = [ends for ends in self.layout.ranges if ends is not None] + [(0.0, 1.0)]
+        return min(low for low, _ in limits), max(high for _, high in limits)
+
+    def _label_of(self, row: Tensor) -> Tensor:
+        """The label that explains the update best, where the row is known."""
+        options = [torch.tensor([label]) for label in range(self.classes)]
+        if self.labels is not None:
+            options.insert(0, self.labels)
+        try:
+            return min(options, key=lambda label: self.network.residual(row, label, self.update))
+        except (RuntimeError, ValueError, IndexError):
+            return options[0]
+
+    def _made(self, method: str, rows: Tensor, labels: Tensor) -> Inversion:
+        residual = self.network.residual(rows, labels, self.update)
+        exact = torch.full((len(rows),), certified(residual, self.update))
+        return self._result(method, rows, labels, residual, exact)
+
+    def _result(
+        self, method: str, rows: Tensor, labels: Tensor | None, residual: float, exact: Tensor, notes: tuple[str, ...] = (),
+        confidence: Tensor | None = None,
+    ) -> Inversion:  # fmt: skip
+        sure = exact.double() if confidence is None else confidence
+        spent = time.process_time() - self.start
+        return Inversion(rows.detach().cpu(), labels, sure, exact, method, residual, spent, notes, self.layout)
+
+    def _tell(self, name: str) -> Callable[[int, int], None] | None:
+        return None if self.progress is None else lambda done, total: self.progress(name, done, total)  # type: ignore[misc]

@@ -1,0 +1,112 @@
+"""`discreet attack gradients`: the rows of a batch, read out of one update."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from discreet.cli.output import json_option, reported, table, talk, write_json
+from discreet.errors import InvalidValue
+
+if TYPE_CHECKING:
+    from discreet.attack.gradients import Inversion
+
+
+@click.command("gradients")
+@click.argument("update", type=click.Path())
+@click.option(
+    "--weights", required=True, metavar="FILE", help="The model when the update was made: safetensors or a state dict."
+)
+@click.option("--recipe", "recipe_file", required=True, metavar="FILE.py", help="Defines recipe = Recipe(…). This file is run.")
+@click.option("--rows", "batch", type=int, required=True, metavar="N", help="How many rows the batch had.")
+@click.option("--shape", metavar="C,H,W", help="The shape of one row: 3,32,32 for colour images.")
+@click.option("--schema", metavar="FILE.toml", help='Columns of a table: NAME = ["a", "b"] or NAME = [low, high].')
+@click.option("--labels", metavar="0,1,…", help="The labels of the batch, where they are known.")
+@click.option("--seconds", type=float, default=60.0, show_default=True, metavar="S", help="CPU time that each attack may take.")
+@click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Of random starts.")
+@click.option("-o", "--output", "out", required=True, metavar="FOLDER", help="Where the recovered rows go.")
+@json_option
+def gradients_command(
+    update: str, weights: str, recipe_file: str, batch: int, shape: str | None, schema: str | None, labels: str | None,
+    seconds: float, seed: int, out: str, as_json: bool,
+) -> None:  # fmt: skip
+    """What rows can be read out of UPDATE, one gradient that a client of federated learning sent?
+
+    UPDATE is a .safetensors file or a state dict: the gradient of every trained parameter, by name. The rows that are found go
+    to rows.npz, tables also to rows.csv. Rows that reproduce the update up to rounding are said to be exact.
+    """
+    from discreet.attack.gradients import gradients
+    from discreet.models.files import read_model, read_recipe, read_weights
+
+    if (shape is None) == (schema is None):
+        raise InvalidValue("Give --shape for images or --schema for a table, one of the two.")
+    model = read_model(weights, read_recipe(recipe_file, talk), trust_pickle=False, device="cpu")
+    with reported(batch, "reading rows") as progress:
+        found = gradients(
+            model, read_weights(update), batch=batch, data="image" if schema is None else _schema(schema),
+            shape=None if shape is None else _numbers("--shape", shape), seconds=seconds, seed=seed,
+            labels=None if labels is None else _numbers("--labels", labels),
+            progress=lambda name, done, total: progress(min(batch, batch * done // max(total, 1)), batch),
+        )  # fmt: skip
+    _write(found, Path(out))
+    facts = {
+        "method": found.method, "rows": len(found), "exact": int(found.exact.sum()), "batch": batch,
+        "residual": found.residual, "cpu_seconds": round(found.seconds, 2), "notes": list(found.notes),
+    }  # fmt: skip
+    if as_json:
+        write_json(facts)
+    else:
+        cells = found.method, f"{facts['exact']} of {batch}", f"{found.seconds:.1f}"
+        table([cells], heads=["attack", "rows read exactly", "CPU seconds"])
+        if int(found.exact.sum()) < batch:
+            rest = len(found) - int(found.exact.sum())
+            talk(f"{rest} more are guesses; the gradient of all rows is {found.residual:.2g} away from the update.")
+    talk(f"{out} holds what was read. It is private: treat it like the rows themselves.")
+
+
+def _numbers(option: str, text: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise InvalidValue(f"{option} must be whole numbers divided by commas, such as 3,32,32; got {text!r}.") from None
+
+
+def _schema(path: str) -> dict[str, Any]:
+    """Columns from TOML: a list of two numbers is a range, any other list are categories."""
+    import tomllib
+
+    from discreet.models.rows import existing
+
+    try:
+        read = tomllib.loads(existing(path, "a TOML file of columns").read_text("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidValue(f"{path!r} is not TOML: {error}") from None
+    return {name: _kind(kind) for name, kind in read.items()}
+
+
+def _kind(kind: Any) -> Any:
+    pair = isinstance(kind, list) and len(kind) == 2 and all(type(end) in (int, float) for end in kind)
+    return tuple(kind) if pair else kind
+
+
+def _write(found: Inversion, folder: Path) -> None:
+    import numpy as np
+
+    folder.mkdir(parents=True, exist_ok=True)
+    kept: dict[str, Any] = {"rows": found.rows.numpy(), "exact": found.exact.numpy(), "confidence": found.confidence.numpy()}
+    if found.labels is not None:
+        kept["labels"] = found.labels.numpy()
+    with (folder / "rows.npz").open("wb") as file:
+        np.savez_compressed(file, **kept)
+    if found.layout is not None:
+        import csv
+
+        columns = found.columns()
+        with (folder / "rows.csv").open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            writer.writerow([*columns, "exact"])
+            writer.writerows(zip(*columns.values(), found.exact.tolist()))
+    (folder / "found.json").write_text(json.dumps({"method": found.method, "residual": found.residual}) + "\n", "utf-8")

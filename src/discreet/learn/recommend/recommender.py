@@ -1,0 +1,156 @@
+"""A recommender trained without exposing anyone's ratings, whose predictions are made from a user's own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from discreet.columns import columns
+from discreet.core import Unit, check
+from discreet.errors import InvalidValue
+from discreet.learn.estimators.base import PrivateEstimator
+from discreet.learn.estimators.exact import Floats
+from discreet.learn.estimators.regression import range_of
+from discreet.learn.estimators.rows import numbers
+from discreet.learn.recommend.summaries import WEIGHT, Summaries, item_effects, residuals
+
+METHODS = ("effects", "knn", "svd")
+
+
+class Recommender(PrivateEstimator):
+    """Item effects and a covariance under (epsilon, delta)-differential privacy (McSherry & Mironov 2009).
+
+    `items` lists the items publicly, `bounds` is the range of ratings. `unit` is one rating, `record()`, or one user with all
+    of their ratings, `user("user", rows=None)`. `method` is "effects" (items and users have levels), "knn" (the user's
+    ratings of the `neighbours` items that go most with the one asked for) or "svd" (`factors` directions of the covariance).
+
+    What is released is private for everybody. A prediction uses the asking user's own ratings on top, on their side: it is
+    private for all others (joint differential privacy), and not for them.
+
+    >>> from discreet.core import record
+    >>> rng = np.random.default_rng(0)
+    >>> ratings = {"user": np.repeat(np.arange(2000), 5), "item": np.tile(list("abcde"), 2000),
+    ...            "rating": np.tile([5, 4, 3, 2, 1], 2000)}
+    >>> model = Recommender(epsilon=1.0, delta=1e-6, items=list("abcde"), bounds=(1, 5), unit=record()).fit(ratings)
+    >>> model.recommend({"c": 3}, 1)
+    ['a']
+    """
+
+    def __init__(
+        self, *, epsilon: float, delta: float, items: Sequence[Any], bounds: Any, unit: Unit, method: str = "effects",
+        neighbours: int = 40, factors: int = 12, ledger: str | None = None, source: str | None = None,
+    ) -> None:  # fmt: skip
+        self.epsilon = epsilon
+        self.delta = delta
+        self.items = items
+        self.bounds = bounds
+        self.unit = unit
+        self.method = method
+        self.neighbours = neighbours
+        self.factors = factors
+        self.ledger = ledger
+        self.source = source
+
+    def fit(self, ratings: Any, y: Any = None) -> Recommender:
+        """`ratings` is a table with columns user (or the unit's key), item and rating. Spends (epsilon, delta) once."""
+        check.word("method", self.method, METHODS)
+        for name in ("neighbours", "factors"):
+            check.whole(name, getattr(self, name))
+        low, high = range_of("bounds", self.bounds)
+        items = list(self.items)
+        self._place = {item: place for place, item in enumerate(items)}
+        if len(self._place) != len(items) or not items:
+            raise InvalidValue("items must list each item once, and one at least.")
+        made = Summaries(len(items), self.unit, float(self.epsilon), float(self.delta), self.method != "effects")
+        table = columns(ratings, [self.unit.key or "user", "item", "rating"])
+        user, item, rating = table.values()
+        users = np.unique(user if user.dtype.kind in "iuU" else user.astype(str), return_inverse=True)[1]
+        places = _placed(item, self._place)
+        values = (np.clip(numbers(rating), low, high) - low) / (high - low) * 2 - 1
+        found = self._spend(made, (users, places, values))
+        self.effects_, self.middle_ = item_effects(found.value, made)
+        if made.covariance:
+            self.covariance_ = _cleaned(
+                found.value[2 * len(items) + 2 :], made, self.factors if self.method == "svd" else len(items)
+            )
+        self.release_ = found.map(lambda _: {"items": items, "effects": self.effects_.tolist(), "middle": self.middle_})
+        return self
+
+    def predict(self, user_ratings: Mapping[Any, float], items: Sequence[Any]) -> Floats:
+        """What this user would rate these items, from their own ratings; it happens on their side."""
+        check_is_fitted(self, "effects_")
+        low, high = range_of("bounds", self.bounds)
+        own = {item: float(rating) for item, rating in user_ratings.items() if item in self._place}
+        known = np.array([self._place[item] for item in own], np.int64)
+        lacking = [item for item in items if item not in self._place]
+        if lacking:
+            raise InvalidValue(f"{check.shown(lacking[0])} is none of the items that this recommender knows.")
+        asked = np.array([self._place[item] for item in items], np.int64)
+        values = (np.clip(np.array(list(own.values())), low, high) - low) / (high - low) * 2 - 1
+        left, level = residuals(values, self.effects_[known], self.middle_)
+        said = self.effects_[asked] + level
+        if self.method != "effects" and len(known):
+            said = said + self._from_others(left, known, asked)
+        return np.asarray((np.clip(said, -1, 1) + 1) / 2 * (high - low) + low)
+
+    def _from_others(self, left: Floats, known: NDArray[np.int64], asked: NDArray[np.int64]) -> Floats:
+        """The residual that the covariance expects, given the user's other residuals."""
+        matrix, spread = self.covariance_, RESIDUAL
+        if self.method == "svd":
+            return np.asarray(matrix[np.ix_(asked, known)] @ np.linalg.solve(_with(matrix, known, spread), left))
+        out = np.zeros(len(asked))
+        for place, item in enumerate(asked):
+            with_it = matrix[item, known]
+            near = np.argsort(-np.abs(with_it), kind="stable")[: self.neighbours]
+            out[place] = with_it[near] @ np.linalg.solve(_with(matrix, known[near], spread), left[near])
+        return out
+
+    def recommend(self, user_ratings: Mapping[Any, float], k: int) -> list[Any]:
+        """The k items that this user has not rated and would like most."""
+        open_items = [item for item in self.items if item not in user_ratings]
+        said = self.predict(user_ratings, open_items)
+        return [open_items[place] for place in np.argsort(-said, kind="stable")[: check.whole("k", k)]]
+
+
+def _placed(item: NDArray[Any], known: dict[Any, int]) -> NDArray[np.int64]:
+    """The place of each item among those known, -1 for others."""
+    if item.dtype.kind not in "iuU":
+        return np.array([known.get(each, -1) for each in item.tolist()], np.int64)
+    there, inverse = np.unique(item, return_inverse=True)
+    return np.asarray(np.array([known.get(each, -1) for each in there.tolist()], np.int64)[inverse], np.int64)
+
+
+RESIDUAL = 0.12  # variance of a residual that no other rating explains, in halves of the range squared
+
+
+def _with(matrix: Floats, known: NDArray[np.int64], spread: float) -> Floats:
+    return matrix[np.ix_(known, known)] + spread * np.eye(len(known))
+
+
+def _cleaned(released: Floats, made: Summaries, rank: int) -> Floats:
+    """A covariance of items from noisy sums: shrunk where few rated both, without what noise alone explains, of this rank."""
+    size = made.items
+    half = len(released) // 2
+    noise = made.parts()[1] * made.matrix_sensitivity()
+    sums, weights = (_square(part, size) for part in (released[:half], released[half:] / WEIGHT))
+    few = 0.1 + (noise / SPREAD) ** 2 / np.maximum(weights, noise / WEIGHT)  # at which noise and signal weigh the same
+    matrix = sums / (np.maximum(weights, 0.0) + few)
+    values, vectors = np.linalg.eigh(matrix)
+    off = np.sort(np.abs(values[values < 0]))  # a covariance has none: these are noise
+    edge = float(off[-1]) if len(off) else 0.0
+    kept = (values > edge) & (np.arange(size) >= size - rank)
+    return np.asarray((vectors[:, kept] * (values[kept] - edge / 2)) @ vectors[:, kept].T)
+
+
+SPREAD = 0.02  # the size of a covariance of two items that go together
+
+
+def _square(vector: Floats, size: int) -> Floats:
+    place = np.triu_indices(size)
+    out = np.zeros((size, size))
+    out[place] = vector / np.where(place[0] == place[1], 1.0, np.sqrt(2))
+    return np.asarray(out + np.triu(out, 1).T)

@@ -1,0 +1,110 @@
+"""The recommender: what it predicts, whose ratings it needs for that, what it refuses.
+
+Noise is real and far below what is asked: false alarms below 1e-9.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from discreet import Ledger, record, user
+from discreet.accounting import curve
+from discreet.errors import BudgetExceeded, InvalidValue
+from discreet.learn import Recommender
+from discreet.learn.recommend.summaries import Summaries, cleaned
+
+ITEMS = [f"film {i}" for i in range(20)]
+PERSON = user("user", rows=None)
+
+
+def ratings(users: int = 3000, seed: int = 0) -> dict[str, Any]:
+    """Two tastes: who likes the even films does not like the odd ones."""
+    rng = np.random.default_rng(seed)
+    user_of = np.repeat(np.arange(users), 8)
+    item = np.concatenate([rng.permutation(20)[:8] for _ in range(users)])
+    taste = np.where(rng.random(users) < 0.5, 1, -1)[user_of] * np.where(item % 2 == 0, 1, -1)
+    stars = np.clip(np.round(3 + taste + 0.05 * (item - 10) + rng.normal(0, 0.3, len(item))), 1, 5)
+    return {"user": user_of, "item": np.array(ITEMS)[item], "rating": stars}
+
+
+def model(**changed: Any) -> Recommender:
+    given = {"epsilon": 20.0, "delta": 1e-6, "items": ITEMS, "bounds": (1, 5), "unit": record()} | changed
+    return Recommender(**given)
+
+
+@pytest.mark.parametrize("unit", [record(), PERSON, record("replace")], ids=["rating", "user", "rating replaced"])
+@pytest.mark.parametrize("method", ["knn", "svd"])
+def test_it_learns_who_likes_what(unit: Any, method: str) -> None:
+    fitted = model(unit=unit, method=method, epsilon=200.0).fit(ratings())
+    likes_even = {ITEMS[i]: 5 if i % 2 == 0 else 1 for i in range(8)}
+    even, odd = fitted.predict(likes_even, [ITEMS[10], ITEMS[11]])
+    assert even > odd + 1
+    assert all(int(film.split()[1]) % 2 == 0 for film in fitted.recommend(likes_even, 5))
+    assert not set(fitted.recommend(likes_even, 5)) & set(likes_even)
+    assert curve(fitted.release_.claims[0].event).epsilon(1e-6) <= 200.0
+
+
+def test_effects_and_levels() -> None:
+    fitted = model(epsilon=5.0).fit(ratings())
+    low, high = fitted.predict({}, [ITEMS[0], ITEMS[19]])
+    assert high > low + 0.5
+    assert fitted.predict(dict.fromkeys(ITEMS[:8], 5), [ITEMS[9]]) > fitted.predict(dict.fromkeys(ITEMS[:8], 1), [ITEMS[9]])
+    assert ((fitted.predict({}, ITEMS) >= 1) & (fitted.predict({}, ITEMS) <= 5)).all()
+
+
+def test_frames_and_arrow_and_what_no_list_knows() -> None:
+    import pandas as pd
+    import pyarrow as pa
+
+    table = ratings(500)
+    for whole in (pd.DataFrame(table), pa.table(table)):
+        assert len(model().fit(whole).effects_) == 20
+    table["item"] = np.where(np.arange(len(table["item"])) % 2 == 0, table["item"], "unheard of")
+    table["rating"] = np.where(np.arange(len(table["rating"])) % 3 == 0, np.nan, table["rating"])
+    assert np.isfinite(model(method="svd").fit(table).effects_).all()
+
+
+def test_a_pair_that_occurs_twice_contributes_nothing() -> None:
+    who, item, value = cleaned([5, 5, 5, 9, 9], [0, 0, 1, 1, 7], [1.0, -1.0, 0.5, np.nan, 1.0], 3)
+    assert (who.tolist(), item.tolist(), value.tolist()) == ([0], [1], [0.5])
+
+
+def test_nobody_at_all() -> None:
+    none = (np.empty(0, int), np.empty(0, int), np.empty(0))
+    for unit in (record(), PERSON):
+        assert np.isfinite(Summaries(3, unit, 1.0, 1e-6, True).run(none)).all()
+
+
+def test_it_is_paid_for(tmp_path: Path) -> None:
+    place = str(tmp_path / "ledger.db")
+    with Ledger(place) as ledger:
+        ledger.open("films", unit=PERSON, epsilon=2.0, delta=1e-5)
+    paid = model(unit=PERSON, epsilon=1.5, ledger=place, source="films").fit(ratings(200))
+    assert paid.release_.entry is not None
+    with pytest.raises(BudgetExceeded):
+        paid.fit(ratings(200))
+
+
+@pytest.mark.parametrize(
+    ("how", "says"),
+    [
+        ({"items": ["a", "a"]}, "each item once"),
+        ({"bounds": None}, "bounds"),
+        ({"bounds": (5, 1)}, "rise"),
+        ({"method": "magic"}, "method"),
+        ({"unit": None}, "unit"),
+        ({"epsilon": 0}, "epsilon"),
+    ],
+)
+def test_what_is_refused(how: dict[str, Any], says: str) -> None:
+    with pytest.raises((InvalidValue, AttributeError), match=says):
+        model(**how).fit(ratings(10))
+
+
+def test_an_unknown_item_cannot_be_asked_for() -> None:
+    with pytest.raises(InvalidValue, match="none of the items"):
+        model().fit(ratings(50)).predict({}, ["film 99"])
