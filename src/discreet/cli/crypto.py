@@ -40,6 +40,7 @@ def keygen(folder: str, purpose: str, features: int, as_json: bool) -> None:
     public.save(place / "public.key")
     if as_json:
         write_json({"secret": str(place / "secret.key"), "public": str(place / "public.key"), "key": public.id})
+    talk(f"Made with {public.cipher.name}; whoever uses these keys needs it too.")
     talk(f"secret.key stays with you; public.key ({os.path.getsize(place / 'public.key') / 1e6:.1f} MB) goes to the server.")
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from discreet.core.document import members
 from discreet.crypto.container import is_name, pack, read_file, unpack, write_file
-from discreet.crypto.engine import Seal, numbers, open_cipher
+from discreet.crypto.engine import Seal, numbers, saved
 from discreet.crypto.keys import PublicContext, SecretContext, block
 from discreet.crypto.parameters import RingParameters
 from discreet.errors import InvalidDocument, InvalidValue
@@ -46,9 +46,8 @@ class Encrypted:
     link: str = "identity"
 
     def to_bytes(self) -> bytes:
-        cipher = open_cipher(self.parameters)
         header = {name: getattr(self, name) for name in _HEADER if name != "parameters"}
-        parts = [part if isinstance(part, bytes) else cipher.to_bytes(part) for part in self.parts]
+        parts = [part if isinstance(part, bytes) else saved(part) for part in self.parts]
         return pack("ciphertext", {**header, "parameters": self.parameters.to_json()}, parts)
 
     @classmethod
