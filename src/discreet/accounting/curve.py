@@ -113,7 +113,9 @@ class TradeOff:
     def delta(self, epsilon: float) -> float:
         """The least delta for which (epsilon, delta)-DP is proven."""
         epsilon = _ceiling("epsilon", epsilon)
-        least = self._bound.delta(epsilon)
+        least = self._bound.delta(epsilon) + 0.0  # no -0.0
+        if least == 0 and epsilon < self._bound.most:
+            least = profiles.LEAST  # too small for a float is not 0
         return self._deltas.put(epsilon, 1.0 if math.isnan(least) else least)
 
     def rough_log_delta(self, epsilon: float) -> float:

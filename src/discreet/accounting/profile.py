@@ -359,7 +359,8 @@ def _widen(delta: Delta, most: float, size: int) -> Delta:
     def direct(e: Array) -> Array:
         step = e / size
         with np.errstate(divide="ignore", over="ignore", invalid="ignore", under="ignore"):
-            log_steps = np.where(step > 1e-12, e - step + np.log1p(-np.exp(-e)) - np.log1p(-np.exp(-step)), math.log(size))
+            log_steps = np.where(step > 0, e - step + np.log(-np.expm1(-e)) - np.log(-np.expm1(-step)), math.log(size))
+            log_steps += 1e-15 * (1 + np.abs(log_steps))  # past the rounding of these functions
             return np.where(step >= most, -np.inf, np.log(np.maximum(delta(step), 5e-324)) + log_steps)
 
     # far out delta(step) is lost to rounding while the number of steps grows; a bound at one epsilon holds at all above

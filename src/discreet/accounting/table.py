@@ -11,17 +11,20 @@ from discreet.accounting.composition import Composition
 from discreet.accounting.profile import Array, Profile
 
 FAINTEST = 1e-290  # the least delta to which a composed profile is followed
+TOLD = 1e-6  # a share by which the least delta lies above the probability that all is told, below which no epsilon is
 FREQUENCIES = 8192  # of each of these compositions
 TABLE, ANCHORS = 600, 15  # points of a composed profile on each side, and places where it is composed
 
 
 def composed(whole: Composition) -> Profile:
     """The composed pair by its deltas on a grid, for sampling around it: chords in e^epsilon lie above."""
-    top = [min(whole.solve(d, FAINTEST), whole.most) for d in whole.directions]
+    told = whole.told()
+    least = max(FAINTEST, told * (1 + TOLD))
+    top = [min(whole.solve(d, least), whole.most) for d in whole.directions]
     if max(top) == math.inf:
-        top = [min(whole.solve(d, 1e-30), whole.most) for d in whole.directions]
+        top = [min(whole.solve(d, max(1e-30, least)), whole.most) for d in whole.directions]
     if max(top) == math.inf:
-        return profiles.unbounded() if whole.told() > 0.5 else profiles.approximate(1e15, whole.told())
+        return profiles.unbounded() if told > 0.5 else profiles.approximate(1e15, told)
     tables = [_table(whole, d, max(end, 1e-290)) for d, end in enumerate(top)]
     tables *= 2 // len(tables)  # the same in both directions
     start = max(float(values[0]) for _, values in tables)
@@ -41,4 +44,6 @@ def _table(whole: Composition, direction: int, top: float) -> tuple[Array, Array
         best[before : after + 1] = np.minimum(best[before : after + 1], made.delta(grid[before : after + 1]))
     if top >= whole.most:
         best[-1] = whole.told()
+    elif whole.told() > FAINTEST:
+        best[-1] = min(best[-1], whole.delta(top))  # it stands for all beyond
     return grid, np.minimum.accumulate(best)

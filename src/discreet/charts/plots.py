@@ -120,25 +120,25 @@ def steps(spending: Sequence[Sequence[float]], *, title: str = "Epsilon against 
 
 
 def burn_down(balance: Balance, entries: Sequence[Entry], *, compact: bool = False) -> Plot:
-    """The part of a budget that is left, entry by entry. `compact` has neither axes nor inline style, for web pages."""
-    from discreet.ledger.summary import left_after, sentence
+    """The part of a budget that is not used yet, entry by entry. `compact` has neither axes nor inline style, for web pages."""
+    from discreet.ledger.summary import sentence, unused_after
 
-    left = left_after(balance, entries)
-    count = max(len(left) - 1, 1)
-    corners = [(place + end, 100 * value) for place, value in enumerate(left) for end in (0, 1) if place + end <= count]
+    unused = unused_after(balance, entries)
+    count = max(len(unused) - 1, 1)
+    corners = [(place + end, 100 * value) for place, value in enumerate(unused) for end in (0, 1) if place + end <= count]
     frame = Frame((0, count), (0, 100), width=560, height=130, left=14) if compact else Frame((0, count), (0, 100), 520, 160)
     path, below = frame.path(corners), f" L{frame.at((count, 0))} L{frame.at((0, 0))} Z"
-    over = f" over the last {len(left) - 1} entries" if len(left) > 1 else ""
+    over = f" over the last {len(unused) - 1} entries" if len(unused) > 1 else ""
     rules = "".join(rule(f"M{frame.at((0, part))} H{frame.right}") for part in (0, 50, 100))
-    body = rules if compact else frame.axes(across=f"left of the budget{over}", up="% left")
+    body = rules if compact else frame.axes(across=f"unused part of the budget{over}", up="% unused")
     body += f'<path class="area" d="{path}{below}" fill="{CEILING}" fill-opacity="0.1"/>'
     body += f'<path class="left" d="{path}" fill="none" stroke="{CEILING}" stroke-width="2"/>'
     title, alt, widest = f"Budget of {short(balance.source, 80)}", sentence(balance), None if compact else 1.0
     size = frame.width, frame.bottom + 10 if compact else frame.height
     drawn = picture(body, kind="burn-down", size=size, title=title, description=alt, widest=widest)
-    after = [("before them", left[0]), *((entry.id, value) for entry, value in zip(entries, left[1:]))]
+    after = [("before them", unused[0]), *((entry.id, value) for entry, value in zip(entries, unused[1:]))]
     rows = tuple((name, percent_down(value)) for name, value in after[-12:])
-    return Plot(name="burn_down", title=title, svg=drawn, alt=alt, heads=("after entry", "left"), rows=rows)
+    return Plot(name="burn_down", title=title, svg=drawn, alt=alt, heads=("after entry", "unused"), rows=rows)
 
 
 def histogram(evidence: Evidence, *, title: str | None = None, legend: bool = True) -> Plot:

@@ -9,6 +9,8 @@ import click
 
 from discreet.cli import COMMANDS
 from discreet.cli.output import json_option, talk, write_json
+from discreet.cli.releases import there
+from discreet.cli.units import FORM, read_unit
 
 MODELS = ["linear", "logistic", "network"]
 
@@ -38,6 +40,7 @@ def keygen(folder: str, purpose: str, features: int, as_json: bool) -> None:
     public.save(place / "public.key")
     if as_json:
         write_json({"secret": str(place / "secret.key"), "public": str(place / "public.key"), "key": public.id})
+    talk(f"Made with {public.cipher.name}; whoever uses these keys needs it too.")
     talk(f"secret.key stays with you; public.key ({os.path.getsize(place / 'public.key') / 1e6:.1f} MB) goes to the server.")
 
 
@@ -64,8 +67,11 @@ def _numbers(table: str) -> list[list[float]]:
 
     from discreet.errors import InvalidValue
 
-    with open(table, newline="", encoding="utf-8") as file:
-        names, *rows = list(csv.reader(file)) or [[]]
+    try:
+        with open(table, newline="", encoding="utf-8-sig") as file:
+            names, *rows = list(csv.reader(file)) or [[]]
+    except (UnicodeDecodeError, csv.Error):
+        raise InvalidValue(f"{table} is not a CSV file in UTF-8. Name a table of numbers, not ciphertexts or keys.") from None
     try:
         found = [[float(cell) for cell in row] for row in rows]
     except ValueError:
@@ -109,8 +115,10 @@ def score(ciphertexts: str, key: str, url: str, output: str, as_json: bool) -> N
     client, public = ScoringClient(url), crypto.PublicContext.load(key)
     request = crypto.Encrypted.load(ciphertexts)
     request.same_key(public)
-    for stated in client.describe()["approximation"]:
+    described = client.describe()
+    for stated in described["approximation"]:
         talk(f"The server approximates {stated}.")
+    talk(f"It states an error of at most {described['error']:.3g} for values of up to 8.")
     client.send_key(public)
     client.score(request).save(output)
     if as_json:
@@ -134,3 +142,32 @@ def decrypt(scores: str, key: str, asked: str | None, as_json: bool) -> None:
         return
     for row in values:
         click.echo(",".join(f"{value:.6f}" for value in row))
+
+
+@command.command("disclose")
+@click.argument("scores")
+@click.option("--key", required=True, metavar="FILE", help="The secret key.")
+@click.option("--request", "asked", required=True, metavar="FILE", help="The ciphertexts that were sent.")
+@click.option("--grid", required=True, type=float, help="Scores are rounded to multiples of this; at least 64 times the error.")
+@click.option("--error", required=True, type=float, help="The largest error of a score; discreet crypto score shows it.")
+@click.option("--ledger", required=True, envvar="DISCREET_LEDGER", metavar="FILE|URL", help="Where what others get is counted.")
+@click.option("--source", required=True, help="The people whom the rows are about, by their name in the ledger.")
+@click.option("--unit", "named", required=True, metavar=FORM, help="What is protected: a row, or a person.")
+@click.option("--unit-rows", metavar="N|any", help="The most rows of one user that count; needed with user:KEY.")
+@click.option("-o", "--output", required=True, metavar="FILE", help="Where the release goes.")
+def disclose(
+    scores: str, key: str, asked: str, grid: float, error: float, ledger: str, source: str, named: str, unit_rows: str | None,
+    output: str,
+) -> None:  # fmt: skip
+    """Decrypt SCORES for another party: a release, rounded, counted in the ledger, and with no claim for the scores."""
+    from discreet import Ledger, crypto
+
+    unit = read_unit(named, unit_rows)
+    secret, answer, request = crypto.SecretContext.load(key), crypto.Encrypted.load(scores), crypto.Encrypted.load(asked)
+    book = Ledger(there(ledger))
+    found = crypto.disclose(secret, answer, grid=grid, error=error, unit=unit, source=source, ledger=book, request=request)
+    found.save(output)
+    talk(
+        f"{answer.rows * answer.width} scores on a grid of {grid:g}: {output}. Its claim is about what the server saw; there is"
+    )
+    talk("none for the scores: they say of each row what they say.")

@@ -183,7 +183,7 @@ def renew(source: str, place: str, as_json: bool, **terms: Any) -> None:
 
 
 LISTED = 10  # charges that `show` lists
-_HEADS = ("source", "budget", "spent", "left")
+_HEADS = ("source", "budget", "used", "left")
 
 
 def _tell(ledger: Ledger, balance: Balance, as_json: bool) -> None:
@@ -193,12 +193,12 @@ def _tell(ledger: Ledger, balance: Balance, as_json: bool) -> None:
     if as_json:
         write_json({**_facts(balance), "accounts": [_facts(item) for item in accounts]})
         return
-    rows = [("source", balance.source), ("budget", _budget(balance)), ("spent", _spent(balance)), ("left", _left(balance))]
+    rows = [("source", balance.source), ("budget", _budget(balance)), ("used", _spent(balance)), ("left", _left(balance))]
     if balance.spent.divergence and not balance.by_period:
         rows.append(
             ("total", f"epsilon {up(balance.epsilon_spent)} at delta {up(balance.delta, 6)} {balance.total_in_words()}")
         )
-    rows += [(f"account {item.account}", f"spent {_spent(item)}; left {_left(item)}") for item in accounts if len(accounts) > 1]
+    rows += [(f"account {item.account}", f"used {_spent(item)}; left {_left(item)}") for item in accounts if len(accounts) > 1]
     table(rows + _charges(ledger, balance.source))
 
 
@@ -227,7 +227,7 @@ def _facts(balance: Balance) -> dict[str, Any]:
             "epsilon": balance.epsilon_spent, "part": balance.part_spent, "amount": balance.spent.to_json(),
             "ways": balance.totals,
         },
-        "left": {"epsilon": balance.epsilon_left, "part": 1 - balance.part_spent, "amount": balance.left.to_json()},
+        "left": {"epsilon": balance.epsilon_left, "amount": balance.left.to_json()},
     }  # fmt: skip
 
 
@@ -247,12 +247,7 @@ def _spent(balance: Balance) -> str:
 
 
 def _left(balance: Balance) -> str:
-    from discreet.figures import down, percent_down
-
-    if balance.by_period:
-        return "by its periods"
-    left = percent_down(1 - balance.part_spent)
-    return f"{left}, which is one more answer of epsilon {down(balance.epsilon_left)}, or smaller ones"
+    return "by its periods" if balance.by_period else f"epsilon {balance.left_in_words()}"
 
 
 def _short(entry: Entry) -> str:

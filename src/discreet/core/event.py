@@ -59,7 +59,7 @@ class _Value:
 
 @dataclass(frozen=True, slots=True)
 class Zero(_Value):
-    """Nothing private was touched."""
+    """No loss: nothing private was touched, or what was seen tells nothing under the assumptions that the claim lists."""
 
     kind: ClassVar[str] = "zero"
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from discreet.core.document import parse_json
-from discreet.errors import InvalidDocument
+from discreet.errors import InvalidDocument, InvalidValue
 
 MAGIC = b"discreet-crypto\n"
 VERSION = 1
@@ -86,6 +86,8 @@ def _split(data: bytes, start: int, length: int, kind: str, name: str) -> tuple[
 def write_file(path: str | os.PathLike[str], data: bytes, *, secret: bool = False) -> Path:
     """Write the file whole or not at all; a secret one can be read by its owner alone."""
     target = Path(path)
+    if _is_secret(target):
+        raise InvalidValue(f"{target.name} holds a secret key, and what it encrypted would be lost. Name another file.")
     name = target.parent / f".{target.name[:100]}.{secrets.token_hex(8)}"
     handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if secret else 0o666)
     try:
@@ -98,6 +100,14 @@ def write_file(path: str | os.PathLike[str], data: bytes, *, secret: bool = Fals
         os.unlink(name)
         raise
     return target
+
+
+def _is_secret(target: Path) -> bool:
+    if not target.is_file():
+        return False
+    with target.open("rb") as file:
+        start = file.read(200)
+    return start.startswith(MAGIC) and b'"kind": "secret-key"' in start
 
 
 def read_file(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any], list[bytes]]:

@@ -11,6 +11,7 @@ import struct
 import tempfile
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from importlib.util import find_spec
 from typing import Any, Protocol
 
 import numpy as np
@@ -52,17 +53,37 @@ def _library() -> Any:
     return library
 
 
+ENGINES = ("tenseal", "seal-python")
+
+
+def importable() -> str:
+    """The first engine that can be imported; tenseal, with the command that installs it, where none can."""
+    found = (name for name, module in zip(ENGINES, ("tenseal", "seal"), strict=True) if find_spec(module) is not None)
+    return next(found, "tenseal")
+
+
 @lru_cache(maxsize=8)
-def open_cipher(parameters: RingParameters) -> Seal:
-    """The ring of these parameters; made once."""
+def open_cipher(parameters: RingParameters, engine: str) -> Seal:
+    """The ring of these parameters in this engine; made once."""
+    if engine == "seal-python":
+        from discreet.crypto.second import SealPython
+
+        return SealPython(parameters)
     return Seal(parameters)
 
 
 class Seal:
     """SEAL's ring: encoding, arithmetic and serialisation. Methods return new ciphertexts unless they say otherwise."""
 
+    name = "tenseal"
+
     def __init__(self, parameters: RingParameters) -> None:
-        self.parameters, self.library = parameters, _library()
+        self.parameters = parameters
+        self._open(parameters)
+        self.ids, self.moduli = _chain(self.context)
+
+    def _open(self, parameters: RingParameters) -> None:
+        self.library = _library()
         kinds = self.library.SCHEME_TYPE
         asked = self.library.EncryptionParameters(kinds.CKKS if parameters.scheme == "ckks" else kinds.BFV)
         asked.set_poly_modulus_degree(parameters.degree)
@@ -76,7 +97,10 @@ class Seal:
         self.evaluator = self.library.Evaluator(self.context)
         coder = self.library.CKKSEncoder if parameters.scheme == "ckks" else self.library.BatchEncoder
         self.coder = coder(self.context)
-        self.ids, self.moduli = _chain(self.context)
+
+    def empty(self) -> Any:
+        """A ciphertext for a result."""
+        return self.library.Ciphertext()
 
     def level(self, ciphertext: Any) -> int:
         """How many times it was rescaled."""
@@ -99,8 +123,52 @@ class Seal:
     def decode(self, plain: Any) -> NDArray[np.complex128]:
         return np.asarray(self.coder.decode_complex(plain))
 
+    def decode_whole(self, plain: Any) -> NDArray[np.int64]:
+        return np.asarray(self.coder.decode_int64(plain), np.int64)
+
+    def make_keys(self, relin: bool, elements: Sequence[int]) -> tuple[Any, Any, Any, Any]:
+        """A new secret key, its public key, and keys to relinearise and for these automorphisms, or None."""
+        maker, public, switch, galois = self.library.KeyGenerator(self.context), self.library.PublicKey(), None, None
+        maker.create_public_key(public)
+        if relin:
+            switch = self.library.RelinKeys()
+            maker.create_relin_keys(switch)
+        if elements:
+            galois = self.library.GaloisKeys()
+            maker.create_galois_keys(list(elements), galois)
+        return maker.secret_key(), public, switch, galois
+
+    def encrypt(self, public: Any, plain: Any) -> Any:
+        result = self.empty()
+        self.library.Encryptor(self.context, public).encrypt(plain, result)
+        return result
+
+    def encryptor(self, public: Any, secret: Any) -> Any:
+        """What encrypts by the secret key."""
+        return self.library.Encryptor(self.context, secret)
+
+    def decryptor(self, secret: Any) -> Any:
+        return self.library.Decryptor(self.context, secret)
+
+    def encrypt_symmetric(self, encryptor: Any, plain: Any) -> Any:
+        result = self.empty()
+        encryptor.encrypt_symmetric(plain, result)
+        return result
+
+    def seeded(self, encryptor: Any, plain: Any) -> bytes:
+        """The same as bytes to send, with a seed in place of the uniform half where the binding can do that."""
+        return saved(encryptor.encrypt_symmetric(plain))
+
+    def decrypt(self, decryptor: Any, ciphertext: Any) -> Any:
+        result = self.library.Plaintext()
+        decryptor.decrypt(ciphertext, result)
+        return result
+
+    def noise_budget(self, decryptor: Any, ciphertext: Any) -> int:
+        return int(decryptor.invariant_noise_budget(ciphertext))
+
     def add(self, one: Any, other: Any) -> Any:
-        result = self.library.Ciphertext()
+        result = self.empty()
         self._checked(self.evaluator.add, one, other, result)
         return result
 
@@ -118,10 +186,10 @@ class Seal:
         return self._summed(self.evaluator.multiply_plain, pairs)
 
     def _summed(self, multiply: Any, pairs: Iterable[tuple[Any, Any]]) -> Any:
-        total, product = None, self.library.Ciphertext()
+        total, product = None, self.empty()
         for one, other in pairs:
             if total is None:
-                total = self.library.Ciphertext()
+                total = self.empty()
                 self._checked(multiply, one, other, total)
                 continue
             self._checked(multiply, one, other, product)
@@ -129,24 +197,24 @@ class Seal:
         return total
 
     def subtract(self, one: Any, other: Any) -> Any:
-        result = self.library.Ciphertext()
+        result = self.empty()
         self._checked(self.evaluator.sub, one, other, result)
         return result
 
     def add_plain(self, one: Any, value: Any) -> Any:
         """`value` is encoded to the ciphertext's own level and scale."""
-        result = self.library.Ciphertext()
+        result = self.empty()
         self._checked(self.evaluator.add_plain, one, self.encode(value, self.level(one), one.scale), result)
         return result
 
     def multiply(self, one: Any, other: Any) -> Any:
         """The product of two, in three parts until it is relinearised."""
-        result = self.library.Ciphertext()
+        result = self.empty()
         self._checked(self.evaluator.multiply, one, other, result)
         return result
 
     def multiply_plain(self, one: Any, plain: Any) -> Any:
-        result = self.library.Ciphertext()
+        result = self.empty()
         self._checked(self.evaluator.multiply_plain, one, plain, result)
         return result
 
@@ -172,12 +240,12 @@ class Seal:
         """The same numbers at a later level."""
         if self.level(ciphertext) == level:
             return ciphertext
-        result = self.library.Ciphertext()
+        result = self.empty()
         self._checked(self.evaluator.mod_switch_to, ciphertext, self.ids[level], result)
         return result
 
     def automorphism(self, ciphertext: Any, element: int, keys: Any) -> Any:
-        result = self.library.Ciphertext()
+        result = self.empty()
         self._checked(self.evaluator.apply_galois, ciphertext, element, keys, result)
         return result
 
@@ -200,14 +268,8 @@ class Seal:
             ) from problem
 
     def to_bytes(self, item: Any) -> bytes:
-        """A key or a ciphertext as SEAL writes it, without touching a disk where the system allows that."""
-        handle, path = _scratch()
-        try:
-            item.save(path)
-            with open(path, "rb") as file:
-                return file.read()
-        finally:
-            _drop(handle, path)
+        """A key or a ciphertext as SEAL writes it."""
+        return saved(item)
 
     def from_bytes(self, kind: str, data: bytes, *, keys: int = 1) -> Any:
         """A key or a ciphertext that SEAL finds valid for this ring; `keys` is how many rotation keys there may be.
@@ -224,7 +286,7 @@ class Seal:
         try:
             with open(path, "wb") as file:
                 file.write(data)
-            item = getattr(self.library, kind)()
+            item = self.empty() if kind == "Ciphertext" else getattr(self.library, kind)()
             item.load(self.context, path)
             return item
         except (ValueError, RuntimeError, MemoryError) as problem:
@@ -275,6 +337,17 @@ def _chain(context: Any) -> tuple[list[list[int]], list[int]]:
         ids.append(list(data.parms_id()))
         data = data.next_context_data()
     return ids, moduli
+
+
+def saved(item: Any) -> bytes:
+    """A key or a ciphertext as its library writes it, without touching a disk where the system allows that."""
+    handle, path = _scratch()
+    try:
+        item.save(path)
+        with open(path, "rb") as file:
+            return file.read()
+    finally:
+        _drop(handle, path)
 
 
 def _scratch() -> tuple[int, str]:

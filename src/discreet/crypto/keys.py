@@ -18,14 +18,14 @@ from numpy.typing import NDArray
 from discreet.core import check
 from discreet.core.document import members
 from discreet.crypto.container import pack, read_file, unpack, write_file
-from discreet.crypto.engine import Seal, open_cipher
+from discreet.crypto.engine import ENGINES, Seal, importable, open_cipher
 from discreet.crypto.parameters import PURPOSES, RingParameters
 from discreet.crypto.private import Private
 from discreet.errors import InvalidDocument, InvalidValue
 
 __all__ = ["PublicContext", "SecretContext", "key_memory", "keygen"]
 
-_HEADER = ("purpose", "features", "parameters", "key")
+_HEADER = ("engine", "purpose", "features", "parameters", "key")
 RELINEARISED = ("logistic", "network", "training")
 
 
@@ -118,9 +118,7 @@ class PublicContext:
 
     def encrypt_plain(self, plain: Any) -> Any:
         """A ciphertext of an encoded plaintext, by the public key."""
-        result = self.cipher.library.Ciphertext()
-        self.cipher.library.Encryptor(self.cipher.context, self.public).encrypt(plain, result)
-        return result
+        return self.cipher.encrypt(self.public, plain)
 
 
 _SWITCHES = ("RelinKeys", "GaloisKeys")
@@ -132,9 +130,8 @@ class SecretContext(Private):
     __slots__ = ("_decryptor", "_encryptor", "_secret", "public")
 
     def __init__(self, public: PublicContext, secret: Any) -> None:
-        library, context = public.cipher.library, public.cipher.context
         self.public, self._secret = public, secret
-        self._encryptor, self._decryptor = library.Encryptor(context, secret), library.Decryptor(context, secret)
+        self._encryptor, self._decryptor = public.cipher.encryptor(public.public, secret), public.cipher.decryptor(secret)
 
     @property
     def id(self) -> str:
@@ -152,19 +149,15 @@ class SecretContext(Private):
 
     def encrypt_plain(self, plain: Any) -> Any:
         """A ciphertext of an encoded plaintext, by the secret key: less noise than by the public one."""
-        result = self.public.cipher.library.Ciphertext()
-        self._encryptor.encrypt_symmetric(plain, result)
-        return result
+        return self.public.cipher.encrypt_symmetric(self._encryptor, plain)
 
     def seeded(self, plain: Any) -> bytes:
         """The same, as bytes to send: the uniform half is sent as its seed."""
-        return self.public.cipher.to_bytes(self._encryptor.encrypt_symmetric(plain))
+        return self.public.cipher.seeded(self._encryptor, plain)
 
     def decrypt_plain(self, ciphertext: Any) -> Any:
         """The encoded plaintext. **Raw**: noise and all; see `discreet.crypto.leak` before handing it to anybody."""
-        result = self.public.cipher.library.Plaintext()
-        self._decryptor.decrypt(ciphertext, result)
-        return result
+        return self.public.cipher.decrypt(self._decryptor, ciphertext)
 
     def slots(self, ciphertext: Any) -> NDArray[np.complex128]:
         """The decrypted slots. Raw, as above."""
@@ -172,11 +165,11 @@ class SecretContext(Private):
 
     def whole(self, ciphertext: Any) -> NDArray[np.int64]:
         """The decrypted whole numbers (BFV), where the noise has left them exact."""
-        if self._decryptor.invariant_noise_budget(ciphertext) < 1:
+        if self.public.cipher.noise_budget(self._decryptor, ciphertext) < 1:
             raise InvalidDocument(
                 "The ciphertext does not decrypt: it is of another key, damaged, or has been through more operations than fit."
             )
-        return np.asarray(self.public.cipher.coder.decode_int64(self.decrypt_plain(ciphertext)), np.int64)
+        return self.public.cipher.decode_whole(self.decrypt_plain(ciphertext))
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """A file that its owner alone can read. It holds no keys for rotations: those are in the public file."""
@@ -198,7 +191,8 @@ class SecretContext(Private):
 
 def _header(context: PublicContext) -> dict[str, Any]:
     return {
-        "purpose": context.purpose, "features": context.features, "parameters": context.parameters.to_json(), "key": context.id,
+        "engine": context.cipher.name, "purpose": context.purpose, "features": context.features,
+        "parameters": context.parameters.to_json(), "key": context.id,
     }  # fmt: skip
 
 
@@ -212,7 +206,9 @@ def _opened(header: Any) -> tuple[dict[str, Any], Seal]:
         raise InvalidDocument(
             f"The key has other parameters than this discreet uses for {found['purpose']}. Make new keys with keygen."
         )
-    return found, open_cipher(known)
+    if found["engine"] not in ENGINES:
+        raise InvalidDocument("The key is of an engine that this discreet does not know. Upgrade discreet.")
+    return found, open_cipher(known, found["engine"])
 
 
 def _same_key(context: PublicContext, named: Any) -> PublicContext:
@@ -221,10 +217,14 @@ def _same_key(context: PublicContext, named: Any) -> PublicContext:
     return context
 
 
-def keygen(purpose: str, *, features: int, memory_limit: int | None = None) -> tuple[SecretContext, PublicContext]:
+def keygen(
+    purpose: str, *, features: int, memory_limit: int | None = None, engine: str | None = None
+) -> tuple[SecretContext, PublicContext]:
     """Keys for one purpose: linear, logistic, network (scoring), training, or sum; at 128 bits.
 
-    `key_memory` says beforehand what the public keys will take; above `memory_limit` bytes nothing is made.
+    `engine` is "tenseal" or "seal-python"; left out, the first of them that is installed. Keys say which it was, and
+    whoever loads them needs the same. `key_memory` says beforehand what the public keys will take; above `memory_limit`
+    bytes nothing is made.
 
     >>> secret, public = keygen("linear", features=3)
     >>> secret.public is public, public.parameters.modulus_bits
@@ -237,15 +237,8 @@ def keygen(purpose: str, *, features: int, memory_limit: int | None = None) -> t
             f"The keys for {purpose} with {features} features take {needed:,} bytes; the limit is {memory_limit:,}. "
             "Raise it, or use fewer features."
         )
-    cipher = open_cipher(parameters)
-    library, maker = cipher.library, cipher.library.KeyGenerator(cipher.context)
-    public, relin, galois = library.PublicKey(), None, None
-    maker.create_public_key(public)
-    if purpose in RELINEARISED:
-        relin = library.RelinKeys()
-        maker.create_relin_keys(relin)
-    if elements := automorphisms(purpose, features, parameters):
-        galois = library.GaloisKeys()
-        maker.create_galois_keys(elements, galois)
+    cipher = open_cipher(parameters, importable() if engine is None else check.word("engine", engine, ENGINES))
+    elements = automorphisms(purpose, features, parameters)
+    secret, public, relin, galois = cipher.make_keys(purpose in RELINEARISED, elements)
     context = PublicContext(purpose, features, cipher, public, relin, galois)
-    return SecretContext(context, maker.secret_key()), context
+    return SecretContext(context, secret), context

@@ -12,6 +12,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from discreet.crypto.engine import Seal
+from discreet.errors import InvalidValue
 
 __all__ = ["key_from_decryption"]
 
@@ -22,6 +23,8 @@ def key_from_decryption(cipher: Seal, ciphertext: Any, slots: NDArray[Any]) -> l
 
     Keys have coefficients -1, 0 and 1: that is how an attacker tells a key from garbage.
     """
+    if cipher.name != "tenseal":
+        raise InvalidValue("This demonstration reads ciphertexts as tenseal holds them. Make keys with engine='tenseal'.")
     prime, degree, level = cipher.moduli[0], cipher.parameters.degree, cipher.level(ciphertext)
     plain = cipher.encode(slots, level, ciphertext.scale)  # kept: its array is not
     message, parts = plain.dyn_array(), ciphertext.dyn_array()

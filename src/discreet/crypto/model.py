@@ -155,6 +155,11 @@ def _fitted(activation: str, radius: float | None) -> Polynomial:
 
 
 def _sklearn(model: Any, radius: float | None) -> Model:
+    if hasattr(model, "named_steps"):
+        raise InvalidValue(
+            "A pipeline cannot be converted whole: what comes before the model is the key holder's, who transforms rows before "
+            "they are encrypted. Convert the last step, convert(pipeline[-1]), and encrypt pipeline[:-1].transform(rows)."
+        )
     if not hasattr(model, "coef_") and not hasattr(model, "coefs_"):
         raise InvalidValue(
             f"{type(model).__name__} cannot be converted: fit a linear or logistic model or an MLP of scikit-learn, or pass a "

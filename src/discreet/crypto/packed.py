@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from discreet.core.document import members
 from discreet.crypto.container import is_name, pack, read_file, unpack, write_file
-from discreet.crypto.engine import Seal, numbers, open_cipher
+from discreet.crypto.engine import Seal, numbers, saved
 from discreet.crypto.keys import PublicContext, SecretContext, block
 from discreet.crypto.parameters import RingParameters
 from discreet.errors import InvalidDocument, InvalidValue
@@ -46,9 +46,8 @@ class Encrypted:
     link: str = "identity"
 
     def to_bytes(self) -> bytes:
-        cipher = open_cipher(self.parameters)
         header = {name: getattr(self, name) for name in _HEADER if name != "parameters"}
-        parts = [part if isinstance(part, bytes) else cipher.to_bytes(part) for part in self.parts]
+        parts = [part if isinstance(part, bytes) else saved(part) for part in self.parts]
         return pack("ciphertext", {**header, "parameters": self.parameters.to_json()}, parts)
 
     @classmethod
@@ -147,7 +146,12 @@ def decrypt(secret: SecretContext, answer: Encrypted, *, request: Encrypted | No
     if request is not None and (answer.answers != request.message or answer.rows != request.rows):
         raise InvalidDocument("The answer is to another request: it was replayed, or sent to the wrong client. Ask again.")
     cipher = secret.public.cipher
-    columns = [secret.slots(ciphertext).real[: answer.rows] for ciphertext in answer.ciphertexts(cipher)]
+    ciphertexts = answer.ciphertexts(cipher)
+    if any(not _of_scores(ciphertext, answer.parameters) for ciphertext in ciphertexts):
+        raise InvalidDocument(
+            "The answer has another form than scores have: its scale would show the noise. The server sent something else."
+        )
+    columns = [secret.slots(ciphertext).real[: answer.rows] for ciphertext in ciphertexts]
     scores = np.stack(columns, axis=1)
     if not np.isfinite(scores).all() or np.abs(scores).max() > capacity(answer.parameters):
         raise InvalidDocument(
@@ -158,8 +162,16 @@ def decrypt(secret: SecretContext, answer: Encrypted, *, request: Encrypted | No
 
 def capacity(parameters: RingParameters) -> float:
     """Scores at most this large in magnitude fit the last prime."""
-    scale = parameters.scale_bits + (WEIGHT_BITS if parameters.levels == 0 else 0)
-    return float(2.0 ** (parameters.primes[0] - 2 - scale))
+    return float(2.0 ** (parameters.primes[0] - 2)) / _score_scale(parameters)
+
+
+def _score_scale(parameters: RingParameters) -> float:
+    return 2.0 ** (parameters.scale_bits + (WEIGHT_BITS if parameters.levels == 0 else 0))
+
+
+def _of_scores(ciphertext: Any, parameters: RingParameters) -> bool:
+    """Whether a ciphertext has two parts, and the scale of scores up to what approximate rescaling leaves of it."""
+    return bool(ciphertext.size() == 2 and abs(ciphertext.scale / _score_scale(parameters) - 1) < 1e-2)
 
 
 WEIGHT_BITS = 21  # of weights, where no prime is left to rescale by
@@ -167,7 +179,7 @@ WEIGHT_BITS = 21  # of weights, where no prime is left to rescale by
 
 def _linked(scores: NDArray[np.float64], link: str) -> NDArray[np.float64]:
     if link == "logistic":
-        return np.asarray(1 / (1 + np.exp(-scores)))
+        return np.asarray(0.5 + 0.5 * np.tanh(scores / 2))  # which does not overflow
     if link == "softmax":
         weights = np.exp(scores - scores.max(axis=1, keepdims=True))
         return np.asarray(weights / weights.sum(axis=1, keepdims=True))

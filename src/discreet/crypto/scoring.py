@@ -15,6 +15,7 @@ from discreet.crypto.engine import Seal
 from discreet.crypto.keys import PublicContext, block
 from discreet.crypto.model import Layer, Model
 from discreet.crypto.packed import WEIGHT_BITS, Encrypted, capacity
+from discreet.crypto.parameters import RingParameters
 from discreet.crypto.polynomial import Polynomial
 from discreet.errors import InvalidValue
 
@@ -170,7 +171,11 @@ def error_bound(model: Model, public: PublicContext, *, bound: float = 8.0) -> f
     Slots have uncorrelated noise, so that the first layer turns a deviation into the 2-norm of its weights times it; units of
     later layers are correlated, and there it is the 1-norm. Slopes are the polynomials'.
     """
-    parameters = public.parameters
+    return error_under(model, public.parameters, bound)
+
+
+def error_under(model: Model, parameters: RingParameters, bound: float) -> float:
+    """The same, before there are keys."""
     degree, bits = parameters.degree, parameters.scale_bits
     *primes, special = parameters.primes
     switch = NOISE * degree / math.sqrt(12) * math.hypot(*(2.0 ** (prime - special) for prime in primes))

@@ -6,6 +6,7 @@ unless told otherwise; there is no transport encryption and no login: put it beh
 
 from __future__ import annotations
 
+import http.client
 import json
 import threading
 import urllib.error
@@ -19,12 +20,13 @@ from discreet.crypto.keys import PublicContext, key_memory
 from discreet.crypto.model import Model
 from discreet.crypto.packed import Encrypted
 from discreet.crypto.parameters import PURPOSES
-from discreet.crypto.scoring import Scorer
+from discreet.crypto.scoring import Scorer, error_under
 from discreet.errors import DiscreetError, InvalidDocument, InvalidValue
 
 __all__ = ["ScoringClient", "ScoringServer"]
 
 LARGEST = 1 << 31  # bytes of an answer
+BOUND = 8.0  # of values, for the error that a server states
 MOST_KEYS, MOST_MESSAGES = 16, 100_000  # that a server remembers
 
 
@@ -68,11 +70,11 @@ class ScoringServer:
         return self.scorer.score(public, request).to_bytes()
 
     def describe(self) -> dict[str, Any]:
-        """What a client must know: sizes, the purpose of the keys, and what polynomials stand for."""
+        """What a client must know: sizes, the purpose of the keys, what polynomials stand for, and the error of scores."""
         model = self.model
         return {
             "features": model.features, "outputs": model.outputs, "purpose": model.purpose, "link": model.link,
-            "approximation": list(model.approximation),
+            "approximation": list(model.approximation), "error": error_under(model, PURPOSES[model.purpose], BOUND),
         }  # fmt: skip
 
     def largest(self, path: str) -> int:
@@ -154,12 +156,14 @@ class ScoringClient:
         data = self._call("/model", None)
         try:
             found = json.loads(data)
-        except ValueError:
+        except (ValueError, RecursionError):
             found = None
         if not isinstance(found, dict) or not {"features", "purpose", "link", "approximation"} <= set(found):
             raise InvalidDocument(f"{self.url} is no scoring server: it describes no model.")
         if not isinstance(found["approximation"], list):
             raise InvalidDocument(f"{self.url} describes its approximation by something else than sentences.")
+        if type(found.get("error")) is not float:
+            raise InvalidDocument(f"{self.url} states no error of its scores.")
         return {**found, "approximation": [_printable(str(line)) for line in found["approximation"]]}
 
     def send_key(self, public: PublicContext) -> None:
@@ -177,8 +181,8 @@ class ScoringClient:
         return answer
 
     def _call(self, path: str, body: bytes | None) -> bytes:
-        request = urllib.request.Request(self.url + path, data=body)
         try:
+            request = urllib.request.Request(self.url + path, data=body)
             with urllib.request.urlopen(request, timeout=self.timeout) as response:
                 data: bytes = response.read(LARGEST)
                 return data
@@ -186,6 +190,12 @@ class ScoringClient:
             with refusal:
                 said = _printable(refusal.read(2000).decode("utf-8", "replace"))
             raise InvalidValue(f"The server refused: {said}") from None
+        except (http.client.InvalidURL, ValueError):
+            raise InvalidValue(f"{_printable(self.url)} is no address. Write it as http://127.0.0.1:8300.") from None
+        except http.client.HTTPException as problem:
+            raise InvalidDocument(
+                f"{self.url} does not speak HTTP as a scoring server does ({type(problem).__name__}). Is it the right address?"
+            ) from None
         except (urllib.error.URLError, OSError) as problem:
             raise InvalidValue(
                 f"{self.url} does not answer ({type(problem).__name__}). Is discreet crypto serve running?"

@@ -40,6 +40,9 @@ class Amount(NamedTuple):
     def from_json(cls, document: Any) -> Amount:
         return cls(int(document["divergence"]), int(document["epsilon"]), int(document["failure"]))
 
+    def plus(self, other: Amount) -> Amount:
+        return Amount(*(mine + its for mine, its in zip(self, other, strict=True)))
+
     def minus(self, other: Amount) -> Amount:
         """The difference of each, which may be negative."""
         return Amount(*(mine - its for mine, its in zip(self, other, strict=True)))

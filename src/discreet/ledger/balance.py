@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from shlex import quote
 
@@ -101,8 +101,19 @@ class Balance:
 
     @property
     def epsilon_left(self) -> float:
-        """The largest epsilon (at delta 0) that one more charge may have, 0 if none; many smaller ones may fit instead."""
+        """The largest epsilon (at delta 0) that one more charge may have, 0 if none; several smaller ones may fit instead.
+
+        This is what every surface means by "left": what the ledger would still admit, here and in the source.
+        """
         return self._largest(pure=True)
+
+    def left_in_words(self) -> str:
+        """The same for people, behind the word for epsilon."""
+        return f"{_shown(self.epsilon_left)} in one more answer, or several smaller ones"
+
+    def after(self, more: Amount) -> Balance:
+        """What it will be when this much more is spent, here and in the source."""
+        return replace(self, spent=self.spent.plus(more), whole=None if self.whole is None else self.whole.after(more))
 
     def _largest(self, *, pure: bool) -> float:
         """The largest epsilon that fits here and in the source; without `pure`, by its divergence alone."""

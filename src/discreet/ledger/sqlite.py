@@ -62,7 +62,7 @@ class SqliteStore:
     """One open ledger file. Threads may share it; a forked process must open its own."""
 
     def __init__(self, path: str | os.PathLike[str], *, grouped: bool | None = None) -> None:
-        self.path = Path(path).absolute()
+        self.path = Path(path).resolve()  # what stands beside the file stands beside it under every name
         self.grouped = fcntl is not None if grouped is None else grouped
         if not self.path.parent.is_dir():
             raise LedgerError(f"{self.path.parent} is not a directory, so no ledger can be there. Make it, or name another.")

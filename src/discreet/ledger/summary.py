@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from discreet.figures import down, percent_down, percent_up, up
+from discreet.figures import percent_up, up
 from discreet.ledger.amount import NOTHING, Amount
 from discreet.ledger.balance import Balance, part_of
 from discreet.ledger.chain import Entry
@@ -20,9 +20,8 @@ def sentence(balance: Balance) -> str:
     if balance.spent.divergence:
         total = f" All answers together: ε = {up(balance.epsilon_spent)} {balance.total_in_words()}."
     return (
-        f"Budget ε = {balance.epsilon:g} at δ = {up(balance.delta, 6)}. Spent: {percent_up(balance.part_spent)} of it "
-        f"({balance.spent_in_words()}). Left: {percent_down(1 - balance.part_spent)}, which is one more answer of "
-        f"ε = {down(balance.epsilon_left)}, or smaller ones.{total}{_failures(balance)}"
+        f"Budget ε = {balance.epsilon:g} at δ = {up(balance.delta, 6)}. Used: {percent_up(balance.part_spent)} of it "
+        f"({balance.spent_in_words()}). Left: ε = {balance.left_in_words()}.{total}{_failures(balance)}"
     )
 
 
@@ -34,8 +33,8 @@ def _failures(balance: Balance) -> str:
     return f" Of {reserved}, {percent_up(balance.failure_part)} is used."
 
 
-def left_after(balance: Balance, entries: Sequence[Entry]) -> list[float]:
-    """The part of today's budget that was left before the first and after each of these entries, oldest first.
+def unused_after(balance: Balance, entries: Sequence[Entry]) -> list[float]:
+    """The part of today's budget that was unused before the first and after each of these entries, oldest first.
 
     Of divergences or of epsilons, whichever had more left. Worked out backwards from what is spent now, so that a long history
     need not be read from its beginning. A cancellation of what was reserved before these entries changes nothing here.

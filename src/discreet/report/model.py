@@ -191,7 +191,7 @@ def _account(item: Account) -> dict[str, Any]:
         "by_period": balance.by_period,
         "budget": {"epsilon": balance.epsilon, "delta": balance.delta},
         "spent": None if balance.by_period else {"epsilon": balance.epsilon_spent, "part": balance.part_spent},
-        "left": None if balance.by_period else {"epsilon": balance.epsilon_left, "part": 1 - balance.part_spent},
+        "left": None if balance.by_period else {"epsilon": balance.epsilon_left},
         "entries": [
             {"id": line.id, "at": line.at, "kind": line.kind, "told": line.told, "paid": line.paid} for line in item.lines
         ],

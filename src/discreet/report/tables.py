@@ -84,8 +84,9 @@ def key_figures(assessment: Assessment, report: Report) -> list[tuple[str, str, 
         figures.append(("Strongest attack", *told))
     for item in report.accounts[:1]:
         if not item.balance.by_period:
-            left = f"of ε = {item.balance.epsilon:g} at δ = {text.small(item.balance.delta)} for {text.short(item.source, 30)}"
-            figures.append(("Budget left", percent_down(1 - item.balance.part_spent), left))
+            of = f"of ε = {item.balance.epsilon:g} at δ = {text.small(item.balance.delta)} for {text.short(item.source, 30)}"
+            left, how = item.balance.left_in_words().split(" ", 1)
+            figures.append(("Budget left", f"ε {left}", f"{how}, {of}"))
     useful = quality(assessment)
     for name, value in [each for each in useful if "test" in each[0]][:1] or useful[:1]:
         figures.append(("Quality", value, name))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from discreet.accounting.filter import Filter
 from discreet.core import Event
 from discreet.errors import DiscreetError, InvalidValue
-from discreet.ledger import Amount, Balance, Ledger
+from discreet.ledger import Balance, Ledger
 from discreet.ledger.amount import cost
 from discreet.serve.settings import Source
 from discreet.serve.users import User
@@ -24,7 +24,7 @@ DEFAULT = "default"
 
 @dataclass(frozen=True, slots=True)
 class Headroom:
-    """Whether a charge fits now, and what would be left. Another charge may come first."""
+    """Whether a charge fits now, and `Balance.epsilon_left` before and after it. Another charge may come first."""
 
     fits: bool
     refusal: str | None
@@ -92,20 +92,13 @@ class SourceRegistry:
         asked = cost(Filter(balance.epsilon, balance.delta, failure=balance.failure, order=balance.order), [event])
         both = [each for each in (balance, balance.whole) if each is not None]
         fits = all(each.holds(asked) for each in both) or balance.holds_first(asked)
-        after = min(1 - _part(each, asked) for each in both)
         return Headroom(
-            fits, None if fits else str(balance.refusal(asked)), min(1 - each.part_spent for each in both), max(0.0, after)
+            fits, None if fits else str(balance.refusal(asked)), balance.epsilon_left, balance.after(asked).epsilon_left
         )
 
     def close(self) -> None:
         for database in self._opened.values():
             database.close()
-
-
-def _part(balance: Balance, more: Amount) -> float:
-    from discreet.ledger.balance import part_of
-
-    return part_of(Amount(*(a + b for a, b in zip(balance.spent, more))), balance.limit)
 
 
 def facts(balance: Balance) -> dict[str, Any]:
@@ -114,5 +107,5 @@ def facts(balance: Balance) -> dict[str, Any]:
         "source": balance.source, "account": balance.account, "by_period": balance.by_period,
         "budget": {"epsilon": balance.epsilon, "delta": balance.delta, "failure": balance.failure, "order": balance.order},
         "spent": {"epsilon": balance.epsilon_spent, "part": balance.part_spent},
-        "left": {"epsilon": balance.epsilon_left, "part": 1 - balance.part_spent},
+        "left": {"epsilon": balance.epsilon_left},
     }  # fmt: skip

@@ -6,6 +6,7 @@ import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -18,6 +19,7 @@ from discreet.errors import DiscreetError, InvalidValue
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,119}")
 LARGEST = 256 << 20  # bytes of a document that is shown
+MOST_PARTS = 12  # different mechanisms in the claims of a release that is shown: a page of 4 took 7 s of CPU, of 24 over 20 s
 MOST_ROWS = 5000  # of a table that is shown
 DELTA = 1e-6  # at which a list tells epsilon of a source without a budget
 MEASURED = (  # facts that were measured on the rows themselves
@@ -118,6 +120,11 @@ class ReleaseStore:
             release: Release[Any] = Release.load(place)
         except DiscreetError as error:
             raise InvalidValue(self.without_paths(str(error))) from None
+        if (parts := _parts(release)) > MOST_PARTS:
+            raise InvalidValue(
+                f"{name} claims {parts} different mechanisms, and at most {MOST_PARTS} are accounted for while somebody waits. "
+                "Its report can be made apart: discreet report."
+            )
         with self._lock:
             self._read[key] = release
             while len(self._read) > 16:
@@ -211,6 +218,17 @@ def epsilon_of(claims: tuple[Claim, ...], delta: float = DELTA) -> float | None:
         return max((float(_epsilon(claim.event, delta)) for claim in claims), default=None)
     except DiscreetError:
         return None
+
+
+def _parts(release: Release[Any]) -> int:
+    """How many different curves are composed for its claims, those of equal events counted once."""
+    from discreet.accounting.plan import plan
+
+    parts = 0
+    for event in {claim.event for claim in release.claims}:
+        with suppress(RecursionError, OverflowError):  # the curve says what these mean, at once
+            parts += len(plan(event).parts)
+    return parts
 
 
 @lru_cache(4096)

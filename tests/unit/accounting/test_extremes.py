@@ -268,3 +268,66 @@ def test_a_drawing_of_all_levels_is_a_hair_above_the_power_at_each():
 def test_largest_losses_are_not_undercut_at_tiny_deltas():
     for event in (events.DiscreteLaplace(43.29342432580821), events.Poisson(0.64, events.Pure(3.3e-4))):
         assert curve(event).epsilon(1e-99) == curve(event).epsilon(0.0)
+
+
+@pytest.mark.parametrize("rate", [1e-3, 1e-9, 1e-12])
+@pytest.mark.parametrize("size", [2, 3, 100])
+def test_a_group_of_which_one_may_be_told_whole_costs_no_less_than_that(rate, size):
+    """Group privacy at losses near 0: the number of steps is a quotient of two small differences."""
+    told = float(-mp.expm1(size * mp.log1p(-mp.mpf(rate))))
+    seen = curve(events.Group(events.Poisson(rate, events.NonPrivate()), size))
+    assert all(seen.delta(epsilon) >= told for epsilon in (0.0, 1e-9, 0.1, 2.0, 50.0, math.inf))
+    assert seen.delta(2.0) <= told * (1 + size * rate + 1e-12)
+    assert seen.epsilon(told * (1 - 1e-6)) == math.inf
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        events.Repeat(events.Exponential(1e-3), 10**5), events.Repeat(events.Pure(1e-10), 10**15),
+        events.Sequence([events.Concentrated(1e-6), events.Pure(0.1)]), events.Poisson(0.5, events.Concentrated(1e-6)),
+    ],
+)  # fmt: skip
+def test_delta_is_not_0_below_the_largest_loss(event):
+    """What is too small for a float is rounded up: delta 0 would say that epsilon is the largest loss."""
+    seen = curve(event)
+    for epsilon in (1.0, 5.0, 50.0, 99.0):
+        assert 0 < seen.delta(epsilon) < 1e-9
+        assert seen.epsilon(0.0) > epsilon
+
+
+APPROXIMATE = events.Approximate(0.3, 1e-7)
+
+
+@pytest.mark.parametrize(
+    "inner", [[APPROXIMATE, events.Pure(0.2)], [APPROXIMATE, APPROXIMATE], [APPROXIMATE, events.Laplace(2.0)]]
+)
+def test_a_sample_of_several_steps_that_may_fail_is_amplified(inner):
+    """The failures add up, times the rate; the rest is sampled as if there were none."""
+    told, rate = -math.expm1(sum(math.log1p(-each.delta) for each in inner if each is APPROXIMATE)), 0.01
+    most = sum({events.Laplace: 0.5}.get(type(each)) or each.epsilon for each in inner)
+    seen = curve(events.Poisson(rate, events.Sequence(inner)))
+    assert seen.epsilon(rate * told * (1 - 1e-9)) == math.inf
+    assert seen.epsilon(rate * told * 1.01) <= 1.01 * math.log1p(rate * math.expm1(most))
+    assert rate * told <= seen.delta(1.0) <= rate * told * 1.01
+    for way in (events.WithoutReplacement, events.PoissonReplace):
+        assert curve(way(rate, events.Sequence(inner))).delta(2.0) < 1e-8
+    assert curve(events.RandomAllocation(events.Sequence(inner), 4)).delta(2.0) < 1e-5
+
+
+def test_a_sample_of_several_failing_steps_is_that_of_exact_sums():
+    """Two (0.3, 1e-3)-DP steps on one sample of a tenth, by all of their outcomes."""
+    e, d, rate = mp.e ** mp.mpf(0.3), mp.mpf(1e-3), mp.mpf(0.1)
+    one = [
+        (d, mp.mpf(0)),
+        ((1 - d) * e / (1 + e), (1 - d) / (1 + e)),
+        ((1 - d) / (1 + e), (1 - d) * e / (1 + e)),
+        (mp.mpf(0), d),
+    ]
+    both = [(p * r, q * s) for p, q in one for r, s in one]
+    seen = curve(events.Poisson(0.1, events.Repeat(events.Approximate(0.3, 1e-3), 2)))
+    for epsilon in (0.0, 0.01, 0.05, 0.08, 0.5, 3.0):
+        x = mp.e**epsilon
+        mixed = [((1 - rate) * q + rate * p, q) for p, q in both]
+        true = max(sum(max(p - x * q, 0) for p, q in mixed), sum(max(q - x * p, 0) for p, q in mixed))
+        assert float(true) * (1 - 1e-12) <= seen.delta(epsilon) <= float(true) * 1.02 + 1e-9

@@ -9,7 +9,7 @@ from discreet import Ledger, record
 from discreet.accounting import Approximate, Gaussian, Pure
 from discreet.charts import card
 from discreet.core import Claim, Game
-from discreet.ledger.summary import left_after
+from discreet.ledger.summary import unused_after
 
 CLAIM = Claim(game=Game(record(), {"answers"}), event=Gaussian(20.0))
 EVIL = "<script>alert('x')</script>"
@@ -22,11 +22,11 @@ def test_it_burns_down(tmp_path: Path) -> None:
         ledger.reserve("people", CLAIM).cancel("did_not_run")
         ledger.reserve("people", CLAIM)
         found = ledger.balance("people")
-        left = left_after(found, ledger.history("people"))
+        left = unused_after(found, ledger.history("people"))
         one = 1 - found.spent.divergence / 2 / found.limit.divergence
         two = 1 - found.spent.divergence / found.limit.divergence
         assert left == [1, 1, one, one, two, one, two]
-        assert left_after(found, ledger.history("people")[-2:]) == [one, one, two]  # what it gave back began earlier
+        assert unused_after(found, ledger.history("people")[-2:]) == [one, one, two]  # what it gave back began earlier
         page = card(ledger)
     root = ET.fromstring(page)
     (picture,) = root.iter("{http://www.w3.org/2000/svg}svg")
@@ -44,7 +44,7 @@ def test_it_burns_down_by_the_better_of_two_sums(tmp_path: Path) -> None:
         ledger.reserve("people", Claim(game=CLAIM.game, event=Approximate(0.25, 1e-7)))
         found = ledger.balance("people")
         assert found.spent.divergence > found.limit.divergence
-        left = left_after(found, ledger.history("people"))
+        left = unused_after(found, ledger.history("people"))
         assert left[2:] == [0.75, 0.5, 0.25, 0.125]
         assert "Of the part of delta that is reserved for charges with a failure probability, 20 % is used." in card(ledger)
 

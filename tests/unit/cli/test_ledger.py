@@ -79,7 +79,8 @@ def test_show_tells_budget_spent_and_left(place: Path) -> None:
     found = data(place, "show", "people")
     assert found["spent"]["amount"] == balance.spent.to_json()
     assert 0 < found["spent"]["epsilon"] <= 1
-    assert found["spent"]["part"] + found["left"]["part"] == pytest.approx(1)
+    assert found["left"]["epsilon"] == balance.epsilon_left
+    assert re.search(rf"left +epsilon {balance.left_in_words()}", text)
     assert [item["account"] for item in found["accounts"]] == ["ann", "default"]
     assert [item["source"] for item in data(place, "show")["sources"]] == ["people"]
     assert run(place, "show").stdout.startswith("source  budget")
@@ -102,7 +103,7 @@ def test_show_tells_charges_as_they_were_asked_and_how_the_total_was_reached(pla
     assert "  answer  " in shown  # words, not the names of the ledger's table
     rows = dict(line.split(maxsplit=1) for line in text.splitlines())
     assert rows["total"].startswith("epsilon 3 at delta 1e-5 by basic composition")
-    assert_one_sum(rows["spent"], rows["left"])
+    assert_one_sum(rows["used"])
     ways = data(place, "show", "study")["spent"]["ways"]
     assert ways["basic"] == 3.0 < ways["renyi"]
 
@@ -125,20 +126,19 @@ def test_what_is_not_listed_is_counted(place: Path) -> None:
     assert "and 12 earlier: --last 17" in run(place, "history", "study", "--last", "5").stderr
 
 
-def assert_one_sum(spent: str, left: str) -> None:
-    """Spent, its limit and both percentages are of the same sum: as printed, rounded outwards."""
-    part, so_far, limit = (float(number) for number in re.match(r"([\d.]+) % of .* \(([\d.]+) of ([\d.]+) in ", spent).groups())  # type: ignore[union-attr]
+def assert_one_sum(used: str) -> None:
+    """What is used, its limit and the percentage are of the same sum: as printed, rounded outwards."""
+    part, so_far, limit = (float(number) for number in re.match(r"([\d.]+) % of .* \(([\d.]+) of ([\d.]+) in ", used).groups())  # type: ignore[union-attr]
     assert part == pytest.approx(100 * so_far / limit, rel=0.02)
-    assert float(left.split()[0]) == pytest.approx(100 - part, abs=0.2)
 
 
 @pytest.mark.parametrize("event", [Gaussian(20.0), Pure(0.25)])
-def test_spent_left_and_percent_are_of_one_sum(place: Path, event: Gaussian | Pure) -> None:
+def test_used_and_percent_are_of_one_sum(place: Path, event: Gaussian | Pure) -> None:
     with Ledger(place) as ledger:
         ledger.reserve("people", Claim(game=CLAIM.game, event=event))
     rows = dict(line.split(maxsplit=1) for line in run(place, "show", "people").stdout.splitlines())
-    assert_one_sum(rows["spent"], rows["left"])
-    assert ("Rényi divergence of order" in rows["spent"]) == isinstance(event, Gaussian)
+    assert_one_sum(rows["used"])
+    assert ("Rényi divergence of order" in rows["used"]) == isinstance(event, Gaussian)
 
 
 def test_the_epsilon_that_is_left_fits_and_a_little_more_does_not(place: Path) -> None:

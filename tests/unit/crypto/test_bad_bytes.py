@@ -221,7 +221,7 @@ class Painter(BaseHTTPRequestHandler):
     """Answers with what moves a terminal's cursor."""
 
     def do_GET(self) -> None:
-        described = {"features": 2, "purpose": "linear", "link": "identity", "approximation": ["\x1b[2Jrelu"]}
+        described = {"features": 2, "purpose": "linear", "link": "identity", "approximation": ["\x1b[2Jrelu"], "error": 0.1}
         self._send(200, json.dumps(described).encode())
 
     def do_POST(self) -> None:

@@ -13,9 +13,12 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from discreet import crypto
 from discreet.crypto.container import MAGIC, pack
+from discreet.crypto.packed import _linked
 from discreet.crypto.parameters import LIMITS, PURPOSES
 from discreet.crypto.polynomial import ACTIVATIONS, fit
 from discreet.errors import InvalidDocument, InvalidValue, MissingExtra
@@ -25,9 +28,16 @@ ROWS = rng.standard_normal((120, 5)).clip(-4, 4)
 TWO, THREE = (ROWS[:, 0] - ROWS[:, 1] > 0).astype(int), np.digitize(ROWS[:, 0] + ROWS[:, 2], [-0.7, 0.7])
 
 
+@pytest.fixture(scope="module", params=["tenseal", "seal-python"])
+def engine(request: pytest.FixtureRequest) -> str:
+    module = {"tenseal": "tenseal", "seal-python": "seal"}[request.param]
+    pytest.importorskip(module, reason=f"{request.param} is not installed")
+    return str(request.param)
+
+
 @pytest.fixture(scope="module")
-def keys() -> dict[str, tuple[crypto.SecretContext, crypto.PublicContext]]:
-    return {purpose: crypto.keygen(purpose, features=5) for purpose in ("linear", "logistic", "network")}
+def keys(engine: str) -> dict[str, tuple[crypto.SecretContext, crypto.PublicContext]]:
+    return {purpose: crypto.keygen(purpose, features=5, engine=engine) for purpose in ("linear", "logistic", "network")}
 
 
 def scored(keys: dict, model: crypto.Model, rows: np.ndarray) -> np.ndarray:
@@ -148,7 +158,7 @@ def test_damaged_files(tmp_path: Path, keys: dict) -> None:
 
 def test_other_keys_other_ciphertexts(keys: dict) -> None:
     secret, public = keys["linear"]
-    other, _ = crypto.keygen("linear", features=5)
+    other, _ = crypto.keygen("linear", features=5, engine=public.cipher.name)
     model, request = crypto.convert(LinearRegression().fit(ROWS, TWO)), crypto.encrypt(secret, ROWS)
     with pytest.raises(InvalidValue, match="belong to key"):
         crypto.Scorer(model).score(public, crypto.encrypt(other, ROWS))
@@ -166,7 +176,7 @@ def test_other_keys_other_ciphertexts(keys: dict) -> None:
 def test_an_answer_of_garbage_is_refused(keys: dict) -> None:
     """Valid bytes that decrypt to nothing: a ciphertext made under another key, with this key's name on it."""
     secret, public = keys["linear"]
-    other, _ = crypto.keygen("linear", features=5)
+    other, _ = crypto.keygen("linear", features=5, engine=public.cipher.name)
     request = crypto.encrypt(secret, ROWS)
     foreign = other.encrypt_plain(public.cipher.encode(np.ones(10), 0, 2.0**47))
     forged = crypto.Encrypted(
@@ -174,6 +184,11 @@ def test_an_answer_of_garbage_is_refused(keys: dict) -> None:
     )
     with pytest.raises(InvalidDocument, match="does not decrypt to scores"):
         crypto.decrypt(secret, forged, request=request)
+    (small,) = crypto.encrypt(secret, ROWS[3]).ciphertexts(public.cipher)
+    small.scale = 2.0**4  # decrypts to numbers that rounding to a grid would leave as they are, noise and all
+    rescaled = crypto.Encrypted(secret.id, request.parameters, "scores", 120, 1, 8.0, (small,), answers=request.message)
+    with pytest.raises(InvalidDocument, match="its scale would show the noise"):
+        crypto.decrypt(secret, rescaled, request=request)
     noise = crypto.Encrypted(
         secret.id, request.parameters, "scores", request.rows, 1, 8.0, (b"\x5e\xa1" + bytes(5000),), answers=request.message
     )
@@ -221,11 +236,18 @@ def test_parameters_are_those_of_the_table() -> None:
 def test_memory_is_stated_beforehand(keys: dict) -> None:
     for purpose, (_, public) in keys.items():
         needed = crypto.key_memory(purpose, features=5)
-        assert 0.6 * needed < len(public.to_bytes()) < 1.02 * needed  # the file is compressed
+        assert (
+            0.6 * needed < len(public.to_bytes()) < 1.02 * needed + 8 * public.parameters.degree
+        )  # with an entry for each missing key
     with pytest.raises(InvalidValue, match="the limit is 1,000"):
         crypto.keygen("linear", features=5, memory_limit=1000)
     with pytest.raises(InvalidValue, match="4096 slots"):
         crypto.keygen("linear", features=5000)
+
+
+def test_scores_far_out_stay_probabilities() -> None:
+    with np.errstate(all="raise"):
+        assert _linked(np.array([[-2000.0], [0.0], [2000.0]]), "logistic").ravel().tolist() == [0.0, 0.5, 1.0]
 
 
 def test_what_cannot_be_converted() -> None:
@@ -233,6 +255,8 @@ def test_what_cannot_be_converted() -> None:
 
     with pytest.raises(InvalidValue, match="cannot be converted"):
         crypto.convert(object())
+    with pytest.raises(InvalidValue, match=r"encrypt pipeline\[:-1\]"):
+        crypto.convert(make_pipeline(StandardScaler(), LinearRegression()).fit(ROWS, TWO))
     with pytest.raises(InvalidValue, match="Pass radius"):
         crypto.convert(MLPClassifier((2,), solver="lbfgs", alpha=1.0, max_iter=2000, random_state=0).fit(ROWS, TWO))
     with pytest.raises(InvalidValue, match="Conv1d"):

@@ -87,6 +87,8 @@ def test_what_a_server_and_a_key_holder_refuse(keys: tuple) -> None:
     other, other_public = crypto.keygen("sum", features=1)
     server, update = SumServer(public, PLAN), encrypt_update(public, PLAN, UPDATES[0])
     server.add(update)
+    with pytest.raises(InvalidValue, match="replay"):  # the same ciphertexts under another name would count twice
+        server.add(replace(update, message="0" * 32))
     with pytest.raises(InvalidValue, match="replay"):
         server.add(update)
     with pytest.raises(InvalidValue, match="belong to key"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
 import threading
@@ -16,8 +17,9 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from discreet import crypto
+from discreet import Ledger, Release, crypto, record
 from discreet.cli import app
+from discreet.crypto.disclosure import disclosed
 from discreet.crypto.model import Layer
 from discreet.crypto.wire import ScoringClient, ScoringServer
 from discreet.errors import InvalidDocument, InvalidValue
@@ -40,7 +42,10 @@ def server() -> Iterator[ScoringServer]:
 def test_scores_come_back(server: ScoringServer, keys: tuple) -> None:
     secret, public = keys
     client, request = ScoringClient(server.url), crypto.encrypt(secret, ROWS)
-    assert client.describe() == {"features": 3, "outputs": 1, "purpose": "linear", "link": "identity", "approximation": []}
+    assert client.describe() == {
+        "features": 3, "outputs": 1, "purpose": "linear", "link": "identity", "approximation": [],
+        "error": crypto.error_bound(MODEL, public),
+    }  # fmt: skip
     client.send_key(public)
     answer = client.score(request)
     assert np.abs(crypto.decrypt(secret, answer, request=request) - MODEL(ROWS)).max() < 1e-3
@@ -134,6 +139,37 @@ def test_a_server_that_answers_garbage_or_an_old_answer(keys: tuple) -> None:
         ScoringClient("file:///etc")
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"garbage\r\n\r\n", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 200,
+        b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n" + b"[" * 100_000,
+    ],
+    ids=["no-http", "bad-chunk", "many-headers", "deep-json"],
+)  # fmt: skip
+def test_what_does_not_speak_http(said: bytes) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(65536)
+                connection.sendall(said)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        with pytest.raises(InvalidDocument, match=r"no scoring server|does not speak HTTP"):
+            ScoringClient(f"http://127.0.0.1:{listener.getsockname()[1]}", timeout=10).describe()
+        thread.join()
+
+
+@pytest.mark.parametrize("url", ["http://[::1", "http://a b/"])
+def test_what_is_no_address(url: str) -> None:
+    with pytest.raises(InvalidValue, match="is no address"):
+        ScoringClient(url).describe()
+
+
 def test_the_commands(tmp_path: Path) -> None:
     """keygen, encrypt, serve (another process), score, decrypt."""
     MODEL.save(tmp_path / "model.json")
@@ -166,3 +202,28 @@ def test_the_commands(tmp_path: Path) -> None:
     )
     assert refused.exit_code == 2
     assert "no number" in refused.output
+    binary = CliRunner().invoke(
+        app, ["crypto", "encrypt", f"{tmp_path}/rows.ct", "--key", f"{tmp_path}/keys/secret.key", "-o", f"{tmp_path}/x"]
+    )
+    assert binary.exit_code == 2
+    assert "not a CSV file" in binary.output
+    before = (tmp_path / "keys/secret.key").read_bytes()
+    own = f"{tmp_path}/keys/secret.key"
+    over = CliRunner().invoke(app, ["crypto", "encrypt", f"{tmp_path}/rows.csv", "--key", own, "-o", own])
+    assert over.exit_code == 2
+    assert "holds a secret key" in over.output
+    assert (tmp_path / "keys/secret.key").read_bytes() == before
+    Ledger(tmp_path / "ledger.db").open("clinic", unit=record(), epsilon=1.0, delta=1e-6)
+    hand_on = ["disclose", "@scores.ct", "--key", "@keys/secret.key", "--request", "@rows.ct", "--error", "0.0003", "--ledger",
+               "@ledger.db", "--source", "clinic", "--unit", "record", "-o", "@handed.json"]  # fmt: skip
+    run(*hand_on, "--grid", "0.0625")
+    handed = Release.load(tmp_path / "handed.json")
+    (claim,) = handed.claims
+    assert (set(claim.game.view), disclosed(Ledger(tmp_path / "ledger.db"), found_key(tmp_path))) == ({"ciphertexts"}, 2)
+    fine = CliRunner().invoke(app, ["crypto", *(word.replace("@", f"{tmp_path}/") for word in hand_on), "--grid", "0.001"])
+    assert fine.exit_code == 2
+    assert "64 times the error" in fine.output
+
+
+def found_key(folder: Path) -> str:
+    return crypto.PublicContext.load(folder / "keys/public.key").id

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import traceback
+import types
+
 import numpy as np
 import pytest
 import torch
@@ -13,6 +16,7 @@ from discreet.learn import Augment
 from discreet.learn.sgd.clipping import Flat
 from discreet.learn.sgd.engine import Engine
 from discreet.learn.sgd.engine.probe import probe
+from discreet.learn.sgd.proof.process import seed_torch
 
 torch.set_num_threads(1)
 
@@ -151,3 +155,23 @@ def test_what_the_user_draws_does_not_depend_on_the_trial():
     after = torch.random.get_rng_state()
     probe(Engine(model), lambda rows: losses(model(rows), rows), lambda n: torch.randn(n, 6))
     assert torch.equal(after, torch.random.get_rng_state())
+
+
+def test_a_step_is_seeded_as_torch_does_without_its_stack_traces(monkeypatch: pytest.MonkeyPatch) -> None:
+    with torch.random.fork_rng():
+        torch.manual_seed(11)
+        expected = torch.rand(3)
+        if not torch.accelerator.is_available():
+            monkeypatch.setattr(traceback, "format_stack", lambda: pytest.fail("A stack trace was formatted."))
+        seed_torch(11)
+        assert torch.initial_seed() == 11
+        assert torch.equal(torch.rand(3), expected)
+
+
+def test_devices_of_an_extension_are_seeded_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    seeds: list[int] = []
+    module = types.SimpleNamespace(_is_in_bad_fork=lambda: False, manual_seed_all=seeds.append)
+    monkeypatch.setattr(torch, torch._C._get_privateuse1_backend_name(), module, raising=False)
+    with torch.random.fork_rng(devices=[]):
+        seed_torch(12)
+    assert seeds == [12]

@@ -45,6 +45,19 @@ def refuses_charges(path: Path) -> None:
                 use()
 
 
+def test_an_older_copy_is_found_under_every_name_of_the_file(path: Path, tmp_path: Path) -> None:
+    """The notes stand beside the file itself, and not beside a link to it."""
+    link = tmp_path / "link.db"
+    link.symlink_to(path)
+    older = path.read_bytes()
+    with Ledger(link) as ledger:
+        ledger.reserve("people", SMALL)
+    assert not link.with_name("link.db-sync").exists()
+    path.write_bytes(older)
+    refuses_charges(link)
+    refuses_charges(path)
+
+
 def test_a_restored_backup_is_found_and_takes_no_charge(path: Path, tmp_path: Path) -> None:
     shutil.copy(path, tmp_path / "backup.db")
     with Ledger(path) as ledger:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from discreet.core import Claim, Game, Gaussian, Poisson, Release, Sequence, record
 from discreet.errors import InvalidValue
 from discreet.serve.users import LONGEST_DETAIL
 from webapp import COUNT, PASSWORD, Served, serving
@@ -205,6 +206,21 @@ def test_an_analyst_reads_withheld_and_never_untested(served: Served) -> None:
     assert "withheld" in page
     assert ">untested" not in page
     assert "no attack was run" not in page.lower()
+
+
+def test_a_claim_that_takes_minutes_to_account_for_is_not_shown(served: Served) -> None:
+    """A page of 24 different subsampled mechanisms takes over 20 s, of 200 minutes; the list and the page say so instead."""
+    steps = tuple(Poisson(0.01 + place / 1e5, Gaussian(0.6 + place / 1e3)) for place in range(200))
+    claim = Claim(game=Game(record(), {"scores"}), event=Sequence(steps))
+    Release(value=1, source="hospital", claims=(claim,)).save(served.state.store.folder / "slow.json")
+    began = time.process_time()
+    page, listed = served.get("/releases/slow", "ada"), served.get("/releases.json", "ada").json()["releases"]
+    assert time.process_time() - began < 5
+    assert 400 <= page.status_code < 500
+    assert "200 different mechanisms" in page.text
+    (card,) = (each for each in listed if each["name"] == "slow")
+    assert "at most 12" in card["fault"]
+    assert any(each["name"] == "model" and each["fault"] is None for each in listed)
 
 
 def test_the_list_tells_epsilon_at_the_delta_of_the_budget(served: Served) -> None:

@@ -30,7 +30,7 @@ def test_an_explanation_spends_nothing(served: Served) -> None:
     assert found["fits"] is True
     assert found["account"] == "ann"
     assert "within" in found["errors"]["n"]
-    assert 0 < found["left_after"] < found["left_before"] <= 1
+    assert 0 < found["left_after"] < found["left_before"] <= served.state.ledger.balance("hospital").epsilon
     assert served.state.ledger.balance("hospital").spent.epsilon == 0
 
 

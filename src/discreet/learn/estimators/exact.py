@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,7 +78,8 @@ def squared(rows: Floats) -> Floats:
 
 
 def _in_blocks(count: int, product: Callable[[slice], Floats]) -> Floats:
-    high, low = np.int64(0), np.int64(0)
+    high: Any = 0
+    low: Any = 0
     for start in range(0, max(count, 1), BLOCK):
         block = np.asarray(product(slice(start, start + BLOCK)) / GRAIN**2).astype(np.int64)
         high, low = high + (block >> HALF), low + (block & ((1 << HALF) - 1))

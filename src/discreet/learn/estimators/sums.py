@@ -7,10 +7,10 @@ exact. `Totals` adds the vectors, `Moments` their products with themselves.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -20,12 +20,7 @@ from discreet.learn.estimators import exact
 from discreet.learn.estimators.exact import TOLERANCE, Floats
 from discreet.learn.estimators.mechanisms import for_unit, group_size
 
-
-class Encode(Protocol):
-    """A public map from rows to vectors; it looks at one row at a time."""
-
-    def __call__(self, rows: Any) -> Floats: ...
-    def __hash__(self) -> int: ...
+Encode = Callable[[Any], Floats]  # a public map from rows to vectors; it looks at one row at a time
 
 
 @dataclass(frozen=True, slots=True)

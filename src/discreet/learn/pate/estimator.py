@@ -15,7 +15,7 @@ from discreet.errors import InvalidValue, RunFailed
 from discreet.learn.estimators.base import PrivateEstimator, known_classes
 from discreet.learn.pate.teachers import Teachers
 from discreet.learn.pate.voting import Answers, GNMax, Ints, calibrated
-from discreet.ledger import Ledger
+from discreet.ledger import LedgerLike
 from discreet.ledger.seam import release
 
 Array = NDArray[Any]
@@ -70,7 +70,7 @@ class PATE(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
     def __init__(
         self, teacher: Any, student: Any, *, teachers: int, epsilon: float, delta: float, unit: Unit, classes: Any,
         answers: int | None = None, method: str = "gnmax", threshold: int | None = None, semi_supervised: bool = False,
-        teacher_rows: int | None = None, ledger: str | None = None, source: str | None = None,
+        teacher_rows: int | None = None, ledger: LedgerLike | None = None, source: str | None = None,
     ) -> None:  # fmt: skip
         self.teacher = teacher
         self.student = student
@@ -159,7 +159,7 @@ def said_json(classes: Array, said: Answers) -> dict[str, Any]:
 
 def ask(
     teachers: Teachers, queries: Any, *, epsilon: float, delta: float, method: str = "gnmax", answers: int | None = None,
-    threshold: int | None = None, ledger: Ledger | None = None, source: str = "training data",
+    threshold: int | None = None, ledger: LedgerLike | None = None, source: str = "training data",
 ) -> Release[Answers]:  # fmt: skip
     """One round of questions to teachers that the owner keeps, charged before they vote.
 

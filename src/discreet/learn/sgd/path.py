@@ -101,9 +101,10 @@ class Path:
 
     def program(self, batch: Any) -> Callable[[Any], Any] | None:
         """What runs in the place of model and loss for rows of this shape; None where nothing was proven of them yet."""
-        shapes = _form(batch)[:2]  # type: ignore[index]
-        proofs = [it for it in (self._last, *reversed(self._proofs)) if it is not None and it.form[:2] == shapes]  # type: ignore[index]
-        return proofs[0].program if proofs and self.asked != "isolated" else None
+        shapes = _shapes(batch)
+        known = (it for it in (self._last, *reversed(self._proofs)) if it is not None and it.form[:2] == shapes)  # type: ignore[index]
+        proof = next(known, None)
+        return None if proof is None or self.asked == "isolated" else proof.program
 
     def _prove(self, form: Hashable, layers: Any, batch: Any) -> Proof:
         watch = Watch(self._model, self._code, copies=False)
@@ -355,11 +356,16 @@ def _public(tensor: Tensor) -> bool:
     return value is not None and value.kind == "public" and not value.cell.blank
 
 
+def _shapes(batch: Any) -> tuple[Any, tuple[Any, ...]]:
+    """How a batch is made of tensors, and the shapes, types and devices of the rows in them."""
+    leaves, tree = pytree.tree_flatten(batch)
+    return tree, tuple((tuple(leaf.shape[1:]), leaf.dtype, leaf.device.type, leaf.requires_grad) for leaf in leaves)
+
+
 def _form(batch: Any) -> Hashable:
     """The shape of rows, and the settings of torch that decide which operations run."""
-    leaves, tree = pytree.tree_flatten(batch)
-    shapes = tuple((tuple(leaf.shape[1:]), leaf.dtype, leaf.device.type, leaf.requires_grad) for leaf in leaves)
-    kinds = {"cpu", *(leaf.device.type for leaf in leaves)}
+    tree, shapes = _shapes(batch)
+    kinds = {"cpu", *(kind for _, _, kind, _ in shapes)}
     cast = tuple((kind, torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in sorted(kinds))
     sdp = torch.backends.cuda
     ways = (

@@ -14,6 +14,7 @@ from discreet.learn.sgd.clipping import Clipping
 from discreet.learn.sgd.distributed import Alone
 from discreet.learn.sgd.engine import Engine
 from discreet.learn.sgd.fixed_point import GridEngine, GridStream
+from discreet.learn.sgd.proof.process import seed_torch
 from discreet.learn.sgd.quantile import Quantile, split
 from discreet.learn.sgd.state import State
 from discreet.learn.sgd.stream import Stream
@@ -40,7 +41,7 @@ class StepNoise:
         purpose = b"discreet: draws of model and loss" + self._state.number.to_bytes(8, "big")
         seed = hmac.digest(self._state.key, purpose, "sha256")
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-            torch.manual_seed(int.from_bytes(seed[:8], "big") >> 1)
+            seed_torch(int.from_bytes(seed[:8], "big") >> 1)
             yield
 
     def scale(self) -> float:

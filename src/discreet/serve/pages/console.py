@@ -33,13 +33,9 @@ def _offered(request: Request, chosen: str) -> dict[str, Any]:
     for name in state.registry.open_to(request.user):
         account = state.registry.account(request.user, name)
         balance = state.ledger.balance(name, account)
-        sources.append({"name": name, "account": account, "left": balance.epsilon_left, "part": 1 - min(1.0, _spent(balance)),
+        sources.append({"name": name, "account": account, "left": balance.epsilon_left,
                       "delta": balance.delta, "tables": _tables(request, name)})  # fmt: skip
     return {"sources": sources, "chosen": chosen or (sources[0]["name"] if sources else "")}
-
-
-def _spent(balance: Any) -> float:
-    return float(max(balance.part_spent, balance.whole.part_spent if balance.whole is not None else 0.0))
 
 
 def _tables(request: Request, name: str) -> Any:
@@ -122,7 +118,7 @@ def ask(request: Request) -> Reply:
     columns = answer.columns(values)
     balance = request.state.ledger.balance(release.source, database.account)
     answered = {"release": name, "entry": release.entry, "source": release.source, "columns": values,
-                "left": {"epsilon": balance.epsilon_left, "part": 1 - _spent(balance)}}  # fmt: skip
+                "left": {"epsilon": balance.epsilon_left}}  # fmt: skip
     if request.wants == "json":
         return Page("console.html", {"answer": answered})
     more = {"cost": None, "refusal": None, "answered": answered, "heads": columns, "lines": answer.rows(columns),

@@ -9,7 +9,7 @@ from discreet.core import check
 from discreet.core.facts import made
 from discreet.errors import DiscreetError, InvalidDocument, InvalidValue
 from discreet.serve import tables
-from discreet.serve.pages.console import _counted, _spent
+from discreet.serve.pages.console import _counted
 from discreet.serve.routes import ASKERS, EVERYONE, File, Page, Refused, Reply, Request, Route, message_for, status_of
 from discreet.serve.settings import Source
 from discreet.serve.store import plain_name, seen_by
@@ -31,7 +31,7 @@ def _page(request: Request, asked: dict[str, str], part: str | None = None, **mo
     for name in state.registry.open_to(request.user):
         if state.settings.sources[name].synth is not None:
             balance = state.ledger.balance(name, state.registry.account(request.user, name))
-            sources.append({"name": name, "left": balance.epsilon_left, "part": 1 - min(1.0, _spent(balance)),
+            sources.append({"name": name, "left": balance.epsilon_left,
                             "delta": balance.delta})  # fmt: skip
     data = {"asked": asked, "sources": sources, "made": _made(request)}
     return Page("synthetic.html", data, {"cost": None, "done": None, "refusal": None, "methods": METHODS, **more}, part=part)

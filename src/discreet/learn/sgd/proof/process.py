@@ -107,6 +107,22 @@ def settings() -> list[Any]:
     return [get() for get, _ in SETTINGS]
 
 
+def seed_torch(seed: int) -> None:
+    """`torch.manual_seed`, without the stack trace that it formats for every kind of device that this torch is not built for.
+
+    >>> seed_torch(7)
+    >>> torch.initial_seed()
+    7
+    """
+    own = hasattr(torch, torch._C._get_privateuse1_backend_name())
+    if own or torch.backends.mps.is_built() or torch.xpu._is_compiled() or torch.mtia._is_compiled():
+        torch.manual_seed(seed)
+        return
+    if torch.backends.cuda.is_built() and not torch.cuda._is_in_bad_fork():
+        torch.cuda.manual_seed_all(seed)
+    torch.default_generator.manual_seed(seed)
+
+
 @contextmanager
 def as_it_was(seed: int | None = None) -> Iterator[None]:
     """Whatever is done inside leaves the process's settings as they were; generators begin at `seed` and are put back."""
@@ -116,7 +132,7 @@ def as_it_was(seed: int | None = None) -> Iterator[None]:
     try:
         with torch.random.fork_rng(devices=devices, enabled=seed is not None):
             if seed is not None:
-                torch.manual_seed(seed)
+                seed_torch(seed)
                 random.seed(seed)
                 np.random.seed(seed % 2**32)
             yield

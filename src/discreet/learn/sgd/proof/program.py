@@ -157,14 +157,16 @@ def _leaves(node: Node) -> list[Any]:
 
 def _runner(part: Part, start: State, modules: dict[str, nn.Module]) -> Callable[..., tuple[Any, ...]]:
     """A function of what is taken from around the part, by slot, and of its inputs."""
-    steps = [(_caller(node, modules), node.outs, node.drops, node.state, node.where) for node in part.nodes]
+    one = {start: start}  # equal states are made one, so that comparing them costs nothing
+    states = [one.setdefault(node.state, node.state) for node in part.nodes]
+    steps = [(_caller(it, modules), it.outs, it.drops, state, it.where) for it, state in zip(part.nodes, states, strict=True)]
 
     def run(taken: dict[int, Any], *inputs: Any) -> tuple[Any, ...]:
         env = Env({**taken, **dict(zip(part.inputs, inputs, strict=True))}, _size(part, inputs))
         values, outer, now = env.values, State.now(), start
         for call, outs, drops, state, where in steps:
-            if state != now:
-                (outer if state == start else state).enter(outer)
+            if state is not now:
+                (outer if state is start else state).enter(outer)
                 now = state
             try:
                 found = call(env)
@@ -178,7 +180,7 @@ def _runner(part: Part, start: State, modules: dict[str, nn.Module]) -> Callable
             del found
             for slot in drops:
                 values.pop(slot, None)
-        if now != start:
+        if now is not start:
             outer.enter(outer)
         return tuple(values[slot] for slot in part.outs)
 
