@@ -70,6 +70,8 @@ def _without_failures(counts: dict[events.Event, int]) -> tuple[dict[events.Even
     """Each Approximate as the Pure event that it is unless it tells all, and the probability that any does. Rounded up."""
     failing = [(item, n) for item, n in counts.items() if isinstance(item, events.Approximate) and item.delta > 0]
     rest = {item: n for item, n in counts.items() if not (isinstance(item, events.Approximate) and item.delta > 0)}
+    if not failing:
+        return counts, 0.0
     for item, n in failing:
         inner = events.Pure(item.epsilon)
         rest[inner] = rest.get(inner, 0) + n
