@@ -13,6 +13,8 @@ import spark
 from discreet import Unit, connect
 from discreet.query import Database
 from discreet.query.answer import requests
+from discreet.query.engines.request import Term
+from discreet.query.operations import TermKind
 from discreet.query.price import Priced
 from discreet.query.statistics.quantity import Measure
 
@@ -102,7 +104,9 @@ def exact(
 def _exact(db: Database, asked: Priced) -> list[tuple[Measure, Cells]]:
     made = []
     found = [db.engine.aggregate(request) for request in requests(asked)]
-    sums, others = (found[0], found[1:]) if not all(it.alone for it in asked.measures) else ({}, found)
+    added = asked.cut is not None or not all(it.alone for it in asked.measures)
+    sums, others = (found[0], found[1:]) if added else ({}, found)
+    cut = _cut(asked, sums, others)
     keys = len(asked.question.keys)
     place = 0
     for measure in asked.measures:
@@ -115,7 +119,20 @@ def _exact(db: Database, asked: Priced) -> list[tuple[Measure, Cells]]:
         name = "units" if measure.term is None else f"s{place}"
         place += measure.term is not None
         made.append((measure, cells(sums, keys, name)))
-    return made
+    return made + cut
+
+
+def _cut(asked: Priced, sums: Mapping[str, Any], others: list[Mapping[str, Any]]) -> list[tuple[Measure, Cells]]:
+    """The two vectors of which the share of rows cut is made."""
+    if asked.cut is None:
+        return []
+    keys, first = len(asked.question.keys), sum(it.term is not None for it in asked.measures)
+    made = [cells(sums, keys, f"s{first + i}") for i in range(len(asked.cut.terms()))]
+    made += [cells(others.pop(0), 0, "s0") for _ in asked.cut.requests(asked.question.rows)]
+    wide = Term(TermKind.WIDE)
+    return [
+        (Measure(term, most, 1.0), it) for term, most, it in zip((Term(TermKind.COUNT), wide), asked.cut.sensitivities, made)
+    ]
 
 
 def different(found: Mapping[str, Any], keys: int) -> Cells:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import torch
 
 from discreet import connect, record, user
+from discreet.core import Sequence
 from discreet.crypto import IntersectionSize, sums
 from discreet.crypto.sums import EncryptedSum, SumPlan
 from discreet.learn.estimators import exact, finite, search
@@ -28,8 +29,9 @@ from discreet.learn.sgd.run import Run
 from discreet.learn.sgd.stream import Stream
 from discreet.learn.sgd.train import train
 from discreet.noise import LaplaceNoise
+from discreet.query import answer, bounds, cut, joint
 from discreet.query import array_mechanisms as mechanisms
-from discreet.query import bounds, joint
+from discreet.query.answer import Noisy
 from discreet.query.covariance import covariance
 from discreet.query.mechanism import BoundsQuery, SqlQuery
 from discreet.query.quantiles import Quantiles
@@ -114,6 +116,56 @@ def _sql() -> tuple[Any, list[tuple[Any, Any]]]:
     there, gone = _engine(MORE), _engine(FEW)
     priced = there._price("SELECT COUNT(*) AS n, SUM(x) AS s FROM t", 0.1, None, None, None, None)
     return SqlQuery(ROW, priced), [(there.engine, gone.engine)]
+
+
+def _sql_of(query: str) -> Callable[[], tuple[Any, list[tuple[Any, Any]]]]:
+    """A row alone in its group, with a value that nobody else has, against the table without it."""
+    schema = {"t": {"g": {"values": ["a", "b"]}, "x": {"bounds": [0, 10]}, "y": {"bounds": [0, 10]}}}
+    others = {"g": ["a"] * 3, "x": [1.0, 2.0, 2.0], "y": [1.0, 1.0, 2.0]}
+    more = {"g": [*others["g"], "b"], "x": [*others["x"], 10.0], "y": [*others["y"], 10.0]}
+
+    def make() -> tuple[Any, list[tuple[Any, Any]]]:
+        there, gone = (connect({"t": pa.table(rows)}, unit=ROW, schema=schema) for rows in (more, others))
+        return SqlQuery(ROW, there._price(query, 0.1, None, None, None, None)), [(there.engine, gone.engine)]
+
+    return make
+
+
+class _CutOfRows:
+    """The share of rows that bounding cut, by itself: what a query measures beside its columns."""
+
+    def __init__(self, query: SqlQuery) -> None:
+        self.query = query
+
+    def claims(self) -> tuple[Any, ...]:
+        assert self.query.priced.cut is not None
+        return (replace(self.query.claims()[0], event=Sequence(self.query.priced.cut.events)),)
+
+    def run(self, data: Any) -> tuple[float, ...]:
+        found = Noisy(self.query.priced).run(data.aggregate).cut
+        assert found is not None
+        return tuple(found)
+
+
+def _cut_of_rows(**how: int) -> Callable[[], tuple[Any, list[tuple[Any, Any]]]]:
+    """A person of very many rows against nobody."""
+
+    def make() -> tuple[Any, list[tuple[Any, Any]]]:
+        unit = user("id", rows=2)
+        tables = ({"id": [*range(40), *[99] * heavy], "g": ["a"] * (40 + heavy)} for heavy in (500, 0))
+        there, gone = (connect({"t": pa.table(rows)}, unit=unit, schema={"t": {"g": {"values": ["a"]}}}) for rows in tables)
+        priced = there._price("SELECT g, COUNT(*) AS n FROM t GROUP BY g", 2.5, None, how.get("groups"), None, None)
+        return _CutOfRows(SqlQuery(unit, priced)), [(there.engine, gone.engine)]
+
+    return make
+
+
+def _no_cut_noise(patch: Any) -> None:
+    patch.setattr(cut, "discrete_laplace", lambda scale: 0)
+
+
+def _no_noise_alone(patch: Any) -> None:
+    patch.setattr(answer, "discrete_laplace", lambda scale, size: np.zeros(size, np.int64))
 
 
 def _bounds() -> tuple[Any, list[tuple[Any, Any]]]:
@@ -295,6 +347,12 @@ PRODUCERS = [
     Producer("linked synthetic tables", _linked, _no_table_noise),
     Producer("fidelity", _fidelity, _no_distance_noise),
     Producer("sql", _sql, _no_sql_noise),
+    Producer("sql, different values", _sql_of("SELECT COUNT(DISTINCT x) AS n FROM t"), _no_noise_alone),
+    Producer("sql, covariance", _sql_of("SELECT COVAR_POP(x, y) AS c FROM t"), _no_sql_noise),
+    Producer("sql, correlation", _sql_of("SELECT CORR(x, y) AS c FROM t"), _no_sql_noise),
+    Producer("sql, grouping sets", _sql_of("SELECT g, COUNT(*) AS n FROM t GROUP BY ROLLUP (g)"), _no_noise_alone),
+    Producer("sql, share of rows cut", _cut_of_rows(), _no_cut_noise),
+    Producer("sql, share of rows cut of sampled units", _cut_of_rows(groups=1), _no_cut_noise),
     Producer("find bounds", _bounds, _no_bounds_noise),
     Producer("training", _training, _no_training_noise),
     Producer("second moments", _moments, _no_fitting_noise),

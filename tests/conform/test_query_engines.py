@@ -180,7 +180,8 @@ def test_nothing_is_known_of_no_rows(by_record: Database, by_person: Database) -
     """An empty selection sums to 0, as a selection of others might."""
     for db in (by_record, by_person):
         found = db.engine.aggregate(_request(db, "SELECT COUNT(*) AS n, SUM(x) AS s FROM empty"))
-        assert {name: [int(it) for it in column] for name, column in found.items()} == {"s0": [0], "s1": [0]}
+        assert {"s0", "s1"} <= set(found)
+        assert all([int(it) for it in column] == [0] for column in found.values())
 
 
 def _request(db: Database, query: str) -> Request:

@@ -116,9 +116,12 @@ def _show(release: Release[Any], as_json: bool) -> None:
     if as_json:
         columns = {name: [_plain(item) for item in items] for name, items in columns.items()}
         claims = [claim.to_json() for claim in release.claims]
-        write_json({"source": release.source, "entry": release.entry, "claims": claims, "columns": columns})
+        write_json({"source": release.source, "entry": release.entry, "claims": claims, "columns": columns,
+                    **({"bounding": release.facts["bounding"]} if "bounding" in release.facts else {})})  # fmt: skip
         return
     table([[_cell(item) for item in row] for row in zip(*columns.values())], heads=list(columns))
+    if "bounding" in release.facts:
+        talk(f"Note: {release.facts['bounding']}")
     if not next(iter(columns.values()), []):
         talk(why_empty(release))
     if release.entry is None:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.noise import discrete_laplace
+from discreet.query.cut import Share
 from discreet.query.engines.request import Plan, Request, Term
 from discreet.query.operations import Kind, Op, PlanKind, TermKind
 from discreet.query.price import Priced
@@ -23,11 +24,13 @@ Ask = Callable[[Request], Mapping[str, Sequence[Any]]]
 
 
 def requests(priced: Priced) -> list[Request]:
-    """What the engine is asked for: all sums at once, then one histogram for each expression that is ranked."""
+    """What the engine is asked for: all sums at once, what was cut, then one histogram for each expression that is ranked."""
     question = priced.question
     terms = tuple(measure.term for measure in priced.measures if measure.term is not None)
-    counted = not all(measure.alone for measure in priced.measures)
+    counted = priced.cut is not None or not all(measure.alone for measure in priced.measures)
+    terms += priced.cut.terms() if priced.cut else ()
     asked = [Request(question.rows, question.keys, priced.plan, terms)] if counted else []
+    asked += priced.cut.requests(question.rows) if priced.cut else []
     for measure in priced.measures:
         if measure.bins is not None:
             asked.append(Request(question.rows, question.keys, priced.plan, (), measure.bins))
@@ -54,6 +57,7 @@ class Noisy:
         self.keys: list[tuple[Any, ...]] = []
         self.values: dict[int, NDArray[np.float64]] = {}
         self.shown: NDArray[Any] = np.zeros(0, np.int64)  # noisy counts of the groups that were released by them
+        self.cut: Share | None = None
         self._ranked: dict[int, Mapping[float, Cells]] = {}
         self._limits: dict[float, tuple[NDArray[Any], NDArray[Any]]] = {}
 
@@ -61,13 +65,18 @@ class Noisy:
         """Ask the engine, choose the groups, add the noise."""
         asked = requests(self.priced)
         alone = self._places(alone=True)
-        if len(alone) == len(asked):  # nothing to add up, and all groups are public
+        added = asked[: len(asked) - len(alone)]
+        if not added:  # nothing to add up, and all groups are public
             self.keys = list(self.priced.keys or ())
         else:
-            sums = ask(asked[0])
+            sums = ask(added[0])
             engine_keys = [_one_zero(key) for key in zip(*(sums[f"k{i}"] for i in range(len(self.priced.question.keys))))]
             self._choose(engine_keys if self.priced.question.keys else [()], self._exact(sums))
-        for request, place in zip(asked[len(asked) - len(alone) :], alone):
+            if self.priced.cut is not None:
+                terms = sum(measure.term is not None for measure in self.priced.measures)
+                more = ask(added[1]) if len(added) > 1 else {}
+                self.cut = self.priced.cut.run(sums, terms, more, self.confidence)
+        for request, place in zip(asked[len(added) :], alone):
             if request.bins is not None:
                 self._ranked[place] = self._quantiles(place, ask(request))
             else:
@@ -217,7 +226,7 @@ class Together:
 
     def __init__(self, parts: Sequence[Noisy], keys: int) -> None:
         self.parts, self.priced = parts, parts[0].priced
-        self.confidence = self.priced.confidence
+        self.confidence, self.cut = self.priced.confidence, parts[0].cut
         self.grouped = [places for part in parts for places in part.grouped]
         rows = [key for part in parts for key in part.keys]
         self.keys = [tuple(dict(zip(places, key)).get(i) for i in range(keys)) for key, places in zip(rows, self.grouped)]

@@ -16,7 +16,7 @@ from discreet.query.answer import requests, shown_plan
 from discreet.query.catalogue import read_catalogue
 from discreet.query.engines import Engine
 from discreet.query.engines.places import open_engine
-from discreet.query.explain import Explanation, expected_errors, shown_groups
+from discreet.query.explain import Explanation, expected_errors, shown_bounding, shown_groups
 from discreet.query.groups import Lists, read_lists
 from discreet.query.mechanism import BoundsQuery, SqlQuery
 from discreet.query.parse import parse
@@ -26,7 +26,7 @@ from discreet.query.relations import Catalogue
 from discreet.query.schema import Schema, read_schema
 from discreet.query.statistics import STATISTICS, Statistic
 from discreet.query.statistics.statistic import CONFIDENCE
-from discreet.query.table import column_names, from_text, to_text
+from discreet.query.table import bounding_note, column_names, from_text, to_text
 from discreet.query.tree import Field, preserves
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ class Database:
         text = tuple(self.engine.text(request) for one in priced.sets for request in requests(one))
         return Explanation(
             *priced.spent, claim.event, "; ".join(dict.fromkeys(shown_plan(one.plan) for one in priced.sets)),
-            expected_errors(priced), shown_groups(priced), text, left, free,
+            expected_errors(priced), shown_groups(priced), text, left, free, shown_bounding(priced),
         )  # fmt: skip
 
     def sql(
@@ -180,7 +180,8 @@ class Database:
         `groups` bounds the groups of one unit (then units are sampled); `keys` lists public groups by column; `weights`
         says which columns should be more exact than others; `nonnegative` moves noisy numbers below zero to zero.
         With `bias`, part of the same epsilon buys the shares of rows that were moved to a bound (`<name>_outside`) and of
-        weight that was cut (`rows_capped`). `account` is charged, or else that of the connection.
+        weight that was cut (`rows_capped`). Where units own rows, a small part of epsilon tells in any case what share of all
+        rows bounding cut, if it is above a tenth: `facts["bounding"]`. `account` is charged, or else that of the connection.
         """
         priced = self._price(query, epsilon, delta, groups, keys, weights, bias, confidence)
         mechanism = SqlQuery(self.unit, priced, nonnegative)
@@ -188,10 +189,12 @@ class Database:
         private = "+".join(name for name, base in self._catalogue.tables.items() if base.private)
         replay = Replay(mechanism.key(self.engine), to_text, from_text) if self._charged is not None else None
         facts = {"title": _one_line(query), "made": made(), "query": query}
-        return release(
+        answered = release(
             mechanism, self.engine, source=self.source or private, ledger=self._charged, account=account or self.account,
             replay=replay, facts=facts,
         )  # fmt: skip
+        told = bounding_note(answered.value)
+        return answered if told is None else replace(answered, facts={**facts, "bounding": told})
 
     @property
     def _charged(self) -> Ledger | None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from discreet.accounting import curve
 from discreet.core import Event, Release
+from discreet.query.cut import NOTED, PART
 from discreet.query.operations import OutputOp, PlanKind
 from discreet.query.price import Priced
 from discreet.query.statistics.statistic import OFTEN, Statistic
@@ -28,12 +29,13 @@ class Explanation:
     sql: tuple[str, ...]
     left: str | None
     free: bool = False  # the same question was answered before, and its answer is kept: asked again, nothing is charged
+    bounding: str = ""  # what is told of the rows that bounding cuts
 
     def to_json(self) -> dict[str, Any]:
         return {
             "epsilon": self.epsilon, "delta": self.delta, "event": self.event.to_json(), "plan": self.plan,
             "errors": dict(self.errors), "keys": self.keys, "sql": list(self.sql), "left": self.left,
-            "free": self.free,
+            "free": self.free, "bounding": self.bounding,
         }  # fmt: skip
 
     def __str__(self) -> str:
@@ -42,6 +44,7 @@ class Explanation:
             f"costs      nothing: the same question was answered before, for {price}" if self.free else f"costs      {price}",
             f"units      {self.plan}",
         ]
+        lines += [f"bounding   {self.bounding}"] if self.bounding else []
         lines += [f"groups     {self.keys}"]
         lines += [f"error      {name}: {error}" for name, error in self.errors.items()]
         lines += [f"budget     {self.left}"] if self.left else []
@@ -90,6 +93,17 @@ def why_empty(release: Release[Any]) -> str:
         return "No released row satisfies HAVING." if having else "The answer has no rows."
     found = "No group stood out from the noise and satisfies HAVING." if having else "No group stood out from the noise."
     return f"{found} A larger epsilon or delta shows smaller groups."
+
+
+def shown_bounding(priced: Priced) -> str:
+    """What is told of the rows that bounding cuts, and how exactly: from public numbers alone."""
+    if priced.cut is None:
+        return "" if priced.plan.kind == PlanKind.ROWS else "how many rows it cuts cannot be told at this epsilon"
+    return (
+        f"a unit of more than {priced.plan.rows} rows counts as fewer; the share of rows cut is told if it is above "
+        f"{NOTED:.0%}, for {float(PART):.0%} of epsilon, and within {NOTED:.0%} from about "
+        f"{priced.cut.rows_needed(priced.confidence):,.0f} rows on. A larger rows= cuts less and needs more noise"
+    )
 
 
 def shown_groups(priced: Priced) -> str:

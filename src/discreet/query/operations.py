@@ -125,3 +125,4 @@ class TermKind(StrEnum):
     SUM = auto()
     SQUARE = auto()
     CUT = auto()
+    WIDE = auto()

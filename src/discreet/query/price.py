@@ -11,6 +11,7 @@ from functools import lru_cache
 from discreet.core import Event, Pure, Unit, check
 from discreet.errors import InvalidQuery, InvalidValue
 from discreet.noise import discrete_laplace_error
+from discreet.query.cut import CutShare, cut_share
 from discreet.query.engines.request import Plan
 from discreet.query.groups import of_set, public_keys
 from discreet.query.joint import MOST_NUMBERS, Joint, common_steps
@@ -46,6 +47,7 @@ class Priced:
     joint: tuple[int, ...] = ()  # measurements under one noise; the one that decides about keys comes first
     confidence: float = CONFIDENCE  # of each interval
     more: tuple[Priced, ...] = ()  # the further grouping sets of the query, each measured by itself
+    cut: CutShare | None = None  # how much bounding cuts, told once for the whole query
 
     def selector(self) -> Threshold:
         """The mechanism that releases keys."""
@@ -90,7 +92,8 @@ class Priced:
     @property
     def spent(self) -> tuple[float, float]:
         """The epsilon and the delta of all that is measured."""
-        return sum(sum(one.epsilons) for one in self.sets), sum(one.delta for one in self.sets if one.keys is None)
+        cut = sum(self.cut.epsilons) if self.cut else 0.0
+        return sum(sum(one.epsilons) for one in self.sets) + cut, sum(one.delta for one in self.sets if one.keys is None)
 
     def events(self) -> tuple[Event, ...]:
         """What runs, one event per measurement, in order."""
@@ -102,7 +105,7 @@ class Priced:
                 events += quantile_events(measure, epsilon)
             elif i not in self.joint[1:]:
                 events.append(Pure(epsilon))
-        return tuple(events)
+        return (*events, *(self.cut.events if self.cut else ()))
 
 
 @lru_cache(256)
@@ -153,13 +156,15 @@ def price(
     unknown = set(weights) - {*question.names, *(column.name for column in shares)}
     if unknown:
         raise InvalidValue(f"weights names {min(unknown)!r}, and the answer has {', '.join(question.names)}.")
+    cut = cut_share(plan, unit, epsilon, WIDEST)
+    spare = sum(cut.grains) if cut else 0
     if question.sets is None:
-        return _finest(question, unit, plan, epsilon, delta, weights, shares)
-    parts = split(epsilon, [{i: 1.0} for i in range(len(question.sets))], len(question.sets))
+        return replace(_finest(question, unit, plan, epsilon, delta, weights, shares, spare), cut=cut)
+    parts = split(epsilon, [{i: 1.0} for i in range(len(question.sets))], len(question.sets), spare)
     sets = [of_set(question, places) for places in question.sets]
     part = delta and delta / max(1, sum(public_keys(one) is None for one in sets))
     first, *more = (_finest(one, unit, _of_set(plan, one), mine, part, weights, shares) for one, mine in zip(sets, parts))
-    return replace(first, more=tuple(more))
+    return replace(first, more=tuple(more), cut=cut and replace(cut, plan=first.plan))
 
 
 def _of_set(plan: Plan, question: Question) -> Plan:
@@ -169,12 +174,12 @@ def _of_set(plan: Plan, question: Question) -> Plan:
 
 def _finest(
     question: Question, unit: Unit, plan: Plan, epsilon: float, delta: float | None, weights: Mapping[str, float],
-    shares: tuple[Column, ...],
+    shares: tuple[Column, ...], spare: int = 0,
 ) -> Priced:  # fmt: skip
-    """On the finest grid whose noise fits 64 bits."""
+    """On the finest grid whose noise fits 64 bits. `spare` grains of epsilon are left for what is measured beside."""
     for steps in (FINEST, FINEST >> 4, FINEST >> 8):
         bounding = Bounding(plan, 2 if unit.relation == "replace" else 1, steps)
-        priced = _price(question, unit, bounding, epsilon, delta, weights, shares)
+        priced = _price(question, unit, bounding, epsilon, delta, weights, shares, spare)
         if _fits(priced):
             return priced
     raise InvalidQuery(
@@ -193,7 +198,7 @@ def _fits(priced: Priced) -> bool:
 
 def _price(
     question: Question, unit: Unit, bounding: Bounding, epsilon: float, delta: float | None, weights: Mapping[str, float],
-    shares: tuple[Column, ...],
+    shares: tuple[Column, ...], spare: int,
 ) -> Priced:  # fmt: skip
     keys = public_keys(question)
     threshold = _threshold(unit, bounding, delta) if keys is None else None
@@ -212,7 +217,7 @@ def _price(
     main = {quantity for column in columns for quantity in column}
     columns += [_scaled(column.statistic.measures(), weights.get(column.name, 1.0)) for column in shares]
     needs = [{place[quantity]: need for quantity, need in column.items()} for column in columns]
-    spare = sum(3 * len(measure.ranks) for measure in measures)
+    spare += sum(3 * len(measure.ranks) for measure in measures)
     added = [quantity for quantity, i in place.items() if not measures[i].alone]
     added.sort(key=lambda quantity: quantity != threshold)
     together = [tuple(place[q] for q in added), tuple(place[q] for q in added if q in main)]

@@ -66,9 +66,10 @@ def _exact(epsilon: float, shares: list[float], spare: int) -> list[float]:
         raise InvalidQuery(f"epsilon {epsilon:g} is too little for {len(shares)} measurements. Ask fewer statistics.")
     wholes = [1 + math.floor(share * rest) for share in shares]
     wholes[0] += rest + len(shares) - sum(wholes)
-    return [_below(whole * GRAIN) for whole in wholes]
+    return [below(whole * GRAIN) for whole in wholes]
 
 
-def _below(part: Fraction) -> float:
+def below(part: Fraction) -> float:
+    """The largest float that is not more."""
     near = float(part)
     return near if Fraction(near) <= part else math.nextafter(near, 0.0)

@@ -10,6 +10,7 @@ import numpy as np
 from discreet.query import arrow
 from discreet.query.after import evaluate
 from discreet.query.answer import Noisy, Together, shown_plan
+from discreet.query.cut import KEY, note
 from discreet.query.operations import NUMBERS, Kind, OutputOp
 from discreet.query.price import Priced
 from discreet.query.tree import Output
@@ -59,7 +60,19 @@ def answer_table(noisy: Noisy | Together, rows: np.ndarray[Any, Any], nonnegativ
     for name, share in noisy.priced.shares:
         for suffix, part in zip(ENDS, noisy.statistic(share, noisy.confidence)):
             columns[name + suffix] = arrow.numbers(part[rows])
-    return pa.Table.from_arrays(list(columns.values()), names=list(columns)).replace_schema_metadata({"discreet": _note(noisy)})
+    return pa.Table.from_arrays(list(columns.values()), names=list(columns)).replace_schema_metadata(_metadata(noisy))
+
+
+def _metadata(noisy: Noisy | Together) -> dict[str, str]:
+    """What is told of the whole answer."""
+    told = noisy.cut and note(noisy.cut, noisy.priced.plan.rows)
+    return {"discreet": _note(noisy), **({KEY: told} if told else {})}
+
+
+def bounding_note(answer: pa.Table) -> str | None:
+    """What an answer tells of the rows that bounding cut, where there is something to tell."""
+    told = (answer.schema.metadata or {}).get(KEY.encode())
+    return None if told is None else told.decode()
 
 
 def _note(noisy: Noisy | Together) -> str:

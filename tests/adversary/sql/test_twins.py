@@ -94,7 +94,7 @@ def values_not_bounded(patch: pytest.MonkeyPatch) -> None:
 def sets_not_shared(patch: pytest.MonkeyPatch) -> None:
     """Each grouping set is measured as if it were the only one."""
     right = price.split
-    patch.setattr(price, "split", lambda epsilon, needs, *more: [epsilon] * len(needs) if more == (len(needs),) and all(
+    patch.setattr(price, "split", lambda epsilon, needs, *more: [epsilon] * len(needs) if more[:1] == (len(needs),) and all(
         need == {i: 1.0} for i, need in enumerate(needs)) else right(epsilon, needs, *more))  # fmt: skip
 
 

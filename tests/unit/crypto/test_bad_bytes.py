@@ -16,7 +16,7 @@ import pytest
 
 from discreet import crypto
 from discreet.crypto.container import MAGIC, VERSION, pack, unpack
-from discreet.crypto.engine import unpacked_size
+from discreet.crypto.frames import unpacked_size
 from discreet.crypto.model import Layer
 from discreet.crypto.wire import ScoringClient, ScoringServer
 from discreet.errors import InvalidDocument, InvalidValue

@@ -68,3 +68,11 @@ def test_keys_say_which_engine_made_them(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setitem(sys.modules, "seal", None)
     with pytest.raises(MissingExtra, match=r"discreet-privacy\[seal\]"):
         crypto.PublicContext.from_bytes(pack("public-key", {**header, "engine": "seal-python"}, parts))
+
+
+def test_the_second_engine_is_taken_where_the_first_is_not_installed(other: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    assert crypto.keygen("linear", features=2)[1].cipher.name == "tenseal"
+    monkeypatch.setitem(sys.modules, "tenseal.sealapi", None)
+    assert crypto.keygen("linear", features=2)[1].cipher.name == other

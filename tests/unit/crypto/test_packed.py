@@ -272,5 +272,6 @@ def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
     engine.open_cipher.cache_clear()
     monkeypatch.setitem(sys.modules, "tenseal.sealapi", None)
+    monkeypatch.setitem(sys.modules, "seal", None)
     with pytest.raises(MissingExtra, match=r"discreet-privacy\[fhe\]"):
         crypto.keygen("linear", features=3)

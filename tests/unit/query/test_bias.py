@@ -73,7 +73,9 @@ def test_shares_are_right(plan: str) -> None:
 def test_the_claim_is_the_same_epsilon(plan: str, epsilon: float) -> None:
     db, more = opened(plan)
     priced = db._price(QUERY, epsilon, None, more.get("groups"), None, None, True)
-    assert Fraction(epsilon) * Fraction("0.999999") < sum(map(Fraction, priced.epsilons)) <= Fraction(repr(epsilon))
+    parts = [*priced.epsilons, *(priced.cut.epsilons if priced.cut else ())]
+    assert (priced.cut is None) == (plan == "rows")
+    assert Fraction(epsilon) * Fraction("0.999999") < sum(map(Fraction, parts)) <= Fraction(repr(epsilon))
     assert len(priced.measures) == len(db._price(QUERY, epsilon, None, more.get("groups"), None, None, False).measures) + (
         3 if plan == "rows" else 4 + (plan == "sampled")
     )

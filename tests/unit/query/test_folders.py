@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 
 from discreet import connect, record
-from discreet.errors import InvalidValue
+from discreet.errors import EngineUnreachable, InvalidValue
 from discreet.query import Database
 
 LOUD = 90.0
@@ -73,3 +74,33 @@ def test_one_file_in_two_tables_is_not_asked_twice(tmp_path: Path) -> None:
     file = write(tmp_path / "t" / "a.parquet", x=[1])
     with connect({"t": tmp_path / "t", "u": file}, unit=record()) as db:
         assert set(db.tables()) == {"t"}
+
+
+def test_a_file_written_anew_is_asked_if_its_columns_are_what_they_were(tmp_path: Path) -> None:
+    place = tmp_path / "t.parquet"
+    parquet.write_table(pa.table({"x": [1, 2, 3]}), place)
+    with connect(place, unit=record(), bounds={"x": (0, 10)}) as db:
+        parquet.write_table(pa.table({"x": [1] * 500}), place)
+        assert db.sql("SELECT COUNT(*) AS n FROM t", epsilon=10.0).value["n"][0].as_py() > 400
+        for other in ({"x": [1.5]}, {"x": [1], "y": [2]}, {"y": [1]}, {"x": ["a line of somebody"]}):
+            parquet.write_table(pa.table(other), place)
+            with pytest.raises(EngineUnreachable, match="other columns or types") as refused:
+                db.sql("SELECT COUNT(*) AS n FROM t", epsilon=1.0)
+            assert "somebody" not in str(refused.value)
+        place.write_bytes(b"PAR1 no more")
+        with pytest.raises(EngineUnreachable, match="connect again"):
+            db.sql("SELECT COUNT(*) AS n FROM t", epsilon=1.0)
+        parquet.write_table(pa.table({"x": [2] * 700}), place)
+        assert db.sql("SELECT COUNT(*) AS n FROM t", epsilon=10.0).value["n"][0].as_py() > 600
+
+
+def test_texts_of_a_file_written_anew_are_settled_again(tmp_path: Path) -> None:
+    """A text that is not UTF-8 is NULL in its own row, as when connecting: a refusal would tell that the row is there."""
+    place = tmp_path / "t.parquet"
+    parquet.write_table(pa.table({"g": ["a"] * 300}), place)
+    with connect(place, unit=record(), schema={"t": {"g": {"values": ["a"]}}}) as db:
+        broken = pa.Array.from_buffers(
+            pa.string(), 2, [None, pa.py_buffer(np.array([0, 1, 2], np.int32)), pa.py_buffer(b"a\xff")]
+        )
+        parquet.write_table(pa.table({"g": pa.concat_arrays([broken, pa.array(["a"] * 300)])}), place)
+        assert db.sql("SELECT g, COUNT(*) AS n FROM t GROUP BY g", epsilon=10.0).value["n"][0].as_py() > 290

@@ -67,7 +67,7 @@ def test_every_operation_is_written_for_every_engine(engine: str, op: Op) -> Non
     assert "Kind." not in text
 
 
-@pytest.mark.parametrize("kind", [TermKind.COUNT, TermKind.CUT])
+@pytest.mark.parametrize("kind", [TermKind.COUNT, TermKind.CUT, TermKind.WIDE])
 @pytest.mark.parametrize("engine", WRITERS)
 def test_terms_of_whole_rows(engine: str, kind: TermKind) -> None:
     assert WRITERS[engine]().term(Term(kind)) == "1"
@@ -79,8 +79,9 @@ def test_every_plan_and_term_is_written_for_every_engine(engine: str, plan: Plan
     writer = WRITERS[engine]()
     writer.registered = "t" if plan == PlanKind.REGISTERED else ""
     table = Base("t", tuple(NAMES.values()), tuple(Field(kind) for kind in NAMES), True, 0)
-    kinds = [kind for kind in TermKind if kind != TermKind.CUT or plan != PlanKind.ROWS]  # nothing is cut of one row
-    terms = tuple(Term(kind, None if kind in (TermKind.COUNT, TermKind.CUT) else column(N)) for kind in kinds)
+    bounded = {TermKind.CUT, TermKind.WIDE}
+    kinds = [kind for kind in TermKind if kind not in bounded or plan != PlanKind.ROWS]  # nothing is cut of one row
+    terms = tuple(Term(kind, None if kind in {TermKind.COUNT, *bounded} else column(N)) for kind in kinds)
     request = Request(Select(table, (), None, (), (), True), (column(T),), Plan(plan, 3, 2, 1), terms)
     text = writer.request(request, 0)
     assert sqlglot.parse_one(text, read=engine).find(sqlglot.exp.Group) is not None

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -56,6 +59,59 @@ def test_ten_who_ask_the_same_at_once_are_one_charge_and_one_answer(db: Database
         thread.join()
     assert (len(answers), len(set(answers))) == (10, 1)
     assert kinds(db) == ["reserve", "settle"]
+
+
+FIVE = """
+import json, sys, threading
+from discreet.core import record
+from discreet.ledger import Ledger
+from discreet.query import connect
+with Ledger("ledger.db") as ledger, connect("people.parquet", unit=record(), ledger=ledger, source="people") as db:
+    print("ready", flush=True)
+    sys.stdin.readline()
+    found = []
+    def ask():
+        made = db.sql(sys.argv[1], epsilon=0.1)
+        found.append([made.entry, str(made.value.to_pydict())])
+    threads = [threading.Thread(target=ask) for _ in range(5)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    print(json.dumps(found))
+"""
+
+
+def test_two_processes_pay_once_each_at_most_and_the_first_answer_is_kept(tmp_path: Path) -> None:
+    """As the guide says: threads wait for each other; another process that asks meanwhile pays for an answer of its own.
+
+    The first that is settled is kept: who waited in either process has it, and who asks later.
+    """
+    parquet.write_table(pa.table({"age": list(range(500))}), tmp_path / "people.parquet")
+    with Ledger(tmp_path / "ledger.db") as ledger:
+        ledger.open("people", unit=record(), epsilon=4.0, delta=1e-6)
+        asked = [
+            subprocess.Popen([sys.executable, "-c", FIVE, "SELECT COUNT(*) AS n FROM people"], cwd=tmp_path, text=True,
+                             stdin=subprocess.PIPE, stdout=subprocess.PIPE) for _ in range(2)
+        ]  # fmt: skip
+        for each in asked:
+            assert each.stdout is not None
+            assert each.stdout.readline() == "ready\n"
+        for each in asked:
+            assert each.stdin is not None
+            each.stdin.write("go\n")
+            each.stdin.flush()
+        told = [json.loads(each.communicate(timeout=120)[0]) for each in asked]
+        entries = list(ledger.history("people"))
+        charges = {entry.id for entry in entries if entry.kind == "reserve"}
+        first = next(entry for entry in entries if entry.kind == "settle")
+        with connect(tmp_path / "people.parquet", unit=record(), ledger=ledger, source="people") as db:
+            again = db.sql("SELECT COUNT(*) AS n FROM people", epsilon=0.1)
+    assert [len(each) for each in told] == [5, 5]
+    kept = [again.entry, str(again.value.to_pydict())]
+    assert all(each.count(kept) >= 4 for each in told), told  # all but the one that paid
+    assert {entry for each in told for entry, _ in each} == charges
+    assert len(charges) in (1, 2)
+    assert again.entry in charges
+    assert next(entry.number for entry in entries if entry.id == again.entry) == first.about
 
 
 def test_other_questions_do_not_wait(db: Database) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 
 from discreet.errors import EngineFailed, EngineUnreachable, InvalidValue, MissingExtra
 from discreet.query.engines.ducktypes import collated, kind_of, rule_of
-from discreet.query.engines.folders import parquet_files, partitions
+from discreet.query.engines.folders import ParquetFiles, parquet_files, partitions, state
 from discreet.query.engines.frames import TEXT_FILES, Declared, frame_table, marks, parquet_table, text_table
 from discreet.query.engines.request import SCALE, Marginals, Request
 from discreet.query.engines.stored import NO_RULE, Stored
@@ -128,6 +128,7 @@ class DuckEngine:
         self._lock = threading.Lock()
         self._writer = DuckWriter()
         self._files: list[Path] = []
+        self._parquet: dict[str, ParquetFiles] = {}
         self._copied = ""  # what the text files were when they were read
         self._asked: tuple[Any, int] = (None, 0)  # the codes that were asked for last, and how often
         self._memory = ""  # a name of this connection's own, where some tables are in memory
@@ -168,13 +169,13 @@ class DuckEngine:
                 hive = "true, hive_types_autocast = false" if many[name] else "false"
                 read = f"read_parquet([{places}], hive_partitioning = {hive})"
                 self._run(f"CREATE VIEW {self._writer.name(name)} AS SELECT * FROM {read}")
-                if not self._readable(name):
-                    self._repair(name, stored[name], bool(many[name]))
+                self._parquet[name] = ParquetFiles.of(stored[name], hive=bool(many[name]))
+                self._check_rows(name)
             elif name in files:
                 self._link.register("discreet file", text_table(files[name][0], declared.get(name)))
                 self._run(f'CREATE TABLE {self._writer.name(name)} AS SELECT * FROM "discreet file"')
                 self._link.unregister("discreet file")
-                self._copied += _state(files[name][0])
+                self._copied += state(files[name][0])
             else:
                 table = frame_table(name, location)
                 self._link.register(name, table)
@@ -182,6 +183,10 @@ class DuckEngine:
                 self._same[name] = marks(location, table)
             if name in files:
                 self._same[name] = frozenset((status.st_dev, status.st_ino) for status in (path.stat() for path in files[name]))
+
+    def _check_rows(self, name: str) -> None:
+        if not self._readable(name):
+            self._repair(name, self._parquet[name].paths, self._parquet[name].hive)
 
     def _readable(self, name: str) -> bool:
         """Whether no text of a file is other than UTF-8 and no moment out of range: DuckDB would fail on it in a query."""
@@ -253,6 +258,25 @@ class DuckEngine:
         missing = next((path.name for path in self._files if not path.is_file()), None)
         if missing is not None:
             raise EngineUnreachable(missing, "The file is gone: put it back, or connect again.")
+        for name, before in self._parquet.items():
+            self._look_again(name, before)
+
+    def _look_again(self, name: str, before: ParquetFiles) -> None:
+        """A file that was written anew has the columns it had, or is not asked; its rows are looked at as when connecting."""
+        told = "It was written anew, with other columns or types: connect again."
+        try:
+            if not before.changed():
+                return
+            now = ParquetFiles.of(before.paths, hive=before.hive)
+            alike = all(schema.equals(before.schemas[0]) for schema in now.schemas)
+            if alike:
+                with self._lock:
+                    self._check_rows(name)
+        except (OSError, InvalidValue, self._error) as error:
+            raise EngineUnreachable(name, told) from error
+        if not alike:
+            raise EngineUnreachable(name, told)
+        self._parquet[name] = now
 
     def unique(self, base: Base) -> bool:
         return not self._run(self._writer.repeated(base))[0][0]
@@ -359,7 +383,7 @@ class DuckEngine:
 
     def fingerprint(self) -> str:
         """Sizes and times of files. Tables in memory have none, so the answers of one connection are not those of another."""
-        return " ".join([*map(_state, self._files), *filter(None, (self._copied, self._memory))])
+        return " ".join([*map(state, self._files), *filter(None, (self._copied, self._memory))])
 
     def close(self) -> None:
         self._link.close()
@@ -372,11 +396,6 @@ def _again(relation: Relation) -> bool:
         joins = any(join.relation.private for join in relation.joins)
         return relation.grouped is None and not joins and _again(relation.first)
     return isinstance(relation, Base)
-
-
-def _state(path: Path) -> str:
-    status = path.stat()
-    return f"{path.name}:{status.st_size}:{status.st_mtime_ns}"
 
 
 def _threads() -> int | None:

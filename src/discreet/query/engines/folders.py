@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from glob import glob, has_magic
 from pathlib import Path
 from typing import Any
@@ -56,3 +57,33 @@ def _check_alike(files: Sequence[Path]) -> None:
             told = ", ".join(sorted({column.name for column in columns})) or "the order of columns, or the folders"
             raise InvalidValue(f"{files[0].name} and {file.name} differ in {told}. Files of one table have the same columns of "
                                "the same types; connect the others as tables of their own.")  # fmt: skip
+
+
+def state(path: Path) -> str:
+    """What tells one writing of a file from the next."""
+    status = path.stat()
+    return f"{path.name}:{status.st_size}:{status.st_mtime_ns}"
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetFiles:
+    """The files of a table, and what they were when they were looked at."""
+
+    paths: Sequence[Path]
+    hive: bool
+    states: Sequence[str]
+    schemas: Sequence[Any]
+
+    @classmethod
+    def of(cls, paths: Sequence[Path], *, hive: bool) -> ParquetFiles:
+        import pyarrow as pa
+        import pyarrow.parquet as parquet
+
+        states = [state(path) for path in paths]
+        try:
+            return cls(paths, hive, states, [parquet.read_schema(path) for path in paths])
+        except pa.ArrowException as error:
+            raise InvalidValue(f"{paths[0].name} is damaged. Write it again; its owner sees why as __cause__.") from error
+
+    def changed(self) -> bool:
+        return [state(path) for path in self.paths] != self.states

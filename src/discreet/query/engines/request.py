@@ -33,6 +33,7 @@ class Plan:
 class Term:
     """A whole number per row, to be added up: 1, `most` where `of` is known or beyond its bounds, or (of - centre) / step
     within +-most; or 1 for what was cut: a row that weighs less than a whole one, a unit of more than `each` rows in a group.
+    Wide: the row as it weighs where a unit may have `most` times the rows.
     """
 
     kind: TermKind

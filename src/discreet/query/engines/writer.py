@@ -7,7 +7,7 @@ Each relation is written as a SELECT whose columns are c0, c1, … , with `u`, t
 from __future__ import annotations
 
 from discreet.query.engines.expressions import Expressions, short
-from discreet.query.engines.request import SCALE, Marginals, Request
+from discreet.query.engines.request import SCALE, Marginals, Request, Term
 from discreet.query.operations import GATHERING, Op, PlanKind, TermKind
 from discreet.query.tree import Base, Join, Relation, Scalar, Select, Union, preserves
 
@@ -156,14 +156,20 @@ class Writer(Expressions):
 
     def _by_key(self, it: Request, source: str, weight: str) -> str:
         keys = [f"k{i}" for i in range(len(it.keys))] + (["b"] if it.bins else [])
-        weighed = [self.weighed(f"t{i}", self.below_whole(weight) if term.kind == TermKind.CUT else weight)
-                   for i, term in enumerate(it.terms)] if not it.bins else [self.weighed("1", weight)]  # fmt: skip
+        weighed = [self.weighed(f"t{i}", self.weight_in(term, weight)) for i, term in enumerate(it.terms)]
+        weighed = [self.weighed("1", weight)] if it.bins else weighed
         sums = [f"{self.total(text)} AS s{i}" for i, text in enumerate(weighed)]
         by = f" GROUP BY {', '.join(keys)}" if keys else ""
         return f"SELECT {', '.join([*keys, *sums])} FROM {source}{by}"
 
     def weighed(self, term: str, weight: str) -> str:
         return term if not weight else weight if term == "1" else f"{weight} * {term}"
+
+    def weight_in(self, term: Term, weight: str) -> str:
+        """What a row weighs in this term."""
+        if term.kind == TermKind.WIDE and weight:
+            return f"least({self.constant(SCALE)}, {self.constant(term.most)} * {weight})"
+        return self.below_whole(weight) if term.kind == TermKind.CUT else weight
 
     def below_whole(self, weight: str) -> str:
         """The weight, 0 where it is that of a whole row."""

@@ -90,7 +90,7 @@ def explain(request: Request) -> Reply:
         return _told(request, asked, error)
     cost = {
         "epsilon": explained.epsilon, "delta": explained.delta, "errors": dict(explained.errors),
-        "groups": explained.keys, "units": explained.plan,
+        "groups": explained.keys, "units": explained.plan, "bounding": explained.bounding,
         "account": database.account, "free": explained.free, "fits": headroom.fits or explained.free,
         "refusal": None if explained.free else headroom.refusal, "left_before": headroom.left_before,
         "left_after": headroom.left_after if headroom.fits and not explained.free else headroom.left_before,
@@ -118,6 +118,7 @@ def ask(request: Request) -> Reply:
     columns = answer.columns(values)
     balance = request.state.ledger.balance(release.source, database.account)
     answered = {"release": name, "entry": release.entry, "source": release.source, "columns": values,
+                "bounding": release.facts.get("bounding", ""),
                 "left": {"epsilon": balance.epsilon_left}}  # fmt: skip
     if request.wants == "json":
         return Page("console.html", {"answer": answered})

@@ -66,7 +66,8 @@ def release(request: Request) -> Reply:
         return Page("", {"name": name, **reports.document(seen, _ledger(request), withheld=less)})
     columns = answer.columns(_columns(request, seen))
     bar = {"name": name, "heads": columns, "lines": answer.rows(columns), "picture": answer.picture(columns),
-           "question": _question(seen), "entry": seen.entry, "targets": _targets(request, name), "pdf": reports.has_pdf(),
+           "question": _question(seen), "bounding": seen.facts.get("bounding", ""), "entry": seen.entry,
+           "targets": _targets(request, name), "pdf": reports.has_pdf(),
            "table": tables.preview(request.state.store, name, seen),
            "less": less, "empty": answer.why_empty(seen, columns), "unsigned": _unsigned(request)}  # fmt: skip
     parts = request.state.store.remember(name, _moment(request), lambda: reports.parts(seen, _ledger(request), withheld=less))
