@@ -36,9 +36,10 @@ def drawn() -> str:
     for place, paint, word, kind in ((1, FLOOR, "left: one more answer of at most", "floor"),
                                      (2, CEILING, "all answers together", "ceiling")):  # fmt: skip
         body += line(frame.path([(i, each[place]) for i, each in enumerate(found)]), kind, paint)
+        end = ' text-anchor="end"' if kind == "ceiling" else ""  # above a line that rises
         middle = int(len(found) * 0.42)
         x, y = frame.x(middle), frame.y(found[middle][place])
-        body += f'<text x="{x:.0f}" y="{y - 9:.0f}" font-size="12" fill="{paint}">{word}</text>'
+        body += f'<text x="{x:.0f}" y="{y - 9:.0f}" font-size="12" fill="{paint}"{end}>{word}</text>'
     told = f"After {number(len(found) - 1)} answers {found[-1][2]:.3g} of {EPSILON:g} is spent and {found[-1][1]:.2g} is left."
     return on_paper(picture(body, kind="left", size=(frame.width, frame.height), title="What is left", description=told))
 

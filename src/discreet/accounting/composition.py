@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from discreet.accounting import fourier, jump, lattice
+from discreet.accounting import basic, fourier, jump, lattice
 from discreet.accounting import profile as profiles
 from discreet.accounting.compose import LARGEST, OUTSIDE, Losses, Tails, Window, rounding, window
 from discreet.accounting.fourier import FADED, Wave
@@ -67,21 +67,26 @@ class Composition(Saddle):
         if not self.symmetric and not self._surely(epsilon, found):
             found = max(found, self._at(1, epsilon))
         found = max(found, profiles.LEAST)  # too small for a float is not 0
+        if self.told() and found < 2 * self.told():
+            found = min(found, basic.delta(self.parts, epsilon))
         return min(found, self.told() - math.expm1(epsilon - self.most))  # no loss is above the largest
 
     def epsilon(self, delta: float) -> float:
         if self.tiny:
             return self.most
-        if delta <= self.told():
-            return self.most if delta == self.told() else math.inf
+        told = self.told()
         if self._variation() <= delta:
             return 0.0
+        by_sum = delta <= 2 * told or 1 < len(self.parts) <= basic.FEW
+        least = basic.epsilon(self.parts, delta) if by_sum else math.inf
+        if delta <= told:
+            return min(least, self.most) if delta == told else least
         if self.huge:
-            return self._epsilon_by_sum(delta)
+            return min(least, self._epsilon_by_sum(delta))
         found = max(self.solve(0, delta), 0.0)
         if not self.symmetric and not self._surely(found, delta):
             found = max(found, self.solve(1, delta))
-        return min(found, self.most)
+        return min(found, least, self.most)
 
     def _variation(self) -> float:
         """delta(0) at most: total variations add up."""

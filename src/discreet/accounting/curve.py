@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, insort
 from collections.abc import Sequence
-from typing import Protocol
 
 import numpy as np
 
 from discreet.accounting import profile as profiles
 from discreet.accounting import table
+from discreet.accounting.bound import Bound, Failing
 from discreet.accounting.composition import Composition
 from discreet.accounting.plan import Plan, plan
 from discreet.accounting.profile import Array, Profile
@@ -39,16 +39,19 @@ def curve(event: Event) -> TradeOff:
         raise InvalidValue("event is nested too deeply; flatten it with Sequence and Repeat.") from None
     except OverflowError:  # so many, or so large, that no float holds them
         return TradeOff(event, Single(profiles.unbounded()))
-    if not parts.bounded or any(profiles.tells_all(item) for item, _ in parts.parts):
+    if not parts.bounded or parts.told > 1 - 1e-9 or any(profiles.tells_all(item) for item, _ in parts.parts):
         return TradeOff(event, Single(profiles.unbounded()))
+    bound = _bound(parts)
+    return TradeOff(event, Failing(bound, parts.told) if parts.told else bound)
+
+
+def _bound(parts: Plan) -> Bound:
     if not parts.parts:
-        return TradeOff(event, Single(profiles.pure(0.0)))
+        return Single(profiles.pure(0.0))
     if len(parts.parts) == 1 and parts.parts[0][1] == 1:
-        return TradeOff(event, Single(parts.parts[0][0]))
+        return Single(parts.parts[0][0])
     composed = Composition(parts.parts)
-    if composed.terms >= MANY or parts.loose:
-        return TradeOff(event, _Least(parts.counts, composed))
-    return TradeOff(event, composed)
+    return _Least(parts.counts, composed) if composed.terms >= MANY or parts.loose else composed
 
 
 def composed_profile(parts: Plan) -> Profile:
@@ -59,16 +62,6 @@ def composed_profile(parts: Plan) -> Profile:
     if composed.huge:
         return profiles.unbounded()
     return profiles.pure(composed.most) if composed.tiny else table.composed(composed)
-
-
-class _Bound(Protocol):
-    most: float  # the largest loss
-
-    def epsilon(self, delta: float) -> float: ...
-    def delta(self, epsilon: float) -> float: ...
-    def rough_log_delta(self, epsilon: float) -> float: ...
-    def near(self, level: float) -> list[profiles.Deltas]: ...
-    def everywhere(self) -> list[profiles.Deltas]: ...
 
 
 class _Falling:
@@ -100,7 +93,7 @@ class TradeOff:
     level.
     """
 
-    def __init__(self, event: Event, bound: _Bound) -> None:
+    def __init__(self, event: Event, bound: Bound) -> None:
         self.event = event
         self._bound = bound
         self._lines: list[profiles.Deltas] | None = None

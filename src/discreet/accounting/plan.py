@@ -24,6 +24,7 @@ class Plan:
     bounded: bool = True
     loose: bool = False  # some part is known by an envelope that composes worse than what it covers
     counts: tuple[tuple[events.Event, int], ...] = ()  # the events themselves
+    told: float = 0.0  # the probability that some Approximate event tells all; they stand among the parts without it
 
 
 def plan(event: events.Event) -> Plan:
@@ -37,6 +38,7 @@ def plan(event: events.Event) -> Plan:
         return Plan((), bounded=False)
     counts.pop(events.Zero(), None)
     counts = _one_concentrated(counts)
+    counts, told = _without_failures(counts)
     if weight(counts) > DIFFERENT:
         alone = {item: n for item, n in counts.items() if isinstance(item, events.Gaussian)}
         counts = alone | gathered({item: n for item, n in counts.items() if item not in alone})
@@ -48,7 +50,7 @@ def plan(event: events.Event) -> Plan:
     if square:
         parts.append((concentrated(square), 1))
     loose = any(_holds_envelope(item) for item in counts)
-    return Plan(tuple((item, n) for item, n in parts if item.most > 0), loose=loose, counts=tuple(counts.items()))
+    return Plan(tuple((item, n) for item, n in parts if item.most > 0), loose=loose, counts=tuple(counts.items()), told=told)
 
 
 def _holds_envelope(event: events.Event) -> bool:
@@ -62,6 +64,19 @@ def _holds_envelope(event: events.Event) -> bool:
         case events.Sequence(items):
             return any(_holds_envelope(item) for item in items)
     return False
+
+
+def _without_failures(counts: dict[events.Event, int]) -> tuple[dict[events.Event, int], float]:
+    """Each Approximate as the Pure event that it is unless it tells all, and the probability that any does. Rounded up."""
+    failing = [(item, n) for item, n in counts.items() if isinstance(item, events.Approximate) and item.delta > 0]
+    rest = {item: n for item, n in counts.items() if not (isinstance(item, events.Approximate) and item.delta > 0)}
+    if not failing:
+        return counts, 0.0
+    for item, n in failing:
+        inner = events.Pure(item.epsilon)
+        rest[inner] = rest.get(inner, 0) + n
+    some = -math.expm1(math.fsum(n * math.log1p(-item.delta) for item, n in failing)) * (1 + 1e-15)
+    return rest, min(some, total_up((item.delta, n) for item, n in failing), 1.0)
 
 
 def _one_concentrated(counts: dict[events.Event, int]) -> dict[events.Event, int]:
@@ -171,7 +186,7 @@ def _shuffled(inner: events.Event, users: int) -> Profile:
 def pure_epsilon(event: events.Event) -> float:
     """The epsilon at delta 0: all largest losses together, rounded up; infinity where there is none."""
     parts = plan(event)
-    if not parts.bounded:
+    if not parts.bounded or parts.told:
         return math.inf
     return total_up((item.most, n) for item, n in parts.parts)
 
@@ -193,9 +208,9 @@ def _kept(event: Hashable) -> Profile:
     if not inner.bounded:
         return profile.unbounded()
     if not inner.parts:
-        return profile.pure(0.0)
+        return profile.failing(inner.told, profile.pure(0.0))
     if len(inner.parts) == 1 and inner.parts[0][1] == 1:
-        return inner.parts[0][0]
+        return profile.failing(inner.told, inner.parts[0][0])
     from discreet.accounting.curve import composed_profile
 
-    return composed_profile(inner)
+    return profile.failing(inner.told, composed_profile(inner))

@@ -102,9 +102,20 @@ def pure(epsilon: float) -> Profile:
 
 def approximate(epsilon: float, delta: float) -> Profile:
     """The worst (epsilon, delta)-DP mechanism: with probability delta it tells all, else it is the worst epsilon-DP one."""
-    inner = pure(epsilon).forward
-    most = math.inf if delta else epsilon
-    return symmetric(lambda e: delta + (1 - delta) * inner(e), most, epsilon or None, np.array([-epsilon, epsilon]))
+    return failing(delta, pure(epsilon))
+
+
+def failing(told: float, inner: Profile) -> Profile:
+    """With probability `told` all is told, else it is the inner mechanism: H = told + (1 - told) H_inner, both ways."""
+    if not told:
+        return inner
+
+    def raised(delta: Delta) -> Delta:
+        return lambda e: np.minimum(told + (1 - told) * delta(e), 1.0)
+
+    forward = raised(inner.forward)
+    backward = forward if inner.symmetric else raised(inner.backward)
+    return Profile(forward, backward, math.inf, math.inf, inner.spacing, inner.kinks)
 
 
 def randomized_response(epsilon: float, categories: int) -> Profile:

@@ -113,15 +113,16 @@ def test_losses_that_are_a_little_too_small_are_noticed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("times", "delta", "least"), [(10**8, 1e-5, 373.06), (10**8, 1e-10, 586.77), (1000, 1e-300, 11.0), (1000, 1e-100, 7.0)]
+    ("times", "delta", "least"),
+    [(10**8, 1e-5, 373.06), (10**8, 1e-10, 586.77), (10**8, 1e-300, 3686.5), (1000, 1e-300, 12.247), (1000, 1e-10, 2.0693)],
 )
 def test_calibration_where_lattices_end(times: int, delta: float, least: float) -> None:
     def make(noise: float) -> Repeat:
         return Repeat(Poisson(0.01, Gaussian(noise)), times)
 
     noise = calibrate(make, 1.0, delta)
-    assert curve(make(noise)).epsilon(delta) <= 1.0
-    assert least <= noise <= least * (1.2 if delta < 1e-200 else 1.001)
+    assert curve(make(noise)).epsilon(delta) <= 1.0 < curve(make(noise * (1 - 1e-6))).epsilon(delta)
+    assert least * (1 - 1e-6) <= noise <= least * (1 + 1e-4)  # and the curve itself is where it was
 
 
 def test_a_rise_of_delta_never_raises_epsilon() -> None:

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 
 from discreet.accounting import (
+    Approximate,
     DiscreteGaussian,
     Gaussian,
     Laplace,
@@ -28,6 +30,7 @@ from discreet.accounting import (
 )
 from discreet.accounting.plan import plan
 from discreet.accounting.profile import gaussian_delta
+from discreet.core import Event
 
 
 def test_very_many_discrete_gaussians_are_one_part() -> None:
@@ -85,7 +88,7 @@ def test_the_table_of_a_shuffle_is_above_the_sum_and_near() -> None:
 
 
 def test_losses_beyond_every_grid_add_up() -> None:
-    alone = curve(DiscreteGaussian(34.46, 10**9)).epsilon(5e-7)
+    alone = curve(DiscreteGaussian(34.46, 10**9)).epsilon(1e-6)
     bound = curve(Sequence([DiscreteGaussian(34.46, 10**9), RandomAllocation(Gaussian(2.0), 100)]))
     epsilon = bound.epsilon(1e-6)
     assert alone <= epsilon <= alone * (1 + 1e-6) + 100
@@ -104,3 +107,24 @@ def test_several_steps_on_one_sample_are_composed_once(monkeypatch: pytest.Monke
     bound = curve(Sequence([Poisson(0.1 + k / 1000, run) for k in range(10)]))
     assert calls == [0]
     assert 0 < bound.epsilon(1e-6) < curve(Repeat(run, 10)).epsilon(1e-6)
+
+
+def kinds(rng: random.Random) -> list[Callable[[], Event]]:
+    def noise() -> float:
+        return 10 ** rng.uniform(2, 4)
+
+    return [
+        lambda: Gaussian(noise()), lambda: Poisson(10 ** rng.uniform(-3, -1), Gaussian(noise() / 100)),
+        lambda: DiscreteGaussian(noise()), lambda: Laplace(noise()), lambda: Approximate(1 / noise(), noise() * 1e-15),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", [0, 1, 2, 3, 4, None])
+def test_ten_times_as_many_events_are_hardly_more_parts(kind: int | None) -> None:
+    """What a hundred thousand cost is how many parts are composed: it stops growing, for each kind and for a mix of all."""
+    counted = []
+    for many in (2_000, 20_000):
+        made = kinds(random.Random(many))
+        seen = plan(Sequence([made[k % len(made) if kind is None else kind]() for k in range(many)]))
+        counted.append(len(seen.parts))
+    assert counted[1] <= min(gather.DIFFERENT, 1.5 * counted[0] + 1)

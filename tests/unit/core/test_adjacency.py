@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 from pathlib import Path
 from typing import Any
@@ -80,6 +81,29 @@ def taken(relation: str, event: events.Event) -> bool:
         return False
     assert relation in relations(event)
     return True
+
+
+def nested(rng: random.Random, depth: int) -> tuple[events.Event, set[str]]:
+    """An event with others inside it, and the relations it is for, by the table's words and none of the code's."""
+    if not depth:
+        return rng.choice([(NOISE, set(RELATIONS)), (IN_OR_OUT, {"add_remove", "zero_out"}), (SWAP, {"replace"})])
+    inner, inside = nested(rng, depth - 1)
+    other, beside = nested(rng, rng.randrange(depth))
+    size = rng.randrange(1, 4)
+    pair = {"replace"} if "add_remove" in inside else set()
+    return rng.choice([
+        (Poisson(rng.choice([0.1, 1.0]), inner), inside - {"replace"}), (PoissonReplace(rng.choice([0.1, 1.0]), inner), pair),
+        (WithoutReplacement(0.1, inner), inside & {"replace"}), (events.RandomAllocation(inner, 4), inside - {"replace"}),
+        (Shuffled(inner, 9), inside & {"replace"}), (Repeat(inner, 2), inside), (Sequence([inner, other]), inside & beside),
+        (Group(inner, size), inside | (pair if size > 1 else set())),
+    ])  # fmt: skip
+
+
+def test_nested_events_are_for_what_all_of_them_are_for() -> None:
+    rng = random.Random(1)
+    for _ in range(2000):
+        event, expected = nested(rng, rng.randrange(1, 5))
+        assert {relation for relation in RELATIONS if taken(relation, event)} == expected, event
 
 
 @pytest.mark.parametrize(
