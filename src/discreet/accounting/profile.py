@@ -111,7 +111,11 @@ def failing(told: float, inner: Profile) -> Profile:
         return inner
 
     def raised(delta: Delta) -> Delta:
-        return lambda e: np.minimum(told + (1 - told) * delta(e), 1.0)
+        def both(e: Array) -> Array:
+            inside = delta(e)
+            return np.where(inside > 0, np.minimum((told + (1 - told) * inside) * (1 + 1e-15), 1.0), told)
+
+        return both
 
     forward = raised(inner.forward)
     backward = forward if inner.symmetric else raised(inner.backward)
