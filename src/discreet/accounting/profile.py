@@ -113,7 +113,7 @@ def failing(told: float, inner: Profile) -> Profile:
     def raised(delta: Delta) -> Delta:
         def both(e: Array) -> Array:
             inside = delta(e)
-            return np.where(inside > 0, np.minimum((told + (1 - told) * inside) * (1 + 1e-15), 1.0), told)
+            return np.where(inside == 0, told, np.minimum((told + (1 - told) * inside) * (1 + 1e-15), 1.0))
 
         return both
 
