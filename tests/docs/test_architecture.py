@@ -58,5 +58,5 @@ def test_the_layers_are_those_that_are_checked() -> None:
         path.stem for path in (ROOT / "src/discreet").iterdir() if not path.name.startswith("_") and path.suffix in ("", ".py")
     }
     layers = [set(re.findall(r"[a-z]+", layer)) & there for layer in re.findall(r'"([^"]+)"', checked)]
-    pictured = [set(line[:43].split()) for line in drawn.splitlines()]
+    pictured = [set(line[:52].split()) for line in drawn.splitlines()]
     assert pictured == layers

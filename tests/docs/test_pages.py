@@ -26,6 +26,7 @@ ROOMS = [
     "ledger",
     "audit",
     "charts",
+    "federate",
     "attack",
     "attack.membership",
     "heuristic",
