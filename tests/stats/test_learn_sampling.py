@@ -15,7 +15,8 @@ import discreet
 from discreet.audit import Pair, Readout, verdict
 from discreet.core import Claim, Event, Game, Gaussian, Repeat, record
 from discreet.core import event as events
-from discreet.learn.sgd.sampling import BallsInBins, Poisson, placed
+from discreet.learn.sgd.sampling import BallsInBins, Poisson
+from discreet.noise.sampling import placed
 
 KEY = b"a key of thirty-two bytes, fixed"
 ALARM = 1e-6

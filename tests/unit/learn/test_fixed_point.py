@@ -16,10 +16,11 @@ from discreet.accounting.profile import gaussian_delta
 from discreet.core.event import Gaussian, Poisson
 from discreet.errors import InvalidValue
 from discreet.learn import BandMF, FixedPoint, Flat
-from discreet.learn.sgd.fixed_point import ROUNDING, TILE, Grid
+from discreet.learn.sgd.fixed_point import Grid
 from discreet.learn.sgd.run import Run
 from discreet.learn.sgd.train import train
 from discreet.noise.source import seeded_for_tests
+from discreet.noise.vectors import ROUNDING, TILE
 
 KEY = bytes(range(32))
 

@@ -12,8 +12,9 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from discreet.core import event as events
 from discreet.errors import InvalidValue
-from discreet.learn.sgd import sampling
-from discreet.learn.sgd.sampling import BallsInBins, Poisson, placed, stripe
+from discreet.learn.sgd.sampling import BallsInBins, Poisson, stripe
+from discreet.noise import sampling
+from discreet.noise.sampling import placed
 
 KEY = bytes(range(32))
 NOISE = events.Gaussian(1.0)

@@ -19,6 +19,7 @@ from discreet.learn import Adaptive, Automatic, Performance, PerLayer
 from discreet.learn.sgd import sampling
 from discreet.learn.sgd.clipping import CLIPPINGS, SLACK, Flat
 from discreet.learn.sgd.engine import Engine
+from discreet.noise.sampling import keystream
 from discreet.noise.source import seeded_for_tests
 from unit.learn.tools import rows, start, updates
 
@@ -241,9 +242,9 @@ def test_noise_and_batches_come_from_different_keys():
     with seeded_for_tests(b"keys"):
         run = start(rows((0, 0.0)), steps=1)
         updates(run)
-    stream = sampling.keystream(run._state.key, b"poisson", 0).update(bytes(64))
+    stream = keystream(run._state.key, b"poisson", 0).update(bytes(64))
     assert stream[:32] != run._state.key
-    assert stream != sampling.keystream(run._state.key, b"poisson more", 0).update(bytes(64))
+    assert stream != keystream(run._state.key, b"poisson more", 0).update(bytes(64))
 
 
 # Who is a unit

@@ -16,19 +16,17 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from discreet.core import check
 from discreet.core import event as events
 from discreet.errors import InvalidValue
-from discreet.learn.sgd.sampling import MOST_UNITS, Ints, placed, thinned
+from discreet.noise.banded import Array, columns, errors, first_column
+from discreet.noise.sampling import MOST_UNITS, Ints, placed, thinned
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from discreet.learn.sgd.stream import Stream
-
-Array = NDArray[np.float64]
 
 MOST_STEPS = 10**6
 
@@ -117,19 +115,8 @@ class Banded:
         return out.add_(self.fill(stream, torch.empty_like(out), step=step, offset=offset, scale=scale))
 
     def errors(self) -> Array:
-        """The standard deviation of the noise in the weights after each step, at noise multiplier 1 and learning rate 1.
-
-        Row t of (what a step adds to later weights) x C^-1, for each t; but for the last `bands` rows they only grow longer.
-        """
-        from scipy.signal import lfilter
-
-        column, weights = first_column(self.steps, self.bands, self.momentum), _workload(self.steps, self.momentum)
-        length = lengths(column, self.steps)
-        found: Array = np.cumsum(lfilter([1.0], column, weights) ** 2) * length[0] ** 2
-        for step in range(self.steps - self.bands + 1, self.steps):
-            row = lfilter([1.0], column, weights[: step + 1] * length[step::-1])
-            found[step] = float(row @ row)
-        return np.sqrt(found)
+        """The standard deviation of the noise in the weights after each step, at noise multiplier 1 and learning rate 1."""
+        return errors(self.steps, self.bands, self.momentum)
 
     def error(self) -> float:
         """The root of the mean of the squares of all `errors`: what the matrix was chosen to make small."""
@@ -183,59 +170,6 @@ class _Past:
             room.sub_(self.row(step - back), alpha=float(matrix[step, back]))
         self.row(step).copy_(room).div_(float(matrix[step, 0]))
         self.step = step
-
-
-# ---- the matrix ------------------------------------------------------------------------------------------------------
-
-
-def columns(column: Array, steps: int) -> Array:
-    """C[t, t - j] at [t, j]: one column repeated down the diagonal, cut off at the end, each then made of length 1."""
-    length = np.append(lengths(column, steps) * (1 + 1e-12), np.ones(len(column)))  # never longer than 1
-    index = np.arange(steps)[:, None] - np.arange(len(column))
-    return np.where(index >= 0, column / length[index], 0.0)
-
-
-def lengths(column: Array, steps: int) -> Array:
-    """The length of each column before it is made 1: the last ones are cut off."""
-    whole = np.sqrt(np.cumsum(column**2))
-    return whole[np.minimum(np.arange(steps, 0, -1), len(column)) - 1]
-
-
-def first_column(steps: int, bands: int, momentum: float) -> Array:
-    """The column, beginning with 1, whose matrix gives sums over `steps` steps the least mean square error.
-
-    Repeating one column costs about 1 % against the best banded matrix (McKenna 2024) and makes the search one over
-    `bands` - 1 numbers. It starts at the square root of the matrix of sums (Fichtenberger, Henzinger, Upadhyay 2023).
-    """
-    from scipy.optimize import minimize
-    from scipy.signal import lfilter
-
-    if bands == 1:
-        return np.ones(1)
-    weights, times = _workload(steps, momentum), np.arange(steps, 0, -1.0)
-    back = np.arange(1, bands)
-    root = np.cumprod(np.append(1.0, (2 * back - 1) / (2 * back)))
-
-    def error(rest: Array) -> tuple[float, Array]:
-        """log of (mean square error x length of the column squared), and its gradient."""
-        column = np.append(1.0, rest)
-        with np.errstate(over="ignore", invalid="ignore"):
-            noise = lfilter([1.0], column, weights)
-            total = float(times @ noise**2)
-        if not math.isfinite(total):
-            return 1e3, np.zeros_like(rest)
-        twice, square = lfilter([1.0], column, noise), float(column @ column)
-        heavy = times * noise
-        slope = np.array([-2 * (heavy[j:] @ twice[: steps - j]) for j in back])
-        return math.log(total) + math.log(square), slope / total + 2 * rest / square
-
-    found = minimize(error, root[1:], jac=True, method="L-BFGS-B", options={"maxiter": 300})
-    return np.append(1.0, found.x)
-
-
-def _workload(steps: int, momentum: float) -> Array:
-    """How much of a gradient is in the weights so many steps later, at learning rate 1: 1 for plain descent."""
-    return np.cumsum(momentum ** np.arange(steps))
 
 
 def best(rate: float, steps: int, calibrate: Callable[[Banded], float], momentum: float = 0.0) -> Banded:
