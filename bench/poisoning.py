@@ -7,8 +7,8 @@ MNIST, a network of 784-32-10, 20 clients that all take part, 150 rows each on a
 `skewed` deals labels out by a Dirichlet law with alpha 0.5. Accuracy is on 2,000 test images. Each cell is the mean over seeds,
 which draw the rows, the malicious clients and the start. Rules are told the true number of malicious clients, the best
 they can hope for; FLTrust's server has 100 rows of its own; norms are bounded by twice the median length of an honest update
-in the first round. Attacks: all labels flipped (c to 9 - c); updates times -5; a trigger of 9 pixels on half of the rows, called 0,
-and updates times 3; -1 times the mean of the honest updates; noise in the place of training.
+in the first round. Attacks: all labels flipped (c to 9 - c); updates times -5; a trigger of 9 pixels on half of the rows, which
+are called 0, and updates times 3; -1 times the mean of the honest updates; noise in the place of training.
 """
 
 from __future__ import annotations
