@@ -4,6 +4,7 @@ clients.py     who has which rows
 strategies.py  what a client computes and what the server makes of it: FedSGD, FedAvg, Selective
 exchange.py    one round as the parties saw it, and the hooks of a simulation that read or change it
 simulation.py  the rounds
+secure/        sums of updates of which the server sees the sum alone: SecureSum
 
 What others build on are four things, all over flat vectors (the trainable parameters of the model, in the order of
 `model.parameters()`, one after another):
@@ -26,14 +27,30 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from discreet.federate.clients import Clients
     from discreet.federate.exchange import Exchange
+    from discreet.federate.secure import Identity, SecureSum, SumClient, SumServer
     from discreet.federate.simulation import Simulation, simulate
     from discreet.federate.strategies import Adam, Descent, FedAvg, FedSGD, Momentum
 
-__all__ = ["Adam", "Clients", "Descent", "Exchange", "FedAvg", "FedSGD", "Momentum", "Simulation", "simulate"]
+__all__ = [
+    "Adam",
+    "Clients",
+    "Descent",
+    "Exchange",
+    "FedAvg",
+    "FedSGD",
+    "Identity",
+    "Momentum",
+    "SecureSum",
+    "Simulation",
+    "SumClient",
+    "SumServer",
+    "simulate",
+]
 
 _MODULES = {
     "clients": ("Clients",),
     "exchange": ("Exchange",),
+    "secure": ("Identity", "SecureSum", "SumClient", "SumServer"),
     "simulation": ("Simulation", "simulate"),
     "strategies": ("Adam", "Descent", "FedAvg", "FedSGD", "Momentum"),
 }
