@@ -253,7 +253,7 @@ def test_schemes_that_cannot_be_meant_are_refused() -> None:
             "its unit must be one row",
         ),
         (
-            lambda: Distributed(unit=BLANK, clip_norm=1.0, noise_multiplier=1.0, clients=999, honest=900, bits=12).event(1, 1, 1),
+            lambda: Distributed(unit=BLANK, clip_norm=1.0, noise_multiplier=1.0, clients=99, honest=90, bits=9).event(1, 1, 1),
             "Use more bits",
         ),
     ):  # fmt: skip
