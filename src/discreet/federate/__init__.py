@@ -6,6 +6,7 @@ privacy.py     private versions, each with its claim: Central, Local, Distribute
 exchange.py    one round as the parties saw it, and the hooks of a simulation that read or change it
 simulation.py  a run: charged, trained round by round (rounds.py), kept (checkpoint.py)
 together.py    the clients of a round as one job; looped.py: one after another
+secure/        sums of updates of which the server sees the sum alone: SecureSum
 
 What others build on are four things, all over flat vectors (the trainable parameters of the model, in the order of
 `model.parameters()`, one after another):
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from discreet.federate.clients import Clients
     from discreet.federate.exchange import Exchange
     from discreet.federate.privacy import Central, Distributed, Local, PrivateSGD, client
+    from discreet.federate.secure import Identity, SecureSum, SumClient, SumServer
     from discreet.federate.simulation import Simulation, Training, simulate
     from discreet.federate.strategies import Adam, Descent, FedAvg, FedSGD, Momentum, Selective
 
@@ -41,11 +43,15 @@ __all__ = [
     "Exchange",
     "FedAvg",
     "FedSGD",
+    "Identity",
     "Local",
     "Momentum",
     "PrivateSGD",
+    "SecureSum",
     "Selective",
     "Simulation",
+    "SumClient",
+    "SumServer",
     "Training",
     "client",
     "simulate",
@@ -55,6 +61,7 @@ _MODULES = {
     "clients": ("Clients",),
     "exchange": ("Exchange",),
     "privacy": ("Central", "Distributed", "Local", "PrivateSGD", "client"),
+    "secure": ("Identity", "SecureSum", "SumClient", "SumServer"),
     "simulation": ("Simulation", "Training", "simulate"),
     "strategies": ("Adam", "Descent", "FedAvg", "FedSGD", "Momentum", "Selective"),
 }
