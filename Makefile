@@ -73,6 +73,8 @@ bench: $(VENV)/.dev $(WITH_PEERS) $(PEERS)/privacy-meter/.done
 	  $(BIN)/python bench/kanonymity.py --peer $(PEERS)/anonypy/bin/python --out $(RESULTS)/kanonymity.json; \
 	  $(BIN)/python bench/estimators.py --diffprivlib $(PEERS)/diffprivlib/bin/python --dpebm $(PEERS)/interpret/bin/python \
 	    --audit 20000 --out $(RESULTS)/estimators.json; \
+	  $(BIN)/python bench/ensembles.py --diffprivlib $(PEERS)/diffprivlib/bin/python --dpebm $(PEERS)/interpret/bin/python \
+	    --out $(RESULTS)/ensembles.json; \
 	  $(BIN)/python bench/estimators.py --only search --seeds 5 --out $(RESULTS)/estimators.json; \
 	  $(BIN)/python bench/synth.py --out $(RESULTS)/synth.json --plot docs/theory/synth-growth.svg; \
 	  $(BIN)/python bench/synth.py --part published --out $(RESULTS)/synth_published_split.json; \

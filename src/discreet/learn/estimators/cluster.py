@@ -71,7 +71,9 @@ class Lloyd:
         for step in range(STEPS):
             place = nearest(data, next(follow))
             total = np.stack([np.bincount(place, part, self.clusters) for part in parts], 1) * GRAIN
-            released[step] = exact.noisy(total, sensitivity=1 + 2 * TOLERANCE, noise_multiplier=self.noise())
+            released[step] = exact.noisy(
+                np.asarray(total, np.float64), sensitivity=1 + 2 * TOLERANCE, noise_multiplier=self.noise()
+            )
         return released
 
     def length(self) -> float:
