@@ -16,7 +16,7 @@ from discreet.query.answer import requests, shown_plan
 from discreet.query.catalogue import read_catalogue
 from discreet.query.engines import Engine
 from discreet.query.engines.places import open_engine
-from discreet.query.explain import Explanation, expected_errors, shown_bounding, shown_groups
+from discreet.query.explain import Explanation, expected_errors, shown_bounding, shown_groups, shown_noise
 from discreet.query.groups import Lists, read_lists
 from discreet.query.mechanism import BoundsQuery, SqlQuery
 from discreet.query.parse import parse
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from discreet.ledger import Ledger
 
 LONGEST_TITLE = 120
+NOISES = ("laplace", "gaussian")
 
 
 def connect(
@@ -111,7 +112,7 @@ class Database:
 
     def _price(
         self, query: str, epsilon: float, delta: float | None, groups: int | None, keys: Mapping[Any, Any] | None,
-        weights: Mapping[str, float] | None, bias: bool = False, confidence: float = CONFIDENCE,
+        weights: Mapping[str, float] | None, bias: bool = False, confidence: float = CONFIDENCE, noise: str | None = None,
     ) -> Priced:  # fmt: skip
         epsilon = check.positive("epsilon", epsilon)
         if epsilon > 100 or epsilon < 1e-6:
@@ -120,13 +121,15 @@ class Database:
             delta = check.small_fraction("delta", delta)
         if groups is not None:
             groups = check.whole("groups", groups)
+        if noise is not None:
+            noise = check.word("noise", noise, NOISES)
         lists = read_lists(keys, self._catalogue.exact)
         question = parse(query, self._with_keys(lists), self._statistics, lists)
         registered = (
             self._registered is not None and not question.rows.joins and preserves(question.rows.first, self._registered)
         )
         plan = choose_plan(question, self.unit, registered=registered, groups=groups)
-        priced = price(question, self.unit, plan, epsilon=epsilon, delta=delta, weights=weights or {}, bias=bias)
+        priced = price(question, self.unit, plan, epsilon=epsilon, delta=delta, weights=weights or {}, bias=bias, noise=noise)
         confidence = check.open_fraction("confidence", confidence)
         sets = (replace(one, confidence=confidence) for one in priced.more)
         priced = replace(priced, confidence=confidence, more=tuple(sets))
@@ -152,10 +155,10 @@ class Database:
     def explain(
         self, query: str, *, epsilon: float, delta: float | None = None, groups: int | None = None,
         keys: Mapping[Any, Any] | None = None, weights: Mapping[str, float] | None = None, bias: bool = False,
-        confidence: float = CONFIDENCE, account: str | None = None,
+        confidence: float = CONFIDENCE, noise: str | None = None, account: str | None = None,
     ) -> Explanation:  # fmt: skip
         """Cost and expected error, before anything is spent; no private row is touched."""
-        priced = self._price(query, epsilon, delta, groups, keys, weights, bias, confidence)
+        priced = self._price(query, epsilon, delta, groups, keys, weights, bias, confidence, noise)
         left = None
         if self.ledger is not None and self.source is not None:
             left = str(self.ledger.balance(self.source, account or self.account or "default"))
@@ -166,13 +169,13 @@ class Database:
         text = tuple(self.engine.text(request) for one in priced.sets for request in requests(one))
         return Explanation(
             *priced.spent, claim.event, "; ".join(dict.fromkeys(shown_plan(one.plan) for one in priced.sets)),
-            expected_errors(priced), shown_groups(priced), text, left, free, shown_bounding(priced),
+            expected_errors(priced), shown_groups(priced), text, left, free, shown_bounding(priced), shown_noise(priced),
         )  # fmt: skip
 
     def sql(
         self, query: str, *, epsilon: float, delta: float | None = None, groups: int | None = None,
         keys: Mapping[Any, Any] | None = None, weights: Mapping[str, float] | None = None, nonnegative: bool = False,
-        bias: bool = False, confidence: float = CONFIDENCE, account: str | None = None,
+        bias: bool = False, confidence: float = CONFIDENCE, noise: str | None = None, account: str | None = None,
     ) -> Release[pa.Table]:  # fmt: skip
         """The answer: an Arrow table with an interval (for the noise, of this `confidence`) beside each number, its claim,
         its entry.
@@ -181,17 +184,19 @@ class Database:
         says which columns should be more exact than others; `nonnegative` moves noisy numbers below zero to zero.
         With `bias`, part of the same epsilon buys the shares of rows that were moved to a bound (`<name>_outside`) and of
         weight that was cut (`rows_capped`). Where units own rows, a small part of epsilon tells in any case what share of all
-        rows bounding cut, if it is above a tenth: `facts["bounding"]`. `account` is charged, or else that of the connection.
+        rows bounding cut, if it is above a tenth: `facts["bounding"]`. `noise` is "laplace" or "gaussian", which needs a
+        delta; by default it is whichever is less. `account` is charged, or else that of the connection.
         """
-        priced = self._price(query, epsilon, delta, groups, keys, weights, bias, confidence)
+        priced = self._price(query, epsilon, delta, groups, keys, weights, bias, confidence, noise)
         mechanism = SqlQuery(self.unit, priced, nonnegative)
         self.engine.ready({base.table for base in bases(priced.question.rows)})
         private = "+".join(name for name, base in self._catalogue.tables.items() if base.private)
         replay = Replay(mechanism.key(self.engine), to_text, from_text) if self._charged is not None else None
         facts = {"title": _one_line(query), "made": made(), "query": query}
+        asked = (epsilon, delta) if delta and any(one.multiplier for one in priced.sets) else None
         answered = release(
             mechanism, self.engine, source=self.source or private, ledger=self._charged, account=account or self.account,
-            replay=replay, facts=facts,
+            asked=asked, replay=replay, facts=facts,
         )  # fmt: skip
         told = bounding_note(answered.value)
         return answered if told is None else replace(answered, facts={**facts, "bounding": told})

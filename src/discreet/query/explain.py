@@ -30,12 +30,13 @@ class Explanation:
     left: str | None
     free: bool = False  # the same question was answered before, and its answer is kept: asked again, nothing is charged
     bounding: str = ""  # what is told of the rows that bounding cuts
+    noise: str = ""  # of which kind it is
 
     def to_json(self) -> dict[str, Any]:
         return {
             "epsilon": self.epsilon, "delta": self.delta, "event": self.event.to_json(), "plan": self.plan,
             "errors": dict(self.errors), "keys": self.keys, "sql": list(self.sql), "left": self.left,
-            "free": self.free, "bounding": self.bounding,
+            "free": self.free, "bounding": self.bounding, "noise": self.noise,
         }  # fmt: skip
 
     def __str__(self) -> str:
@@ -46,6 +47,7 @@ class Explanation:
         ]
         lines += [f"bounding   {self.bounding}"] if self.bounding else []
         lines += [f"groups     {self.keys}"]
+        lines += [f"noise      {self.noise}"] if self.noise else []
         lines += [f"error      {name}: {error}" for name, error in self.errors.items()]
         lines += [f"budget     {self.left}"] if self.left else []
         return "\n".join(lines)
@@ -104,6 +106,13 @@ def shown_bounding(priced: Priced) -> str:
         f"{NOTED:.0%}, for {float(PART):.0%} of epsilon, and within {NOTED:.0%} from about "
         f"{priced.cut.rows_needed(priced.confidence):,.0f} rows on. A larger rows= cuts less and needs more noise"
     )
+
+
+def shown_noise(priced: Priced) -> str:
+    """Which noise the sums get, where it is not Laplace noise."""
+    if not any(one.multiplier for one in priced.sets):
+        return ""
+    return f"Gaussian on sums and counts, for delta {sum(one.gaussian_delta for one in priced.sets):g}"
 
 
 def shown_groups(priced: Priced) -> str:
