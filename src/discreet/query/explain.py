@@ -99,12 +99,16 @@ def why_empty(release: Release[Any]) -> str:
 
 def shown_bounding(priced: Priced) -> str:
     """What is told of the rows that bounding cuts, and how exactly: from public numbers alone."""
+    if priced.plan.kind == PlanKind.ROWS:
+        return ""
+    price = sum(priced.epsilons) / 10
+    proposal = f"db.find_rows(epsilon={price:.2g}) proposes a rows= that 95% of the units keep within, for epsilon {price:.2g}"
     if priced.cut is None:
-        return "" if priced.plan.kind == PlanKind.ROWS else "how many rows it cuts cannot be told at this epsilon"
+        return f"how many rows it cuts cannot be told at this epsilon. {proposal}"
     return (
         f"a unit of more than {priced.plan.rows} rows counts as fewer; the share of rows cut is told if it is above "
         f"{NOTED:.0%}, for {float(PART):.0%} of epsilon, and within {NOTED:.0%} from about "
-        f"{priced.cut.rows_needed(priced.confidence):,.0f} rows on. A larger rows= cuts less and needs more noise"
+        f"{priced.cut.rows_needed(priced.confidence):,.0f} rows on. A larger rows= cuts less and needs more noise; {proposal}"
     )
 
 

@@ -80,9 +80,13 @@ def _note(noisy: Noisy | Together) -> str:
     shares, kind = ", ".join(share.name for share in noisy.priced.shares), shown_noise(noisy.priced)
     plans = "; ".join(dict.fromkeys(shown_plan(one.plan) for one in noisy.priced.sets))
     return (
-        f"intervals hold the answer without noise with probability {noisy.confidence:g} each; the error that bounding "
-        f"({plans}) and clamping to bounds bring is not included"
-    ) + (f"; how much of the data they touch: {shares}" if shares else "") + (f"; noise: {kind}" if kind else "")
+        (
+            f"intervals hold the answer without noise with probability {noisy.confidence:g} each; the error that bounding "
+            f"({plans}) and clamping to bounds bring is not included"
+        )
+        + (f"; how much of the data they touch: {shares}" if shares else "")
+        + (f"; noise: {kind}" if kind else "")
+    )
 
 
 def to_text(table: pa.Table) -> str:
