@@ -9,6 +9,7 @@
     ├── BudgetExceeded                  the budget does not hold what was asked
     ├── LedgerError                     a ledger cannot be opened, written or trusted
     ├── ClaimRefuted                    an audit found more leakage than was claimed
+    ├── ProtocolError (RuntimeError)    a party of a secure sum sent what it should not, or too few answered
     ├── RuleFailed (AssertionError)     a release breaks a limit on what attacks may reach
     └── MissingExtra (ImportError)      an optional package is not installed
 
@@ -28,6 +29,7 @@ __all__ = [
     "InvalidValue",
     "LedgerError",
     "MissingExtra",
+    "ProtocolError",
     "RuleFailed",
     "RunFailed",
     "UnsupportedEvent",
@@ -92,6 +94,10 @@ class LedgerError(DiscreetError):
 
 class ClaimRefuted(DiscreetError):
     """An audit found, at its confidence, more leakage than the claim allows."""
+
+
+class ProtocolError(DiscreetError, RuntimeError):
+    """A party of a secure sum sent what it should not, or too few answered; nothing was revealed."""
 
 
 class RuleFailed(DiscreetError, AssertionError):

@@ -14,6 +14,8 @@ from discreet import connect, record, user
 from discreet.core import Sequence
 from discreet.crypto import IntersectionSize, sums
 from discreet.crypto.sums import EncryptedSum, SumPlan
+from discreet.federate import Central, Clients, Distributed, FedSGD, Local, PrivateSGD, client, noisy
+from discreet.federate import Training as Federation
 from discreet.learn.estimators import exact, finite, search
 from discreet.learn.estimators import mechanisms as fits
 from discreet.learn.estimators.bayes import Powers
@@ -293,6 +295,47 @@ def _no_noise_in_ciphertexts(patch: Any) -> None:
     patch.setattr(sums, "discrete_gaussian", lambda sigma, size: np.zeros(size, np.int64))
 
 
+def _federated(scheme: Any, *, strategy: Any = None, rounds: int = 1) -> Callable[[], tuple[Any, list[tuple[Any, Any]]]]:
+    """A client that pulls as far as it may, against that client gone, or without its rows; more in tests/stats.
+
+    The unit of PrivateSGD is one row of it.
+    """
+    model = torch.nn.Linear(1, 1, bias=False)
+    torch.nn.init.zeros_(model.weight)
+    some, none = (torch.ones(1, 1), torch.full((1,), 50.0)), (torch.ones(0, 1), torch.ones(0))
+    still = torch.zeros(1, 1), torch.zeros(1)
+    clients = [some, still, still, still]
+    relation = (strategy or scheme).unit.relation
+    others = clients[1:] if relation == "add_remove" and strategy is None else [none, *clients[1:]]
+
+    def loss(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        return (output[:, 0] - target).square()
+
+    def make() -> tuple[Any, list[tuple[Any, Any]]]:
+        mechanism = Federation(model, loss, strategy=strategy or FedSGD(learning_rate=1.0), rounds=rounds, privacy=scheme)
+        return mechanism, [tuple(Clients(rows.__getitem__, len(rows)) for rows in (clients, others))]
+
+    return make
+
+
+def _no_federated_noise(patch: Any) -> None:
+    patch.setattr(noisy, "gaussian", lambda key, sigma, size, *, step: np.zeros(size, np.int64))
+
+
+HALF: dict[str, Any] = {"clip_norm": 1.0, "noise_multiplier": 20.0}
+BLANK = client(relation="zero_out")
+FEDERATED = {
+    "central": _federated(Central(unit=client(), rate=1.0, divisor=4.0, **HALF)),
+    "central, sampled": _federated(Central(unit=client(), rate=0.5, divisor=2.0, **HALF), rounds=4),
+    "central, banded": _federated(Central(unit=client(), rate=0.5, bands=2, divisor=2.0, **HALF), rounds=4),
+    "local": _federated(Local(unit=BLANK, **HALF)),
+    "distributed": _federated(Distributed(unit=BLANK, clients=4, honest=3, **HALF)),
+    "private SGD": _federated(
+        None, strategy=PrivateSGD(unit=ROW, learning_rate=1.0, steps=2, rate=0.5, divisor=1.0, **HALF), rounds=2
+    ),
+}
+
+
 def _common_items() -> tuple[Any, list[tuple[Any, Any]]]:
     return IntersectionSize(scale=10, unit=ROW), [(([b"ann", b"ben"], [b"ben", b"ann"]), ([b"ann"], [b"ben", b"ann"]))]
 
@@ -355,6 +398,7 @@ PRODUCERS = [
     Producer("sql, share of rows cut of sampled units", _cut_of_rows(groups=1), _no_cut_noise),
     Producer("find bounds", _bounds, _no_bounds_noise),
     Producer("training", _training, _no_training_noise),
+    *(Producer(f"federated, {name}", make, _no_federated_noise) for name, make in FEDERATED.items()),
     Producer("second moments", _moments, _no_fitting_noise),
     Producer("totals", _totals, _no_fitting_noise),
     Producer("finite class", _finite, _no_choice_of_hypothesis),

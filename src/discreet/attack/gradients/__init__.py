@@ -5,7 +5,7 @@
     labels.py        which labels the batch had
     closed.py        one row, in closed form
     sparse.py        whole batches of a ReLU network on tables, exactly
-    convolutions.py  one image of a ReLU convolutional network, exactly
+    convolutions.py  images of a ReLU convolutional network, exactly for one; last.py: what the last layer shows of each row
     matching.py      rows found by optimisation: second order, or cosine distance and total variation
     tables.py        tables by an ensemble, with the doubt of each cell; layout.py: how columns lie in a row
     result.py        recovered rows, how sure, and evidence

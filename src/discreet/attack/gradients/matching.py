@@ -100,8 +100,8 @@ def cosine(
         product = sum(((a * b).sum() for a, b in zip(made, sent)), torch.zeros((), dtype=network.dtype))
         length = torch.sqrt(sum(((a**2).sum() for a in made), torch.zeros((), dtype=network.dtype)))
         value = 1.0 - product / (length * size)
-        if float(value) < best:
-            best, chosen = float(value), rows.detach().clone()
+        if float(value.detach()) < best:
+            best, chosen = float(value.detach()), rows.detach().clone()
         if len(shape) == 3:
             value = value + variation * total_variation(rows)
         (gradient,) = torch.autograd.grad(value, [rows])

@@ -2,7 +2,7 @@
 
 one row, a linear layer sees it          closed form
 linear, ReLU, linear …                   exact, row by row (sparse.py)
-convolutions and ReLU, one image         exact, layer by layer (convolutions.py)
+convolutions and ReLU, few images        exact, layer by layer (last.py, convolutions.py)
 smooth activations                       second-order matching
 images otherwise                         cosine distance and total variation
 tables otherwise                         an ensemble of relaxed rows, with the doubt of each cell (tables.py)
@@ -120,7 +120,7 @@ class _Case:
         fallback = "tables" if self.layout is not None else "cosine"
         exact = ["closed"] if self.batch == 1 else []
         exact += ["sparse"] if sparse.applies(self.model) else []
-        exact += ["convolutions"] if self.batch == 1 and convolutions.applies(self.model, self.shape) else []
+        exact += ["convolutions"] if convolutions.applies(self.model, self.shape) else []
         return [*exact, *(["second_order"] if matching.smooth(self.model) else []), fallback]
 
     def closed(self) -> Inversion | None:
@@ -144,10 +144,12 @@ class _Case:
         return self._result("sparse", rows, labels, residual, torch.ones(len(rows), dtype=torch.bool), notes)
 
     def convolutions(self) -> Inversion | None:
-        if self.batch != 1 or not convolutions.applies(self.model, self.shape) or self.labels is None:
+        if not convolutions.applies(self.model, self.shape):
             return None
-        row = convolutions.image(self.network, self.update, self.labels, self.shape, seconds=self.seconds)
-        return None if row is None else self._made("convolutions", row, self.labels)
+        found = convolutions.images(
+            self.network, self.update, self.labels, self.shape, self.batch, seconds=self.seconds
+        )  # fmt: skip
+        return None if found is None else self._made("convolutions", *found)
 
     def second_order(self) -> Inversion | None:
         return self._matched("second_order", matching.second_order)
