@@ -11,10 +11,14 @@ from discreet.cli.output import json_option, reported, table, talk, write_json
 
 @click.command("encodings")
 @click.argument("encodings", type=click.Path())
-@click.option("--public", required=True, metavar="FILE.npz", help="Public pictures of the same shape, as `pictures`; 2,000 or more.")
+@click.option(
+    "--public", required=True, metavar="FILE.npz", help="Public pictures of the same shape, as `pictures`; 2,000 or more."
+)
 @click.option("--private", type=int, required=True, metavar="N", help="How many private pictures the encodings were made of.")
 @click.option("--others", type=int, default=2, show_default=True, metavar="N", help="Public pictures in each encoding.")
-@click.option("--largest", type=float, default=0.65, show_default=True, metavar="SHARE", help="The largest share of one picture.")
+@click.option(
+    "--largest", type=float, default=0.65, show_default=True, metavar="SHARE", help="The largest share of one picture."
+)
 @click.option("--originals", metavar="FILE.npz", help="The private pictures, as `pictures`, to score what is found.")
 @click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Of random starts.")
 @click.option("-o", "--output", "out", required=True, metavar="FOLDER", help="Where the recovered pictures go.")
@@ -33,7 +37,7 @@ def encodings_command(
 
     from discreet.attack.encodings import EncodingsAttack
     from discreet.attack.pictures import png, sheet
-    from discreet.models.arrays import read_arrays
+    from discreet.models.rows import read_arrays
 
     sent = read_arrays(encodings, ("pictures",), optional=("labels",))
     known = read_arrays(public, ("pictures",))["pictures"]

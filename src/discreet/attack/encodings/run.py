@@ -141,7 +141,7 @@ class EncodingsAttack:
         )
 
     def _told(self, points: Floats, labels: Floats, rng: np.random.Generator) -> tuple[Ints, Any, Ints]:
-        """The mixing where labels tell classes and shares: slots are grouped class by class. Those of one class are left out."""
+        """The mixing where labels tell classes and shares: slots are grouped class by class. Encodings of one are left out."""
         import scipy.sparse as sparse
 
         two = (labels > 0).sum(axis=1) == 2

@@ -11,9 +11,9 @@ Floats = NDArray[np.float32]
 def outlines(pictures: Floats, signed: bool) -> Floats:
     """Differences of neighbours, across and down; where signs are hidden, the square root of their absolute values."""
     steps = (pictures[:, :, 1:] - pictures[:, :, :-1], pictures[:, 1:] - pictures[:, :-1])
-    if signed:
-        return np.concatenate([step.mean(axis=3).reshape(len(pictures), -1) for step in steps], axis=1)
-    return np.sqrt(np.concatenate([np.abs(step).mean(axis=3).reshape(len(pictures), -1) for step in steps], axis=1))
+    seen = steps if signed else [np.abs(step) for step in steps]
+    flat = np.concatenate([step.mean(axis=3).reshape(len(pictures), -1) for step in seen], axis=1)
+    return flat if signed else np.asarray(np.sqrt(flat), np.float32)
 
 
 def whitened(reference: Floats, found: Floats, ridge: float = 0.3) -> Floats:
