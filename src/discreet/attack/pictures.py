@@ -10,6 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from discreet.errors import InvalidValue
 
+__all__ = ["png", "sheet", "ssim"]
+
 REACH, WIDTH = 5, 1.5  # the published window: 11 pixels, a standard deviation of 1.5
 
 
