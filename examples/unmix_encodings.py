@@ -13,16 +13,16 @@ from discreet.attack.pictures import png, sheet
 from discreet.heuristic import InstaHide
 
 rng = np.random.default_rng(0)
-rough = gaussian_filter(rng.normal(size=(1024, 16, 16, 3)), (0, 1.6, 1.6, 0.8))
+rough = gaussian_filter(rng.normal(size=(1040, 24, 24, 3)), (0, 2.5, 2.5, 0.8))
 pictures = np.tanh(1.5 * rough / rough.std()).astype(np.float32)
-own, public, known = pictures[:24], pictures[24:524], pictures[524:]
-classes = np.arange(24) % 4
+own, public, known = pictures[:40], pictures[40:540], pictures[540:]
+classes = np.arange(40) % 4
 
 for name, recipe in {"plain mixup": InstaHide(signs=False), "InstaHide": InstaHide()}.items():
     sent = recipe.encode(own, public, repeats=50, rng=rng, labels=classes)
-    found = EncodingsAttack(private=24).decode(sent.pictures, known, labels=sent.labels)
+    found = EncodingsAttack(private=40).decode(sent.pictures, known, labels=sent.labels)
     beside = found.compared(own, known)
     print(f"{name}: {beside}")
 
-Path("unmixed.png").write_bytes(png(sheet([(row + 1) / 2 for row in (own, sent.pictures[:24], beside.pictures)])))
+Path("unmixed.png").write_bytes(png(sheet([(row + 1) / 2 for row in (own, sent.pictures[:40], beside.pictures)])))
 print("unmixed.png: the pictures, one encoding of each, and what was read back")
