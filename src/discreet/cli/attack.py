@@ -13,6 +13,7 @@ from discreet.cli.encodings import encodings_command
 from discreet.cli.gradients import gradients_command
 from discreet.cli.membership import model_command
 from discreet.cli.output import json_option, table, talk, write_json
+from discreet.cli.stealing import stealing_command
 from discreet.cli.synthetic import synthetic_command
 from discreet.errors import InvalidValue
 
@@ -28,6 +29,7 @@ command.add_command(attribute_command)
 command.add_command(encodings_command)
 command.add_command(gradients_command)
 command.add_command(model_command)
+command.add_command(stealing_command)
 command.add_command(synthetic_command)
 
 
