@@ -32,7 +32,7 @@ from discreet.learn.sgd.run import Run
 from discreet.learn.sgd.stream import Stream
 from discreet.learn.sgd.train import train
 from discreet.noise import LaplaceNoise
-from discreet.query import answer, bounds, cut, joint
+from discreet.query import answer, bounds, cut, gaussian, joint
 from discreet.query import array_mechanisms as mechanisms
 from discreet.query.answer import Noisy
 from discreet.query.covariance import covariance
@@ -119,6 +119,16 @@ def _sql() -> tuple[Any, list[tuple[Any, Any]]]:
     there, gone = _engine(MORE), _engine(FEW)
     priced = there._price("SELECT COUNT(*) AS n, SUM(x) AS s FROM t", 0.1, None, None, None, None)
     return SqlQuery(ROW, priced), [(there.engine, gone.engine)]
+
+
+def _gaussian_sql() -> tuple[Any, list[tuple[Any, Any]]]:
+    there, gone = _engine(MORE), _engine(FEW)
+    query = "SELECT COUNT(*) AS n, SUM(x) AS s FROM t"
+    return SqlQuery(ROW, there._price(query, 0.1, 1e-6, None, None, None, noise="gaussian")), [(there.engine, gone.engine)]
+
+
+def _no_gaussian_noise(patch: Any) -> None:
+    patch.setattr(gaussian, "draw", lambda law, count, source: np.zeros(count, np.int64))
 
 
 def _sql_of(query: str) -> Callable[[], tuple[Any, list[tuple[Any, Any]]]]:
@@ -398,6 +408,7 @@ PRODUCERS = [
     Producer("linked synthetic tables", _linked, _no_table_noise),
     Producer("fidelity", _fidelity, _no_distance_noise),
     Producer("sql", _sql, _no_sql_noise),
+    Producer("sql, Gaussian noise", _gaussian_sql, _no_gaussian_noise),
     Producer("sql, different values", _sql_of("SELECT COUNT(DISTINCT x) AS n FROM t"), _no_noise_alone),
     Producer("sql, covariance", _sql_of("SELECT COVAR_POP(x, y) AS c FROM t"), _no_sql_noise),
     Producer("sql, correlation", _sql_of("SELECT CORR(x, y) AS c FROM t"), _no_sql_noise),
