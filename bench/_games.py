@@ -97,7 +97,8 @@ def game(data: Path, quick: bool) -> Rows:
     """Two candidate rows, one of which was in the batch, by a fair coin; who attacks knows the other rows and the model.
 
     The score is how much nearer the update is to the one that the first candidate would have caused. Updates with noise have a
-    claim: clipped rows, one of them replaced, and Gaussian noise on their sum.
+    claim: clipped rows, one of them replaced, and Gaussian noise on their sum. The clip norm, the median of the rows' norms, is
+    taken as public.
     """
     table, runs = Adult(data), 200 if quick else 1000
     torch.manual_seed(0)
