@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 @click.option(
     "--confidence", type=float, default=0.95, show_default=True, help="How often each interval holds the answer without noise."
 )
+@click.option(
+    "--noise", type=click.Choice(["laplace", "gaussian"]), help="By default whichever is less, as far as there is a delta."
+)
 @click.option("--bias", is_flag=True, help="Tell also, from the same epsilon, the shares that were clamped and cut.")
 @click.option("--keys", multiple=True, metavar="NAME=A,B", help="The public groups of a key; may be given several times.")
 @click.option("--table", "tables", multiple=True, metavar="NAME=FILE", help="One more table; may be given several times.")
@@ -40,7 +43,7 @@ if TYPE_CHECKING:
 @json_option
 def command(
     location: str, sql: str, unit: str, unit_rows: int | None, epsilon: float, delta: float | None, groups: int | None,
-    confidence: float, bias: bool, keys: tuple[str, ...], tables: tuple[str, ...], bounds: tuple[str, ...],
+    confidence: float, noise: str | None, bias: bool, keys: tuple[str, ...], tables: tuple[str, ...], bounds: tuple[str, ...],
     schema: str | None, ledger: str | None, source: str | None, account: str | None,
     output: str | None, dry_run: bool, as_json: bool,
 ) -> None:  # fmt: skip
@@ -49,7 +52,9 @@ def command(
     paying: dict[str, Any] = budget(ledger, source, account)
     bounds_by_column = dict(_bounds(text) for text in bounds)
     unit_of_rows = read_unit(unit, unit_rows)
-    asked: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "groups": groups, "bias": bias, "confidence": confidence}
+    asked: dict[str, Any] = {
+        "epsilon": epsilon, "delta": delta, "groups": groups, "bias": bias, "confidence": confidence, "noise": noise,
+    }  # fmt: skip
     with (
         naming_ledger(ledger),
         connect(_tables(location, tables), unit=unit_of_rows, bounds=bounds_by_column, schema=schema, **paying) as db,
