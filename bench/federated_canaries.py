@@ -6,8 +6,8 @@
 canaries, in turn; CPU seconds. `power`: four rounds, noise multiplier 2, all 60 clients take part, as many canaries as there
 are parameters; refuted at confidence 0.95. The planted bugs are those of a stock wrapper: noise on a mean whose divisor shrinks
 when half of the clients drop out; a mean weighted by rows, of which each of 300 canaries has a hundred times as many as each of
-1,500 clients; parameters without a dimension that are not clipped (the model has many); and sampling that is claimed (rate 0.25)
-while all take part.
+1,500 clients; parameters without a dimension that are not clipped (the model has many); and sampling that is claimed (rate
+0.25) while all take part.
 """
 
 from __future__ import annotations
