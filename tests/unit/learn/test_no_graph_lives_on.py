@@ -36,7 +36,11 @@ def test_the_trial_leaves_no_graph():
     del marks, mark
     gc.collect()
     alive = [p for p in model.parameters() if "seen" in p.expand_as(p).grad_fn.next_functions[0][0].metadata]
-    left = [it for it in gc.get_objects() if issubclass(type(it), torch.autograd.function.BackwardCFunction) and id(it) not in before]
+    left = [
+        it
+        for it in gc.get_objects()
+        if issubclass(type(it), torch.autograd.function.BackwardCFunction) and id(it) not in before
+    ]
     assert run.path == "fast"
     assert not alive
     assert not left
