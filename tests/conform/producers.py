@@ -19,6 +19,7 @@ from discreet.federate import Training as Federation
 from discreet.learn.estimators import boosting, exact, finite, search
 from discreet.learn.estimators import mechanisms as fits
 from discreet.learn.estimators.bayes import Powers
+from discreet.learn.estimators.cluster import Lloyd
 from discreet.learn.estimators.finite import FiniteRisk
 from discreet.learn.estimators.linear import Logistic, Problem
 from discreet.learn.estimators.regression import Augmented
@@ -420,6 +421,9 @@ PRODUCERS = [
     Producer("second moments", _moments, _no_fitting_noise),
     Producer("totals", _totals, _no_fitting_noise),
     Producer("boosted trees", _boosting(boosting.Logistic(1), np.array([0, 1])), _no_fitting_noise),
+    Producer(
+        "clusters", lambda: (Lloyd(2, 1, ROW, 0.1, 1e-6), [(np.array([[0.0], [1.0]]), np.array([[0.0]]))]), _no_fitting_noise
+    ),
     Producer("finite class", _finite, _no_choice_of_hypothesis),
     Producer("search", _search, _no_noise_in_search),
     Producer("teachers' votes, Gaussian", _poll(GNMax, 20.0), _no_voting_noise),
