@@ -9,12 +9,12 @@ os.environ |= {"OMP_NUM_THREADS": "1", "FLWR_TELEMETRY_ENABLED": "0", "RAY_USAGE
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 os.environ["PYTHONPATH"] = os.path.dirname(os.path.abspath(__file__))
 
-from federated_clients import CLIENTS, ROWS, Turns, network, rows, train  # noqa: E402
-from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict  # noqa: E402
-from flwr.clientapp import ClientApp  # noqa: E402
-from flwr.serverapp import ServerApp  # noqa: E402
-from flwr.serverapp.strategy import FedAvg  # noqa: E402
-from flwr.simulation import run_simulation  # noqa: E402
+from federated_clients import CLIENTS, ROWS, Turns, network, rows, train
+from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp import ServerApp
+from flwr.serverapp.strategy import FedAvg
+from flwr.simulation import run_simulation
 
 KIND, EACH = sys.argv[1], int(sys.argv[2])
 client, server, turns = ClientApp(), ServerApp(), Turns()
@@ -45,5 +45,5 @@ def main(grid, context):
 
 
 if __name__ == "__main__":
-    run_simulation(server, client, num_supernodes=CLIENTS,
-                   backend_config={"client_resources": {"num_cpus": 1, "num_gpus": 0.0}, "init_args": {"num_cpus": 2}})  # fmt: skip
+    workers = {"client_resources": {"num_cpus": 1, "num_gpus": 0.0}, "init_args": {"num_cpus": 2}}
+    run_simulation(server, client, num_supernodes=CLIENTS, backend_config=workers)

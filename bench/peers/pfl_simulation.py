@@ -8,19 +8,19 @@ import sys
 os.environ["OMP_NUM_THREADS"] = "1"
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
-import torch  # noqa: E402
-import torch.nn.functional as F  # noqa: E402
-from federated_clients import BATCH, CLIENTS, RATE, Turns, network, rows  # noqa: E402
-from pfl.aggregate.simulate import SimulatedBackend  # noqa: E402
-from pfl.algorithm.base import NNAlgorithmParams  # noqa: E402
-from pfl.algorithm.federated_averaging import FederatedAveraging  # noqa: E402
-from pfl.callback.base import TrainingProcessCallback  # noqa: E402
-from pfl.data.dataset import Dataset  # noqa: E402
-from pfl.data.federated_dataset import FederatedDataset  # noqa: E402
-from pfl.data.sampling import get_user_sampler  # noqa: E402
-from pfl.hyperparam import NNEvalHyperParams, NNTrainHyperParams  # noqa: E402
-from pfl.metrics import Metrics  # noqa: E402
-from pfl.model.pytorch import PyTorchModel  # noqa: E402
+import torch
+import torch.nn.functional as F
+from federated_clients import BATCH, CLIENTS, RATE, Turns, network, rows
+from pfl.aggregate.simulate import SimulatedBackend
+from pfl.algorithm.base import NNAlgorithmParams
+from pfl.algorithm.federated_averaging import FederatedAveraging
+from pfl.callback.base import TrainingProcessCallback
+from pfl.data.dataset import Dataset
+from pfl.data.federated_dataset import FederatedDataset
+from pfl.data.sampling import get_user_sampler
+from pfl.hyperparam import NNEvalHyperParams, NNTrainHyperParams
+from pfl.metrics import Metrics
+from pfl.model.pytorch import PyTorchModel
 
 KIND, EACH = sys.argv[1], int(sys.argv[2])
 turns = Turns()
@@ -34,10 +34,10 @@ class Net(torch.nn.Module):
     def forward(self, x):
         return self.inner(x)
 
-    def loss(self, x, y, eval=False):  # noqa: A002
+    def loss(self, x, y, eval=False):
         return F.cross_entropy(self(x), y)
 
-    def metrics(self, x, y, eval=False):  # noqa: A002
+    def metrics(self, x, y, eval=False):
         return {}
 
 
