@@ -1,10 +1,11 @@
 """Federated learning: simulated clients per second, memory, epsilon, what stock noise delivers, and private accuracy.
 
-    python bench/federated.py [--case gaps,speed,memory,accuracy,gpu] [--flower PYTHON] [--pfl PYTHON] [--data DATA] [--out FILE]
+    python bench/federated.py [--case gaps,speed,memory,accuracy,gpu] [--flower PYTHON] [--pfl PYTHON] [--data DATA]
+                              [--out bench/results/federated.json]
 
 Speed: all simulators train the same clients (bench/peers/federated_clients.py) and take turns round by round; each is a process
-of its own on one thread, Flower with its two Ray workers. A ratio is that of the medians of wall-clock seconds; seconds of
-processor time, of a process with its children, are beside it, since a busy machine slows processes unevenly. `gpu` needs CUDA.
+of its own on one thread, Flower with its two Ray workers. A ratio is that of the medians of wall-clock seconds; the mean of
+processor time, of a process with its children, is beside it, since a busy machine slows processes unevenly. `gpu` needs CUDA.
 PYTHON is that of an environment with flwr[simulation], dp-accounting and discreet (pfl-research with torch). DATA holds mnist/
 and fashion-mnist/. Each case replaces its own part of FILE.
 """
@@ -92,7 +93,7 @@ class Peer:
         low, high = np.percentile(wall, [25, 75])
         return {
             "clients_per_second": each / float(np.median(wall)), "wall_seconds": float(np.median(wall)),
-            "wall_quartiles": [float(low), float(high)], "processor_seconds": float(np.median(processor)), "rounds": len(wall),
+            "wall_quartiles": [float(low), float(high)], "processor_seconds": float(processor.mean()), "rounds": len(wall),
         }  # fmt: skip
 
 
@@ -168,8 +169,8 @@ def memory() -> dict[str, Any]:
 def images(folder: Path, part: str) -> tuple[torch.Tensor, torch.Tensor]:
     def read(name: str, start: int) -> np.ndarray:
         (file,) = folder.glob(f"{name}.*")
-        opened = gzip.open(file) if file.suffix == ".gz" else lzma.open(file)
-        return np.frombuffer(opened.read(), np.uint8, offset=start)
+        unpacked = (gzip if file.suffix == ".gz" else lzma).decompress(file.read_bytes())
+        return np.frombuffer(unpacked, np.uint8, offset=start)
 
     pixels = read(f"{part}-images-idx3-ubyte", 16).reshape(-1, 784).astype(np.float32) / 255
     return torch.from_numpy(pixels), torch.from_numpy(read(f"{part}-labels-idx1-ubyte", 8).astype(np.int64))
