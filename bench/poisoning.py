@@ -3,8 +3,8 @@
     PYTHONPATH=src python bench/poisoning.py --data ../shared/data [--seeds N] [--quick] [--out bench/results/poisoning.json]
         [--plot docs/guides/poisoning.svg]
 
-MNIST, a network of 784-32-10, 20 clients that all take part, 150 rows each on average, 25 rounds of FedAvg with one epoch;
-`skewed` deals labels out by a Dirichlet law with alpha 0.5. Accuracy is on 2,000 test images. Each cell is the mean over seeds,
+MNIST, a network of 784-32-10, 20 clients that all take part, 100 rows each on average, 12 rounds of FedAvg with one epoch;
+`skewed` deals labels out by a Dirichlet law with alpha 0.5. Accuracy is on 1,000 test images. Each cell is the mean over seeds,
 which draw the rows, the malicious clients and the start. Rules are told the true number of malicious clients, the best
 they can hope for; FLTrust's server has 100 rows of its own; norms are bounded by twice the median length of an honest update
 in the first round. Attacks: all labels flipped (c to 9 - c); updates times -5; a trigger of 9 pixels on half of the rows, which
@@ -47,10 +47,10 @@ from discreet.federate.poisoning import (
 from discreet.federate.robust import FLTrust, Krum, Median, NormBound, TrimmedMean
 
 torch.set_num_threads(1)
-COUNT, ROWS, ROUNDS, OWN, TEST = 20, 150, 25, 100, 2000
+COUNT, ROWS, ROUNDS, OWN, TEST = 20, 100, 12, 100, 1000
 SHARES = (0.0, 0.1, 0.2, 0.3, 0.4)
 TRIGGER = Patch(tuple(28 * row + column for row in (24, 25, 26) for column in (24, 25, 26)), 1.0)
-HOW = FedAvg(learning_rate=0.1, batch_size=30)
+HOW = FedAvg(learning_rate=0.2, batch_size=25)
 LOSS = nn.CrossEntropyLoss(reduction="none")
 RULES = ("mean", "median", "trimmed mean", "Krum", "multi-Krum", "norm bound", "FLTrust")
 ATTACKS = ("label flip", "scaled", "backdoor", "inner product", "free riders")

@@ -2,6 +2,7 @@
 
     DiscreetError
     ├── InvalidValue (ValueError)       an argument is outside what makes sense
+    │   └── ModelUnreachable            a model behind an interface does not answer, or limits its rate
     ├── InvalidDocument (ValueError)    JSON that is truncated, unknown or hostile
     ├── InvalidQuery (ValueError)       SQL that private SQL does not answer, with the reason and a rewrite
     ├── EngineFailed                    an engine could not run a query; why is not told
@@ -29,6 +30,7 @@ __all__ = [
     "InvalidValue",
     "LedgerError",
     "MissingExtra",
+    "ModelUnreachable",
     "ProtocolError",
     "RuleFailed",
     "RunFailed",
@@ -42,6 +44,14 @@ class DiscreetError(Exception):
 
 class InvalidValue(DiscreetError, ValueError):
     """An argument is outside what makes sense; the message names it and its allowed range."""
+
+
+class ModelUnreachable(InvalidValue):
+    """A model behind an interface does not answer, or limits its rate; `retry_after` is how many seconds it asks to wait."""
+
+    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
 
 
 class InvalidDocument(DiscreetError, ValueError):

@@ -16,7 +16,7 @@ from discreet.crypto import IntersectionSize, sums
 from discreet.crypto.sums import EncryptedSum, SumPlan
 from discreet.federate import Central, Clients, Distributed, FedSGD, Local, PrivateSGD, client, noisy
 from discreet.federate import Training as Federation
-from discreet.learn.estimators import exact, finite, search
+from discreet.learn.estimators import boosting, exact, finite, search
 from discreet.learn.estimators import mechanisms as fits
 from discreet.learn.estimators.bayes import Powers
 from discreet.learn.estimators.finite import FiniteRisk
@@ -224,6 +224,13 @@ def _totals() -> tuple[Any, list[tuple[Any, Any]]]:
     return Totals(Powers(((-1.0, 1.0),), 2), ROW, 0.1, 1e-6), [(there, (there[0][1:], there[1][1:]))]
 
 
+def _boosting(loss: Any, target: Any) -> Callable[[], Any]:
+    """A row alone in its leaf; a broken twin with too little noise is in tests/stats/test_boosting_audit.py."""
+    bins = np.array([[0, 1]], np.uint16)
+    made = boosting.Boosting((2,), frozenset(), loss, ROW, 0.1, 1e-6)
+    return lambda: (made, [((bins, target), (bins[:, :1], target[:1]))])
+
+
 def _finite() -> tuple[Any, list[tuple[Any, Any]]]:
     there = np.array([[0.0, 1.0], [1.0, 0.0], [0.0, 1.0]])
     return FiniteRisk(2, ROW, 0.1), [(there, np.array([[0.0, 1.0], [1.0, 0.0], [1.0, 0.0]])[1:])]
@@ -401,6 +408,7 @@ PRODUCERS = [
     *(Producer(f"federated, {name}", make, _no_federated_noise) for name, make in FEDERATED.items()),
     Producer("second moments", _moments, _no_fitting_noise),
     Producer("totals", _totals, _no_fitting_noise),
+    Producer("boosted trees", _boosting(boosting.Logistic(1), np.array([0, 1])), _no_fitting_noise),
     Producer("finite class", _finite, _no_choice_of_hypothesis),
     Producer("search", _search, _no_noise_in_search),
     Producer("teachers' votes, Gaussian", _poll(GNMax, 20.0), _no_voting_noise),

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from discreet.accounting import curve as curve_of
 from discreet.audit.appraisal import SHOWN, Appraisal, appraise
+from discreet.audit.judge import ceiling_of
 from discreet.charts.curves import CHANCE, attack_line, ceiling_line, powers, tradeoff_plot
 from discreet.charts.frame import CEILING, FLOOR, OTHER, Frame, line, number, on_paper, picture, rule, swatch
 from discreet.core import Claim, Curve, Evidence, NonPrivate, Release
@@ -228,7 +228,7 @@ def curves_of(claims: Sequence[Claim]) -> list[Curve]:
     curves: list[Curve] = []
     for event in dict.fromkeys(claim.event for claim in claims if not isinstance(claim.event, NonPrivate)):
         with suppress(DiscreetError):
-            curves.append(curve_of(event))
+            curves.append(ceiling_of(event))
     return curves
 
 

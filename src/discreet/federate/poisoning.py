@@ -24,6 +24,8 @@ from discreet.federate.clients import Clients, Rows
 from discreet.federate.exchange import Exchange
 from discreet.federate.local import draw
 
+__all__ = ["FreeRiders", "InnerProduct", "Patch", "Scaled", "backdoor", "backdoor_success", "flip_labels", "pick_malicious"]
+
 Trigger = Callable[[Tensor], Tensor]
 
 

@@ -26,6 +26,8 @@ from discreet.federate.local import draw
 from discreet.federate.looped import Looped, Loss
 from discreet.federate.strategies import Strategy
 
+__all__ = ["FLTrust", "Krum", "Median", "NormBound", "TrimmedMean"]
+
 
 @dataclass(frozen=True)
 class Median:

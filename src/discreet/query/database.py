@@ -27,7 +27,7 @@ from discreet.query.schema import Schema, read_schema
 from discreet.query.statistics import STATISTICS, Statistic
 from discreet.query.statistics.statistic import CONFIDENCE
 from discreet.query.table import bounding_note, column_names, from_text, to_text
-from discreet.query.tree import Field, preserves
+from discreet.query.tree import Field, bases, preserves
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -185,7 +185,7 @@ class Database:
         """
         priced = self._price(query, epsilon, delta, groups, keys, weights, bias, confidence)
         mechanism = SqlQuery(self.unit, priced, nonnegative)
-        self.engine.ready()
+        self.engine.ready({base.table for base in bases(priced.question.rows)})
         private = "+".join(name for name, base in self._catalogue.tables.items() if base.private)
         replay = Replay(mechanism.key(self.engine), to_text, from_text) if self._charged is not None else None
         facts = {"title": _one_line(query), "made": made(), "query": query}
@@ -219,7 +219,7 @@ class Database:
         if self.unit.rows is None or self.unit.relation == "zero_out":
             raise InvalidValue(f"{self.unit} has no bound on its rows, so its values cannot be counted. Say one: rows=…")
         mechanism, source = BoundsQuery(self.unit, base, column, epsilon), self.source or base.table
-        self.engine.ready()
+        self.engine.ready({base.table})
         return release(mechanism, self.engine, source=source, ledger=self._charged, account=account or self.account)
 
     def close(self) -> None:

@@ -24,12 +24,13 @@ from discreet.report.inference import AttributeInference
 from discreet.report.model import Report, build
 from discreet.report.section import SectionKind, filled
 from discreet.report.sentences import MARKS
+from discreet.report.stealing import StolenModel
 from discreet.report.synthetic import SyntheticTable
 
 if TYPE_CHECKING:
     from discreet.ledger import LedgerLike
 
-SECTIONS: tuple[SectionKind, ...] = (SyntheticTable(), AttributeInference(), FederatedModel())
+SECTIONS: tuple[SectionKind, ...] = (SyntheticTable(), AttributeInference(), StolenModel(), FederatedModel())
 LARGEST = 150_000  # bytes of a page
 CUT = "Left out so that the page stays small: plots and details of some releases. The JSON form has all."
 _MOST = {3: 24, 2: 24, 1: 12, 0: 4}  # releases shown in full, by level of detail

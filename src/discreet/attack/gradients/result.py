@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -37,6 +37,10 @@ class Inversion:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    def noted(self, *notes: str) -> Inversion:
+        """The same with these notes added."""
+        return replace(self, notes=(*self.notes, *notes))
 
     def columns(self) -> dict[str, list[Any]]:
         """The rows as a table, by the schema that was given."""

@@ -17,9 +17,10 @@ from discreet.learn.estimators.finite import choose_hypothesis, excess_risk
 from discreet.learn.estimators.preprocessing import KBinsDiscretizer, OneHotEncoder
 from discreet.learn.estimators.regression import PCA, LinearRegression, Ridge
 from discreet.learn.estimators.search import PrivateSearchCV, search_cost
+from discreet.learn.estimators.trees import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
 __all__ = [
-    "PCA", "GaussianNB", "KBinsDiscretizer", "LinearRegression", "LinearSVC", "LogisticRegression", "OneHotEncoder",
-    "PrivateSearchCV", "Ridge",
-    "StandardScaler", "choose_hypothesis", "excess_risk", "search_cost",
+    "PCA", "GaussianNB", "HistGradientBoostingClassifier", "HistGradientBoostingRegressor", "KBinsDiscretizer",
+    "LinearRegression", "LinearSVC", "LogisticRegression", "OneHotEncoder", "PrivateSearchCV", "Ridge", "StandardScaler",
+    "choose_hypothesis", "excess_risk", "search_cost",
 ]  # fmt: skip
