@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from discreet.core import Release
 
 
+_INLINE = 2000  # cells that release.json holds itself, so that a report shows them; all of them are in table.parquet
+
+
 @click.command("query", help=COMMANDS["query"])
 @click.argument("location")
 @click.argument("sql")
@@ -153,5 +156,7 @@ def _save(release: Release[Any], folder: Path) -> None:
         parquet.write_table(release.value, folder / "table.parquet")
     except OSError as error:
         raise InvalidValue(f"{folder} cannot be written: {error.strerror or error}.") from None
-    release.save(folder / "release.json")
+    columns = {name: [_plain(item) for item in items] for name, items in release.value.to_pydict().items()}
+    small = sum(map(len, columns.values())) <= _INLINE
+    (release.map(lambda _: {"columns": columns}) if small else release).save(folder / "release.json")
     talk(f"The answer: {folder / 'table.parquet'}   what it claims: {folder / 'release.json'}")
