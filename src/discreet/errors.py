@@ -2,6 +2,7 @@
 
     DiscreetError
     ├── InvalidValue (ValueError)       an argument is outside what makes sense
+    │   └── ModelUnreachable            a model behind an interface does not answer, or limits its rate
     ├── InvalidDocument (ValueError)    JSON that is truncated, unknown or hostile
     ├── InvalidQuery (ValueError)       SQL that private SQL does not answer, with the reason and a rewrite
     ├── EngineFailed                    an engine could not run a query; why is not told
@@ -9,6 +10,7 @@
     ├── BudgetExceeded                  the budget does not hold what was asked
     ├── LedgerError                     a ledger cannot be opened, written or trusted
     ├── ClaimRefuted                    an audit found more leakage than was claimed
+    ├── ProtocolError (RuntimeError)    a party of a secure sum sent what it should not, or too few answered
     ├── RuleFailed (AssertionError)     a release breaks a limit on what attacks may reach
     └── MissingExtra (ImportError)      an optional package is not installed
 
@@ -28,6 +30,8 @@ __all__ = [
     "InvalidValue",
     "LedgerError",
     "MissingExtra",
+    "ModelUnreachable",
+    "ProtocolError",
     "RuleFailed",
     "RunFailed",
     "UnsupportedEvent",
@@ -40,6 +44,14 @@ class DiscreetError(Exception):
 
 class InvalidValue(DiscreetError, ValueError):
     """An argument is outside what makes sense; the message names it and its allowed range."""
+
+
+class ModelUnreachable(InvalidValue):
+    """A model behind an interface does not answer, or limits its rate; `retry_after` is how many seconds it asks to wait."""
+
+    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
 
 
 class InvalidDocument(DiscreetError, ValueError):
@@ -92,6 +104,10 @@ class LedgerError(DiscreetError):
 
 class ClaimRefuted(DiscreetError):
     """An audit found, at its confidence, more leakage than the claim allows."""
+
+
+class ProtocolError(DiscreetError, RuntimeError):
+    """A party of a secure sum sent what it should not, or too few answered; nothing was revealed."""
 
 
 class RuleFailed(DiscreetError, AssertionError):

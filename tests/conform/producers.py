@@ -14,9 +14,12 @@ from discreet import connect, record, user
 from discreet.core import Sequence
 from discreet.crypto import IntersectionSize, sums
 from discreet.crypto.sums import EncryptedSum, SumPlan
-from discreet.learn.estimators import exact, finite, search
+from discreet.federate import Central, Clients, Distributed, FedSGD, Local, PrivateSGD, client, noisy
+from discreet.federate import Training as Federation
+from discreet.learn.estimators import boosting, exact, finite, search
 from discreet.learn.estimators import mechanisms as fits
 from discreet.learn.estimators.bayes import Powers
+from discreet.learn.estimators.cluster import Lloyd
 from discreet.learn.estimators.finite import FiniteRisk
 from discreet.learn.estimators.linear import Logistic, Problem
 from discreet.learn.estimators.regression import Augmented
@@ -29,7 +32,7 @@ from discreet.learn.sgd.run import Run
 from discreet.learn.sgd.stream import Stream
 from discreet.learn.sgd.train import train
 from discreet.noise import LaplaceNoise
-from discreet.query import answer, bounds, cut, joint
+from discreet.query import answer, bounds, cut, gaussian, joint
 from discreet.query import array_mechanisms as mechanisms
 from discreet.query.answer import Noisy
 from discreet.query.covariance import covariance
@@ -116,6 +119,16 @@ def _sql() -> tuple[Any, list[tuple[Any, Any]]]:
     there, gone = _engine(MORE), _engine(FEW)
     priced = there._price("SELECT COUNT(*) AS n, SUM(x) AS s FROM t", 0.1, None, None, None, None)
     return SqlQuery(ROW, priced), [(there.engine, gone.engine)]
+
+
+def _gaussian_sql() -> tuple[Any, list[tuple[Any, Any]]]:
+    there, gone = _engine(MORE), _engine(FEW)
+    query = "SELECT COUNT(*) AS n, SUM(x) AS s FROM t"
+    return SqlQuery(ROW, there._price(query, 0.1, 1e-6, None, None, None, noise="gaussian")), [(there.engine, gone.engine)]
+
+
+def _no_gaussian_noise(patch: Any) -> None:
+    patch.setattr(gaussian, "draw", lambda law, count, source: np.zeros(count, np.int64))
 
 
 def _sql_of(query: str) -> Callable[[], tuple[Any, list[tuple[Any, Any]]]]:
@@ -222,6 +235,13 @@ def _totals() -> tuple[Any, list[tuple[Any, Any]]]:
     return Totals(Powers(((-1.0, 1.0),), 2), ROW, 0.1, 1e-6), [(there, (there[0][1:], there[1][1:]))]
 
 
+def _boosting(loss: Any, target: Any) -> Callable[[], Any]:
+    """A row alone in its leaf; a broken twin with too little noise is in tests/stats/test_boosting_audit.py."""
+    bins = np.array([[0, 1]], np.uint16)
+    made = boosting.Boosting((2,), frozenset(), loss, ROW, 0.1, 1e-6)
+    return lambda: (made, [((bins, target), (bins[:, :1], target[:1]))])
+
+
 def _finite() -> tuple[Any, list[tuple[Any, Any]]]:
     there = np.array([[0.0, 1.0], [1.0, 0.0], [0.0, 1.0]])
     return FiniteRisk(2, ROW, 0.1), [(there, np.array([[0.0, 1.0], [1.0, 0.0], [1.0, 0.0]])[1:])]
@@ -293,6 +313,47 @@ def _no_noise_in_ciphertexts(patch: Any) -> None:
     patch.setattr(sums, "discrete_gaussian", lambda sigma, size: np.zeros(size, np.int64))
 
 
+def _federated(scheme: Any, *, strategy: Any = None, rounds: int = 1) -> Callable[[], tuple[Any, list[tuple[Any, Any]]]]:
+    """A client that pulls as far as it may, against that client gone, or without its rows; more in tests/stats.
+
+    The unit of PrivateSGD is one row of it.
+    """
+    model = torch.nn.Linear(1, 1, bias=False)
+    torch.nn.init.zeros_(model.weight)
+    some, none = (torch.ones(1, 1), torch.full((1,), 50.0)), (torch.ones(0, 1), torch.ones(0))
+    still = torch.zeros(1, 1), torch.zeros(1)
+    clients = [some, still, still, still]
+    relation = (strategy or scheme).unit.relation
+    others = clients[1:] if relation == "add_remove" and strategy is None else [none, *clients[1:]]
+
+    def loss(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        return (output[:, 0] - target).square()
+
+    def make() -> tuple[Any, list[tuple[Any, Any]]]:
+        mechanism = Federation(model, loss, strategy=strategy or FedSGD(learning_rate=1.0), rounds=rounds, privacy=scheme)
+        return mechanism, [tuple(Clients(rows.__getitem__, len(rows)) for rows in (clients, others))]
+
+    return make
+
+
+def _no_federated_noise(patch: Any) -> None:
+    patch.setattr(noisy, "gaussian", lambda key, sigma, size, *, step: np.zeros(size, np.int64))
+
+
+HALF: dict[str, Any] = {"clip_norm": 1.0, "noise_multiplier": 20.0}
+BLANK = client(relation="zero_out")
+FEDERATED = {
+    "central": _federated(Central(unit=client(), rate=1.0, divisor=4.0, **HALF)),
+    "central, sampled": _federated(Central(unit=client(), rate=0.5, divisor=2.0, **HALF), rounds=4),
+    "central, banded": _federated(Central(unit=client(), rate=0.5, bands=2, divisor=2.0, **HALF), rounds=4),
+    "local": _federated(Local(unit=BLANK, **HALF)),
+    "distributed": _federated(Distributed(unit=BLANK, clients=4, honest=3, **HALF)),
+    "private SGD": _federated(
+        None, strategy=PrivateSGD(unit=ROW, learning_rate=1.0, steps=2, rate=0.5, divisor=1.0, **HALF), rounds=2
+    ),
+}
+
+
 def _common_items() -> tuple[Any, list[tuple[Any, Any]]]:
     return IntersectionSize(scale=10, unit=ROW), [(([b"ann", b"ben"], [b"ben", b"ann"]), ([b"ann"], [b"ben", b"ann"]))]
 
@@ -347,6 +408,7 @@ PRODUCERS = [
     Producer("linked synthetic tables", _linked, _no_table_noise),
     Producer("fidelity", _fidelity, _no_distance_noise),
     Producer("sql", _sql, _no_sql_noise),
+    Producer("sql, Gaussian noise", _gaussian_sql, _no_gaussian_noise),
     Producer("sql, different values", _sql_of("SELECT COUNT(DISTINCT x) AS n FROM t"), _no_noise_alone),
     Producer("sql, covariance", _sql_of("SELECT COVAR_POP(x, y) AS c FROM t"), _no_sql_noise),
     Producer("sql, correlation", _sql_of("SELECT CORR(x, y) AS c FROM t"), _no_sql_noise),
@@ -355,8 +417,13 @@ PRODUCERS = [
     Producer("sql, share of rows cut of sampled units", _cut_of_rows(groups=1), _no_cut_noise),
     Producer("find bounds", _bounds, _no_bounds_noise),
     Producer("training", _training, _no_training_noise),
+    *(Producer(f"federated, {name}", make, _no_federated_noise) for name, make in FEDERATED.items()),
     Producer("second moments", _moments, _no_fitting_noise),
     Producer("totals", _totals, _no_fitting_noise),
+    Producer("boosted trees", _boosting(boosting.Logistic(1), np.array([0, 1])), _no_fitting_noise),
+    Producer(
+        "clusters", lambda: (Lloyd(2, 1, ROW, 0.1, 1e-6), [(np.array([[0.0], [1.0]]), np.array([[0.0]]))]), _no_fitting_noise
+    ),
     Producer("finite class", _finite, _no_choice_of_hypothesis),
     Producer("search", _search, _no_noise_in_search),
     Producer("teachers' votes, Gaussian", _poll(GNMax, 20.0), _no_voting_noise),

@@ -19,7 +19,9 @@ from click.testing import CliRunner
 
 from discreet import assert_below, charts, report
 from discreet.accounting import curve
+from discreet.accounting.composition import Composition
 from discreet.audit import appraise
+from discreet.audit.appraisal import SHOWN
 from discreet.cli import app
 from discreet.core import Claim, Event, Evidence, Game, Gaussian, NonPrivate, Poisson, Pure, Release, Repeat, record
 from discreet.errors import RuleFailed
@@ -159,3 +161,25 @@ def test_few_targets_tell_what_they_can() -> None:
         assert number in found.sentence
     assert measured.epsilon > 1
     assert 0.95 < measured.auc.low < measured.auc.value < measured.auc.high
+
+
+def test_no_number_of_a_claim_is_worked_out_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Report, plot, card and verdicts ask one curve: a page asked for the same rates up to 19 times, for seconds."""
+    asked: list[tuple[int, float]] = []
+    near = Composition.near
+
+    def counted(whole: Composition, level: float) -> Any:
+        asked.append((id(whole), level))
+        return near(whole, level)
+
+    monkeypatch.setattr(Composition, "near", counted)
+    event = Repeat(Poisson(0.013, Gaussian(1.17)), 321)  # of no other test: nothing is known of it yet
+    random = np.random.default_rng(5)
+    evidence = tuple(attack(random, name) for name in ("lira", "loss"))
+    release = Release(value=1, source="people", claims=(Claim(game=GAME, event=event),), evidence=evidence)
+    report.html(release)
+    assert len(asked) == len(set(asked)) <= len(SHOWN)
+    asked.clear()
+    report.html(release)
+    charts.card(release)
+    assert asked == []

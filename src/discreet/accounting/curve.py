@@ -74,10 +74,16 @@ class _Falling:
     def __init__(self) -> None:
         self._answers: list[tuple[float, float]] = []
 
-    def put(self, place: float, bound: float) -> float:
+    def get(self, place: float) -> float | None:
+        """The answer that was given at this place."""
         after = bisect_left(self._answers, (place, -math.inf))
-        if after < len(self._answers) and self._answers[after][0] == place:
-            return self._answers[after][1]
+        there = after < len(self._answers) and self._answers[after][0] == place
+        return self._answers[after][1] if there else None
+
+    def put(self, place: float, bound: float) -> float:
+        if (given := self.get(place)) is not None:
+            return given
+        after = bisect_left(self._answers, (place, -math.inf))
         if after:
             bound = min(bound, self._answers[after - 1][1])
         if after < len(self._answers):
@@ -107,12 +113,16 @@ class TradeOff:
         0.5
         """
         delta = check.small_fraction("delta", delta)
+        if (given := self._epsilons.get(delta)) is not None:
+            return given
         least = self._bound.epsilon(delta)
         return self._epsilons.put(delta, math.inf if math.isnan(least) else least)
 
     def delta(self, epsilon: float) -> float:
         """The least delta for which (epsilon, delta)-DP is proven."""
         epsilon = _ceiling("epsilon", epsilon)
+        if (given := self._deltas.get(epsilon)) is not None:
+            return given
         least = self._bound.delta(epsilon) + 0.0  # no -0.0
         if least == 0 and epsilon < self._bound.most:
             least = profiles.LEAST  # too small for a float is not 0
@@ -133,6 +143,8 @@ class TradeOff:
         0.2718
         """
         level = check.fraction("level", level)
+        if (given := self._powers.get(-level)) is not None:
+            return given
         sides = self._bound.near(level)
         most = max(float(profiles.power_bound(*side, level).min()) for side in sides)
         return self._powers.put(-level, min(max(most, level), 1.0))

@@ -73,7 +73,7 @@ def verdict(claim: Claim, evidence: Evidence, *, confidence: float, delta: float
 
 @lru_cache(maxsize=64)
 def ceiling_of(event: Event) -> Curve:
-    """The curve of an event; kept, since a report judges much evidence against few claims."""
+    """The curve of an event, one for all: what verdict, plot, report and gate read off it is computed once, and the same."""
     from discreet.accounting import curve
 
     return curve(event)

@@ -73,7 +73,8 @@ class Commands(click.Group):
             told = as_options(" ".join([str(error), *getattr(error, "__notes__", ())]))
             raise _Told(told, WRONG_USE, ctx.params["debug"]) from error
         except OSError as error:
-            raise _Told(f"The system refused: {error.strerror or error}.", CHECK_FAILED, ctx.params["debug"]) from error
+            what = "" if error.filename is None else f" {error.filename}"
+            raise _Told(f"The system refused{what}: {error.strerror or error}.", CHECK_FAILED, ctx.params["debug"]) from error
         except Exception as error:
             told = f"This is a fault in discreet ({type(error).__name__}: {str(error)[:300]})."
             told = " ".join([told, "Report it with what discreet --debug shows.", *getattr(error, "__notes__", ())])

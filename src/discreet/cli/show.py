@@ -81,7 +81,7 @@ def _told(epsilon: float, delta: float) -> str:
 
 
 def _epsilons(claim: Claim) -> list[dict[str, float]]:
-    from discreet.accounting import curve
+    from discreet.audit.judge import ceiling_of
 
-    bound = curve(claim.event)
+    bound = ceiling_of(claim.event)
     return [{"delta": delta, "epsilon": bound.epsilon(delta)} for delta in _DELTAS]

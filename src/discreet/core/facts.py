@@ -32,7 +32,8 @@ class Facts(Mapping[str, Any]):
 
     Every key is optional, and keys of one's own are kept. Those that a report reads are checked: `title`, `made`, `seeds`,
     `hashes`, `groups`, `exposed`, `controls`, `quality`, `spending`, `marginal_errors`, `tried`, `not_tried`, and of a
-    synthetic table `synthetic`, `fidelity`, `owner_fidelity`, `risks` and `usefulness`, of attribute inference `inference`.
+    synthetic table `synthetic`, `fidelity`, `owner_fidelity`, `risks` and `usefulness`, of attribute inference `inference`,
+    of stealing `stealing`.
 
     >>> facts = Facts({"title": "Readmissions", "seeds": {"shadows": 0}})
     >>> facts["title"], facts["seeds"]["shadows"]
@@ -243,6 +244,17 @@ SHAPES: dict[str, Test] = {
     "inference": _list(
         _members(
             {"name": check.word, "attempts": _count, **_RISK}, dict.fromkeys(("auc_members", "auc_control"), check.fraction)
+        )
+    ),
+    "stealing": _list(
+        _members(
+            {"method": check.word, "queries": _count},
+            {
+                "answers": check.word,
+                **dict.fromkeys(("parameters", "leaves"), _count),
+                "error": check.nonnegative,
+                **dict.fromkeys(("agreement", "agreement_low", "agreement_high"), check.fraction),
+            },
         )
     ),
     "usefulness": _members(

@@ -88,6 +88,8 @@ def write_file(path: str | os.PathLike[str], data: bytes, *, secret: bool = Fals
     target = Path(path)
     if _is_secret(target):
         raise InvalidValue(f"{target.name} holds a secret key, and what it encrypted would be lost. Name another file.")
+    if not target.parent.is_dir():
+        raise InvalidValue(f"There is no folder {target.parent} to write {target.name} to. Make it first, or name another.")
     name = target.parent / f".{target.name[:100]}.{secrets.token_hex(8)}"
     handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if secret else 0o666)
     try:

@@ -28,6 +28,7 @@ __all__ = ["ScoringClient", "ScoringServer"]
 LARGEST = 1 << 31  # bytes of an answer
 BOUND = 8.0  # of values, for the error that a server states
 MOST_KEYS, MOST_MESSAGES = 16, 100_000  # that a server remembers
+MOST_AT_ONCE, PATIENCE = 4, 60.0  # messages in memory at once, and seconds that a further one waits for a place
 
 
 class ScoringServer:
@@ -38,6 +39,7 @@ class ScoringServer:
         self._keys: OrderedDict[str, PublicContext] = OrderedDict()
         self._seen: OrderedDict[str, None] = OrderedDict()
         self._lock = threading.Lock()
+        self.places = threading.BoundedSemaphore(MOST_AT_ONCE)
         self._http = ThreadingHTTPServer((host, port), _handler(self))
         self.url = f"http://{host}:{self._http.server_address[1]}"
 
@@ -118,12 +120,16 @@ def _handler(server: ScoringServer) -> type[BaseHTTPRequestHandler]:
             largest = server.largest(self.path)
             if not length.isascii() or not length.isdigit() or len(length) > 12 or int(length) > largest:
                 return self._send(411, f"A message needs a Content-Length of at most {largest} bytes.".encode())
+            if not server.places.acquire(timeout=PATIENCE):
+                return self._send(503, f"{MOST_AT_ONCE} messages are being read already. Send it again later.".encode())
             try:
                 answer = actions[self.path](self.rfile.read(int(length)))
             except DiscreetError as error:
                 return self._send(400, str(error).encode())
             except Exception as error:  # a fault of ours, told without its details
                 return self._send(500, f"The request failed with {type(error).__name__}.".encode())
+            finally:
+                server.places.release()
             return self._send(200, answer)
 
         def _send(self, status: int, body: bytes) -> None:

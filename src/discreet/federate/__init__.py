@@ -2,8 +2,11 @@
 
 clients.py     who has which rows
 strategies.py  what a client computes and what the server makes of it: FedSGD, FedAvg, Selective
+privacy.py     private versions, each with its claim: Central, Local, Distributed, PrivateSGD
 exchange.py    one round as the parties saw it, and the hooks of a simulation that read or change it
-simulation.py  the rounds
+simulation.py  a run: charged, trained round by round (rounds.py), kept (checkpoint.py)
+together.py    the clients of a round as one job; looped.py: one after another
+secure/        sums of updates of which the server sees the sum alone: SecureSum
 
 What others build on are four things, all over flat vectors (the trainable parameters of the model, in the order of
 `model.parameters()`, one after another):
@@ -26,16 +29,41 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from discreet.federate.clients import Clients
     from discreet.federate.exchange import Exchange
-    from discreet.federate.simulation import Simulation, simulate
-    from discreet.federate.strategies import Adam, Descent, FedAvg, FedSGD, Momentum
+    from discreet.federate.privacy import Central, Distributed, Local, PrivateSGD, client
+    from discreet.federate.secure import Identity, SecureSum, SumClient, SumServer
+    from discreet.federate.simulation import Simulation, Training, simulate
+    from discreet.federate.strategies import Adam, Descent, FedAvg, FedSGD, Momentum, Selective
 
-__all__ = ["Adam", "Clients", "Descent", "Exchange", "FedAvg", "FedSGD", "Momentum", "Simulation", "simulate"]
+__all__ = [
+    "Adam",
+    "Central",
+    "Clients",
+    "Descent",
+    "Distributed",
+    "Exchange",
+    "FedAvg",
+    "FedSGD",
+    "Identity",
+    "Local",
+    "Momentum",
+    "PrivateSGD",
+    "SecureSum",
+    "Selective",
+    "Simulation",
+    "SumClient",
+    "SumServer",
+    "Training",
+    "client",
+    "simulate",
+]
 
 _MODULES = {
     "clients": ("Clients",),
     "exchange": ("Exchange",),
-    "simulation": ("Simulation", "simulate"),
-    "strategies": ("Adam", "Descent", "FedAvg", "FedSGD", "Momentum"),
+    "privacy": ("Central", "Distributed", "Local", "PrivateSGD", "client"),
+    "secure": ("Identity", "SecureSum", "SumClient", "SumServer"),
+    "simulation": ("Simulation", "Training", "simulate"),
+    "strategies": ("Adam", "Descent", "FedAvg", "FedSGD", "Momentum", "Selective"),
 }
 _PLACES = {name: module for module, names in _MODULES.items() for name in names}
 

@@ -42,6 +42,10 @@ class LocalSGD:
             generator.permuted(order, axis=1, out=order)
         return order
 
+    def steps(self, rows: int) -> int:
+        """How many steps so many rows make."""
+        return self.epochs * -(-rows // (self.batch_size or max(rows, 1)))
+
     def batches(self, order: Ints) -> Iterator[Tensor]:
         """The places of the rows of each step; the last batch of an epoch may be a small one."""
         size = self.batch_size or max(order.shape[1], 1)

@@ -23,6 +23,7 @@ class Looped:
         self.model, self.loss, self.device = model, loss, device
         self.parameters: list[Tensor] = [p for p in model.parameters() if p.requires_grad]
         self.size = sum(p.numel() for p in self.parameters)
+        self.buffers = [(name, buffer, buffer.clone()) for name, buffer in model.named_buffers()]
 
     def weights(self) -> Tensor:
         """The weights of the module, as one vector."""
@@ -48,7 +49,18 @@ class Looped:
                 with seeded(seeds[place], self.device):
                     self._one(how, start, inputs.to(self.device), targets.to(self.device), order)
                 torch.sub(self.weights(), start, out=updates[place])
+                self.same_buffers()
         return updates
+
+    def same_buffers(self) -> None:
+        """Buffers are what they were: an update has the trainable parameters alone, and nothing else leaves a client."""
+        for name, buffer, before in self.buffers:
+            if not torch.equal(buffer, before):
+                buffer.copy_(before)
+                raise InvalidValue(
+                    f"Training changes the buffer {name} of the model, as batch normalisation does. Clients send how their "
+                    "parameters changed and nothing else: use a layer without running statistics, such as nn.GroupNorm."
+                )
 
     def _one(self, how: LocalSGD, start: Tensor, inputs: Tensor, targets: Tensor, order: Ints) -> None:
         self.put(start)

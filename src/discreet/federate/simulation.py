@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 import copy
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from numpy.typing import NDArray
+from torch import nn
 
-from discreet.core import check
+from discreet.core import Claim, Release, check
+from discreet.core.facts import made
 from discreet.errors import InvalidValue
+from discreet.federate.canaries import ClientCanaries
+from discreet.federate.checkpoint import Checkpoint
 from discreet.federate.clients import Clients
-from discreet.federate.exchange import Alter, Exchange, Ints, Rule, Send, Watch, mean
-from discreet.federate.local import draw
-from discreet.federate.looped import Looped, Loss
-from discreet.federate.strategies import Strategy
+from discreet.federate.exchange import Alter, Exchange, Rule, Send, Watch, mean
+from discreet.federate.looped import Loss
+from discreet.federate.noisy import runtime
+from discreet.federate.privacy import Central, Distributed, Local, Privacy, PrivateSGD
+from discreet.federate.rounds import Rounds
+from discreet.federate.strategies import FedAvg, FedSGD, Selective, Strategy
+from discreet.ledger import open_charge
+from discreet.ledger.opening import LedgerLike, opened
+from discreet.noise import refuse_seeded
+from discreet.noise.source import open_source
 
 Progress = Callable[[int, int], None]
 Evaluate = Callable[[nn.Module], Any]
@@ -26,21 +36,30 @@ Evaluate = Callable[[nn.Module], Any]
 
 @dataclass
 class Simulation:
-    """What came of it: the model, and for each round who answered, by numbers only."""
+    """What came of it: the model, for each round who answered, by numbers only, and where the run is private the release.
+
+    Under `Central` the history does not tell how many took part, which is private.
+    """
 
     model: nn.Module
     history: list[dict[str, Any]]
+    release: Release[nn.Module] | None = None
 
 
 def simulate(
-    model: nn.Module, clients: Clients, loss: Loss, *, strategy: Strategy, rounds: int, per_round: int | None = None,
-    seed: int = 0, rule: Rule = mean, alter: Alter | None = None, send: Send | None = None, watch: Watch | None = None,
-    evaluate: Evaluate | None = None, progress: Progress | None = None, device: str = "cpu",
+    model: nn.Module, clients: Clients, loss: Loss, *, strategy: Strategy | PrivateSGD, rounds: int,
+    per_round: int | None = None, privacy: Privacy | None = None, ledger: LedgerLike | None = None, source: str | None = None,
+    account: str | None = None, seed: int = 0, rule: Rule = mean, alter: Alter | None = None, send: Send | None = None,
+    watch: Watch | None = None, evaluate: Evaluate | None = None, progress: Progress | None = None,
+    checkpoint: str | Path | None = None, canaries: int | None = None, device: str = "cpu",
 ) -> Simulation:  # fmt: skip
     """Train a copy of `model` over `rounds` rounds with `per_round` clients each (all of them unless told).
 
     `loss(model(inputs), targets)` gives one number for each row. `evaluate(model)` is called after each round, and what it
-    gives is in the history. For `rule`, `alter`, `send` and `watch` see `Exchange`.
+    gives is in the history. For `rule`, `alter`, `send` and `watch` see `Exchange`. With `privacy` (or the strategy
+    `PrivateSGD`) the model is a release of `source`, charged to `ledger` before the first row is read. Each finished round is
+    kept in `checkpoint`, before anything of it is shown; a second call with the same arguments goes on from there, at no cost.
+    `canaries` adds so many made-up clients, each by a fair coin, whose evidence about the claim is in the release.
 
     >>> from discreet.federate import FedAvg
     >>> torch.manual_seed(0); inputs = torch.randn(60, 4)
@@ -51,80 +70,193 @@ def simulate(
     >>> float((done.model(inputs).argmax(1) == (inputs[:, 0] > 0)).float().mean()) > 0.9
     True
     """
-    rounds = check.whole("rounds", rounds)
-    if not isinstance(clients, Clients):
-        raise InvalidValue(f"clients must be Clients, such as Clients.by_column(…); got {type(clients).__name__}.")
-    count = len(clients) if per_round is None else check.whole("per_round", per_round, most=len(clients))
-    place = torch.device(device)
-    own = copy.deepcopy(model).to(place)
-    loop = _Rounds(own, clients, loss, strategy, place, seed)
-    history = []
-    for number in range(rounds):
-        chosen = _drawn(loop.key, number, len(clients), count)
-        exchange = loop.round(number, chosen, rule, alter, send)
-        history.append({"round": number, "clients": len(chosen), "answered": int((exchange.weights > 0).sum())})
-        if evaluate is not None:
-            loop.engine.put(loop.weights)
-            history[-1]["evaluation"] = evaluate(own.eval())
-        if watch is not None:
-            watch(exchange)
-        if progress is not None:
-            progress(number + 1, rounds)
-    loop.engine.put(loop.weights)
-    return Simulation(own.eval(), history)
+    training = Training(
+        model, loss, strategy=strategy, rounds=rounds, per_round=per_round, privacy=privacy, seed=seed, rule=rule, alter=alter,
+        send=send, canaries=canaries, device=device,
+    )  # fmt: skip
+    known = _clients(clients)
+    kept = None if checkpoint is None else Checkpoint(Path(checkpoint), training.document(len(known)))
+    hooks = _Hooks(watch, evaluate, progress)
+    if training.scheme is None:
+        if ledger is not None or source is not None:
+            raise InvalidValue(
+                "Without privacy nothing is claimed, and there is nothing to charge. Give privacy=, or no ledger."
+            )
+        found = training._rounds(known, b"", kept, hooks, None)
+        return Simulation(found.model(), found.history)
+    if source is None:
+        raise InvalidValue("A private run is a release of some source of data: name it by source=, as its ledger does.")
+    refuse_seeded()
+    check.word("source", source)
+    found, entry = _paid(training, known, kept, hooks, ledger, source, account)
+    trained = found.model()
+    facts = {"title": "Federated model", "federated": training.facts(), "made": made()}
+    claims = training.claims()
+    evidence = () if found.canaries is None else found.canaries.evidence(claims)
+    release = Release(value=trained, source=source, claims=claims, entry=entry, evidence=evidence, facts=facts)
+    return Simulation(trained, found.history, release)
 
 
-class _Rounds:
-    """What goes on from round to round."""
+def _paid(
+    training: Training, clients: Clients, kept: Checkpoint | None, hooks: _Hooks, ledger: LedgerLike | None, source: str,
+    account: str | None,
+) -> tuple[Rounds, str | None]:  # fmt: skip
+    """Charge, then run; a run that goes on from a checkpoint was charged when it began."""
+    if kept is not None and kept.exists():
+        key, entry = kept.paid()
+        found = training._rounds(clients, key, kept, hooks, entry)
+        if entry is not None and ledger is not None:
+            with opened(ledger) as payer:
+                payer.settle(entry)
+        return found, entry
+    if ledger is None:
+        return training._rounds(clients, open_source().take(32), kept, hooks, None), None
+    asked = training.scheme.asked(training.rounds, training.size)
+    with opened(ledger) as payer:
+        charge = open_charge(training.claims(), source=source, ledger=payer, account=account, asked=asked)
+        with charge as entry:
+            return training._rounds(clients, open_source().take(32), kept, hooks, entry), entry
+
+
+@dataclass(frozen=True)
+class _Hooks:
+    """What is called when a round has ended."""
+
+    watch: Watch | None = None
+    evaluate: Evaluate | None = None
+    progress: Progress | None = None
+
+
+class Training:
+    """Federated training as a mechanism for `discreet.audit`: its output is the transcript that its claim is about.
+
+    That is the aggregate of every round, or where clients are to be bounded against the server, every answer. `simulate` says
+    what the arguments mean.
+    """
 
     def __init__(
-        self, model: nn.Module, clients: Clients, loss: Loss, strategy: Strategy, device: torch.device, seed: int
-    ) -> None:
-        self.clients, self.strategy, self.device = clients, strategy, device
-        self.engine = Looped(model, loss, device)
-        self.weights = self.engine.weights()
-        self.memory = strategy.server.memory(self.weights)
-        self.key = hashlib.sha256(b"discreet federate: seed" + str(check.whole("seed", seed, least=0)).encode()).digest()
+        self, model: nn.Module, loss: Loss, *, strategy: Strategy | PrivateSGD, rounds: int, per_round: int | None = None,
+        privacy: Privacy | None = None, seed: int = 0, rule: Rule = mean, alter: Alter | None = None, send: Send | None = None,
+        canaries: int | None = None, device: str = "cpu",
+    ) -> None:  # fmt: skip
+        self.model, self.loss, self.strategy, self.privacy = model, loss, strategy, privacy
+        self.rounds, self.seed = check.whole("rounds", rounds), check.whole("seed", seed, least=0)
+        self.per_round = None if per_round is None else check.whole("per_round", per_round)
+        self.rule, self.alter, self.send, self.canaries, self.device = rule, alter, send, canaries, device
+        self.scheme: Any = _scheme(strategy, privacy)
+        self.size = sum(p.numel() for p in model.parameters() if p.requires_grad)
+        self._check()
+        self._claims = () if self.scheme is None else self.scheme.claims(self.rounds, self.size)
 
-    def round(self, number: int, chosen: Ints, rule: Rule, alter: Alter | None, send: Send | None) -> Exchange:
-        before = self.weights
-        empty = before.new_empty(0)
-        exchange = Exchange(number, chosen, before, before, empty, empty)
-        if send is not None:
-            exchange.sent = _shaped("send", send(exchange), before, len(chosen))
-        rows = [self.clients[int(client)] for client in chosen]
-        exchange.weights = torch.tensor([float(len(inputs)) for inputs, _ in rows], device=self.device)
-        if self.strategy.weighting == "equal":
-            exchange.weights = torch.ones_like(exchange.weights)
-        exchange.updates = self._trained(number, chosen, exchange.sent, rows)
-        if alter is not None:
-            exchange.updates = _shaped("alter", alter(exchange), exchange.updates, len(chosen))
-        finite = torch.isfinite(exchange.updates).all(1)
-        exchange.updates = torch.where(finite[:, None], exchange.updates, 0.0)
-        exchange.weights = exchange.weights * finite
-        exchange.aggregate = _shaped("rule", rule(exchange), before, 0)
-        exchange.after = self.weights = self.strategy.server.step(before, exchange.aggregate, self.memory)
-        return exchange
+    def _check(self) -> None:
+        if not self.size:
+            raise InvalidValue("The model has no trainable parameter.")
+        weighting = self.strategy.weighting
+        if self.scheme is not None and weighting == "rows":
+            raise InvalidValue(
+                'How many rows a client has is private: use weighting="equal", or Central(cap=…), which bounds what it changes.'
+            )
+        if self.canaries is not None and self.privacy is None:
+            raise InvalidValue("Client canaries test what a run claims about clients: give privacy=Central(…) or another.")
+        if isinstance(self.privacy, Central):
+            if self.per_round is not None:
+                raise InvalidValue("Under Central clients are drawn by its rate, each on its own; per_round cannot be given.")
+            if self.rule is not mean:
+                raise InvalidValue("The mean is what Central claims for; how far one client moves another rule is not known.")
+        if isinstance(self.privacy, Distributed):
+            if self.rule is not mean:
+                raise InvalidValue("The server of a secure sum sees no single update, so it can only take the mean.")
+            if (self.per_round or 0) > self.privacy.clients:
+                raise InvalidValue(
+                    f"per_round must be at most {self.privacy.clients}, what the sum is for; got {self.per_round}."
+                )
 
-    def _trained(self, number: int, chosen: Ints, sent: Tensor, rows: list[Any]) -> Tensor:
-        how, members = self.strategy.local(), [int(client) for client in chosen]
-        orders = [how.order(self.key, number, client, len(inputs)) for client, (inputs, _) in zip(members, rows)]
-        seeds = [draw(self.key, number, client) >> 65 for client in members]
-        return self.engine.train(how, sent, rows, orders, seeds)
+    def claims(self) -> tuple[Claim, ...]:
+        return self._claims
+
+    def run(self, data: Clients) -> NDArray[np.float64]:
+        """Train once, without a charge; what was seen."""
+        seen: list[NDArray[np.float64]] = []
+        every_answer = isinstance(self.scheme, Local | PrivateSGD)
+
+        def watch(exchange: Exchange) -> None:
+            shown = exchange.updates if every_answer else exchange.aggregate
+            assert shown is not None
+            seen.append(shown.double().cpu().numpy().copy())
+
+        self._rounds(_clients(data), open_source().take(32), None, _Hooks(watch), None)
+        return np.stack(seen)
+
+    def facts(self) -> dict[str, Any]:
+        """What a report tells of a run: public numbers only."""
+        about: dict[str, Any] = {"strategy": type(self.strategy).__name__, "rounds": self.rounds, "parameters": self.size}
+        if isinstance(self.privacy, Central):
+            about["clients_per_round"] = f"about {self.privacy.divisor:g}, each drawn on its own"
+        elif self.per_round is not None:
+            about["clients_per_round"] = str(self.per_round)
+        if self.scheme is not None:
+            about |= {"privacy": type(self.scheme).__name__, "clip_norm": self.scheme.clip_norm}
+            about["noise_multiplier"] = self.scheme.noise(self.rounds, self.size)
+        if self.canaries is not None:
+            about["canaries"] = f"{self.canaries} made-up clients, each there by a fair coin"
+        return about
+
+    def document(self, clients: int) -> dict[str, Any]:
+        """What a checkpoint must agree with to be continued."""
+        return {
+            "claims": [claim.to_json() for claim in self._claims], "strategy": repr(self.strategy), "clients": clients,
+            "privacy": repr(self.privacy), "rounds": self.rounds, "per_round": self.per_round, "seed": self.seed,
+            "size": self.size, "canaries": self.canaries,
+        }  # fmt: skip
+
+    def _rounds(self, clients: Clients, key: bytes, kept: Checkpoint | None, hooks: _Hooks, entry: str | None) -> Rounds:
+        """All rounds, those of the checkpoint left out."""
+        if self.per_round is not None:
+            check.whole("per_round", self.per_round, most=len(clients))
+        place = torch.device(self.device)
+        own = copy.deepcopy(self.model).to(place)
+        scheme = None
+        if self.scheme is not None:
+            scheme = runtime(self.scheme, self.rounds, key, own, self.loss, place, self.size)
+        planted = None
+        if self.canaries is not None:
+            planted = ClientCanaries(self.canaries, self.scheme, self.rounds, self.size, clients, key)
+            clients = planted.among(clients)
+        rounds = Rounds(own, clients, self.loss, self.strategy, place, self.seed, scheme, self.per_round, planted)
+        if kept is not None:
+            kept.begin(rounds, key, entry)
+        while rounds.number < self.rounds:
+            exchange = rounds.next(self.rule, self.alter, self.send)
+            _shown(rounds, exchange, kept, hooks, self.rounds)
+        return rounds
 
 
-def _shaped(name: str, found: Any, like: Tensor, clients: int) -> Tensor:
-    """What a hook gave, if it is of a shape that it may give."""
-    allowed = {tuple(like.shape)} | ({(clients, like.shape[-1])} if clients else set())
-    if not isinstance(found, Tensor) or tuple(found.shape) not in allowed:
-        shape = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
-        raise InvalidValue(f"{name} must give a tensor of shape {' or '.join(map(str, sorted(allowed)))}; got {shape}.")
-    return found.detach()
+def _shown(rounds: Rounds, exchange: Exchange, kept: Checkpoint | None, hooks: _Hooks, total: int) -> None:
+    """Keep a round that has ended, and only then show it."""
+    if kept is not None:
+        kept.save(rounds)
+    if hooks.evaluate is not None:
+        rounds.history[-1]["evaluation"] = hooks.evaluate(rounds.model())
+    if hooks.watch is not None:
+        hooks.watch(exchange)
+    if hooks.progress is not None:
+        hooks.progress(rounds.number, total)
 
 
-def _drawn(key: bytes, number: int, clients: int, count: int) -> Ints:
-    """So many clients, uniformly, in ascending order."""
-    if count == clients:
-        return np.arange(clients)
-    generator = np.random.Generator(np.random.Philox(key=draw(key, number, 2**63)))
-    return np.sort(generator.choice(clients, count, replace=False, shuffle=False))
+def _clients(clients: Any) -> Clients:
+    if not isinstance(clients, Clients):
+        raise InvalidValue(f"clients must be Clients, such as Clients.by_column(…); got {type(clients).__name__}.")
+    return clients
+
+
+def _scheme(strategy: Any, privacy: Any) -> Any:
+    """What makes the run private: `privacy`, or the strategy itself."""
+    if not isinstance(strategy, FedSGD | FedAvg | Selective | PrivateSGD):
+        raise InvalidValue(
+            f"strategy must be FedAvg(…), FedSGD(…), Selective(…) or PrivateSGD(…); got {check.shown(strategy)}."
+        )
+    if privacy is not None and not isinstance(privacy, Central | Local | Distributed):
+        raise InvalidValue(f"privacy must be Central(…), Local(…) or Distributed(…); got {check.shown(privacy)}.")
+    if isinstance(strategy, PrivateSGD) and privacy is not None:
+        raise InvalidValue("PrivateSGD makes a claim of its own, for rows; a run makes one claim. Give one of the two.")
+    return strategy if isinstance(strategy, PrivateSGD) else privacy

@@ -1,11 +1,12 @@
 """What a client computes, and what the server makes of it.
 
 FedSGD and FedAvg are McMahan et al. 2017, `proximal` Li et al. 2020 (FedProx), the server's momentum Hsu, Qi and Brown 2019,
-its Adam Reddi et al. 2021.
+its Adam Reddi et al. 2021, selective sharing Shokri and Shmatikov 2015.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 import torch
@@ -85,7 +86,7 @@ class FedSGD:
 
     learning_rate: float
     server: Descent = field(default_factory=Descent)
-    weighting: str = "rows"  # or "equal": what a client counts as in the mean
+    weighting: str | None = None  # "rows" or "equal": what a client counts as in the mean; "rows" unless the run is private
 
     def __post_init__(self) -> None:
         check.positive("learning_rate", self.learning_rate)
@@ -109,7 +110,7 @@ class FedAvg:
     momentum: float = 0.0
     proximal: float = 0.0
     server: Descent = field(default_factory=Descent)
-    weighting: str = "rows"
+    weighting: str | None = None
 
     def __post_init__(self) -> None:
         self.local()
@@ -119,10 +120,69 @@ class FedAvg:
         return LocalSGD(self.learning_rate, self.epochs, self.batch_size, self.momentum, self.proximal)
 
 
-Strategy = FedSGD | FedAvg
+@dataclass(frozen=True, kw_only=True)
+class Selective:
+    """Clients keep a model of their own, take over part of the server's, and share part of what they learned.
+
+    A client downloads the share `download` of the server's parameters that changed most often, trains for some epochs, and
+    uploads the share `upload` of its changes: the largest, or with a `threshold` a random choice among those that are at least
+    as large. The server adds the mean; `server=Descent(number of clients)` adds the sum, as the paper does. Client models take
+    memory for every client that ever took part.
+    """
+
+    learning_rate: float
+    upload: float
+    download: float = 1.0
+    threshold: float | None = None
+    epochs: int = 1
+    batch_size: int | None = 32
+    server: Descent = field(default_factory=Descent)
+    weighting: str | None = "equal"
+
+    def __post_init__(self) -> None:
+        self.local()
+        for name in ("upload", "download"):
+            if not check.fraction(name, getattr(self, name)):
+                raise InvalidValue(f"{name} must be above 0: the share of the parameters that are shared; got 0.")
+        if self.threshold is not None:
+            check.positive("threshold", self.threshold)
+        _check(self.server, self.weighting)
+
+    def local(self) -> LocalSGD:
+        return LocalSGD(self.learning_rate, self.epochs, self.batch_size)
+
+    def taken_over(self, own: Tensor, sent: Tensor, changes: Tensor) -> Tensor:
+        """A client's model with the parameters that it downloads; `changes` counts how often the server changed each.
+
+        >>> Selective(learning_rate=1, upload=1, download=0.5).taken_over(
+        ...     torch.zeros(4), torch.ones(4), torch.tensor([0, 3, 1, 0]))
+        tensor([0., 1., 1., 0.])
+        """
+        if self.download == 1:
+            return sent.clone()
+        places = changes.topk(math.ceil(self.download * len(changes))).indices
+        return own.clone().index_copy_(0, places, sent[places])
+
+    def shared(self, update: Tensor, draw: torch.Generator) -> Tensor:
+        """The changes that a client uploads, 0 elsewhere.
+
+        >>> Selective(learning_rate=1, upload=0.5).shared(torch.tensor([1.0, -3.0, 0.5, 2.0]), torch.Generator())
+        tensor([ 0., -3.,  0.,  2.])
+        """
+        most = math.ceil(self.upload * len(update))
+        if self.threshold is None:
+            places = update.abs().topk(most).indices
+        else:
+            above = (update.abs() >= self.threshold).nonzero().flatten()
+            places = above[torch.randperm(len(above), generator=draw)[:most].to(above.device)]
+        return torch.zeros_like(update).index_copy_(0, places, update[places])
 
 
-def _check(server: object, weighting: str) -> None:
-    check.word("weighting", weighting, WEIGHTINGS)
+Strategy = FedSGD | FedAvg | Selective
+
+
+def _check(server: object, weighting: str | None) -> None:
+    if weighting is not None:
+        check.word("weighting", weighting, WEIGHTINGS)
     if not isinstance(server, Descent):
         raise InvalidValue(f"server must be Descent(), Momentum() or Adam(); got {check.shown(server)}.")

@@ -59,9 +59,9 @@ def metrics(release: Release[Any], delta: float, confidence: float) -> Iterator[
 
 
 def _told(claim: Claim, delta: float) -> Iterator[tuple[str, str]]:
-    from discreet.accounting import curve
+    from discreet.audit.judge import ceiling_of
 
-    epsilon = curve(claim.event).epsilon(delta)
+    epsilon = ceiling_of(claim.event).epsilon(delta)
     yield "epsilon", up(epsilon) if math.isfinite(epsilon) else "inf"
     yield "delta", f"{delta:g}"
     yield "unit", claim.game.unit.name

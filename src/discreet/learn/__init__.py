@@ -11,7 +11,10 @@ if TYPE_CHECKING:
     from discreet.learn.estimators import (
         PCA,
         GaussianNB,
+        HistGradientBoostingClassifier,
+        HistGradientBoostingRegressor,
         KBinsDiscretizer,
+        KMeans,
         LinearRegression,
         LinearSVC,
         LogisticRegression,
@@ -38,16 +41,18 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PATE", "PCA", "Adaptive", "Aligned", "Augment", "Automatic", "Average", "BallsInBins", "BandMF", "Checkpoint",
-    "FixedPoint", "Flat", "GaussianNB", "GradientCanaries", "KBinsDiscretizer", "LinearRegression", "LinearSVC",
-    "LogisticRegression", "OneHotEncoder", "PerLayer", "Performance", "Poisson", "Postprocess", "PrivateSearchCV",
+    "FixedPoint", "Flat", "GaussianNB", "GradientCanaries", "HistGradientBoostingClassifier",
+    "HistGradientBoostingRegressor", "KBinsDiscretizer", "KMeans", "LinearRegression", "LinearSVC", "LogisticRegression",
+    "OneHotEncoder",    "PerLayer", "Performance", "Poisson", "Postprocess", "PrivateSearchCV",
     "Recommender", "Ridge", "Run", "StandardScaler", "Step", "Training", "encode", "evaluate", "inject_gradient_canaries",
     "projected", "read", "replay_run", "shrink", "train",
 ]  # fmt: skip
 
 _MODULES = {
     "estimators": (
-        "PCA", "GaussianNB", "KBinsDiscretizer", "LinearRegression", "LinearSVC", "LogisticRegression", "OneHotEncoder",
-        "PrivateSearchCV", "Ridge", "StandardScaler",
+        "PCA", "GaussianNB", "HistGradientBoostingClassifier", "HistGradientBoostingRegressor", "KBinsDiscretizer",
+        "KMeans", "LinearRegression", "LinearSVC", "LogisticRegression", "OneHotEncoder", "PrivateSearchCV", "Ridge",
+        "StandardScaler",
     ),
     "pate": ("PATE",),
     "recommend": ("Recommender",),

@@ -17,7 +17,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.errors import InvalidValue, MissingExtra
+from discreet.errors import InvalidValue, MissingExtra, ModelUnreachable
 
 Array = NDArray[Any]
 AT_ONCE = 4096  # rows given to a torch module
@@ -139,7 +139,11 @@ class Http:
             with urllib.request.urlopen(request, timeout=self.timeout) as answer:
                 scores = np.asarray(json.loads(answer.read())["predictions"], np.float64)
         except (urllib.error.URLError, OSError) as error:
-            raise InvalidValue(f"The model at {self.url} did not answer: {error}.") from None
+            code, said = getattr(error, "code", 503), f"The model at {self.url} did not answer: {error}."
+            if code < 500 and code not in (408, 425, 429):
+                raise InvalidValue(said) from None
+            wait = (getattr(error, "headers", None) or {}).get("Retry-After", "")
+            raise ModelUnreachable(said, retry_after=float(wait) if wait.isdigit() else None) from None
         except (ValueError, KeyError, TypeError):
             raise InvalidValue(
                 f'The model at {self.url} must answer {{"predictions": [[...], ...]}}, a score for each class.'

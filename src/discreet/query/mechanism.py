@@ -71,7 +71,7 @@ class SqlQuery:
               for one in priced.sets),
             (question.names, question.outputs, statistics, question.having, question.order, question.limit),
             (priced.shares, self.nonnegative, *((priced.confidence,) if priced.confidence != CONFIDENCE else ())),
-            *([priced.cut] if priced.cut else []),
+            *([priced.cut] if priced.cut else []), *(("gaussian", one.multiplier) for one in priced.sets if one.multiplier),
         )  # fmt: skip
         return " | ".join([*map(repr, parts), engine.name, engine.fingerprint()])
 
@@ -79,13 +79,10 @@ class SqlQuery:
 def declared_assumptions(rows: Relation) -> list[str]:
     """What the owner declared of the tables of a query, and the claim needs."""
     derived = {base.table: base.most for base in bases(rows) if base.most}
-    unique = {base.table: [base.names[place] for place in base.unique] for base in bases(rows) if base.unique}
     return [
-        *(f"{table} is no base table: one unit has at most {most} rows in it, and each of its rows depends on one unit alone"
-          for table, most in derived.items()),
-        *(f"no two rows of the public {table} agree on {', '.join(names)}, as was found when connecting"
-          for table, names in unique.items()),
-    ]  # fmt: skip
+        f"{table} is no base table: one unit has at most {most} rows in it, and each of its rows depends on one unit alone"
+        for table, most in derived.items()
+    ]
 
 
 @dataclass(frozen=True, slots=True)

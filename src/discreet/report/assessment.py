@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from discreet.audit.appraisal import CONFIDENCE, DELTA, Appraisal, appraise
+from discreet.audit.judge import ceiling_of
 from discreet.core import Claim, Curve, Elsewhere, NonPrivate, Release, check
 from discreet.core.curve import belief_exception
 from discreet.errors import DiscreetError, InvalidValue
@@ -173,12 +174,10 @@ def _assess(release: Release[Any], title: str, digest: str | None, confidence: f
 
 
 def _ceiling(claim: Claim, delta: float) -> Ceiling:
-    from discreet.accounting import curve
-
     if isinstance(claim.event, NonPrivate):
         return Ceiling(claim=claim, curve=None, why="nothing is claimed; whatever an attack finds, nothing here forbids it.")
     try:
-        curve_of_claim = curve(claim.event)
+        curve_of_claim = ceiling_of(claim.event)
         powers = tuple((level, curve_of_claim.power(level)) for level in LEVELS)
         deltas = sorted({delta, DELTAS[1] if delta > DELTAS[1] else DELTAS[0]}, key=lambda each: each != delta)
         epsilons = tuple((each, curve_of_claim.epsilon(each)) for each in deltas)

@@ -234,6 +234,6 @@ def _parts(release: Release[Any]) -> int:
 @lru_cache(4096)
 def _epsilon(event: Event, delta: float) -> float:
     """Cached: many answers share few events."""
-    from discreet.accounting import curve
+    from discreet.audit.judge import ceiling_of
 
-    return curve(event).epsilon(delta)
+    return ceiling_of(event).epsilon(delta)

@@ -32,6 +32,7 @@ def sides(world: World, folder: Path, url: str = "") -> Iterator[list[Database |
                 made.append(
                     stack.enter_context(closing(connect(world.make(place, present), unit=world.unit, schema=world.schema)))
                 )
+                world.after(place, present)
             except DiscreetError as error:
                 made.append(told(error))
         yield made

@@ -20,7 +20,10 @@ from discreet.query import answer, catalogue, price
 from discreet.query.engines import duckdb, frames
 from discreet.query.engines.duckdb import DuckEngine
 from discreet.query.engines.expressions import Expressions
-from discreet.query.engines.postgres import PostgresWriter
+from discreet.query.engines.postgres import PostgresEngine, PostgresWriter
+from discreet.query.engines.spark import SparkWriter
+from discreet.query.engines.writer import Writer
+from discreet.query.operations import Kind
 
 Patch = Callable[[pytest.MonkeyPatch], None]
 
@@ -32,8 +35,11 @@ def engine_compares_keys(patch: pytest.MonkeyPatch) -> None:
 
 
 def collations_of_columns(patch: pytest.MonkeyPatch) -> None:
-    for writer in (Expressions, PostgresWriter):
+    for writer in (Expressions, PostgresWriter, SparkWriter):
         patch.setattr(writer, "binary", lambda self, text: text)
+    cast = SparkWriter.column  # a cast to STRING leaves the collation behind
+    patch.setattr(SparkWriter, "column", lambda self, table, name, field: (
+        self.name(name) if field.kind == Kind.TEXT else cast(self, table, name, field)))  # fmt: skip
 
 
 def keys_of_many_spellings(patch: pytest.MonkeyPatch) -> None:
@@ -78,6 +84,30 @@ def texts_unchecked(patch: pytest.MonkeyPatch) -> None:
 
 def uniqueness_unchecked(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(DuckEngine, "unique", lambda self, base: True)
+    uniqueness_when_connecting(patch)
+
+
+def uniqueness_when_connecting(patch: pytest.MonkeyPatch) -> None:
+    """What was unique is taken to stay so."""
+    patch.setattr(Writer, "first_of_each", lambda self, text, base: text)
+
+
+def macros_unchecked(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(DuckEngine, "_check_macros", lambda self: None)
+
+
+def tables_by_name(patch: pytest.MonkeyPatch) -> None:
+    """Tables are looked at when connecting, and whatever has their names then is asked."""
+    patch.setattr(PostgresEngine, "ready", lambda self, tables: None)
+    patch.setattr(PostgresEngine, "_check_unchanged", lambda self, cursor, rows: None)
+    patch.setattr(SparkWriter, "table", SparkWriter.name)
+
+
+def views_by_columns(patch: pytest.MonkeyPatch) -> None:
+    """A view is the same as long as it has the same columns."""
+    right = PostgresEngine._described
+    patch.setattr(PostgresEngine, "_described", lambda self, link: {
+        place: [(*row[:-1], None) for row in rows] for place, rows in right(self, link).items()})  # fmt: skip
 
 
 def values_not_bounded(patch: pytest.MonkeyPatch) -> None:
@@ -110,7 +140,11 @@ TWINS: list[tuple[Patch, str]] = [
     (quotes_over_lines, "duckdb csv"),
     (types_of_objects_guessed, "duckdb objects undeclared"), (texts_unchecked, "duckdb encoding"),
     (uniqueness_unchecked, "duckdb join fanned out"), (values_not_bounded, "duckdb values"),
-    (sets_not_shared, "duckdb values of records"),
+    (sets_not_shared, "duckdb values of records"), (collations_of_columns, "spark collation"),
+    (uniqueness_when_connecting, "duckdb public file written anew"),
+    (uniqueness_when_connecting, "postgres public table changed"), (macros_unchecked, "duckdb macro"),
+    (tables_by_name, "postgres table exchanged"), (tables_by_name, "spark view exchanged"),
+    (views_by_columns, "postgres view exchanged"), (views_by_columns, "postgres view below exchanged"),
 ]  # fmt: skip
 
 

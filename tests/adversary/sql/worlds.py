@@ -54,6 +54,7 @@ class World:
     tables: tuple[str, ...] = ("people",)
     texts: bool = True  # whether g is a text
     refused: str = ""  # what connecting says on both sides, where it is refused
+    after: Callable[[Place, bool], Any] = lambda place, present: None  # what becomes of the tables once they are connected
 
 
 # ---- DuckDB: files and frames ------------------------------------------------------------------------------------------
@@ -220,6 +221,21 @@ def children(place: Place, present: bool) -> Any:
                       f"CREATE TABLE again () INHERITS (people); INSERT INTO again VALUES {rows}")  # fmt: skip
 
 
+def later(text: str) -> Callable[[Place, bool], Any]:
+    """Statements for PostgreSQL, run after connecting."""
+    return lambda place, present: place.sql(text)
+
+
+def public_file(place: Place, present: bool) -> Any:
+    """Records in a frame, and a public table in a file."""
+    wards_file(place, UNIQUE_WARDS)
+    return {**one_record(place, present), "wards": place.folder / "wards.parquet"}
+
+
+def wards_file(place: Place, wards: Sequence[str]) -> None:
+    parquet.write_table(pa.table({"ward": wards, "floor": [1] * len(wards)}), place.folder / "wards.parquet")
+
+
 def quoted(place: Place, present: bool) -> Any:
     """Two columns of PostgreSQL that differ in case: whose row it is says id, and "ID" is another for each row."""
     rows = _values([(i, i, "'a'", i % 7) for i in range(40)] + [(100 + i, 77, "'b'", 9) for i in range(31 * present)])
@@ -260,6 +276,23 @@ def two_frames(one: str, two: str, odd: Any) -> Callable[[Place, bool], Any]:
     return make
 
 
+def session_view(place: Place, present: bool) -> Any:
+    """A session of its own, with people as a temporary view."""
+    session = spark.session().newSession()
+    SESSIONS[place] = session
+    rows = [*OTHERS, *([(77, "b", 3.0)] if present else [])]
+    session.createDataFrame(rows, "id bigint, g string, x double").createOrReplaceTempView("people")
+    return session
+
+
+def view_exchanged(place: Place, present: bool) -> None:
+    """The view tells of others, once it is connected."""
+    windowed(SESSIONS[place].table("people")).createOrReplaceTempView("people")
+
+
+SESSIONS: dict[Place, Any] = {}
+
+
 def windowed(frame: Any) -> Any:
     return frame.selectExpr("id", "g", "CAST(count(*) OVER () % 2 * 9 AS DOUBLE) AS x")
 
@@ -268,6 +301,9 @@ KEYED = {"people": {"x": {"bounds": [0, 10]}, "g": {"values": ["a", "A", "b"]}},
 JOINED = {**SCHEMA, "wards": {"public": True, "unique": ["ward"]}}
 ICU = "CREATE COLLATION IF NOT EXISTS anycase (provider = icu, locale = 'und-u-ks-level2', deterministic = false)"
 UNIQUE, FANNED = "('a', 1), ('b', 2)", ", ".join(["('b', 1)"] * 31)
+UNIQUE_WARDS, FANNED_WARDS = ("a", "b"), ("b",) * 31
+DECLARED = {"people": {**SCHEMA["people"], "rows": 2, "depends_on_one_unit": True}}
+WEIGHTLESS = "CREATE MACRO least(one, two) AS 31 * one"
 
 WORLDS = [
     World("values", "duckdb", arrow, schema=SCHEMA),
@@ -293,6 +329,19 @@ WORLDS = [
     World("join unique", "duckdb", public_join("duckdb", UNIQUE), record(), JOINED, ("people", "wards")),
     World("join fanned out", "duckdb", public_join("duckdb", FANNED), record(), JOINED, ("people", "wards"),
           refused="rows that agree"),
+    World("public file written anew", "duckdb", public_file, record(), JOINED, ("people", "wards"),
+          after=lambda place, present: wards_file(place, FANNED_WARDS)),
+    World("macro", "duckdb", collation("duckdb", "text", WEIGHTLESS), schema=SCHEMA, refused="macros of the names"),
+    World("view exchanged", "postgres", view("postgres", "SELECT * FROM base"), schema=DECLARED,
+          after=later(f"CREATE OR REPLACE VIEW people AS {OTHERS_TOLD}")),
+    World("view below exchanged", "postgres",
+          view("postgres", "SELECT * FROM base; CREATE VIEW below AS SELECT * FROM base; CREATE OR REPLACE VIEW people AS "
+               "SELECT * FROM below"), schema={**DECLARED, "below": {"rows": 2, "depends_on_one_unit": True}},
+          after=later(f"CREATE OR REPLACE VIEW below AS {OTHERS_TOLD}")),
+    World("table exchanged", "postgres", public_join("postgres", UNIQUE), record(), {**SCHEMA, "wards": {"public": True}},
+          after=later(f"ALTER TABLE people RENAME TO base; CREATE VIEW people AS {REPEATED}")),
+    World("public table changed", "postgres", public_join("postgres", UNIQUE), record(), JOINED, ("people", "wards"),
+          after=later(f"INSERT INTO wards VALUES {FANNED}")),
     World("keys numeric float8", "postgres", keys("postgres", "numeric", "float8", str(COLLAPSED)), schema=KEYED,
           tables=("people", "visits"), refused="compared as wide in people and as double in visits"),
     World("keys bigint numeric", "postgres", keys("postgres", "bigint", "numeric", f"{COLLAPSED}.00"), schema=KEYED,
@@ -309,7 +358,10 @@ WORLDS = [
     World("join unique", "postgres", public_join("postgres", UNIQUE), record(), JOINED, ("people", "wards")),
     World("values", "spark", frames("id bigint, g string, x double", OTHERS, ODD_VALUES), schema=SCHEMA),
     World("collation", "spark", frames("id bigint, g string collate UTF8_LCASE, x double", [(i, "a", 1.0) for i in range(40)],
-                                       [(77, "A", 3.0)]), schema=SCHEMA),
+                                       [(77, "A", 3.0)]), record(), SCHEMA),
+    World("spelled keys", "spark", frames("id string collate UTF8_LCASE, g string, x double", [("u", "a", 1.0)] * 9,
+                                          [("U", "A", 3.0)]), schema=SCHEMA, refused="two spellings"),
+    World("view exchanged", "spark", session_view, schema=SCHEMA, after=view_exchanged),
     World("window", "spark", frames("id bigint, g string, x double", OTHERS, [(77, "b", 3.0)], windowed), schema=SCHEMA,
           refused="made by"),
     World("keys decimal double", "spark", two_frames("decimal(38, 0)", "double", float(COLLAPSED)), schema=KEYED,

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import discreet
-from discreet.attack.gradients import gradients
+from discreet.attack.gradients import gradients, last
 from discreet.attack.gradients.labels import rounded
 from discreet.attack.gradients.layout import Layout
 from discreet.attack.gradients.tables import pool
@@ -181,3 +181,17 @@ def test_an_update_in_half_precision_is_read_to_its_precision():
     half = {name: value.half() for name, value in sent(model, rows, labels).items()}
     found = gradients(model, half, batch=1, data=SCHEMA, method="closed")
     assert found.distance(rows[0]) < 1e-2
+
+
+def test_the_last_layer_shows_each_row_of_a_batch():
+    torch.manual_seed(9)
+    layer = nn.Linear(400, 10)
+    seen = torch.relu(torch.randn(4, 400)).double()
+    given = torch.randn(4, 10).double()
+    split = last.rows_of(given.T @ seen, given.sum(0), 4)
+    assert split is not None
+    order = torch.cdist(seen, split.inputs).argmin(1)
+    assert sorted(order.tolist()) == [0, 1, 2, 3]
+    assert float((split.inputs[order] - seen).abs().max()) < 1e-5
+    assert float((split.deltas[order] - given).abs().max()) < 1e-5
+    assert last.rows_of(torch.randn(10, 400).double(), layer.bias.detach().double(), 4) is None

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import resource
+import socket
 import struct
 import threading
+import time
 import urllib.error
 import urllib.request
 from contextlib import nullcontext
@@ -15,6 +17,7 @@ import numpy as np
 import pytest
 
 from discreet import crypto
+from discreet.crypto import wire
 from discreet.crypto.container import MAGIC, VERSION, pack, unpack
 from discreet.crypto.frames import unpacked_size
 from discreet.crypto.model import Layer
@@ -185,6 +188,27 @@ def test_the_server_reads_no_more_than_its_model_needs(keys: Keys) -> None:
         client.send_key(hijacked)  # the same public key with another's rotation keys changes nothing
         row = crypto.encrypt(secret, ROWS[0])
         assert np.abs(crypto.decrypt(secret, client.score(row), request=row) - MODEL(ROWS[0])).max() < 1e-3
+
+
+def test_no_more_messages_are_in_memory_than_there_are_places(keys: Keys, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wire, "PATIENCE", 0.1)
+    secret, public = keys
+    with ScoringServer(MODEL) as server:
+        address = ("127.0.0.1", int(server.url.rsplit(":", 1)[1]))
+        opened = [socket.create_connection(address, timeout=10) for _ in range(wire.MOST_AT_ONCE)]
+        for connection in opened:  # each promises a body and sends a byte of it
+            connection.sendall(b"POST /score HTTP/1.0\r\nContent-Length: 1000\r\n\r\nx")
+        client, waited = ScoringClient(server.url, timeout=10), time.monotonic() + 10
+        while server.places._value and time.monotonic() < waited:
+            time.sleep(0.01)
+        with pytest.raises(InvalidValue, match="are being read already"):
+            client.send_key(public)
+        for connection in opened:
+            connection.close()
+        while not server.places._value and time.monotonic() < waited:
+            time.sleep(0.01)
+        client.send_key(public)
+        assert client.score(crypto.encrypt(secret, [[1.0, 2.0]])).rows == 1
 
 
 def test_a_public_key_without_its_rotations_is_refused(keys: Keys) -> None:

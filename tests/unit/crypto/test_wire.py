@@ -207,6 +207,13 @@ def test_the_commands(tmp_path: Path) -> None:
     )
     assert binary.exit_code == 2
     assert "not a CSV file" in binary.output
+    for table, where, said in (("none.csv", "x", "none.csv: No such file"), ("rows.csv", "none/x", "There is no folder")):
+        absent = CliRunner().invoke(
+            app,
+            ["crypto", "encrypt", f"{tmp_path}/{table}", "--key", f"{tmp_path}/keys/secret.key", "-o", f"{tmp_path}/{where}"],
+        )
+        assert absent.exit_code in (1, 2)
+        assert said in absent.output
     before = (tmp_path / "keys/secret.key").read_bytes()
     own = f"{tmp_path}/keys/secret.key"
     over = CliRunner().invoke(app, ["crypto", "encrypt", f"{tmp_path}/rows.csv", "--key", own, "-o", own])

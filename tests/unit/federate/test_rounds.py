@@ -154,7 +154,7 @@ def test_every_row_has_one_client(rows: tuple[Tensor, Tensor]) -> None:
         ({"rounds": 0}, "rounds must be at least 1"),
         ({"per_round": 4}, "per_round must be at most 3"),
         ({"clients": [1, 2]}, "clients must be Clients"),
-        ({"loss": nn.CrossEntropyLoss()}, "one number for each of 20 rows"),
+        ({"loss": nn.CrossEntropyLoss()}, "one number for each of 5 rows"),
         ({"seed": -1}, "seed must be at least 0"),
     ],
 )

@@ -78,15 +78,15 @@ def test_no_value_makes_it_fail(link: Any, postgres_url: str, unit: Any) -> None
 def test_it_cannot_write(people: Database, link: Any) -> None:
     engine: Any = people.engine
     with pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
-        engine._link.execute("DELETE FROM people")
+        engine._link.execute("DELETE FROM public.people")
     with pytest.raises(EngineFailed), engine._reading() as cursor:
-        cursor.execute("DELETE FROM people")
+        cursor.execute("DELETE FROM public.people")
     assert link.execute("SELECT count(*) FROM people").fetchone() == (100,)
 
 
 def test_errors_of_the_server_stay_with_the_owner(people: Database, link: Any) -> None:
     link.execute("ALTER TABLE people RENAME x TO secret_column")
-    people.engine.ready = lambda: None  # type: ignore[method-assign]
+    people.engine.ready = lambda tables: None  # type: ignore[method-assign]
     with pytest.raises(EngineFailed) as caught:
         people.sql("SELECT SUM(x) AS s FROM people", epsilon=1.0)
     assert "column" not in str(caught.value)
@@ -244,9 +244,15 @@ def test_a_table_that_was_exchanged_is_not_asked(people: Database, link: Any, ho
     link.execute(SWAPPED[how])
     with pytest.raises(EngineUnreachable, match="connect again"):
         people.sql(query, epsilon=50.0)
-    people.engine.ready = lambda: None  # type: ignore[method-assign]
+    people.engine.ready = lambda tables: None  # type: ignore[method-assign]
     with pytest.raises(EngineFailed):  # exchanged between the look and the question
         people.sql(query, epsilon=50.0)
+
+
+def test_functions_are_those_of_postgres_alone(people: Database) -> None:
+    """A function or an operator of another schema might fit the types of a column better."""
+    engine: Any = people.engine
+    assert engine._link.execute("SHOW search_path").fetchone() == ("pg_catalog, pg_temp",)
 
 
 def test_other_tables_may_come_and_go(people: Database, link: Any) -> None:

@@ -197,8 +197,7 @@ def test_records_may_be_joined_with_a_unique_public_table() -> None:
     query = "SELECT floor, COUNT(*) AS n FROM t {} JOIN wards ON t.ward = wards.name GROUP BY floor"
     with connect({"t": PEOPLE, "wards": wards}, unit=record(), schema=schema) as db:
         assert counted(db, query.format("LEFT")) == {(1,): 1, (2,): 2, (None,): 1}
-        claim = db.sql(query.format(""), epsilon=1.0, delta=1e-6).claims[0]
-        assert any("no two rows of the public wards agree on name" in it for it in claim.assumptions)
+        assert counted(db, query.format("")) == {(1,): 1, (2,): 2}
         for condition in (
             "TRUE",
             "t.ward >= wards.name",

@@ -9,7 +9,7 @@ import pytest
 
 import spark
 from discreet import connect, record, user
-from discreet.errors import EngineFailed, InvalidValue
+from discreet.errors import EngineFailed, EngineUnreachable, InvalidValue
 
 pytestmark = pytest.mark.skipif(spark.missing() is not None, reason=spark.missing() or "")
 
@@ -57,9 +57,38 @@ def test_a_stream_is_refused(session: Any) -> None:
         connect({"s": session.readStream.format("rate").load()}, unit=record())
 
 
+def test_a_table_of_the_catalogue_is_looked_up_again(session: Any, tmp_path: Any) -> None:
+    """Rows may come and go; what has its name must stay a table with its columns, and a view over others is not asked."""
+    session.sql(f"CREATE TABLE stored (id int, x double) USING parquet LOCATION '{tmp_path / 'stored'}'")
+    session.sql("INSERT INTO stored SELECT id, id FROM range(30)")
+    with connect(session, unit=record(), bounds={"x": (0, 100)}) as db:
+        assert abs(count(db, "SELECT COUNT(*) AS n FROM stored") - 30) < 2
+        session.sql("INSERT OVERWRITE stored SELECT id, id FROM range(50)")
+        assert abs(count(db, "SELECT COUNT(*) AS n FROM stored") - 50) < 2
+        session.sql("DROP TABLE stored")
+        session.sql("CREATE VIEW stored AS SELECT CAST(id AS INT) AS id, CAST(1 AS DOUBLE) AS x FROM range(10)")
+        with pytest.raises(EngineUnreachable, match="connect again"):
+            db.sql("SELECT COUNT(*) AS n FROM stored", epsilon=1.0)
+        session.sql("DROP VIEW stored")
+        with pytest.raises(EngineUnreachable, match="connect again"):
+            db.sql("SELECT COUNT(*) AS n FROM stored", epsilon=1.0)
+
+
+def test_functions_of_the_names_of_spark_s_own_are_refused(session: Any, people: Any) -> None:
+    own = session.newSession()
+    own.createDataFrame([(1, 2.0)], "id int, x double").createOrReplaceTempView("mine")
+    with connect(own, unit=record(), bounds={"x": (0, 100)}) as db:
+        own.sql("CREATE TEMPORARY FUNCTION abs(x DOUBLE) RETURNS DOUBLE RETURN 5")
+        with pytest.raises(EngineUnreachable, match="abs"):
+            db.sql("SELECT COUNT(*) AS n FROM mine", epsilon=1.0)
+    with pytest.raises(InvalidValue, match="rename"):
+        connect(own, unit=record())
+
+
 def test_errors_stay_with_the_owner(session: Any, people: Any) -> None:
     with connect(session, unit=record(), bounds={"x": (0, 100)}) as db:
-        session.createDataFrame([(1, "secret")], "id int, y string").createOrReplaceTempView("people")
+        for name in db.engine._views:  # type: ignore[attr-defined]
+            session.catalog.dropTempView(name)
         with pytest.raises(EngineFailed) as caught:
             db.sql("SELECT SUM(x) AS s FROM people", epsilon=1.0)
         assert "people" not in str(caught.value)

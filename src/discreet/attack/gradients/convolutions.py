@@ -1,6 +1,6 @@
-"""One image from the gradient of a chain of convolutions and ReLUs that ends in a linear layer.
+"""Images from the gradient of a chain of convolutions and ReLUs that ends in a linear layer.
 
-The linear layer gives its input in closed form, and with it the gradient at the last ReLU: a neuron is on where its activation
+The linear layer gives its input (last.py), and with it the gradient at the last ReLU: a neuron is on where its activation
 is positive. From there each convolution is peeled: its weight gradient is linear in its input, and the same linear system
 serves all input channels. What that system leaves open (its null space) is fixed by the outputs that are on, whose values are
 known. Where a layer has more unknowns than equations, the layers that are left are solved together for the image by
@@ -16,6 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from discreet.attack.gradients import last
 from discreet.attack.gradients.network import Network, chain
 from discreet.attack.gradients.solve import Rest, solved
 from discreet.attack.gradients.update import Update
@@ -48,8 +49,8 @@ class Layer:
         return F.conv_transpose2d(delta, self.weight.to(delta), stride=self.stride, padding=self.padding, output_padding=extra)
 
     def weight_gradient(self, rows: Tensor, delta: Tensor) -> Tensor:
-        windows = F.unfold(rows, self.kernel, padding=self.padding, stride=self.stride)[0]
-        return (delta.reshape(self.outside[0], -1) @ windows.T).reshape(self.weight.shape)
+        windows = F.unfold(rows, self.kernel, padding=self.padding, stride=self.stride)
+        return torch.einsum("bop,bkp->ok", delta.flatten(2), windows).reshape(self.weight.shape)
 
 
 def applies(model: nn.Module, shape: Sequence[int]) -> bool:
@@ -96,55 +97,61 @@ def layers_of(model: nn.Module, update: Update, shape: Sequence[int]) -> tuple[l
     return layers, linear, weight, bias
 
 
-def image(network: Network, update: Update, labels: Tensor, shape: Sequence[int], *, seconds: float) -> Tensor | None:
-    """The image, as well as it can be had; its certificate is the residual of its gradient."""
+def images(
+    network: Network, update: Update, labels: Tensor | None, shape: Sequence[int], batch: int, *, seconds: float
+) -> tuple[Tensor, Tensor] | None:
+    """The images and their labels, as well as they can be had; the certificate is the residual of their gradient."""
     layers, linear, weight, bias = layers_of(network.model, update, shape)
-    if not bool(bias.any()):
+    split = last.rows_of(weight, bias, batch)
+    if split is None:
         return None
-    activation = ((bias @ weight) / (bias @ bias)).reshape(1, *layers[-1].outside)
-    gradient = (linear.weight.detach().double().cpu().T @ bias).reshape(1, *layers[-1].outside)
+    activation = split.inputs.reshape(batch, *layers[-1].outside)
+    gradient = (split.deltas @ linear.weight.detach().double().cpu()).reshape(activation.shape)
+    labels = split.deltas.argmin(1) if labels is None or batch > 1 else labels
     tolerance = max(3.0 * float(-activation.min()), 1e-6 * float(activation.abs().max()))
     for index in range(len(layers) - 1, -1, -1):
         layer, on = layers[index], (activation > tolerance).double()
         delta, output = gradient * on, activation * on
         peeled = _peel(layer, delta, output, on)
         if peeled is None:
-            return solved(network, update, labels, layers[: index + 1], Rest(on, delta, output, None), seconds=seconds)
+            rest = Rest(on, delta, output, None)
+            return solved(network, update, labels, layers[: index + 1], rest, seconds=seconds), labels
         inputs, sure = peeled
         if index == 0:
             if bool(sure.all()):
-                return inputs
-            return solved(network, update, labels, layers[:1], Rest(on, delta, output, None), seconds=seconds)
+                return inputs, labels
+            return solved(network, update, labels, layers[:1], Rest(on, delta, output, None), seconds=seconds), labels
         gradient = layer.backward(delta)
         tolerance = max(3.0 * float(-(inputs * sure).min()), 1e-7 * float(inputs.max()))
         activation = inputs.clamp(min=0.0)
         if not bool(sure.all()):
             on = (activation > tolerance).double() * sure
             rest = Rest(on, gradient * on, activation * on, sure)
-            return solved(network, update, labels, layers[:index], rest, seconds=seconds)
+            return solved(network, update, labels, layers[:index], rest, seconds=seconds), labels
     return None
 
 
 def _peel(layer: Layer, delta: Tensor, output: Tensor, on: Tensor) -> tuple[Tensor, Tensor] | None:
     """The input of a convolution and which of its entries are determined; None where there are too few equations."""
     channels, height, width = layer.inside
+    batch, places = len(delta), height * width
     covered = _covered(layer)
-    system = _system(layer, delta)[:, covered]
+    system = torch.cat([_system(layer, one)[:, covered] for one in delta], 1)
     left, singular, right = torch.linalg.svd(system, full_matrices=True)
     rank = int((singular > RANK * singular[0]).sum())
-    free = int(covered.sum()) - rank
-    active = int(on.sum())
-    if free * channels > active or free * channels >= MOST:
+    free = batch * int(covered.sum()) - rank
+    if free * channels > int(on.sum()) or free * channels >= MOST:
         return None
-    wide = torch.zeros(right.shape[0], height * width, dtype=torch.float64)
-    wide[:, covered] = right
+    wide = torch.zeros(right.shape[0], batch, places, dtype=torch.float64)
+    wide[:, :, covered] = right.reshape(len(right), batch, -1)
+    wide = wide.flatten(1)
     wanted = layer.gradient.permute(0, 2, 3, 1).reshape(-1, channels)
     inputs = wide[:rank].T @ ((left[:, :rank].T @ wanted) / singular[:rank, None])
-    sure = covered.double().reshape(1, 1, height, width).expand(1, channels, -1, -1).clone()
+    sure = covered.double().repeat(batch)[:, None].expand(-1, channels)
     if free:
         inputs, open_share = _with_null_space(layer, inputs, wide[rank:], output, on)
-        sure = sure * (open_share < 1e-12).double().reshape(sure.shape)
-    return inputs.T.reshape(1, channels, height, width), sure
+        sure = sure * (open_share < 1e-12).double()
+    return tuple(part.reshape(batch, height, width, channels).permute(0, 3, 1, 2) for part in (inputs, sure))  # type: ignore[return-value]
 
 
 def _with_null_space(
@@ -152,17 +159,19 @@ def _with_null_space(
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Fix the null space by the outputs that are on; also how much of each entry stays undetermined."""
     channels, height, width = layer.inside
-    base = layer.forward(inputs.T.reshape(1, channels, height, width))
+    batch = len(output)
+    base = layer.forward(inputs.reshape(batch, height, width, channels).permute(0, 3, 1, 2))
     missing = (output - base)[on > 0]
-    windows = F.unfold(null.reshape(len(null), 1, height, width), layer.kernel, padding=layer.padding, stride=layer.stride)
+    windows = F.unfold(null.reshape(-1, 1, height, width), layer.kernel, padding=layer.padding, stride=layer.stride)
+    windows = windows.reshape(len(null), batch, *windows.shape[1:])
     weight = layer.weight.reshape(layer.outside[0], channels, -1)
-    response = torch.einsum("ktl,oit->olik", windows, weight).reshape(-1, channels * len(null))[on.reshape(-1) > 0]
+    response = torch.einsum("kbtl,oit->bolik", windows, weight).reshape(-1, channels * len(null))[on.reshape(-1) > 0]
     _, singular, right = torch.linalg.svd(response, full_matrices=True)
     determined = int((singular > singular[0] / CONDITION).sum())
     basis, size = right[:determined], singular[:determined, None]
     shares = (basis.T @ ((basis @ (response.T @ missing[:, None])) / size**2)).reshape(channels, len(null))
     undetermined = right[determined:].reshape(-1, channels, len(null))
-    open_share = torch.einsum("qik,kp->ip", undetermined**2, null**2)
+    open_share = torch.einsum("qik,kp->pi", undetermined**2, null**2)
     return inputs + null.T @ shares.T, open_share
 
 

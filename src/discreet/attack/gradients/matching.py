@@ -59,7 +59,7 @@ def _descended(
     network: Network, update: Update, labels: Tensor, rows: Tensor, steps: int, end: float, progress: Progress | None
 ) -> Tensor:  # fmt: skip
     """L-BFGS from one start, until it stands still."""
-    sent = [value.to(network.dtype) for value in update.list()]
+    sent = [value.to(network.device, network.dtype) for value in update.list()]
     sizes = [float((value**2).sum()) or 1.0 for value in sent]
     optimizer: Any = torch.optim.LBFGS(
         [rows], max_iter=20, history_size=50, line_search_fn="strong_wolfe", tolerance_grad=1e-14, tolerance_change=1e-16
@@ -87,21 +87,24 @@ def cosine(
     low: float = 0.0, high: float = 1.0, variation: float = 1e-2, progress: Progress | None = None,
 ) -> Match:  # fmt: skip
     """Signed Adam on the angle and, for images, total variation; rows stay within their range."""
-    sent = [value.to(network.dtype) for value in update.list()]
+    sent = [value.to(network.device, network.dtype) for value in update.list()]
     size = math.sqrt(sum(float((value**2).sum()) for value in sent))
     generator = torch.Generator().manual_seed(seed)
-    rows = ((low + high) / 2.0 + 0.3 * (high - low) * torch.randn(len(labels), *shape, generator=generator)).to(network.dtype)
+    rows = ((low + high) / 2.0 + 0.3 * (high - low) * torch.randn(len(labels), *shape, generator=generator)).to(
+        network.device, network.dtype
+    )
+    labels = labels.to(network.device)
     rows = rows.clamp(low, high).requires_grad_()
     optimizer = torch.optim.Adam([rows], lr=0.05 * (high - low))
     schedule = torch.optim.lr_scheduler.MultiStepLR(optimizer, [int(steps * part) for part in (0.375, 0.625, 0.875)], gamma=0.1)
     start, best, chosen = time.process_time(), math.inf, rows.detach().clone()
     for step in range(steps):
         made = network.gradient(rows, labels, differentiable=True)
-        product = sum(((a * b).sum() for a, b in zip(made, sent)), torch.zeros((), dtype=network.dtype))
-        length = torch.sqrt(sum(((a**2).sum() for a in made), torch.zeros((), dtype=network.dtype)))
+        product = sum(((a * b).sum() for a, b in zip(made, sent)), torch.zeros((), dtype=network.dtype, device=network.device))
+        length = torch.sqrt(sum(((a**2).sum() for a in made), torch.zeros((), dtype=network.dtype, device=network.device)))
         value = 1.0 - product / (length * size)
-        if float(value) < best:
-            best, chosen = float(value), rows.detach().clone()
+        if float(value.detach()) < best:
+            best, chosen = float(value.detach()), rows.detach().clone()
         if len(shape) == 3:
             value = value + variation * total_variation(rows)
         (gradient,) = torch.autograd.grad(value, [rows])

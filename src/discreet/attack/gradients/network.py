@@ -43,9 +43,16 @@ class Network:
 
     def residual(self, rows: Tensor, labels: Tensor, update: Update) -> float:
         """How far the gradient of these rows is from the update, relative to it and per parameter: 0 explains it all."""
-        made = self.gradient(rows.to(self.dtype), labels)
-        sent = [value.to(self.dtype) for value in update.list()]
-        shares = [((a - b) ** 2).sum() / (b**2).sum() for a, b in zip(made, sent) if bool(b.any())]
+        return self.apart(self.gradient(rows.to(self.device, self.dtype), labels.to(self.device)), update)
+
+    def apart(self, made: Sequence[Tensor], update: Update) -> float:
+        """How far these values are from the update, relative to it and per parameter."""
+        sent = [value.to(self.device, self.dtype) for value in update.list()]
+        shares = [
+            ((a.detach() - b) ** 2).sum() / (b**2).sum()
+            for a, b in zip((part.to(self.dtype) for part in made), sent)
+            if bool(b.any())
+        ]
         return float(torch.sqrt(sum(shares) / len(shares)))  # type: ignore[arg-type]
 
 

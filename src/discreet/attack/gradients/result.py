@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,10 @@ class Inversion:
     def __len__(self) -> int:
         return len(self.rows)
 
+    def noted(self, *notes: str) -> Inversion:
+        """The same with these notes added."""
+        return replace(self, notes=(*self.notes, *notes))
+
     def columns(self) -> dict[str, list[Any]]:
         """The rows as a table, by the schema that was given."""
         if self.layout is None:
@@ -51,6 +55,19 @@ class Inversion:
             return float("inf")
         nearest = float(torch.cdist(target, self.rows.double().reshape(len(self.rows), -1)).min())
         return nearest / math.sqrt(target.shape[1])
+
+    def matched(self, truth: Any) -> Tensor:
+        """The recovered rows in the order of the true ones: the assignment with the least squared distance.
+
+        Only the owner of the rows can ask this. There must be as many recovered rows as true ones, or more.
+        """
+        from scipy.optimize import linear_sum_assignment
+
+        target = torch.as_tensor(np.asarray(truth), dtype=torch.float64)
+        if len(self.rows) < len(target):
+            raise InvalidValue(f"{len(self.rows)} rows were recovered, fewer than the {len(target)} to compare them with.")
+        cost = torch.cdist(target.flatten(1), self.rows.double().flatten(1)) ** 2
+        return self.rows[torch.as_tensor(linear_sum_assignment(cost.numpy())[1])]
 
     def evidence(
         self, candidates: Any, inside: ArrayLike, *, unit: Unit, view: Iterable[str] = ("updates",), run: int = 0

@@ -2,14 +2,17 @@
 
 one row, a linear layer sees it          closed form
 linear, ReLU, linear …                   exact, row by row (sparse.py)
-convolutions and ReLU, one image         exact, layer by layer (convolutions.py)
+convolutions and ReLU, few images        exact, layer by layer (last.py, convolutions.py)
 smooth activations                       second-order matching
 images otherwise                         cosine distance and total variation
 tables otherwise                         an ensemble of relaxed rows, with the doubt of each cell (tables.py)
+several local steps (FedAvg)             the steps simulated and differentiated through (federated.py)
+token sequences                          those that the spans of two layers hold (text.py)
 """
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -17,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from discreet.attack.gradients import closed, convolutions, matching, sparse, tables
+from discreet.attack.gradients import closed, convolutions, estimate, federated, matching, sparse, tables, text
 from discreet.attack.gradients.labels import as_labels, label_counts
 from discreet.attack.gradients.layout import Layout
 from discreet.attack.gradients.network import Loss, Network, certified
@@ -26,14 +29,15 @@ from discreet.attack.gradients.update import Update, checked
 from discreet.core import check
 from discreet.errors import InvalidValue
 
-METHODS = ("auto", "closed", "sparse", "convolutions", "second_order", "cosine", "tables")
+METHODS = ("auto", "closed", "sparse", "convolutions", "second_order", "cosine", "tables", "federated")
 PRIOR = 512  # public rows that stand for the batch
 
 
 def gradients(
     model: nn.Module, update: Mapping[str, Any], *, batch: int, loss: Loss | None = None, data: Any = "image",
     shape: Sequence[int] | None = None, labels: Any = None, public: Any = None, method: str = "auto", steps: int = 2000,
-    seconds: float = 60.0, seed: int = 0, progress: Callable[[str, int, int], None] | None = None,
+    seconds: float = 60.0, seed: int = 0, epochs: int | None = None, learning_rate: float | None = None,
+    batch_size: int | None = None, device: str = "cpu", progress: Callable[[str, int, int], None] | None = None,
 ) -> Inversion:  # fmt: skip
     """Read the rows of a batch out of one gradient that a client sent.
 
@@ -41,7 +45,11 @@ def gradients(
     given. `data` is "image", with `shape` such as (3, 32, 32), or a schema: a mapping from each column to its categories or to
     a pair (low, high), whose rows the model sees one-hot. `labels` are guessed where they are not known. `public` are rows of
     the same kind that are nobody's secret; without them rows are drawn evenly from the ranges. `seconds` limits each attack's
-    CPU time. Recovered rows that reproduce the update up to rounding are certified: see `Inversion.exact`.
+    CPU time. With `epochs`, `learning_rate` and `batch_size` the update is how the weights changed over so many epochs of
+    descent (FedAvg), and `batch` is how many rows the client has. With data="text", `batch` sequences of `shape=(length,)`
+    token numbers are read from a causal transformer; `residual` is then their distance from the spans. Where the rank of the
+    gradient shows that `batch` is wrong, the number of rows it shows is tried too. Recovered rows that reproduce the update up
+    to rounding are certified: see `Inversion.exact`.
 
     >>> _ = torch.manual_seed(0)
     >>> model = nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 2))
@@ -56,19 +64,70 @@ def gradients(
     check.word("method", method, METHODS)
     check.whole("steps", steps)
     check.positive("seconds", seconds)
-    asked = loss or nn.CrossEntropyLoss()
-    case = _Case(model, checked(model, update), batch, asked, data, shape, labels, public, steps, seconds, seed, progress)
+    if isinstance(data, str) and data == "text":
+        return _text(model, checked(model, update), batch, shape, seconds, progress)
+    estimate.device(device)
+    sent, local = checked(model, update), _local(epochs, learning_rate, batch_size)
+    if local is not None and local.steps(batch) == 1:
+        sent, local = sent.scaled(-1.0 / local.learning_rate), None
+
+    def at(rows: int) -> Inversion:
+        return _first(_Case(
+            model, sent, rows, loss or nn.CrossEntropyLoss(), data, shape, labels if rows == batch else None, public, steps,
+            seconds, seed, progress, local, device,
+        ), method)  # fmt: skip
+
+    found = at(batch)
+    rank = None if local is not None or bool(found.exact.all()) else estimate.rows(model, sent, found.rows.shape[1:])
+    if rank is None or rank == batch:
+        return found.noted(*estimate.normalised(model))
+    note = f"The gradient has the rank of {rank} rows, not of {batch}: batch={rank} was tried as well."
+    again = at(rank)
+    return (again if bool(again.exact.all()) else found).noted(note, *estimate.normalised(model))
+
+
+def _first(case: _Case, method: str) -> Inversion:
+    """The first certified answer, or the one with the least residual."""
     tried: list[Inversion] = []
     for name in case.order() if method == "auto" else [method]:
         found = getattr(case, name)()
         if found is None:
             continue
         tried.append(found)
-        if bool(found.exact.all()) and len(found) == batch:
+        if bool(found.exact.all()) and len(found) == case.batch:
             break
     if not tried:
         raise InvalidValue(f"method={method!r} does not fit this model and batch; leave it out to use what does.")
     return min(tried, key=lambda found: (-int(found.exact.sum()), found.residual))
+
+
+def _local(epochs: int | None, learning_rate: float | None, batch_size: int | None) -> federated.Local | None:
+    given = (epochs, learning_rate, batch_size)
+    if all(value is None for value in given):
+        return None
+    if epochs is None or learning_rate is None or batch_size is None:
+        raise InvalidValue("A client of federated averaging needs all three: epochs=…, learning_rate=… and batch_size=….")
+    return federated.Local(epochs, learning_rate, batch_size)
+
+
+def _text(
+    model: nn.Module, update: Update, batch: int, shape: Sequence[int] | None, seconds: float,
+    progress: Callable[[str, int, int], None] | None,
+) -> Inversion:  # fmt: skip
+    if shape is None or len(shape) != 1:
+        raise InvalidValue('data="text" needs the length of one sequence, such as shape=(32,).')
+    start = time.process_time()
+    tell = None if progress is None else lambda done, total: progress("text", done, total)
+    found = text.sequences(copy.deepcopy(model).eval(), update, batch, int(shape[0]), seconds=seconds, progress=tell)
+    if found.tokens.shape[1] < shape[0]:
+        raise InvalidValue(
+            f"Only {found.tokens.shape[1]} of {shape[0]} positions were read within {seconds:g} CPU seconds or before no token "
+            "fitted. Give more seconds; noise or compression of the update ends this attack."
+        )
+    exact = (found.distance < text.CERTAIN) & (len(found.tokens) == batch)
+    return Inversion(
+        found.tokens, None, exact.double(), exact, "text", float(found.distance.max()) ** 0.5, time.process_time() - start
+    )
 
 
 class _Case:
@@ -77,7 +136,9 @@ class _Case:
     def __init__(
         self, model: nn.Module, update: Update, batch: int, loss: Loss, data: Any, shape: Sequence[int] | None, labels: Any,
         public: Any, steps: int, seconds: float, seed: int, progress: Callable[[str, int, int], None] | None,
+        local: federated.Local | None, device: str,
     ) -> None:  # fmt: skip
+        self.local, self.device = local, device
         self.model, self.update, self.batch, self.steps, self.seconds, self.seed = model, update, batch, steps, seconds, seed
         self.network, self.loss = Network(model, loss), loss
         self.layout = None if isinstance(data, str) else Layout.of(data)
@@ -112,15 +173,19 @@ class _Case:
             if len(known) != self.batch:
                 raise InvalidValue(f"labels has {len(known)} entries for a batch of {self.batch}.")
             return known
+        if self.local is not None:
+            return federated.labels_of(self.network, self.update, self.batch, self.prior, self.local)
         counts = label_counts(self.network, self.update, self.batch, self.prior)
         return None if counts is None else as_labels(counts)
 
     def order(self) -> list[str]:
         """The attacks that fit, the exact ones first."""
+        if self.local is not None:
+            return ["federated"]
         fallback = "tables" if self.layout is not None else "cosine"
         exact = ["closed"] if self.batch == 1 else []
         exact += ["sparse"] if sparse.applies(self.model) else []
-        exact += ["convolutions"] if self.batch == 1 and convolutions.applies(self.model, self.shape) else []
+        exact += ["convolutions"] if convolutions.applies(self.model, self.shape) else []
         return [*exact, *(["second_order"] if matching.smooth(self.model) else []), fallback]
 
     def closed(self) -> Inversion | None:
@@ -144,10 +209,12 @@ class _Case:
         return self._result("sparse", rows, labels, residual, torch.ones(len(rows), dtype=torch.bool), notes)
 
     def convolutions(self) -> Inversion | None:
-        if self.batch != 1 or not convolutions.applies(self.model, self.shape) or self.labels is None:
+        if not convolutions.applies(self.model, self.shape):
             return None
-        row = convolutions.image(self.network, self.update, self.labels, self.shape, seconds=self.seconds)
-        return None if row is None else self._made("convolutions", row, self.labels)
+        found = convolutions.images(
+            self.network, self.update, self.labels, self.shape, self.batch, seconds=self.seconds
+        )  # fmt: skip
+        return None if found is None else self._made("convolutions", *found)
 
     def second_order(self) -> Inversion | None:
         return self._matched("second_order", matching.second_order)
@@ -166,15 +233,34 @@ class _Case:
         exact = torch.full((len(found.rows),), certified(residual, self.update))
         return self._result("tables", found.rows, self.labels, residual, exact, (), found.confidence)
 
+    def federated(self) -> Inversion | None:
+        if self.local is None:
+            raise InvalidValue('method="federated" needs epochs=…, learning_rate=… and batch_size=….')
+        if self.labels is None:
+            raise InvalidValue("The labels of the client are not known and the loss does not tell them: give labels=….")
+        low, high = self._range()
+        network = Network(self.model, self.network.loss, dtype=torch.float32)
+        rows, sure = federated.rows_of(
+            network, self.update, self.labels, self.shape, self.local, steps=self.steps, seconds=self.seconds, seed=self.seed,
+            low=low, high=high, progress=self._tell("federated"),
+        )  # fmt: skip
+        copies = rows.to(network.dtype)[None].repeat(self.local.epochs, *[1] * rows.dim())
+        made = federated.change(network, copies, self.labels, self.local, differentiable=False)
+        residual = self.network.apart(made, self.update)
+        exact = torch.zeros(len(rows), dtype=torch.bool)
+        return self._result("federated", rows, self.labels, residual, exact, (), sure)
+
     def _matched(self, name: str, attack: Callable[..., matching.Match]) -> Inversion | None:
         if self.labels is None:
             raise InvalidValue("The labels of the batch are not known and the loss does not tell them: give labels=….")
         low, high = self._range()
+        network = Network(self.model, self.network.loss, dtype=torch.float32, device=self.device)
+        network = network if name == "cosine" else self.network
         match = attack(
-            self.network, self.update, self.labels, self.shape, steps=self.steps, seconds=self.seconds, seed=self.seed,
+            network, self.update, self.labels, self.shape, steps=self.steps, seconds=self.seconds, seed=self.seed,
             low=low, high=high, progress=self._tell(name),
         )  # fmt: skip
-        return self._made(name, match.rows, self.labels)
+        return self._made(name, match.rows.double().cpu(), self.labels)
 
     def _range(self) -> tuple[float, float]:
         if self.layout is None:

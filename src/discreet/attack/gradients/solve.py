@@ -1,4 +1,4 @@
-"""The first layers of a ReLU convolutional network, solved for the image by Gauss-Newton.
+"""The first layers of a ReLU convolutional network, solved for the images by Gauss-Newton.
 
 Known are the gradient at the output of the last of these layers, which of its outputs are on, and their values. The equations:
 outputs that are on have their values, outputs that are off are not positive, and the weight gradients of all layers but the
@@ -39,11 +39,11 @@ class Rest:
 def solved(
     network: Network, update: Update, labels: Tensor, layers: Sequence[Layer], rest: Rest, *, seconds: float
 ) -> Tensor:  # fmt: skip
-    """The image with the least residual over a few starts; the search ends where one is certified."""
+    """The images with the least residual over a few starts; the search ends where one is certified."""
     begin, best = time.process_time(), (float("inf"), torch.empty(0))
     for start in range(STARTS):
         problem = _Problem(layers, rest)
-        first = torch.full((1, *layers[0].inside), 0.5)
+        first = torch.full((len(rest.on), *layers[0].inside), 0.5)
         image = problem.descend(first, smoothing=0.03 if start else 0.0, rounds=ROUNDS + (15 if start else 0))
         for _ in range(3 if start else 1):
             residual = network.residual(image.double(), labels, update)

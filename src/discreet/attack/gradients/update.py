@@ -24,6 +24,9 @@ class Update:
     def list(self) -> list[Tensor]:
         return list(self.values.values())
 
+    def scaled(self, factor: float) -> Update:
+        return Update({name: value * factor for name, value in self.values.items()}, self.rounding)
+
     def norm(self) -> float:
         return float(torch.sqrt(sum((value**2).sum() for value in self.values.values())))  # type: ignore[arg-type]
 

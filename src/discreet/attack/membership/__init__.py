@@ -15,6 +15,7 @@
     per_record_risk.py   the risk of every record and group over many models
     controls.py          an overfit control, and a model that saw none of the rows
     canaries.py          a recipe audited in one training run
+    federated.py         what servers and clients of a federation learn from rounds
     validation.py        what an attack is given, checked
 
 `discreet.attack.membership` is this package and also the function: `discreet.attack.membership(target, recipe, …)`.

@@ -142,7 +142,7 @@ class KBinsDiscretizer(Encoder):
             lists = check.items("edges", self.edges, "a list of rising edges, for each column")
             if len(lists) != X.shape[1]:
                 raise InvalidValue(f"edges must have a list for each of {X.shape[1]} columns; got {len(lists)}.")
-            self.bin_edges_, self.release_ = [_rising(each) for each in lists], None
+            self.bin_edges_, self.release_ = [rising(each) for each in lists], None
             return self
         if self.epsilon is None or self.delta is None or self.unit is None:
             raise InvalidValue(
@@ -167,7 +167,7 @@ class KBinsDiscretizer(Encoder):
         return [[str(place) for place in range(len(edges) + 1)] for edges in self.bin_edges_]
 
 
-def _rising(edges: Any) -> Floats:
+def rising(edges: Any) -> Floats:
     found = np.array([check.real("edges", edge) for edge in check.items("edges", edges, "a list of numbers")])
     if (np.diff(found) <= 0).any():
         raise InvalidValue(f"edges must rise; got {check.shown(found.tolist())}.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 from discreet.query.engines.request import Marginals, Request
@@ -21,8 +21,9 @@ class Engine(Protocol):
         how unit keys are compared, whether it is a base table. No row is read."""
         ...
 
-    def ready(self) -> None:
-        """Raise EngineUnreachable where a question could not be asked now; no private row is read."""
+    def ready(self, tables: Collection[str]) -> None:
+        """Raise EngineUnreachable where a question of these tables could not be asked now: the engine cannot be reached, or a
+        table is no longer what it was when it was connected. No private row is read."""
         ...
 
     def unique(self, base: Base) -> bool:

@@ -10,7 +10,7 @@ import shutil
 import tempfile
 import threading
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -147,6 +147,7 @@ class DuckEngine:
             for setting in (*([f"threads = {threads}"] if threads else []), FAST, *(f"{name} = false" for name in shut)):
                 self._run(f"SET {setting}")
             self._run("SET lock_configuration = true")
+            self._check_macros()
             self._tables = self._look()
         except duckdb.Error as error:
             what = ", ".join(path.name for path in self._files) or "the data"
@@ -222,6 +223,17 @@ class DuckEngine:
     def tables(self) -> Mapping[str, Stored]:
         return self._tables
 
+    def _check_macros(self) -> None:
+        """A macro of the name of a function or an operator would stand in for it: bounds would be what the macro says."""
+        found = self._run(
+            "SELECT DISTINCT function_name FROM duckdb_functions() WHERE NOT internal INTERSECT "
+            "SELECT function_name FROM duckdb_functions() WHERE internal ORDER BY 1"
+        )
+        if found:
+            names = ", ".join(name for (name,) in found[:5])
+            raise InvalidValue(f"{self._files[0].name} has macros of the names of DuckDB's own functions: {names}. Bounds "
+                               "would be what the macros say; rename them.")  # fmt: skip
+
     def _look(self) -> dict[str, Stored]:
         """Tables of a database by what its catalogue says; files and frames are as they were given."""
         listed = self._run(
@@ -249,7 +261,7 @@ class DuckEngine:
         order = {name: place for place, name in enumerate(self._same)}  # as they were given
         return dict(sorted(found.items(), key=lambda item: (order.get(item[0], 0), item[0])))
 
-    def ready(self) -> None:
+    def ready(self, tables: Collection[str]) -> None:
         try:
             with self._lock:  # a connection in use by another thread refuses, which is not that it was closed
                 self._link.execute("SELECT 1").fetchall()
@@ -258,8 +270,9 @@ class DuckEngine:
         missing = next((path.name for path in self._files if not path.is_file()), None)
         if missing is not None:
             raise EngineUnreachable(missing, "The file is gone: put it back, or connect again.")
-        for name, before in self._parquet.items():
-            self._look_again(name, before)
+        for name in tables:
+            if name in self._parquet:
+                self._look_again(name, self._parquet[name])
 
     def _look_again(self, name: str, before: ParquetFiles) -> None:
         """A file that was written anew has the columns it had, or is not asked; its rows are looked at as when connecting."""

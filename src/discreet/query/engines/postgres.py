@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import secrets
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -204,6 +204,7 @@ class PostgresEngine:
         self._url = url
         self._lock = threading.Lock()
         self._writer = PostgresWriter()
+        self._schemas: list[str] | None = None  # of the search_path, when it was connected
         self._kept: tuple[Base, int] | None = None  # what was registered
         self._lost = False  # whether a new session lacks it
         self._link = self._connect()
@@ -226,6 +227,8 @@ class PostgresEngine:
             if encoding != "UTF8":
                 raise InvalidValue(f"The database at {location} keeps text as {encoding}; only UTF8 can be read without errors "
                                    "that depend on the data.")  # fmt: skip
+            if self._schemas is None:
+                self._schemas = link.execute("SELECT current_schemas(false)::text[]").fetchall()[0][0]
             for name, value in _SESSION.items():
                 link.execute(f"SET {name} = {value}")
         except BaseException:
@@ -268,27 +271,28 @@ class PostgresEngine:
         """A new session where the old one is gone; what was registered is made again with the next question."""
         self._link, self._lost = self._connect(), self._kept is not None
 
-    def ready(self) -> None:
+    def ready(self, tables: Collection[str]) -> None:
         """Open a session where the server closed the last one; whether it can be reached does not depend on rows."""
         with self._lock:
             try:
-                found = None if self._link.closed else _described(self._link)
+                found = None if self._link.closed else self._described(self._link)
             except self._psycopg.Error:
                 self._link.close()
                 found = None
             try:
                 if found is None:
                     self._again()
-                    found = _described(self._link)
+                    found = self._described(self._link)
             except (InvalidValue, self._psycopg.Error) as error:
                 raise EngineUnreachable(self.name, "Ask again when the server is back.") from error
-        if any(found.get(place) != columns for place, columns in self._known.items()):
-            raise EngineUnreachable(self.name, "Its tables are not those that were connected: connect again.")
+        changed = [table for table in sorted(tables) if found.get(self._places[table]) != self._known[self._places[table]]]
+        if changed:
+            raise EngineUnreachable(changed[0], "It is not the table that was connected, or has other columns: connect again.")
 
     def _check_unchanged(self, cursor: Any, rows: Relation) -> None:
         """A table that became a view, or has other columns, is not asked. The question that ran keeps its tables locked until
         the transaction ends, so that they are now what they were then."""
-        asked, found = {self._places[base.table] for base in bases(rows)}, _described(cursor)
+        asked, found = {self._places[base.table] for base in bases(rows)}, self._described(cursor)
         if any(found.get(place) != self._known[place] for place in asked):
             raise InvalidValue("the tables changed since they were connected")
 
@@ -303,7 +307,7 @@ class PostgresEngine:
         )
         if cursor.fetchone()[0]:
             writer.letters = '"und-x-icu"'
-        self._known = _described(cursor)
+        self._known = self._described(cursor)
         self._places: dict[str, tuple[str, str]] = {}
         kinds: dict[str, dict[str, str]] = {}
         rules: dict[str, dict[str, str]] = {}
@@ -311,7 +315,7 @@ class PostgresEngine:
         oids: dict[str, int] = {}
         schemas: dict[str, str] = {}
         listed = [row for rows in self._known.values() for row in rows]
-        for oid, schema, plain, column, base, category, exact, why in listed:
+        for oid, schema, plain, column, base, category, exact, why, _ in listed:
             table = plain
             if oids.setdefault(table, oid) != oid:  # one of that name is earlier on the search_path
                 table = f"{schema}.{plain}"
@@ -380,19 +384,19 @@ class PostgresEngine:
         """The database and its tables, not their rows: to say that rows changed would be to say that somebody came or went."""
         return self._identity
 
+    def _described(self, link: Any) -> dict[tuple[str, str], list[tuple[Any, ...]]]:
+        """The catalogue's rows, one for each column, by schema and table."""
+        found: dict[tuple[str, str], list[tuple[Any, ...]]] = {}
+        for row in link.execute(CATALOGUE, {"schemas": self._schemas}).fetchall():
+            found.setdefault((row[1], row[2]), []).append(row)
+        return found
+
     def close(self) -> None:
         self._link.close()
 
 
-def _described(link: Any) -> dict[tuple[str, str], list[tuple[Any, ...]]]:
-    """The catalogue's rows, one for each column, by schema and table."""
-    found: dict[tuple[str, str], list[tuple[Any, ...]]] = {}
-    for row in link.execute(CATALOGUE).fetchall():
-        found.setdefault((row[1], row[2]), []).append(row)
-    return found
-
-
-_SESSION = {
+_SESSION = {  # with functions and operators of PostgreSQL alone: others of their names might fit a column better
+    "search_path": "pg_catalog, pg_temp",
     "default_transaction_read_only": "on", "standard_conforming_strings": "on", "DateStyle": "'ISO, YMD'", "TimeZone": "'UTC'",
     "extra_float_digits": "1", "application_name": "'discreet'",
 }  # fmt: skip

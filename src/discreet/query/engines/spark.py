@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import secrets
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -171,6 +171,7 @@ class SparkEngine:
         self._writer = SparkWriter()
         self._mark = f"discreet_{secrets.token_hex(8)}"
         self._views: list[str] = []
+        self._numbers: dict[str, str] = {}
         self._session: Any
         try:
             self._open(location)
@@ -180,44 +181,66 @@ class SparkEngine:
             raise InvalidValue("Spark cannot open these tables; their owner sees why as __cause__.") from error
 
     def _open(self, location: Any) -> None:
+        self._paths: dict[str, tuple[str, ...]] = {}  # of a catalogue's tables: catalogue, database and name
         if hasattr(location, "catalog") and hasattr(location, "sql"):
             self._session = location
             self._frames = self._listed()
         else:
             self._frames = dict(location) if isinstance(location, Mapping) else {"data": location}
             self._session = next(iter(self._frames.values())).sparkSession
-            for place, (name, frame) in enumerate(self._frames.items()):
-                self._writer.places[name] = self._view(frame, str(place))
+        for place, (name, frame) in enumerate(self._frames.items()):
+            self._numbers[name] = str(place)
+            self._writer.places[name] = self._view(frame, str(place))
         for name, frame in self._frames.items():
             if frame.sparkSession is not self._session:
                 raise InvalidValue(f"{name} is of another Spark session. Make all DataFrames in one.")
             if frame.isStreaming:
                 raise InvalidValue(f"{name} is a stream, which never ends. Ask a table it is written to.")
         self._writer.collates = int(str(self._session.version).split(".")[0]) >= 4
-        where = self._catalogue_of()
-        self._tables = {name: replace(_stored(frame), place=where.get(name, ())) for name, frame in self._frames.items()}
+        self._functions = self._own_functions()
+        self._tables = {name: self._described(name) for name in self._frames}
+        self._check_functions()
 
     def _listed(self) -> dict[str, Any]:
-        """The tables of the current database and the temporary views."""
-        names = [table.name for table in self._session.catalog.listTables() if not _OURS.match(table.name)]
-        return {name: self._session.table(self._writer.name(name)) for name in names}
+        """The tables of the current database and the temporary views, which hide tables of their names."""
+        listed = [table for table in self._session.catalog.listTables() if not _OURS.match(table.name)]
+        hidden = {table.name for table in listed if not (table.namespace and table.catalog)}
+        self._paths = {
+            table.name: (table.catalog, *table.namespace, table.name) for table in listed if table.name not in hidden
+        }
+        return {name: self._found(name) if name in self._paths else self._session.table(self._writer.name(name))
+                for name in dict.fromkeys(table.name for table in listed)}  # fmt: skip
 
-    def _catalogue_of(self) -> dict[str, tuple[str, ...]]:
-        """The catalogue and database of each table that has one; frames and temporary views have none."""
-        listed = [] if self._writer.places else self._session.catalog.listTables()
-        return {table.name: (table.catalog, *table.namespace) for table in listed if table.namespace and table.catalog}
+    def _found(self, name: str) -> Any:
+        """A table of the catalogue as it is now, whichever database is the current one."""
+        return self._session.table(".".join(map(self._writer.name, self._paths[name])))
+
+    def _described(self, name: str) -> Stored:
+        return replace(_stored(self._frames[name]), place=self._paths.get(name, ())[:-1])
+
+    def _own_functions(self) -> set[str]:
+        return {row[0] for row in self._session.sql("SHOW SYSTEM FUNCTIONS").collect()}
+
+    def _check_functions(self) -> None:
+        """Before Spark 4 a session's function stands in for Spark's own of that name: bounds would be what it says."""
+        made = {row[0] for row in self._session.sql("SHOW USER FUNCTIONS").collect()}
+        hidden = sorted(made & self._functions)
+        if hidden:
+            raise InvalidValue(f"The session has functions of the names of Spark's own: {', '.join(hidden[:5])}. Bounds "
+                               "might be what they say; rename them.")  # fmt: skip
 
     def _view(self, frame: Any, suffix: str) -> str:
         name = f"{self._mark}_{suffix}"
         frame.createOrReplaceTempView(name)
-        self._views.append(name)
+        self._views = [*dict.fromkeys([*self._views, name])]
         return self._writer.name(name)
 
     def tables(self) -> Mapping[str, Stored]:
         return self._tables
 
-    def ready(self) -> None:
-        """A session that has stopped gives one clear error; nothing was asked of it."""
+    def ready(self, tables: Collection[str]) -> None:
+        """A session that has stopped gives one clear error; nothing was asked of it. Frames and temporary views stay what they
+        were; tables of the catalogue are looked up again, since their files change."""
         try:
             context = getattr(self._session, "_jsc", None)
             running = self._session.version and (context is None or not context.sc().isStopped())
@@ -225,6 +248,24 @@ class SparkEngine:
             raise EngineUnreachable(self.name, _STOPPED) from error
         if not running:
             raise EngineUnreachable(self.name, _STOPPED)
+        try:
+            self._check_functions()
+        except InvalidValue as error:
+            raise EngineUnreachable(self.name, str(error)) from error
+        for name in sorted(set(tables) & set(self._paths)):
+            self._look_again(name)
+
+    def _look_again(self, name: str) -> None:
+        told = "It is not the table that was connected, or has other columns: connect again."
+        try:
+            frame = self._found(name)
+            now = replace(_stored(frame), place=self._paths[name][:-1])
+        except Exception as error:
+            raise EngineUnreachable(name, told) from error
+        if _lasting(now) != _lasting(self._tables[name]):
+            raise EngineUnreachable(name, told)
+        self._frames[name] = frame
+        self._view(frame, self._numbers[name])
 
     def unique(self, base: Base) -> bool:
         return not self._session.sql(self._writer.repeated(base)).collect()[0][0]
@@ -275,6 +316,12 @@ class SparkEngine:
 
 
 _STOPPED = "Its session has stopped: start one and connect again."
+
+
+def _lasting(stored: Stored) -> Stored:
+    """What must stay as it is: all but marks that each reading of a plan makes anew."""
+    anew = (("plan",), ("rdd",))
+    return replace(stored, same=frozenset(mark for mark in stored.same if not (isinstance(mark, tuple) and mark[:1] in anew)))
 
 
 def _stored(frame: Any) -> Stored:

@@ -6,6 +6,8 @@ Each relation is written as a SELECT whose columns are c0, c1, … , with `u`, t
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from discreet.query.engines.expressions import Expressions, short
 from discreet.query.engines.request import SCALE, Marginals, Request, Term
 from discreet.query.operations import GATHERING, Op, PlanKind, TermKind
@@ -54,7 +56,16 @@ class Writer(Expressions):
         if base.table == self.registered:
             columns.append(f"{self.name(WEIGHT)} AS w")
         table = self.table(REGISTERED) if base.table == self.registered else self.table(base.table)
-        return f"SELECT {', '.join(columns)} FROM {table}"
+        text = f"SELECT {', '.join(columns)} FROM {table}"
+        return self.first_of_each(text, base) if base.unique else text
+
+    def first_of_each(self, text: str, base: Base) -> str:
+        """One row for each value of the columns on which a public table is unique, whatever has become of the table since that
+        was looked up: a row that is joined with it stays one row."""
+        keys = ", ".join(f"y.c{place}" for place in base.unique)
+        placed = f"SELECT y.*, row_number() OVER (PARTITION BY {keys} ORDER BY {keys}) AS place FROM ({text}) AS y"
+        columns = ", ".join(f"z.c{place}" for place in range(len(base.names)))
+        return f"SELECT {columns} FROM ({placed}) AS z WHERE z.place = 1"
 
     def inputs(self, select: Select, more: str = "") -> str:
         """What the rows are made of, with one more join, if any."""
@@ -93,7 +104,8 @@ class Writer(Expressions):
         keys = [f"r0.c{place}" for place in base.unique]
         known = " AND ".join(f"{key} IS NOT NULL" for key in keys)
         twice = (
-            f"SELECT 1 AS one FROM ({self.relation(base)}) AS r0 WHERE {known} GROUP BY {', '.join(keys)} HAVING count(*) > 1"
+            f"SELECT 1 AS one FROM ({self.relation(replace(base, unique=()))}) AS r0 WHERE {known} "
+            f"GROUP BY {', '.join(keys)} HAVING count(*) > 1"
         )
         return f"SELECT count(*) AS s0 FROM ({twice}) AS x"
 

@@ -156,10 +156,10 @@ def _is(attack: str, asked: str) -> bool:
 
 
 def _bounds(claim: Claim) -> bool:
-    from discreet.accounting import curve
+    from discreet.audit.judge import ceiling_of
 
     try:
-        return math.isfinite(curve(claim.event).epsilon(0.1))
+        return math.isfinite(ceiling_of(claim.event).epsilon(0.1))
     except DiscreetError:
         return False
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from discreet.audit import appraise, epsilon_at_least, intervals
 from discreet.audit.intervals import Interval
-from discreet.audit.judge import SURE
+from discreet.audit.judge import SURE, ceiling_of
 from discreet.core import Claim, Evidence, Game, Release, Verdict
 from discreet.errors import DiscreetError
 from discreet.figures import down, percent_down, percent_up, rate, up
@@ -257,10 +257,8 @@ class Unrefuted:
 
 def proven(claim: Claim, delta: float) -> float:
     """The epsilon of a claim; infinite where no theorem here covers what ran."""
-    from discreet.accounting import curve
-
     try:
-        return curve(claim.event).epsilon(delta)
+        return ceiling_of(claim.event).epsilon(delta)
     except DiscreetError:
         return math.inf
 

@@ -1,0 +1,83 @@
+"""What an interface can hold back: rounded, top, noisy or fewer answers. None of these is a proof; all cost something."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.attack.stealing.oracle import Oracle
+from discreet.core import check
+from discreet.errors import ModelUnreachable
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Rounded:
+    """Answers rounded to some decimals."""
+
+    model: Any
+    decimals: int
+
+    def __call__(self, rows: Any) -> Floats:
+        return np.asarray(Oracle(self.model)(rows).round(self.decimals))
+
+
+@dataclass(frozen=True)
+class TopOne:
+    """The label alone."""
+
+    model: Any
+
+    def __call__(self, rows: Any) -> NDArray[np.int64]:
+        return np.asarray(Oracle(self.model)(rows).argmax(axis=1))
+
+
+@dataclass(frozen=True)
+class Noisy:
+    """Scores with Gaussian noise, the same for the same row: asking again does not average it away."""
+
+    model: Any
+    scale: float
+    seed: int = 0
+
+    def __call__(self, rows: Any) -> Floats:
+        rows, found = np.asarray(rows, np.float64), Oracle(self.model)(rows)
+        noise = [self._random(row).normal(size=found.shape[1]) for row in rows]
+        return np.asarray(found + self.scale * np.array(noise))
+
+    def _random(self, row: Floats) -> np.random.Generator:
+        import hashlib
+
+        digest = hashlib.blake2b(row.tobytes(), key=str(self.seed).encode()).digest()
+        return np.random.default_rng(int.from_bytes(digest, "little"))
+
+
+@dataclass
+class RateLimited:
+    """No more than `most` rows until `rest` seconds have passed: raises ModelUnreachable, as an interface answers 429."""
+
+    model: Any
+    most: int
+    rest: float
+    clock: Any = None
+    _since: float = field(default=-np.inf, init=False)
+    _used: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        check.whole("most", self.most), check.positive("rest", self.rest)
+
+    def __call__(self, rows: Any) -> Floats:
+        import time
+
+        now = (self.clock or time.monotonic)()
+        if now - self._since >= self.rest:
+            self._since, self._used = now, 0
+        if self._used + len(rows) > self.most and self._used:
+            left = self.rest - (now - self._since)
+            raise ModelUnreachable(f"More than {self.most} rows in {self.rest:g} seconds.", retry_after=left)
+        self._used += len(rows)
+        return Oracle(self.model)(rows)
