@@ -309,7 +309,7 @@ def poisson(rate: float, inner: Profile) -> Profile:
         near = np.exp(-x) * UP - (1 - rate) if rate > 0.5 else rate * (1 + z + 2.0**-51)  # rate (1 + z) for z near -1
         left = np.where(z < -0.5, np.maximum(near / rate, 2.0**-52), 1 + z)
         inside = np.maximum(np.where(z < -0.5, -np.log(left), -np.log1p(np.maximum(z, -0.5))), 0) * DOWN
-        out[live] = _share(rate, np.exp(x) * left * inner.backward(inside), x < most_backward)
+        out[live] = _share(rate, np.exp(x) * left * inner.backward(inside) * UP, x < most_backward)
         return out
 
     kinks = None if inner.kinks is None else _outsides(inner.kinks, rate)
@@ -335,11 +335,20 @@ def without_replacement(rate: float, inner: Profile) -> Profile:
 
 
 def _share(rate: float, delta: Array, below: NDArray[np.bool_]) -> Array:
-    """rate x delta, rounded up; 0 from the largest loss on, which was rounded up as well."""
-    with np.errstate(under="ignore"):
-        return np.where(
-            below & ~(delta <= 0), np.minimum(np.minimum(rate * delta * UP + LEAST, np.maximum(delta * UP, LEAST)), 1.0), 0.0
-        )
+    """rate x delta, up where that is rounded (Dekker 1971); 0 from the largest loss on, which was rounded up as well."""
+    with np.errstate(under="ignore", invalid="ignore"):
+        product = rate * delta
+        (high, low), (top, rest) = _halves(np.float64(rate)), _halves(delta)
+        lost = ((high * top - product) + high * rest + low * top) + low * rest
+        up = np.where((lost > 0) | (product < 1e-280), np.nextafter(product, np.inf), product)
+        return np.where(below & ~(delta <= 0), np.minimum(np.minimum(up, delta), 1.0), 0.0)
+
+
+def _halves(number: Array | np.float64) -> tuple[Array | np.float64, Array | np.float64]:
+    """A number as the sum of two of 26 digits, whose products are exact."""
+    spread = 134217729.0 * number
+    high = spread - (spread - number)
+    return high, number - high
 
 
 def _inside(epsilon: Array, rate: float) -> Array:
