@@ -57,9 +57,8 @@ def test_the_table_is_what_was_measured(row: Any) -> None:
         ("adult", "components", LIB, "components"),
     ],
 )  # fmt: skip
-def test_ours_is_ahead_at_every_epsilon_but_one(table: str, ours: str, by: str, theirs: str) -> None:
-    ahead = [a >= b for a, b in zip(means(table, OURS, ours), means(table, by, theirs))]
-    assert ahead == [(table, theirs) != ("meps", "DP-EBM"), True, True, True, True]
+def test_ours_is_ahead_at_every_epsilon(table: str, ours: str, by: str, theirs: str) -> None:
+    assert all(a >= b for a, b in zip(means(table, OURS, ours), means(table, by, theirs)))
 
 
 def test_centres_are_nearer_at_every_epsilon() -> None:
