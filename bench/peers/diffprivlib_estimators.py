@@ -66,6 +66,17 @@ def audit(runs):
     return {"claimed": 4.0, "runs": runs, "hits": hits}
 
 
+def audit_linear(runs):
+    """How often the coefficient is huge, with x = 1 and with x = 0.001 in the one row that is not zero."""
+    y, hits = np.array([0.0, 0.0, 0.5]), []
+    for world, last in enumerate((1.0, 0.001)):
+        x = np.array([[0.0], [0.0], [last]])
+        given = {"epsilon": 4.0, "bounds_X": (0.0, 1.0), "bounds_y": (0.0, 1.0), "fit_intercept": False}
+        made = (dp.LinearRegression(**given, random_state=s + world * 10**7).fit(x, y) for s in range(runs))
+        hits.append(int(sum(abs(m.coef_[0]) > 1000 for m in made)))
+    return {"claimed": 4.0, "runs": runs, "hits": hits}
+
+
 def others(table, asked):
     """Centres of k-means, the share of variance that components keep, and accuracy of random forests."""
     x, low, high, out = table["share"], np.zeros(5), np.ones(5), []
@@ -85,6 +96,8 @@ def others(table, asked):
 
 if sys.argv[1] == "others":
     print(json.dumps(others(dict(np.load(sys.argv[2])), json.loads(sys.argv[3]))))
+elif sys.argv[1] == "audit_linear":
+    print(json.dumps(audit_linear(int(sys.argv[2]))))
 elif sys.argv[1] == "audit":
     print(json.dumps(audit(int(sys.argv[2]))))
 else:
