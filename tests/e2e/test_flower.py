@@ -229,3 +229,16 @@ def check(folder: Path) -> None:
         assert ledger.payment(release) is not None
         assert [entry.kind for entry in ledger.history("people")] == ["open", "reserve", "settle"]
         ledger.verify()
+
+
+def test_the_strategy_delivers_the_noise_it_claims_where_the_stock_wrapper_does_not() -> None:
+    """The same answers given to both by hand; noise of a fixed key, so this is the same every time."""
+    script = Path(__file__).parents[2] / "bench" / "peers" / "flower_gaps.py"
+    done = subprocess.run([str(BIN / "python"), str(script)], capture_output=True, text=True, timeout=300, check=True)
+    found = json.loads(done.stdout.splitlines()[-1])
+    ours, stock = found["discreet"], found["flower"]
+    assert ours.pop("the model comes back unchanged") == "a round like any other"
+    assert all(value == pytest.approx(1.0, abs=0.1) for value in ours.values())
+    assert stock["one client has 99 % of the rows"] < 0.2
+    assert stock["a parameter of no dimension"] < 0.01
+    assert found["epsilon"]["discreet"] < 0.72 < 96 < found["epsilon"]["flower"]
