@@ -1,6 +1,7 @@
 # make demo    the whole idea, from a fresh clone: demo/report.html
 # make test    every test          make check   style, types, layers, spelling, documentation
 # make bench   every benchmark     make docs    the documentation as a site     make clean
+# make conventions  scikit-learn's own checks of the private estimators, by its current version and the two before
 # make adversary   neighbouring tables against private SQL, for longer than the tests do
 
 PYTHON ?= python3
@@ -11,12 +12,12 @@ PARTS := pyproject.toml setup.py constraints.txt $(wildcard src/discreet/native/
 JOBS ?= 2
 
 .DELETE_ON_ERROR:
-.PHONY: demo test adversary check bench docs clean browser database java pango
+.PHONY: demo test adversary conventions check bench docs clean browser database java pango flower
 
 demo: $(VENV)/.demo
 	$(BIN)/discreet demo
 
-test: $(VENV)/.dev browser database java pango
+test: $(VENV)/.dev browser database java pango flower
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal tests src/discreet --doctest-modules --ignore-glob='src/*_triton.py'
 
 adversary: $(VENV)/.dev database java
@@ -31,11 +32,24 @@ check: $(VENV)/.dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir out/site
 	$(BIN)/python -m pytest -n $(JOBS) -q tests/docs
 
+# Flower pins versions that others here do not, so it has an environment of its own, which sees this one behind it.
+flower: $(VENV)/.dev
+	@test -e $(VENV)/flower/.done || { $(PYTHON) -m venv $(VENV)/flower \
+	  && $(VENV)/flower/bin/python -m pip install --quiet --disable-pip-version-check 'flwr==1.41.0' \
+	  && $(BIN)/python -c 'import site, pathlib; print(pathlib.Path("src").resolve(), *site.getsitepackages(), sep="\n")' \
+	     > "$$(echo $(VENV)/flower/lib/python3*/site-packages)/zz_discreet.pth" && touch $(VENV)/flower/.done; } \
+	  || echo "Flower could not be installed; the test of its cluster is left out."
+
 # Peers live in environments of their own, so that none of them decides what discreet is installed with.
 PEERS := $(VENV)/peers
 RESULTS := bench/results
 
 WITH_PEERS := $(foreach peer,opendp diffprivlib anonypy mbi dpmm interpret snsynth pureldp smartnoise pipelinedp opacus jax art sacro,$(PEERS)/$(peer)/.done)
+OLDER := $(PEERS)/sklearn-1.7/.done $(PEERS)/sklearn-1.8/.done
+
+conventions: $(VENV)/.dev $(OLDER)
+	for python in $(PEERS)/sklearn-1.7/bin/python $(PEERS)/sklearn-1.8/bin/python $(BIN)/python; do \
+	  $$python bench/conventions.py --out $(RESULTS)/conventions.json || exit 1; done
 
 bench: $(VENV)/.dev $(WITH_PEERS) $(PEERS)/privacy-meter/.done
 	$(BIN)/python bench/startup.py
@@ -73,12 +87,14 @@ bench: $(VENV)/.dev $(WITH_PEERS) $(PEERS)/privacy-meter/.done
 	  $(BIN)/python bench/kanonymity.py --peer $(PEERS)/anonypy/bin/python --out $(RESULTS)/kanonymity.json; \
 	  $(BIN)/python bench/estimators.py --diffprivlib $(PEERS)/diffprivlib/bin/python --dpebm $(PEERS)/interpret/bin/python \
 	    --audit 20000 --out $(RESULTS)/estimators.json; \
+	  $(BIN)/python bench/ensembles.py --diffprivlib $(PEERS)/diffprivlib/bin/python --dpebm $(PEERS)/interpret/bin/python \
+	    --out $(RESULTS)/ensembles.json; \
 	  $(BIN)/python bench/estimators.py --only search --seeds 5 --out $(RESULTS)/estimators.json; \
 	  $(BIN)/python bench/synth.py --out $(RESULTS)/synth.json --plot docs/theory/synth-growth.svg; \
 	  $(BIN)/python bench/synth.py --part published --out $(RESULTS)/synth_published_split.json; \
 	  $(BIN)/python bench/synth_attacks.py --out $(RESULTS)/synth_attacks.json; fi
 
-$(WITH_PEERS): | $(BIN)/python
+$(WITH_PEERS) $(OLDER): | $(BIN)/python
 	$(PYTHON) -m venv $(@D)
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check $(WANTED)
 	@touch $@
@@ -90,6 +106,8 @@ $(PEERS)/privacy-meter/.done: | $(BIN)/python
 
 $(PEERS)/opendp/.done: WANTED := 'opendp[polars]==0.16.0' numpy
 $(PEERS)/diffprivlib/.done: WANTED := 'diffprivlib==0.6.6' 'scikit-learn<1.8'
+$(PEERS)/sklearn-1.7/.done: WANTED := -e . 'scikit-learn==1.7.2'
+$(PEERS)/sklearn-1.8/.done: WANTED := -e . 'scikit-learn==1.8.0'
 $(PEERS)/interpret/.done: WANTED := 'interpret-core==0.7.8' scikit-learn pandas
 $(PEERS)/pureldp/.done: WANTED := 'pure-ldp==1.2.0' scikit-learn matplotlib seaborn statsmodels 'xxhash==2.0.2'
 $(PEERS)/smartnoise/.done: WANTED := 'smartnoise-sql==1.0.10'

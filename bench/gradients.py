@@ -5,7 +5,7 @@
 
 Each case is one network, one kind of row, and fresh weights for every update; what a case measures is said where it is
 defined. Results go into the file case by case, each with the commit and the date it was measured at; CPU seconds throughout.
-Networks and rows: _updates.py. The cases with several parts: _federated.py, _cells.py, _games.py.
+Networks and rows: _updates.py. Federated averaging, text and malicious servers: _clients.py; cells and the game: _games.py.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import torch
 from torch import nn
 
+import _clients
+import _games
 from _record import commit, machine
 from _updates import Adult, cifar, convolutional, decibels, mlp, resnet18, sent, structure
 from discreet.attack.gradients import gradients
@@ -179,7 +181,8 @@ def resnet(data: Path, quick: bool) -> Rows:
 
 CASES: dict[str, Callable[[Path, bool], Rows]] = {
     "closed": closed, "adult": adult, "relu": relu, "batch4": batch4, "smooth": smooth, "relu_trained": relu_trained,
-    "baseline": baseline, "resnet": resnet,
+    "baseline": baseline, "resnet": resnet, "averaging": _clients.averaging, "text": _clients.text,
+    "malicious": _clients.malicious, "cells": _games.cells, "game": _games.game, "defended": _games.defended,
 }  # fmt: skip
 
 

@@ -66,7 +66,39 @@ def audit(runs):
     return {"claimed": 4.0, "runs": runs, "hits": hits}
 
 
-if sys.argv[1] == "audit":
+def audit_linear(runs):
+    """How often the coefficient is huge, with x = 1 and with x = 0.001 in the one row that is not zero."""
+    y, hits = np.array([0.0, 0.0, 0.5]), []
+    for world, last in enumerate((1.0, 0.001)):
+        x = np.array([[0.0], [0.0], [last]])
+        given = {"epsilon": 4.0, "bounds_X": (0.0, 1.0), "bounds_y": (0.0, 1.0), "fit_intercept": False}
+        made = (dp.LinearRegression(**given, random_state=s + world * 10**7).fit(x, y) for s in range(runs))
+        hits.append(int(sum(abs(m.coef_[0]) > 1000 for m in made)))
+    return {"claimed": 4.0, "runs": runs, "hits": hits}
+
+
+def others(table, asked):
+    """Centres of k-means, the share of variance that components keep, and accuracy of random forests."""
+    x, low, high, out = table["share"], np.zeros(5), np.ones(5), []
+    forest = {"n_estimators": 10, "max_depth": 5, "classes": [0, 1], "bounds": tuple(map(list, table["raw_bounds"].T))}
+    for epsilon in asked["epsilons"]:
+        for s in range(asked["seeds"]):
+            found = dp.KMeans(8, epsilon=epsilon, bounds=(low, high), random_state=s).fit(x).cluster_centers_.tolist()
+            out.append({"model": "k-means", "epsilon": epsilon, "found": found})
+            pca = dp.PCA(2, epsilon=epsilon, data_norm=5**0.5 / 2, bounds=(low - 0.5, high - 0.5), random_state=s)
+            out.append({"model": "components", "epsilon": epsilon, "found": pca.fit(x - 0.5).components_.tolist()})
+        for s in range(2):
+            model = dp.RandomForestClassifier(epsilon=epsilon, random_state=s, **forest).fit(table["raw"], table["y"])
+            score = float((model.predict(table["rawt"]) == table["yt"]).mean())
+            out.append({"model": "random forest", "epsilon": epsilon, "score": score})
+    return out
+
+
+if sys.argv[1] == "others":
+    print(json.dumps(others(dict(np.load(sys.argv[2])), json.loads(sys.argv[3]))))
+elif sys.argv[1] == "audit_linear":
+    print(json.dumps(audit_linear(int(sys.argv[2]))))
+elif sys.argv[1] == "audit":
     print(json.dumps(audit(int(sys.argv[2]))))
 else:
     print(json.dumps(fits(dict(np.load(sys.argv[1])), json.loads(sys.argv[2]))))

@@ -19,6 +19,7 @@ from discreet.federate import Training as Federation
 from discreet.learn.estimators import boosting, exact, finite, search
 from discreet.learn.estimators import mechanisms as fits
 from discreet.learn.estimators.bayes import Powers
+from discreet.learn.estimators.cluster import Lloyd
 from discreet.learn.estimators.finite import FiniteRisk
 from discreet.learn.estimators.linear import Logistic, Problem
 from discreet.learn.estimators.regression import Augmented
@@ -31,7 +32,7 @@ from discreet.learn.sgd.run import Run
 from discreet.learn.sgd.stream import Stream
 from discreet.learn.sgd.train import train
 from discreet.noise import LaplaceNoise
-from discreet.query import answer, bounds, cut, joint
+from discreet.query import answer, bounds, cut, gaussian, joint
 from discreet.query import array_mechanisms as mechanisms
 from discreet.query.answer import Noisy
 from discreet.query.covariance import covariance
@@ -118,6 +119,16 @@ def _sql() -> tuple[Any, list[tuple[Any, Any]]]:
     there, gone = _engine(MORE), _engine(FEW)
     priced = there._price("SELECT COUNT(*) AS n, SUM(x) AS s FROM t", 0.1, None, None, None, None)
     return SqlQuery(ROW, priced), [(there.engine, gone.engine)]
+
+
+def _gaussian_sql() -> tuple[Any, list[tuple[Any, Any]]]:
+    there, gone = _engine(MORE), _engine(FEW)
+    query = "SELECT COUNT(*) AS n, SUM(x) AS s FROM t"
+    return SqlQuery(ROW, there._price(query, 0.1, 1e-6, None, None, None, noise="gaussian")), [(there.engine, gone.engine)]
+
+
+def _no_gaussian_noise(patch: Any) -> None:
+    patch.setattr(gaussian, "draw", lambda law, count, source: np.zeros(count, np.int64))
 
 
 def _sql_of(query: str) -> Callable[[], tuple[Any, list[tuple[Any, Any]]]]:
@@ -397,6 +408,7 @@ PRODUCERS = [
     Producer("linked synthetic tables", _linked, _no_table_noise),
     Producer("fidelity", _fidelity, _no_distance_noise),
     Producer("sql", _sql, _no_sql_noise),
+    Producer("sql, Gaussian noise", _gaussian_sql, _no_gaussian_noise),
     Producer("sql, different values", _sql_of("SELECT COUNT(DISTINCT x) AS n FROM t"), _no_noise_alone),
     Producer("sql, covariance", _sql_of("SELECT COVAR_POP(x, y) AS c FROM t"), _no_sql_noise),
     Producer("sql, correlation", _sql_of("SELECT CORR(x, y) AS c FROM t"), _no_sql_noise),
@@ -409,6 +421,9 @@ PRODUCERS = [
     Producer("second moments", _moments, _no_fitting_noise),
     Producer("totals", _totals, _no_fitting_noise),
     Producer("boosted trees", _boosting(boosting.Logistic(1), np.array([0, 1])), _no_fitting_noise),
+    Producer(
+        "clusters", lambda: (Lloyd(2, 1, ROW, 0.1, 1e-6), [(np.array([[0.0], [1.0]]), np.array([[0.0]]))]), _no_fitting_noise
+    ),
     Producer("finite class", _finite, _no_choice_of_hypothesis),
     Producer("search", _search, _no_noise_in_search),
     Producer("teachers' votes, Gaussian", _poll(GNMax, 20.0), _no_voting_noise),

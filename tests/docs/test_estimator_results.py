@@ -55,5 +55,8 @@ def test_the_audit_refutes_diffprivlib_and_the_search_beats_the_split() -> None:
     found = RESULTS["audit of diffprivlib 0.6.6"]
     assert found["epsilon_at_least"] > found["claimed"]
     assert f"at least {found['epsilon_at_least']:.2f}" in PAGE
+    line = RESULTS["audit of diffprivlib 0.6.6, linear regression"]
+    assert line["epsilon_at_least"] > line["claimed"] == 4
+    assert f"linear regression at least {line['epsilon_at_least']:.1f}" in PAGE
     for row in RESULTS["search on adult"]:
         assert mean(row["private search"]) > mean(row["naive split"])

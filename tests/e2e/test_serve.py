@@ -349,6 +349,8 @@ def test_everything_can_be_done_with_the_keyboard(owned: Server, browser: Browse
 
 BROKEN_WORDS = """[...document.querySelectorAll('td a, td button')].filter(e => e.offsetParent && e.textContent.trim() &&
     e.getBoundingClientRect().width < 2 * parseFloat(getComputedStyle(e).fontSize)).map(e => e.textContent)"""
+OUT_OF_SIGHT = """[...document.querySelectorAll('main a, main button, main input, main select')].filter(e =>
+    e.checkVisibility() && e.getBoundingClientRect().right > innerWidth + 1).map(e => e.outerHTML.slice(0, 80))"""
 
 
 def reach(page: Page, role: str, name: str) -> None:
@@ -377,6 +379,7 @@ def test_every_page_fits_and_can_be_read(owned: Server, browser: Browser, how: d
         assert page.evaluate("document.documentElement.scrollWidth") <= page.evaluate("innerWidth"), f"{path} is too wide"
         assert page.evaluate(LEGIBLE) == {"unnamed": [], "faint": []}, path
         assert page.evaluate(BROKEN_WORDS) == [], path
+        assert page.evaluate(OUT_OF_SIGHT) == [], path
         page.screenshot(path=str(tmp_path / f"{path.strip('/').replace('/', '-')}.png"), full_page=True)
     seen.is_quiet(url)
 

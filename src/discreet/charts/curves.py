@@ -1,4 +1,4 @@
-"""The main picture: true against false positives, both on a log scale.
+"""The main picture: true against false positives, both on a log scale, or on plain axes.
 
 The ceiling of a claim and the ROC curve of an attack are points of the same trade-off, so they share one picture. Every
 measured rate and its band come from `discreet.audit.rates`, as the tables have them: only thresholds that exist count.
@@ -72,9 +72,13 @@ def levels(count: int = 61) -> list[float]:
     return [10 ** (math.log10(LOWEST) * (1 - step / (count - 1))) for step in range(count)]
 
 
-def ceiling_line(curve: Curve, label: str, place: int = 0) -> Line:
+PLAIN = (0.01, 0.02, *(step / 25 for step in range(1, 26)))  # false-positive rates of a picture on plain axes
+
+
+def ceiling_line(curve: Curve, label: str, place: int = 0, at: Sequence[float] = ()) -> Line:
     """The most any test can reach, at every false-positive rate."""
-    return Line(label=label, role="ceiling", points=list(zip(levels(), powers(curve, levels()))), place=place)
+    drawn = list(at or levels())
+    return Line(label=label, role="ceiling", points=list(zip(drawn, powers(curve, drawn))), place=place)
 
 
 def powers(curve: Curve, at: Sequence[float]) -> list[float]:
@@ -83,34 +87,35 @@ def powers(curve: Curve, at: Sequence[float]) -> list[float]:
     return list(many(at)) if many is not None else [curve.power(level) for level in at]
 
 
-def attack_line(evidence: Evidence, label: str, role: str = "floor", place: int = 0) -> Line:
+def attack_line(evidence: Evidence, label: str, role: str = "floor", place: int = 0, at: Sequence[float] = ()) -> Line:
     """The ROC curve of an attack with its band, at levels where it has anything to say."""
-    roc, others = evidence.roc(), int((~evidence.inside).sum())
-    points = [(level, roc.at(level)) for level in levels() if level * others >= FAINTEST]
+    roc, others, drawn = evidence.roc(), int((~evidence.inside).sum()), at or levels()
+    points = [(level, roc.at(level)) for level in drawn if level * others >= FAINTEST]
     resolved = ENOUGH / others if others else 0.0
-    return Line(label=label, role=role, points=points, resolved=resolved, band=band(evidence), place=place)
+    return Line(label=label, role=role, points=points, resolved=resolved, band=band(evidence, drawn), place=place)
 
 
-def band(evidence: Evidence) -> list[tuple[float, float, float]]:
+def band(evidence: Evidence, at: Sequence[float] = ()) -> list[tuple[float, float, float]]:
     """Where an attack's true curve may lie, with the intervals that tables show.
 
     Triples of a false-positive rate, the least and the largest true-positive rate.
     """
     others = int((~evidence.inside).sum())
-    grid = [level for level in levels() if level * others >= FAINTEST and level < 1]
+    grid = [level for level in at or levels() if level * others >= FAINTEST and level < 1]
     measured = rates(evidence.score, evidence.inside, CONFIDENCE, grid) if others and others < len(evidence) else ()
     return [(each.level, each.low, each.high) for each in measured]
 
 
 def tradeoff_plot(
     lines: Iterable[Line], *, title: str, description: str, size: tuple[int, int] = (520, 430), legend: bool = True,
-    note: tuple[str, str] = ("No attack reaches up here,", "if the claim is true."),
+    note: tuple[str, str] = ("No attack reaches up here,", "if the claim is true."), log: bool = True,
 ) -> str:  # fmt: skip
-    """The picture: `lines` over the diagonal of blind guessing.
+    """The picture: `lines` over the diagonal of blind guessing, on logarithmic or on plain axes.
 
     Without `legend` the page says which line is which. `note` says what lies above a ceiling.
     """
-    frame = Frame(width=size[0], height=size[1], left=66, top=14, log=True)
+    span = (LOWEST if log else 0.0, 1.0)
+    frame = Frame(across=span, up=span, width=size[0], height=size[1], left=66, top=14, log=log)
     drawn = list(lines)
     ceilings = [item for item in drawn if item.role == "ceiling"]
     parts = [
@@ -121,7 +126,9 @@ def tradeoff_plot(
         *(_curve(frame, item) for item in [CHANCE, *drawn]),
         _legend(frame, [*drawn, CHANCE]) if legend else "",
     ]
-    return picture("".join(parts), kind="tradeoff", size=size, title=title, description=description)
+    return picture(
+        "".join(parts), kind="tradeoff" if log else "tradeoff plain", size=size, title=title, description=description
+    )
 
 
 def _region(frame: Frame, item: Line) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 
 from discreet.audit.appraisal import SHOWN, Appraisal, appraise
 from discreet.audit.judge import ceiling_of
-from discreet.charts.curves import CHANCE, attack_line, ceiling_line, powers, tradeoff_plot
+from discreet.charts.curves import CHANCE, PLAIN, attack_line, ceiling_line, powers, tradeoff_plot
 from discreet.charts.frame import CEILING, FLOOR, OTHER, Frame, line, number, on_paper, picture, rule, swatch
 from discreet.core import Claim, Curve, Evidence, NonPrivate, Release
 from discreet.errors import DiscreetError, InvalidValue
@@ -54,34 +54,36 @@ class Plot:
 
 def roc(
     release: Release[Any], *, title: str | None = None, floors: Sequence[Appraisal] | None = None, legend: bool = True,
-    curves: Any = None, most: int = 20,
+    curves: Any = None, most: int = 20, log: bool = True,
 ) -> Plot:  # fmt: skip
     """The plot: the ceilings of a release and the ROC of every attack on it with its band, log-log from 1e-4.
+
+    With `log=False` both axes are plain: where an attack is good on average is seen there, and what it does to a few is not.
 
     `floors` are the appraisals of the evidence and `curves` those of the claims, where they are known already. Of many attacks
     the first `most` are drawn, those that went through a ceiling before all others.
     """
     ceilings = curves_of(release.claims) if curves is None else [item for item in curves if item is not None]
-    several = len(ceilings) > 1
+    several, at = len(ceilings) > 1, () if log else PLAIN
     lines = [
-        ceiling_line(item, f"ceiling {place + 1}" if several else "ceiling: what is claimed", place)
+        ceiling_line(item, f"ceiling {place + 1}" if several else "ceiling: what is claimed", place, at)
         for place, item in enumerate(ceilings)
     ]
     judged = [appraise(item, release.claims) for item in release.evidence] if floors is None else floors
     chosen, names = _chosen(judged, most)
     for place, (item, name) in enumerate(zip(chosen, names)):
         same_role = sum(other.above == item.above for other in chosen[:place])
-        lines.append(attack_line(item.evidence, name, "broken" if item.above else "floor", same_role))
+        lines.append(attack_line(item.evidence, name, "broken" if item.above else "floor", same_role, at))
     measured = [[each.told for each in item.rates] for item in chosen]
     heading = title or f"Ceiling and attacks: {short(release.source, 80)}"
-    alt = _roc_in_words(ceilings, chosen, names, len(judged) - len(chosen))
-    drawn = tradeoff_plot(lines, title=heading, description=alt, size=(440, 400), legend=legend)
+    alt = f"On {'log scales' if log else 'plain axes'}: {_roc_in_words(ceilings, chosen, names, len(judged) - len(chosen))}"
+    drawn = tradeoff_plot(lines, title=heading, description=alt, size=(440, 400), legend=legend, log=log)
     rows = [
         *((drawn_line.label, *(percent_up(item.power(level)) for level in SHOWN)) for drawn_line, item in zip(lines, ceilings)),
         *((f"attack {name}", *cells) for name, cells in zip(names, measured)),
     ]
     return Plot(
-        name="roc", title=heading, svg=drawn, alt=alt, rows=tuple(rows),
+        name="roc" if log else "roc-plain", title=heading, svg=drawn, alt=alt, rows=tuple(rows),
         legend=tuple((swatch(item.kind, item.colour, item.dashes), item.label) for item in [*lines, CHANCE]),
         heads=("true positives at a false-positive rate of", *map(rate, SHOWN)),
     )  # fmt: skip
@@ -259,7 +261,7 @@ def _roc_in_words(ceilings: Sequence[Curve], floors: Sequence[Appraisal], names:
         told.append(f"attack {name} reaches {listed(f'{item.at(level).told} at {rate(level)}' for level in (0.001, 0.01))}")
     left = len(names) + others - min(len(names), 8)
     more = f"; and {left} more attacks" if left else "" if names else "; no attack is drawn"
-    return f"On log scales: {'; '.join(told)}{more}."
+    return f"{'; '.join(told)}{more}."
 
 
 def _three_digits(value: float) -> str:

@@ -25,33 +25,48 @@ if TYPE_CHECKING:
 @click.option("--shape", metavar="C,H,W", help="The shape of one row: 3,32,32 for colour images.")
 @click.option("--schema", metavar="FILE.toml", help='Columns of a table: NAME = ["a", "b"] or NAME = [low, high].')
 @click.option("--labels", metavar="0,1,…", help="The labels of the batch, where they are known.")
+@click.option("--text", "length", type=int, metavar="N", help="The rows are sequences of N tokens.")
+@click.option("--epochs", type=int, metavar="N", help="UPDATE is how the weights changed over so many epochs (FedAvg).")
+@click.option("--learning-rate", type=float, metavar="X", help="The step size in these epochs.")
+@click.option("--batch-size", type=int, metavar="N", help="How many rows each step of these epochs saw.")
+@click.option(
+    "--originals", metavar="FILE.npz", help="Your own rows, as the network sees them: a page shows them beside what was read."
+)
 @click.option("--seconds", type=float, default=60.0, show_default=True, metavar="S", help="CPU time that each attack may take.")
 @click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Of random starts.")
 @click.option("-o", "--output", "out", required=True, metavar="FOLDER", help="Where the recovered rows go.")
 @json_option
 def gradients_command(
     update: str, weights: str, recipe_file: str, batch: int, shape: str | None, schema: str | None, labels: str | None,
+    length: int | None, epochs: int | None, learning_rate: float | None, batch_size: int | None, originals: str | None,
     seconds: float, seed: int, out: str, as_json: bool,
 ) -> None:  # fmt: skip
     """What rows can be read out of UPDATE, one gradient that a client of federated learning sent?
 
-    UPDATE is a .safetensors file or a state dict: the gradient of every trained parameter, by name. The rows that are found go
-    to rows.npz, tables also to rows.csv. Rows that reproduce the update up to rounding are said to be exact.
+    UPDATE is a .safetensors file or a state dict: for every trained parameter, by name, the gradient, or how it changed. The
+    rows that are found go to rows.npz, tables also to rows.csv. Rows that reproduce the update up to rounding are said to be
+    exact.
     """
     from discreet.attack.gradients import gradients
     from discreet.models.files import read_model, read_recipe, read_weights
 
-    if (shape is None) == (schema is None):
-        raise InvalidValue("Give --shape for images or --schema for a table, one of the two.")
+    if sum(given is not None for given in (shape, schema, length)) != 1:
+        raise InvalidValue("Give --shape for images, --schema for a table or --text for sequences of tokens: one of them.")
+    truth = None if originals is None else _originals(originals)
     model = read_model(weights, read_recipe(recipe_file, talk), trust_pickle=False, device="cpu")
     with reported(batch, "reading rows") as progress:
         found = gradients(
-            model, read_weights(update), batch=batch, data="image" if schema is None else _schema(schema),
-            shape=None if shape is None else _numbers("--shape", shape), seconds=seconds, seed=seed,
+            model, read_weights(update), batch=batch, data="text" if length else "image" if schema is None else _schema(schema),
+            shape=[length] if length else None if shape is None else _numbers("--shape", shape), seconds=seconds, seed=seed,
+            epochs=epochs, learning_rate=learning_rate, batch_size=batch_size,
             labels=None if labels is None else _numbers("--labels", labels),
             progress=lambda name, done, total: progress(min(batch, batch * done // max(total, 1)), batch),
         )  # fmt: skip
     _write(found, Path(out))
+    if truth is not None:
+        from discreet.attack.gradients.page import page
+
+        (Path(out) / "page.html").write_text(page(found, truth), "utf-8")
     facts = {
         "method": found.method, "rows": len(found), "exact": int(found.exact.sum()), "batch": batch,
         "residual": found.residual, "cpu_seconds": round(found.seconds, 2), "notes": list(found.notes),
@@ -64,6 +79,8 @@ def gradients_command(
         if int(found.exact.sum()) < batch:
             rest = len(found) - int(found.exact.sum())
             talk(f"{rest} more are guesses; the gradient of all rows is {found.residual:.2g} away from the update.")
+    for note in found.notes:
+        talk(note)
     talk(f"{out} holds what was read. It is private: treat it like the rows themselves.")
 
 
@@ -72,6 +89,22 @@ def _numbers(option: str, text: str) -> list[int]:
         return [int(part) for part in text.split(",")]
     except ValueError:
         raise InvalidValue(f"{option} must be whole numbers divided by commas, such as 3,32,32; got {text!r}.") from None
+
+
+def _originals(path: str) -> Any:
+    import zipfile
+
+    import numpy as np
+
+    from discreet.models.rows import existing
+
+    try:
+        with np.load(existing(path, "a file of rows")) as kept:
+            if "rows" in kept.files:
+                return kept["rows"]
+    except (ValueError, OSError, zipfile.BadZipFile):
+        pass
+    raise InvalidValue(f"{path!r} must be an .npz file with the array rows, as numpy.savez(…, rows=…) writes it.")
 
 
 def _schema(path: str) -> dict[str, Any]:

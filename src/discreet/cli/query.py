@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from discreet.core import Release
 
 
+_INLINE = 2000  # cells that release.json holds itself, so that a report shows them; all of them are in table.parquet
+
+
 @click.command("query", help=COMMANDS["query"])
 @click.argument("location")
 @click.argument("sql")
@@ -26,6 +29,9 @@ if TYPE_CHECKING:
 @click.option("--groups", type=int, help="The most groups of one unit that count; units are then sampled.")
 @click.option(
     "--confidence", type=float, default=0.95, show_default=True, help="How often each interval holds the answer without noise."
+)
+@click.option(
+    "--noise", type=click.Choice(["laplace", "gaussian"]), help="By default whichever is less, as far as there is a delta."
 )
 @click.option("--bias", is_flag=True, help="Tell also, from the same epsilon, the shares that were clamped and cut.")
 @click.option("--keys", multiple=True, metavar="NAME=A,B", help="The public groups of a key; may be given several times.")
@@ -40,7 +46,7 @@ if TYPE_CHECKING:
 @json_option
 def command(
     location: str, sql: str, unit: str, unit_rows: int | None, epsilon: float, delta: float | None, groups: int | None,
-    confidence: float, bias: bool, keys: tuple[str, ...], tables: tuple[str, ...], bounds: tuple[str, ...],
+    confidence: float, noise: str | None, bias: bool, keys: tuple[str, ...], tables: tuple[str, ...], bounds: tuple[str, ...],
     schema: str | None, ledger: str | None, source: str | None, account: str | None,
     output: str | None, dry_run: bool, as_json: bool,
 ) -> None:  # fmt: skip
@@ -49,7 +55,9 @@ def command(
     paying: dict[str, Any] = budget(ledger, source, account)
     bounds_by_column = dict(_bounds(text) for text in bounds)
     unit_of_rows = read_unit(unit, unit_rows)
-    asked: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "groups": groups, "bias": bias, "confidence": confidence}
+    asked: dict[str, Any] = {
+        "epsilon": epsilon, "delta": delta, "groups": groups, "bias": bias, "confidence": confidence, "noise": noise,
+    }  # fmt: skip
     with (
         naming_ledger(ledger),
         connect(_tables(location, tables), unit=unit_of_rows, bounds=bounds_by_column, schema=schema, **paying) as db,
@@ -148,5 +156,7 @@ def _save(release: Release[Any], folder: Path) -> None:
         parquet.write_table(release.value, folder / "table.parquet")
     except OSError as error:
         raise InvalidValue(f"{folder} cannot be written: {error.strerror or error}.") from None
-    release.save(folder / "release.json")
+    columns = {name: [_plain(item) for item in items] for name, items in release.value.to_pydict().items()}
+    small = sum(map(len, columns.values())) <= _INLINE
+    (release.map(lambda _: {"columns": columns}) if small else release).save(folder / "release.json")
     talk(f"The answer: {folder / 'table.parquet'}   what it claims: {folder / 'release.json'}")

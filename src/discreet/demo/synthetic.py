@@ -41,6 +41,10 @@ def synthesise(patients: Cohort, strangers: Cohort, ledger: Ledger, folder: Path
     found = attack_table(table, real, others, secret="days", targets=TARGETS)
     near = synth.measure_fidelity(real, table, unit=record(), schema=SCHEMA)
     facts = {**fitted.facts, "title": "Synthetic patients", **found.facts(), "owner_fidelity": near.to_json()}
+    facts["attack_settings"] = {
+        "canaries": f"{CANARIES:,}, each in or out by a fair coin, in one more fit",
+        "rows asked about": f"{TARGETS:,} members, {TARGETS:,} others",
+    }
     kept = fitted.map(lambda model: Elsewhere("Model"))
     return replace(kept, evidence=(canaries, *found.evidence), facts=facts)
 

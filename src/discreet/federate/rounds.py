@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from discreet.errors import InvalidValue
+from discreet.federate.canaries import ClientCanaries
 from discreet.federate.clients import Clients, Rows
 from discreet.federate.exchange import Alter, Exchange, Ints, Rule, Send
 from discreet.federate.local import draw
@@ -26,8 +27,9 @@ class Rounds:
 
     def __init__(
         self, model: nn.Module, clients: Clients, loss: Loss, strategy: Strategy | PrivateSGD, device: torch.device, seed: int,
-        scheme: Trusted | Untrusted | None, per_round: int | None,
+        scheme: Trusted | Untrusted | None, per_round: int | None, canaries: ClientCanaries | None = None,
     ) -> None:  # fmt: skip
+        self.canaries = canaries
         self.clients, self.strategy, self.device, self.scheme = clients, strategy, device, scheme
         self._model, self._loss = model, loss
         self.per_round = len(clients) if per_round is None else per_round
@@ -55,6 +57,8 @@ class Rounds:
         rows = [self.clients[int(client)] for client in chosen]
         exchange.weights = torch.tensor(self._counted(rows), device=self.device)
         exchange.updates = self._trained(exchange, rows)
+        if self.canaries is not None:
+            self.canaries.put(exchange)
         if self.scheme is not None:
             exchange.updates = self.scheme.sent(exchange)
         if alter is not None:
@@ -64,6 +68,8 @@ class Rounds:
         exchange.weights = exchange.weights * finite
         made = rule(exchange) if self.scheme is None else self.scheme.aggregate(exchange, rule)
         exchange.aggregate = _shaped("rule", made, before, 0)
+        if self.canaries is not None:
+            self.canaries.watch(exchange)
         exchange.after = self.weights = self.strategy.server.step(before, exchange.aggregate, self.memory)
         self.changes += exchange.aggregate != 0
         self._noted(exchange)
@@ -132,6 +138,7 @@ class Rounds:
             "memory": [each.cpu() for each in self.memory], "changes": self.changes.cpu(),
             "own": {client: each.cpu() for client, each in self.own.items()},
             "scheme": {} if self.scheme is None else self.scheme.state(),
+            "canaries": None if self.canaries is None else torch.from_numpy(self.canaries.score.copy()),
         }  # fmt: skip
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -141,6 +148,8 @@ class Rounds:
         self.own = {client: each.to(self.device) for client, each in state["own"].items()}
         if self.scheme is not None:
             self.scheme.restore(state["scheme"])
+        if self.canaries is not None:
+            self.canaries.score = state["canaries"].numpy().copy()
 
 
 def _shaped(name: str, found: Any, like: Tensor, clients: int) -> Tensor:

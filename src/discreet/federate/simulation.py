@@ -16,6 +16,7 @@ from torch import nn
 from discreet.core import Claim, Release, check
 from discreet.core.facts import made
 from discreet.errors import InvalidValue
+from discreet.federate.canaries import ClientCanaries
 from discreet.federate.checkpoint import Checkpoint
 from discreet.federate.clients import Clients
 from discreet.federate.exchange import Alter, Exchange, Rule, Send, Watch, mean
@@ -50,7 +51,7 @@ def simulate(
     per_round: int | None = None, privacy: Privacy | None = None, ledger: LedgerLike | None = None, source: str | None = None,
     account: str | None = None, seed: int = 0, rule: Rule = mean, alter: Alter | None = None, send: Send | None = None,
     watch: Watch | None = None, evaluate: Evaluate | None = None, progress: Progress | None = None,
-    checkpoint: str | Path | None = None, device: str = "cpu",
+    checkpoint: str | Path | None = None, canaries: int | None = None, device: str = "cpu",
 ) -> Simulation:  # fmt: skip
     """Train a copy of `model` over `rounds` rounds with `per_round` clients each (all of them unless told).
 
@@ -58,6 +59,7 @@ def simulate(
     gives is in the history. For `rule`, `alter`, `send` and `watch` see `Exchange`. With `privacy` (or the strategy
     `PrivateSGD`) the model is a release of `source`, charged to `ledger` before the first row is read. Each finished round is
     kept in `checkpoint`, before anything of it is shown; a second call with the same arguments goes on from there, at no cost.
+    `canaries` adds so many made-up clients, each by a fair coin, whose evidence about the claim is in the release.
 
     >>> from discreet.federate import FedAvg
     >>> torch.manual_seed(0); inputs = torch.randn(60, 4)
@@ -70,7 +72,7 @@ def simulate(
     """
     training = Training(
         model, loss, strategy=strategy, rounds=rounds, per_round=per_round, privacy=privacy, seed=seed, rule=rule, alter=alter,
-        send=send, device=device,
+        send=send, canaries=canaries, device=device,
     )  # fmt: skip
     known = _clients(clients)
     kept = None if checkpoint is None else Checkpoint(Path(checkpoint), training.document(len(known)))
@@ -89,7 +91,9 @@ def simulate(
     found, entry = _paid(training, known, kept, hooks, ledger, source, account)
     trained = found.model()
     facts = {"title": "Federated model", "federated": training.facts(), "made": made()}
-    release = Release(value=trained, source=source, claims=training.claims(), entry=entry, facts=facts)
+    claims = training.claims()
+    evidence = () if found.canaries is None else found.canaries.evidence(claims)
+    release = Release(value=trained, source=source, claims=claims, entry=entry, evidence=evidence, facts=facts)
     return Simulation(trained, found.history, release)
 
 
@@ -133,12 +137,12 @@ class Training:
     def __init__(
         self, model: nn.Module, loss: Loss, *, strategy: Strategy | PrivateSGD, rounds: int, per_round: int | None = None,
         privacy: Privacy | None = None, seed: int = 0, rule: Rule = mean, alter: Alter | None = None, send: Send | None = None,
-        device: str = "cpu",
+        canaries: int | None = None, device: str = "cpu",
     ) -> None:  # fmt: skip
         self.model, self.loss, self.strategy, self.privacy = model, loss, strategy, privacy
         self.rounds, self.seed = check.whole("rounds", rounds), check.whole("seed", seed, least=0)
         self.per_round = None if per_round is None else check.whole("per_round", per_round)
-        self.rule, self.alter, self.send, self.device = rule, alter, send, device
+        self.rule, self.alter, self.send, self.canaries, self.device = rule, alter, send, canaries, device
         self.scheme: Any = _scheme(strategy, privacy)
         self.size = sum(p.numel() for p in model.parameters() if p.requires_grad)
         self._check()
@@ -152,6 +156,8 @@ class Training:
             raise InvalidValue(
                 'How many rows a client has is private: use weighting="equal", or Central(cap=…), which bounds what it changes.'
             )
+        if self.canaries is not None and self.privacy is None:
+            raise InvalidValue("Client canaries test what a run claims about clients: give privacy=Central(…) or another.")
         if isinstance(self.privacy, Central):
             if self.per_round is not None:
                 raise InvalidValue("Under Central clients are drawn by its rate, each on its own; per_round cannot be given.")
@@ -191,6 +197,8 @@ class Training:
         if self.scheme is not None:
             about |= {"privacy": type(self.scheme).__name__, "clip_norm": self.scheme.clip_norm}
             about["noise_multiplier"] = self.scheme.noise(self.rounds, self.size)
+        if self.canaries is not None:
+            about["canaries"] = f"{self.canaries} made-up clients, each there by a fair coin"
         return about
 
     def document(self, clients: int) -> dict[str, Any]:
@@ -198,7 +206,7 @@ class Training:
         return {
             "claims": [claim.to_json() for claim in self._claims], "strategy": repr(self.strategy), "clients": clients,
             "privacy": repr(self.privacy), "rounds": self.rounds, "per_round": self.per_round, "seed": self.seed,
-            "size": self.size,
+            "size": self.size, "canaries": self.canaries,
         }  # fmt: skip
 
     def _rounds(self, clients: Clients, key: bytes, kept: Checkpoint | None, hooks: _Hooks, entry: str | None) -> Rounds:
@@ -210,7 +218,11 @@ class Training:
         scheme = None
         if self.scheme is not None:
             scheme = runtime(self.scheme, self.rounds, key, own, self.loss, place, self.size)
-        rounds = Rounds(own, clients, self.loss, self.strategy, place, self.seed, scheme, self.per_round)
+        planted = None
+        if self.canaries is not None:
+            planted = ClientCanaries(self.canaries, self.scheme, self.rounds, self.size, clients, key)
+            clients = planted.among(clients)
+        rounds = Rounds(own, clients, self.loss, self.strategy, place, self.seed, scheme, self.per_round, planted)
         if kept is not None:
             kept.begin(rounds, key, entry)
         while rounds.number < self.rounds:

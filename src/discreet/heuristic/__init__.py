@@ -1,6 +1,7 @@
 """Defences without a proof: each has a floor and no ceiling. numpy and scipy suffice."""
 
 from discreet.heuristic.credentials import Client, Leaked, over_http, serve
+from discreet.heuristic.instahide import Encodings, InstaHide, MixingKey
 from discreet.heuristic.kanonymity import (
     Anonymised,
     ClassReading,
@@ -27,10 +28,13 @@ __all__ = [
     "ClassReading",
     "Client",
     "Composed",
+    "Encodings",
     "Exposed",
     "Hierarchy",
+    "InstaHide",
     "KAnonymous",
     "Leaked",
+    "MixingKey",
     "SecretColumn",
     "anonymise",
     "background",

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         HistGradientBoostingClassifier,
         HistGradientBoostingRegressor,
         KBinsDiscretizer,
+        KMeans,
         LinearRegression,
         LinearSVC,
         LogisticRegression,
@@ -41,8 +42,8 @@ if TYPE_CHECKING:
 __all__ = [
     "PATE", "PCA", "Adaptive", "Aligned", "Augment", "Automatic", "Average", "BallsInBins", "BandMF", "Checkpoint",
     "FixedPoint", "Flat", "GaussianNB", "GradientCanaries", "HistGradientBoostingClassifier",
-    "HistGradientBoostingRegressor", "KBinsDiscretizer", "LinearRegression", "LinearSVC", "LogisticRegression", "OneHotEncoder",
-    "PerLayer", "Performance", "Poisson", "Postprocess", "PrivateSearchCV",
+    "HistGradientBoostingRegressor", "KBinsDiscretizer", "KMeans", "LinearRegression", "LinearSVC", "LogisticRegression",
+    "OneHotEncoder",    "PerLayer", "Performance", "Poisson", "Postprocess", "PrivateSearchCV",
     "Recommender", "Ridge", "Run", "StandardScaler", "Step", "Training", "encode", "evaluate", "inject_gradient_canaries",
     "projected", "read", "replay_run", "shrink", "train",
 ]  # fmt: skip
@@ -50,7 +51,8 @@ __all__ = [
 _MODULES = {
     "estimators": (
         "PCA", "GaussianNB", "HistGradientBoostingClassifier", "HistGradientBoostingRegressor", "KBinsDiscretizer",
-        "LinearRegression", "LinearSVC", "LogisticRegression", "OneHotEncoder", "PrivateSearchCV", "Ridge", "StandardScaler",
+        "KMeans", "LinearRegression", "LinearSVC", "LogisticRegression", "OneHotEncoder", "PrivateSearchCV", "Ridge",
+        "StandardScaler",
     ),
     "pate": ("PATE",),
     "recommend": ("Recommender",),

@@ -85,17 +85,24 @@ def _narrow(X: Any) -> Any:
 
 
 def _arrays(file: Path) -> tuple[Any, Any]:
+    found = read_arrays(file, ("X", "y"))
+    return _narrow(found["X"]), found["y"]
+
+
+def read_arrays(path: str | Path, names: tuple[str, ...], *, optional: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The named arrays of an .npz file; those of `optional` where it holds them."""
+    file, wanted = existing(str(path), "an .npz file"), ", ".join(f"{name}=…" for name in names)
     try:
         with np.load(file, allow_pickle=False) as arrays:
-            lacking = [name for name in ("X", "y") if name not in arrays]
+            lacking = [name for name in names if name not in arrays]
             if lacking:
-                raise InvalidValue(f"{str(file)!r} must hold arrays X and y; it lacks {' and '.join(lacking)}.")
-            X, y = arrays["X"], arrays["y"]
-    except (ValueError, OSError, EOFError) as error:
+                every = f"arrays {' and '.join(names)}" if len(names) > 1 else f"an array {names[0]}"
+                raise InvalidValue(f"{str(file)!r} must hold {every}; it lacks {' and '.join(lacking)}.")
+            return {name: arrays[name] for name in (*names, *optional) if name in arrays}
+    except (ValueError, OSError, EOFError, AttributeError, TypeError) as error:
         if isinstance(error, InvalidValue):
             raise
-        raise InvalidValue(f"{str(file)!r} cannot be read as .npz; write it with numpy.savez(file, X=…, y=…).") from None
-    return _narrow(X), y
+        raise InvalidValue(f"{str(file)!r} cannot be read as .npz; write it with numpy.savez(file, {wanted}).") from None
 
 
 def in_order(names: list[str] | None, X: Any, wanted: list[str] | None, what: str, whose: str = "members do not") -> Any:

@@ -16,9 +16,11 @@ from discreet.query.answer import requests, shown_plan
 from discreet.query.catalogue import read_catalogue
 from discreet.query.engines import Engine
 from discreet.query.engines.places import open_engine
-from discreet.query.explain import Explanation, expected_errors, shown_bounding, shown_groups
+from discreet.query.engines.request import Plan
+from discreet.query.explain import Explanation, expected_errors, shown_bounding, shown_groups, shown_noise
 from discreet.query.groups import Lists, read_lists
 from discreet.query.mechanism import BoundsQuery, SqlQuery
+from discreet.query.operations import PlanKind
 from discreet.query.parse import parse
 from discreet.query.price import Priced, choose_plan, price
 from discreet.query.public import converted
@@ -35,6 +37,11 @@ if TYPE_CHECKING:
     from discreet.ledger import Ledger
 
 LONGEST_TITLE = 120
+NOISES = ("laplace", "gaussian")
+_ROWS_OF_UNITS = (
+    "SELECT QUANTILE(LEAST(GREATEST(n, 1), {most}), {share!r}) AS n FROM "
+    "(SELECT {key}, COUNT(*) AS n FROM {table} GROUP BY {key}) AS units"
+)
 
 
 def connect(
@@ -111,7 +118,7 @@ class Database:
 
     def _price(
         self, query: str, epsilon: float, delta: float | None, groups: int | None, keys: Mapping[Any, Any] | None,
-        weights: Mapping[str, float] | None, bias: bool = False, confidence: float = CONFIDENCE,
+        weights: Mapping[str, float] | None, bias: bool = False, confidence: float = CONFIDENCE, noise: str | None = None,
     ) -> Priced:  # fmt: skip
         epsilon = check.positive("epsilon", epsilon)
         if epsilon > 100 or epsilon < 1e-6:
@@ -120,13 +127,15 @@ class Database:
             delta = check.small_fraction("delta", delta)
         if groups is not None:
             groups = check.whole("groups", groups)
+        if noise is not None:
+            noise = check.word("noise", noise, NOISES)
         lists = read_lists(keys, self._catalogue.exact)
         question = parse(query, self._with_keys(lists), self._statistics, lists)
         registered = (
             self._registered is not None and not question.rows.joins and preserves(question.rows.first, self._registered)
         )
         plan = choose_plan(question, self.unit, registered=registered, groups=groups)
-        priced = price(question, self.unit, plan, epsilon=epsilon, delta=delta, weights=weights or {}, bias=bias)
+        priced = price(question, self.unit, plan, epsilon=epsilon, delta=delta, weights=weights or {}, bias=bias, noise=noise)
         confidence = check.open_fraction("confidence", confidence)
         sets = (replace(one, confidence=confidence) for one in priced.more)
         priced = replace(priced, confidence=confidence, more=tuple(sets))
@@ -152,10 +161,10 @@ class Database:
     def explain(
         self, query: str, *, epsilon: float, delta: float | None = None, groups: int | None = None,
         keys: Mapping[Any, Any] | None = None, weights: Mapping[str, float] | None = None, bias: bool = False,
-        confidence: float = CONFIDENCE, account: str | None = None,
+        confidence: float = CONFIDENCE, noise: str | None = None, account: str | None = None,
     ) -> Explanation:  # fmt: skip
         """Cost and expected error, before anything is spent; no private row is touched."""
-        priced = self._price(query, epsilon, delta, groups, keys, weights, bias, confidence)
+        priced = self._price(query, epsilon, delta, groups, keys, weights, bias, confidence, noise)
         left = None
         if self.ledger is not None and self.source is not None:
             left = str(self.ledger.balance(self.source, account or self.account or "default"))
@@ -166,13 +175,13 @@ class Database:
         text = tuple(self.engine.text(request) for one in priced.sets for request in requests(one))
         return Explanation(
             *priced.spent, claim.event, "; ".join(dict.fromkeys(shown_plan(one.plan) for one in priced.sets)),
-            expected_errors(priced), shown_groups(priced), text, left, free, shown_bounding(priced),
+            expected_errors(priced), shown_groups(priced), text, left, free, shown_bounding(priced), shown_noise(priced),
         )  # fmt: skip
 
     def sql(
         self, query: str, *, epsilon: float, delta: float | None = None, groups: int | None = None,
         keys: Mapping[Any, Any] | None = None, weights: Mapping[str, float] | None = None, nonnegative: bool = False,
-        bias: bool = False, confidence: float = CONFIDENCE, account: str | None = None,
+        bias: bool = False, confidence: float = CONFIDENCE, noise: str | None = None, account: str | None = None,
     ) -> Release[pa.Table]:  # fmt: skip
         """The answer: an Arrow table with an interval (for the noise, of this `confidence`) beside each number, its claim,
         its entry.
@@ -181,17 +190,19 @@ class Database:
         says which columns should be more exact than others; `nonnegative` moves noisy numbers below zero to zero.
         With `bias`, part of the same epsilon buys the shares of rows that were moved to a bound (`<name>_outside`) and of
         weight that was cut (`rows_capped`). Where units own rows, a small part of epsilon tells in any case what share of all
-        rows bounding cut, if it is above a tenth: `facts["bounding"]`. `account` is charged, or else that of the connection.
+        rows bounding cut, if it is above a tenth: `facts["bounding"]`. `noise` is "laplace" or "gaussian", which needs a
+        delta; by default it is whichever is less. `account` is charged, or else that of the connection.
         """
-        priced = self._price(query, epsilon, delta, groups, keys, weights, bias, confidence)
+        priced = self._price(query, epsilon, delta, groups, keys, weights, bias, confidence, noise)
         mechanism = SqlQuery(self.unit, priced, nonnegative)
         self.engine.ready({base.table for base in bases(priced.question.rows)})
         private = "+".join(name for name, base in self._catalogue.tables.items() if base.private)
         replay = Replay(mechanism.key(self.engine), to_text, from_text) if self._charged is not None else None
         facts = {"title": _one_line(query), "made": made(), "query": query}
+        asked = (epsilon, delta) if delta and any(one.multiplier for one in priced.sets) else None
         answered = release(
             mechanism, self.engine, source=self.source or private, ledger=self._charged, account=account or self.account,
-            replay=replay, facts=facts,
+            asked=asked, replay=replay, facts=facts,
         )  # fmt: skip
         told = bounding_note(answered.value)
         return answered if told is None else replace(answered, facts={**facts, "bounding": told})
@@ -222,6 +233,27 @@ class Database:
         self.engine.ready({base.table})
         return release(mechanism, self.engine, source=source, ledger=self._charged, account=account or self.account)
 
+    def find_rows(
+        self, *, epsilon: float, share: float = 0.95, most: int = 1000, table: str | None = None, account: str | None = None
+    ) -> Release[int]:
+        """How many rows this share of the units have at most, up to `most`, for when nobody knows what rows= to say; it costs
+        epsilon. Each unit counts once, so that some hundred units are enough. Connect with the answer as rows=.
+        """
+        private = {name: base for name, base in self._catalogue.tables.items() if base.private}
+        name = next(iter(private)) if table is None and len(private) == 1 else check.word("table", table, tuple(private))
+        base, share, most = private[name], check.open_fraction("share", share), check.whole("most", most, least=2, most=1000)
+        if base.unit is None or self.unit.relation == "zero_out":
+            raise InvalidValue(f"{self.unit} has no key by which its rows could be counted.")
+        question = parse(_ROWS_OF_UNITS.format(
+            table=_quoted(name), key=_quoted(base.names[base.unit]), most=most, share=share
+        ), self._catalogue, self._statistics)  # fmt: skip
+        priced = price(question, self.unit, Plan(PlanKind.WEIGHTED, 1), epsilon=check.positive("epsilon", epsilon), delta=None,
+                       weights={})  # fmt: skip
+        self.engine.ready({name})
+        found = release(SqlQuery(self.unit, priced), self.engine, source=self.source or name, ledger=self._charged,
+                        account=account or self.account)  # fmt: skip
+        return found.map(lambda answer: round(answer["n"][0].as_py()))
+
     def close(self) -> None:
         self.engine.close()
 
@@ -237,6 +269,10 @@ def _listed(field: Field, column: str, values: Sequence[Any]) -> Field:
         return replace(field, values=converted(column, values, field.kind))
     except InvalidValue:
         return field
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
 
 
 def _one_line(query: str) -> str:

@@ -30,12 +30,13 @@ class Explanation:
     left: str | None
     free: bool = False  # the same question was answered before, and its answer is kept: asked again, nothing is charged
     bounding: str = ""  # what is told of the rows that bounding cuts
+    noise: str = ""  # of which kind it is
 
     def to_json(self) -> dict[str, Any]:
         return {
             "epsilon": self.epsilon, "delta": self.delta, "event": self.event.to_json(), "plan": self.plan,
             "errors": dict(self.errors), "keys": self.keys, "sql": list(self.sql), "left": self.left,
-            "free": self.free, "bounding": self.bounding,
+            "free": self.free, "bounding": self.bounding, "noise": self.noise,
         }  # fmt: skip
 
     def __str__(self) -> str:
@@ -46,6 +47,7 @@ class Explanation:
         ]
         lines += [f"bounding   {self.bounding}"] if self.bounding else []
         lines += [f"groups     {self.keys}"]
+        lines += [f"noise      {self.noise}"] if self.noise else []
         lines += [f"error      {name}: {error}" for name, error in self.errors.items()]
         lines += [f"budget     {self.left}"] if self.left else []
         return "\n".join(lines)
@@ -97,13 +99,24 @@ def why_empty(release: Release[Any]) -> str:
 
 def shown_bounding(priced: Priced) -> str:
     """What is told of the rows that bounding cuts, and how exactly: from public numbers alone."""
+    if priced.plan.kind == PlanKind.ROWS:
+        return ""
+    price = sum(priced.epsilons) / 10
+    proposal = f"db.find_rows(epsilon={price:.2g}) proposes a rows= that 95% of the units keep within, for epsilon {price:.2g}"
     if priced.cut is None:
-        return "" if priced.plan.kind == PlanKind.ROWS else "how many rows it cuts cannot be told at this epsilon"
+        return f"how many rows it cuts cannot be told at this epsilon. {proposal}"
     return (
         f"a unit of more than {priced.plan.rows} rows counts as fewer; the share of rows cut is told if it is above "
         f"{NOTED:.0%}, for {float(PART):.0%} of epsilon, and within {NOTED:.0%} from about "
-        f"{priced.cut.rows_needed(priced.confidence):,.0f} rows on. A larger rows= cuts less and needs more noise"
+        f"{priced.cut.rows_needed(priced.confidence):,.0f} rows on. A larger rows= cuts less and needs more noise; {proposal}"
     )
+
+
+def shown_noise(priced: Priced) -> str:
+    """Which noise the sums get, where it is not Laplace noise."""
+    if not any(one.multiplier for one in priced.sets):
+        return ""
+    return f"Gaussian on sums and counts, for delta {sum(one.gaussian_delta for one in priced.sets):g}"
 
 
 def shown_groups(priced: Priced) -> str:

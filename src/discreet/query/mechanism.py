@@ -71,7 +71,7 @@ class SqlQuery:
               for one in priced.sets),
             (question.names, question.outputs, statistics, question.having, question.order, question.limit),
             (priced.shares, self.nonnegative, *((priced.confidence,) if priced.confidence != CONFIDENCE else ())),
-            *([priced.cut] if priced.cut else []),
+            *([priced.cut] if priced.cut else []), *(("gaussian", one.multiplier) for one in priced.sets if one.multiplier),
         )  # fmt: skip
         return " | ".join([*map(repr, parts), engine.name, engine.fingerprint()])
 

@@ -9,10 +9,12 @@ from fractions import Fraction
 from functools import lru_cache
 
 from discreet.core import Event, Pure, Unit, check
+from discreet.core.event import Gaussian
 from discreet.errors import InvalidQuery, InvalidValue
 from discreet.noise import discrete_laplace_error
 from discreet.query.cut import CutShare, cut_share
 from discreet.query.engines.request import Plan
+from discreet.query.gaussian import Gaussians, multiplier
 from discreet.query.groups import of_set, public_keys
 from discreet.query.joint import MOST_NUMBERS, Joint, common_steps
 from discreet.query.operations import OutputOp, PlanKind
@@ -22,6 +24,7 @@ from discreet.query.statistics.bias import Column, bias_columns
 from discreet.query.statistics.quantity import Bounding, Measure, Quantity, RowCount, UnitCount
 from discreet.query.statistics.statistic import CONFIDENCE
 from discreet.query.threshold import Threshold
+from discreet.query.together import Reach, of_box, of_laplace, of_normal
 from discreet.query.tree import Output, Question, copies
 
 FINEST = 1 << 14  # steps between the middle of the bounds and their ends
@@ -48,6 +51,8 @@ class Priced:
     confidence: float = CONFIDENCE  # of each interval
     more: tuple[Priced, ...] = ()  # the further grouping sets of the query, each measured by itself
     cut: CutShare | None = None  # how much bounding cuts, told once for the whole query
+    multiplier: float = 0.0  # of Gaussian noise on the measurements in `joint`; 0 where it is not Gaussian
+    gaussian_delta: float = 0.0  # what that noise may fail with
 
     def selector(self) -> Threshold:
         """The mechanism that releases keys."""
@@ -57,10 +62,13 @@ class Priced:
         if self.threshold not in self.joint:
             return _selector(self.epsilons[self.threshold], self.delta, measure.sensitivity, each, 1)
         noise = self.noise()
+        assert isinstance(noise, Joint)
         return _selector(self.epsilons[self.threshold], self.delta, noise.sensitivity, each * noise.times[0], len(self.joint))
 
-    def noise(self) -> Joint:
+    def noise(self) -> Joint | Gaussians:
         """What the measurements in `joint` get."""
+        if self.multiplier:
+            return _gaussians(tuple(self.measures[m].sensitivity for m in self.joint), _parts(self.plan), self.multiplier)
         return _noise(tuple(self.measures[m].sensitivity for m in self.joint), self.epsilons[self.joint[0]])
 
     def step(self, m: int) -> float:
@@ -73,9 +81,30 @@ class Priced:
         if m == self.threshold:
             return float(self.selector().interval(confidence)) * self.step(m)
         if m in self.joint:
-            return float(self.noise().error(confidence)) * self.step(m)
+            noise = self.noise()
+            together = noise.error(confidence) if isinstance(noise, Joint) else noise.error(self.joint.index(m), confidence)
+            return float(together) * self.step(m)
         scale = Fraction(self.measures[m].sensitivity) / Fraction(self.epsilons[m])
         return float(discrete_laplace_error(float(scale), confidence)) * self.step(m)
+
+    def reach(self, one: int, two: int, confidence: float) -> Reach | None:
+        """How far from 0 the noise of number `one` - slope x number `two` is, by slope; a step of each is for whole numbers."""
+        steps, joint = (self.step(one), self.step(two)), [m in self.joint for m in (one, two)]
+        if self.threshold in (one, two) or any(joint) != all(joint):
+            return None
+        noise = self.noise() if all(joint) else None
+
+        def reach(slope: float) -> float:
+            units = steps[0], slope * steps[1]
+            if isinstance(noise, Joint):
+                return float(noise.scale) * of_box(*units, len(self.joint), confidence) + sum(units)
+            if noise is None:
+                scales = [float(self.measures[m].sensitivity / self.epsilons[m]) for m in (one, two)]
+                return of_laplace(scales[0] * units[0], scales[1] * units[1], confidence) + sum(units)
+            sigmas = [noise.sigmas[self.joint.index(m)] for m in (one, two)]
+            return of_normal(sigmas[0] * units[0], sigmas[1] * units[1], confidence) + sum(units)
+
+        return reach
 
     def __contains__(self, quantity: Quantity) -> bool:
         return quantity in self.place
@@ -93,7 +122,8 @@ class Priced:
     def spent(self) -> tuple[float, float]:
         """The epsilon and the delta of all that is measured."""
         cut = sum(self.cut.epsilons) if self.cut else 0.0
-        return sum(sum(one.epsilons) for one in self.sets) + cut, sum(one.delta for one in self.sets if one.keys is None)
+        delta = sum(one.gaussian_delta + (one.delta if one.keys is None else 0.0) for one in self.sets)
+        return sum(sum(one.epsilons) for one in self.sets) + cut, delta
 
     def events(self) -> tuple[Event, ...]:
         """What runs, one event per measurement, in order."""
@@ -104,7 +134,7 @@ class Priced:
             elif measure.bins is not None:
                 events += quantile_events(measure, epsilon)
             elif i not in self.joint[1:]:
-                events.append(Pure(epsilon))
+                events.append(Gaussian(self.multiplier) if self.multiplier and i in self.joint else Pure(epsilon))
         return (*events, *(self.cut.events if self.cut else ()))
 
 
@@ -116,6 +146,16 @@ def _selector(epsilon: float, delta: float, sensitivity: int, each: int, numbers
 @lru_cache(256)
 def _noise(sensitivities: tuple[int, ...], epsilon: float) -> Joint:
     return Joint(sensitivities, epsilon)
+
+
+@lru_cache(256)
+def _gaussians(sensitivities: tuple[int, ...], groups: int, multiplier: float) -> Gaussians:
+    return Gaussians(sensitivities, groups, multiplier)
+
+
+def _parts(plan: Plan) -> int:
+    """Into how many equal parts, one in a group each, what one unit moves a number by is cut at least."""
+    return max(1, plan.groups) if plan.kind == PlanKind.SAMPLED else 1
 
 
 def quantile_events(measure: Measure, epsilon: float) -> list[Event]:
@@ -149,9 +189,14 @@ def choose_plan(question: Question, unit: Unit, *, registered: bool, groups: int
 
 def price(
     question: Question, unit: Unit, plan: Plan, *, epsilon: float, delta: float | None, weights: Mapping[str, float],
-    bias: bool = False,
+    bias: bool = False, noise: str | None = None,
 ) -> Priced:  # fmt: skip
-    """The measurements of a question, with epsilon divided among them; each grouping set has an equal part."""
+    """The measurements of a question, with epsilon divided among them; each grouping set has an equal part.
+
+    `noise` is laplace or gaussian; None takes whichever is less, as far as there is a delta for it.
+    """
+    if noise == "gaussian" and not delta:
+        raise InvalidQuery("Gaussian noise needs a delta, such as delta=1e-6.")
     shares = bias_columns(question, plan) if bias else ()
     unknown = set(weights) - {*question.names, *(column.name for column in shares)}
     if unknown:
@@ -159,11 +204,13 @@ def price(
     cut = cut_share(plan, unit, epsilon, WIDEST)
     spare = sum(cut.grains) if cut else 0
     if question.sets is None:
-        return replace(_finest(question, unit, plan, epsilon, delta, weights, shares, spare), cut=cut)
+        return replace(_finest(question, unit, plan, epsilon, delta, weights, shares, noise, spare), cut=cut)
     parts = split(epsilon, [{i: 1.0} for i in range(len(question.sets))], len(question.sets), spare)
     sets = [of_set(question, places) for places in question.sets]
-    part = delta and delta / max(1, sum(public_keys(one) is None for one in sets))
-    first, *more = (_finest(one, unit, _of_set(plan, one), mine, part, weights, shares) for one, mine in zip(sets, parts))
+    spending = len(sets) if noise == "gaussian" else sum(public_keys(one) is None for one in sets)
+    part, kind = delta and delta / max(1, spending), noise or "laplace"
+    first, *more = (_finest(one, unit, _of_set(plan, one), mine, part, weights, shares, kind)
+                    for one, mine in zip(sets, parts))  # fmt: skip
     return replace(first, more=tuple(more), cut=cut and replace(cut, plan=first.plan))
 
 
@@ -174,12 +221,12 @@ def _of_set(plan: Plan, question: Question) -> Plan:
 
 def _finest(
     question: Question, unit: Unit, plan: Plan, epsilon: float, delta: float | None, weights: Mapping[str, float],
-    shares: tuple[Column, ...], spare: int = 0,
+    shares: tuple[Column, ...], noise: str | None, spare: int = 0,
 ) -> Priced:  # fmt: skip
     """On the finest grid whose noise fits 64 bits. `spare` grains of epsilon are left for what is measured beside."""
     for steps in (FINEST, FINEST >> 4, FINEST >> 8):
         bounding = Bounding(plan, 2 if unit.relation == "replace" else 1, steps)
-        priced = _price(question, unit, bounding, epsilon, delta, weights, shares, spare)
+        priced = _price(question, unit, bounding, epsilon, delta, weights, shares, spare, noise)
         if _fits(priced):
             return priced
     raise InvalidQuery(
@@ -190,6 +237,9 @@ def _finest(
 
 def _fits(priced: Priced) -> bool:
     alone = [i for i in range(len(priced.measures)) if i not in priced.joint]
+    if priced.multiplier:
+        widest = max(priced.measures[m].sensitivity for m in priced.joint) * priced.multiplier * math.sqrt(len(priced.joint))
+        return widest <= WIDEST and all(priced.measures[i].sensitivity <= WIDEST * priced.epsilons[i] for i in alone)
     joint = common_steps(tuple(priced.measures[m].sensitivity for m in priced.joint))[1] if priced.joint else 0
     return joint <= WIDEST * (priced.epsilons[priced.joint[0]] if priced.joint else 1.0) and all(
         priced.measures[i].sensitivity <= WIDEST * priced.epsilons[i] for i in alone
@@ -198,7 +248,7 @@ def _fits(priced: Priced) -> bool:
 
 def _price(
     question: Question, unit: Unit, bounding: Bounding, epsilon: float, delta: float | None, weights: Mapping[str, float],
-    shares: tuple[Column, ...], spare: int,
+    shares: tuple[Column, ...], spare: int, noise: str | None,
 ) -> Priced:  # fmt: skip
     keys = public_keys(question)
     threshold = _threshold(unit, bounding, delta) if keys is None else None
@@ -221,13 +271,34 @@ def _price(
     added = [quantity for quantity, i in place.items() if not measures[i].alone]
     added.sort(key=lambda quantity: quantity != threshold)
     together = [tuple(place[q] for q in added), tuple(place[q] for q in added if q in main)]
-    ways = {(), *(joint for joint in together if 1 < len(joint) <= MOST_NUMBERS)}
-    divided = [(joint, *_divide(epsilon, needs, len(measures), joint, spare)) for joint in sorted(ways)]
-    joint, parts, _ = min(divided, key=lambda way: way[2])
+    decides = None if threshold is None else place[threshold]
+    ways = {(), *(joint for joint in together if 1 < len(joint) <= MOST_NUMBERS)} if noise != "gaussian" else set()
+    divided = [(joint, 0.0, *_divide(epsilon, needs, len(measures), joint, _times(len(joint)), spare))
+               for joint in sorted(ways)]  # fmt: skip
+    numbers = tuple(m for m in together[0] if m != decides)
+    part = (delta or 0.0) / (2 if keys is None else 1)  # the other half is for releasing keys
+    less = noise is None and keys is not None and _many(bounding.plan, len(numbers))  # half a delta would release fewer keys
+    if numbers and part and (noise == "gaussian" or less):
+        more = (epsilon * multiplier(epsilon, part)) ** 2 * len(numbers) / (2 * _parts(bounding.plan))
+        divided.append((numbers, part, *_divide(epsilon, needs, len(measures), numbers, more, spare)))
+    if not divided:
+        raise InvalidQuery("There is nothing here that Gaussian noise is added to. Leave noise out.")
+    joint, failing, parts, _ = min(divided, key=lambda way: way[3])
     return Priced(
-        question, bounding.plan, tuple(measures), tuple(parts), place, keys, None if threshold is None else place[threshold],
-        delta or 0.0, shares, joint,
+        question, bounding.plan, tuple(measures), tuple(parts), place, keys, decides,
+        part if failing else delta or 0.0, shares, joint, multiplier=multiplier(parts[joint[0]], failing) if failing else 0.0,
+        gaussian_delta=failing,
     )  # fmt: skip
+
+
+def _many(plan: Plan, numbers: int) -> bool:
+    """Whether a unit is in so many groups, or numbers are so many, that Gaussian noise may be less than Laplace noise."""
+    return _parts(plan) > 4 or numbers > MOST_NUMBERS
+
+
+def _times(size: int) -> float:
+    """The variance of one of `size` numbers under one noise, by that of a number that has the epsilon alone."""
+    return (size + 1) * (size + 2) / 6
 
 
 def _threshold(unit: Unit, bounding: Bounding, delta: float | None) -> Quantity:
@@ -250,13 +321,12 @@ def _ranks(quantity: Quantity, question: Question, statistics: list[Mapping[Quan
 
 
 def _divide(
-    epsilon: float, needs: list[dict[int, float]], count: int, joint: tuple[int, ...], spare: int
+    epsilon: float, needs: list[dict[int, float]], count: int, joint: tuple[int, ...], more: float, spare: int
 ) -> tuple[list[float], float]:
     """The parts of epsilon if these measurements share one noise, and the worst relative error then, squared.
 
-    The variance of one of d numbers under one noise is (d + 1) (d + 2) / 6 times that of a number that has the epsilon alone.
+    `more` is the variance of each of them, by that of a number that has the epsilon alone.
     """
-    more = (len(joint) + 1) * (len(joint) + 2) / 6
     alone = [i for i in range(count) if i not in joint]
     first = 1 if joint else 0
     merged = []

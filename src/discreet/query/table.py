@@ -11,6 +11,7 @@ from discreet.query import arrow
 from discreet.query.after import evaluate
 from discreet.query.answer import Noisy, Together, shown_plan
 from discreet.query.cut import KEY, note
+from discreet.query.explain import shown_noise
 from discreet.query.operations import NUMBERS, Kind, OutputOp
 from discreet.query.price import Priced
 from discreet.query.tree import Output
@@ -76,12 +77,16 @@ def bounding_note(answer: pa.Table) -> str | None:
 
 
 def _note(noisy: Noisy | Together) -> str:
-    shares = ", ".join(share.name for share in noisy.priced.shares)
+    shares, kind = ", ".join(share.name for share in noisy.priced.shares), shown_noise(noisy.priced)
     plans = "; ".join(dict.fromkeys(shown_plan(one.plan) for one in noisy.priced.sets))
     return (
-        f"intervals hold the answer without noise with probability {noisy.confidence:g} each; the error that bounding "
-        f"({plans}) and clamping to bounds bring is not included"
-    ) + (f"; how much of the data they touch: {shares}" if shares else "")
+        (
+            f"intervals hold the answer without noise with probability {noisy.confidence:g} each; the error that bounding "
+            f"({plans}) and clamping to bounds bring is not included"
+        )
+        + (f"; how much of the data they touch: {shares}" if shares else "")
+        + (f"; noise: {kind}" if kind else "")
+    )
 
 
 def to_text(table: pa.Table) -> str:

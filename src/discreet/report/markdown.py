@@ -47,6 +47,7 @@ def render(report: Report, *, annex: bool = False) -> str:
         text=text, compared=tables.compared(report),
         evidence=[(item.title, tables.evidence(item, report.confidence)) for item in several if item.floors],
         claimed=page.claims_of(several, 1000, 100)[0], drawn=page.drawn(several, 12), undrawn=page.undrawn(several),
+        versions=tables.versions(report), questions=tables.questions(several),
         untried=page.untried(several), sections=filled((*page.SECTIONS, *report.sections), several),
         annex=annexes.parts(report) if annex else None,
     )  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -68,12 +68,16 @@ def build(
     confidence: float = CONFIDENCE,
     withheld: bool = False,
     sections: Iterable[SectionKind] = (),
+    deltas: Mapping[str, float] | None = None,
 ) -> Report:
-    """Measure the releases and read the ledger. `withheld`: there is evidence that the reader may not see."""
+    """Measure the releases and read the ledger. `withheld`: there is evidence that the reader may not see.
+
+    `deltas` has the delta of each source's budget, for a reader who is not shown its ledger: epsilon is told at one delta.
+    """
     from discreet.ledger import opened
 
     with opened(ledger) as held:
-        assessments = contradicted(assess(releases, confidence=confidence, budgets=budgets(held)), held)
+        assessments = contradicted(assess(releases, confidence=confidence, budgets={**(deltas or {}), **budgets(held)}), held)
         told, warnings = accounts(assessments, held)
     if withheld:
         nothing = ("What was not tried is withheld, as is what was.",)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,7 @@ from discreet.report import tables, text
 from discreet.report.assessment import Assessment, Ceiling, ReleaseLike
 from discreet.report.decision import CONFIDENTIAL, decide, ordered
 from discreet.report.extraction import MemorisedText
+from discreet.report.federated import FederatedModel
 from discreet.report.inference import AttributeInference
 from discreet.report.model import Report, build
 from discreet.report.section import SectionKind, filled
@@ -30,7 +31,7 @@ from discreet.report.synthetic import SyntheticTable
 if TYPE_CHECKING:
     from discreet.ledger import LedgerLike
 
-SECTIONS: tuple[SectionKind, ...] = (SyntheticTable(), AttributeInference(), MemorisedText(), StolenModel())
+SECTIONS: tuple[SectionKind, ...] = (SyntheticTable(), AttributeInference(), MemorisedText(), StolenModel(), FederatedModel())
 LARGEST = 150_000  # bytes of a page
 CUT = "Left out so that the page stays small: plots and details of some releases. The JSON form has all."
 _MOST = {3: 24, 2: 24, 1: 12, 0: 4}  # releases shown in full, by level of detail
@@ -71,16 +72,20 @@ class Parts:
 def parts(
     releases: ReleaseLike | Iterable[ReleaseLike], *, ledger: LedgerLike | None = None, title: str | None = None,
     annex: bool = False, confidence: float = CONFIDENCE, sections: Iterable[SectionKind] = (), withheld: bool = False,
+    deltas: Mapping[str, float] | None = None,
 ) -> Parts:  # fmt: skip
     """The pieces of the page that `html` makes, for a page that has its own head and navigation.
 
-    `withheld` says that there is evidence which the reader of this page may not see.
+    `withheld` says that there is evidence which the reader of this page may not see; `deltas` has the delta of each source's
+    budget, for a reader who is not shown its ledger.
 
     >>> from discreet.core import Release
     >>> parts(Release(value=41, source="people", claims=())).title
     'Release from people · privacy report'
     """
-    report = build(releases, ledger=ledger, title=title, confidence=confidence, sections=sections, withheld=withheld)
+    report = build(
+        releases, ledger=ledger, title=title, confidence=confidence, sections=sections, withheld=withheld, deltas=deltas
+    )  # fmt: skip
     return _fitting(report, annex)[0]
 
 
@@ -122,7 +127,7 @@ def _parts(report: Report, annex: bool, detail: int) -> Parts:
     ]
     context = {
         "decision": decision, "confidential": CONFIDENTIAL, "versions": tables.versions(report),
-        "questions": [item for item in several if tables.question(item) or tables.answered(item)] if detail else [],
+        "questions": tables.questions(several) if detail else [],
         "report": report, "one": report.assessments[0] if len(report.assessments) == 1 else None, "most": most,
         "detail": detail, "version": __version__, "tables": tables, "text": text, "marks": MARKS,
         "compared": tables.compared(report), "evidence": evidence,
@@ -133,6 +138,7 @@ def _parts(report: Report, annex: bool, detail: int) -> Parts:
         "errors": _errors(report.assessments) if detail > 1 else [],
         "marginals": _of(several, "marginal_errors", charts.marginals) if detail > 1 else [],
         "histograms": _histograms(report.assessments) if detail > 2 else [],
+        "plain": drawn(report.assessments, 4, log=False) if detail > 2 else [],
         "annex": annexes.parts(replace(report, assessments=several)) if annex else None,
         "cut": "" if detail > 1 else CUT,
     }  # fmt: skip
@@ -148,18 +154,20 @@ def _first(report: Report, count: int) -> Report:
     return replace(report, assessments=report.assessments[:count], warnings=report.warnings[:10], accounts=report.accounts[:5])
 
 
-def drawn(assessments: tuple[Assessment, ...], most: int, lines: int = 20) -> list[tuple[str, Plot]]:
+def drawn(assessments: tuple[Assessment, ...], most: int, lines: int = 20, *, log: bool = True) -> list[tuple[str, Plot]]:
     """The plots of releases that were attacked; of few releases, also of those that have a ceiling alone."""
     few = len(assessments) <= 2
     chosen = [item for item in assessments if item.floors or (few and item.bounded)][:most]
-    return [(item.title, roc_of(item, legend=False, most=lines)) for item in chosen]
+    return [(item.title, roc_of(item, legend=False, most=lines, log=log)) for item in chosen]
 
 
-def roc_of(assessment: Assessment, *, legend: bool, most: int = 20) -> Plot:
+def roc_of(assessment: Assessment, *, legend: bool, most: int = 20, log: bool = True) -> Plot:
     """The plot of one release, attacks that went through a ceiling in their own colour."""
     curves = list({item.claim.event: item.curve for item in assessment.ceilings}.values())
-    title = f"Ceiling and attacks: {assessment.title}"
-    return charts.roc(assessment.release, title=title, floors=assessment.floors, legend=legend, curves=curves, most=most)
+    title = f"Ceiling and attacks{'' if log else ', plain axes'}: {assessment.title}"
+    return charts.roc(
+        assessment.release, title=title, floors=assessment.floors, legend=legend, curves=curves, most=most, log=log
+    )  # fmt: skip
 
 
 def claims_of(assessments: Sequence[Assessment], releases: int, most: int) -> tuple[list[tuple[str, Ceiling | None]], int]:

@@ -88,9 +88,15 @@ def key_figures(assessment: Assessment, report: Report) -> list[tuple[str, str, 
             left, how = item.balance.left_in_words().split(" ", 1)
             figures.append(("Budget left", f"ε {left}", f"{how}, {of}"))
     useful = quality(assessment)
-    for name, value in [each for each in useful if "test" in each[0]][:1] or useful[:1]:
-        figures.append(("Quality", value, name))
+    for name, value in [each for each in useful if _of_strangers(each[0])][:1] or useful[:1]:
+        beside = [f"{other}: {number}" for other, number in useful if other != name and not _of_strangers(other)][:1]
+        figures.append(("Quality", value, "; ".join([name, *beside])))
     return figures
+
+
+def _of_strangers(name: str) -> bool:
+    """Whether a measure is of rows that were not trained on."""
+    return any(word in name for word in ("test", "stranger", "holdout", "nonmember"))
 
 
 def evidence(assessment: Assessment, confidence: float, most: int = MOST_ATTACKS) -> Table:
@@ -232,9 +238,14 @@ def about(assessment: Assessment) -> list[tuple[str, str]]:
     ]
 
 
+def questions(assessments: Iterable[Assessment]) -> list[Assessment]:
+    """The releases that answer a question in SQL."""
+    return [item for item in assessments if question(item) or answered(item)]
+
+
 def question(assessment: Assessment) -> str | None:
-    """The SQL text that was answered."""
-    asked = assessment.facts.get("question")
+    """The SQL text that was answered: as the console keeps it, or as every SQL release has it."""
+    asked = assessment.facts.get("question", assessment.facts.get("query"))
     sql = asked.get("sql") if isinstance(asked, Mapping) else asked
     return text.short(sql, 2_000) if isinstance(sql, str) else None
 
@@ -242,15 +253,28 @@ def question(assessment: Assessment) -> str | None:
 def answered(assessment: Assessment, most: int = 20) -> Table | None:
     """The answer of a SQL release: its columns, of many rows the first."""
     value = assessment.release.value
-    columns = value.get("columns") if isinstance(value, Mapping) else None
-    if not isinstance(columns, Mapping) or not columns or not all(isinstance(each, list) for each in columns.values()):
-        return None
-    if len({len(each) for each in columns.values()}) != 1:
-        return None
+    columns, count = _columns(value.slice(0, most), len(value)) if hasattr(value, "to_pydict") else _columns(value)
     rows = tuple(tuple(_cell(item) for item in row) for row in list(zip(*columns.values()))[:most])
-    left = len(next(iter(columns.values()))) - len(rows)
-    heads = tuple(text.short(name, 60) for name in columns)
-    return Table(heads, rows, f"and {left:,} more rows" if left > 0 else "")
+    if not rows:
+        return None
+    left = count - len(rows)
+    return Table(tuple(text.short(name, 60) for name in columns), rows, f"and {left:,} more rows" if left > 0 else "")
+
+
+def _columns(value: Any, count: int | None = None) -> tuple[dict[str, list[Any]], int]:
+    """The columns of an answer, and how many rows it has: an Arrow table, columns by name, or a list of rows."""
+    if hasattr(value, "to_pydict"):
+        found: Any = value.to_pydict()
+    elif isinstance(value, Mapping):
+        found = value.get("columns")
+    elif isinstance(value, list) and value and all(isinstance(row, Mapping) and row.keys() == value[0].keys() for row in value):
+        found = {name: [row[name] for row in value] for name in value[0]}
+    else:
+        found = None
+    if not isinstance(found, Mapping) or not found or not all(isinstance(each, list) for each in found.values()):
+        return {}, 0
+    lengths = {len(each) for each in found.values()}
+    return (dict(found), lengths.pop() if count is None else count) if len(lengths) == 1 else ({}, 0)
 
 
 def versions(report: Report) -> Table | None:
@@ -309,7 +333,7 @@ def _attack(floor: Appraisal) -> tuple[str, ...]:
         f"{floor.members:,} in, {floor.others:,} out; {runs}",
         area(floor),
         *(floor.at(level).told for level in LEVELS),
-        f"{down(floor.epsilon, 3)}{' (indicative)' if floor.indicative and floor.epsilon else ''}",
+        f"{down(floor.epsilon)}{' (indicative)' if floor.indicative and floor.epsilon else ''}",
         floor.outcome,
     )
 
@@ -322,7 +346,7 @@ def area(floor: Appraisal) -> str:
 def _least(assessment: Assessment, before: str = "") -> str:
     if not assessment.bounded:
         return "no ceiling"
-    return before + up(max(item.epsilons[0][1] for item in assessment.bounded), 3)
+    return before + up(max(item.epsilons[0][1] for item in assessment.bounded))
 
 
 def _belief(assessment: Assessment) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any
 
@@ -20,9 +20,11 @@ POLICY = (  # a report carries its own style, and no script
 )
 
 
-def parts(release: Release[Any], ledger: Ledger | None, *, withheld: bool = False) -> dict[str, Any]:
+def parts(
+    release: Release[Any], ledger: Ledger | None, *, withheld: bool = False, deltas: Mapping[str, float] | None = None
+) -> dict[str, Any]:
     """The pieces of a report that a page of the app shows around the answer."""
-    pieces = report.parts(release, ledger=_that_knows(release, ledger), withheld=withheld)
+    pieces = report.parts(release, ledger=_that_knows(release, ledger), withheld=withheld, deltas=deltas)
     return {
         "title": pieces.title,
         "style": Markup(pieces.style),
@@ -36,9 +38,11 @@ def _that_knows(release: Release[Any], ledger: Ledger | None) -> Ledger | None:
     return ledger if ledger is not None and (release.entry or release.source in ledger.sources()) else None
 
 
-def document(release: Release[Any], ledger: Ledger | None, *, withheld: bool = False) -> dict[str, Any]:
+def document(
+    release: Release[Any], ledger: Ledger | None, *, withheld: bool = False, deltas: Mapping[str, float] | None = None
+) -> dict[str, Any]:
     """What a report says, as data."""
-    return model.document(model.build(release, ledger=_that_knows(release, ledger), withheld=withheld))
+    return model.document(model.build(release, ledger=_that_knows(release, ledger), withheld=withheld, deltas=deltas))
 
 
 def export(

@@ -11,7 +11,7 @@ import pyarrow.parquet as parquet
 import pytest
 from click.testing import CliRunner, Result
 
-from discreet import Ledger, user
+from discreet import Ledger, report, user
 from discreet.cli import app
 from discreet.core import Release
 
@@ -74,6 +74,9 @@ def test_a_dry_run_spends_and_reads_nothing(visits: Path, tmp_path: Path) -> Non
     assert "Charged as entry" in answered.stderr
     assert Release.load(tmp_path / "out" / "release.json").entry is not None
     assert parquet.read_table(tmp_path / "out" / "table.parquet").num_columns == 7
+    page = report.html(tmp_path / "out" / "release.json")
+    assert SQL in page
+    assert page.count('data-head="age_low"') == 2
     assert ledger.spent("people") > 0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,9 +15,11 @@ from click.testing import CliRunner
 from discreet import Ledger, connect, record, user
 from discreet.cli.query import command
 from discreet.core import Unit
+from discreet.errors import InvalidValue
 from discreet.query import Database
 from discreet.query.answer import requests
 from discreet.query.cut import REACH, CutShare, Share, note
+from discreet.query.engines.request import SCALE
 from discreet.query.table import from_text, to_text
 
 LOUD = 100.0
@@ -109,3 +112,37 @@ def test_what_noise_hides_is_said_to_be_unknown() -> None:
         assert told.epsilon == pytest.approx(1e-4)
         assert "cannot be told" in told.bounding
         assert db._price(COUNTS, 1e-4, None, None, None, None).cut is None
+
+
+def test_a_bound_on_rows_is_found_for_its_price(tmp_path: Path) -> None:
+    """12,000 units of one row and 400 of 50: with epsilon 5 the rank is off by 40 units once in e^50."""
+    ledger = Ledger(tmp_path / "ledger.db")
+    ledger.open("people", unit=user("id", rows=4), epsilon=100.0, delta=1e-6)
+    with connect({"t": TABLE}, unit=user("id", rows=4), schema=SCHEMA, ledger=ledger, source="people") as db:
+        told = db.explain(COUNTS, epsilon=1.0).bounding
+        assert "db.find_rows(epsilon=0.096)" in told
+        found = db.find_rows(epsilon=5.0, share=0.98)
+        assert found.value == 50
+        assert db.find_rows(epsilon=5.0, share=0.9).value == 1
+        assert found.claims[0].game.unit == user("id", rows=4)
+        with pytest.raises(InvalidValue, match="most"):
+            db.find_rows(epsilon=1.0, most=1)
+    with opened("", record()) as db, pytest.raises(InvalidValue, match="no key"):
+        db.find_rows(epsilon=1.0)
+
+
+@pytest.mark.parametrize("relation", ["add_remove", "replace"])
+def test_one_unit_counts_once_when_its_rows_are_counted(relation: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    unit = Unit("user", relation, 4, "id")
+    found = []
+    for rows in (0, 5_000):
+        one = pa.table({"id": [99_999] * rows, "g": ["A"] * rows, "x": [1] * rows})
+        table = TABLE.slice(0, 200) if not rows else pa.concat_tables([TABLE.slice(0, 200), one.cast(TABLE.schema)])
+        with opened("", unit, table) as db:
+            asked: list[Any] = []
+            ask = db.engine.aggregate
+            monkeypatch.setattr(db.engine, "aggregate", lambda it, ask=ask, asked=asked: asked.append((it, ask(it))) or ask(it))
+            db.find_rows(epsilon=1.0)
+            found.append({b: int(s) for it, columns in asked if it.bins for b, s in zip(columns["b"], columns["s0"])})
+    moved = sum(abs(found[0].get(place, 0) - found[1].get(place, 0)) for place in {*found[0], *found[1]})
+    assert moved == SCALE

@@ -16,6 +16,7 @@ from typing import Any
 
 import jsonschema
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from discreet import report
@@ -116,10 +117,40 @@ def test_a_warning_stands_beside_the_table() -> None:
     assert "this warns and cannot refute" in report.markdown(warned)
 
 
+ROWS = [{"ward": "A", "n": 1234.5}, {"ward": "B", "n": None}]
+COLUMNS = {"ward": ["A", "B"], "n": [1234.5, None]}
+
+
+@pytest.mark.parametrize("kept", ["rows", "columns", "arrow"])
+@pytest.mark.parametrize("asked", ["query", "question", "console"])
+def test_sql_and_its_answer_are_told_whoever_kept_them(kept: str, asked: str) -> None:
+    """The library keeps `query` and an Arrow table, the console `question` and columns, others rows: the page has them all."""
+    value: Any = {"rows": ROWS, "columns": {"columns": COLUMNS}, "arrow": pa.table(COLUMNS)}[kept]
+    sql = "SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward -- <b>"
+    facts = {"question": {"sql": sql}} if asked == "console" else {asked: sql}
+    release = Release(value=value, source="people", claims=(), facts=facts)
+    page, text = report.html(release), report.markdown(release)
+    assert escape(sql) in page
+    assert f"`{sql}`" in text
+    for told in ("1,234.5", "NULL"):
+        assert told in page
+        assert told in text
+    checked(page)
+
+
+@pytest.mark.parametrize(
+    "value", [[{"a": 1}, {"b": 1}], [{"a": 1}, 2], {"columns": {"a": [1], "b": [1, 2]}}, {"columns": {}}, []]
+)
+def test_what_is_no_table_is_no_answer(value: Any) -> None:
+    release = Release(value=value, source="people", claims=(), facts={"query": "SELECT 1"})
+    assert "Questions and answers" in report.html(release)
+    assert "Questions and answers" in report.markdown(release)
+
+
 def test_releases_side_by_side(tmp_path: Path) -> None:
     text = report.html([leaky(), private()])
     page = checked(text)
-    assert text.count('class="tradeoff"') == 2
+    assert (text.count('class="tradeoff"'), text.count('class="tradeoff plain"')) == (2, 2)
     assert "each" in page.ids
     assert "test accuracy" in text
     paid, visits = ledger(tmp_path)

@@ -17,6 +17,7 @@ import pytest
 
 from discreet.core import Claim, Game, Gaussian, Poisson, Release, Sequence, record
 from discreet.errors import InvalidValue
+from discreet.figures import down, up
 from discreet.serve.users import LONGEST_DETAIL
 from webapp import COUNT, PASSWORD, Served, serving
 
@@ -228,6 +229,35 @@ def test_the_list_tells_epsilon_at_the_delta_of_the_budget(served: Served) -> No
     report = served.get("/releases/model.json", "ada").json()["releases"][0]
     assert card["delta"] == 1e-6 == report["claims"][0]["epsilon"][0]["delta"]
     assert card["epsilon"] == report["claims"][0]["epsilon"][0]["epsilon"]
+
+
+def test_every_reader_is_told_the_same_epsilon(served: Served) -> None:
+    """An analyst's page was made without the ledger, and told epsilon at another delta than the owner's."""
+    told = {}
+    for who in ("ada", "olga", "ann"):
+        (first, *_) = served.get("/releases/model.json", who).json()["releases"][0]["claims"][0]["epsilon"]
+        told[who] = (first["delta"], first["epsilon"])
+        page = unescape(served.get("/releases/model", who).text).replace("\N{NO-BREAK SPACE}", " ")
+        assert "at δ = 1e-6" in page
+        assert f"ε ≤ {up(first['epsilon'])}" in page
+    assert len(set(told.values())) == 1
+    assert told["ann"][0] == 1e-6
+
+
+def test_left_is_what_the_reader_may_spend(served: Served) -> None:
+    """The list of sources, a source's page, its account and the console tell an analyst one number."""
+    balance = served.state.ledger.balance("hospital", "ann")
+    page = served.get("/sources/hospital.json", "ann").json()
+    (listed,) = served.get("/sources.json", "ann").json()["sources"]
+    assert page["left"] == listed["left"] == page["accounts"][0]["left"] == {"epsilon": balance.epsilon_left}
+    for path in ("/sources", "/sources/hospital", "/console"):
+        shown = unescape(served.get(path, "ann").text).replace("\N{NO-BREAK SPACE}", " ")
+        assert f"ε {down(balance.epsilon_left)}" in shown
+        assert "<svg" not in shown.partition("<main")[2]  # what others spent, entry by entry
+    whole = served.get("/sources/hospital.json", "ada").json()["left"]["epsilon"]
+    assert whole == served.state.ledger.balance("hospital").epsilon_left != balance.epsilon_left
+    assert "Nothing of it is yours" in served.get("/sources", "bob").text
+    assert served.get("/sources/hospital.json", "bob").json()["left"] == {"epsilon": 0.0}
 
 
 def test_after_a_login_comes_what_was_asked_for_with_what_was_typed(served: Served) -> None:

@@ -10,7 +10,7 @@
     federated.py     rows of one client of federated averaging; text.py: token sequences of a transformer
     server.py        weights with which a malicious server singles rows out; estimate.py: how many rows there were
     tables.py        tables by an ensemble, with the doubt of each cell; layout.py: how columns lie in a row
-    result.py        recovered rows, how sure, and evidence
+    result.py        recovered rows, how sure, and evidence; page.py: beside the originals, for the owner of the data
 
 `discreet.attack.gradients` is this package and also the function: `discreet.attack.gradients(model, update, batch=…)`.
 """

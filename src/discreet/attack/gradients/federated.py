@@ -19,9 +19,9 @@ from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 from torch.func import functional_call
 
-from discreet.attack.gradients.labels import as_labels, last_linear, rounded
+from discreet.attack.gradients.labels import as_labels, rounded
 from discreet.attack.gradients.matching import total_variation
-from discreet.attack.gradients.network import Network
+from discreet.attack.gradients.network import Network, last_linear
 from discreet.attack.gradients.update import Update
 from discreet.core import check
 
@@ -48,10 +48,10 @@ class Local:
 
 def change(network: Network, rows: Tensor, labels: Tensor, local: Local, *, differentiable: bool = True) -> list[Tensor]:
     """How the weights change over rows [epochs, rows, …], taken in their order and batch by batch."""
-    first = dict(zip(network.names, network.parameters))
+    first: dict[str, Tensor] = dict(zip(network.names, network.parameters))
     weights = dict(first)
     for epoch in rows:
-        for place in torch.arange(len(labels)).split(local.batch_size):
+        for place in torch.split(torch.arange(len(labels)), local.batch_size):
             value = network.loss(functional_call(network.model, weights, (epoch[place],)), labels[place])
             made = torch.autograd.grad(value.mean(), list(weights.values()), create_graph=differentiable)
             weights = {
@@ -67,7 +67,7 @@ def label_counts(network: Network, update: Update, batch: int, prior: Tensor, lo
     if last is None or not isinstance(network.loss, torch.nn.CrossEntropyLoss):
         return None
     moved = update.values[f"{last[0]}.bias" if last[0] else "bias"] / (-local.learning_rate * local.steps(batch))
-    weights = dict(zip(network.names, network.parameters))
+    weights: dict[str, Tensor] = dict(zip(network.names, network.parameters))
     with torch.no_grad():
         ends = [
             torch.softmax(functional_call(network.model, chosen, (prior.to(network.dtype),)), 1).mean(0)

@@ -20,7 +20,9 @@ from discreet.errors import InvalidValue
 
 SEEN = 0.02  # squared distance from the first span, relative, of a token that was there
 CERTAIN = 1e-7  # the same of a sequence from the second span; a wrong first token leaves about 1e-3
+SPARE = 4  # sequences that are kept beyond the batch's
 CHUNK = 256  # sequences at a time
+GLANCE = 16  # directions outside of the span that a token is tested on
 Progress = Callable[[int, int], None]
 
 
@@ -48,10 +50,23 @@ class _Layer:
         left, singular, _ = torch.linalg.svd(torch.cat(parts, 1), full_matrices=False)
         self.rank = int((singular > max(5.0 * update.rounding, 1e-12) * singular[0]).sum())
         self.whole = self.rank < len(left) - 1  # what a layer normalisation gives has a mean of 0: one direction less
-        self.basis = left[:, : min(self.rank, most)]
+        self.basis, outside = left.tensor_split([min(self.rank, most)], 1)
+        generator = torch.Generator().manual_seed(0)
+        self.outside = outside @ torch.randn(outside.shape[1], GLANCE, generator=generator, dtype=left.dtype) / GLANCE**0.5
 
     def distances(self, tokens: Tensor) -> Tensor:
         """The squared distance from the span of what the layer sees, at each position of these sequences."""
+        vectors = self._seen(tokens).double()
+        inside: Tensor = ((vectors @ self.basis) ** 2).sum(-1) / (vectors**2).sum(-1)
+        return (1.0 - inside).clamp(min=0.0)
+
+    def glance(self, tokens: Tensor) -> Tensor:
+        """The same by a few random directions outside of the span: unbiased, and much less to compute."""
+        vectors = self._seen(tokens)
+        outside: Tensor = ((vectors @ self.outside.to(vectors.dtype)) ** 2).sum(-1) / (vectors**2).sum(-1)
+        return outside
+
+    def _seen(self, tokens: Tensor) -> Tensor:
         seen: list[Tensor] = []
 
         def hook(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
@@ -66,8 +81,7 @@ class _Layer:
             pass
         finally:
             handle.remove()
-        vectors = seen[0].double()
-        return (1.0 - ((vectors @ self.basis) ** 2).sum(-1) / (vectors**2).sum(-1)).clamp(min=0.0)
+        return seen[0]
 
 
 def applies(model: nn.Module, length: int) -> bool:
@@ -102,9 +116,9 @@ def sequences(
             [beams.repeat_interleave(len(options[position]), 0), options[position].repeat(len(beams))[:, None]], 1
         )
         reached = worst.repeat_interleave(len(options[position]))
-        away = torch.cat([second.distances(part)[:, -1] for part in longer.split(CHUNK)])
+        away = torch.cat([second.distances(part)[:, -1] for part in torch.split(longer, CHUNK)])
         reached = torch.maximum(reached, away.to(reached))
-        kept = reached.argsort()[: 2 * batch]
+        kept = reached.argsort()[: batch + SPARE]
         beams, worst = longer[kept], reached[kept]
         if progress is not None:
             progress(position + 1, length)
@@ -114,8 +128,8 @@ def sequences(
 def _tokens(first: _Layer, vocabulary: int, length: int) -> list[Tensor]:
     """The tokens that were at each position, in any sequence."""
     chosen: list[list[Tensor]] = [[] for _ in range(length)]
-    for part in torch.arange(vocabulary).split(CHUNK):
-        near = first.distances(part[:, None].expand(-1, length)) < SEEN
+    for part in torch.split(torch.arange(vocabulary), CHUNK):
+        near = first.glance(part[:, None].expand(-1, length)) < SEEN
         for position in range(length):
             chosen[position].append(part[near[:, position]])
     return [torch.cat(parts) for parts in chosen]

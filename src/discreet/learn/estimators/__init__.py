@@ -13,6 +13,7 @@ except ModuleNotFoundError as error:
 
 from discreet.learn.estimators.bayes import GaussianNB, StandardScaler
 from discreet.learn.estimators.classifiers import LinearSVC, LogisticRegression
+from discreet.learn.estimators.cluster import KMeans
 from discreet.learn.estimators.finite import choose_hypothesis, excess_risk
 from discreet.learn.estimators.preprocessing import KBinsDiscretizer, OneHotEncoder
 from discreet.learn.estimators.regression import PCA, LinearRegression, Ridge
@@ -21,6 +22,6 @@ from discreet.learn.estimators.trees import HistGradientBoostingClassifier, Hist
 
 __all__ = [
     "PCA", "GaussianNB", "HistGradientBoostingClassifier", "HistGradientBoostingRegressor", "KBinsDiscretizer",
-    "LinearRegression", "LinearSVC", "LogisticRegression", "OneHotEncoder", "PrivateSearchCV", "Ridge", "StandardScaler",
-    "choose_hypothesis", "excess_risk", "search_cost",
+    "KMeans", "LinearRegression", "LinearSVC", "LogisticRegression", "OneHotEncoder", "PrivateSearchCV", "Ridge",
+    "StandardScaler", "choose_hypothesis", "excess_risk", "search_cost",
 ]  # fmt: skip

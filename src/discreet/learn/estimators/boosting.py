@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,6 +76,7 @@ class Logistic:
     """Each class against the others: gradients of the logistic loss, cut to half, which noise drowns less."""
 
     outputs: int
+    spread: ClassVar[float] = 1.0
 
     def slopes(self, scores: Floats, target: NDArray[Any]) -> tuple[Floats, Floats]:
         """Gradient and curvature of every output and row; `target` is the place of a row's class."""
@@ -102,6 +103,7 @@ class Squared:
     """An eighth of the squared error between values in [-1, 1]: gradients are within a half by themselves."""
 
     outputs: int = 1
+    spread: ClassVar[float] = 0.2  # values in [-1, 1] differ less than scores of a logistic loss do
 
     def slopes(self, scores: Floats, target: NDArray[Any]) -> tuple[Floats, Floats]:
         left = np.clip(target - np.clip(scores, -1.0, 1.0), -2.0, 2.0)
@@ -188,7 +190,7 @@ class Boosting:
         single, tree = self.multipliers()
         noise = self.sensitivity() * (single if len(step.columns) == 1 else tree)
         curve = np.maximum(curve, 1e-3 * noise)
-        weighed = slope / (curve + (noise / SPREAD[len(step.columns)]) ** 2 / curve)
+        weighed = slope / (curve + (noise / self.loss.spread / SPREAD[len(step.columns)]) ** 2 / curve)
         return RATE * np.clip(weighed, -FARTHEST, FARTHEST)
 
 

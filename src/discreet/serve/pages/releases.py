@@ -9,6 +9,7 @@ from typing import Any
 from discreet.core import Release
 from discreet.errors import DiscreetError, MissingExtra
 from discreet.ledger import Ledger
+from discreet.report.account import budgets
 from discreet.serve import answer, reports, tables
 from discreet.serve.routes import EVERYONE, READERS, File, Page, Refused, Reply, Request, Route, number_in
 from discreet.serve.store import Card, seen_by
@@ -61,16 +62,18 @@ def _ledger(request: Request) -> Ledger | None:
 def release(request: Request) -> Reply:
     """One release as its report; as JSON, what the report says."""
     seen, name = _release(request), request.path["name"]
-    less = len(seen.evidence) < len(_whole(request).evidence)
+    less, deltas = len(seen.evidence) < len(_whole(request).evidence), budgets(request.state.ledger)
     if request.wants == "json":
-        return Page("", {"name": name, **reports.document(seen, _ledger(request), withheld=less)})
+        return Page("", {"name": name, **reports.document(seen, _ledger(request), withheld=less, deltas=deltas)})
     columns = answer.columns(_columns(request, seen))
     bar = {"name": name, "heads": columns, "lines": answer.rows(columns), "picture": answer.picture(columns),
            "question": _question(seen), "bounding": seen.facts.get("bounding", ""), "entry": seen.entry,
            "targets": _targets(request, name), "pdf": reports.has_pdf(),
            "table": tables.preview(request.state.store, name, seen),
            "less": less, "empty": answer.why_empty(seen, columns), "unsigned": _unsigned(request)}  # fmt: skip
-    parts = request.state.store.remember(name, _moment(request), lambda: reports.parts(seen, _ledger(request), withheld=less))
+    parts = request.state.store.remember(
+        name, _moment(request), lambda: reports.parts(seen, _ledger(request), withheld=less, deltas=deltas)
+    )
     return Page("release.html", {"name": name}, {**bar, **parts}, headers={"content-security-policy": reports.POLICY})
 
 

@@ -37,8 +37,12 @@ def _facts(request: Request, name: str) -> dict[str, Any]:
     mine = request.state.registry.account(request.user, name) if name in request.state.settings.sources else None
     shown = ledger.accounts(name) if request.user.role != "analyst" else [mine] if mine is not None else []
     accounts = [registry.facts(ledger.balance(name, account)) for account in shown]
+    found = registry.facts(balance)
+    if request.user.role == "analyst":  # left is what the reader may spend, here as in the console
+        theirs = accounts[0] if accounts else {"spent": None, "left": {"epsilon": 0.0}}
+        found |= {"spent": theirs["spent"], "left": theirs["left"]}
     return {
-        **registry.facts(balance), "unit": str(unit_in(ledger, name)), "accounts": accounts, "may_ask": mine is not None,
+        **found, "unit": str(unit_in(ledger, name)), "accounts": accounts, "may_ask": mine is not None,
         "configured": name in request.state.settings.sources,
     }  # fmt: skip
 
@@ -48,14 +52,16 @@ def sources(request: Request) -> Reply:
     ledger = request.state.ledger
     names = ledger.sources()
     facts = [_facts(request, name) for name in names]
-    pictures = {each["source"]: _picture(ledger, each) for each in facts}
+    pictures = {each["source"]: _picture(request, each) for each in facts}
     missing = sorted(set(request.state.settings.sources) - set(names))
     units = {name: str(request.state.settings.sources[name].unit) for name in missing}
     return Page("sources.html", {"sources": facts, "not_open": missing}, {"pictures": pictures, "units": units})
 
 
-def _picture(ledger: Ledger, facts: dict[str, Any]) -> Markup:
-    if facts["by_period"]:
+def _picture(request: Request, facts: dict[str, Any]) -> Markup:
+    """How the budget burned down; analysts do not see what others spent."""
+    ledger = request.state.ledger
+    if facts["by_period"] or request.user.role == "analyst":
         return Markup()
     entries = ledger.history(facts["source"])[-RECENT:]
     return Markup(burn_down(ledger.balance(facts["source"]), entries, compact=True).svg)
@@ -73,7 +79,7 @@ def source(request: Request) -> Reply:
     users = [each.account for each in request.state.users.everyone() if each.active and each.role == "analyst"]
     accounts = sorted(set(users) | {each["account"] for each in facts["accounts"]} - {registry.DEFAULT})
     return Page(
-        "source.html", {**facts, "entries": entries}, {"picture": _picture(ledger, facts), "known": accounts, "pdf": has_pdf()}
+        "source.html", {**facts, "entries": entries}, {"picture": _picture(request, facts), "known": accounts, "pdf": has_pdf()}
     )
 
 

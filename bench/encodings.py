@@ -1,0 +1,153 @@
+"""InstaHide and mixup broken: pictures found, how alike they are, in what time; and what encodings are worth for training.
+
+    PYTHONPATH=src python bench/encodings.py --data ../shared/data [--seeds 3] [--out bench/results/encodings.json]
+
+100 private pictures of CIFAR-10's test part; public pictures of the encoder and of the attacker are disjoint parts of its
+training data (`other publics`: the encoder's are CIFAR-100). 5,000 encodings unless said: each private picture 50 times as the
+first of its mixture. A picture is found where the recovered one is more like it than like any other private one. The baseline
+is the attacker's public picture that is most like each original, chosen knowing it. CPU seconds on one core.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import numpy as np
+
+from _record import write
+from discreet.attack.encodings import EncodingsAttack
+from discreet.heuristic import InstaHide
+
+PRIVATE, KNOWN = 100, 5000
+
+
+def tiles(path: Path) -> np.ndarray:
+    from PIL import Image
+
+    mosaic = np.asarray(Image.open(path))
+    down, across = mosaic.shape[0] // 32, mosaic.shape[1] // 32
+    pictures = mosaic.reshape(down, 32, across, 32, 3).swapaxes(1, 2).reshape(down * across, 32, 32, 3)
+    return (pictures / np.float32(127.5) - 1).astype(np.float32)
+
+
+class Pictures:
+    def __init__(self, data: Path) -> None:
+        folder = data / "cifar10"
+        labels = np.load(folder / "labels.npz")
+        self.own, self.labels = tiles(folder / "test.webp"), labels["test"]
+        self.public, self.known = tiles(folder / "train-3.webp"), tiles(folder / "train-0.webp")[:KNOWN]
+        self.train, self.train_labels = tiles(folder / "train-1.webp"), labels["train_1"]
+        self.other = tiles(data / "cifar100" / "train-0.webp")
+
+
+CASES: dict[str, dict[str, Any]] = {
+    "with labels": {},
+    "without labels": {"told": False},
+    "plain mixup": {"signs": False},
+    "other publics": {"other": True},
+    "k = 6": {"others": 4},
+    "mirrored": {"mirror": True},
+    "2,000 encodings": {"repeats": 20},
+    "1,000 encodings": {"repeats": 10},
+    "500 encodings": {"repeats": 5},
+}
+
+
+def broken(
+    pictures: Pictures, seed: int, *, told: bool = True, signs: bool = True, other: bool = False, others: int = 2,
+    mirror: bool = False, repeats: int = 50,
+) -> dict[str, float]:  # fmt: skip
+    rng = np.random.default_rng(seed)
+    rows = rng.choice(len(pictures.own), PRIVATE, replace=False)
+    own, public = pictures.own[rows], pictures.other if other else pictures.public
+    recipe = InstaHide(public=others, signs=signs, mirror=mirror)
+    sent = recipe.encode(own, public, repeats=repeats, rng=rng, labels=pictures.labels[rows])
+    attack = EncodingsAttack(PRIVATE, others=others, seed=seed)
+    found = attack.decode(sent.pictures, pictures.known, labels=sent.labels if told else None)
+    beside = found.compared(own, pictures.known)
+    return {
+        "found": beside.found, "ssim": float(beside.ssim.mean()), "baseline": float(beside.baseline.mean()),
+        "seconds": found.seconds,
+    }  # fmt: skip
+
+
+def attacks(pictures: Pictures, seeds: int) -> list[dict[str, Any]]:
+    out = []
+    for name, settings in CASES.items():
+        runs = [broken(pictures, seed, **settings) for seed in range(seeds)]
+        row = {
+            "case": name, "encodings": PRIVATE * settings.get("repeats", 50), "seeds": seeds,
+            "found": [run["found"] for run in runs], "ssim": [round(run["ssim"], 4) for run in runs],
+            "baseline_ssim": round(statistics.mean(run["baseline"] for run in runs), 4),
+            "cpu_seconds": [round(run["seconds"], 1) for run in runs],
+        }  # fmt: skip
+        print(row, flush=True)
+        out.append(row)
+    return out
+
+
+def worth(pictures: Pictures, rows: int, epochs: int) -> list[dict[str, Any]]:
+    """Test accuracy of one small network, trained on plain pictures, on mixup and on encodings made anew each epoch."""
+    import torch
+    from torch import nn
+
+    X, y = pictures.train[:rows], pictures.train_labels[:rows].astype(np.int64)
+    test, truth = (
+        torch.from_numpy(pictures.own.transpose(0, 3, 1, 2).copy()),
+        torch.from_numpy(pictures.labels.astype(np.int64)),
+    )
+    recipes = {"plain": None, "mixup": InstaHide(signs=False), "InstaHide": InstaHide()}
+    out = []
+    for name, recipe in recipes.items():
+        torch.manual_seed(0)
+        rng = np.random.default_rng(0)
+        model = nn.Sequential(
+            nn.Conv2d(3, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(32, 64, 3, padding=1), nn.ReLU(),
+            nn.MaxPool2d(2), nn.Conv2d(64, 64, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(1024, 10),
+        )  # fmt: skip
+        fitting = torch.optim.Adam(model.parameters(), 1e-3)
+        for _ in range(epochs):
+            if recipe is None:
+                seen, told = X, np.eye(10, dtype=np.float32)[y]
+            else:
+                made = recipe.encode(X, pictures.public, repeats=1, rng=rng, labels=y)
+                seen, told = made.pictures, np.pad(made.labels, ((0, 0), (0, 10 - made.labels.shape[1])))
+                told = told / told.sum(axis=1, keepdims=True)
+            seen = np.abs(seen) if name == "InstaHide" else seen
+            order = rng.permutation(len(seen))
+            for at in range(0, len(order), 64):
+                part = order[at : at + 64]
+                batch = torch.from_numpy(seen[part].transpose(0, 3, 1, 2).copy())
+                loss = nn.functional.cross_entropy(model(batch), torch.from_numpy(told[part]))
+                fitting.zero_grad()
+                loss.backward()
+                fitting.step()
+        with torch.no_grad():
+            asked = test.abs() if name == "InstaHide" else test
+            right = float((model(asked).argmax(dim=1) == truth).double().mean())
+        out.append({"training on": name, "pictures": rows, "epochs": epochs, "accuracy": round(right, 4)})
+        print(out[-1], flush=True)
+    return out
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", default="../shared/data")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--rows", type=int, default=5000, help="pictures of the training comparison")
+    parser.add_argument("--epochs", type=int, default=15)
+    parser.add_argument("--out")
+    given = parser.parse_args()
+    pictures = Pictures(Path(given.data))
+    results = {"attacks": attacks(pictures, given.seeds), "worth": worth(pictures, given.rows, given.epochs)}
+    write(given.out, results, "torch", "pillow")
+
+
+if __name__ == "__main__":
+    main()

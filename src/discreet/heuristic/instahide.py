@@ -1,0 +1,128 @@
+"""InstaHide (Huang et al. 2020): pictures mixed with others, signs flipped at random. It hides far less than it seems to.
+
+An encoding is the sum of a few private pictures and a few public ones with random weights, after which every pixel keeps its
+sign or changes it by a fair coin. The coins are a fresh one-time pad, but over the signs alone: the absolute values go out in
+clear, and each picture goes out many times. That is a key shorter than the message, used again: `attack.encodings` reads the
+pictures back. There is no claim, since no neighbouring data sets were ever compared; mixup (Zhang et al. 2018) is the same
+without the coins (`signs=False`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from discreet.core import check
+from discreet.errors import InvalidValue
+
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class MixingKey:
+    """What is never sent: which private pictures are in each encoding, in what shares, and whether they were mirrored."""
+
+    rows: NDArray[np.int64]
+    shares: Floats
+    mirrored: NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Encodings:
+    """What is sent: pictures [count, height, width, channels] and labels [count, classes] that hold the private shares."""
+
+    pictures: Floats
+    labels: Floats | None
+    key: MixingKey
+
+
+@dataclass(frozen=True)
+class InstaHide:
+    """Mix `private` pictures of one's own with `public` others; no share is above `largest`; flip signs by fair coins.
+
+    >>> rng = np.random.default_rng(0)
+    >>> own, others = rng.uniform(-1, 1, (10, 8, 8, 3)), rng.uniform(-1, 1, (50, 8, 8, 3))
+    >>> sent = InstaHide().encode(own, others, repeats=4, rng=rng)
+    >>> sent.pictures.shape
+    (40, 8, 8, 3)
+    """
+
+    private: int = 2
+    public: int = 2
+    largest: float = 0.65
+    signs: bool = True
+    mirror: bool = False
+
+    def __post_init__(self) -> None:
+        check.whole("private", self.private)
+        check.whole("public", self.public, least=0)
+        parts = self.private + self.public
+        if parts < 2 or not 1 / parts < self.largest <= 1:
+            raise InvalidValue(
+                f"largest={self.largest:g} must lie above 1/{parts}, the share of {parts} equal parts, and be at most 1."
+            )
+
+    def encode(
+        self, own: ArrayLike, others: ArrayLike, *, repeats: int, rng: np.random.Generator, labels: ArrayLike | None = None
+    ) -> Encodings:
+        """Encode each picture of `own` (values within -1 and 1) `repeats` times as the first of its mixture."""
+        private, public = _pictures("own", own), _pictures("others", others)
+        check.whole("repeats", repeats)
+        if len(private) <= self.private or len(public) < self.public or private.shape[1:] != public.shape[1:]:
+            raise InvalidValue(
+                f"{len(private)} private pictures of shape {private.shape[1:]} and {len(public)} public ones of shape "
+                f"{public.shape[1:]}: mixing {self.private} + {self.public} needs more than {self.private} and at least "
+                f"{self.public}, all of one shape."
+            )
+        rows = np.concatenate([self._partners(len(private), rng) for _ in range(repeats)])
+        shares = self._shares(len(rows), rng)
+        mirrored = rng.random(rows.shape) < 0.5 if self.mirror else np.zeros(rows.shape, np.bool_)
+        mixed = np.zeros((len(rows), *private.shape[1:]), np.float32)
+        for place in range(self.private):
+            taken = private[rows[:, place]]
+            taken = np.where(mirrored[:, place, None, None, None], taken[:, :, ::-1], taken)
+            mixed += shares[:, place, None, None, None] * taken
+        for place in range(self.private, self.private + self.public):
+            mixed += shares[:, place, None, None, None] * public[rng.integers(0, len(public), len(rows))]
+        if self.signs:
+            mixed *= rng.choice(np.array([-1, 1], np.float32), mixed.shape)
+        return Encodings(
+            mixed, self._labels(labels, rows, shares, len(private)), MixingKey(rows, shares[:, : self.private], mirrored)
+        )
+
+    def _partners(self, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        """Each picture with distinct others: a random circle, and its neighbours at random distances."""
+        order = rng.permutation(count)
+        distances = np.r_[0, 1 + rng.choice(count - 1, self.private - 1, replace=False)]
+        rows = np.stack([order[(np.arange(count) + distance) % count] for distance in distances], axis=1)
+        return np.asarray(rows[np.argsort(order)], np.int64)
+
+    def _shares(self, count: int, rng: np.random.Generator) -> Floats:
+        """Absolute values of normal draws, scaled to sum to one, drawn again where one is above `largest`."""
+        parts, out = self.private + self.public, np.zeros((count, self.private + self.public))
+        left = np.arange(count)
+        while len(left):
+            drawn = np.abs(rng.normal(size=(len(left), parts)))
+            out[left] = drawn / drawn.sum(axis=1, keepdims=True)
+            left = left[out[left].max(axis=1) > self.largest]
+        return out.astype(np.float32)
+
+    def _labels(self, labels: ArrayLike | None, rows: NDArray[np.int64], shares: Floats, count: int) -> Floats | None:
+        if labels is None:
+            return None
+        classes = np.asarray(labels)
+        if classes.shape != (count,) or classes.dtype.kind not in "iu" or (classes < 0).any():
+            raise InvalidValue(f"labels must be {count} whole numbers from 0, a class for each private picture.")
+        out = np.zeros((len(rows), int(classes.max()) + 1), np.float32)
+        for place in range(self.private):
+            np.add.at(out, (np.arange(len(rows)), classes[rows[:, place]]), shares[:, place])
+        return out
+
+
+def _pictures(name: str, values: ArrayLike) -> Floats:
+    found = np.asarray(values, np.float32)
+    if found.ndim != 4 or not np.isfinite(found).all() or np.abs(found).max(initial=0) > 1:
+        raise InvalidValue(f"{name} must be pictures [count, height, width, channels] with values within -1 and 1.")
+    return found
