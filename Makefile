@@ -12,12 +12,12 @@ PARTS := pyproject.toml setup.py constraints.txt $(wildcard src/discreet/native/
 JOBS ?= 2
 
 .DELETE_ON_ERROR:
-.PHONY: demo test adversary conventions check bench docs clean browser database java pango
+.PHONY: demo test adversary conventions check bench docs clean browser database java pango flower
 
 demo: $(VENV)/.demo
 	$(BIN)/discreet demo
 
-test: $(VENV)/.dev browser database java pango
+test: $(VENV)/.dev browser database java pango flower
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal tests src/discreet --doctest-modules --ignore-glob='src/*_triton.py'
 
 adversary: $(VENV)/.dev database java
@@ -31,6 +31,14 @@ check: $(VENV)/.dev
 	$(BIN)/codespell
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir out/site
 	$(BIN)/python -m pytest -n $(JOBS) -q tests/docs
+
+# Flower pins versions that others here do not, so it has an environment of its own, which sees this one behind it.
+flower: $(VENV)/.dev
+	@test -e $(VENV)/flower/.done || { $(PYTHON) -m venv $(VENV)/flower \
+	  && $(VENV)/flower/bin/python -m pip install --quiet --disable-pip-version-check 'flwr==1.41.0' \
+	  && $(BIN)/python -c 'import site, pathlib; print(pathlib.Path("src").resolve(), *site.getsitepackages(), sep="\n")' \
+	     > "$$(echo $(VENV)/flower/lib/python3*/site-packages)/zz_discreet.pth" && touch $(VENV)/flower/.done; } \
+	  || echo "Flower could not be installed; the test of its cluster is left out."
 
 # Peers live in environments of their own, so that none of them decides what discreet is installed with.
 PEERS := $(VENV)/peers

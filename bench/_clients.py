@@ -117,7 +117,7 @@ def averaging(data: Path, quick: bool) -> Rows:
     """A client with 10 batches of 5 MNIST images; labels are estimated from the update; and each part left out."""
     pictures, labels = mnist(data, 5000)
     out: Rows = []
-    for epochs, size, steps in ((1, 10, 100),) if quick else ((1, 10, 300), (5, 10, 300)):
+    for epochs, size, steps in ((1, 10, 300),) if quick else ((1, 10, 300), (5, 10, 300)):
         torch.manual_seed(0)
         model, local = small(), federated.Local(epochs, 0.01, 5)
         update = checked(model, client(model, pictures[:size], labels[:size], local))

@@ -134,7 +134,7 @@ def main() -> int:
         rows.append({"observed": "first sixth", "rounds": late, "party": party, **reached(evidence)})
         print(party, round(rows[-1]["best accuracy"], 3), round(rows[-1]["AUC"], 3))
     setting = {"clients": 1 + OTHERS, "rows of a client": each, "candidates": 2 * each, "rounds": asked.rounds,
-               "accuracy on another client's rows": right[-1]}  # fmt: skip
+               "accuracy on rows that another client trained on": right[-1]}  # fmt: skip
     if asked.out:
         write(asked.out, {"commit": commit(), "setting": setting, "CPU seconds": time.process_time() - start, "rows": rows},
               "torch")  # fmt: skip

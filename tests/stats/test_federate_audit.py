@@ -133,7 +133,7 @@ def test_a_divisor_that_drop_outs_shrink_is_refuted(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_parameter_that_is_not_clipped_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(noisy, "_shrunk", without_the_last)
+    monkeypatch.setattr(noisy, "shrunk", without_the_last)
     monkeypatch.setattr(VectorGrid, "rounded", lambda self, v: np.rint(v * self.radius / self.clip_norm).astype(np.int64))
     assert played(training(central()), clients(there=True), clients(there=False)).outcome == "refuted"
 

@@ -21,6 +21,7 @@ COMMANDS = {
     "audit": "Claims against evidence; or a training recipe, audited in one run.",
     "crypto": "Encrypted rows scored by a machine that cannot read them.",
     "demo": "A model that leaks, a private one, a synthetic table, SQL, one budget, one report.",
+    "federate": "Train a private classifier over the clients in a table, round by round.",
     "fit": "A private logistic, SVM or regression model of a table, in a second.",
     "gate": "Do releases keep to a policy? For CI: exit codes, JUnit, SARIF.",
     "keys": "Sign releases and ledgers, and see who signed them.",

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -75,9 +76,7 @@ class _Scheme:
         """The noise multiplier: as it was given, or the least that keeps the budget over all rounds."""
         if self.noise_multiplier is not None:
             return self.noise_multiplier
-        assert self.epsilon is not None
-        assert self.delta is not None
-        return float(calibrate(lambda noise: self.event(noise, rounds, size), self.epsilon, self.delta))
+        return _calibrated(self, rounds, size)
 
     def claims(self, rounds: int, size: int) -> tuple[Claim, ...]:
         """What a run of so many rounds over so many parameters claims."""
@@ -95,6 +94,13 @@ class _Scheme:
     def _of(self, event: Event) -> Event:
         """The event for the unit's relation, where it is stated for units that are added, removed or blanked out."""
         return replaced(event) if self.unit.relation == "replace" else event
+
+
+@lru_cache(maxsize=64)
+def _calibrated(scheme: _Scheme, rounds: int, size: int) -> float:
+    assert scheme.epsilon is not None
+    assert scheme.delta is not None
+    return float(calibrate(lambda noise: scheme.event(noise, rounds, size), scheme.epsilon, scheme.delta))
 
 
 def client(name: str = "client", *, relation: str = "add_remove", key: str | None = None) -> Unit:

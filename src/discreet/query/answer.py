@@ -18,6 +18,7 @@ from discreet.query.price import Priced
 from discreet.query.quantiles import Quantiles
 from discreet.query.statistics.quantity import Quantity
 from discreet.query.statistics.statistic import CONFIDENCE, Cells, Statistic, each
+from discreet.query.together import Reach
 from discreet.query.tree import Question, Scalar
 
 Ask = Callable[[Request], Mapping[str, Sequence[Any]]]
@@ -205,6 +206,9 @@ class Noisy:
 
     def whole(self, quantity: Quantity) -> bool:
         return self.priced.measures[self.priced.place[quantity]].scale == 1
+
+    def reach(self, above: Quantity, below: Quantity, confidence: float) -> Reach | None:
+        return self.priced.reach(self.priced.place[above], self.priced.place[below], confidence)
 
     def ranked(self, quantity: Quantity, rank: float) -> Cells:
         return self._ranked[self.priced.place[quantity]][rank]

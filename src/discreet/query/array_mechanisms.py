@@ -159,6 +159,10 @@ class _Released:
     def whole(self, quantity: Quantity) -> bool:
         return self._sums[quantity].contribution.one == 1
 
+    def reach(self, above: Quantity, below: Quantity, confidence: float) -> None:
+        """Each number has its own ends, and no more is known of them together."""
+        return None
+
     def ranked(self, quantity: Quantity, rank: float) -> Cells:
         raise InvalidValue("Quantiles of arrays are asked with quantile(values, rank, ...).")
 

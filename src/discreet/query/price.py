@@ -24,6 +24,7 @@ from discreet.query.statistics.bias import Column, bias_columns
 from discreet.query.statistics.quantity import Bounding, Measure, Quantity, RowCount, UnitCount
 from discreet.query.statistics.statistic import CONFIDENCE
 from discreet.query.threshold import Threshold
+from discreet.query.together import Reach, of_box, of_laplace, of_normal
 from discreet.query.tree import Output, Question, copies
 
 FINEST = 1 << 14  # steps between the middle of the bounds and their ends
@@ -85,6 +86,25 @@ class Priced:
             return float(together) * self.step(m)
         scale = Fraction(self.measures[m].sensitivity) / Fraction(self.epsilons[m])
         return float(discrete_laplace_error(float(scale), confidence)) * self.step(m)
+
+    def reach(self, one: int, two: int, confidence: float) -> Reach | None:
+        """How far from 0 the noise of number `one` - slope x number `two` is, by slope; a step of each is for whole numbers."""
+        steps, joint = (self.step(one), self.step(two)), [m in self.joint for m in (one, two)]
+        if self.threshold in (one, two) or any(joint) != all(joint):
+            return None
+        noise = self.noise() if all(joint) else None
+
+        def reach(slope: float) -> float:
+            units = steps[0], slope * steps[1]
+            if isinstance(noise, Joint):
+                return float(noise.scale) * of_box(*units, len(self.joint), confidence) + sum(units)
+            if noise is None:
+                scales = [float(self.measures[m].sensitivity / self.epsilons[m]) for m in (one, two)]
+                return of_laplace(scales[0] * units[0], scales[1] * units[1], confidence) + sum(units)
+            sigmas = [noise.sigmas[self.joint.index(m)] for m in (one, two)]
+            return of_normal(sigmas[0] * units[0], sigmas[1] * units[1], confidence) + sum(units)
+
+        return reach
 
     def __contains__(self, quantity: Quantity) -> bool:
         return quantity in self.place

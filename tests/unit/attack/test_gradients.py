@@ -11,7 +11,7 @@ import discreet
 from discreet.attack.gradients import gradients, last
 from discreet.attack.gradients.labels import rounded
 from discreet.attack.gradients.layout import Layout
-from discreet.attack.gradients.tables import pool
+from discreet.attack.gradients.tables import isotonic, pool, right_cells
 from discreet.core import record
 from discreet.errors import InvalidValue
 
@@ -195,3 +195,28 @@ def test_the_last_layer_shows_each_row_of_a_batch():
     assert float((split.inputs[order] - seen).abs().max()) < 1e-5
     assert float((split.deltas[order] - given).abs().max()) < 1e-5
     assert last.rows_of(torch.randn(10, 400).double(), layer.bias.detach().double(), 4) is None
+
+
+def test_calibration_never_falls_and_is_the_share_that_is_right():
+    generator = torch.Generator().manual_seed(0)
+    said = torch.rand(4000, generator=generator).double()
+    right = (torch.rand(4000, generator=generator).double() < said**2).double()
+    asked = torch.linspace(0, 1, 50).double()
+    mapped = isotonic(said, right, asked)
+    assert bool((mapped.diff() >= 0).all())
+    assert float((mapped - asked**2).abs().max()) < 0.15  # blocks of about 100: three deviations
+
+
+def test_public_rows_calibrate_the_doubt_of_a_table():
+    torch.manual_seed(11)
+    schema = {"a": ["x", "y", "z"], "b": ["u", "v"], "c": (0.0, 1.0)}
+    layout, model = Layout.of(schema), mlp(10, nn.Tanh, 6)
+    rows, labels = layout.sample(6, torch.Generator().manual_seed(2)).float(), torch.tensor([0, 1] * 3)
+    public = layout.sample(50, torch.Generator().manual_seed(3))
+    update = {name: value + 0.05 * value.norm() * torch.randn_like(value) for name, value in sent(model, rows, labels).items()}
+    attack = {"batch": 6, "data": schema, "method": "tables", "seconds": 4, "steps": 60, "labels": labels}
+    plain, mapped = gradients(model, update, **attack), gradients(model, update, public=public, **attack)
+    right = right_cells(rows.double(), mapped.matched(rows), layout).double()
+    gap = [abs(float(right.mean()) - float(found.confidence.mean())) for found in (plain, mapped)]
+    assert bool(((mapped.confidence > 0) & (mapped.confidence < 1)).all())
+    assert gap[1] < max(gap[0], 0.3)

@@ -15,7 +15,10 @@ from discreet.errors import InvalidValue
 from discreet.learn import (
     PCA,
     GaussianNB,
+    HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
     KBinsDiscretizer,
+    KMeans,
     LinearRegression,
     LinearSVC,
     LogisticRegression,
@@ -39,10 +42,13 @@ SUPERVISED = [
     GaussianNB(**PRIVATE, bounds=(1, 2), classes=[0, 1]), Ridge(**PRIVATE, norm=2.0, bounds=(0, 1)),
     LinearRegression(**PRIVATE, norm=2.0, bounds=(0, 1)),
     PrivateSearchCV(LOGISTIC, {"margin": [0.0, 1.0]}, epsilon=1.0, delta=1e-6),
+    HistGradientBoostingClassifier(**PRIVATE, bounds=(1, 2), classes=[0, 1]),
+    HistGradientBoostingRegressor(**PRIVATE, bounds=(1, 2), target_bounds=(0, 1), categorical_features=[0]),
 ]  # fmt: skip
 TRANSFORMERS = [
     StandardScaler(**PRIVATE, bounds=(1, 2)),
     PCA(1, **PRIVATE, norm=2.0),
+    KMeans(2, **PRIVATE, bounds=(1, 2)),
     KBinsDiscretizer(**PRIVATE, bounds=(1, 2)),
 ]
 STRANGE: list[list[Any]] = [

@@ -148,7 +148,7 @@ class _Case:
             raise InvalidValue('data="image" needs the shape of one row, such as shape=(3, 32, 32).')
         self.shape = tuple(shape) if shape is not None else (self.layout.width,)  # type: ignore[union-attr]
         self.start, self.progress = time.process_time(), progress
-        self.prior = self._prior(public)
+        self.prior, self.known_rows = self._prior(public), public is not None
         try:
             with torch.no_grad():
                 self.classes = int(self.network.outputs(self.prior[:2].to(self.network.dtype)).shape[-1])
@@ -229,6 +229,11 @@ class _Case:
             self.network, self.update, self.labels, self.layout, steps=self.steps, seconds=self.seconds, seed=self.seed,
             progress=self._tell("tables"),
         )  # fmt: skip
+        if self.known_rows:
+            found = tables.calibrated(
+                found, self.network, self.labels, self.layout, self.prior, steps=self.steps, seconds=self.seconds,
+                seed=self.seed,
+            )  # fmt: skip
         residual = self.network.residual(found.rows, self.labels, self.update)
         exact = torch.full((len(found.rows),), certified(residual, self.update))
         return self._result("tables", found.rows, self.labels, residual, exact, (), found.confidence)

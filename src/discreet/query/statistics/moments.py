@@ -21,6 +21,7 @@ from discreet.query.statistics.statistic import (
     within,
     within_typical,
 )
+from discreet.query.together import quotient
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +94,9 @@ class Mean(_Bounded):
 
     def estimate(self, noisy: NoisyNumbers, confidence: float) -> Cells:
         value, low, high = ratio(noisy, self.centred, self.count, each(2, confidence))
+        reach = noisy.reach(self.centred, self.count, confidence)
+        if reach is not None:
+            low, high = quotient(noisy.value(self.centred), noisy.value(self.count), reach, self.half)
         return clipped((self.middle + value, self.middle + low, self.middle + high), *self.bounds)
 
     def expected_error(self, errors: ExpectedErrors) -> str:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.query.statistics.quantity import Quantity
+from discreet.query.together import Reach
 from discreet.query.tree import Scalar
 
 if TYPE_CHECKING:
@@ -38,6 +39,11 @@ class NoisyNumbers(Protocol):
 
     def ends(self, quantity: Quantity, confidence: float) -> tuple[NDArray[Any], NDArray[Any]]:
         """The interval of the number without noise, at this confidence."""
+        ...
+
+    def reach(self, above: Quantity, below: Quantity, confidence: float) -> Reach | None:
+        """How far from 0 the noise of above - slope below is at most, by slope, at this confidence; None where both ends of
+        each number are all that is known."""
         ...
 
     def whole(self, quantity: Quantity) -> bool:
