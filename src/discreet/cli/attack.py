@@ -10,6 +10,7 @@ import click
 from discreet.cli import COMMANDS
 from discreet.cli.attribute import attribute_command
 from discreet.cli.encodings import encodings_command
+from discreet.cli.extraction import exposure_command, extraction_command
 from discreet.cli.gradients import gradients_command
 from discreet.cli.membership import model_command
 from discreet.cli.output import json_option, table, talk, write_json
@@ -26,6 +27,8 @@ def command() -> None: ...
 
 
 command.add_command(attribute_command)
+command.add_command(exposure_command)
+command.add_command(extraction_command)
 command.add_command(encodings_command)
 command.add_command(gradients_command)
 command.add_command(model_command)
