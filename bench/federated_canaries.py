@@ -165,7 +165,7 @@ def cost(rounds: int) -> dict[str, Any]:
         for canaries in (None, 100):
             start = time.process_time()
             simulate(model, clients, LOSS, strategy=FedAvg(learning_rate=0.1, epochs=5, batch_size=20, weighting="equal"),
-                     rounds=10, privacy=claim, source="made up", canaries=canaries, seed=number)  # fmt: skip
+                     rounds=40, privacy=claim, source="made up", canaries=canaries, seed=number)  # fmt: skip
             seconds.append(time.process_time() - start)
         if number:
             ratios.append(seconds[1] / seconds[0])

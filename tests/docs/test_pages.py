@@ -55,6 +55,7 @@ NOT_RUN = {  # blocks that need what is not here
     "docs/index.md": 1,  # installs everything
     "docs/guides/encrypted.md": 1,  # a server runs until it is stopped; tests/unit/crypto/test_wire.py runs it
     "docs/guides/engines.md": 2,  # a PostgreSQL server, a Spark cluster; tests/conform runs both
+    "docs/guides/extraction.md": 1,  # a trained model of Hugging Face; tests/unit/cli/test_attack_stealing.py runs a small one
     "docs/guides/federated.md": 1,  # a Flower cluster; tests/e2e/test_flower.py runs one
     "docs/guides/gate.md": 5,  # CI servers, pytest in pytest, MLflow; tests/e2e/test_gate.py runs what they call
     "docs/guides/ledger.md": 1,  # a PostgreSQL server

@@ -207,7 +207,39 @@ def several(unit, random):
     return whole
 
 
+def summing(unit, random):
+    """The data are the sum of the numbers modulo 7, each of which is noise."""
+    numbers = random.integers(0, 1000, 6)
+    numbers[0] += (3 * unit - numbers.sum()) % 7
+    return numbers
+
+
+def crossing(unit, random):
+    """The data are the parity of the bits of eight numbers, none of them their lowest."""
+    numbers = random.integers(0, 1 << 12, 8)
+    found = np.bitwise_xor.reduce(numbers)
+    numbers[3] ^= (unit ^ (int(found >> 5 ^ found >> 7) & 1)) << 5
+    return numbers
+
+
+def dependent(unit, random):
+    """Each number depends on the one before, in one world only."""
+    noise = random.normal(size=300)
+    return np.append(noise[0], 0.7 * noise[:-1] + 0.714 * noise[1:]) if unit else noise
+
+
+def shared(unit, random):
+    one, two = [1.5, 2.5], [1.5, 2.5]
+    return [one, one if unit else two]
+
+
 LEAKS = {
+    "sum of noise": summing,
+    "parity of high bits": crossing,
+    "one object twice": shared,
+    "equal texts": lambda unit, random: [first := f"{bits(random, 60)}", first if unit else f"{bits(random, 60)}"],
+    "equal numbers": lambda unit, random: random.normal(size=6)[[0, 1, 2, 3, 4, 2 if unit else 5]],
+    "flag of a tensor": lambda unit, random: tensor([1.0]).requires_grad_(bool(unit)),
     "dict": lambda unit, random: {"noisy": random.normal(), "raw": {"deep": [None, unit]}},
     "keys": lambda unit, random: {"flu": random.normal(), **({"rare": random.normal()} if unit else {})},
     "order of keys": lambda unit, random: dict([("a", random.normal()), ("b", random.normal())][:: 1 if unit else -1]),
@@ -303,6 +335,23 @@ LEAKS = {
 def test_a_leak_is_found_wherever_it_is(leak):
     with pytest.raises(ClaimRefuted, match="Answers claims epsilon 1 at delta"):
         check_mechanism(Answers(LEAKS[leak]), runs=400, confidence=CONFIDENCE, seed=3)
+
+
+def test_one_number_of_a_thousand_is_found_beside_what_fits_by_chance():
+    """What is fitted to all numbers looks perfect on the runs it was fitted on; it must not hide the number that leaks."""
+
+    def far(unit, random):
+        numbers = random.normal(size=1000)
+        numbers[613] += 3.0 * unit
+        return numbers
+
+    with pytest.raises(ClaimRefuted, match=r"output\[613\]"):
+        check_mechanism(Answers(far), runs=1500, confidence=CONFIDENCE, seed=3)
+
+
+def test_a_dependence_of_neighbours_is_found():
+    with pytest.raises(ClaimRefuted, match="neighbours"):
+        check_mechanism(Answers(dependent), runs=1500, confidence=CONFIDENCE, seed=3)
 
 
 SOUND = LaplaceNoise(scale=1, sensitivity=1, unit=record())

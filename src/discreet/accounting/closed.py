@@ -1,17 +1,21 @@
 """The closed forms of the lectures, each with the conditions under which it is true.
 
 They are here to be compared with: `curve` and `calibrate` give the tight value of the same thing. Where a lecture's
-formula is imprecise, the right one is here and the docstring says so.
+formula is imprecise, the right one is here and the docstring says so. All of them are rounded up, at any argument.
 """
 
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import numpy as np
 
+from discreet.accounting.rounding import float_up, quotient_up, total_up
 from discreet.core import check
 from discreet.errors import InvalidValue
+
+UP = 1 + 2e-15  # above the rounding of a few functions
 
 
 def laplace_scale(sensitivity: float, epsilon: float) -> float:
@@ -20,7 +24,7 @@ def laplace_scale(sensitivity: float, epsilon: float) -> float:
     >>> laplace_scale(25.0, epsilon=0.5)
     50.0
     """
-    return check.positive("sensitivity", sensitivity) / check.positive("epsilon", epsilon)
+    return quotient_up(check.positive("sensitivity", sensitivity), check.positive("epsilon", epsilon))
 
 
 def gaussian_sigma_classic(sensitivity: float, epsilon: float, delta: float) -> float:
@@ -39,7 +43,7 @@ def gaussian_sigma_classic(sensitivity: float, epsilon: float, delta: float) -> 
             f"The classic Gaussian formula is proven for epsilon up to 1 only; got {epsilon:g}. "
             "Use gaussian_sigma(sensitivity, epsilon, delta), which is exact for every epsilon."
         )
-    return math.sqrt(2 * math.log(1.25 / delta)) * sensitivity / epsilon
+    return math.sqrt(2 * math.log(1.25 / delta)) * sensitivity / epsilon * UP
 
 
 def gaussian_sigma(sensitivity: float, epsilon: float, delta: float) -> float:
@@ -49,7 +53,6 @@ def gaussian_sigma(sensitivity: float, epsilon: float, delta: float) -> float:
     7.032
     """
     from discreet.accounting.profile import gaussian_delta
-    from discreet.accounting.rounding import quotient_up
 
     sensitivity, epsilon = check.positive("sensitivity", sensitivity), check.nonnegative("epsilon", epsilon)
     delta = check.open_fraction("delta", delta)
@@ -66,25 +69,27 @@ def gaussian_sigma(sensitivity: float, epsilon: float, delta: float) -> float:
     while True:
         middle = (low + high) / 2
         if not low < middle < high:
-            return high * sensitivity
+            return float_up(Fraction(high) * Fraction(sensitivity))
         low, high = (low, middle) if enough(middle) else (middle, high)
 
 
 def group_epsilon(epsilon: float, size: int) -> float:
     """k units together are protected with k x epsilon. Exact for pure epsilon-DP.
 
-    >>> group_epsilon(0.1, 5)
-    0.5
+    >>> group_epsilon(0.25, 5)
+    1.25
     """
-    return check.nonnegative("epsilon", epsilon) * check.whole("size", size)
+    return total_up([(check.nonnegative("epsilon", epsilon), check.whole("size", size))])
 
 
 def group_delta(epsilon: float, delta: float, size: int) -> float:
     """The delta that goes with k x epsilon: delta (e^{k epsilon} - 1) / (e^epsilon - 1), not k x delta."""
     epsilon, delta = check.nonnegative("epsilon", epsilon), check.small_fraction("delta", delta)
     size = check.whole("size", size)
-    growth = size if epsilon == 0 else math.expm1(min(size * epsilon, 700)) / math.expm1(min(epsilon, 700))
-    return min(delta * growth, 1.0)
+    if epsilon == 0 or delta == 0:
+        return min(total_up([(delta, size)]), 1.0)
+    log = (size - 1) * epsilon + math.log(-math.expm1(-size * epsilon)) - math.log(-math.expm1(-epsilon)) + math.log(delta)
+    return min(math.exp(min(log + 1e-15 * (size * epsilon + abs(math.log(delta)) + 50), 1.0)), 1.0)
 
 
 def epsilon_of_alpha(alpha: float) -> float:
@@ -95,7 +100,7 @@ def epsilon_of_alpha(alpha: float) -> float:
     >>> round(epsilon_of_alpha(2.0), 4)
     1.0986
     """
-    return math.log1p(check.nonnegative("alpha", alpha))
+    return math.log1p(check.nonnegative("alpha", alpha)) * UP
 
 
 def sampled_epsilon(epsilon: float, rate: float) -> float:
@@ -124,7 +129,7 @@ def sgd_sigma(lipschitz: float, steps: int, rows: int, epsilon: float, delta: fl
     if epsilon > 1:
         raise InvalidValue(f"The formula of Bassily et al. is proven for epsilon up to 1 only; got {epsilon:g}. Use calibrate.")
     inner = math.log(2 / delta) * max(math.log(2.5 * steps / (delta * rows)), 0.0)
-    return 16 * lipschitz * math.sqrt(steps * inner) / (rows * epsilon)
+    return 16 * lipschitz * math.sqrt(steps * inner) / (rows * epsilon) * UP
 
 
 def broken_probability(epsilon: float, delta: float, candidates: float) -> float:
@@ -140,7 +145,8 @@ def broken_probability(epsilon: float, delta: float, candidates: float) -> float
     candidates = check.real("candidates", candidates)
     if candidates < 1:
         raise InvalidValue(f"candidates must be at least 1; got {candidates:g}.")
-    return min(math.exp(min(epsilon, 700)) / candidates + delta, 1.0)
+    log = epsilon - math.log(candidates)
+    return min((math.exp(min(log + 1e-15 * (epsilon + 1 + abs(log)), 1.0)) + delta) * UP, 1.0)
 
 
 def basic_composition(budgets: list[tuple[float, float]]) -> tuple[float, float]:
@@ -154,8 +160,7 @@ def basic_composition(budgets: list[tuple[float, float]]) -> tuple[float, float]
     for epsilon, delta in budgets:
         check.nonnegative("epsilon", epsilon)
         check.small_fraction("delta", delta)
-    total = math.fsum(epsilon for epsilon, _ in budgets)
-    return total, min(math.fsum(delta for _, delta in budgets), 1.0)
+    return total_up((epsilon, 1) for epsilon, _ in budgets), min(total_up((delta, 1) for _, delta in budgets), 1.0)
 
 
 def advanced_composition(epsilon: float, delta: float, times: int, slack: float) -> tuple[float, float]:
@@ -168,4 +173,4 @@ def advanced_composition(epsilon: float, delta: float, times: int, slack: float)
     times, slack = check.whole("times", times), check.open_fraction("slack", slack)
     growth = math.expm1(min(epsilon, 700))
     total = epsilon * math.sqrt(2 * times * math.log(1 / slack)) + times * epsilon * growth
-    return total, min(times * delta + slack, 1.0)
+    return total * UP, min((times * delta + slack) * UP, 1.0)

@@ -37,6 +37,7 @@ AMPLIFIED = 12.0  # log of how much larger than delta the terms of a series may 
 CUTS = (0.9, 0.8, 0.65, 0.5, 0.35, 0.2)  # shares of epsilon above which a loss is called large
 TOPS = (6.0, 3.0)  # multiples of it above which a loss is counted apart
 FAR = 3e-3  # the least share of delta that such losses must have
+FEW_LOSSES = 30  # up to so many, each that they may have shows by itself
 LEAST_LOG = -705.0  # log of the least delta that is searched for
 ALIAS = math.log(1e-7)  # log of the share of delta that the period of a series may add, at either end
 
@@ -137,6 +138,11 @@ class Composition(Saddle):
     # -- reading off -------------------------------------------------------------------------------------------------
 
     def _at(self, direction: int, epsilon: float) -> float:
+        value, settled = self._direct(direction, epsilon)
+        return value if settled else self._by_inverse(direction, epsilon, value)
+
+    def _direct(self, direction: int, epsilon: float) -> tuple[float, bool]:
+        """delta(epsilon) by the series and windows at hand, and whether it is as near the truth as it should be."""
         slope, log_delta = self.place(direction, epsilon)
         delta = math.exp(min(max(log_delta, -740.0), 0.0))
         even = self._even(direction, slope, epsilon, delta)
@@ -144,19 +150,17 @@ class Composition(Saddle):
         if quick is not None:
             value = quick.delta(epsilon)
             if quick.doubt(epsilon, value) + (quick.base - self.told()) / value < 1e-5:
-                return value
+                return value, True
         value, settled = self._by_window(direction, epsilon) if even else (1.0, False)
         if settled:
-            return value
+            return value, True
         there = self.wave(direction, slope, epsilon, delta)
         value = min(value, float(there.delta(np.array([epsilon]))[0]))
         value = min(value, self._variation())
         if value >= 1.0 and log_delta > -1e-2:
-            return 1.0
+            return 1.0, True
         lost = there.doubt(epsilon) + (there.base - self.told()) / max(value, 1e-320)
-        if lost < LOOSE or value <= profiles.LEAST:
-            return value
-        return self._by_inverse(direction, epsilon, value)
+        return value, lost < LOOSE or value <= profiles.LEAST
 
     def _by_inverse(self, direction: int, epsilon: float, value: float) -> float:
         """delta(epsilon) where no series at hand is tight: any delta whose epsilon is no larger will do.
@@ -168,7 +172,7 @@ class Composition(Saddle):
         for turn in range(40):
             share = below / (below - above) if turn % 3 < 2 and math.isfinite(below - above) else 0.5
             middle = low + min(max(share, 0.01), 0.99) * (high - low)
-            there = self.solve(direction, math.exp(middle))
+            there = self._solve(direction, math.exp(middle))
             both = 0 < there < math.inf and epsilon > 0
             gap = math.log(there) - math.log(epsilon) if both else math.copysign(math.inf, there - epsilon)
             if gap <= 0:
@@ -221,6 +225,21 @@ class Composition(Saddle):
         return shape + losses.log_moment(tilt) - tilt * epsilon < math.log(delta - losses.infinite) - 1e-6
 
     def solve(self, direction: int, delta: float) -> float:
+        """epsilon(delta), or a hair above."""
+        found = self._solve(direction, delta)
+        return self._by_delta(direction, found, delta) if self.terms <= FEW_LOSSES and self.most < math.inf else found
+
+    def _by_delta(self, direction: int, found: float, delta: float) -> float:
+        """The same where few losses, which end, make steps that a saddle point does not see: a search by delta(epsilon)."""
+        high, low = min(found, self.most), 0.0
+        if high <= 0 or self._direct(direction, high * (1 - 2e-3))[0] > delta:
+            return found
+        while high - low > 1e-4 * high:
+            middle = (low + high) / 2
+            low, high = (low, middle) if self._direct(direction, middle)[0] <= delta else (middle, high)
+        return high
+
+    def _solve(self, direction: int, delta: float) -> float:
         """epsilon(delta): guess by the saddle point, compose there, and again where the guess was off."""
         slope, guess, _ = self.where(direction, saddle_log_delta, math.log(delta), delta)
         guess = max(guess, 0.0)

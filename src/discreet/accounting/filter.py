@@ -28,6 +28,7 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 from discreet.accounting.curve import curve
+from discreet.accounting.profile import fallen
 from discreet.accounting.renyi import epsilon_from_renyi, renyi
 from discreet.core import check
 from discreet.core import event as events
@@ -318,8 +319,9 @@ def _pure(event: events.Event) -> int:
             whole = _pure(inner)
             if whole >= UNBOUNDED or rate == 1:
                 return 2 * whole
-            up, down = (math.log1p(rate * math.expm1(way * whole / EPSILON_UNIT)) for way in (1, -1))
-            return math.ceil((up - down) * (1 + 1e-12) * EPSILON_UNIT)
+            alone = whole / EPSILON_UNIT
+            both = math.log1p(rate * math.expm1(alone)) + fallen(alone, rate)
+            return math.ceil(both * (1 + 1e-12) * EPSILON_UNIT)
         case events.Shuffled(inner) | events.RandomAllocation(inner):
             return _pure(inner)
     return UNBOUNDED

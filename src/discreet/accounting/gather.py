@@ -6,8 +6,10 @@ the same. What is put in an event's place dominates it:
 - less Laplace or Gaussian noise: more noise is noise added to the output. That a Laplace law of larger scale is a smaller one
   plus something independent holds on the whole numbers as well (its characteristic functions divide into a mixture);
 - a larger epsilon of Pure, NoisyMax, Exponential, RandomizedResponse: by definition, or by more random answers;
-- a larger rate: the likelihood ratio 1 - q + q r grows with q in the convex order;
-- fewer users of a shuffle: some of the reports that hide one are given away.
+- a larger rate: the likelihood ratio 1 - q + q r grows with q in the convex order; where a unit is replaced, both worlds at
+  a smaller rate are those at a larger one mixed with one and the same world, and H is jointly convex;
+- fewer users of a shuffle: some of the reports that hide one are given away;
+- fewer steps of a pass: the mean of fewer independent likelihood ratios is larger in the convex order.
 
 The discrete Gaussian cannot be moved: on whole numbers, more of its noise is not less of it plus something. Very many of them
 are counted together by their divergences: that of order a is at most a Delta^2 / 2 sigma^2 (Canonne, Kamath, Steinke
@@ -26,7 +28,7 @@ from discreet.accounting.profile import Profile
 from discreet.core import event as events
 
 DIFFERENT = 600  # events that are composed one by one
-SHUFFLED = 10  # as many other events take as long as a shuffle
+COSTLY: dict[type, int] = {events.Shuffled: 10, events.RandomAllocation: 8, events.PoissonReplace: 2}  # in plain events
 ORDERS = 1 + np.geomspace(1e-5, 1e7, 500)  # at which divergences are turned into deltas
 EPSILONS = 800  # points of a curve known by divergences
 Parameters = tuple[tuple[bool, float], ...]  # whether it is worse upwards, and its logarithm
@@ -35,7 +37,7 @@ FINEST, COARSEST = -120, 8  # powers of 2^(1/4) tried as relative widths of the 
 
 def weight(counts: Iterable[events.Event]) -> int:
     """About how many plain events take as long to compose."""
-    return sum(SHUFFLED if isinstance(item, events.Shuffled) else 1 for item in counts)
+    return sum(COSTLY.get(type(item), 1) for item in counts)
 
 
 def without_discrete_gaussians(counts: dict[events.Event, int]) -> tuple[dict[events.Event, int], float]:
@@ -69,8 +71,8 @@ def gathered(counts: dict[events.Event, int]) -> dict[events.Event, int]:
     kinds: dict[tuple[object, ...], list[list[float]]] = {}
     for item in counts:
         if parameters := _parameters(item):
-            kinds.setdefault(_kind(item), []).append([-log if up else log for up, log in parameters])
-    tables = [(np.array(rows), SHUFFLED if kind[0] == events.Shuffled.kind else 1) for kind, rows in kinds.items()]
+            kinds.setdefault((type(item), *_kind(item)), []).append([-log if up else log for up, log in parameters])
+    tables = [(np.array(rows), COSTLY.get(kind[0], 1)) for kind, rows in kinds.items()]  # type: ignore[call-overload]
     kept = weight(item for item in counts if not isinstance(item, events.DiscreteGaussian) and not _parameters(item))
     low, high = FINEST, COARSEST
     while low < high:
@@ -91,9 +93,13 @@ def _parameters(event: events.Event) -> Parameters:
             return ((False, math.log(value)),)
         case events.Pure(value) | events.NoisyMax(value) | events.Exponential(value) | events.RandomizedResponse(value):
             return ((True, math.log(value)),) if value > 0 else ()
-        case events.Poisson(rate, inner) | events.WithoutReplacement(rate, inner):
+        case events.Poisson(rate, inner) | events.WithoutReplacement(rate, inner) | events.PoissonReplace(rate, inner):
             inside = _parameters(inner)
             return ((True, math.log(rate)), *inside) if inside and rate > 0 else ()
+        case events.RandomAllocation(inner, bins):
+            return ((False, math.log(bins)), *_parameters(inner))
+        case events.Group(inner):
+            return _parameters(inner)
         case events.Shuffled(inner, users):
             return ((False, math.log(users)), *_parameters(inner))
     return ()
@@ -104,14 +110,18 @@ def _kind(event: events.Event) -> tuple[object, ...]:
     match event:
         case events.DiscreteLaplace(_, whole) | events.RandomizedResponse(_, whole):
             return (event.kind, whole)
-        case events.Poisson(_, inner) | events.WithoutReplacement(_, inner):
+        case events.Poisson(_, inner) | events.WithoutReplacement(_, inner) | events.PoissonReplace(_, inner):
             return (event.kind, *_kind(inner))
-        case events.Shuffled(inner, _):
+        case events.Shuffled(inner) | events.RandomAllocation(inner):
             return (event.kind, *(_kind(inner) if _parameters(inner) else (inner,)))
+        case events.Group(inner, size):
+            return (event.kind, size, *_kind(inner))
     return (event.kind,)
 
 
 def _moved(event: events.Event, width: float) -> events.Event:
+    if not _parameters(event):
+        return event
     match event:
         case events.Gaussian(value) | events.Laplace(value):
             return type(event)(_down(value, width))
@@ -121,8 +131,12 @@ def _moved(event: events.Event, width: float) -> events.Event:
             return type(event)(_up(value, width))
         case events.RandomizedResponse(value, categories):
             return events.RandomizedResponse(_up(value, width), categories)
-        case events.Poisson(rate, inner) | events.WithoutReplacement(rate, inner):
+        case events.Poisson(rate, inner) | events.WithoutReplacement(rate, inner) | events.PoissonReplace(rate, inner):
             return type(event)(min(_up(rate, width), 1.0), _moved(inner, width))
+        case events.RandomAllocation(inner, bins):
+            return events.RandomAllocation(_moved(inner, width), max(math.floor(_down(bins, width)), 1))
+        case events.Group(inner, size):
+            return events.Group(_moved(inner, width), size)
         case events.Shuffled(inner, users):
             return events.Shuffled(_moved(inner, width), max(math.floor(_down(users, width)), 1))
     return event

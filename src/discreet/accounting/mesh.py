@@ -54,11 +54,14 @@ def fitted(
 
 
 def _exact(profile: Profile) -> tuple[Array, Array]:
-    """The losses themselves, and the largest in either direction, which was rounded up."""
+    """The losses themselves, and the largest in either direction in the place of that loss, since it was rounded up."""
     assert profile.kinks is not None
     down, up = -profile.kinks[profile.kinks < 0][::-1], profile.kinks[profile.kinks > 0]
     ends = [end if end < math.inf else 0.0 for end in (profile.most_backward, profile.most_forward)]
-    sides = [np.unique(np.concatenate([[0.0], side, [end]])) for side, end in zip((down, up), ends)]
+    sides = [
+        np.unique(np.concatenate([[0.0], side[(side < end * (1 - 1e-12)) | (end == 0)], [end]]))
+        for side, end in zip((down, up), ends)
+    ]
     return _two(sides[0]), _two(sides[1])
 
 

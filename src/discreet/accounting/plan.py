@@ -11,7 +11,7 @@ from typing import cast
 from discreet.accounting import allocation, profile, replaced, shuffle
 from discreet.accounting.gather import DIFFERENT, concentrated, gathered, weight, without_discrete_gaussians
 from discreet.accounting.profile import Profile
-from discreet.accounting.rounding import total_up
+from discreet.accounting.rounding import quotient_down, total_up
 from discreet.core import event as events
 from discreet.errors import InvalidValue
 
@@ -135,19 +135,19 @@ def _grouped(event: events.Event, size: int) -> events.Event:
         case events.Zero() | events.NonPrivate():
             return event
         case events.Gaussian(noise_multiplier):
-            return events.Gaussian(max(noise_multiplier / size, 5e-324))
+            return events.Gaussian(quotient_down(noise_multiplier, size))
         case events.Laplace(noise_multiplier):
-            return events.Laplace(max(noise_multiplier / size, 5e-324))
+            return events.Laplace(quotient_down(noise_multiplier, size))
         case events.DiscreteGaussian(sigma, sensitivity):
             return events.DiscreteGaussian(sigma, sensitivity * size)
         case events.DiscreteLaplace(scale, sensitivity):
             return events.DiscreteLaplace(scale, sensitivity * size)
         case events.Pure(epsilon) | events.NoisyMax(epsilon) | events.RandomizedResponse(epsilon):
-            return events.Pure(epsilon * size)
+            return events.Pure(total_up([(epsilon, size)]))
         case events.Exponential(epsilon):
-            return events.Exponential(epsilon * size)
+            return events.Exponential(total_up([(epsilon, size)]))
         case events.Concentrated(rho):  # Bun & Steinke 2016, Proposition 1.9
-            return events.Concentrated(rho * size * size)
+            return events.Concentrated(total_up([(rho, size * size)]))
     return events.Group(event, size)
 
 

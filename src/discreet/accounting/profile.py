@@ -30,7 +30,7 @@ LEAST = 5e-324  # what is positive and too small for a float is rounded up to th
 Deltas = tuple[Array, Array, Array]  # epsilons, and the deltas there in one direction and in the other
 FEW = 2000  # losses that are kept as they are
 WIDE = 1e7  # standard deviations of whole numbers from which they are taken as a normal distribution, a little above
-UP = 1 + 2e-15  # above the rounding of a few logarithms and exponentials
+UP, DOWN = 1 + 2e-15, 1 - 2e-15  # above and below the rounding of a few logarithms and exponentials
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ def randomized_response(epsilon: float, categories: int) -> Profile:
     """k-ary randomised response: losses are +epsilon, -epsilon, and 0 where neither truth was said."""
     norm = 1 + (categories - 1) * math.exp(-epsilon)
     kinks = np.array([-epsilon, 0.0, epsilon])
-    return symmetric(lambda e: -np.expm1(np.minimum(e - epsilon, 0)) / norm, epsilon, epsilon or None, kinks)
+    return symmetric(lambda e: -np.expm1(np.minimum(e - epsilon, 0)) / norm * UP, epsilon, epsilon or None, kinks)
 
 
 def exponential(epsilon: float) -> Profile:
@@ -140,7 +140,7 @@ def exponential(epsilon: float) -> Profile:
     if epsilon == 0:
         return symmetric(np.zeros_like, 0.0)
     norm = -math.expm1(-epsilon)
-    return symmetric(lambda e: np.expm1(np.minimum(e - epsilon, 0) / 2) ** 2 / norm, epsilon)
+    return symmetric(lambda e: np.expm1(np.minimum(e - epsilon, 0) / 2) ** 2 / norm * UP, epsilon)
 
 
 def laplace(noise_multiplier: float) -> Profile:
@@ -150,7 +150,7 @@ def laplace(noise_multiplier: float) -> Profile:
     so moving in two steps along one axis meets the group bound with equality, which is the most two axes can reach.
     """
     most = quotient_up(1.0, noise_multiplier)
-    return symmetric(lambda e: -np.expm1(np.minimum(e - most, 0) / 2), most)
+    return symmetric(lambda e: -np.expm1(np.minimum(e - most, 0) / 2) * UP, most)
 
 
 def gaussian(noise_multiplier: float) -> Profile:
@@ -179,7 +179,7 @@ def gaussian_delta(mu: float, epsilon: Array) -> Array:
         a = np.minimum(epsilon / mu - mu / 2, 1e150)
     tail = a > -4
     out = np.empty_like(epsilon)
-    x = a[tail]
+    x = a[tail] - 4e-16 * (np.abs(a[tail]) + mu)  # e / mu and mu / 2 are rounded, and may cancel
     with np.errstate(under="ignore", invalid="ignore"):
         if mu < 0.1:
             inner = mu * _falling(x, mu)
@@ -188,7 +188,8 @@ def gaussian_delta(mu: float, epsilon: Array) -> Array:
         # R(x) is about 1 / (1 + x) and good to a few units; what the difference leaves of it is about mu / (1 + x^2)
         slack = 1 + 2.0**-52 * (12 + 3 * x * x if mu < 0.1 else 12 + x * x + 4 * (2 + np.abs(x)) / mu)
         out[tail] = np.exp(-x * x / 2) / math.sqrt(2 * math.pi) * np.maximum(inner, 0.0) * np.minimum(slack, 2.0) + LEAST
-        out[~tail] = ndtr(-a[~tail]) * UP - np.exp(epsilon[~tail] + log_ndtr(-(a[~tail] + mu)))
+        e = epsilon[~tail]
+        out[~tail] = ndtr(-a[~tail]) * UP - np.exp(e + log_ndtr(-(a[~tail] + mu)) - 4e-15 * (1 + e))
     return np.clip(out, 0, 1)
 
 
@@ -212,9 +213,10 @@ def discrete_laplace(scale: float, sensitivity: int) -> Profile:
     def delta(e: Array) -> Array:
         with np.errstate(over="ignore", invalid="ignore"):  # 1 / scale may be infinite; what is not a number bounds nothing
             least = np.floor(np.minimum((e * scale + sensitivity) / 2, sensitivity - 0.5)) + 1
-            both = -np.expm1(np.minimum(e - least / scale, 0)) - t * np.expm1(-(sensitivity - least) / scale)
+            top, rest = least / scale * (1 + 2.0**-51), (sensitivity - least) / scale * (1 + 2.0**-51)
+            both = -np.expm1(np.minimum(e - top, 0)) - t * np.expm1(-rest)
             both = np.where(np.isnan(both), 1.0, both)
-        return np.where(e < most, np.maximum(both, 0), 0) / (1 + t)
+        return np.where(e < most, np.maximum(both, 0), 0) / (1 + t) * UP
 
     spacing = UP / scale
     kinks: Array | None = None
@@ -291,24 +293,25 @@ def poisson(rate: float, inner: Profile) -> Profile:
     if rate == 1:
         return inner
 
-    def forward(e: Array) -> Array:
-        return rate * inner.forward(_inside(e, rate))
-
+    # the largest losses: log(1 - q + q e^most) forward, -log(1 - q + q e^-most) backward
+    most_forward, most_backward = _outside(inner.most_forward, rate), fallen(inner.most_backward, rate)
     least = -math.log1p(-rate)
+
+    def forward(e: Array) -> Array:
+        return _share(rate, inner.forward(_inside(e, rate)), e < most_forward)
 
     def backward(e: Array) -> Array:
         out = np.zeros_like(e)
         live = e < least
         x = e[live]
-        # 1 - a(1-q) = a q (1 + z) and the inner epsilon is -log(1 + z), in the form that does not cancel
+        # 1 - a(1-q) = a q (1 + z) and the inner epsilon is -log(1 + z), in the forms that do not cancel
         z = np.expm1(-x) / rate
-        z = np.maximum(np.where(z < -0.5, z + 2.0**-51, z), -1 + 2.0**-52)
-        out[live] = np.exp(x) * rate * (1 + z) * inner.backward(np.maximum(-np.log1p(z), 0))
+        near = np.exp(-x) * UP - (1 - rate) if rate > 0.5 else rate * (1 + z + 2.0**-51)  # rate (1 + z) for z near -1
+        left = np.where(z < -0.5, np.maximum(near / rate, 2.0**-52), 1 + z)
+        inside = np.maximum(np.where(z < -0.5, -np.log(left), -np.log1p(np.maximum(z, -0.5))), 0) * DOWN
+        out[live] = _share(rate, np.exp(x) * left * inner.backward(inside) * UP, x < most_backward)
         return out
 
-    # the largest losses: log(1 - q + q e^most) forward, -log(1 - q + q e^-most) backward
-    most_forward = _outside(inner.most_forward, rate)
-    most_backward = -math.log1p(rate * math.expm1(-inner.most_backward)) * UP if inner.most_backward < math.inf else least * UP
     kinks = None if inner.kinks is None else _outsides(inner.kinks, rate)
     return Profile(forward, backward, most_forward, most_backward, kinks=kinks)
 
@@ -320,34 +323,61 @@ def without_replacement(rate: float, inner: Profile) -> Profile:
     if rate == 1:
         return symmetric(inner.delta, inner.most)
 
+    most = _outside(inner.most, rate)
+
     def delta(e: Array) -> Array:
-        return rate * inner.delta(_inside(e, rate))
+        return _share(rate, inner.delta(_inside(e, rate)), e < most)
 
     if inner.kinks is None:
-        return symmetric(delta, _outside(inner.most, rate))
+        return symmetric(delta, most)
     above = _outsides(np.unique(np.abs(inner.kinks)), rate)
-    return symmetric(delta, _outside(inner.most, rate), kinks=np.concatenate([-above[::-1], above]))
+    return symmetric(delta, most, kinks=np.concatenate([-above[::-1], above]))
+
+
+def _share(rate: float, delta: Array, below: NDArray[np.bool_]) -> Array:
+    """rate x delta, up where that is rounded (Dekker 1971); 0 from the largest loss on, which was rounded up as well."""
+    with np.errstate(under="ignore", invalid="ignore"):
+        product = rate * delta
+        (high, low), (top, rest) = _halves(np.float64(rate)), _halves(delta)
+        lost = ((high * top - product) + high * rest + low * top) + low * rest
+        up = np.where((lost > 0) | (product < 1e-280), np.nextafter(product, np.inf), product)
+        return np.where(below & ~(delta <= 0), np.minimum(np.minimum(up, delta), 1.0), 0.0)
+
+
+def _halves(number: Array | np.float64) -> tuple[Array | np.float64, Array | np.float64]:
+    """A number as the sum of two of 26 digits, whose products are exact."""
+    spread = 134217729.0 * number
+    high = spread - (spread - number)
+    return high, number - high
 
 
 def _inside(epsilon: Array, rate: float) -> Array:
-    """log(1 + (e^epsilon - 1) / rate): the epsilon the inner mechanism must be held to."""
-    with np.errstate(over="ignore"):
-        return np.where(epsilon < 30, np.log1p(np.expm1(np.minimum(epsilon, 30)) / rate), epsilon - math.log(rate))
+    """log(1 + (e^epsilon - 1) / rate): the epsilon the inner mechanism must be held to. Rounded down, since delta falls."""
+    with np.errstate(over="ignore", under="ignore", divide="ignore"):
+        far = epsilon - math.log(rate) + np.log1p((rate - 1) * np.exp(-np.maximum(epsilon, 1.0)))
+        grown = np.expm1(np.minimum(epsilon, 30))
+        near = np.where(grown / rate < math.inf, np.log1p(grown / rate), np.log(grown) - math.log(rate))
+        return np.where(epsilon < 30, near, far) * DOWN
 
 
 def _outside(epsilon: float, rate: float) -> float:
     """log(1 + rate (e^epsilon - 1)): the loss of the sampled mechanism where the inner one has epsilon. Rounded up."""
-    if epsilon > 30:
-        return (epsilon + math.log(rate + (1 - rate) * math.exp(-min(epsilon, 700)))) * UP
-    return math.log1p(rate * math.expm1(epsilon)) * UP
+    return float(_outsides(np.array([epsilon]), rate)[0])
+
+
+def fallen(epsilon: float, rate: float) -> float:
+    """-log(1 - rate + rate e^-epsilon): how far the loss can fall. Rounded up."""
+    return float(-_outsides(np.array([-epsilon]), rate)[0])
 
 
 def _outsides(losses: Array, rate: float) -> Array:
-    """The same for losses of either sign, each rounded away from 0."""
-    with np.errstate(over="ignore"):
-        near = np.log1p(rate * np.expm1(np.minimum(losses, 30.0)))
-    far = losses + np.log(rate + (1 - rate) * np.exp(-np.clip(losses, 30.0, 700.0)))
-    return np.where(losses > 30, far, near) * UP
+    """The same for losses of either sign, each rounded away from 0. Next to a rate of 1 it is the sum that does not cancel."""
+    with np.errstate(over="ignore", under="ignore", divide="ignore"):
+        grown = rate * np.expm1(np.minimum(losses, 700.0))
+        near = np.where(grown > -0.5, np.log1p(grown), np.log((1 - rate) + rate * np.exp(np.minimum(losses, 0.0))))
+        far = losses + math.log(rate)
+        far = np.where(far < 700, np.log1p(np.exp(np.minimum(far, 700.0)) * (1 + 1e-12)), far)
+    return np.where(losses > 700, far, near) * UP + np.sign(losses) * LEAST
 
 
 def group(size: int, inner: Profile) -> Profile:
@@ -361,7 +391,7 @@ def group(size: int, inner: Profile) -> Profile:
 
 def _widen(delta: Delta, most: float, size: int) -> Delta:
     def direct(e: Array) -> Array:
-        step = e / size
+        step = e / size * DOWN
         with np.errstate(divide="ignore", over="ignore", invalid="ignore", under="ignore"):
             log_steps = np.where(step > 0, e - step + np.log(-np.expm1(-e)) - np.log(-np.expm1(-step)), math.log(size))
             log_steps += 1e-15 * (1 + np.abs(log_steps))  # past the rounding of these functions

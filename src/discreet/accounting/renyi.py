@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 from discreet.accounting import allocation, moments, objective, replaced, shuffle
 from discreet.accounting.plan import grouped, plan, pure_epsilon, tells_one_of_two
+from discreet.accounting.rounding import float_up
 from discreet.core import check
 from discreet.core import event as events
 from discreet.errors import InvalidValue, UnsupportedEvent
@@ -22,6 +24,7 @@ ORDERS = (
     *(1 + i / 20 for i in range(1, 20)), *(2 + i / 4 for i in range(24)), *range(8, 65), 80, 96, 128, 192, 256, 512, 1024,
 )  # fmt: skip
 
+UP = 1 + 2e-15  # above the rounding of a few functions
 HIGHEST = 4096.0  # a group's order doubles with its size; beyond this it has no bound worth naming
 
 
@@ -192,42 +195,47 @@ def concentrated(event: events.Event) -> float:
     0.5
     """
     try:
-        return _concentrated(event, 1)
-    except OverflowError:
+        return float_up(_concentrated(event, 1))
+    except OverflowError:  # there is none, or no float holds it
         return math.inf
 
 
-def _concentrated(event: events.Event, size: int) -> float:
+def _concentrated(event: events.Event, size: int) -> Fraction:
     match event:
         case events.Repeat(inner, times):
             return times * _concentrated(inner, size)
         case events.Sequence(items):
-            return math.fsum(_concentrated(item, size) for item in items)
+            return sum((_concentrated(item, size) for item in items), Fraction(0))
         case events.Group(inner, n):
             return _concentrated(inner, size * n)
-        case events.Gaussian() | events.DiscreteGaussian() | events.Zero() | events.NonPrivate():
-            return _single(grouped(event, size), 2.0) / 2
+        case events.Zero():
+            return Fraction(0)
+        case events.Gaussian(noise_multiplier):
+            return (size / Fraction(noise_multiplier)) ** 2 / 2
+        case events.DiscreteGaussian(sigma, sensitivity):
+            return (size * sensitivity / Fraction(sigma)) ** 2 / 2
         case events.Concentrated(rho):
-            return rho * size * size
+            return Fraction(rho) * size * size
         case events.Exponential(epsilon):
-            return (epsilon * size) ** 2 / 8  # bounded range: Cesar & Rogers 2021
+            return (Fraction(epsilon) * size) ** 2 / 8  # bounded range: Cesar & Rogers 2021
         case events.Pure(epsilon) | events.NoisyMax(epsilon) | events.RandomizedResponse(epsilon):
-            return _pure_rho(epsilon * size)
+            return _pure_rho(Fraction(epsilon) * size)
         case events.Laplace(noise_multiplier):
-            return _pure_rho(size / noise_multiplier)
+            return _pure_rho(size / Fraction(noise_multiplier))
         case events.DiscreteLaplace(scale, sensitivity):
-            return _pure_rho(size * sensitivity / scale)
+            return _pure_rho(size * sensitivity / Fraction(scale))
         case events.Approximate(epsilon, delta) if delta == 0:
-            return _pure_rho(epsilon * size)
+            return _pure_rho(Fraction(epsilon) * size)
         case events.Shuffled(inner) | events.RandomAllocation(inner):
             return _concentrated(inner, size)
-    return math.inf
+    raise OverflowError(f"{type(event).__name__} has no bound of this kind")
 
 
-def _pure_rho(epsilon: float) -> float:
+def _pure_rho(epsilon: Fraction) -> Fraction:
     """epsilon tanh(epsilon/2), at most epsilon^2/2: the loss is +-epsilon with mean epsilon tanh(epsilon/2), and its
     sub-Gaussian factor (Kearns & Saul 1998) is twice that, so K(t) <= epsilon tanh(epsilon/2) t (1 + t)."""
-    return epsilon * math.tanh(epsilon / 2)
+    up = float_up(epsilon)
+    return Fraction(up) * Fraction(math.tanh(up / 2) * UP)
 
 
 def epsilon_from_renyi(divergence: float, order: float, delta: float) -> float:
@@ -237,7 +245,8 @@ def epsilon_from_renyi(divergence: float, order: float, delta: float) -> float:
     if delta == 0:
         return math.inf if divergence > 0 else 0.0
     a = order
-    return max(divergence + math.log1p(-1 / a) - (math.log(delta) + math.log(a)) / (a - 1), 0.0)
+    parts = divergence, math.log1p(-1 / a), -math.log(delta) / (a - 1), -math.log(a) / (a - 1)
+    return max(math.fsum((*parts, *(8e-16 * abs(part) for part in parts))), 0.0)
 
 
 def epsilon_by_renyi(event: events.Event, delta: float) -> float:

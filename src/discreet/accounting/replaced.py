@@ -96,7 +96,7 @@ def _largest(rate: float, up: float, down: float) -> float:
     if rate == 1:
         return up + down
     rise = math.log1p(rate * math.expm1(up)) if up < 600 else up + math.log(rate) + math.log1p(math.exp(-up) / rate)
-    return (rise - math.log1p(rate * math.expm1(-down))) * (1 + 1e-15) + LEAST
+    return (rise + profiles.fallen(down, rate)) * profiles.UP + LEAST
 
 
 def _logarithm(delta: Delta, most: float) -> Delta:
@@ -163,7 +163,7 @@ def _log_gaussian(mu: float, epsilon: Array) -> Array:
 
     if mu < 1e-140:
         return np.full_like(epsilon, math.log(0.4) + math.log(mu))
-    x = epsilon / mu - mu / 2
+    x = epsilon / mu * (1 - 4e-16) - mu / 2 * (1 + 4e-16)  # both are rounded, and may cancel
     if mu < 1e-6:  # a difference of two Mills ratios so close is at most their distance times the slope of the convex one
         y = x / math.sqrt(2)
         with np.errstate(under="ignore", over="ignore", invalid="ignore", divide="ignore"):

@@ -25,6 +25,13 @@ def quotient_up(numerator: float, denominator: float) -> float:
     return float_up(Fraction(numerator) / Fraction(denominator))
 
 
+def quotient_down(numerator: float, denominator: float) -> float:
+    """numerator / denominator, both positive; above 0 however small."""
+    exact = Fraction(numerator) / Fraction(denominator)
+    nearest = float(exact)
+    return max(nearest if Fraction(nearest) <= exact else math.nextafter(nearest, 0.0), 5e-324)
+
+
 def total_up(terms: Iterable[tuple[float, int]]) -> float:
     """The sum of each number times how often it occurs; infinity where one is infinite."""
     total = Fraction(0)

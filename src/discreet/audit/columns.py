@@ -103,6 +103,11 @@ class Outputs:
         return np.array([code(flat.pickled) for flat in self.flats], dtype=np.int64)
 
     @cached_property
+    def equal_texts(self) -> NDArray[np.int64]:
+        """How many texts of an output are equal to another one there."""
+        return np.array([len(flat.texts) - len(set(flat.texts.values())) for flat in self.flats], dtype=np.int64)
+
+    @cached_property
     def structure(self) -> NDArray[np.int64]:
         """What is there and of which type, without any value."""
         return np.array([code(repr(sorted(flat.kinds.items()))) for flat in self.flats], dtype=np.int64)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from discreet.audit.bounds.betting import betting
 from discreet.audit.bounds.order import shuffled
 from discreet.audit.columns import Outputs
-from discreet.audit.features import Cells, Feature, features
+from discreet.audit.features import Cells, Feature, features, fitting
 from discreet.audit.floats import Hints
 from discreet.core import check
 from discreet.errors import InvalidValue
@@ -68,14 +68,21 @@ def learn_flat(
 ) -> Witness:
     """The same for outputs that are already taken apart. `alpha` is the error at which the witness will be judged."""
     promising: list[tuple[float, str, Feature, Cells]] = []
-    for name, feature in features(outputs, inside, hints):
-        cells = feature(outputs)
-        promising.append((_promise(cells, inside), name, feature, cells))
+    fitted, rest, every = set[str](), ~fitting(len(outputs)), np.ones(len(outputs), np.bool_)
+    for name, feature, learned in features(outputs, inside, hints):
+        cells, own = feature(outputs), rest if learned else every
+        fitted |= {name} if learned else set()
+        promising.append((_promise(cells[own], inside[own]), name, feature, cells))
         if len(promising) >= 4 * _TRIED:
             promising = sorted(promising, key=lambda each: -each[0])[:_TRIED]
     promising = sorted(promising, key=lambda each: -each[0])[:_TRIED]
-    _, name, feature, cells = max(promising, key=lambda each: _worth(each[3], inside, delta, alpha))
-    return Witness(f"witness ({name})", view, feature, _ratios(cells, inside))
+
+    def judged(name: str, cells: Cells) -> tuple[Cells, NDArray[np.bool_]]:
+        own = rest if name in fitted else every
+        return cells[own], inside[own]
+
+    _, name, feature, cells = max(promising, key=lambda each: _worth(*judged(each[1], each[3]), delta, alpha))
+    return Witness(f"witness ({name})", view, feature, _ratios(*judged(name, cells)))
 
 
 def _promise(cells: Cells, inside: NDArray[np.bool_]) -> float:

@@ -4,7 +4,10 @@ Every feature is made from the outputs of some runs and then maps any output to 
 scales; low bits and digits see what is hidden below the noise; kinds see types, keys and lengths that depend on the data;
 atoms see values that only one world produces; granularity sees the floating-point grid that textbook noise leaves behind
 (Mironov 2012); a projection sees directions that single numbers hide; and equations over two elements see the parity of
-several.
+several. Sums modulo small numbers, equal parts and neighbours that depend on each other are looked for in all numbers at once.
+
+What is fitted to the truth is fitted on some runs, and judged as a feature by the others: fitted to many numbers it would look
+best on its own runs whatever leaks.
 """
 
 from __future__ import annotations
@@ -28,13 +31,30 @@ _LEVELS = np.concatenate([_TAIL, np.linspace(0.04, 0.96, 24), 1.0 - _TAIL[::-1]]
 _ADDED = 256  # numbers of an output that are looked at together
 _HINTED = 16  # numbers of an output that are tried against the hints
 _ATOMS = 512
+_BITS = 1024  # bits of an output whose parity is looked for
+_MODULI = (3, 4, 5, 7, 8, 9, 10, 11, 13, 16, 100, 256)
 
 
-def features(outputs: Outputs, inside: NDArray[np.bool_], hints: Hints) -> Iterator[tuple[str, Feature]]:
-    """Features that fit these outputs; `inside` is used for directions only."""
+def fitting(runs: int) -> NDArray[np.bool_]:
+    """The runs on which directions are fitted; features are judged by the others."""
+    even: NDArray[np.bool_] = np.arange(runs) % 2 == 0
+    return even
+
+
+def features(outputs: Outputs, inside: NDArray[np.bool_], hints: Hints) -> Iterator[tuple[str, Feature, bool]]:
+    """Features that fit these outputs, and whether `inside` was used to fit them, on the runs of `fitting`."""
+    for name, feature in _plain(outputs, hints):
+        yield name, feature, False
+    places = columns(outputs)
+    if len(places) > 1 and inside.any() and not inside.all():
+        yield from _joint(outputs, inside, places[:_ADDED])
+
+
+def _plain(outputs: Outputs, hints: Hints) -> Iterator[tuple[str, Feature]]:
     yield "atoms", _atoms(outputs.whole, lambda others: others.whole)
     yield "pickled atoms", _atoms(outputs.pickles, lambda others: others.pickles)
     yield "structure", lambda others: others.structure
+    yield "equal texts", lambda others: others.equal_texts
     for part, label in (("kinds", "kind"), ("texts", "text")):
         for name in outputs.names(part):
             yield f"{label} of {name}", _coded(outputs, part, name)
@@ -42,8 +62,6 @@ def features(outputs: Outputs, inside: NDArray[np.bool_], hints: Hints) -> Itera
     for number, (name, width, place) in enumerate(places):
         for label, read in _readings(*outputs.column(name, width, place), hints if number < _HINTED else Hints()):
             yield f"{label} of {name}" + (f"[{place}]" if width > 1 else ""), _of_column(name, width, place, read)
-    if len(places) > 1 and inside.any() and not inside.all():
-        yield from _joint(outputs, inside, places[:_ADDED])
 
 
 def columns(outputs: Outputs) -> list[tuple[str, int, int]]:
@@ -133,21 +151,52 @@ def _atoms(codes: Cells, read: Callable[[Outputs], Cells]) -> Feature:
 
 def _joint(
     outputs: Outputs, inside: NDArray[np.bool_], places: Sequence[tuple[str, int, int]]
-) -> Iterator[tuple[str, Feature]]:  # fmt: skip
+) -> Iterator[tuple[str, Feature, bool]]:  # fmt: skip
     """Features of many numbers at once."""
 
     def table(others: Outputs) -> Floats:
         return np.stack([others.column(*place)[0] for place in places], axis=1)
 
-    yield from _parities(outputs, inside, places)
-    seen = table(outputs)
-    for label, read in (
-        ("projection", _projection(seen, inside)),
-        ("all numbers together", _together(seen, inside)),
-        ("spread", lambda rows: _bounded(rows).std(axis=1)),
-    ):
+    for label, feature in _parities(outputs, inside, places):
+        yield label, feature, False  # true in all runs, which no fit is by chance
+    own = [place for place, (name, _, _) in enumerate(places) if not aside(name)]
+    if own:
+        for modulus in _MODULI:
+            yield f"sum modulo {modulus}", lambda others, m=modulus: _sum(table(others)[:, own], m), False  # type: ignore[misc]
+        yield "equal numbers", lambda others: _equal(table(others)[:, own]), False
+    seen, fitted = table(outputs), fitting(len(outputs))
+    middle, size = _bounded(seen).mean(axis=0), _bounded(seen).std(axis=0)
+    size = np.where((size > 0) & np.isfinite(size), size, 1.0)
+    ways: list[tuple[str, Callable[[Floats], Floats], bool]] = [
+        ("projection", _projection(seen[fitted], inside[fitted]), True),
+        ("all numbers together", _together(seen[fitted], inside[fitted]), True),
+        ("spread", lambda rows: _bounded(rows).std(axis=1), False),
+        ("neighbours", lambda rows: _neighbours((_bounded(rows) - middle) / size), False),
+    ]
+    for label, read, learned in ways:
         edges = _edges(read(seen), _LEVELS)
-        yield label, lambda others, read=read, edges=edges: np.searchsorted(edges, read(table(others)), side="right")  # type: ignore[misc]
+        yield label, lambda others, r=read, e=edges: np.searchsorted(e, r(table(others)), side="right"), learned  # type: ignore[misc]
+
+
+def _sum(rows: Floats, modulus: int) -> Cells:
+    """The sum of whole parts modulo a small number; of numbers that are none, nothing is added."""
+    with np.errstate(all="ignore"):
+        whole = np.where(np.abs(rows) < 2.0**53, np.floor(rows), 0.0)
+    total: Cells = (np.nan_to_num(whole).astype(np.int64) % modulus).sum(axis=1) % modulus
+    return total
+
+
+def _equal(rows: Floats) -> Cells:
+    """How many numbers are equal to another one."""
+    ordered = np.sort(rows, axis=1)
+    count: Cells = (ordered[:, 1:] == ordered[:, :-1]).sum(axis=1)
+    return count
+
+
+def _neighbours(rows: Floats) -> Floats:
+    """How much each number says of the next."""
+    mean: Floats = (rows[:, 1:] * rows[:, :-1]).mean(axis=1)
+    return mean
 
 
 def _parities(
@@ -166,6 +215,29 @@ def _parities(
         chosen = subset(table(outputs), inside)
         if chosen is not None:
             yield f"parity of {label}", lambda others, table=table, chosen=chosen: table(others)[:, chosen].sum(axis=1) & 1  # type: ignore[misc]
+    whole = _whole(outputs, places)
+    varies = np.bitwise_or.reduce(whole ^ whole[:1], axis=0)
+    known = [(place, bit) for place, each in enumerate(varies.tolist()) for bit in range(53) if each >> bit & 1]
+    if len(known) <= min(_BITS, len(outputs) - 64):
+        chosen = subset(np.stack([whole[:, place] >> bit & 1 for place, bit in known] or [whole[:, 0] & 0], axis=1), inside)
+        if chosen is not None:
+            kept = [each for each, used in zip(known, chosen) if used]
+            yield "parity of bits", lambda others: _parity(_whole(others, places), kept)
+
+
+def _whole(outputs: Outputs, places: Sequence[tuple[str, int, int]]) -> Cells:
+    """The whole part of every number; of what is none, 0."""
+    table = np.stack([outputs.column(*place)[0] for place in places], axis=1)
+    with np.errstate(all="ignore"):
+        return np.nan_to_num(np.where(np.abs(table) < 2.0**53, np.floor(table), 0.0)).astype(np.int64)
+
+
+def _parity(whole: Cells, bits: Sequence[tuple[int, int]]) -> Cells:
+    """The parity of these bits of these numbers."""
+    total = np.zeros(len(whole), dtype=np.int64)
+    for place, bit in bits:
+        total ^= whole[:, place] >> bit & 1
+    return total
 
 
 def subset(bits: Cells, inside: NDArray[np.bool_]) -> NDArray[np.bool_] | None:

@@ -52,6 +52,7 @@ _PLACES, _LAST, _KEYS = 1024, 16, 256  # characters of one text by place, and fr
 _ASIDE = (", characters", ", last characters", ", digits", ", half bytes")
 _REDUCED = (datetime.tzinfo, re.Pattern, slice)  # of C, and whole in what `__reduce_ex__` says
 _UNTOLD = ("__traceback__", "__context__", "__cause__", "__dict__", "__weakref__", "args")
+_CHANGEABLE = (list, dict, set, bytearray, np.ndarray)  # whether two are one object shows when one is changed
 _OPAQUE = (types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.ModuleType, types.GeneratorType)
 
 
@@ -107,6 +108,7 @@ class _Walk:
         self.flat = Flat()
         self.parts = self.counted = self.letters = 0
         self.foreign = False  # holds tensors, whose pickles hold addresses
+        self.met: dict[int, tuple[str, Any]] = {}  # where an object that can be changed was seen first, and the object
 
     def visit(self, name: str, value: Any, above: tuple[int, ...]) -> None:
         self.parts += 1
@@ -118,6 +120,10 @@ class _Walk:
         elif id(value) in above:
             self.flat.kinds[name] = "itself again"
         else:
+            if issubclass(type(value), _CHANGEABLE):
+                first = self.met.setdefault(id(value), (name, value))[0]
+                if first != name:
+                    self.flat.kinds[f"{name}, the same object"] = first
             try:
                 self.made(name, type(value), (*above, id(value)))
                 if self.look(name, value, (*above, id(value))):
@@ -175,6 +181,8 @@ class _Walk:
     def tensor(self, name: str, value: Any, above: tuple[int, ...]) -> None:
         """What a tensor carries beside its numbers: attributes, a gradient, the rest of its storage, what it was made from."""
         self.foreign = True
+        form = (getattr(value, each, None) for each in ("dtype", "layout", "requires_grad", "is_leaf", "names"))
+        self.flat.texts[f"form of {name}"] = repr((str(getattr(value, "device", "")), *map(str, form)))
         self.mapping(f"{name}, attributes", dict(getattr(value, "__dict__", {})), above)
         if getattr(value, "grad_fn", None) is not None:
             self.unseen(f"{name}.grad_fn", "the computation that a tensor was made by, with the tensors in it")

@@ -10,7 +10,9 @@ import click
 from discreet.cli import COMMANDS
 from discreet.cli.attribute import attribute_command
 from discreet.cli.encodings import encodings_command
+from discreet.cli.extraction import exposure_command, extraction_command
 from discreet.cli.gradients import gradients_command
+from discreet.cli.inversion import inversion_command
 from discreet.cli.membership import model_command
 from discreet.cli.output import json_option, table, talk, write_json
 from discreet.cli.stealing import stealing_command
@@ -26,8 +28,11 @@ def command() -> None: ...
 
 
 command.add_command(attribute_command)
+command.add_command(exposure_command)
+command.add_command(extraction_command)
 command.add_command(encodings_command)
 command.add_command(gradients_command)
+command.add_command(inversion_command)
 command.add_command(model_command)
 command.add_command(stealing_command)
 command.add_command(synthetic_command)

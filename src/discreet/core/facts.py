@@ -33,7 +33,8 @@ class Facts(Mapping[str, Any]):
     Every key is optional, and keys of one's own are kept. Those that a report reads are checked: `title`, `made`, `seeds`,
     `hashes`, `groups`, `exposed`, `controls`, `quality`, `spending`, `marginal_errors`, `tried`, `not_tried`, and of a
     synthetic table `synthetic`, `fidelity`, `owner_fidelity`, `risks` and `usefulness`, of attribute inference `inference`,
-    of stealing `stealing`.
+    of stealing `stealing`, of language models
+    `extraction` and `exposure`.
 
     >>> facts = Facts({"title": "Readmissions", "seeds": {"shadows": 0}})
     >>> facts["title"], facts["seeds"]["shadows"]
@@ -244,6 +245,20 @@ SHAPES: dict[str, Test] = {
     "inference": _list(
         _members(
             {"name": check.word, "attempts": _count, **_RISK}, dict.fromkeys(("auc_members", "auc_control"), check.fraction)
+        )
+    ),
+    "extraction": _list(
+        _members(
+            {"samples": _count, "p": check.fraction, "prompt": _count, "suffix": _count, "near": check.fraction, **_RISK}, {}
+        )
+    ),
+    "exposure": _list(
+        _members(
+            {
+                **dict.fromkeys(("repetitions", "canaries", "exact", "first"), _count),
+                **dict.fromkeys(("bits", "most_bits"), check.nonnegative),
+            },
+            {},
         )
     ),
     "stealing": _list(

@@ -155,16 +155,16 @@ class SummedClients(Untrusted):
                 "most of an update would be rounded away. Use more bits."
             )
         self.grid, self.part = grid_of(scheme, noise, size, radius), scheme.part(noise)
-        self._rows: list[Ints] = []
+        self.whole: list[Ints] = []
         self._sent: Tensor | None = None
 
     def sent(self, exchange: Exchange) -> Tensor:
-        self._rows = [
+        self.whole = [
             self.grid.rounded(shrunk(update, self.scheme.clip_norm, 1.0))
             + gaussian(self.own(int(client)), self.part, self.size, step=exchange.number)
             for client, update in zip(exchange.clients, exchange.updates)
         ]
-        self._sent = _numbers(self._rows, self.scheme.clip_norm / self.grid.radius, exchange)
+        self._sent = _numbers(self.whole, self.scheme.clip_norm / self.grid.radius, exchange)
         return self._sent
 
     def aggregate(self, exchange: Exchange, rule: Rule) -> Tensor:
@@ -177,7 +177,7 @@ class SummedClients(Untrusted):
         step, half = self.scheme.clip_norm / self.grid.radius, 1 << (self.scheme.bits - 1)
         total = np.zeros(self.size, np.int64)
         for place in np.flatnonzero(answered.cpu().numpy()):
-            row = self._rows[place]
+            row = self.whole[place]
             if not torch.equal(exchange.updates[place], self._sent[place]):  # a liar: whatever it says is a number of steps
                 row = np.rint(exchange.updates[place].double().cpu().numpy() / step).clip(-half, half - 1).astype(np.int64)
             total = (total + row + half) % (2 * half) - half

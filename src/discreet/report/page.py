@@ -19,6 +19,7 @@ from discreet.report import annex as annexes
 from discreet.report import tables, text
 from discreet.report.assessment import Assessment, Ceiling, ReleaseLike
 from discreet.report.decision import CONFIDENTIAL, decide, ordered
+from discreet.report.extraction import MemorisedText
 from discreet.report.federated import FederatedModel
 from discreet.report.inference import AttributeInference
 from discreet.report.model import Report, build
@@ -30,7 +31,7 @@ from discreet.report.synthetic import SyntheticTable
 if TYPE_CHECKING:
     from discreet.ledger import LedgerLike
 
-SECTIONS: tuple[SectionKind, ...] = (SyntheticTable(), AttributeInference(), StolenModel(), FederatedModel())
+SECTIONS: tuple[SectionKind, ...] = (SyntheticTable(), AttributeInference(), MemorisedText(), StolenModel(), FederatedModel())
 LARGEST = 150_000  # bytes of a page
 CUT = "Left out so that the page stays small: plots and details of some releases. The JSON form has all."
 _MOST = {3: 24, 2: 24, 1: 12, 0: 4}  # releases shown in full, by level of detail

@@ -16,8 +16,11 @@ from discreet.accounting import (
     Approximate,
     DiscreteGaussian,
     Gaussian,
+    Group,
     Laplace,
     Poisson,
+    PoissonReplace,
+    Pure,
     RandomAllocation,
     RandomizedResponse,
     Repeat,
@@ -76,7 +79,26 @@ def test_many_shuffles_are_gathered_and_cost_no_less(monkeypatch: pytest.MonkeyP
 def test_hundreds_of_shuffles_come_down_to_some() -> None:
     many = Sequence([Shuffled(Laplace(1 + k / 400), 1000 + 7 * k) for k in range(400)])
     assert gather.weight(dict.fromkeys(many.events, 1)) > gather.DIFFERENT
-    assert len(gather.gathered(dict.fromkeys(many.events, 1))) <= gather.DIFFERENT // gather.SHUFFLED
+    assert len(gather.gathered(dict.fromkeys(many.events, 1))) <= gather.DIFFERENT // gather.COSTLY[Shuffled]
+
+
+SOME: list[Callable[[int], Event]] = [
+    lambda k: PoissonReplace(0.01 + k / 5000, Gaussian(2.0 + k / 30)),
+    lambda k: RandomAllocation(Gaussian(3.0 + k / 20), 40 + k),
+    lambda k: Group(Poisson(0.01 + k / 5000, Gaussian(4.0 + k / 30)), 2),
+    lambda k: Shuffled(Pure(0.0), 2 + k),
+]
+
+
+@pytest.mark.parametrize("make", SOME)
+def test_sampled_and_grouped_events_are_gathered_and_cost_no_less(make: Callable[[int], Event], monkeypatch) -> None:
+    many = Sequence(make(k) for k in range(12))
+    exact = curve(many).epsilon(1e-6)
+    weight = gather.weight(dict.fromkeys(many.events, 1))
+    monkeypatch.setattr(gather, "DIFFERENT", weight // 2)
+    monkeypatch.setattr("discreet.accounting.plan.DIFFERENT", weight // 2)
+    assert len(plan(many).parts) <= 6
+    assert exact * (1 - 1e-6) <= curve(many).epsilon(1e-6) <= 1.5 * exact
 
 
 def test_the_table_of_a_shuffle_is_above_the_sum_and_near() -> None:

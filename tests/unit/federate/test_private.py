@@ -24,12 +24,13 @@ from discreet.federate import (
     FedSGD,
     Local,
     PrivateSGD,
+    SecureSum,
     Selective,
     Training,
     client,
     simulate,
 )
-from discreet.federate.noisy import Trusted
+from discreet.federate.noisy import SummedClients, Trusted
 from discreet.federate.privacy import FINE
 from discreet.noise.source import seeded_for_tests
 
@@ -268,3 +269,15 @@ def test_a_release_is_a_document(clients: Clients, tmp_path: Path) -> None:
     assert kept.facts["federated"]["rounds"] == 4
     assert "clients" not in kept.facts["federated"]
     assert np.isfinite(flat(done.model).numpy()).all()
+
+
+def test_noisy_whole_numbers_go_through_the_secure_sum(clients: Clients) -> None:
+    """What clients of Distributed send are whole numbers, which the protocol adds exactly, also where one drops out."""
+    scheme = Distributed(unit=BLANK, clip_norm=1.0, noise_multiplier=1.0, clients=4, honest=3, bits=24)
+    parties = SummedClients(scheme, 1.0, rounds=1, size=8, key=bytes(32))
+    updates = torch.randn(4, 8, generator=torch.Generator().manual_seed(0))
+    parties.sent(Exchange(0, np.arange(4), updates[0], updates[0], updates, torch.ones(4)))
+    plan = SecureSum(size=8, clients=4, clip=1.0, threshold=2, bits=24)
+    total, stayed = plan.total(parties.whole, dropped={2})
+    assert stayed == [0, 1, 3]
+    assert total.tolist() == sum(parties.whole[client] for client in stayed).tolist()

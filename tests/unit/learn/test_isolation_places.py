@@ -11,13 +11,17 @@ import abc
 import collections
 import contextlib
 import datetime
+import decimal
 import fractions
 import functools
 import gc
 import importlib
+import locale
 import logging
 import os
 import random
+import resource
+import signal
 import sys
 import threading
 import types
@@ -31,13 +35,16 @@ from torch import nn
 
 from discreet.errors import InvalidValue
 from discreet.learn import Performance
+from discreet.learn.sgd.clipping import SLACK
 from discreet.learn.sgd.isolated import Isolated, refuse
 from discreet.learn.sgd.path import Path
 from discreet.learn.sgd.proof import look
 from discreet.learn.sgd.proof.contents import same
 from discreet.learn.sgd.proof.objects import foreign, foreign_class, foreign_function
+from discreet.learn.sgd.proof.process import as_it_was, settings
 from discreet.learn.sgd.proof.python import Watch
-from unit.learn.tools import start
+from discreet.noise.source import seeded_for_tests
+from unit.learn.tools import start, updates
 
 torch.set_num_threads(1)
 EACH = nn.CrossEntropyLoss(reduction="none")
@@ -709,6 +716,63 @@ def test_every_unit_finds_the_process_as_it_was(monkeypatch):
     list(run)
     assert [unit[:3] for unit in units] == [(torch.float32, False, True)] * len(X)
     assert len({unit[3] for unit in units}) == len(X)  # every unit begins at a seed of its own
+
+
+CHANGES = {
+    "switch interval": lambda: sys.setswitchinterval(0.0123),
+    "digits": lambda: sys.set_int_max_str_digits(5000),
+    "thresholds of the collector": lambda: gc.set_threshold(777),
+    "collector": gc.disable,
+    "precision of decimals": lambda: setattr(decimal.getcontext(), "prec", 17),
+    "flags of decimals": lambda: decimal.Decimal(1) / 3,
+    "errors of numpy": lambda: np.seterr(over="raise"),
+    "printing of numpy": lambda: np.set_printoptions(precision=3),
+    "mask of files": lambda: os.umask(0o27),
+    "directory": lambda: os.chdir("/"),
+    "handler of a signal": lambda: signal.signal(signal.SIGUSR1, signal.SIG_IGN),
+    "timer": lambda: signal.setitimer(signal.ITIMER_REAL, 5000),
+    "hook of errors": lambda: setattr(sys, "excepthook", print),
+    "paths": lambda: sys.path.append("nowhere"),
+    "threads": lambda: torch.set_num_threads(3),
+    "stack": lambda: threading.stack_size(1 << 20),
+    "locale": lambda: locale.setlocale(locale.LC_ALL, "C.UTF-8"),
+    "limit": lambda: resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1])),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_settings_of_the_process_are_put_back(change):
+    if change == "flags of decimals":
+        decimal.getcontext().clear_flags()
+    before = settings()
+    with as_it_was(1):
+        CHANGES[change]()
+    assert settings() == before
+
+
+class Timed(Base):
+    """A unit whose mark no made-up row has sets a timer for those after it."""
+
+    def forward(self, x):
+        if bool(x.sum() > -1e9):
+            left = signal.getitimer(signal.ITIMER_REAL)[0] > 0 or sys.getswitchinterval() > 0.01
+            if bool((x == 60.0).all()):
+                signal.setitimer(signal.ITIMER_REAL, 5000)
+                sys.setswitchinterval(0.0123)
+            return self.last(-x if left else x)
+        return self.last(x)
+
+
+def test_a_setting_carries_nothing_from_one_unit_to_the_next():
+    def sums(rows):
+        with seeded_for_tests(b"settings"):
+            run = start((rows, Y[: len(rows)]), model=Timed(), loss=EACH)
+            return updates(run)
+
+    marked = X.clone()
+    marked[-1] = 60.0
+    assert np.linalg.norm(sums(marked) - sums(X[:-1]), axis=1).max() <= 1 + SLACK
+    assert signal.getitimer(signal.ITIMER_REAL)[0] == 0
 
 
 class Beneath(Base):

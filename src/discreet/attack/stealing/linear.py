@@ -57,7 +57,7 @@ def steal_linear(model: Any, inputs: int, *, scale: float = 1.0, more: int = 0, 
     if step_of(answers) == 1.0 and len(np.unique(answers, axis=0)) < len(answers) / 2:
         raise InvalidValue(
             "The model answers with labels alone. Equations need numbers: scores or probabilities. Labels only show where it "
-            "changes its mind: steal_approximate(model, rows, answers='labels') learns from those."
+            "changes its mind: steal_approximate learns from those."
         )
     known = logits_of(answers)
     table = np.column_stack([rows, np.ones(len(rows))])

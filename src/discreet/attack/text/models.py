@@ -113,6 +113,32 @@ class Causal:
             self.module.train(before)
         return np.asarray(torch.cat(parts).numpy(), np.float64)
 
+    def batch(self, rows: Tokens) -> Array:
+        """The same for texts of one length, [texts, length, vocabulary]."""
+        return self._together(rows, slice(None))
+
+    def last(self, rows: Tokens) -> Array:
+        """What is said of the last token of each text alone, [texts, vocabulary]."""
+        return np.asarray(self._together(rows, slice(-1, None))[:, 0])
+
+    def _together(self, rows: Tokens, part: slice) -> Array:
+        import torch
+
+        if rows.shape[1] > self.longest:
+            raise InvalidValue(f"The model takes {self.longest} tokens at once; these texts have {rows.shape[1]}.")
+        inputs = torch.as_tensor(np.column_stack([np.full(len(rows), self.start), rows[:, :-1]]))
+        device, before = next(iter(self.module.parameters())).device, self.module.training
+        self.module.eval()
+        try:
+            with torch.no_grad():
+                outputs = self.module(inputs.to(device))
+            found = getattr(outputs, "logits", outputs)[:, part].double().log_softmax(-1).cpu().numpy()
+        except IndexError:
+            raise InvalidValue("A token is not in the model's vocabulary. Give the encode that it was trained with.") from None
+        finally:
+            self.module.train(before)
+        return np.asarray(found, np.float64)
+
 
 def _tokens(text: ArrayLike, vocabulary: int) -> Tokens:
     tokens = np.asarray(text)

@@ -5,9 +5,14 @@ Generators of random numbers are seeded for every unit anew, from seeds that wer
 
 from __future__ import annotations
 
+import decimal
+import gc
+import locale
 import os
 import random
+import signal
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -88,6 +93,84 @@ def _set_backends(kept: tuple[Any, ...]) -> None:
     torch.set_float32_matmul_precision(kept[8])
 
 
+def _umask() -> int:
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
+
+
+def _collector() -> tuple[Any, ...]:
+    return (*gc.get_threshold(), gc.isenabled())
+
+
+def _set_collector(kept: tuple[Any, ...]) -> None:
+    gc.set_threshold(*kept[:3])
+    gc.enable() if kept[3] else gc.disable()
+
+
+def _decimals() -> tuple[Any, ...]:
+    context = decimal.getcontext()
+    flags = tuple(each for mapping in (context.flags, context.traps) for each in mapping.values())
+    return context.prec, context.rounding, context.Emin, context.Emax, context.capitals, context.clamp, flags
+
+
+def _set_decimals(kept: tuple[Any, ...]) -> None:
+    context = decimal.getcontext()
+    context.prec, context.rounding, context.Emin, context.Emax, context.capitals, context.clamp, flags = kept
+    names = [*context.flags]
+    for place, name in enumerate(names):
+        context.flags[name], context.traps[name] = flags[place], flags[len(names) + place]
+
+
+def _hooks() -> tuple[Any, ...]:
+    return sys.excepthook, sys.displayhook, sys.unraisablehook, threading.excepthook
+
+
+def _set_hooks(kept: tuple[Any, ...]) -> None:
+    sys.excepthook, sys.displayhook, sys.unraisablehook, threading.excepthook = kept
+
+
+def _in_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
+
+
+def _handlers() -> tuple[Any, ...]:
+    """What is done at a signal, and which timers run; only the main thread may change the first."""
+    timers = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF) if hasattr(signal, "getitimer") else ()
+    known = tuple((number, signal.getsignal(number)) for number in signal.Signals) if _in_main_thread() else ()
+    return known, tuple(timer for timer in timers if signal.getitimer(timer)[0])
+
+
+def _set_handlers(kept: tuple[Any, ...]) -> None:
+    found, running = _handlers()
+    for (number, handler), (_, now) in zip(kept[0], found):
+        if handler is not now and handler is not None:
+            signal.signal(number, handler)
+    for timer in set(running) - set(kept[1]):
+        signal.setitimer(timer, 0)
+
+
+def _limits() -> tuple[Any, ...]:
+    try:
+        import resource
+    except ImportError:  # not on Windows
+        return ()
+    kinds = sorted({value for name, value in vars(resource).items() if name.startswith("RLIMIT_")})
+    return tuple((kind, resource.getrlimit(kind)) for kind in kinds)
+
+
+def _set_limits(kept: tuple[Any, ...]) -> None:
+    import resource
+
+    for kind, limit in kept:
+        if resource.getrlimit(kind) != limit:
+            resource.setrlimit(kind, limit)
+
+
+def _set_paths(kept: list[str]) -> None:
+    sys.path[:] = kept
+
+
 SETTINGS: tuple[tuple[Callable[[], Any], Callable[[Any], Any]], ...] = (
     (torch.get_default_dtype, torch.set_default_dtype),
     (_deterministic, _set_deterministic),
@@ -100,6 +183,21 @@ SETTINGS: tuple[tuple[Callable[[], Any], Callable[[Any], Any]], ...] = (
     (lambda: dict(os.environ), _set_environment),
     (sys.getrecursionlimit, sys.setrecursionlimit),
     (_filters, _set_filters),
+    (sys.getswitchinterval, sys.setswitchinterval),
+    (sys.get_int_max_str_digits, sys.set_int_max_str_digits),
+    (_collector, _set_collector),
+    (_decimals, _set_decimals),
+    (np.geterr, lambda kept: np.seterr(**kept)),
+    (np.get_printoptions, lambda kept: np.set_printoptions(**kept)),
+    (_umask, os.umask),
+    (os.getcwd, os.chdir),
+    (_handlers, _set_handlers),
+    (_hooks, _set_hooks),
+    (lambda: list(sys.path), _set_paths),
+    (torch.get_num_threads, torch.set_num_threads),
+    (threading.stack_size, threading.stack_size),
+    (lambda: locale.setlocale(locale.LC_ALL), lambda kept: locale.setlocale(locale.LC_ALL, kept)),
+    (_limits, _set_limits),
 )  # fmt: skip
 
 
