@@ -12,6 +12,7 @@ from discreet.cli.attribute import attribute_command
 from discreet.cli.encodings import encodings_command
 from discreet.cli.extraction import exposure_command, extraction_command
 from discreet.cli.gradients import gradients_command
+from discreet.cli.inversion import inversion_command
 from discreet.cli.membership import model_command
 from discreet.cli.output import json_option, table, talk, write_json
 from discreet.cli.stealing import stealing_command
@@ -31,6 +32,7 @@ command.add_command(exposure_command)
 command.add_command(extraction_command)
 command.add_command(encodings_command)
 command.add_command(gradients_command)
+command.add_command(inversion_command)
 command.add_command(model_command)
 command.add_command(stealing_command)
 command.add_command(synthetic_command)

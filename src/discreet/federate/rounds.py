@@ -94,8 +94,8 @@ class Rounds:
         members, number, starts = [int(client) for client in exchange.clients], self.number, exchange.sent
         seeds = [draw(self.key, number, client) >> 65 for client in members]
         if isinstance(self.scheme, PrivateClients):
-            froms = starts.expand(len(rows), -1)
-            own = [self.scheme.trained(number, *each) for each in zip(members, froms, rows, seeds)]
+            origins = starts.expand(len(rows), -1)
+            own = [self.scheme.trained(number, *each) for each in zip(members, origins, rows, seeds)]
             return torch.stack(own) if own else starts.new_zeros(0, self._plain.size)
         assert not isinstance(self.strategy, PrivateSGD)
         how = self.strategy.local()
@@ -112,8 +112,8 @@ class Rounds:
 
     def _taken_over(self, strategy: Selective, members: list[int], sent: Tensor) -> Tensor:
         """Where each client starts: at its own model with what it downloads."""
-        froms = sent.expand(len(members), -1)
-        own = [strategy.taken_over(self.own.get(client, it), it, self.changes) for client, it in zip(members, froms)]
+        origins = sent.expand(len(members), -1)
+        own = [strategy.taken_over(self.own.get(client, it), it, self.changes) for client, it in zip(members, origins)]
         return torch.stack(own) if own else sent.new_zeros(0, self._plain.size)
 
     def _selected(self, strategy: Selective, members: list[int], starts: Tensor, updates: Tensor) -> Tensor:

@@ -101,7 +101,7 @@ def test_a_plan_reads_and_spends_nothing(folder: Path) -> None:
         ("divisor = 30.0", "", "missing 1 required"),
         ("divisor = 30.0", "divisor = 30.0\ntimes = 2", "does not know times"),
         ("learning_rate = 1.0", "learning_rate = 1.0\nupload = 0.1", "does not know upload"),
-        ("[model]", "[modell]", ""),
+        ("[model]", "[network]", ""),
         ('place = "ledger.db"', 'place = "none.db"', "no ledger at"),
         ('client = "town"', 'client = "city"', "city"),
     ],
