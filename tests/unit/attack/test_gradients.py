@@ -214,7 +214,7 @@ def test_public_rows_calibrate_the_doubt_of_a_table():
     rows, labels = layout.sample(6, torch.Generator().manual_seed(2)).float(), torch.tensor([0, 1] * 3)
     public = layout.sample(50, torch.Generator().manual_seed(3))
     update = {name: value + 0.05 * value.norm() * torch.randn_like(value) for name, value in sent(model, rows, labels).items()}
-    attack = {"batch": 6, "data": schema, "method": "tables", "seconds": 4, "steps": 60, "labels": labels}
+    attack = {"batch": 6, "data": schema, "method": "tables", "seconds": 1, "steps": 40, "labels": labels}
     plain, mapped = gradients(model, update, **attack), gradients(model, update, public=public, **attack)
     right = right_cells(rows.double(), mapped.matched(rows), layout).double()
     gap = [abs(float(right.mean()) - float(found.confidence.mean())) for found in (plain, mapped)]
