@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from discreet.cli.output import json_option, reported, talk, write_json
+from discreet.cli.output import command_line, json_option, reported, talk, write_json
 from discreet.errors import InvalidValue
 
 
@@ -38,7 +38,8 @@ def inversion_command(
 
     WEIGHTS is a .safetensors file or a state dict, for the module that the recipe builds; an .onnx file; or, with
     --trust-pickle, a scikit-learn classifier of flat pictures. Pictures go to pictures.npz and pictures.png, in the order of
-    --classes. Whether they show a person is for a recogniser to say that the model's makers never saw.
+    --classes, with a release.json that `discreet report` makes a page of. Whether they show a person is for a recogniser to
+    say that the model's makers never saw.
     """
     import numpy as np
 
@@ -68,6 +69,7 @@ def inversion_command(
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
     np.savez_compressed(folder / "pictures.npz", pictures=found.pictures, classes=found.classes)
+    _save(found, folder, Path(weights).name, "none" if public is None else "public pictures")
     if size[2] in (1, 3):
         (folder / "pictures.png").write_bytes(png(sheet([found.pictures[:20]])))
     if as_json:
@@ -78,6 +80,19 @@ def inversion_command(
         talk(f"{len(found.pictures)} pictures by a {found.method} attack, {found.queries // len(wanted):,} answers a class.")
     talk("There are no neighbouring data sets in this attack: no ε is set against it.")
     talk(f"{out} holds what was recreated. It is private: treat it like pictures of these people.")
+
+
+def _save(found: Any, folder: Path, name: str, prior: str) -> None:
+    """A release with the pictures, for a report to the owner."""
+    from discreet.attack.pictures import thumbnail
+    from discreet.core import Release
+    from discreet.core.facts import made
+
+    picture = thumbnail([found.pictures])
+    facts = {"method": found.method, "prior": prior, "classes": len(found.classes), "queries": found.queries,
+             **({} if picture is None else {"picture": picture})}  # fmt: skip
+    told = {"title": f"{name}, run backwards", "made": made(command_line()), "recreated": [facts]}
+    Release(value={"model": name}, source=name, claims=(), facts=told).save(folder / "release.json")
 
 
 def _confidences(model: Any, size: list[int]) -> Any:

@@ -80,7 +80,8 @@ def key_figures(assessment: Assessment, report: Report) -> list[tuple[str, str, 
         means = f"found at {rate(measured.level)} false positives, by {text.short(best.evidence.attack, 30)}"
         figures.append(("Strongest attack", number, f"({across} {means}" if across else means))
     else:
-        told = ("withheld", "owners and officers see it") if assessment.withheld else ("none", "nothing was tried")
+        nothing = "what others recovered is below" if recovered(assessment) else "nothing was tried"
+        told = ("withheld", "owners and officers see it") if assessment.withheld else ("none", nothing)
         figures.append(("Strongest attack", *told))
     for item in report.accounts[:1]:
         if not item.balance.by_period:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from discreet.core import Claim, Event, NonPrivate, Release, check
+from discreet.core.facts import SHAPES
 from discreet.core.release import Elsewhere
 from discreet.errors import DiscreetError, InvalidValue
 
@@ -22,9 +23,10 @@ LARGEST = 256 << 20  # bytes of a document that is shown
 MOST_PARTS = 12  # different mechanisms in the claims of a release that is shown: a page of 4 took 7 s of CPU, of 24 over 20 s
 MOST_ROWS = 5000  # of a table that is shown
 DELTA = 1e-6  # at which a list tells epsilon of a source without a budget
-MEASURED = (  # facts that were measured on the rows themselves
-    "groups", "exposed", "controls", "quality", "marginal_errors", "owner_fidelity", "risks", "usefulness", "inference",
-)  # fmt: skip
+PUBLIC = frozenset({  # facts that do not depend on rows, or were paid for; all others that a report knows were measured on rows
+    "title", "made", "seeds", "hashes", "spending", "tried", "not_tried", "synthetic", "fidelity",
+})  # fmt: skip
+MEASURED = frozenset(SHAPES) - PUBLIC
 
 
 @dataclass(frozen=True, slots=True)
