@@ -1,6 +1,6 @@
 """InstaHide and mixup broken: pictures found, how alike they are, in what time; and what encodings are worth for training.
 
-    PYTHONPATH=src python bench/encodings.py --data ../shared/data [--seeds 3] [--cases NAME,...] [--out bench/results/encodings.json]
+    PYTHONPATH=src python bench/encodings.py --data ../shared/data [--seeds 3] [--cases NAME;...] [--out bench/results/encodings.json]
 
 Cases that are not named stay as they are in the file; each row says of which commit it is.
 
@@ -145,10 +145,10 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--rows", type=int, default=5000, help="pictures of the training comparison")
     parser.add_argument("--epochs", type=int, default=15)
-    parser.add_argument("--cases", default=",".join([*CASES, "worth"]), help="which to measure, divided by commas")
+    parser.add_argument("--cases", default=";".join([*CASES, "worth"]), help="which to measure, divided by semicolons")
     parser.add_argument("--out")
     given = parser.parse_args()
-    pictures, names = Pictures(Path(given.data)), given.cases.split(",")
+    pictures, names = Pictures(Path(given.data)), given.cases.split(";")
     known = json.loads(Path(given.out).read_text()) if given.out and Path(given.out).exists() else {}
     rows = {row["case"]: row for row in known.get("attacks", [])}
     results = {"attacks": [], "worth": known.get("worth", [])}

@@ -12,6 +12,7 @@ from discreet.figures import down, percent_down, percent_up, rate, up
 from discreet.report import text
 from discreet.report.assessment import LEVELS, Assessment
 from discreet.report.model import Report
+from discreet.report.sentences import recovered
 
 MOST_GROUPS, MOST_RECORDS, MOST_ATTACKS, MOST_ASSUMPTIONS, MOST_LINES = 40, 20, 40, 20, 60
 _DESIGNS = {"paired": "paired", "canary": "canaries", "post_hoc": "post hoc"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from discreet.attack.everything.run import Everything
 from discreet.errors import DiscreetError
@@ -24,7 +25,7 @@ def everything_of_text(
     model, encode = from_folder(folder)
     say("Now membership of texts.")
     found = text_membership(model, members, nonmembers, encode=encode)
-    evidence, facts = list(found.values()), {}
+    evidence, facts = list(found.values()), dict[str, Any]()
     tried, left_out = [f"text {name}" for name in found], []
     try:
         say("Now extraction.")
