@@ -1,6 +1,7 @@
 """InstaHide and mixup broken: pictures found, how alike they are, in what time; and what encodings are worth for training.
 
-    PYTHONPATH=src python bench/encodings.py --data ../shared/data [--seeds 3] [--cases NAME;...] [--out bench/results/encodings.json]
+    PYTHONPATH=src python bench/instahide.py --data ../shared/data [--seeds 3] [--cases NAME;NAME]
+        [--out bench/results/encodings.json]
 
 Cases that are not named stay as they are in the file; each row says of which commit it is.
 
@@ -157,7 +158,10 @@ def main() -> None:
         results["attacks"] = [rows[name] for name in CASES if name in rows]
         write(given.out, results, "torch", "pillow")
     if "worth" in names:
-        results = {"attacks": [rows[name] for name in CASES if name in rows], "worth": worth(pictures, given.rows, given.epochs)}
+        results = {
+            "attacks": [rows[name] for name in CASES if name in rows],
+            "worth": worth(pictures, given.rows, given.epochs),
+        }
         write(given.out, results, "torch", "pillow")
 
 
