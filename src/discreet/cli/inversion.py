@@ -36,15 +36,16 @@ def inversion_command(
 ) -> None:  # fmt: skip
     """What pictures of its classes can be recreated from the classifier in WEIGHTS?
 
-    WEIGHTS is a .safetensors file or a state dict, for the module that the recipe builds; an .onnx file; or, with
-    --trust-pickle, a scikit-learn classifier of flat pictures. Pictures go to pictures.npz and pictures.png, in the order of
-    --classes, with a release.json that `discreet report` makes a page of. Whether they show a person is for a recogniser to
-    say that the model's makers never saw.
+    WEIGHTS is an address that answers queries; a .safetensors file or a state dict, for the module that the recipe builds; an
+    .onnx file; or, with --trust-pickle, a scikit-learn classifier of flat pictures. Pictures go to pictures.npz and
+    pictures.png, in the order of --classes, with a release.json that `discreet report` makes a page of. Whether they show a
+    person is for a recogniser to say that the model's makers never saw.
     """
     import numpy as np
 
     from discreet.attack.inversion import ClassInversion, PicturePrior
     from discreet.attack.pictures import png, sheet
+    from discreet.models import Http
     from discreet.models.files import read_model, read_recipe
     from discreet.models.predict import is_module
     from discreet.models.rows import read_arrays
@@ -54,7 +55,8 @@ def inversion_command(
     if list(prior.shape) != size:
         raise InvalidValue(f"Public pictures have the shape {prior.shape}; --shape says {tuple(size)}.")
     recipe = None if recipe_file is None else read_recipe(recipe_file, talk)
-    model = read_model(weights, recipe, trust_pickle=trust_pickle, device="cpu")
+    distant = weights.startswith(("http://", "https://"))
+    model = Http(weights) if distant else read_model(weights, recipe, trust_pickle=trust_pickle, device="cpu")
     attack = ClassInversion(prior, steps=steps, seed=seed)
     with reported(steps, "recreating pictures") as progress:
         if access == "gradients":
