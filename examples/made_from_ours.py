@@ -21,11 +21,11 @@ def people(count: int, share: float) -> tuple[np.ndarray, np.ndarray, np.ndarray
 
 
 trainer = Trainer(Recipe(lambda: nn.Sequential(nn.Linear(6, 32), nn.ReLU(), nn.Linear(32, 2)), epochs=5, learning_rate=0.01))
-X, y, _ = people(300, 0.8)
+X, y, _ = people(300, 0.7)
 ours, another = trainer.one(X, y, seed=1), trainer.one(X, y, seed=2)
 tuned = {name: value + 0.05 * value.std() for name, value in ours.state_dict().items()}
 print("fine-tuned:", descended(ours, tuned))
 print("trained anew:", descended(ours, another))
 
 own, labels, has = people(900, 0.5)
-print("of the group:", PropertyInference(300, shadows=80).infer(ours, trainer, own, labels, has, own[:100]))
+print("of the group:", PropertyInference(300, shadows=200).infer(ours, trainer, own, labels, has, own[:100]))
