@@ -1,6 +1,6 @@
 """What share of a model's training rows are women: how often the interval holds it, how wide it is, and what it costs.
 
-    PYTHONPATH=src python bench/property_share.py --data ../shared/data [--models 25] [--out bench/results/property_share.json]
+    PYTHONPATH=src python bench/property_share.py --data ../shared/data [--models 60] [--out bench/results/property_share.json]
 
 Adult: the target is the income, and the inputs are all columns but that and the sex. Each model is trained on 1,000 rows with a
 share of women drawn evenly between 0.1 and 0.9; the attacker has 20,000 other rows and trains 200 shadow models. `twin` models
@@ -71,7 +71,7 @@ def measured(X: np.ndarray, y: np.ndarray, has: np.ndarray, models: int, shuffle
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
-    parser.add_argument("--models", type=int, default=25)
+    parser.add_argument("--models", type=int, default=60)
     parser.add_argument("--out")
     given = parser.parse_args()
     at = commit()
