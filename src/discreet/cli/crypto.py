@@ -110,7 +110,7 @@ def serve(model: str, host: str, port: int, as_json: bool) -> None:
 def score(ciphertexts: str, key: str, url: str, output: str, as_json: bool) -> None:
     """Send CIPHERTEXTS and the public key to a server, and keep its encrypted answer."""
     from discreet import crypto
-    from discreet.crypto.wire import ScoringClient
+    from discreet.crypto.wire import BOUND, ScoringClient
 
     client, public = ScoringClient(url), crypto.PublicContext.load(key)
     request = crypto.Encrypted.load(ciphertexts)
@@ -118,7 +118,8 @@ def score(ciphertexts: str, key: str, url: str, output: str, as_json: bool) -> N
     described = client.describe()
     for stated in described["approximation"]:
         talk(f"The server approximates {stated}.")
-    talk(f"It states an error of at most {described['error']:.3g} for values of up to 8.")
+    error = described["error"] * max(1.0, request.bound / BOUND)  # what grows with the values does so in proportion
+    talk(f"It states an error of at most {error:.3g} for values of up to {max(BOUND, request.bound):g}.")
     client.send_key(public)
     client.score(request).save(output)
     if as_json:

@@ -97,7 +97,7 @@ class Disclosure:
 
 _COUNTED = "decryptions under key {} handed to others: "
 _ROUNDED = ("values are rounded to multiples of ", ", and the machine computed what it states, with an error of at most ")
-_NUMBERS = re.compile(re.escape(_ROUNDED[0]) + "(.+)" + re.escape(_ROUNDED[1]) + "(.+)")
+_NUMBERS = re.compile(r"([\d.e+-]+)".join((re.escape(_ROUNDED[0]), re.escape(_ROUNDED[1]), "")))
 
 
 def disclosed(ledger: Ledger, key: str) -> int:
@@ -112,9 +112,9 @@ def _handed(ledger: Ledger, key: str) -> Iterator[tuple[int, float, float]]:
         for claim in entry.body["claims"] if entry.kind == "reserve" else ():
             lines = claim.get("assumptions", ())
             counts = [int(line[len(mark) :]) for line in lines if line.startswith(mark)]
-            numbers = [match for line in lines if (match := _NUMBERS.fullmatch(line))]
-            if counts:
-                yield sum(counts), float(numbers[0][1]), float(numbers[0][2])
+            numbers = next((match for line in lines if (match := _NUMBERS.fullmatch(line))), None)
+            if counts:  # an entry that names no grid counts as if there had been no rounding
+                yield sum(counts), *(map(float, numbers.groups()) if numbers else (1.0, 1.0))
 
 
 def disclose(

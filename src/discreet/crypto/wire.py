@@ -59,8 +59,11 @@ class ScoringServer:
                 f"The model needs keys for {model.purpose} with {model.features} features; these are for {context.purpose} "
                 f"with {context.features}. Run keygen again."
             )
-        with self._lock:
-            self._keys.setdefault(context.id, context)  # nobody replaces the rotation keys of another client
+        with self._lock:  # nobody replaces the rotation keys of another client, or is there before it unnoticed
+            if self._keys.setdefault(context.id, context).to_bytes() != context.to_bytes():
+                raise InvalidValue(
+                    f"Key {context.id[:8]} is here with other rotation keys, which somebody else has sent. Run keygen again."
+                )
             while len(self._keys) > MOST_KEYS:
                 self._keys.popitem(last=False)
         return {"key": context.id}

@@ -185,7 +185,9 @@ def test_the_server_reads_no_more_than_its_model_needs(keys: Keys) -> None:
         hijacked = crypto.PublicContext(
             "linear", 2, public.cipher, public.public, None, crypto.keygen("linear", features=2)[1].galois
         )
-        client.send_key(hijacked)  # the same public key with another's rotation keys changes nothing
+        with pytest.raises(InvalidValue, match="with other rotation keys"):
+            client.send_key(hijacked)  # the same public key with another's rotation keys changes nothing
+        client.send_key(public)
         row = crypto.encrypt(secret, ROWS[0])
         assert np.abs(crypto.decrypt(secret, client.score(row), request=row) - MODEL(ROWS[0])).max() < 1e-3
 
