@@ -138,7 +138,9 @@ def _cut(asked: Priced, sums: Mapping[str, Any], others: list[Mapping[str, Any]]
 def different(found: Mapping[str, Any], keys: int) -> Cells:
     """How many different values each group has."""
     made: Cells = {}
-    for row in {tuple(row) for row in zip(*(found[name] for name in sorted(found, key=lambda k: (len(k), k)) if name[0] == "k"))}:
+    for row in {
+        tuple(row) for row in zip(*(found[name] for name in sorted(found, key=lambda k: (len(k), k)) if name[0] == "k"))
+    }:
         made[row[:keys]] = made.get(row[:keys], 0) + 1
     return made
 

@@ -120,8 +120,8 @@ class Call:
         if len(items) > MOST_TOGETHER:
             raise InvalidQuery(f"{self.node.sql()[:60]}: DISTINCT takes at most {MOST_TOGETHER} columns.")
         if len(items) == 1 and not whole:
-            values = (replace(self, argument=items[0]).expression(),)
-            return values, _known(values)
+            alone = (replace(self, argument=items[0]).expression(),)
+            return alone, _known(alone)
         values = tuple(replace(self, argument=item, filter=None).expression() for item in items)
         held = None if self.filter is None else truth(scalar(self.filter, self.sources.scope), self.filter)
         parts = [part for part in (held, None if whole else _known(values)) if part is not None]

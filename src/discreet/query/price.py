@@ -176,12 +176,14 @@ def choose_plan(question: Question, unit: Unit, *, registered: bool, groups: int
         if most is None:
             raise InvalidQuery(
                 "Each row is a unit here, and a JOIN can make any number of one. A public table can be joined on what it is "
-                "unique on, if the schema declares that: [wards] public = true, unique = [\"ward\"], and with repeats = 3 "
+                'unique on, if the schema declares that: [wards] public = true, unique = ["ward"], and with repeats = 3 '
                 "if up to three rows agree on that. Or say whose rows they are: unit=user('id', rows=1)."
             )
         if most > MOST_COPIES:
-            raise InvalidQuery(f"These joins may make {most:,} rows of one record, more than {MOST_COPIES:,}. Join fewer tables, "
-                               "or such as are unique.")  # fmt: skip
+            raise InvalidQuery(
+                f"These joins may make {most:,} rows of one record, more than {MOST_COPIES:,}. Join fewer tables, or such as "
+                "are unique."
+            )
         return Plan(PlanKind.ROWS, most)
     if unit.rows is None:
         raise InvalidValue(f"{unit} has no bound on its rows, so nothing can be added up. Say one: user({unit.key!r}, rows=…).")

@@ -9,7 +9,7 @@ from adversary.sql.worlds import World
 
 STATISTICS = ["COUNT(*) AS n", "COUNT(x) AS k", "SUM(x) AS s", "AVG(x) AS m", "VARIANCE(x) AS v", "MEDIAN(x) AS h",
               "SUM(LEAST(GREATEST(x * x - 1, 0), 9)) AS q", "COUNT_IF(x > 3) AS c", "COUNT(DISTINCT x) AS d",
-              "COUNT(DISTINCT g) AS e", "COUNT(DISTINCT (x, g)) AS t", "COUNT(DISTINCT g, x) AS y", 
+              "COUNT(DISTINCT g) AS e", "COUNT(DISTINCT (x, g)) AS t", "COUNT(DISTINCT g, x) AS y",
               "COVAR_POP(x, LEAST(x, 5)) AS w", "CORR(x, x * x) AS r"]  # fmt: skip
 AFTER = ["", "", "COUNT(*) / SUM(COUNT(*)) OVER () AS after", "CASE WHEN COUNT(*) > 9 THEN ROUND(AVG(x), 1) END AS after",
          "CAST(COUNT(*) AS VARCHAR) AS after", "COUNT(*) > SUM(x) AS after"]  # fmt: skip
@@ -82,8 +82,8 @@ def _rows(world: World, random: Random, *, plain: bool = False) -> tuple[str, bo
     if "wards" in world.tables:
         choices = [("(SELECT p.g, p.x FROM people p LEFT JOIN wards w ON p.g = w.ward) q", True)]
     if world.unit.key is None and not plain:  # a record in several rows
-        choices += [("(SELECT g, x FROM people UNION ALL SELECT g, x FROM people WHERE x > 2 UNION ALL SELECT g, x + 1 FROM people) q",
-                     True)]  # fmt: skip
+        parts = ("g, x FROM people", "g, x FROM people WHERE x > 2", "g, x + 1 FROM people")
+        choices += [(f"({' UNION ALL '.join(f'SELECT {part}' for part in parts)}) q", True)]
     if world.unit.key is not None and not plain:
         choices += [
             ("(SELECT id, g, SUM(x) / 10 AS x FROM people GROUP BY id, g) q", True),
