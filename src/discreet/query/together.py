@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import lru_cache
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,18 +69,25 @@ def _of_box(b: float, size: int, confidence: float) -> float:
 
 @lru_cache(32)
 def _sides(size: int) -> Floats:
-    """The largest K / scale of each of NODES equally likely parts, of NODES + 1."""
-    from scipy.stats import gamma
-
-    sides: Floats = gamma.ppf((np.arange(NODES) + 1) / (NODES + 1), size + 1)
-    return sides
+    """The largest K / scale of each of NODES equally likely parts, of NODES + 1: quantiles of a gamma distribution of whole
+    shape, by bisection, from above."""
+    beyond = 1 - (np.arange(NODES) + 1) / (NODES + 1)
+    low, high = np.zeros(NODES), np.full(NODES, 4.0 * (size + 1) + 2 * math.log(NODES))
+    for _ in range(60):
+        middle = (low + high) / 2
+        part = np.ones(NODES)
+        left = part.copy()
+        for k in range(1, size + 1):  # Pr[K > t] = exp(-t) times the sum of t^k / k!
+            part = part * middle / k
+            left += part
+        more = np.exp(-middle) * left > beyond
+        low, high = np.where(more, middle, low), np.where(more, high, middle)
+    return high
 
 
 def of_normal(one: float, two: float, confidence: float) -> float:
     """The same of Gaussian noise of two standard deviations."""
-    from scipy.special import ndtri
-
-    return float(math.hypot(one, two) * ndtri((1 + confidence) / 2))
+    return math.hypot(one, two) * NormalDist().inv_cdf((1 + confidence) / 2)
 
 
 def _least(beyond: Callable[[float], float], start: float, confidence: float) -> float:

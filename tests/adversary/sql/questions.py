@@ -32,6 +32,13 @@ GROUPS = [
     "BUCKET(x, 3)",
     "x > 1",
     "g || 'x'",
+    "x / (x - 3)",
+    "SQRT(x - 1) * 7919",
+    "COALESCE(g, 'none')",
+    "CAST(x AS INTEGER) % 2",
+    "CAST(g AS DOUBLE)",
+    "NULLIF(LENGTH(g), 1)",
+    "g IN ('a', 'zz')",
     "CASE WHEN g = 'a' THEN 'A' ELSE g END",
 ]
 
