@@ -15,6 +15,7 @@ import json
 import os
 import statistics
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from discreet.attack.inversion import ClassInversion, PicturePrior
 from discreet.attack.pictures import ssim
 
 SHAPE, PEOPLE, SHOTS = (28, 23, 1), 20, 7
+RUNS = 30  # five models, three ways, with and without public faces
 EPSILONS, DELTA, STEPS = (8.0, 1.0), 1e-5, 100
 
 
@@ -209,7 +211,8 @@ def main() -> None:
     given = parser.parse_args()
     pictures = faces(Path(given.data))
     known = json.loads(Path(given.out).read_text()) if given.out and Path(given.out).exists() else {}
-    runs, measured = known.get("runs", []), known.get("commit", commit())
+    counts = Counter(run["seed"] for run in known.get("runs", []))  # a seed that was stopped midway is run again
+    runs, measured = [run for run in known.get("runs", []) if counts[run["seed"]] == RUNS], known.get("commit", commit())
     for seed in range(given.seeds):
         runs = runs if any(run["seed"] == seed for run in runs) else [*runs, *of_seed(pictures, seed)]
         seeds = sorted({run["seed"] for run in runs})
