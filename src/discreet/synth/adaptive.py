@@ -21,6 +21,7 @@ from discreet.errors import InvalidValue
 from discreet.noise import exponential_rows
 from discreet.synth import measure, select
 from discreet.synth.junction import JunctionTree, cells
+from discreet.synth.large import ready
 from discreet.synth.measure import Ints, Measurement, Set
 from discreet.synth.methods import Counted, Estimate, Public, Spending, Tree
 from discreet.synth.oneshot import ABSOLUTE, Junction
@@ -35,14 +36,17 @@ class Aim:
     """Tables chosen one after another, each where the model is furthest from the private counts, for a `workload` of sets of
     columns.
 
-    Without a workload all pairs matter alike. `most_cells` bounds the junction tree.
+    Without a workload all pairs matter alike. `most_cells` bounds the junction tree; `device` is that of `Junction`.
     """
 
     workload: tuple[Set, ...] = ()
     most_cells: int = 100_000
+    device: str | None = None
     name: ClassVar[str] = "aim"
 
     def plan(self, public: Public) -> Spending:
+        if self.device is not None:
+            ready(self.device)
         if public.columns < 3:
             return Tree().plan(public)
         self.candidates(public)  # told before anything is spent
@@ -100,7 +104,7 @@ class Aim:
         """
         known = [it.columns for it in measured]
         open_ = [columns for columns in weights if self._fits(public, known, columns)]
-        now = Junction(evaluations=40, tolerance=0.05).estimate(public, measured)
+        now = Junction(evaluations=40, tolerance=0.05, device=self.device).estimate(public, measured)
         scores = []
         for columns in open_:
             expected = now.tree.marginal(now.conditionals, columns) * now.rows
@@ -115,4 +119,4 @@ class Aim:
         return JunctionTree.of(public.sizes, [*known, columns]).cells <= self.most_cells
 
     def estimate(self, public: Public, measured: Sequence[Measurement]) -> Estimate:
-        return Junction().estimate(public, measured)
+        return Junction(device=self.device).estimate(public, measured)
