@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import ClassVar
 
-import numpy as np
-
 from discreet.core import Event
 from discreet.core import Sequence as Composed
 from discreet.errors import InvalidValue
@@ -111,7 +109,9 @@ class Aim:
             doubt = round(ABSOLUTE * spending.parts["pairs"] * cells(columns, public.sizes) * public.reach.grain)
             scores.append(weights[columns] * (select.gap(exact[columns], expected, public.reach.grain) - doubt))
         sensitivity = public.reach.score * max(weights[columns] for columns in open_)
-        return open_[int(exponential_rows(np.array([scores]), spending.parts["choices"], sensitivity)[0])]
+        # a list, as scores may be beyond 64 bits
+        chosen = exponential_rows([scores], spending.parts["choices"], sensitivity)
+        return open_[int(chosen[0])]
 
     def _fits(self, public: Public, known: Iterable[Set], columns: Set) -> bool:
         if math.prod(public.sizes) <= self.most_cells:
