@@ -419,8 +419,9 @@ def part_peers(name: str) -> Callable[[Path, Path], Any]:
 
 
 PARTS = {
-    "peers_nltcs": part_peers("nltcs"), "peers_adult": part_peers("adult"), "aim": part_peers("aim"), "tree": part_peers("tree"),
-    "adult": part_adult, "large": part_large, "acs": part_acs, "nltcs": part_nltcs, "size": part_size, "cover": part_cover,
+    "peers_nltcs": part_peers("nltcs"), "peers_adult": part_peers("adult"), "aim": part_peers("aim"),
+    "tree": part_peers("tree"), "adult": part_adult, "large": part_large, "acs": part_acs, "nltcs": part_nltcs,
+    "size": part_size, "cover": part_cover,
     "settings": part_settings, "published": part_published,
 }  # fmt: skip
 
