@@ -56,7 +56,7 @@ def inversion_command(
         raise InvalidValue(f"Public pictures have the shape {prior.shape}; --shape says {tuple(size)}.")
     recipe = None if recipe_file is None else read_recipe(recipe_file, talk)
     distant = weights.startswith(("http://", "https://"))
-    model = Http(weights) if distant else read_model(weights, recipe, trust_pickle=trust_pickle, device="cpu")
+    model: Any = Http(weights) if distant else read_model(weights, recipe, trust_pickle=trust_pickle, device="cpu")
     attack = ClassInversion(prior, steps=steps, seed=seed)
     with reported(steps, "recreating pictures") as progress:
         if access == "gradients":
