@@ -127,13 +127,20 @@ class Composition(Saddle):
 
         return everywhere(self)
 
-    def bounds(self, epsilon: float, most: int = MOST_WAVES) -> tuple[list[Wave], float]:
+    def bounds(self, epsilon: float, most: int = MOST_WAVES) -> tuple[list[Wave | Window], float]:
         """A bound in each of the two directions that is tight near `epsilon`, and the spread of the losses there."""
-        waves = []
-        for direction in self.directions:
-            slope, log_delta = self.place(direction, epsilon)
-            waves.append(self.wave(direction, slope, epsilon, math.exp(min(max(log_delta, -690.0), 0.0)), most))
-        return waves * (2 // len(waves)), max(one.spread for one in waves)
+        found = [self._bound(direction, epsilon, most) for direction in self.directions]
+        return found * (2 // len(found)), max(one.spread for one in found)
+
+    def _bound(self, direction: int, epsilon: float, most: int) -> Wave | Window:
+        """On an even lattice where that is near the truth, which takes a hundredth of the time of a Fourier series."""
+        slope, log_delta = self.place(direction, epsilon)
+        delta = math.exp(min(max(log_delta, -690.0), 0.0))
+        if self._even(direction, slope, epsilon, delta):
+            there = self._window(direction, epsilon)
+            if self._settled(there, epsilon, float(there.delta(np.array([epsilon]))[0])):
+                return there
+        return self.wave(direction, slope, epsilon, delta, most)
 
     # -- reading off -------------------------------------------------------------------------------------------------
 
