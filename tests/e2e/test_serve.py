@@ -390,7 +390,7 @@ def test_every_page_fits_and_can_be_read(owned: Server, browser: Browser, size: 
     seen.is_quiet(url)
 
 
-ON_PAPER = """[...document.querySelectorAll('form, button, input, nav, header .bar')].filter(e => e.checkVisibility())
+ON_PAPER = """[...document.querySelectorAll('form, button, input, header nav')].filter(e => e.checkVisibility())
     .map(e => e.outerHTML.slice(0, 80))"""
 
 

@@ -11,6 +11,6 @@ from discreet.charts.terminal import sketch
 from discreet.charts.trend import Version, trend
 
 __all__ = [
-    "Line", "Plot", "Version", "all_plots", "attack_line", "band", "burn_down", "card", "ceiling_line", "histogram", "intervals",
-    "marginals", "roc", "sketch", "steps", "tradeoff", "tradeoff_plot", "trend",
+    "Line", "Plot", "Version", "all_plots", "attack_line", "band", "burn_down", "card", "ceiling_line", "histogram",
+    "intervals", "marginals", "roc", "sketch", "steps", "tradeoff", "tradeoff_plot", "trend",
 ]  # fmt: skip

@@ -39,7 +39,9 @@ was refuted by its evidence. Under GitHub Actions the summary and the lines at f
 @click.option("--junit", metavar="FILE", help="Write JUnit XML.")
 @click.option("--sarif", metavar="FILE", help="Write SARIF 2.1.0.")
 @click.option("--summary", metavar="FILE", help="Write a summary in Markdown.")
-@click.option("--history", metavar="FILE", help="Add a line for each release to this file, and say what changed since the last version.")
+@click.option(
+    "--history", metavar="FILE", help="Add a line for each release to this file, and say what changed since the last version."
+)
 @json_option
 @click.pass_context
 def command(

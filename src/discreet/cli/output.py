@@ -80,7 +80,7 @@ def progress(count: int, label: str) -> Iterator[Callable[[int, int], None] | No
 def reported(count: int, label: str) -> Iterator[Callable[[int, int], None]]:
     """Something to call with (done, count): a bar on a terminal, elsewhere a line now and then with the time left.
 
-    The time is told from what was seen to be done: the first call may count work of an earlier run, which took no time in this one.
+    The time is told from what was seen to be done: the first call may count work of an earlier run, which took none here.
     """
     last = time.monotonic()
     first: tuple[float, int] | None = None

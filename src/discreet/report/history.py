@@ -121,8 +121,10 @@ def change(before: Sequence[Judgement], now: Judgement) -> str | None:
         return None
     parts = [f"ε {_epsilon(last)} → {_epsilon(now)}"]
     if last.found and now.found:
-        grown = "more, beyond both intervals" if now.found[1] > last.found[2] else (
-            "less, beyond both intervals" if now.found[2] < last.found[1] else "no more than intervals allow for chance"
+        grown = (
+            "more, beyond both intervals"
+            if now.found[1] > last.found[2]
+            else ("less, beyond both intervals" if now.found[2] < last.found[1] else "no more than intervals allow for chance")
         )
         parts.append(f"attacks reached {_found(last)} → {_found(now)} at 1 % false positives: {grown}")
     return f"{now.release}, since {last.name}: {'; '.join(parts)}."

@@ -30,7 +30,9 @@ def version(folder: Path, number: int, gap: float, noise: float | None = 2.0, ti
         design="post_hoc",
     )  # fmt: skip
     claim = Claim(game=GAME, event=NonPrivate() if noise is None else Gaussian(noise))
-    made = Release(value=number, source="people", claims=(claim,), evidence=(seen,), facts={"title": title, "version": f"v{number}"})
+    made = Release(
+        value=number, source="people", claims=(claim,), evidence=(seen,), facts={"title": title, "version": f"v{number}"}
+    )
     return Path(made.save(folder / f"v{number}.json"))
 
 
@@ -78,8 +80,9 @@ def test_a_damaged_line_is_said_and_the_others_are_read(tmp_path: Path) -> None:
     gate(version(tmp_path, 1, 0.0), tmp_path)
     whole = json.loads(file.read_text())
     wrong = [
-        "{", "[]", "null", json.dumps({**whole, "rate": 2}), json.dumps({**whole, "outcome": "fine"}), json.dumps({**whole, "low": True}),
-        json.dumps({**whole, "more": 1}), json.dumps(whole).replace('"epsilon": ', '"epsilon": -'), "9" * 5000, "[" * 100_000,
+        "{", "[]", "null", json.dumps({**whole, "rate": 2}), json.dumps({**whole, "outcome": "fine"}),
+        json.dumps({**whole, "low": True}), json.dumps({**whole, "more": 1}),
+        json.dumps(whole).replace('"epsilon": ', '"epsilon": -'), "9" * 5000, "[" * 100_000,
     ]  # fmt: skip
     file.write_bytes(file.read_bytes() + "\n".join(wrong).encode() + b'\n\xff\xfe\n{"at": "cut')
     result = gate(version(tmp_path, 2, 0.0), tmp_path)
