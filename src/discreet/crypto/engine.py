@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.crypto.frames import unpacked_size
+from discreet.crypto.frames import has_form, unpacked, unpacked_size
 from discreet.crypto.parameters import RingParameters
 from discreet.errors import InvalidDocument, InvalidValue, MissingExtra
 
@@ -89,6 +89,7 @@ class Seal:
 
     def _open(self, parameters: RingParameters) -> None:
         self.library = _library()
+        self.module = str(import_module("_sealapi_cpp").__file__)
         kinds = self.library.SCHEME_TYPE
         asked = self.library.EncryptionParameters(kinds.CKKS if parameters.scheme == "ckks" else kinds.BFV)
         asked.set_poly_modulus_degree(parameters.degree)
@@ -279,18 +280,20 @@ class Seal:
     def from_bytes(self, kind: str, data: bytes, *, keys: int = 1) -> Any:
         """A key or a ciphertext that SEAL finds valid for this ring; `keys` is how many rotation keys there may be.
 
-        SEAL compresses, and unpacks whatever it is given: the size that the data says it has is bounded beforehand.
+        SEAL compresses, unpacks whatever it is given, and believes the sizes inside: those are looked at beforehand (`frames`).
         """
         most = {"GaloisKeys": keys, "RelinKeys": 1}.get(kind, 0) * self.parameters.key_bytes
         most += 3 * len(self.parameters.primes) * self.parameters.degree * 8 + (1 << 16)
-        if (size := unpacked_size(data)) is None or size > most:
+        size, primes = unpacked_size(data), len(self.parameters.primes)
+        whole = unpacked(data, size, self.module) if size is not None and size <= most else None
+        if whole is None or not (whole[5] or has_form(whole, kind, self.parameters.degree, primes, keys)):
             raise InvalidDocument(
                 f"A {_NAMES.get(kind, kind)} is damaged, or larger than these parameters allow. Send it again."
             )
         handle, path = _scratch()
         try:
             with open(path, "wb") as file:
-                file.write(data)
+                file.write(whole)
             item = self.empty() if kind == "Ciphertext" else getattr(self.library, kind)()
             item.load(self.context, path)
             return item
