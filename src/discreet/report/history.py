@@ -104,14 +104,17 @@ def read(path: str | os.PathLike[str], *, missing: bool = False) -> tuple[list[J
         raise InvalidValue(f"There is no history {os.fspath(path)}; discreet gate --history writes it.") from None
     except OSError as error:
         raise InvalidValue(f"The history {os.fspath(path)} cannot be read: {error.strerror}.") from None
-    found, damaged = [], []
+    found: list[Judgement] = []
+    damaged: list[int] = []
     for number, content in list(enumerate(lines, 1))[-LONGEST:]:
         if content.strip():
-            judged = _read(content)
-            (damaged if judged is None else found).append(number if judged is None else judged)
+            if (judged := _read(content)) is None:
+                damaged.append(number)
+            else:
+                found.append(judged)
     numbers = ", ".join(map(str, damaged[:5])) + (f" and {len(damaged) - 5} more" if len(damaged) > 5 else "")
     warning = f"{os.fspath(path)} is damaged in line {numbers}: nothing is known of what stood there."
-    return [each for each in found if isinstance(each, Judgement)], [warning] if damaged else []
+    return found, [warning] if damaged else []
 
 
 def change(before: Sequence[Judgement], now: Judgement) -> str | None:
@@ -145,8 +148,10 @@ class Trend:
         if not mine:
             return None
         last = mine[-SHOWN:]
-        rows = tuple((each.name, each.outcome, _epsilon(each), _found(each), each.attack or "") for each in last)
-        heads = ("version", "gate", "ceiling: ε", "reached at 1 % false positives", "by")
+        rows: tuple[tuple[str, ...], ...] = tuple(
+            (each.name, each.outcome, _epsilon(each), _found(each), each.attack or "") for each in last
+        )
+        heads: tuple[str, ...] = ("version", "gate", "ceiling: ε", "reached at 1 % false positives", "by")
         drawn = [Version(name=each.name, epsilon=each.epsilon, most=each.most, found=each.found) for each in last]
         withheld = ("Attacks on earlier versions are withheld.",) if item.withheld else ()
         if item.withheld:
