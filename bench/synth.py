@@ -3,11 +3,11 @@
     python bench/synth.py [--data FOLDER] [--part adult,acs,…] [--jobs 2] [--out FILE] [--plot FILE]
 
 Each fit runs in a process of its own, which reports its CPU-seconds (all threads, without imports; one of BLAS, whose others
-would only wait) and its peak memory. tv1,
-tv2 and tv3 are mean total variations over all columns, all pairs and 100 fixed triples (all triples of NLTCS) against the
-private table; AUC is that of gradient boosting trained on synthetic rows and tested on real ones that were held out. Noise
-is fresh in every repeat, five of each; Adult is split anew for each of them, by seeds that no setting was chosen on. `aim`
-is asked for all triples. Wall times are those of a machine that others may use: the load average stands beside them.
+would only wait) and its peak memory. tv1, tv2 and tv3 are mean total variations over all columns, all pairs and 100 fixed
+triples (all triples of NLTCS) against the private table; AUC is that of gradient boosting trained on synthetic rows and tested
+on real ones that were held out. Noise is fresh in every repeat, five of each; Adult is split anew for each of them, by seeds
+that no setting was chosen on. `aim` is asked for all triples. Wall times are those of a machine that others may use: the load
+average stands beside them. Environments of peers are in .venv/peers, or where PEERS says.
 """
 
 from __future__ import annotations
@@ -430,7 +430,7 @@ PARTS = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
-    parser.add_argument("--part", default=",".join(name for name in PARTS if name not in ("settings", "published", "tree")))
+    parser.add_argument("--part", default=",".join(name for name in PARTS if name not in ("settings", "published", "tree", "aim")))
     parser.add_argument("--out")
     parser.add_argument("--scratch", type=Path, help="a folder with room for 3 GB; by default that for temporary files")
     parser.add_argument("--jobs", type=int, default=1, help="parts at once; times are CPU-seconds of each process")
