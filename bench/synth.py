@@ -430,7 +430,9 @@ PARTS = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
-    parser.add_argument("--part", default=",".join(name for name in PARTS if name not in ("settings", "published", "tree", "aim")))
+    parser.add_argument(
+        "--part", default=",".join(name for name in PARTS if name not in ("settings", "published", "tree", "aim"))
+    )
     parser.add_argument("--out")
     parser.add_argument("--scratch", type=Path, help="a folder with room for 3 GB; by default that for temporary files")
     parser.add_argument("--jobs", type=int, default=1, help="parts at once; times are CPU-seconds of each process")
