@@ -46,12 +46,26 @@ def _draw_table(cells: list[list[str]], heads: Sequence[str]) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    console = Console(file=sys.stdout, highlight=False)
     drawn = Table(box=None, show_header=bool(heads), pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    widths = _least_widths([list(heads), *cells] if heads else cells, console.width)
     for place in range(len(heads) or 2):
-        drawn.add_column(heads[place] if heads else "", overflow="fold", style="" if place else "bold")
+        least = widths[place] if place < len(widths) else None
+        drawn.add_column(heads[place] if heads else "", overflow="fold", style="" if place else "bold", min_width=least)
     for row in cells:
         drawn.add_row(*(Text(cell, style=_COLOURS.get(cell, "")) for cell in row))
-    Console(file=sys.stdout, highlight=False).print(drawn)
+    console.print(drawn)
+
+
+def _least_widths(lines: Sequence[Sequence[str]], width: int) -> list[int | None]:
+    """That of the longest word of each column, where all of them fit: a name or an id is not cut in two.
+
+    >>> _least_widths([["7-abc", "ten words"]], 40), _least_widths([["7-abc", "ten words"]], 8)
+    ([5, 5], [None, None])
+    """
+    columns = len(lines[0]) if lines else 0
+    words = [max((len(word) for line in lines for word in line[place].split()), default=0) for place in range(columns)]
+    return list(words) if sum(words) + 2 * columns <= width else [None] * columns
 
 
 @contextmanager
@@ -65,24 +79,45 @@ def progress(count: int, label: str) -> Iterator[Callable[[int, int], None] | No
 
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(label, total=count)
-        every = max(1, count // 100)
-        yield lambda done, _: bar.update(task, completed=done) if done % every == 0 else None
+        drawn = 0
+
+        def move(done: int, _: int) -> None:  # counts come in steps of any size
+            nonlocal drawn
+            if done >= count or done - drawn >= max(1, count // 100):
+                drawn = done
+                bar.update(task, completed=done)
+
+        yield move
 
 
 @contextmanager
 def reported(count: int, label: str) -> Iterator[Callable[[int, int], None]]:
-    """Something to call with (done, count): a bar on a terminal, elsewhere a line now and then with the time left."""
-    began = last = time.monotonic()
+    """Something to call with (done, count): a bar on a terminal, elsewhere a line now and then with the time left.
+
+    The time is told from what was seen to be done: the first call may count work of an earlier run, which took none here.
+    """
+    last = time.monotonic()
+    first: tuple[float, int] | None = None
 
     def line(done: int, _: int) -> None:
-        nonlocal last
+        nonlocal last, first
         now = time.monotonic()
+        first = first or (now, done)
         if done < count and now - last >= SECONDS:
             last = now
-            talk(f"{label}: {done} of {count}, about {(now - began) / done * (count - done):.0f} s left")
+            talk(f"{label}: {done} of {count}{_time_left(now - first[0], done - first[1], count - done)}")
 
     with progress(count, label) as bar:
         yield bar or line
+
+
+def _time_left(seconds: float, done: int, rest: int) -> str:
+    """What is left at the pace so far; nothing where no pace was seen.
+
+    >>> _time_left(30.0, 10, 20), _time_left(30.0, 0, 20)
+    (', about 60 s left', '')
+    """
+    return f", about {math.ceil(seconds / done * rest)} s left" if done > 0 and seconds > 0 else ""
 
 
 def command_line(arguments: Sequence[str] | None = None) -> str:

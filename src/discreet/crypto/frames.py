@@ -136,7 +136,7 @@ class _Form:
 
 
 def has_form(data: bytes | bytearray, kind: str, degree: int, primes: int, keys: int) -> bool:
-    """Whether a file without compression is one whole key or ciphertext of a ring with this degree and so many primes."""
+    """Whether this is a file without compression, of one key or ciphertext of a ring with this degree and so many primes."""
     form = _Form(data, degree, primes)
     try:
         form.need(form.header() == len(data))

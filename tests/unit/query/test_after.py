@@ -107,6 +107,10 @@ ASKED = [
     "SELECT g, COUNT(DISTINCT (k, big)) AS d, COUNT(DISTINCT (k, NULLIF(k, 1))) FILTER (WHERE x > 5) AS e FROM t GROUP BY g "
     "ORDER BY g",
     "SELECT g, k, COUNT(*) AS n, COUNT_IF(k <> 0) AS i FROM t WHERE NOT k OR k <> 2 GROUP BY g, k HAVING k ORDER BY g, k",
+    "SELECT g, k, COUNT(*) AS n FROM t GROUP BY (g, k) ORDER BY g, k LIMIT 3 OFFSET 2",
+    "SELECT CONCAT(k, g, NULLIF(k, 1)) AS c, k || '-' || g AS d, COUNT(x > 3 OR NULL) AS n FROM t GROUP BY 1, 2 "
+    "ORDER BY 2 OFFSET 1",
+    "SELECT g, COUNT(*) AS n FROM t GROUP BY g HAVING g = 'a' OR NULL ORDER BY g",
     "SELECT g, k, CASE WHEN k THEN 'some' ELSE 'none' END AS c FROM t GROUP BY g, k HAVING NOT k OR COUNT(*) < 0 ORDER BY g",
 ]
 
@@ -250,6 +254,19 @@ def test_intervals_of_another_confidence(db: Database, query: str) -> None:
     assert [text.endswith(f"in {often} of 100 answers") for text, often in zip(told, ("50", "95", "99.9"))] == [True] * 3
     with pytest.raises(InvalidValue, match="confidence"):
         db.sql(query, epsilon=1.0, confidence=1.0)
+
+
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+def test_intervals_at_the_ends_of_what_confidence_may_be(db: Database, noise: str) -> None:
+    """A search for them once had no end."""
+    query = (
+        "SELECT g, COUNT(*) AS n, SUM(x) AS s, AVG(x) AS m, STDDEV(x) AS d, CORR(x, k) AS r, MEDIAN(x) AS h FROM t GROUP BY g"
+    )
+    for confidence in (1e-9, 1 - 1e-9, 1 - 1e-15):
+        value = db.sql(query, epsilon=1.0, delta=1e-6, noise=noise, confidence=confidence).value.to_pydict()
+        for name in "nsmdrh":
+            parts = zip(value[f"{name}_low"], value[name], value[f"{name}_high"])
+            assert all(low <= one <= high for low, one, high in parts if one is not None)
 
 
 def test_the_interval_of_another_confidence_holds_as_often(db: Database) -> None:
