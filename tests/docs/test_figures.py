@@ -148,8 +148,8 @@ def synth() -> list[str]:
         f"{dpmm:.0f} in dpmm ({peers[1][1]:.4f}), {smartnoise:.0f} and {beside['snsynth-mst']['memory_mb']['mean']:,.0f} MB in "
         f"smartnoise-synth ({peers[2][1]:.4f})",
         f"takes {beside['tree']['fit_cpu_s']['mean']:.2f} ({beside['tree']['tv2']['mean']:.4f})",
-        f"nearest tables {again['tree']['tv2']['mean']:.4f} beside mbi's {again['mbi-mst']['tv2']['mean']:.4f}, in 1/{faster:.0f} of "
-        "its CPU-seconds on a busy machine",
+        f"nearest tables {again['tree']['tv2']['mean']:.4f} beside mbi's {again['mbi-mst']['tv2']['mean']:.4f}, in "
+        f"1/{faster:.0f} of its CPU-seconds on a busy machine",
         f"ours takes {aims['aim']['fit_cpu_s']['mean']:.1f} ({aims['aim']['tv3']['mean']:.4f})",
         f"{rounds['published-aim'][0]:.0f} ({rounds['published-aim'][1]:.4f}), `aim` beside them {rounds['aim'][0]:.1f} "
         f"({rounds['aim'][1]:.4f}) and `junction` {rounds['junction'][0]:.1f} ({rounds['junction'][1]:.4f})",
