@@ -28,12 +28,13 @@ out_option = click.option(
 @click.option("--p", type=float, default=0.5, show_default=True, metavar="P", help="A text counts from this probability on.")
 @click.option("--temperature", type=float, default=1.0, show_default=True, metavar="T", help="How the model is sampled.")
 @click.option("--top-k", type=int, default=0, show_default=True, metavar="K", help="Of how many tokens; 0: of all.")
+@click.option("--texts", type=int, default=0, show_default=True, metavar="N", help="Keep N texts that come out; private.")
 @click.option("--near/--exact", default=True, show_default=True, help="Also count continuations with one token changed.")
 @out_option
 @json_option
 def extraction_command(
     model: str, corpus: str, control: str, field: str, prompt: int, suffix: int, p: float, temperature: float, top_k: int,
-    near: bool, out: str | None, as_json: bool,
+    texts: int, near: bool, out: str | None, as_json: bool,
 ) -> None:  # fmt: skip
     """How many texts of the corpus come out of a model within so many samples, beside texts it never saw.
 
@@ -41,12 +42,15 @@ def extraction_command(
     """
     from discreet.attack.extraction import Sampling, extraction, from_folder
 
-    texts = [read_texts(path, field) for path in (corpus, control)]
+    if texts < 0 or (texts and not out):
+        raise InvalidValue("--texts keeps texts in a release: give a number from 1 on, and -o.")
+    read = [read_texts(path, field) for path in (corpus, control)]
     asked, encode = from_folder(model)
     found = extraction(
-        asked, *texts, prompt=prompt, suffix=suffix, p=p, sampling=Sampling(temperature, top_k), encode=encode, near=near
+        asked, *read, prompt=prompt, suffix=suffix, p=p, sampling=Sampling(temperature, top_k), encode=encode, near=near
     )
-    _tell({"extraction": found.to_json()}, out, model, [found.evidence], as_json)
+    kept = found.extracted(max(found.risks))[:texts]
+    _tell({"extraction": found.to_json()}, out, model, [found.evidence], as_json, {"verbatim": kept} if kept else {})
 
 
 @click.command("exposure")
@@ -108,7 +112,7 @@ def read_lines(path: str) -> list[dict[str, Any]]:
     return found
 
 
-def _tell(facts: dict[str, Any], out: str | None, model: str, evidence: list[Any], as_json: bool) -> None:
+def _tell(facts: dict[str, Any], out: str | None, model: str, evidence: list[Any], as_json: bool, private: Any = None) -> None:
     if as_json:
         write_json(facts)
     else:
@@ -122,6 +126,6 @@ def _tell(facts: dict[str, Any], out: str | None, model: str, evidence: list[Any
         from discreet.core.facts import made
 
         name = Path(model).resolve().name
-        told = {"title": f"{name}, asked for what it read", "made": made(command_line()), **facts}
+        told = {"title": f"{name}, asked for what it read", "made": made(command_line()), **facts, **(private or {})}
         Release(value={"model": name}, source=name, claims=(), evidence=tuple(evidence), facts=told).save(out)
         talk(f"written: {out}")
