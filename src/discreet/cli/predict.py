@@ -44,11 +44,13 @@ def command(place: str, table: str, probabilities: bool, output: str | None, as_
 
 
 def _model(place: str) -> Any:
-    """The model in a folder that `discreet train` wrote, or in a file of `discreet fit`."""
-    if Path(place).is_dir():
+    """The model in a folder that `discreet train` wrote (or the release in it), or in a file of `discreet fit`."""
+    path = Path(place)
+    folder = path.parent if path.name == "release.json" and (path.parent / "model.safetensors").exists() else path
+    if folder.is_dir():
         from discreet.learn.table import load
 
-        return load(place)
+        return load(folder)
     from discreet.learn.estimators.saved import load_fit
 
     return load_fit(place)

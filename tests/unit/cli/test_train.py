@@ -132,6 +132,8 @@ def test_quality_and_predictions_from_the_folder(config: Path) -> None:
     assert np.allclose(classifier.predict_proba(known)[:, 1], [float(row[2]) for row in rows], atol=1e-5)
     as_json = CliRunner().invoke(app, ["predict", str(folder), str(config.parent / "new.csv"), "--json"])
     assert json.loads(as_json.stdout)["ill"] == classifier.predict(known)
+    by_release = CliRunner().invoke(app, ["predict", str(folder / "release.json"), str(config.parent / "new.csv"), "--json"])
+    assert json.loads(by_release.stdout)["ill"] == classifier.predict(known)
     written = config.parent / "out.csv"
     CliRunner().invoke(app, ["predict", str(folder), str(config.parent / "new.csv"), "--output", str(written)])
     assert written.read_text().splitlines() == ["ill", *classifier.predict(known)]
