@@ -21,7 +21,7 @@ from torch.utils import _pytree as pytree
 
 from discreet.learn.sgd.engine.fallback import computed, with_hooks
 from discreet.learn.sgd.engine.layers import computes
-from discreet.learn.sgd.proof.functions import answering, line, of_torch
+from discreet.learn.sgd.proof.intact import answering, line, of_torch
 from discreet.learn.sgd.proof.objects import foreign_function, plain
 from discreet.learn.sgd.proof.program import Held, Node, Part, Program, Ref, Sized, State, sharding, tensors, tidy
 from discreet.learn.sgd.proof.values import NotProven, multiple, symbolic
