@@ -28,7 +28,7 @@ from discreet.learn.sgd.clipping import SLACK
 from discreet.learn.sgd.proof import intact
 from discreet.learn.sgd.run import Run
 from discreet.noise.source import seeded_for_tests
-from unit.learn.test_isolation_leaks import EACH, Net, apart, data, far
+from unit.learn.sgd.proof.test_isolation_leaks import EACH, Net, apart, data, far
 from unit.learn.tools import start, updates
 
 torch.set_num_threads(1)
