@@ -29,7 +29,7 @@ def common(function: Callable[..., None]) -> Callable[..., None]:
         json_option,
         click.option("--plot", type=click.Path(dir_okay=False), metavar="FILE", help="Draw the curve into an SVG file."),
         click.option(
-            "--delta", "deltas", type=float, multiple=True, metavar="D", help="Tell epsilon at this delta; repeatable."
+            "--delta", "deltas", type=float, multiple=True, metavar="D", help="Show epsilon at this delta; repeatable."
         ),
     ):
         function = option(function)

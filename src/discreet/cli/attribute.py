@@ -16,8 +16,8 @@ from discreet.errors import InvalidValue
 @click.option("--hidden", required=True, metavar="COLUMN", help="The column that is guessed; it holds categories.")
 @click.option("--inside", required=True, metavar="COLUMN", help="A column that is 1 for who was in the training data, else 0.")
 @click.option("--error", type=float, metavar="E",
-              help="A regression's standard error, as published with it; by default that on people outside.")  # fmt: skip
-@click.option("--confidence", type=float, default=0.95, show_default=True, metavar="C", help="Of the interval.")
+              help="The regression's published standard error; by default it is measured on people outside.")  # fmt: skip
+@click.option("--confidence", type=float, default=0.95, show_default=True, metavar="C", help="Confidence of the interval.")
 @click.option(
     "-o", "--output", "out", type=click.Path(dir_okay=False), metavar="FILE", help="Write a release.json with the evidence."
 )

@@ -152,7 +152,7 @@ def decrypt(scores: str, key: str, asked: str | None, as_json: bool) -> None:
 @click.option("--error", required=True, type=float, help="The largest error of a score; discreet crypto score shows it.")
 @click.option("--ledger", required=True, envvar="DISCREET_LEDGER", metavar="FILE|URL", help="Where what others get is counted.")
 @click.option("--source", required=True, help="The people whom the rows are about, by their name in the ledger.")
-@click.option("--unit", "named", required=True, metavar=FORM, help="What is protected: a row, or a person.")
+@click.option("--unit", "named", required=True, metavar=FORM, help="The protected unit: record, or user:KEY.")
 @click.option("--unit-rows", metavar="N|any", help="The most rows of one user that count; needed with user:KEY.")
 @click.option("-o", "--output", required=True, metavar="FILE", help="Where the release goes.")
 def disclose(

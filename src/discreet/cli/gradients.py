@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from discreet.cli.output import json_option, reported, table, talk, write_json
+from discreet.core.document import read_toml
 from discreet.errors import InvalidValue
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     "--originals", metavar="FILE.npz", help="Your own rows, as the network sees them: a page shows them beside what was read."
 )
 @click.option("--seconds", type=float, default=60.0, show_default=True, metavar="S", help="CPU time that each attack may take.")
-@click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Of random starts.")
+@click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Seed of the random starts.")
 @click.option("-o", "--output", "out", required=True, metavar="FOLDER", help="Where the recovered rows go.")
 @json_option
 def gradients_command(
@@ -109,14 +110,7 @@ def _originals(path: str) -> Any:
 
 def _schema(path: str) -> dict[str, Any]:
     """Columns from TOML: a list of two numbers is a range, any other list are categories."""
-    import tomllib
-
-    from discreet.models.rows import existing
-
-    try:
-        read = tomllib.loads(existing(path, "a TOML file of columns").read_text("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InvalidValue(f"{path!r} is not TOML: {error}") from None
+    read = read_toml(path, "give a TOML file of columns.")
     return {name: _kind(kind) for name, kind in read.items()}
 
 

@@ -17,7 +17,7 @@ from discreet.errors import InvalidValue
 @click.command("predict", help=COMMANDS["predict"])
 @click.argument("place", metavar="MODEL")
 @click.argument("table", metavar="TABLE")
-@click.option("--probabilities", is_flag=True, help="Tell the probability of every class beside the likeliest one.")
+@click.option("--probabilities", is_flag=True, help="Add the probability of every class.")
 @click.option("-o", "--output", metavar="FILE.csv", help="Write to this file, not to stdout.")
 @json_option
 def command(place: str, table: str, probabilities: bool, output: str | None, as_json: bool) -> None:

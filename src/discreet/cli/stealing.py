@@ -25,7 +25,7 @@ METHODS = ("linear", "tree", "relu", "approximate")
 @click.option("--layers", type=int, default=1, show_default=True, metavar="N", help="Hidden layers of a ReLU network: 1 or 2.")
 @click.option("--most", type=int, default=200_000, show_default=True, metavar="N", help="Queries that the thief may make.")
 @click.option("--journal", type=click.Path(dir_okay=False), metavar="FILE", help="Keep answers, to go on after a failure.")
-@click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Of the queries.")
+@click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Seed of the queries.")
 @click.option("--trust-pickle", is_flag=True, help="Read a scikit-learn model, which is a pickle: only one that you made.")
 @click.option("-o", "--output", "out", type=click.Path(dir_okay=False), metavar="FILE", help="Write a release.json.")
 @json_option

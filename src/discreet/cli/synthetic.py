@@ -32,7 +32,7 @@ MEASURED = ("risks", "owner_fidelity", "usefulness")
 @click.option(
     "-o", "--output", "out", required=True, metavar="FOLDER", help="Where release.json goes. It is for the owner of the data."
 )
-@click.option("--confidence", type=float, default=0.95, show_default=True, metavar="C", help="Of intervals and of the floor.")
+@click.option("--confidence", type=float, default=0.95, show_default=True, metavar="C", help="Confidence of the intervals.")
 @click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Which rows and predicates are drawn.")
 @json_option
 def synthetic_command(
@@ -120,15 +120,17 @@ def _release(
     """The evidence beside the claims of the table, which its entry paid for; without them nothing is claimed."""
     from dataclasses import replace
 
-    from discreet.core import Claim, Elsewhere, Game, NonPrivate, Release, record
+    from discreet.core import Claim, ExternalValue, Game, NonPrivate, Release, record
     from discreet.core.facts import made
 
     title = f"Synthetic table {Path(file).name}, attacked"
     told = {"title": title, "made": made(command_line()), "seeds": {"attacks": seed}, **facts}
     if carried is not None:
-        return replace(carried, value=Elsewhere("Table"), evidence=tuple(evidence), facts={**carried.facts, **told})
+        return replace(carried, value=ExternalValue("Table"), evidence=tuple(evidence), facts={**carried.facts, **told})
     nothing = Claim(game=Game(record(), {"table"}), event=NonPrivate())
-    return Release(value=Elsewhere("Table"), source=Path(file).name, claims=(nothing,), evidence=tuple(evidence), facts=told)
+    return Release(
+        value=ExternalValue("Table"), source=Path(file).name, claims=(nothing,), evidence=tuple(evidence), facts=told
+    )
 
 
 def _tell(release: Release[Any], folder: Path, confidence: float, notes: tuple[str, ...], as_json: bool) -> None:

@@ -70,7 +70,7 @@ class Clients:
 
     @classmethod
     def dirichlet(cls, inputs: Any, targets: Any, *, clients: int, alpha: float, seed: int) -> Clients:
-        """Skewed labels: each label's rows are shared out in proportions drawn from a Dirichlet law (Hsu, Qi, Brown 2019).
+        """Skewed labels: each label's rows in proportions drawn from a Dirichlet distribution (Hsu, Qi, Brown 2019).
 
         A small `alpha` leaves most rows of a label with few clients, a large one deals evenly. Clients may be left empty.
         """
