@@ -40,7 +40,7 @@ def pick_malicious(clients: int, share: float, *, seed: int) -> frozenset[int]:
 
 
 def flip_labels(clients: Clients, malicious: Collection[int], *, classes: int) -> Clients:
-    """Malicious clients call class c `classes` - 1 - c.
+    """Malicious clients label rows of class c as class `classes` - 1 - c.
 
     >>> rows = Clients.evenly(torch.zeros(4, 1), torch.tensor([0, 1, 2, 2]), clients=2, seed=0)
     >>> sorted(flip_labels(rows, {0, 1}, classes=3)[0][1].tolist() + flip_labels(rows, {0, 1}, classes=3)[1][1].tolist())
@@ -51,7 +51,7 @@ def flip_labels(clients: Clients, malicious: Collection[int], *, classes: int) -
 
 
 def backdoor(clients: Clients, malicious: Collection[int], trigger: Trigger, *, target: int, share: float) -> Clients:
-    """Malicious clients put a trigger on a share of their rows, and call those `target`."""
+    """Malicious clients put a trigger on a share of their rows, and label those as class `target`."""
     check.fraction("share", share)
 
     def poisoned(rows: Rows) -> Rows:

@@ -58,7 +58,7 @@ def second_order(
 def _descended(
     network: Network, update: Update, labels: Tensor, rows: Tensor, steps: int, end: float, progress: Progress | None
 ) -> Tensor:  # fmt: skip
-    """L-BFGS from one start, until it stands still."""
+    """L-BFGS from one start, until it converges."""
     sent = [value.to(network.device, network.dtype) for value in update.list()]
     sizes = [float((value**2).sum()) or 1.0 for value in sent]
     optimizer: Any = torch.optim.LBFGS(
