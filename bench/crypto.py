@@ -171,7 +171,7 @@ def mnist(_: int, folder: Path | None) -> dict[str, Any] | None:
         "refreshes": fitted.refreshes, "accuracy": float((fitted.predict(test) == labels).mean()),
         "plain_accuracy": float(((scores > 0) == labels).mean()), "largest_score": float(np.abs(scores).max()),
         "weights_error": float(np.abs(np.append(fitted.coefficients, fitted.intercept) - plain).max()),
-        "must_seconds": 120, "goal_seconds": 45,
+        "stated_error": fitted.error, "must_seconds": 120, "goal_seconds": 45,
     }  # fmt: skip
 
 
@@ -356,7 +356,7 @@ def main() -> None:
     if unknown := set(how.rows) - set(ROWS):
         parser.error(f"there is no row {', '.join(sorted(unknown))}")
     results: dict[str, Any] = json.loads(how.out.read_text())["rows"] if how.out and how.out.exists() else {}
-    claim = ciphertext_claim(crypto.keygen("training", features=2)[0].parameters, Unit("record", "add_remove", rows=1))
+    claim = ciphertext_claim(crypto.keygen("training", features=2)[0].parameters, Unit("record", "replace", rows=1))
     what = {"what": "CPU seconds of one thread; ratios to numpy on the same work, in turn", "seed": SEED}
     for name in how.rows or ROWS:
         found = ROWS[name](how.rounds, how.data)

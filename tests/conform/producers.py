@@ -306,7 +306,7 @@ class _NoisySum(EncryptedSum):
 
 def _encrypted_sum() -> tuple[Any, list[tuple[Any, Any]]]:
     plan = SumPlan(size=2, clients=3, clip_norm=1.0, granularity=0.25, sigma=4.0)
-    return _NoisySum(plan, ROW), [([[1.0, 0.0], [0.0, 1.0]], [[0.0, 1.0]])]
+    return _NoisySum(plan, record("zero_out")), [([[1.0, 0.0], [0.0, 1.0]], [[0.0, 0.0], [0.0, 1.0]])]
 
 
 def _no_noise_in_ciphertexts(patch: Any) -> None:

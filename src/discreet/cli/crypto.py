@@ -110,7 +110,7 @@ def serve(model: str, host: str, port: int, as_json: bool) -> None:
 def score(ciphertexts: str, key: str, url: str, output: str, as_json: bool) -> None:
     """Send CIPHERTEXTS and the public key to a server, and keep its encrypted answer."""
     from discreet import crypto
-    from discreet.crypto.wire import ScoringClient
+    from discreet.crypto.wire import BOUND, ScoringClient
 
     client, public = ScoringClient(url), crypto.PublicContext.load(key)
     request = crypto.Encrypted.load(ciphertexts)
@@ -118,7 +118,8 @@ def score(ciphertexts: str, key: str, url: str, output: str, as_json: bool) -> N
     described = client.describe()
     for stated in described["approximation"]:
         talk(f"The server approximates {stated}.")
-    talk(f"It states an error of at most {described['error']:.3g} for values of up to 8.")
+    error = described["error"] * max(1.0, request.bound / BOUND)  # what grows with the values does so in proportion
+    talk(f"It states an error of at most {error:.3g} for values of up to {max(BOUND, request.bound):g}.")
     client.send_key(public)
     client.score(request).save(output)
     if as_json:
@@ -154,19 +155,24 @@ def decrypt(scores: str, key: str, asked: str | None, as_json: bool) -> None:
 @click.option("--source", required=True, help="The people whom the rows are about, by their name in the ledger.")
 @click.option("--unit", "named", required=True, metavar=FORM, help="The protected unit: record, or user:KEY.")
 @click.option("--unit-rows", metavar="N|any", help="The most rows of one user that count; needed with user:KEY.")
+@click.option("--relation", type=click.Choice(["replace", "zero_out"]), default="replace", show_default=True,
+              help="How two worlds differ in it; the source's own.")  # fmt: skip
 @click.option("-o", "--output", required=True, metavar="FILE", help="Where the release goes.")
+@json_option
 def disclose(
     scores: str, key: str, asked: str, grid: float, error: float, ledger: str, source: str, named: str, unit_rows: str | None,
-    output: str,
+    relation: str, output: str, as_json: bool,
 ) -> None:  # fmt: skip
     """Decrypt SCORES for another party: a release, rounded, counted in the ledger, and with no claim for the scores."""
     from discreet import Ledger, crypto
 
-    unit = read_unit(named, unit_rows)
+    unit = read_unit(named, unit_rows, relation)
     secret, answer, request = crypto.SecretContext.load(key), crypto.Encrypted.load(scores), crypto.Encrypted.load(asked)
     book = Ledger(there(ledger))
     found = crypto.disclose(secret, answer, grid=grid, error=error, unit=unit, source=source, ledger=book, request=request)
     found.save(output)
+    if as_json:
+        write_json({"release": output, "entry": found.entry, "scores": answer.rows * answer.width})
     talk(
         f"{answer.rows * answer.width} scores on a grid of {grid:g}: {output}. Its claim is about what the server saw; there is"
     )

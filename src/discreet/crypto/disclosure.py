@@ -2,13 +2,15 @@
 
 A raw decryption of approximate numbers gives away the key (`leak`). Scores are therefore rounded to a grid so coarse that
 a rounded score is that of the exact computation unless the exact score lies within the error of a boundary, and each
-hand-over is an entry of the ledger. The values handed on under one key are counted there: once one of them is expected
-to depend on the noise, the key has to be replaced.
+hand-over is an entry of the ledger. The values handed on under one key are counted there, each by the share of a cell of its
+own grid that lies near a boundary: once one value is expected to depend on the noise, the key has to be replaced.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +20,7 @@ from discreet.core import Claim, Game, Release, Unit, Zero, check
 from discreet.crypto.keys import SecretContext
 from discreet.crypto.packed import Encrypted, decrypt
 from discreet.crypto.parameters import RingParameters
+from discreet.crypto.scoring import least_error
 from discreet.crypto.training import KeyHolder
 from discreet.errors import InvalidValue
 from discreet.ledger import Ledger, release
@@ -31,13 +34,20 @@ def ciphertext_claim(parameters: RingParameters, unit: Unit, *more: str) -> Clai
     """What the computing machine learns from ciphertexts: nothing, under the assumptions that the claim lists.
 
     It is a claim about the view "ciphertexts" and about no other: what a decrypted answer reveals needs a claim of its own.
+    Whoever sees the messages sees how many rows, or clients, there are. So the unit must be one that is replaced or blanked
+    out; of one that is added or removed the number tells.
 
     >>> from discreet import record
     >>> from discreet.crypto.parameters import PURPOSES
-    >>> claim = ciphertext_claim(PURPOSES["linear"], record())
+    >>> claim = ciphertext_claim(PURPOSES["linear"], record("replace"))
     >>> sorted(claim.game.view), claim.assumptions[0]
     (['ciphertexts'], 'scheme: CKKS; degree 8192; modulus of 120 bits; security 128 bits')
     """
+    if unit.relation == "add_remove":
+        raise InvalidValue(
+            f"Messages show how many rows or clients there are, so a claim about them cannot be for {unit}. Protect a unit "
+            'that is replaced or blanked out, record("replace") for one, and open the source in the ledger for it.'
+        )
     return Claim(game=Game(unit, {"ciphertexts"}), event=Zero(), assumptions=(*parameters.assumptions(), *more))
 
 
@@ -52,6 +62,7 @@ class Disclosure:
     values: int
     ledger: Ledger
     source: str
+    more: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         check.positive("grid", self.grid)
@@ -65,19 +76,18 @@ class Disclosure:
             )
 
     def claims(self) -> tuple[Claim, ...]:
-        counted = f"decryptions under key {self.secret.id} handed to others: {self.values}"
-        rounded = (
-            f"values are rounded to multiples of {self.grid!r}, and the machine computed what it states, with an error of at "
-            f"most {self.error!r}"
-        )
-        return (ciphertext_claim(self.secret.parameters, self.unit, rounded, counted),)
+        counted = f"{_COUNTED.format(self.secret.id)}{self.values}"
+        rounded = f"{_ROUNDED[0]}{self.grid!r}{_ROUNDED[1]}{self.error!r}"
+        return (ciphertext_claim(self.secret.parameters, self.unit, rounded, *self.more, counted),)
 
     def run(self, decrypt: Callable[[], NDArray[np.float64]]) -> NDArray[np.float64]:
-        total = disclosed(self.ledger, self.secret.id)  # this one's entry is there already
-        if total * 2 * self.error / self.grid > 1:
+        found = list(_handed(self.ledger, self.secret.id))  # this one's entry is there already
+        expected = math.fsum(values * 2 * error / grid for values, grid, error in found)
+        if not expected <= 1:
             raise InvalidValue(
-                f"{total} values under key {self.secret.id[:8]} with an error of {self.error:.3g} on a grid of {self.grid:.3g} "
-                "would make it likely that one shows noise of the key. Make new keys with keygen, or use a coarser grid."
+                f"{sum(values for values, _, _ in found)} values under key {self.secret.id[:8]}, these ones with an error of "
+                f"{self.error:.3g} on a grid of {self.grid:.3g}, make it likely that one shows noise of the key. Make new keys "
+                "with keygen, or begin with a coarser grid."
             )
         return np.asarray(np.round(decrypt() / self.grid) * self.grid)
 
@@ -85,14 +95,26 @@ class Disclosure:
         return release(self, decrypt, source=self.source, ledger=self.ledger)
 
 
+_COUNTED = "decryptions under key {} handed to others: "
+_ROUNDED = ("values are rounded to multiples of ", ", and the machine computed what it states, with an error of at most ")
+_NUMBERS = re.compile(r"([\d.e+-]+)".join((re.escape(_ROUNDED[0]), re.escape(_ROUNDED[1]), "")))
+
+
 def disclosed(ledger: Ledger, key: str) -> int:
     """How many values decrypted under a key were handed to others, of whatever source, by the ledger."""
-    mark, total = f"decryptions under key {key} handed to others: ", 0
+    return sum(values for values, _, _ in _handed(ledger, key))
+
+
+def _handed(ledger: Ledger, key: str) -> Iterator[tuple[int, float, float]]:
+    """The number of values, the grid and the error of each hand-over under a key, by the sentences of its claim."""
+    mark = _COUNTED.format(key)
     for entry in ledger.history():
-        if entry.kind == "reserve":
-            sentences = [line for claim in entry.body["claims"] for line in claim.get("assumptions", ())]
-            total += sum(int(line[len(mark) :]) for line in sentences if line.startswith(mark))
-    return total
+        for claim in entry.body["claims"] if entry.kind == "reserve" else ():
+            lines = claim.get("assumptions", ())
+            counts = [int(line[len(mark) :]) for line in lines if line.startswith(mark)]
+            numbers = next((match for line in lines if (match := _NUMBERS.fullmatch(line))), None)
+            if counts:  # an entry that names no grid counts as if there had been no rounding
+                yield sum(counts), *(map(float, numbers.groups()) if numbers else (1.0, 1.0))
 
 
 def disclose(
@@ -105,6 +127,12 @@ def disclose(
     view "ciphertexts", and none for the scores themselves: they are exact to the grid, and say of a row what they say.
     """
     answer.same_key(secret)
+    least = least_error(answer.parameters)
+    if not check.positive("error", error) >= least:
+        raise InvalidValue(
+            f"An error of {error:.3g} is less than any computation under these keys has: rounding alone is {least:.3g}. Take "
+            "what error_bound says of the model; a server that states less computes something else."
+        )
     mechanism = Disclosure(secret, unit, grid, error, answer.rows * answer.width, ledger, source)
     return mechanism.release(lambda: decrypt(secret, answer, request=request))
 
@@ -119,6 +147,7 @@ def disclose_weights(
     """
     if not holder.decrypted:
         raise InvalidValue("No step was decrypted yet: there are no weights to hand on.")
-    error = holder.decrypted * holder.plan.error_bound(holder.secret.public.cipher.moduli)  # of all steps together
-    mechanism = Disclosure(holder.secret, unit, grid, error, holder.plan.features, ledger, source)
+    error = holder.plan.run_error(holder.secret.public.cipher.moduli, holder.decrypted)
+    steady = "the learning rate of the training is at most one over the largest curvature of its loss"
+    mechanism = Disclosure(holder.secret, unit, grid, error, holder.plan.features, ledger, source, (steady,))
     return mechanism.release(lambda: holder.weights)

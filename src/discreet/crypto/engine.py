@@ -232,7 +232,7 @@ class Seal:
         """In place: the scale and the modulus lose the last prime."""
         if self.level(product) >= self.parameters.levels:
             raise self._exhausted()
-        self.evaluator.rescale_to_next_inplace(product)
+        self._checked(self.evaluator.rescale_to_next_inplace, product)
         return product
 
     def _exhausted(self) -> InvalidValue:
@@ -265,7 +265,7 @@ class Seal:
     def _checked(self, operation: Any, *arguments: Any) -> None:
         try:
             operation(*arguments)
-        except (ValueError, RuntimeError) as problem:  # SEAL names levels, scales and keys that do not fit
+        except (ValueError, RuntimeError, IndexError) as problem:  # SEAL names levels, scales and keys that do not fit
             if "scale out of bounds" in str(problem):
                 raise self._exhausted() from problem
             raise InvalidValue(
@@ -294,7 +294,7 @@ class Seal:
             item = self.empty() if kind == "Ciphertext" else getattr(self.library, kind)()
             item.load(self.context, path)
             return item
-        except (ValueError, RuntimeError, MemoryError) as problem:
+        except Exception as problem:  # damaged data makes the library raise whatever its binding turns it into
             raise InvalidDocument(
                 f"A {_NAMES.get(kind, kind)} does not belong to these parameters, or is damaged. Use files of one keygen."
             ) from problem

@@ -22,7 +22,7 @@ from fractions import Fraction
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from discreet.core import Claim, Unit
-from discreet.crypto.private import Private
+from discreet.crypto.private import Once, Private
 from discreet.errors import InvalidValue
 from discreet.noise import LaplaceNoise
 
@@ -62,19 +62,18 @@ class Party(Private):
     [b'ben']
     """
 
-    __slots__ = ("_key", "_used")
+    __slots__ = ("_key", "_steps")
 
-    def __init__(self, exponent: int | None = None) -> None:
-        self._key = ec.generate_private_key(CURVE) if exponent is None else ec.derive_private_key(exponent, CURVE)
-        self._used: set[str] = set()
+    def __init__(self) -> None:
+        self._key = ec.generate_private_key(CURVE)
+        self._steps = Once("blinded", "raised")
 
     def _once(self, step: str) -> None:
-        if step in self._used:
+        if not self._steps.take(step):
             raise InvalidValue(
                 f"This party has called {step}() already. A second run with the same exponent could be linked with the first: "
                 "make a new Party() for each run."
             )
-        self._used.add(step)
 
     def blinded(self, items: Iterable[bytes], *, shuffle: bool = False) -> list[bytes]:
         """The party's own items under its exponent; shuffled where the other side must not learn which is which."""

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TypeVar
 
-from discreet.crypto.private import Private
+from discreet.crypto.private import Once, Private
 from discreet.errors import InvalidValue
 
 __all__ = ["OneTimePad", "possible_messages", "secrecy", "tamper", "xor"]
@@ -55,6 +55,7 @@ class OneTimePad(Private):
 
     key: bytes = field(repr=False)
     used: bool = False
+    _once: Once = field(default_factory=lambda: Once("encrypt"), init=False, repr=False, compare=False)
 
     @classmethod
     def random(cls, length: int) -> OneTimePad:
@@ -65,12 +66,12 @@ class OneTimePad(Private):
 
     def encrypt(self, message: bytes) -> bytes:
         """The ciphertext. The pad is used up afterwards."""
-        if self.used:
+        ciphertext = self._combine(message, "message")
+        if self.used or not self._once.take("encrypt"):
             raise InvalidValue(
                 "This pad has encrypted a message already. Two ciphertexts under one key reveal the exclusive or of their "
                 "messages (see discreet.crypto.separate); draw a new pad: OneTimePad.random(len(message))."
             )
-        ciphertext = self._combine(message, "message")
         self.used = True
         return ciphertext
 

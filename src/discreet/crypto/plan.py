@@ -172,6 +172,20 @@ class Plan:
         packed = (3 * 3.5 * self.weight_parts + 30 * SLOTS * math.sqrt(self.ciphertexts)) / self.packed_scale
         return DEVIATIONS * (self.learning_rate * math.hypot(self.bound * error, feature) / math.sqrt(self.rows) + packed)
 
+    def run_error(self, moduli: list[int], steps: int | None = None) -> float:
+        """How far a weight may be from the plain one after so many steps (all of them, if not said).
+
+        The noise of a step stays in the weights, and momentum carries it on: at most as far as if the gradient did not change,
+        where the loss is convex and the learning rate at most one over its largest curvature. Noise of different steps is
+        uncorrelated, so squares add up; docs/theory/encrypted.md has the derivation.
+        """
+        momentum = self.momentum[: self.iterations if steps is None else steps]
+        now = before = np.zeros(len(momentum))  # what is left of the noise of each step
+        for place, factor in enumerate(momentum):
+            now, before = (1 + factor) * now - factor * before, now
+            now[place] = 1.0
+        return float(np.linalg.norm(now)) * self.error_bound(moduli)
+
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 

@@ -174,13 +174,23 @@ def error_bound(model: Model, public: PublicContext, *, bound: float = 8.0) -> f
     return error_under(model, public.parameters, bound)
 
 
+def least_error(parameters: RingParameters) -> float:
+    """What `error_under` says of every model is more than this: the last rounding alone."""
+    bits = parameters.scale_bits + (0 if parameters.levels else WEIGHT_BITS)
+    return DEVIATIONS * _rounding(parameters.degree) / 2.0**bits
+
+
+def _rounding(degree: int) -> float:
+    """The deviation, in a slot, of what rescaling rounds off."""
+    return math.sqrt(degree / 12 * (1 + 2 * degree / 3))
+
+
 def error_under(model: Model, parameters: RingParameters, bound: float) -> float:
     """The same, before there are keys."""
     degree, bits = parameters.degree, parameters.scale_bits
     *primes, special = parameters.primes
     switch = NOISE * degree / math.sqrt(12) * math.hypot(*(2.0 ** (prime - special) for prime in primes))
-    rounded = math.sqrt(degree / 12 * (1 + 2 * degree / 3))
-    step = math.hypot(rounded, switch) / 2.0 ** (bits + (0 if parameters.levels else WEIGHT_BITS))
+    step = math.hypot(_rounding(degree), switch) / 2.0 ** (bits + (0 if parameters.levels else WEIGHT_BITS))
     rounding = 2.0 ** -(WEIGHT_BITS + 1) if not parameters.levels else 0.5 * math.sqrt(degree) / 2.0**bits
     deviation, fixed, size = math.sqrt(degree) * (NOISE + 0.3) / 2.0**bits, 0.0, bound
     for place, layer in enumerate(model.layers):

@@ -13,6 +13,7 @@ changes the result unnoticed. The result itself is a release, for which none of 
 
 from __future__ import annotations
 
+import hashlib
 import queue
 import secrets
 import socket
@@ -27,7 +28,7 @@ from numpy.typing import NDArray
 
 from discreet.core.document import members
 from discreet.crypto.container import pack, unpack
-from discreet.crypto.private import Private
+from discreet.crypto.private import Once, Private
 from discreet.errors import InvalidDocument, InvalidValue
 
 __all__ = ["ShareParty", "Shared", "Triple", "decode", "encode", "share", "triples"]
@@ -77,10 +78,10 @@ def share(words: Words, parties: int) -> list[Words]:
 class Triple(Private):
     """One party's shares of random A and B and of their product AB, for one product of matrices and no other."""
 
-    __slots__ = ("_parts", "used")
+    __slots__ = ("_once", "_parts")
 
     def __init__(self, parts: Sequence[Words]) -> None:
-        self._parts, self.used = tuple(parts), False
+        self._parts, self._once = tuple(parts), Once("take")
 
     def _instead(self) -> str:
         return "The dealer sends to_bytes() to the one party that it is for."
@@ -102,16 +103,31 @@ class Triple(Private):
 
     def take(self, left: Words, right: Words) -> tuple[Words, Words, Words]:
         """The shares, once, for a product of matrices of their shapes."""
-        if self.used:
-            raise InvalidValue("This triple was used already; with it again, the difference of two inputs would be open.")
+        if not self._parts:
+            raise InvalidValue(_USED)
         first, second, product = self._parts
         if first.shape != left.shape or second.shape != right.shape:
             raise InvalidValue(
                 f"The triple is for a product of {first.shape} and {second.shape}; these are {left.shape} and {right.shape}. "
                 "Ask the dealer for another."
             )
-        self.used, self._parts = True, ()
+        content = hashlib.sha256(b"".join(part.tobytes() for part in self._parts)).digest()
+        if not self._once.take("take") or not _first(content):
+            raise InvalidValue(_USED)
+        self._parts = ()
         return first, second, product
+
+
+_USED = "This triple was used already; with it again, the difference of two inputs would be open. Ask the dealer for another."
+_taken: set[bytes] = set()  # of triples that this process has used: their bytes may come again
+_taking = threading.Lock()
+
+
+def _first(content: bytes) -> bool:
+    with _taking:
+        there = content in _taken
+        _taken.add(content)
+    return not there
 
 
 def _fits(shapes: Any, parts: list[bytes]) -> bool:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import math
 import secrets
+import threading
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from fractions import Fraction
@@ -28,6 +29,7 @@ from discreet.crypto.container import is_name, pack, unpack
 from discreet.crypto.disclosure import ciphertext_claim
 from discreet.crypto.keys import PublicContext, SecretContext, keygen
 from discreet.crypto.parameters import PURPOSES
+from discreet.crypto.private import Once
 from discreet.errors import InvalidDocument, InvalidValue
 from discreet.ledger import Ledger, release
 from discreet.noise import discrete_gaussian
@@ -81,7 +83,7 @@ class SumPlan:
 
     @property
     def event(self) -> Concentrated:
-        """Adding or removing an update moves the sum by at most `reach` in l2: rho = reach^2 / 2 sigma^2, rounded up."""
+        """Blanking an update out moves the sum by at most `reach` in l2: rho = reach^2 / 2 sigma^2, rounded up."""
         return Concentrated(math.nextafter(float(Fraction(self.reach**2) / (2 * self.steps**2)), math.inf))
 
     def rounded(self, update: Any) -> Ints:
@@ -104,10 +106,14 @@ class SumPlan:
 
     def claims(self, unit: Unit) -> tuple[Claim, ...]:
         """One for the noisy sum and one for the ciphertexts."""
-        if unit.relation not in ("add_remove", "zero_out") or unit.rows != 1:
-            raise InvalidValue(f"The unit must be one client's update, added, removed or blanked out; got {unit}.")
+        if unit.relation != "zero_out" or unit.rows != 1:
+            raise InvalidValue(
+                "The unit must be one client's update, blanked out: the server sees who sends one, so that no claim about it "
+                f'can be for clients that are added or removed. Write Unit("client", "zero_out", rows=1); got {unit}.'
+            )
         kept = (
-            f"every client clips its update to an l2 norm of {self.clip_norm!r} and rounds it as SumPlan.rounded does",
+            f"every client sends one update, clipped to an l2 norm of {self.clip_norm!r} and rounded as SumPlan.rounded does; "
+            "nobody sends one in its name, since ciphertexts can be changed by whoever passes them on",
             "the server drew the noise as stated, keeps it secret, and does not work together with the key holder",
             "the key holder decrypts the noisy sum alone, and does not look at the noise inside its ciphertexts",
         )
@@ -174,8 +180,14 @@ class SumServer:
         self.public, self.plan, self.messages = public, plan, 0
         self._seen: set[str] = set()
         self._total: list[Any] | None = _encrypted(public, np.zeros(plan.size, np.int64))
+        self._once, self._lock = Once("noise"), threading.Lock()
 
     def add(self, update: SumMessage) -> None:
+        found = update.ciphertexts("update", self.public, self.plan)  # all of it is read before any of it is added
+        with self._lock:
+            self._add(update, found)
+
+    def _add(self, update: SumMessage, found: list[Any]) -> None:
         if self._total is None:
             raise InvalidValue("The sum of this round was given out already; open another SumServer for the next.")
         content = hashlib.sha256(b"".join(update.parts)).hexdigest()  # its name could be another on a replay
@@ -183,16 +195,17 @@ class SumServer:
             raise InvalidValue("This update was added already: it is a replay. Each client encrypts a new one for each round.")
         if self.messages >= self.plan.clients:
             raise InvalidValue(f"The plan is for {self.plan.clients} updates, which are there; more could leave the range.")
-        for total, part in zip(self._total, update.ciphertexts("update", self.public, self.plan), strict=True):
+        for total, part in zip(self._total, found, strict=True):
             self.public.cipher.add_to(total, part)
         self._seen.add(content)
         self.messages += 1
 
     def noisy_sum(self) -> SumMessage:
         """The sum with noise, encrypted, once: two with different noise would give the noise away."""
-        if self._total is None:
+        if not self._once.take("noise"):
             raise InvalidValue("The sum of this round was given out already; a second one with other noise would be averaged.")
-        totals, self._total = self._total, None
+        with self._lock:
+            totals, self._total = self._total or [], None
         noise = np.asarray(discrete_gaussian(self.plan.steps, size=self.plan.size))
         for total, part in zip(totals, _encrypted(self.public, noise), strict=True):
             self.public.cipher.add_to(total, part)

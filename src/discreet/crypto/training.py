@@ -131,12 +131,17 @@ def checked(X: Any, y: Any, plan: Plan) -> tuple[Array, Array]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EncryptedFit:
-    """What came of a run: the decrypted weights, how often the key holder refreshed, and the plan."""
+    """What came of a run: the decrypted weights, how often the key holder refreshed, the plan, and how far the weights may be
+    from those of `plan.plain` (`Plan.run_error`).
+
+    Weights are raw decryptions: hand them on by `disclosure.disclose_weights`, also to the machine that trained them.
+    """
 
     coefficients: Array = field(repr=False)
     intercept: float = field(repr=False)
     refreshes: int
     plan: Plan
+    error: float
 
     @property
     def model(self) -> Model:
@@ -173,4 +178,5 @@ def fit_logistic(
         if last:
             weights = holder.refresh(step)
     *coefficients, intercept = holder.receive(step)
-    return EncryptedFit(np.array(coefficients), float(intercept), holder.refreshes, plan)
+    error = plan.run_error(public.cipher.moduli)
+    return EncryptedFit(np.array(coefficients), float(intercept), holder.refreshes, plan, error)

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import http.client
 import json
+import math
 import threading
+import time
 import urllib.error
 import urllib.request
 from collections import OrderedDict
@@ -25,10 +27,16 @@ from discreet.errors import DiscreetError, InvalidDocument, InvalidValue
 
 __all__ = ["ScoringClient", "ScoringServer"]
 
-LARGEST = 1 << 31  # bytes of an answer
+LARGEST, LARGEST_WORDS = 1 << 28, 1 << 20  # bytes of encrypted scores, and of anything else that a server answers
 BOUND = 8.0  # of values, for the error that a server states
 MOST_KEYS, MOST_MESSAGES = 16, 100_000  # that a server remembers
 MOST_AT_ONCE, PATIENCE = 4, 60.0  # messages in memory at once, and seconds that a further one waits for a place
+READING, SLOWEST = 60.0, 100_000  # a message may take so many seconds, and one more for each so many bytes
+
+
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, *_: object) -> None:
+        """A client that goes away is not written down, nor its address."""
 
 
 class ScoringServer:
@@ -40,7 +48,7 @@ class ScoringServer:
         self._seen: OrderedDict[str, None] = OrderedDict()
         self._lock = threading.Lock()
         self.places = threading.BoundedSemaphore(MOST_AT_ONCE)
-        self._http = ThreadingHTTPServer((host, port), _handler(self))
+        self._http = _Server((host, port), _handler(self))
         self.url = f"http://{host}:{self._http.server_address[1]}"
 
     def add_key(self, data: bytes) -> dict[str, Any]:
@@ -51,8 +59,11 @@ class ScoringServer:
                 f"The model needs keys for {model.purpose} with {model.features} features; these are for {context.purpose} "
                 f"with {context.features}. Run keygen again."
             )
-        with self._lock:
-            self._keys.setdefault(context.id, context)  # nobody replaces the rotation keys of another client
+        with self._lock:  # nobody replaces the rotation keys of another client, or is there before it unnoticed
+            if self._keys.setdefault(context.id, context).to_bytes() != context.to_bytes():
+                raise InvalidValue(
+                    f"Key {context.id[:8]} is here with other rotation keys, which somebody else has sent. Run keygen again."
+                )
             while len(self._keys) > MOST_KEYS:
                 self._keys.popitem(last=False)
         return {"key": context.id}
@@ -123,7 +134,9 @@ def _handler(server: ScoringServer) -> type[BaseHTTPRequestHandler]:
             if not server.places.acquire(timeout=PATIENCE):
                 return self._send(503, f"{MOST_AT_ONCE} messages are being read already. Send it again later.".encode())
             try:
-                answer = actions[self.path](self.rfile.read(int(length)))
+                answer = actions[self.path](self._read(int(length)))
+            except TimeoutError:
+                return self._send(408, f"A message must come at {SLOWEST} bytes a second or more. Send it again.".encode())
             except DiscreetError as error:
                 return self._send(400, str(error).encode())
             except Exception as error:  # a fault of ours, told without its details
@@ -131,6 +144,19 @@ def _handler(server: ScoringServer) -> type[BaseHTTPRequestHandler]:
             finally:
                 server.places.release()
             return self._send(200, answer)
+
+        def _read(self, length: int) -> bytes:
+            """The body, in bounded time: who sends a byte now and then must not keep a place."""
+            deadline, parts = time.monotonic() + READING + length / SLOWEST, []
+            while length:
+                self.connection.settimeout(max(1e-3, deadline - time.monotonic()))
+                part = self.rfile.read1(min(length, 1 << 20))
+                if not part:
+                    break
+                parts.append(part)
+                length -= len(part)
+            self.connection.settimeout(self.timeout)
+            return b"".join(parts)
 
         def _send(self, status: int, body: bytes) -> None:
             self.send_response(status)
@@ -147,6 +173,15 @@ def _handler(server: ScoringServer) -> type[BaseHTTPRequestHandler]:
 def _printable(text: str) -> str:
     """What a server says, without what moves a terminal's cursor."""
     return "".join(letter if letter.isprintable() else "?" for letter in text)[:2000]
+
+
+def _reason(refusal: urllib.error.HTTPError) -> str:
+    """What a server says of its refusal, as far as that can be read."""
+    with refusal:
+        try:
+            return _printable(refusal.read(2000).decode("utf-8", "replace"))
+        except (OSError, http.client.HTTPException):
+            return f"status {refusal.code}"
 
 
 class ScoringClient:
@@ -168,7 +203,7 @@ class ScoringClient:
             raise InvalidDocument(f"{self.url} is no scoring server: it describes no model.")
         if not isinstance(found["approximation"], list):
             raise InvalidDocument(f"{self.url} describes its approximation by something else than sentences.")
-        if type(found.get("error")) is not float:
+        if type(found.get("error")) is not float or not 0 < found["error"] < math.inf:
             raise InvalidDocument(f"{self.url} states no error of its scores.")
         return {**found, "approximation": [_printable(str(line)) for line in found["approximation"]]}
 
@@ -187,15 +222,13 @@ class ScoringClient:
         return answer
 
     def _call(self, path: str, body: bytes | None) -> bytes:
+        most = LARGEST if path == "/score" else LARGEST_WORDS
         try:
             request = urllib.request.Request(self.url + path, data=body)
             with urllib.request.urlopen(request, timeout=self.timeout) as response:
-                data: bytes = response.read(LARGEST)
-                return data
+                data: bytes = response.read(most + 1)
         except urllib.error.HTTPError as refusal:
-            with refusal:
-                said = _printable(refusal.read(2000).decode("utf-8", "replace"))
-            raise InvalidValue(f"The server refused: {said}") from None
+            raise InvalidValue(f"The server refused: {_reason(refusal)}") from None
         except (http.client.InvalidURL, ValueError):
             raise InvalidValue(f"{_printable(self.url)} is no address. Write it as http://127.0.0.1:8300.") from None
         except http.client.HTTPException as problem:
@@ -206,3 +239,6 @@ class ScoringClient:
             raise InvalidValue(
                 f"{self.url} does not answer ({type(problem).__name__}). Is discreet crypto serve running?"
             ) from None
+        if len(data) > most:
+            raise InvalidDocument(f"{self.url} answers more than {most:,} bytes, which no scoring server does.")
+        return data

@@ -185,7 +185,9 @@ def test_the_server_reads_no_more_than_its_model_needs(keys: Keys) -> None:
         hijacked = crypto.PublicContext(
             "linear", 2, public.cipher, public.public, None, crypto.keygen("linear", features=2)[1].galois
         )
-        client.send_key(hijacked)  # the same public key with another's rotation keys changes nothing
+        with pytest.raises(InvalidValue, match="with other rotation keys"):
+            client.send_key(hijacked)  # the same public key with another's rotation keys changes nothing
+        client.send_key(public)
         row = crypto.encrypt(secret, ROWS[0])
         assert np.abs(crypto.decrypt(secret, client.score(row), request=row) - MODEL(ROWS[0])).max() < 1e-3
 
@@ -209,6 +211,82 @@ def test_no_more_messages_are_in_memory_than_there_are_places(keys: Keys, monkey
             time.sleep(0.01)
         client.send_key(public)
         assert client.score(crypto.encrypt(secret, [[1.0, 2.0]])).rows == 1
+
+
+def test_a_message_that_comes_too_slowly_keeps_no_place(keys: Keys, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wire, "READING", 0.2)
+    monkeypatch.setattr(wire, "SLOWEST", 1 << 20)
+    with ScoringServer(MODEL) as server:
+        address = ("127.0.0.1", int(server.url.rsplit(":", 1)[1]))
+        with socket.create_connection(address, timeout=10) as slow:
+            slow.sendall(b"POST /score HTTP/1.0\r\nContent-Length: 1000\r\n\r\n")
+            stop = time.monotonic() + 10
+            slow.settimeout(0.02)
+            said = b""
+            while not said and time.monotonic() < stop:  # a byte now and then
+                try:
+                    said = slow.recv(200)
+                except TimeoutError:
+                    slow.sendall(b"x")
+        assert b"408" in said.split(b"\r\n")[0]
+        assert server.places._value == wire.MOST_AT_ONCE
+
+
+def test_a_client_takes_no_more_than_an_answer_can_be(keys: Keys, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wire, "LARGEST_WORDS", 100)
+    with ScoringServer(MODEL) as server, pytest.raises(InvalidDocument, match="more than 100 bytes"):
+        ScoringClient(server.url).describe()
+
+
+@pytest.mark.parametrize("error", [float("nan"), float("inf"), 0.0, -1.0, 1])
+def test_an_error_that_is_none_is_not_believed(error: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    with ScoringServer(MODEL) as server:
+        described = server.describe()
+        monkeypatch.setattr(server, "describe", lambda: {**described, "error": error})
+        with pytest.raises(InvalidDocument, match="states no error"):
+            ScoringClient(server.url).describe()
+
+
+def changed(data: bytes, draw: np.random.Generator) -> bytes:
+    """What SEAL wrote, unpacked, with a few bytes of its first 200 or of all changed, and packed again."""
+    codec = pytest.importorskip("pyarrow")
+    content = bytearray(data[16:])
+    if data[5]:
+        content = bytearray(codec.decompress(data[16:], decompressed_size=unpacked_size(data), codec="zstd", asbytes=True))
+    for _ in range(draw.integers(1, 4)):
+        place = int(draw.integers(min(200, len(content)) if draw.random() < 0.8 else len(content)))
+        word = (0, 1, 2, 3, 4096, 8193, 1 << 32, (1 << 64) - 1)[draw.integers(8)]
+        if draw.random() < 0.5:
+            content[place : place + 8] = struct.pack("<Q", word)
+        else:
+            content[place] ^= 1 << int(draw.integers(8))
+    return seal(codec.compress(bytes(content), codec="zstd", asbytes=True))
+
+
+def test_changed_bytes_inside_keys_and_ciphertexts(keys: Keys) -> None:
+    """Behind correct checksums and headers: read, computed on and decrypted, or refused in our own words; nothing else."""
+    secret, public = keys
+    draw, refused = np.random.default_rng(5), 0
+    header, parts = unpack(crypto.encrypt(secret, ROWS).to_bytes(), "ciphertext")
+    key_header, key_parts = unpack(public.to_bytes(), "public-key")
+    for _ in range(150):
+        try:
+            crypto.PublicContext.from_bytes(
+                pack("public-key", key_header, [changed(key_parts[0], draw), key_parts[1], changed(key_parts[2], draw)])
+            )
+            refused -= 1
+        except (InvalidDocument, InvalidValue):
+            refused += 1
+        part = changed(parts[0], draw)
+        request = crypto.Encrypted.from_bytes(pack("ciphertext", header, [part, parts[1]]))
+        answer = crypto.Encrypted(secret.id, request.parameters, "scores", 2, 1, 8.0, (part,), answers=request.message)
+        for use in (lambda r=request: crypto.Scorer(MODEL).score(public, r), lambda a=answer: crypto.decrypt(secret, a)):
+            try:
+                use()
+                refused -= 1
+            except (InvalidDocument, InvalidValue):
+                refused += 1
+    assert refused > 200  # of 450
 
 
 def test_a_public_key_without_its_rotations_is_refused(keys: Keys) -> None:

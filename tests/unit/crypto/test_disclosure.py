@@ -11,15 +11,18 @@ import pytest
 from discreet import Ledger, Release, crypto, record
 from discreet.core import Zero
 from discreet.crypto.descent import Trainer
-from discreet.crypto.disclosure import disclose_weights, disclosed
+from discreet.crypto.disclosure import ciphertext_claim, disclose_weights, disclosed
 from discreet.crypto.leak import key_from_decryption
 from discreet.crypto.model import Layer
+from discreet.crypto.parameters import PURPOSES
 from discreet.crypto.plan import Plan
+from discreet.crypto.scoring import error_under, least_error
 from discreet.crypto.training import KeyHolder
 from discreet.errors import InvalidDocument, InvalidValue
 
 MODEL = crypto.Model((Layer(np.array([[1.0, -0.5]]), np.array([0.25])),), "identity")
 ROWS = np.random.default_rng(0).uniform(-1, 1, (40, 2))
+ROW = record("replace")
 Keys = tuple[crypto.SecretContext, crypto.PublicContext]
 
 
@@ -31,7 +34,7 @@ def keys() -> Keys:
 @pytest.fixture
 def ledger(tmp_path: Path) -> Ledger:
     made = Ledger(tmp_path / "ledger.db")
-    made.open("clinic", unit=record(), epsilon=1.0, delta=1e-6)
+    made.open("clinic", unit=ROW, epsilon=1.0, delta=1e-6)
     return made
 
 
@@ -56,9 +59,7 @@ def test_a_disclosed_score_is_a_release_with_one_claim_and_no_claim_for_the_answ
     request = crypto.encrypt(secret, ROWS)
     answer, error = crypto.Scorer(MODEL).score(public, request), crypto.error_bound(MODEL, public)
     grid = 2.0**-4
-    found = crypto.disclose(
-        secret, answer, grid=grid, error=error, unit=record(), source="clinic", ledger=ledger, request=request
-    )
+    found = crypto.disclose(secret, answer, grid=grid, error=error, unit=ROW, source="clinic", ledger=ledger, request=request)
     assert np.abs(found.value - MODEL(ROWS)).max() <= grid / 2 + error
     assert np.array_equal(found.value / grid, np.round(found.value / grid))
     (claim,) = found.claims
@@ -76,13 +77,12 @@ def test_the_answer_to_a_ciphertexts_claim_is_not_covered(keys: Keys, ledger: Le
     """Evidence about answers is not judged by the claim for ciphertexts: two claims that are never mixed up."""
     from discreet.audit import verdict
     from discreet.core import Evidence, Game
-    from discreet.crypto.disclosure import ciphertext_claim
 
     inside = np.arange(200) % 2 == 0
-    claim = ciphertext_claim(keys[0].parameters, record())
+    claim = ciphertext_claim(keys[0].parameters, ROW)
     for view, outcome in (("answers", "incomparable"), ("ciphertexts", "refuted")):
         seen = Evidence(
-            game=Game(record(), {view}), attack="reads it", score=inside.astype(float), inside=inside, run=np.arange(200),
+            game=Game(ROW, {view}), attack="reads it", score=inside.astype(float), inside=inside, run=np.arange(200),
             design="paired",
         )  # fmt: skip
         assert verdict(claim, seen, confidence=0.99).outcome == outcome
@@ -92,7 +92,7 @@ def test_decryptions_are_counted_and_end(keys: Keys, ledger: Ledger) -> None:
     secret, public = crypto.keygen("linear", features=2)
     request = crypto.encrypt(secret, ROWS)
     answer, error = crypto.Scorer(MODEL).score(public, request), crypto.error_bound(MODEL, public)
-    how = {"error": error, "unit": record(), "source": "clinic", "ledger": ledger}
+    how = {"error": error, "unit": ROW, "source": "clinic", "ledger": ledger}
     with pytest.raises(InvalidValue, match="below 64 times the error"):
         crypto.disclose(secret, answer, grid=error, **how)  # type: ignore[arg-type]
     assert disclosed(ledger, secret.id) == 0
@@ -114,10 +114,47 @@ def test_decryptions_are_counted_and_end(keys: Keys, ledger: Ledger) -> None:
     assert len(problems) >= 2
     assert "new keys" in str(problems[0])
     assert disclosed(ledger, secret.id) == 160  # what was refused counts too: nothing is given back
-    ledger.open("another clinic", unit=record(), epsilon=1.0, delta=1e-6)
+    ledger.open("another clinic", unit=ROW, epsilon=1.0, delta=1e-6)
     with pytest.raises(InvalidValue, match="200 values"):  # one key under two names is one key
         crypto.disclose(secret, answer, grid=grid, **{**how, "source": "another clinic"})  # type: ignore[arg-type]
     assert str(np.round(MODEL(ROWS)[0, 0], 3)) not in str(problems)
+
+
+def test_each_value_counts_by_its_own_grid(ledger: Ledger) -> None:
+    """Fine grids first and coarse ones later: what the fine ones have used up stays used up."""
+    secret, public = crypto.keygen("linear", features=2)
+    answer, error = crypto.Scorer(MODEL).score(public, crypto.encrypt(secret, ROWS)), crypto.error_bound(MODEL, public)
+    how = {"unit": ROW, "source": "clinic", "ledger": ledger}
+    crypto.disclose(secret, answer, grid=2 * error * 42, error=error, **how)  # type: ignore[arg-type]  # 40 of 42
+    with pytest.raises(InvalidValue, match="80 values"):  # 40 / 42 + 40 / 400
+        crypto.disclose(secret, answer, grid=2 * error * 400, error=error, **how)  # type: ignore[arg-type]
+    with pytest.raises(InvalidValue, match="120 values"):  # a smaller error stated now does not make up for it
+        crypto.disclose(secret, answer, grid=2 * error * 400, error=error / 10, **how)  # type: ignore[arg-type]
+
+
+def test_an_error_that_no_computation_has_is_refused(keys: Keys, ledger: Ledger) -> None:
+    """A false server states next to none, so that a fine grid would pass and show the noise."""
+    secret, public = keys
+    answer = crypto.Scorer(MODEL).score(public, crypto.encrypt(secret, ROWS))
+    with pytest.raises(InvalidValue, match="less than any computation"):
+        crypto.disclose(secret, answer, grid=1e-12, error=1e-15, unit=ROW, source="clinic", ledger=ledger)
+    for purpose in ("linear", "logistic", "network"):
+        parameters = PURPOSES[purpose]
+        tiny = crypto.Model((Layer(np.array([[1e-9, 0.0]]), np.array([0.0])),), "identity")
+        assert least_error(parameters) < error_under(tiny, parameters, 1e-9)
+
+
+def test_a_claim_for_ciphertexts_is_not_about_how_many_there_are(keys: Keys, ledger: Ledger) -> None:
+    """The header says how many rows there are. For a unit that is added or removed that tells which world it is."""
+    seen = [crypto.Encrypted.from_bytes(crypto.encrypt(keys[0], ROWS[: 3 + there]).to_bytes()).rows for there in (0, 1)]
+    assert seen == [3, 4]
+    with pytest.raises(InvalidValue, match="Messages show how many"):
+        ciphertext_claim(keys[0].parameters, record())
+    ledger.open("counted", unit=record(), epsilon=1.0, delta=1e-6)
+    answer = crypto.Scorer(MODEL).score(keys[1], crypto.encrypt(keys[0], ROWS))
+    with pytest.raises(InvalidValue, match="Messages show how many"):
+        crypto.disclose(keys[0], answer, grid=0.1, error=1e-4, unit=record(), source="counted", ledger=ledger)
+    assert disclosed(ledger, keys[0].id) == 0
 
 
 def test_weights_of_a_training_are_handed_on_rounded(ledger: Ledger) -> None:
@@ -125,7 +162,7 @@ def test_weights_of_a_training_are_handed_on_rounded(ledger: Ledger) -> None:
     plan = Plan(2, 50, 1, 1.0, 1.0)
     secret, public = crypto.keygen("training", features=2)
     holder = KeyHolder(secret, plan)
-    how = {"unit": record(), "source": "clinic", "ledger": ledger}
+    how = {"unit": ROW, "source": "clinic", "ledger": ledger}
     with pytest.raises(InvalidValue, match="No step"):
         disclose_weights(holder, grid=0.1, **how)  # type: ignore[arg-type]
     trainer = Trainer(public, holder.encrypt(rows, (rows[:, 0] > 0).astype(int)))
@@ -142,7 +179,7 @@ def test_what_is_not_handed_over(keys: Keys, ledger: Ledger) -> None:
     secret, public = keys
     request = crypto.encrypt(secret, ROWS)
     answer = crypto.Scorer(MODEL).score(public, request)
-    how = {"grid": 0.1, "error": 1e-4, "unit": record(), "source": "clinic"}
+    how = {"grid": 0.1, "error": 1e-4, "unit": ROW, "source": "clinic"}
     with pytest.raises(InvalidValue, match="counted in it"):
         crypto.disclose(secret, answer, ledger=None, **how)  # type: ignore[arg-type]
     with pytest.raises(InvalidValue, match="belong to key"):

@@ -29,7 +29,7 @@ def test_sums_under_the_second_engine(other: str) -> None:
     for update in updates:
         server.add(SumMessage.from_bytes(encrypt_update(public, PLAN, update).to_bytes()))
     found = decrypt_sum(
-        secret, server.noisy_sum(), plan=PLAN, unit=Unit("client", "add_remove", rows=1), source="clients", ledger=None
+        secret, server.noisy_sum(), plan=PLAN, unit=Unit("client", "zero_out", rows=1), source="clients", ledger=None
     )
     wanted = sum(PLAN.rounded(update) for update in updates) * PLAN.granularity
     assert np.abs(found.value - wanted).max() <= 12 * PLAN.sigma  # 5,000 normal numbers: further once in 1e29

@@ -47,6 +47,13 @@ def test_a_party_is_for_one_run() -> None:
         party.raised(sent)
 
 
+def test_exponents_are_drawn_and_not_given() -> None:
+    """A party with a given exponent would be a second run of it."""
+    with pytest.raises(TypeError):
+        Party(5)  # type: ignore[call-arg]
+    assert not any("exponent" in name or "key" in name for name in dir(Party()) if not name.startswith("_"))
+
+
 def test_bad_input_does_not_use_a_party_up() -> None:
     party = Party()
     with pytest.raises(InvalidValue, match="must differ"):

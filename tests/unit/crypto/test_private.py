@@ -5,10 +5,14 @@ from __future__ import annotations
 import copy
 import json
 import logging
+import os
 import pickle
 import pkgutil
 import socket
+import threading
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -55,6 +59,43 @@ def test_every_class_that_holds_a_secret_is_tried() -> None:
             found.add(kind.__name__)
             todo.append(kind)
     assert found == set(MAKE)
+
+
+SPENT: dict[str, Callable[[], Callable[[], Any]]] = {
+    "Party.blinded": lambda: partial(crypto.Party().blinded, [b"ann"]),
+    "Party.raised": lambda: partial(crypto.Party().raised, crypto.Party().blinded([b"ann"])),
+    "OneTimePad.encrypt": lambda: partial(crypto.OneTimePad.random(3).encrypt, b"ann"),
+    "Triple.take": lambda: partial(shares.triples((1, 1), (1, 1), 2)[0].take, np.zeros((1, 1)), np.zeros((1, 1))),
+}
+
+
+@pytest.mark.parametrize("name", SPENT)
+def test_what_is_done_once_is_done_by_one_thread(name: str) -> None:
+    for _ in range(20):
+        step, done, start = SPENT[name](), [], threading.Barrier(6)
+
+        def attempt(step: Callable[[], Any] = step, done: list[Any] = done, start: threading.Barrier = start) -> None:
+            start.wait()
+            with suppress(InvalidValue):
+                done.append(step())
+
+        threads = [threading.Thread(target=attempt) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(done) == 1
+
+
+@pytest.mark.parametrize("name", SPENT)
+def test_a_forked_process_does_not_do_it_again(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fork copies the object with its secret, whatever pickling and copying do."""
+    step, here = SPENT[name](), os.getpid()
+    monkeypatch.setattr("discreet.crypto.private.os.getpid", lambda: here + 1)
+    with pytest.raises(InvalidValue, match="made in another process"):
+        step()
+    monkeypatch.undo()
+    step()
 
 
 @pytest.mark.parametrize("name", MAKE)

@@ -195,6 +195,15 @@ def test_a_triple_works_once_and_for_its_shapes() -> None:
     assert together(2, program(0), program(1)) == [5.0, 5.0]
 
 
+def test_the_bytes_of_a_triple_work_once() -> None:
+    """The dealer's message again is the same triple again."""
+    data = triples((1, 1), (1, 1), 2)[0].to_bytes()
+    one = np.zeros((1, 1), np.uint64)
+    assert len(Triple.from_bytes(data).take(one, one)) == 3
+    with pytest.raises(InvalidValue, match="used already"):
+        Triple.from_bytes(data).take(one, one)
+
+
 @pytest.mark.parametrize(
     ("data", "text"),
     [

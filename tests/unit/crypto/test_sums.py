@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -112,8 +114,9 @@ def test_what_a_server_and_a_key_holder_refuse(keys: tuple) -> None:
     forged = replace(total, parts=tuple(replace(encrypt_update(other_public, PLAN, UPDATES[0])).parts))
     with pytest.raises(InvalidDocument, match="does not decrypt"):
         decrypt_sum(secret, forged, **how)
-    with pytest.raises(InvalidValue, match="one client's update"):
-        PLAN.claims(record("replace"))
+    for seen in (record("replace"), record(), Unit("client", "add_remove", rows=1), Unit("client", "zero_out", rows=None)):
+        with pytest.raises(InvalidValue, match="one client's update"):
+            PLAN.claims(seen)
     with pytest.raises(InvalidValue, match="keys are for linear"):
         encrypt_update(crypto.keygen("linear", features=2)[1], PLAN, UPDATES[0])
     with pytest.raises(InvalidValue, match="updates of 5000"):
@@ -123,6 +126,25 @@ def test_what_a_server_and_a_key_holder_refuse(keys: tuple) -> None:
     for change in ({"clients": 2000}, {"granularity": 1e-12}, {"granularity": 2.0}, {"sigma": 0.0}):
         with pytest.raises(InvalidValue):
             replace(PLAN, **change)
+
+
+def test_one_sum_leaves_the_server_whoever_asks_at_once(keys: tuple, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two sums with noise of their own could be averaged: eight threads ask, and one gets it."""
+    server, found = SumServer(keys[1], PLAN), []
+    server.add(encrypt_update(keys[1], PLAN, UPDATES[0]))
+    start = threading.Barrier(8)
+
+    def ask() -> None:
+        start.wait()
+        with suppress(InvalidValue):
+            found.append(server.noisy_sum())
+
+    threads = [threading.Thread(target=ask) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 1
 
 
 def test_the_server_of_sums_holds_no_secret(keys: tuple) -> None:
@@ -147,8 +169,10 @@ def test_the_size_of_an_intersection() -> None:
 def test_the_counting_party_cannot_tell_which_items_match() -> None:
     """Both lists come back shuffled: the order says nothing of which items they belong to."""
     mine = [b"%d" % n for n in range(40)]
-    counting, other = crypto.Party(5), crypto.Party(7)
-    twice = other.raised(counting.blinded(mine), shuffle=True)
-    ordered = crypto.Party(7).raised(crypto.Party(5).blinded(mine))
+    counting, other = crypto.Party(), crypto.Party()
+    sent = counting.blinded(mine)
+    again = crypto.Party()
+    again._key = other._key  # the same exponent, which no caller can set
+    twice, ordered = other.raised(sent, shuffle=True), again.raised(sent)
     assert sorted(twice) == sorted(ordered)
     assert twice != ordered  # equal once in 40!

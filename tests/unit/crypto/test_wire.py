@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -72,6 +73,58 @@ def test_the_server_is_sent_no_secret(keys: tuple, monkeypatch: pytest.MonkeyPat
         assert raw[-4000:] not in data
         assert b"secret" not in data[:4000]
     assert not any(type(value).__name__ in ("SecretKey", "Decryptor") for value in held)
+
+
+def secret_words(secret: crypto.SecretContext) -> bytes:
+    """Thirty-two words of the key as SEAL computes with it, from its middle."""
+    held = secret._secret.data().dyn_array()
+    return struct.pack("<32Q", *(held.at(place) for place in range(4000, 4032)))
+
+
+def holds(process: int, pattern: bytes) -> bool:
+    """Whether a process has these bytes anywhere in memory that it can write."""
+    with open(f"/proc/{process}/maps", encoding="utf-8") as maps, open(f"/proc/{process}/mem", "rb") as memory:
+        for line in maps:
+            if line.split()[1][:2] != "rw":
+                continue
+            start, end = (int(part, 16) for part in line.split()[0].split("-"))
+            try:
+                memory.seek(start)
+                if pattern in memory.read(end - start):
+                    return True
+            except OSError:
+                continue
+    return False
+
+
+@pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="reads memory as Linux shows it")
+def test_the_memory_of_the_servers_process_holds_no_secret(tmp_path: Path, keys: tuple) -> None:
+    """Rows are scored by another process, and then all of its memory is looked through for the key. The same search finds it in
+    a process that has loaded the key's file.
+    """
+    secret, public = keys
+    pattern = secret_words(secret)
+    MODEL.save(tmp_path / "model.json")
+    secret.save(tmp_path / "secret.key")
+    command = [sys.executable, "-m", "discreet.cli", "crypto", "serve", str(tmp_path / "model.json"), "--port", "0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            client = ScoringClient(process.stderr.readline().split()[2].rstrip("."))  # type: ignore[union-attr]
+            client.send_key(public)
+            request = crypto.encrypt(secret, ROWS)
+            assert np.abs(crypto.decrypt(secret, client.score(request), request=request) - MODEL(ROWS)).max() < 1e-3
+            try:
+                found = holds(process.pid, pattern)
+            except PermissionError:
+                pytest.skip("another process's memory cannot be read here")
+        finally:
+            process.terminate()
+    assert not found
+    holding = f"from discreet.crypto import *; s = SecretContext.load({str(tmp_path / 'secret.key')!r}); print(); input()"
+    with subprocess.Popen([sys.executable, "-c", holding], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+        holder.stdout.readline()  # type: ignore[union-attr]
+        assert holds(holder.pid, pattern)
+        holder.communicate("\n")
 
 
 def test_a_secret_key_is_refused_by_both_sides(server: ScoringServer, keys: tuple, tmp_path: Path) -> None:
@@ -164,6 +217,22 @@ def test_what_does_not_speak_http(said: bytes) -> None:
         thread.join()
 
 
+def test_a_refusal_that_cannot_be_read() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(65536)
+                connection.sendall(b"HTTP/1.1 400 no\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        with pytest.raises(InvalidValue, match="refused: status 400"):
+            ScoringClient(f"http://127.0.0.1:{listener.getsockname()[1]}", timeout=10).describe()
+        thread.join()
+
+
 @pytest.mark.parametrize("url", ["http://[::1", "http://a b/"])
 def test_what_is_no_address(url: str) -> None:
     with pytest.raises(InvalidValue, match="is no address"):
@@ -220,7 +289,7 @@ def test_the_commands(tmp_path: Path) -> None:
     assert over.exit_code == 2
     assert "holds a secret key" in over.output
     assert (tmp_path / "keys/secret.key").read_bytes() == before
-    Ledger(tmp_path / "ledger.db").open("clinic", unit=record(), epsilon=1.0, delta=1e-6)
+    Ledger(tmp_path / "ledger.db").open("clinic", unit=record("replace"), epsilon=1.0, delta=1e-6)
     hand_on = ["disclose", "@scores.ct", "--key", "@keys/secret.key", "--request", "@rows.ct", "--error", "0.0003", "--ledger",
                "@ledger.db", "--source", "clinic", "--unit", "record", "-o", "@handed.json"]  # fmt: skip
     run(*hand_on, "--grid", "0.0625")
