@@ -51,7 +51,7 @@ conventions: $(VENV)/.dev $(OLDER)
 	for python in $(PEERS)/sklearn-1.7/bin/python $(PEERS)/sklearn-1.8/bin/python $(BIN)/python; do \
 	  $$python bench/conventions.py --out $(RESULTS)/conventions.json || exit 1; done
 
-bench: $(VENV)/.dev $(WITH_PEERS) $(PEERS)/privacy-meter/.done
+bench: $(VENV)/.dev $(WITH_PEERS) $(PEERS)/privacy-meter/.done $(PEERS)/smartnoise-sdk/.done
 	$(BIN)/python bench/startup.py
 	$(BIN)/python bench/demo.py
 	$(BIN)/python bench/accounting.py --out $(RESULTS)/accounting.json
@@ -65,6 +65,7 @@ bench: $(VENV)/.dev $(WITH_PEERS) $(PEERS)/privacy-meter/.done
 	$(BIN)/python bench/serve.py --out $(RESULTS)/serve.json
 	$(BIN)/python bench/sql.py --opendp $(PEERS)/opendp/bin/python --smartnoise $(PEERS)/smartnoise/bin/python \
 	  --pipeline-dp $(PEERS)/pipelinedp/bin/python --out $(RESULTS)/sql.json
+	$(BIN)/python bench/sql_asked.py --smartnoise $(PEERS)/smartnoise-sdk --out $(RESULTS)/sql_asked.json
 	if test -d ../shared/data; then $(BIN)/python bench/sql_accuracy.py --opendp $(PEERS)/opendp/bin/python \
 	  --smartnoise $(PEERS)/smartnoise/bin/python --pipeline-dp $(PEERS)/pipelinedp/bin/python --out $(RESULTS)/sql_accuracy.json; fi
 	$(BIN)/python bench/sgd.py --opacus $(PEERS)/opacus/bin/python --jax $(PEERS)/jax/bin/python --out $(RESULTS)/sgd.json
@@ -102,6 +103,11 @@ $(WITH_PEERS) $(OLDER): | $(BIN)/python
 $(PEERS)/privacy-meter/.done: | $(BIN)/python
 	git clone --quiet https://github.com/privacytrustlab/ml_privacy_meter $(@D)
 	git -C $(@D) checkout --quiet e384af8fd9319b8eeb1303aa82474df1441e3c59
+	@touch $@
+
+$(PEERS)/smartnoise-sdk/.done: | $(BIN)/python
+	git clone --quiet https://github.com/opendp/smartnoise-sdk $(@D)
+	git -C $(@D) checkout --quiet 81d1351b383b5d45b0818ae140a7291b4ce4a841
 	@touch $@
 
 $(PEERS)/opendp/.done: WANTED := 'opendp[polars]==0.16.0' numpy

@@ -138,9 +138,10 @@ def _cut(asked: Priced, sums: Mapping[str, Any], others: list[Mapping[str, Any]]
 def different(found: Mapping[str, Any], keys: int) -> Cells:
     """How many different values each group has."""
     made: Cells = {}
-    for *key, value in {tuple(row) for row in zip(*(found[f"k{i}"] for i in range(keys + 1)))}:
-        if value is not None:
-            made[tuple(key)] = made.get(tuple(key), 0) + 1
+    for row in {
+        tuple(row) for row in zip(*(found[name] for name in sorted(found, key=lambda k: (len(k), k)) if name[0] == "k"))
+    }:
+        made[row[:keys]] = made.get(row[:keys], 0) + 1
     return made
 
 

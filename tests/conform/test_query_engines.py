@@ -116,9 +116,12 @@ PLAIN = [
     "WITH a AS (SELECT pid, x * 2 AS z FROM people WHERE age IS NOT NULL UNION ALL SELECT pid, cost FROM visits) "
     "SELECT COUNT(z) AS n, SUM(LEAST(GREATEST(z, 0), 9)) AS s FROM a",
     "SELECT ward, smoker, COUNT(*) AS n, COVAR_POP(x, age) AS c, CORR(x, age) AS r FROM people GROUP BY ROLLUP (ward, smoker)",
+    "SELECT smoker, COUNT_IF(NOT age) AS d, SUM(CASE WHEN age THEN x END) AS e FROM people WHERE age OR day IS NULL GROUP BY 1",
     "SELECT p.day, w.floor > 2 AS f, COUNT(*) AS n FROM (people p JOIN wards w USING (ward)) GROUP BY CUBE (1, 2)",
 ]
 DIFFERENT = [
+    "SELECT smoker, COUNT(DISTINCT (x, ward)) AS d, COUNT(DISTINCT ward, age) FILTER (WHERE age) AS e, COUNT(*) AS n FROM "
+    "people WHERE NOT age OR day IS NULL GROUP BY smoker",
     "SELECT smoker, COUNT(DISTINCT ward) AS w, COUNT(DISTINCT x) AS d, COUNT(*) AS n FROM people GROUP BY smoker",
     "SELECT COUNT(DISTINCT at) AS a, COUNT(DISTINCT day) FILTER (WHERE age > 30) AS d, COUNT(DISTINCT LOWER(ward)) AS l "
     "FROM people",

@@ -16,7 +16,7 @@ from discreet.query.engines.request import Plan, Request, Term
 from discreet.query.operations import Kind, Op, PlanKind, TermKind
 from discreet.query.price import Priced
 from discreet.query.quantiles import Quantiles
-from discreet.query.statistics.quantity import Quantity
+from discreet.query.statistics.quantity import Quantity, ValueCount
 from discreet.query.statistics.statistic import CONFIDENCE, Cells, Statistic, each
 from discreet.query.together import Reach
 from discreet.query.tree import Question, Scalar
@@ -40,11 +40,11 @@ def requests(priced: Priced) -> list[Request]:
     return asked
 
 
-def _values(question: Question, plan: Plan, value: Scalar) -> Request:
+def _values(question: Question, plan: Plan, values: ValueCount) -> Request:
     """The different values of each group: the groups of a finer question, in as many of which a unit counts as it has rows."""
-    known = Scalar(Op.NOT, Kind.BOOLEAN, (Scalar(Op.IS_NULL, Kind.BOOLEAN, (value,)),))
-    where = known if question.rows.where is None else Scalar(Op.AND, Kind.BOOLEAN, (question.rows.where, known))
-    rows, keys = replace(question.rows, where=where), (*question.keys, value)
+    parts = tuple(part for part in (question.rows.where, values.where) if part is not None)
+    where = Scalar(Op.AND, Kind.BOOLEAN, parts) if len(parts) == 2 else parts[0] if parts else None
+    rows, keys = replace(question.rows, where=where), (*question.keys, *values.of)
     if plan.kind == PlanKind.ROWS:
         return Request(rows, keys, plan, (Term(TermKind.COUNT),))
     return Request(rows, keys, Plan(PlanKind.SAMPLED, plan.rows, plan.rows, 1))
@@ -81,18 +81,18 @@ class Noisy:
             if request.bins is not None:
                 self._ranked[place] = self._quantiles(place, ask(request))
             else:
-                self._add_noise(place, self._different(ask(request)))
+                self._add_noise(place, self._different(request, ask(request)))
         return self
 
     def _places(self, *, alone: bool) -> list[int]:
         return [i for i, measure in enumerate(self.priced.measures) if measure.alone == alone]
 
-    def _different(self, found: Mapping[str, Sequence[Any]]) -> list[int]:
+    def _different(self, request: Request, found: Mapping[str, Sequence[Any]]) -> list[int]:
         """How many different values each released group has."""
         keys = len(self.priced.question.keys)
         counts = dict.fromkeys(map(_plain_key, self.keys), 0)
-        columns = [found[f"k{i}"] for i in range(keys + 1)]
-        for key in {_plain_key(_one_zero(row)) for row in zip(*columns) if row[keys] is not None}:
+        columns = [found[f"k{i}"] for i in range(len(request.keys))]
+        for key in {_plain_key(_one_zero(row)) for row in zip(*columns)}:
             if key[:keys] in counts:
                 counts[key[:keys]] += 1
         return [counts[_plain_key(key)] for key in self.keys]

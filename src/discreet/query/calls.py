@@ -14,6 +14,7 @@ from discreet.query.scalars.expression import Scope, scalar
 from discreet.query.scalars.operands import finite, number, number_literal, refused, truth
 from discreet.query.tree import Join, Relation, Scalar, is_unit
 
+MOST_TOGETHER = 16  # columns whose combinations are counted
 _RANKED = (exp.Quantile, exp.PercentileCont, exp.PercentileDisc, exp.ApproxQuantile)
 
 
@@ -105,19 +106,26 @@ class Call:
 
     def distinct_unit(self) -> bool:
         """Whether DISTINCT is of the unit's key, so that units are counted."""
-        value = scalar(self._one_distinct(), self.sources.scope)
-        return self.sources.unit is not None and self.filter is None and value.op == Op.COLUMN and self.sources.is_unit(value)
-
-    def distinct_value(self) -> Scalar:
-        """What DISTINCT is of."""
-        return replace(self, argument=self._one_distinct()).expression()
-
-    def _one_distinct(self) -> Any:
         items = self.argument.expressions
         if len(items) != 1 or isinstance(items[0], exp.Tuple):
-            raise InvalidQuery(f"{self.node.sql()[:60]} counts tuples. Write COUNT(DISTINCT CONCAT(a, '|', b)) of columns that "
-                               "have no '|' in them.")  # fmt: skip
-        return items[0]
+            return False
+        value = scalar(items[0], self.sources.scope)
+        return self.sources.unit is not None and self.filter is None and value.op == Op.COLUMN and self.sources.is_unit(value)
+
+    def distinct_values(self) -> tuple[tuple[Scalar, ...], Scalar | None]:
+        """What DISTINCT is of, and which rows count: of (a, b) all, as of a tuple in DuckDB; of a, b those without a NULL."""
+        items = self.argument.expressions
+        whole = len(items) == 1 and isinstance(items[0], exp.Tuple)
+        items = items[0].expressions if whole else items
+        if len(items) > MOST_TOGETHER:
+            raise InvalidQuery(f"{self.node.sql()[:60]}: DISTINCT takes at most {MOST_TOGETHER} columns.")
+        if len(items) == 1 and not whole:
+            alone = (replace(self, argument=items[0]).expression(),)
+            return alone, _known(alone)
+        values = tuple(replace(self, argument=item, filter=None).expression() for item in items)
+        held = None if self.filter is None else truth(scalar(self.filter, self.sources.scope), self.filter)
+        parts = [part for part in (held, None if whole else _known(values)) if part is not None]
+        return values, Scalar(Op.AND, Kind.BOOLEAN, tuple(parts)) if len(parts) == 2 else parts[0] if parts else None
 
     def bounded_pair(self) -> tuple[Scalar, Scalar]:
         """Both arguments as numbers with bounds."""
@@ -153,6 +161,12 @@ def read_call(node: Any, sources: Sources, condition: Any = None) -> Call | None
         argument = node.expressions[0] if len(node.expressions) == 1 else None
         return Call(node.name.upper(), node, argument, None, condition, sources)
     return Call(_name(node), node, node.args.get("this"), None, condition, sources, node.args.get("expression"))
+
+
+def _known(values: tuple[Scalar, ...]) -> Scalar:
+    """Whether none of them is NULL."""
+    parts = tuple(Scalar(Op.NOT, Kind.BOOLEAN, (Scalar(Op.IS_NULL, Kind.BOOLEAN, (value,)),)) for value in values)
+    return parts[0] if len(parts) == 1 else Scalar(Op.AND, Kind.BOOLEAN, parts)
 
 
 def _name(node: exp.Func) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from discreet.core import Unit
+from discreet.core import Unit, check
 from discreet.errors import InvalidValue
 from discreet.query.engines import Engine
 from discreet.query.engines.stored import NO_RULE, Stored, common_rule, rule_of_kind
@@ -77,7 +77,8 @@ def _base(name: str, stored: Stored, unit: Unit, schema: Schema, *, public: bool
             raise InvalidValue(f"{name} has no column {unit.key}, so nobody knows whose rows it holds. {near(unit.key, names)} "
                                f"If it is about nobody, say so in the schema: [{name}] public = true.")  # fmt: skip
         key = places[0]
-    return Base(name, names, tuple(fields.values()), not public, key, most, _unique(name, names, schema, public))
+    return Base(name, names, tuple(fields.values()), not public, key, most, _unique(name, names, schema, public),
+                schema.of(name).get("repeats", 1))  # fmt: skip
 
 
 def _same(one: str, two: str, exact: bool) -> bool:
@@ -87,6 +88,8 @@ def _same(one: str, two: str, exact: bool) -> bool:
 def _unique(name: str, names: tuple[str, ...], schema: Schema, public: bool) -> tuple[int, ...]:
     """The places of the columns on which a public table is declared to be unique."""
     columns = schema.of(name).get("unique", ())
+    if "repeats" in schema.of(name) and not columns:
+        raise InvalidValue(f"{name} declares repeats: say of which columns, such as unique = [{check.shown(names[0])}].")
     if columns and not public:
         raise InvalidValue(f"unique is declared of {name}, which is private. Only a public table can be looked at for it.")
     places = []
@@ -102,7 +105,9 @@ def _check_unique(engine: Engine, tables: Mapping[str, Base]) -> None:
     for name, base in tables.items():
         if base.unique and not _is_unique(engine, base):
             columns = ", ".join(base.names[place] for place in base.unique)
-            raise InvalidValue(f"{name} is declared unique on {columns}, and has rows that agree on it. Mend the public table.")
+            what = f"{base.repeats} rows" if base.repeats > 1 else "one row"
+            raise InvalidValue(f"{name} is declared to have at most {what} for each {columns}, and has more. Mend the public "
+                               "table, or declare how many: repeats = … beside unique.")  # fmt: skip
 
 
 def _is_unique(engine: Engine, base: Base) -> bool:

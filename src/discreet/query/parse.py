@@ -16,7 +16,7 @@ from discreet.core import check
 from discreet.errors import InvalidQuery
 from discreet.query.calls import Sources
 from discreet.query.groups import Lists, grouping, listed
-from discreet.query.operations import Kind, Op
+from discreet.query.operations import Kind, Op, OutputOp
 from discreet.query.outputs import Reading, later, named_outputs
 from discreet.query.relations import Catalogue, is_unit_column, plain, sources, where_of
 from discreet.query.scalars.expression import Scope, scalar
@@ -122,6 +122,8 @@ def _question(node: Any, catalogue: Catalogue, functions: Mapping[str, type[Stat
         raise InvalidQuery(
             "SELECT asks for rows, and rows are not released. Ask for statistics: COUNT(*), SUM, AVG, QUANTILE …"
         )
+    if having is not None and having.kind == Kind.INTEGER:  # as in SQL: what is not 0 holds
+        having = Output(Op.NE, (having, Output(OutputOp.LITERAL, value=0.0, kind=Kind.NUMBER)), kind=Kind.BOOLEAN)
     if having is not None and having.kind != Kind.BOOLEAN:
         raise InvalidQuery("HAVING takes a condition on columns of the answer, such as n > 100.")
     rows = Select(first, joins, where, (), (), True)

@@ -28,6 +28,7 @@ from discreet.query.together import Reach, of_box, of_laplace, of_normal
 from discreet.query.tree import Output, Question, copies
 
 FINEST = 1 << 14  # steps between the middle of the bounds and their ends
+MOST_COPIES = 1 << 16  # rows that may be made of one record
 WIDEST = 1 << 49  # of noise scales: beyond it whole numbers would not fit 64 bits
 
 
@@ -174,9 +175,14 @@ def choose_plan(question: Question, unit: Unit, *, registered: bool, groups: int
         most = copies(question.rows)
         if most is None:
             raise InvalidQuery(
-                "Each row is a unit here, and a JOIN, or a UNION ALL of a table with itself, can make several of one. A public "
-                "table can be joined on what it is unique on, if the schema declares that: [wards] public = true, "
-                "unique = [\"ward\"]. Or say whose rows they are: unit=user('id', rows=1)."
+                "Each row is a unit here, and a JOIN can make any number of one. A public table can be joined on what it is "
+                'unique on, if the schema declares that: [wards] public = true, unique = ["ward"], and with repeats = 3 '
+                "if up to three rows agree on that. Or say whose rows they are: unit=user('id', rows=1)."
+            )
+        if most > MOST_COPIES:
+            raise InvalidQuery(
+                f"These joins may make {most:,} rows of one record, more than {MOST_COPIES:,}. Join fewer tables, or such as "
+                "are unique."
             )
         return Plan(PlanKind.ROWS, most)
     if unit.rows is None:

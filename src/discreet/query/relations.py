@@ -90,13 +90,19 @@ _KNOWN_PARTS = {"expressions", "from", "from_", "joins", "where", "group", "havi
                 "operation_modifiers"}  # fmt: skip
 
 
+_DISTINCT = (
+    "To count different rows, write COUNT(DISTINCT (a, b)) outside; for those of each unit, GROUP BY the unit key and these "
+    "columns."
+)
+
+
 def plain(node: Any, more: tuple[str, ...] = ()) -> None:
     """Refuse every part of a SELECT that is not understood here."""
     if not isinstance(node, exp.Select):
         raise InvalidQuery(f"Private SQL answers one SELECT; got {type(node).__name__.upper()}: {node.sql()[:60]}.")
     for name, part in node.args.items():
         if part and name not in _KNOWN_PARTS and name not in more:
-            hint = "Group by the unit key and these columns." if name == "distinct" else "Leave it out."
+            hint = _DISTINCT if name == "distinct" else "Leave it out."
             raise InvalidQuery(f"{name.upper()} in a SELECT is not among what private SQL may run. {hint}")
 
 
@@ -117,7 +123,18 @@ def sources(node: Any, catalogue: Catalogue) -> tuple[Relation, tuple[Join, ...]
     return first, tuple(joins), scope
 
 
+def _unwrapped(node: Any) -> Any:
+    """((a)) AS x is (a) AS x."""
+    while isinstance(node, exp.Subquery) and isinstance(node.this, exp.Subquery) and node.this.args.get("alias") is None \
+            and not any(part for name, part in node.args.items() if name not in ("this", "alias")) \
+            and not any(part for name, part in node.this.args.items() if name != "this"):  # fmt: skip
+        alias, node = node.args.get("alias"), node.this.copy()
+        node.set("alias", alias)
+    return node
+
+
 def _source(node: Any, catalogue: Catalogue) -> tuple[str, Relation]:
+    node = _unwrapped(node)
     if isinstance(node, exp.Table):
         alias = node.args.get("alias")
         if alias is not None and alias.args.get("columns"):
@@ -136,6 +153,7 @@ def _source(node: Any, catalogue: Catalogue) -> tuple[str, Relation]:
 def _opened(node: Any) -> tuple[Any, list[Any]]:
     """FROM (a JOIN b …) is FROM a JOIN b …: the names of a and b can be used outside."""
     inner: list[Any] = []
+    node = _unwrapped(node)
     while isinstance(node, exp.Subquery) and isinstance(node.this, exp.Table) and node.args.get("alias") is None \
             and not any(node.args.get(name) for name in node.args if name != "this"):  # fmt: skip
         inner = [*(node.this.args.get("joins") or ()), *inner]

@@ -12,7 +12,7 @@ A `schema.toml` says it once for everyone:
 
     [wards]
     public = true
-    unique = ["ward"]
+    unique = ["ward"]     # with repeats = 3: at most three rows agree on it
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ from discreet.query.public import converted, public_values
 from discreet.query.tree import Bounds, Field
 
 KNOWN = ("bounds", "values", "required", "type")
-OF_TABLES = ("public", "unique", "rows", "depends_on_one_unit", "null")
+OF_TABLES = ("public", "unique", "repeats", "rows", "depends_on_one_unit", "null")
+MOST_REPEATS = 1_000_000  # rows of one unit in a table, and rows of a public table that agree
 TYPES = tuple(kind for kind in Kind if kind != Kind.NULL)
 
 
@@ -134,8 +135,8 @@ def _of_table(table: str, name: str, said: Any) -> Any:
         if not isinstance(said, bool):
             raise InvalidDocument(f"{name} of {table} must be true or false; got {check.shown(said)}.")
         return said
-    if name == "rows":
-        return check.whole(f"rows of {table}", said)
+    if name in ("rows", "repeats"):
+        return check.whole(f"{name} of {table}", said, most=MOST_REPEATS)
     names = check.items(f"{name} of {table}", said, "a list of texts")
     if not all(isinstance(item, str) for item in names) or not names:
         raise InvalidDocument(f"{name} of {table} must be a list of texts; got {check.shown(said)}.")

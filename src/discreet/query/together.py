@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import lru_cache
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Reach = Callable[[float], float]  # of a slope: how far the noise of x - slope y is from 0 at most, at some confidence
 NODES = 400  # of the integral over the size of a box
+HALVES = 50  # further ones, towards the largest sizes, for confidences near 1
 CELLS = 32  # of the range of a mean, in each of which one bound on the noise is used
 
 
@@ -54,32 +56,39 @@ def of_box(one: float, two: float, size: int, confidence: float) -> float:
 
 @lru_cache(4096)
 def _of_box(b: float, size: int, confidence: float) -> float:
-    a, sides = 1.0, _sides(size)
+    a, (sides, chances) = 1.0, _sides(size)
 
     def beyond(t: float) -> float:
         wide, narrow = a * sides, b * sides
         near = 1 - t / wide
         far = (wide + narrow - t) ** 2 / (4 * wide * np.maximum(narrow, 1e-300))
         parts = np.where(t >= wide + narrow, 0.0, np.where(t < wide - narrow, near, far))
-        return float(parts.sum() + 1) / (NODES + 1)  # as if the last part, which has no largest K, were beyond
+        return float(parts @ chances[:-1]) + float(chances[-1])  # as if the last part, which has no largest K, were beyond
 
     return _least(beyond, a * size, confidence)
 
 
 @lru_cache(32)
-def _sides(size: int) -> Floats:
-    """The largest K / scale of each of NODES equally likely parts, of NODES + 1."""
-    from scipy.stats import gamma
-
-    sides: Floats = gamma.ppf((np.arange(NODES) + 1) / (NODES + 1), size + 1)
-    return sides
+def _sides(size: int) -> tuple[Floats, Floats]:
+    """The largest K / scale of parts of its distribution, a gamma distribution of whole shape, by bisection from above; and the
+    chance of each part, with that of what is left: NODES equal ones, then halves of what is left."""
+    past = np.concatenate([1 - np.arange(1, NODES) / NODES, 0.5 ** np.arange(1, HALVES) / NODES])
+    low, high = np.zeros(len(past)), np.full(len(past), 8.0 * (size + 1) + 2 * HALVES)
+    for _ in range(60):
+        middle = (low + high) / 2
+        part = np.ones(len(past))
+        left = part.copy()
+        for k in range(1, size + 1):  # Pr[K > t] = exp(-t) times the sum of t^k / k!
+            part = part * middle / k
+            left += part
+        more = np.exp(-middle) * left > past
+        low, high = np.where(more, middle, low), np.where(more, high, middle)
+    return high, -np.diff(np.concatenate([[1.0], past, [0.0]]))
 
 
 def of_normal(one: float, two: float, confidence: float) -> float:
     """The same of Gaussian noise of two standard deviations."""
-    from scipy.special import ndtri
-
-    return float(math.hypot(one, two) * ndtri((1 + confidence) / 2))
+    return math.hypot(one, two) * NormalDist().inv_cdf((1 + confidence) / 2)
 
 
 def _least(beyond: Callable[[float], float], start: float, confidence: float) -> float:

@@ -47,7 +47,7 @@ class Base:
     """A table of the source; `unit` is the position of the column that says whose row it is.
 
     `most` is how often a unit's record is in it, where its owner declared that of a derived table; `unique` are the columns
-    on which a public table was declared, and found, to have no two rows alike.
+    on which a public table was declared, and found, to have no two rows alike, or no more than `repeats`.
     """
 
     table: str
@@ -57,6 +57,7 @@ class Base:
     unit: int | None = None
     most: int = 0
     unique: tuple[int, ...] = ()
+    repeats: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,36 +122,53 @@ def bases(relation: Relation) -> list[Base]:
 
 
 def copies(relation: Relation) -> int | None:
-    """In how many rows of the relation one record can be, where a record is the unit; None where there is no bound."""
-    tables = _tables(relation)
-    if tables is None or len({base.table for base in tables}) != len(tables):
+    """In how many rows of the relation one record can be, where a record is the unit; None where there is no bound.
+
+    A record is in one of the base tables, so the largest of their numbers counts; derived tables it may be in all at once.
+    """
+    rows = _rows_by_table(relation)
+    if rows is None:
         return None
-    return sum(base.most for base in tables) + any(base.most == 0 for base in tables)
+    most = {base.table: base.most for base in bases(relation)}
+    alone = max((count for table, count in rows.items() if not most[table]), default=0)
+    return alone + sum(count * most[table] for table, count in rows.items())
 
 
-def _tables(relation: Relation) -> list[Base] | None:
-    """The tables whose rows go through one by one; None where rows are gathered, or joined with more than one row each."""
+def _rows_by_table(relation: Relation) -> dict[str, int] | None:
+    """How many rows of the relation one row of each table may give; None where rows are gathered, or join without a bound."""
     if isinstance(relation, Base):
-        return [relation]
+        return {relation.table: 1}
     if isinstance(relation, Select):
-        joined = all(_matches_once(join, place) for place, join in enumerate(relation.joins, 1))
-        return _tables(relation.first) if joined and relation.grouped is None else None
-    parts = [_tables(part) for part in relation.parts]
-    return None if None in parts else [base for part in parts for base in part or ()]
+        times = 1
+        for place, join in enumerate(relation.joins, 1):
+            times *= _matches(join, place)
+        found = _rows_by_table(relation.first)
+        if found is None or not times or relation.grouped is not None:
+            return None
+        return {table: count * times for table, count in found.items()}
+    parts = [_rows_by_table(part) for part in relation.parts]
+    if None in parts:
+        return None
+    added: dict[str, int] = {}
+    for part in parts:
+        for table, count in (part or {}).items():
+            added[table] = added.get(table, 0) + count
+    return added
 
 
-def _matches_once(join: Join, place: int) -> bool:
-    """Whether a row finds at most one in a public table: each column on which that is unique equals a value of the row."""
+def _matches(join: Join, place: int) -> int:
+    """How many rows of a public table a row finds at most: each column on which that is unique equals a value of the row. 0
+    where there is no bound."""
     base = join.relation
     if not isinstance(base, Base) or base.private or not base.unique:
-        return False
+        return 0
     equal = set()
     for part in join.on.args if join.on.op == Op.AND else (join.on,):
         if part.op == Op.EQ and part.args[0].kind == part.args[1].kind:
             for one, other in (part.args, part.args[::-1]):
                 if one.op == Op.COLUMN and one.value[0] == place and not _mentions(other, place):
                     equal.add(one.value[1])
-    return equal >= set(base.unique)
+    return base.repeats if equal >= set(base.unique) else 0
 
 
 def _mentions(value: Scalar, place: int) -> bool:

@@ -9,12 +9,13 @@ from adversary.sql.worlds import World
 
 STATISTICS = ["COUNT(*) AS n", "COUNT(x) AS k", "SUM(x) AS s", "AVG(x) AS m", "VARIANCE(x) AS v", "MEDIAN(x) AS h",
               "SUM(LEAST(GREATEST(x * x - 1, 0), 9)) AS q", "COUNT_IF(x > 3) AS c", "COUNT(DISTINCT x) AS d",
-              "COUNT(DISTINCT g) AS e", "COVAR_POP(x, LEAST(x, 5)) AS w", "CORR(x, x * x) AS r"]  # fmt: skip
+              "COUNT(DISTINCT g) AS e", "COUNT(DISTINCT (x, g)) AS t", "COUNT(DISTINCT g, x) AS y",
+              "COVAR_POP(x, LEAST(x, 5)) AS w", "CORR(x, x * x) AS r"]  # fmt: skip
 AFTER = ["", "", "COUNT(*) / SUM(COUNT(*)) OVER () AS after", "CASE WHEN COUNT(*) > 9 THEN ROUND(AVG(x), 1) END AS after",
          "CAST(COUNT(*) AS VARCHAR) AS after", "COUNT(*) > SUM(x) AS after"]  # fmt: skip
 LATER = ["", "", " HAVING COUNT(*) + 1 > 3", " ORDER BY COUNT(*) * 2 DESC", " ORDER BY 1 LIMIT 2"]
 CONDITIONS = ["", "", "x > 1", "g = 'a'", "g LIKE 'a%'", "x IS NULL OR x < 5", "LENGTH(g) < 3", "EXP(x) > 2", "g < 'b'",
-              "CAST(g AS DOUBLE) IS NULL", "x / (x - 3) > 1", "g IN ('A', 'b')", "LOWER(g) = 'a'"]  # fmt: skip
+              "CAST(g AS DOUBLE) IS NULL", "x / (x - 3) > 1", "g IN ('A', 'b')", "LOWER(g) = 'a'", "NOT LENGTH(g)"]  # fmt: skip
 TUPLES = {("g", "big"): [("a", True), ("a", None), ("b", False)]}
 SETS = [
     "ROLLUP (g)",
@@ -31,6 +32,13 @@ GROUPS = [
     "BUCKET(x, 3)",
     "x > 1",
     "g || 'x'",
+    "x / (x - 3)",
+    "SQRT(x - 1) * 7919",
+    "COALESCE(g, 'none')",
+    "CAST(x AS INTEGER) % 2",
+    "CAST(g AS DOUBLE)",
+    "NULLIF(LENGTH(g), 1)",
+    "g IN ('a', 'zz')",
     "CASE WHEN g = 'a' THEN 'A' ELSE g END",
 ]
 
@@ -80,6 +88,9 @@ def _rows(world: World, random: Random, *, plain: bool = False) -> tuple[str, bo
         choices = [("(SELECT g, x FROM people UNION ALL SELECT g, x FROM again) q", True)]
     if "wards" in world.tables:
         choices = [("(SELECT p.g, p.x FROM people p LEFT JOIN wards w ON p.g = w.ward) q", True)]
+    if world.unit.key is None and not plain:  # a record in several rows
+        parts = ("g, x FROM people", "g, x FROM people WHERE x > 2", "g, x + 1 FROM people")
+        choices += [(f"({' UNION ALL '.join(f'SELECT {part}' for part in parts)}) q", True)]
     if world.unit.key is not None and not plain:
         choices += [
             ("(SELECT id, g, SUM(x) / 10 AS x FROM people GROUP BY id, g) q", True),

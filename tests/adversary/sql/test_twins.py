@@ -16,7 +16,7 @@ from adversary.sql.game import compare, sides
 from adversary.sql.test_neighbours import one_salt, url  # noqa: F401
 from adversary.sql.worlds import WORLDS
 from discreet.core import lines
-from discreet.query import answer, catalogue, price
+from discreet.query import answer, catalogue, price, tree
 from discreet.query.engines import duckdb, frames
 from discreet.query.engines.duckdb import DuckEngine
 from discreet.query.engines.expressions import Expressions
@@ -24,6 +24,7 @@ from discreet.query.engines.postgres import PostgresEngine, PostgresWriter
 from discreet.query.engines.spark import SparkWriter
 from discreet.query.engines.writer import Writer
 from discreet.query.operations import Kind
+from discreet.query.statistics.quantity import Bounding
 
 Patch = Callable[[pytest.MonkeyPatch], None]
 
@@ -121,6 +122,21 @@ def values_not_bounded(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(answer, "_values", all_values)
 
 
+def values_together_not_bounded(patch: pytest.MonkeyPatch) -> None:
+    """COUNT(DISTINCT (x, g)) as if a unit were in one row."""
+    patch.setattr(Bounding, "values", property(lambda self: self.times))
+
+
+def rows_of_joins_counted_once(patch: pytest.MonkeyPatch) -> None:
+    """A record that is joined with many rows of a public table counts as one."""
+    patch.setattr(tree, "_matches", lambda join, place: 1)
+
+
+def rows_of_unions_counted_once(patch: pytest.MonkeyPatch) -> None:
+    """A record that is in several parts of a UNION ALL counts as one."""
+    patch.setattr(price, "copies", lambda rows: 1)
+
+
 def sets_not_shared(patch: pytest.MonkeyPatch) -> None:
     """Each grouping set is measured as if it were the only one."""
     right = price.split
@@ -142,7 +158,11 @@ TWINS: list[tuple[Patch, str]] = [
     (uniqueness_unchecked, "duckdb join fanned out"), (values_not_bounded, "duckdb values"),
     (sets_not_shared, "duckdb values of records"), (collations_of_columns, "spark collation"),
     (uniqueness_when_connecting, "duckdb public file written anew"),
-    (uniqueness_when_connecting, "postgres public table changed"), (macros_unchecked, "duckdb macro"),
+    (uniqueness_when_connecting, "postgres public table changed"), (uniqueness_when_connecting, "postgres repeats changed"),
+    (rows_of_joins_counted_once, "duckdb join repeated"), (rows_of_joins_counted_once, "postgres join repeated"),
+    (rows_of_joins_counted_once, "spark join repeated"), (rows_of_unions_counted_once, "duckdb values of records"),
+    (values_together_not_bounded, "duckdb values"),
+    (macros_unchecked, "duckdb macro"),
     (tables_by_name, "postgres table exchanged"), (tables_by_name, "spark view exchanged"),
     (views_by_columns, "postgres view exchanged"), (views_by_columns, "postgres view below exchanged"),
 ]  # fmt: skip

@@ -290,6 +290,15 @@ def view_exchanged(place: Place, present: bool) -> None:
     windowed(SESSIONS[place].table("people")).createOrReplaceTempView("people")
 
 
+def spark_join(wards: Rows) -> Callable[[Place, bool], Any]:
+    def make(place: Place, present: bool) -> Any:
+        session = spark.session()
+        people = session.createDataFrame([*([(77, "b", 9.0)] if present else []), *OTHERS], "id bigint, g string, x double")
+        return {"people": people, "wards": session.createDataFrame(wards, "ward string, floor bigint")}
+
+    return make
+
+
 SESSIONS: dict[Place, Any] = {}
 
 
@@ -299,9 +308,11 @@ def windowed(frame: Any) -> Any:
 
 KEYED = {"people": {"x": {"bounds": [0, 10]}, "g": {"values": ["a", "A", "b"]}}, "visits": {"cost": {"bounds": [0, 10]}}}
 JOINED = {**SCHEMA, "wards": {"public": True, "unique": ["ward"]}}
+REPEATING = {**SCHEMA, "wards": {"public": True, "unique": ["ward"], "repeats": 31}}
 ICU = "CREATE COLLATION IF NOT EXISTS anycase (provider = icu, locale = 'und-u-ks-level2', deterministic = false)"
 UNIQUE, FANNED = "('a', 1), ('b', 2)", ", ".join(["('b', 1)"] * 31)
 UNIQUE_WARDS, FANNED_WARDS = ("a", "b"), ("b",) * 31
+FANNED_ROWS: Rows = [("b", 1)] * 31
 DECLARED = {"people": {**SCHEMA["people"], "rows": 2, "depends_on_one_unit": True}}
 WEIGHTLESS = "CREATE MACRO least(one, two) AS 31 * one"
 
@@ -328,7 +339,12 @@ WORLDS = [
     World("view tells of others", "duckdb", view("duckdb", OTHERS_TOLD), schema=SCHEMA),
     World("join unique", "duckdb", public_join("duckdb", UNIQUE), record(), JOINED, ("people", "wards")),
     World("join fanned out", "duckdb", public_join("duckdb", FANNED), record(), JOINED, ("people", "wards"),
-          refused="rows that agree"),
+          refused="has more"),
+    World("join repeated", "duckdb", public_join("duckdb", FANNED), record(), REPEATING, ("people", "wards")),
+    World("join repeated", "postgres", public_join("postgres", FANNED), record(), REPEATING, ("people", "wards")),
+    World("repeats changed", "postgres", public_join("postgres", FANNED), record(), REPEATING, ("people", "wards"),
+          after=later(f"INSERT INTO wards VALUES {FANNED}")),
+    World("join repeated", "spark", spark_join(FANNED_ROWS), record(), REPEATING, ("people", "wards")),
     World("public file written anew", "duckdb", public_file, record(), JOINED, ("people", "wards"),
           after=lambda place, present: wards_file(place, FANNED_WARDS)),
     World("macro", "duckdb", collation("duckdb", "text", WEIGHTLESS), schema=SCHEMA, refused="macros of the names"),

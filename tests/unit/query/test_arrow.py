@@ -47,6 +47,10 @@ def test_an_answer_loads_neither_pandas_nor_scipy(tmp_path):
         duckdb.sql("COPY (SELECT i % 2 AS g, i AS v FROM range(100) AS r(i)) TO 'loaded.parquet'").fetchall()
         db = discreet.connect("loaded.parquet", unit=discreet.record(), bounds={"v": (0, 9)})
         db.sql("SELECT g, COUNT(*) AS n, AVG(v) AS m, MEDIAN(v) AS q FROM loaded GROUP BY g", epsilon=1.0, delta=1e-6)
+        db = discreet.connect("loaded.parquet", unit=discreet.user("v", rows=4), bounds={"v": (0, 9), "g": (0, 1)})
+        for groups in ("ROLLUP (g)", "g"):
+            asked = "SELECT COUNT(DISTINCT (g, v)), STDDEV(g), CORR(v, g + 1), AVG(v) / SUM(v) FROM loaded GROUP BY "
+            db.sql(asked + groups, epsilon=1.0, delta=1e-6, bias=True, confidence=0.9)
         print(sorted({"pandas", "scipy", "pyarrow"} & set(sys.modules)))
     """
     found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=tmp_path)

@@ -81,11 +81,14 @@ def test_keys_are_numbers_dates_and_null_after_the_noise() -> None:
 COPY = pa.table(TABLE.to_pydict(), TABLE.schema)  # rows of its own
 FANNED = [
     "SELECT COUNT(*) AS n FROM t JOIN wards ON ward = w", "SELECT COUNT(*) AS n FROM t LEFT JOIN wards ON TRUE",
-    "SELECT COUNT(*) AS n FROM (SELECT * FROM t UNION ALL SELECT * FROM t) q",
     "SELECT COUNT(*) AS n FROM (SELECT t.* FROM t JOIN wards ON ward = w) q",
+    "SELECT COUNT(*) AS n FROM (SELECT age FROM t UNION ALL SELECT age FROM t JOIN wards ON ward = w) q",
+]  # fmt: skip
+DOUBLED = [
+    "SELECT COUNT(*) AS n FROM (SELECT * FROM t UNION ALL SELECT * FROM t) q",
     "WITH a AS (SELECT age FROM t), b AS (SELECT * FROM a UNION ALL SELECT age FROM t WHERE age > 3) "
     "SELECT COUNT(*) AS n FROM b",
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("query", FANNED)
@@ -94,6 +97,15 @@ def test_a_row_that_is_a_unit_is_not_counted_twice(query: str) -> None:
     with connect(tables, unit=record(), schema=schema) as db, pytest.raises(InvalidQuery, match="Each row is a unit"):
         db.sql(query, epsilon=1.0)
     with connect(tables, unit=user("id", rows=1), schema=schema) as db:
+        query = query.replace("SELECT age", "SELECT id, age")
+        assert db.sql(query, epsilon=100).value["n"][0].as_py() == pytest.approx(3, abs=0.5), "weighted, three people weigh 3"
+
+
+@pytest.mark.parametrize("query", DOUBLED)
+def test_a_row_that_is_a_unit_counts_as_often_as_it_is_there(query: str) -> None:
+    with connect({"t": TABLE}, unit=record()) as db:
+        assert [measure.sensitivity for measure in db._price(query, 1.0, None, None, None, None).measures] == [2]
+    with connect({"t": TABLE}, unit=user("id", rows=1)) as db:
         query = query.replace("SELECT age", "SELECT id, age")
         assert db.sql(query, epsilon=100).value["n"][0].as_py() == pytest.approx(3, abs=0.5), "weighted, three people weigh 3"
 

@@ -209,7 +209,46 @@ def test_records_may_be_joined_with_a_unique_public_table() -> None:
                 db.sql(f"SELECT COUNT(*) AS n FROM t JOIN wards ON {condition}", epsilon=1.0)
 
 
+def test_a_record_counts_once_for_each_row_that_is_made_of_it() -> None:
+    """Joined with up to `repeats` rows of a public table, or in several parts of a UNION ALL."""
+    wards = pa.table({"name": ["A", "A", "B"], "floor": [1, 2, 3]})
+    schema = {"wards": {"public": True, "unique": ["name"], "repeats": 2}}
+    join = "FROM t JOIN wards w ON t.ward = w.name"
+    twice = "SELECT id, ward FROM t UNION ALL SELECT id, ward FROM t"
+    asked = {
+        f"SELECT COUNT(*) AS n {join}": 2,
+        f"SELECT COUNT(*) AS n {join} LEFT JOIN wards v ON t.ward = v.name": 4,
+        f"SELECT COUNT(*) AS n FROM (SELECT id, ward FROM t UNION ALL SELECT t.id, t.ward {join}) q": 3,
+        f"SELECT COUNT(*) AS n FROM ({twice}) t JOIN wards w ON t.ward = w.name": 4,
+        f"SELECT COUNT(DISTINCT (id, floor)) AS n {join}": 2,
+    }
+    with connect({"t": PEOPLE, "wards": wards}, unit=record(), schema=schema) as db:
+        for query, most in asked.items():
+            ((measure, _),) = exact(db, query)
+            assert measure.sensitivity == most, query
+            assert f"in at most {most} rows" in db.sql(query, epsilon=1.0).claims[0].assumptions[0]
+        many = " ".join(f"JOIN wards w{i} ON t.ward = w{i}.name" for i in range(15))
+        assert exact(db, f"SELECT COUNT(*) AS n FROM t {many}")[0][0].sensitivity == 1 << 15
+        with pytest.raises(InvalidQuery, match="131,072 rows of one record"):
+            db.sql(f"SELECT COUNT(*) AS n FROM (SELECT * FROM t UNION ALL SELECT * FROM t UNION ALL SELECT * FROM t UNION ALL "
+                   f"SELECT * FROM t) t {many}", epsilon=1.0)  # fmt: skip
+    with pytest.raises(InvalidValue, match="at most one row for each name"):
+        connect({"t": PEOPLE, "wards": wards}, unit=record(), schema={"wards": {"public": True, "unique": ["name"]}})
+    with pytest.raises(InvalidValue, match="declares repeats"):
+        connect({"t": PEOPLE, "wards": wards}, unit=record(), schema={"wards": {"public": True, "repeats": 2}})
+
+
 # ---- names -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_schema_may_have_the_name_of_its_database(tmp_path: Path) -> None:
+    path = tmp_path / "visits.duckdb"
+    with closing(duckdb.connect(str(path))) as link:
+        link.execute("CREATE SCHEMA visits; CREATE TABLE visits.visits.visits AS SELECT i AS id, i % 2 AS x FROM range(9) r(i)")
+    with connect(path, unit=user("id", rows=1), bounds={"x": (0, 1)}) as db:
+        for name in ("visits", "visits.visits", "visits.visits.visits"):
+            assert counted(db, f"SELECT COUNT(*) AS n FROM {name}") == {(): 9 << 20}
+        assert counted(db.register(), "SELECT COUNT(*) AS n FROM visits") == {(): 9 << 20}
 
 
 def test_a_column_that_is_only_called_like_the_unit_counts_nobody() -> None:

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from scipy.integrate import quad
+from scipy.stats import gamma
 
 from discreet import connect, record, user
 from discreet.core import Unit
@@ -43,6 +45,16 @@ def test_the_reach_of_a_difference(name: str, one: float, two: float) -> None:
         assert confidence - 0.002 < share < confidence + 0.005
 
 
+@pytest.mark.parametrize("size", [2, 9])
+@pytest.mark.parametrize("failing", [1e-3, 1e-6, 1e-9])
+def test_the_reach_of_one_number_of_a_box_where_it_hardly_ever_fails(size: int, failing: float) -> None:
+    """Against the integral over the size of the box. From 0.9976 on there was no end to the search."""
+    reach = of_box(1.0, 0.0, size, 1 - failing)
+    beyond = quad(lambda k: gamma.pdf(k, size + 1) * (1 - reach / k), reach, reach + 200, epsabs=1e-14, limit=500)[0]
+    assert 0.3 * failing < beyond <= failing
+    assert of_box(1.0, 0.5, size, 1 - failing) > reach
+
+
 def test_what_is_unknown_is_the_whole_range() -> None:
     low, high = quotient(np.array([5.0, 5.0, 500.0, 50.0]), np.array([-3.0, 0.0, 1.0, 1e6]), lambda slope: 1.0, 10.0)
     assert (low[0], high[0]) == (-10.0, 10.0)
@@ -73,3 +85,17 @@ def test_intervals_of_means_hold_and_are_no_wider_than_they_must_be(unit: Unit, 
     assert np.mean((low <= values.mean()) & (values.mean() <= high)) > 0.88
     true = np.subtract(*np.quantile(value, [0.975, 0.025]))
     assert np.median(high - low) < 1.35 * true
+
+
+@pytest.mark.parametrize("unit", [record(), user("id", rows=3)])
+@pytest.mark.parametrize("asked", ["STDDEV(x)", "COUNT(*) AS n, VARIANCE(x)"])
+def test_intervals_of_variances_hold_and_are_within_twice_what_they_must_be(unit: Unit, asked: str) -> None:
+    """250 answers. Three intervals at a third of the failures each were 2.1 times as wide."""
+    values = np.clip(np.random.default_rng(3).normal(38, 13, 1500), 17, 90)
+    schema = {"t": {"x": {"bounds": [17, 90], "required": True}}}
+    true = values.std() if asked.startswith("STD") else values.var()
+    with connect({"t": pa.table({"x": values, "id": np.arange(1500) // 3})}, unit=unit, schema=schema) as db:
+        found = [db.sql(f"SELECT {asked} AS s FROM t", epsilon=2.0).value.to_pydict() for _ in range(250)]
+    value, low, high = (np.array([answer[name][0] for answer in found]) for name in ("s", "s_low", "s_high"))
+    assert np.mean((low <= true) & (true <= high)) > 0.93
+    assert np.median(high - low) < 2.0 * np.subtract(*np.quantile(value, [0.975, 0.025]))

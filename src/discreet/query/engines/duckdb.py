@@ -237,26 +237,27 @@ class DuckEngine:
     def _look(self) -> dict[str, Stored]:
         """Tables of a database by what its catalogue says; files and frames are as they were given."""
         listed = self._run(
-            "SELECT schema_name, table_name, sql FROM duckdb_tables() WHERE NOT internal "
+            "SELECT database_name, schema_name, table_name, sql FROM duckdb_tables() WHERE NOT internal "
             "AND database_name = current_database() "
-            "UNION ALL SELECT schema_name, view_name, NULL FROM duckdb_views() WHERE NOT internal "
-            "AND database_name IN (current_database(), 'temp') ORDER BY schema_name <> 'main', 1, 2"
+            "UNION ALL SELECT database_name, schema_name, view_name, NULL FROM duckdb_views() WHERE NOT internal "
+            "AND database_name IN (current_database(), 'temp') ORDER BY schema_name <> 'main', 2, 3"
         )
         found: dict[str, Stored] = {}
-        for schema, name, sql in listed:
+        for database, schema, name, sql in listed:
             if name == "discreet file":
                 continue
             plain = name
             if name in found:  # one of that name comes earlier; this one has to be asked with its schema
                 name = f"{schema}.{name}"
-            place = f"{self._writer.name(schema)}.{self._writer.name(plain)}"
+            # with its database: a schema of the same name would make schema.table ambiguous
+            place = ".".join(self._writer.name(part) for part in (database, schema, plain))
             self._writer.places[name] = place if self._database else self._writer.name(name)
             types = {column[0]: column[1] for column in self._run(f"DESCRIBE {self._writer.table(name)}")}
             spelled = collated(sql) if sql else set()
             rules = {column: NO_RULE if column in spelled else rule_of(kind) for column, kind in types.items()}
             derived = "a view" if self._database and sql is None else ""
             kinds = {column: kind_of(kind) for column, kind in types.items()}
-            where = (self._files[0].stem, schema) if self._database else ("memory", "main")
+            where = (database, schema) if self._database else ("memory", "main")
             found[name] = Stored(kinds, rules, derived, self._same.get(name, frozenset()), where)
         order = {name: place for place, name in enumerate(self._same)}  # as they were given
         return dict(sorted(found.items(), key=lambda item: (order.get(item[0], 0), item[0])))

@@ -60,12 +60,12 @@ class Writer(Expressions):
         return self.first_of_each(text, base) if base.unique else text
 
     def first_of_each(self, text: str, base: Base) -> str:
-        """One row for each value of the columns on which a public table is unique, whatever has become of the table since that
-        was looked up: a row that is joined with it stays one row."""
+        """One row, or as many as were declared, for each value of the columns on which a public table is unique, whatever has
+        become of the table since that was looked up: a row that is joined with it becomes no more rows than that."""
         keys = ", ".join(f"y.c{place}" for place in base.unique)
         placed = f"SELECT y.*, row_number() OVER (PARTITION BY {keys} ORDER BY {keys}) AS place FROM ({text}) AS y"
         columns = ", ".join(f"z.c{place}" for place in range(len(base.names)))
-        return f"SELECT {columns} FROM ({placed}) AS z WHERE z.place = 1"
+        return f"SELECT {columns} FROM ({placed}) AS z WHERE z.place <= {base.repeats}"
 
     def inputs(self, select: Select, more: str = "") -> str:
         """What the rows are made of, with one more join, if any."""
@@ -105,7 +105,7 @@ class Writer(Expressions):
         known = " AND ".join(f"{key} IS NOT NULL" for key in keys)
         twice = (
             f"SELECT 1 AS one FROM ({self.relation(replace(base, unique=()))}) AS r0 WHERE {known} "
-            f"GROUP BY {', '.join(keys)} HAVING count(*) > 1"
+            f"GROUP BY {', '.join(keys)} HAVING count(*) > {base.repeats}"
         )
         return f"SELECT count(*) AS s0 FROM ({twice}) AS x"
 

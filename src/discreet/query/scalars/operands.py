@@ -61,6 +61,9 @@ def number(value: Scalar, node: Node) -> Scalar:
 
 
 def truth(value: Scalar, node: Node) -> Scalar:
+    """The operand as a condition; a whole number holds where it is not 0."""
+    if value.kind == Kind.INTEGER:
+        return Scalar(Op.NE, Kind.BOOLEAN, (value, number_literal(0)), required=value.required)
     if value.kind != Kind.BOOLEAN:
         raise InvalidQuery(f"{node.sql()[:80]} needs true or false, and found {value.kind}. Compare it with something.")
     return value

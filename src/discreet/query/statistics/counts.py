@@ -13,6 +13,7 @@ from discreet.query.statistics.statistic import Cells, NoisyNumbers, Statistic
 
 if TYPE_CHECKING:
     from discreet.query.calls import Call
+    from discreet.query.tree import Scalar
 
 
 def _count(noisy: NoisyNumbers, quantity: Quantity, confidence: float) -> Cells:
@@ -39,7 +40,7 @@ class Count(Statistic):
         if call.star:
             return cls() if call.filter is None else cls(call.rows_where(None))
         if call.distinct:
-            return CountUnits() if call.distinct_unit() else CountValues(call.distinct_value())
+            return CountUnits() if call.distinct_unit() else CountValues(None, *call.distinct_values())
         return cls(optional(call.expression()))
 
     def measures(self, others: Collection[Collection[Quantity]] = ()) -> Mapping[Quantity, float]:
@@ -69,14 +70,17 @@ class CountUnits(Statistic):
 
 @dataclass(frozen=True, slots=True)
 class CountValues(Statistic):
-    """COUNT(DISTINCT x): how many different values there are. Of one unit at most as many count as it may have rows."""
+    """COUNT(DISTINCT x): how many different values there are, or different (x, y) together, in rows in which `where` holds. Of
+    one unit at most as many count as it may have rows."""
 
     needs_bounds: ClassVar[bool] = False
 
+    values: tuple[Scalar, ...] = ()
+    where: Scalar | None = None
+
     @property
     def quantity(self) -> ValueCount:
-        assert self.of is not None
-        return ValueCount(self.of)
+        return ValueCount(self.values, self.where)
 
     def measures(self, others: Collection[Collection[Quantity]] = ()) -> Mapping[Quantity, float]:
         return {self.quantity: 1.0}

@@ -21,7 +21,7 @@ from discreet.query.statistics.statistic import (
     within,
     within_typical,
 )
-from discreet.query.together import quotient
+from discreet.query.together import Reach, quotient
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,13 +118,27 @@ class Variance(Mean):
         return {**Mean.measures(self, others), self.squares: 1.0}
 
     def estimate(self, noisy: NoisyNumbers, confidence: float) -> Cells:
-        return self.spread(noisy, each(3, confidence))
+        means, squares = (noisy.reach(part, self.count, each(2, confidence)) for part in (self.centred, self.squares))
+        if means is None or squares is None:
+            return self.spread(noisy, each(3, confidence))
+        return self._within(self._mean_of(noisy, self.centred, means, self.half),
+                            self._mean_of(noisy, self.squares, squares, self.half**2 / 2))  # fmt: skip
+
+    def _mean_of(self, noisy: NoisyNumbers, above: Quantity, reach: Reach, half: float) -> Cells:
+        """A mean within +-half, with an interval from the noise of its sum less itself times the count."""
+        value, *_ = ratio(noisy, above, self.count, 0.5)
+        return value, *quotient(noisy.value(above), noisy.value(self.count), reach, half)
 
     def spread(self, noisy: NoisyNumbers, confidence: float, count: RowCount | None = None) -> Cells:
         """The variance, if all three intervals have this confidence; `count` is another one of the same rows."""
-        most, count = self.half**2, count or self.count
-        mean, mean_low, mean_high = clipped(ratio(noisy, self.centred, count, confidence), -self.half, self.half)
-        rest, rest_low, rest_high = (most / 2 + part for part in ratio(noisy, self.squares, count, confidence))
+        count = count or self.count
+        return self._within(ratio(noisy, self.centred, count, confidence), ratio(noisy, self.squares, count, confidence))
+
+    def _within(self, means: Cells, squares: Cells) -> Cells:
+        """The variance, from both means with their intervals."""
+        most = self.half**2
+        mean, mean_low, mean_high = clipped(means, -self.half, self.half)
+        rest, rest_low, rest_high = (most / 2 + part for part in squares)
         furthest = np.maximum(mean_low**2, mean_high**2)
         nearest = np.where((mean_low <= 0) & (mean_high >= 0), 0.0, np.minimum(mean_low**2, mean_high**2))
         return clipped((rest - mean**2, rest_low - furthest, rest_high - nearest), 0.0, most)

@@ -35,7 +35,7 @@ class Measure:
     scale: float  # what one step of it stands for
     bins: Bins | None = None
     ranks: tuple[float, ...] = ()
-    values: Scalar | None = None  # how many different values of it there are is counted
+    values: ValueCount | None = None  # whose different values are counted
 
     @property
     def alone(self) -> bool:
@@ -129,12 +129,14 @@ class UnitCount(Quantity):
 
 @dataclass(frozen=True, slots=True)
 class ValueCount(Quantity):
-    """The number of different values of `of`; of each unit as many count as it may have rows."""
+    """The number of different combinations of values, in rows in which `where` holds; of each unit as many count as it may have
+    rows."""
 
-    of: Scalar
+    of: tuple[Scalar, ...]
+    where: Scalar | None
 
     def measure(self, unit: Bounding, ranks: tuple[float, ...] = ()) -> Measure:
-        return Measure(None, unit.values, 1.0, values=self.of)
+        return Measure(None, unit.values, 1.0, values=self)
 
 
 @dataclass(frozen=True, slots=True)
