@@ -235,7 +235,7 @@ def code_runs(monkeypatch):
     monkeypatch.setattr(clipped_sum.ClippedSum, "proven_losses", clipped_sum.ClippedSum.losses)
     monkeypatch.setattr(Run, "_check_rows", lambda self: None)
     monkeypatch.setattr(clipped_sum, "probe", lambda *given, **how: True)
-    monkeypatch.setattr(clipped_sum, "shares", lambda *given: None)
+    monkeypatch.setattr(clipped_sum, "check_training_mode", lambda *given: None)
     monkeypatch.setattr("discreet.learn.sgd.path.Path.fast", lambda self, batch: True)
 
 
