@@ -126,14 +126,14 @@ def _account(
 def _tell(event: Event, *, deltas: tuple[float, ...], plot: str | None, as_json: bool) -> None:
     from discreet.accounting import curve
 
-    found = curve(event)
-    facts = _facts(event, found, deltas or _DELTAS)
+    tradeoff = curve(event)
+    facts = _facts(event, tradeoff, deltas or _DELTAS)
     if as_json:
         write_json(facts)
     else:
-        _print(event, found, facts)
+        _print(event, tradeoff, facts)
     if plot:
-        _draw(event, found, plot)
+        _draw(event, tradeoff, plot)
 
 
 def _facts(event: Event, curve: Curve, deltas: tuple[float, ...]) -> dict[str, Any]:

@@ -59,13 +59,13 @@ def attribute_command(
     else:
         outcome, how["classes"] = np.asarray(table[target]).astype(str).astype(object), tuple(map(str, value["classes"]))
     shares = {word: float((rows[hidden][~was_in] == word).mean()) for word in known}
-    found = infer(AttributeInference(hidden, shares, **how), predict, rows, outcome, was_in, confidence=confidence)
+    inference = infer(AttributeInference(hidden, shares, **how), predict, rows, outcome, was_in, confidence=confidence)
     if out:
-        _save(out, model, release, found)
+        _save(out, model, release, inference)
     if as_json:
-        write_json({"inference": found.to_json()})
+        write_json({"inference": inference.to_json()})
     else:
-        click.echo(str(found))
+        click.echo(str(inference))
     talk("What is right on people outside is knowledge of the population; only the difference comes from being in the data.")
 
 
@@ -95,7 +95,7 @@ def _save(out: str, model: str, release: Any, found: Any) -> None:
 
     from discreet.core.facts import made
 
-    told = {"title": f"{Path(model).name}, asked for a hidden column", "made": made(command_line())}
-    facts = {**release.facts, **told, "inference": [found.to_json()]}
+    about = {"title": f"{Path(model).name}, asked for a hidden column", "made": made(command_line())}
+    facts = {**release.facts, **about, "inference": [found.to_json()]}
     replace(release, evidence=(*release.evidence, found.evidence), facts=facts).save(out)
     talk(f"written: {out}")

@@ -44,16 +44,16 @@ def encodings_command(
     truth = None if originals is None else read_arrays(originals, ("pictures",))["pictures"]
     attack = EncodingsAttack(private, others=others, largest=largest, seed=seed)
     with reported(3, "reading pictures") as progress:
-        found = attack.decode(
+        recovered = attack.decode(
             sent["pictures"], known, labels=sent.get("labels"), progress=lambda what, done, total: progress(done, total)
         )
-    beside = None if truth is None else found.compared(truth, known)
+    beside = None if truth is None else recovered.compared(truth, known)
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
-    np.savez_compressed(folder / "pictures.npz", pictures=found.pictures)
-    shown = [found.pictures] if beside is None or truth is None else [truth, beside.pictures]
+    np.savez_compressed(folder / "pictures.npz", pictures=recovered.pictures)
+    shown = [recovered.pictures] if beside is None or truth is None else [truth, beside.pictures]
     (folder / "pictures.png").write_bytes(png(sheet([(row[:20] + 1) / 2 for row in shown])))
-    facts = {"pictures": len(found.pictures), "signs_flipped": found.signs, "cpu_seconds": round(found.seconds, 2)}
+    facts = {"pictures": len(recovered.pictures), "signs_flipped": recovered.signs, "cpu_seconds": round(recovered.seconds, 2)}
     if beside is not None:
         facts |= {
             "found": beside.found, "ssim_mean": float(beside.ssim.mean()), "baseline_ssim_mean": float(beside.baseline.mean())
@@ -61,7 +61,7 @@ def encodings_command(
     if as_json:
         write_json(facts)
     elif beside is None:
-        talk(f"{len(found.pictures)} pictures in {found.seconds:.1f} CPU seconds. Give --originals to score them.")
+        talk(f"{len(recovered.pictures)} pictures in {recovered.seconds:.1f} CPU seconds. Give --originals to score them.")
     else:
         cells = f"{beside.found} of {private}", f"{beside.ssim.mean():.3f}", f"{beside.baseline.mean():.3f}"
         table([cells], heads=["pictures found", "mean SSIM", "nearest public picture"])

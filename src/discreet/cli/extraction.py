@@ -43,10 +43,10 @@ def extraction_command(
 
     texts = [read_texts(path, field) for path in (corpus, control)]
     asked, encode = from_folder(model)
-    found = extraction(
+    extracted = extraction(
         asked, *texts, prompt=prompt, suffix=suffix, p=p, sampling=Sampling(temperature, top_k), encode=encode, near=near
     )
-    _tell({"extraction": found.to_json()}, out, model, [found.evidence], as_json)
+    _tell({"extraction": extracted.to_json()}, out, model, [extracted.evidence], as_json)
 
 
 @click.command("exposure")
@@ -70,12 +70,12 @@ def exposure_command(
         raise InvalidValue(f'Each line of {canaries!r} must be {{"secret": "…", "repetitions": 0}}.')
     secrets, times = [each["secret"] for each in listed], [each["repetitions"] for each in listed]
     asked, encode = from_folder(model)
-    found = exposure(asked, Template(template, len(secrets[0]), alphabet), secrets, encode=encode, samples=samples)
-    rows = [_of(many, [each for each, put in zip(found, times) if put == many]) for many in sorted(set(times))]
+    measured = exposure(asked, Template(template, len(secrets[0]), alphabet), secrets, encode=encode, samples=samples)
+    rows = [_of(many, [each for each, put in zip(measured, times) if put == many]) for many in sorted(set(times))]
     put_in = sorted(set(times) - {0})
     if coins and len(put_in) != 1:
         raise InvalidValue("--coins needs canaries that were put in equally often, and others with 0 repetitions.")
-    evidence = [canary_evidence(found, [many > 0 for many in times], repetitions=put_in[0])] if coins else []
+    evidence = [canary_evidence(measured, [many > 0 for many in times], repetitions=put_in[0])] if coins else []
     _tell({"exposure": rows}, out, model, evidence, as_json)
 
 
@@ -89,10 +89,10 @@ def _of(repetitions: int, found: list[Any]) -> dict[str, Any]:
 
 def read_texts(path: str, field: str) -> list[str]:
     """The texts of a file of JSON lines."""
-    found = [each.get(field) for each in read_lines(path)]
-    if not all(isinstance(text, str) and text for text in found):
+    texts = [each.get(field) for each in read_lines(path)]
+    if not all(isinstance(text, str) and text for text in texts):
         raise InvalidValue(f"Each line of {path!r} must have a text under {field!r}; name another member with --field.")
-    return list(dict.fromkeys(map(str, found)))
+    return list(dict.fromkeys(map(str, texts)))
 
 
 def read_lines(path: str) -> list[dict[str, Any]]:
@@ -100,12 +100,12 @@ def read_lines(path: str) -> list[dict[str, Any]]:
 
     try:
         lines = existing(path, "a file of JSON lines").read_text("utf-8").splitlines()
-        found = [json.loads(line) for line in lines if line.strip()]
+        objects = [json.loads(line) for line in lines if line.strip()]
     except (json.JSONDecodeError, UnicodeDecodeError):
         raise InvalidValue(f"{path!r} is no file of JSON lines: one object on each line, in UTF-8.") from None
-    if not found or not all(isinstance(each, dict) for each in found):
+    if not objects or not all(isinstance(each, dict) for each in objects):
         raise InvalidValue(f"{path!r} must hold an object on each line, and at least one.")
-    return found
+    return objects
 
 
 def _tell(facts: dict[str, Any], out: str | None, model: str, evidence: list[Any], as_json: bool) -> None:
@@ -122,6 +122,6 @@ def _tell(facts: dict[str, Any], out: str | None, model: str, evidence: list[Any
         from discreet.core.facts import made
 
         name = Path(model).resolve().name
-        told = {"title": f"{name}, asked for what it read", "made": made(command_line()), **facts}
-        Release(value={"model": name}, source=name, claims=(), evidence=tuple(evidence), facts=told).save(out)
+        about = {"title": f"{name}, asked for what it read", "made": made(command_line()), **facts}
+        Release(value={"model": name}, source=name, claims=(), evidence=tuple(evidence), facts=about).save(out)
         talk(f"written: {out}")

@@ -58,11 +58,11 @@ def command(path: str, test: str | None, dry_run: bool, as_json: bool) -> None:
         return
     public = None if test is None else _rows(known, test)
     output = _run(training, config, known, folder)
-    found = {"release": str(folder / config["output"]["folder"]), **_claimed(training), "entry": output.release.entry}
+    outcome = {"release": str(folder / config["output"]["folder"]), **_claimed(training), "entry": output.release.entry}
     if public is not None:
-        found["test_accuracy"] = float((output.model(public[0]).argmax(1) == public[1]).float().mean())
+        outcome["test_accuracy"] = float((output.model(public[0]).argmax(1) == public[1]).float().mean())
     _saved(output, folder / config["output"]["folder"], path)
-    _tell(found, as_json)
+    _tell(outcome, as_json)
 
 
 def read(path: str) -> dict[str, Any]:
@@ -155,9 +155,9 @@ def _progress() -> Any:
 def _claimed(training: Training) -> dict[str, Any]:
     scheme = training.scheme
     asked = scheme.asked(training.rounds, training.size)
-    found: dict[str, Any] = {} if asked is None else {"epsilon": asked[0], "delta": asked[1]}
+    claimed: dict[str, Any] = {} if asked is None else {"epsilon": asked[0], "delta": asked[1]}
     noise = scheme.noise(training.rounds, training.size)
-    return {**found, "noise_multiplier": noise, "rounds": training.rounds, "unit": str(scheme.unit)}
+    return {**claimed, "noise_multiplier": noise, "rounds": training.rounds, "unit": str(scheme.unit)}
 
 
 def _saved(output: Any, folder: Path, path: str) -> None:

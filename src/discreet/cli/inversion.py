@@ -59,23 +59,31 @@ def inversion_command(
         if access == "gradients":
             if not is_module(model):
                 raise InvalidValue("--access gradients needs a torch module, so that gradients can be asked for.")
-            found = attack.from_gradients(model, wanted, progress=progress)
+            recreated = attack.from_gradients(model, wanted, progress=progress)
         elif access == "scores":
-            found = attack.from_scores(_confidences(model, size), wanted, progress=progress)
+            recreated = attack.from_scores(_confidences(model, size), wanted, progress=progress)
         else:
-            told = _confidences(model, size)
-            found = attack.from_labels(lambda pictures: told(pictures).argmax(axis=1), wanted, progress=progress)
+            answers = _confidences(model, size)
+            recreated = attack.from_labels(lambda pictures: answers(pictures).argmax(axis=1), wanted, progress=progress)
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
-    np.savez_compressed(folder / "pictures.npz", pictures=found.pictures, classes=found.classes)
+    np.savez_compressed(folder / "pictures.npz", pictures=recreated.pictures, classes=recreated.classes)
     if size[2] in (1, 3):
-        (folder / "pictures.png").write_bytes(png(sheet([found.pictures[:20]])))
+        (folder / "pictures.png").write_bytes(png(sheet([recreated.pictures[:20]])))
     if as_json:
         write_json(
-            {"method": found.method, "classes": found.classes.tolist(), "queries": found.queries, "public": public is not None}
+            {
+                "method": recreated.method,
+                "classes": recreated.classes.tolist(),
+                "queries": recreated.queries,
+                "public": public is not None,
+            }
         )
     else:
-        talk(f"{len(found.pictures)} pictures by a {found.method} attack, {found.queries // len(wanted):,} answers a class.")
+        talk(
+            f"{len(recreated.pictures)} pictures by a {recreated.method} attack, "
+            f"{recreated.queries // len(wanted):,} answers a class."
+        )
     talk("There are no neighbouring data sets in this attack: no ε is set against it.")
     talk(f"{out} holds what was recreated. It is private: treat it like pictures of these people.")
 
@@ -106,9 +114,9 @@ def _convolves(model: Any) -> bool:
 
 def _numbers(option: str, text: str) -> list[int]:
     try:
-        found = [int(part) for part in text.split(",")]
+        classes = [int(part) for part in text.split(",")]
     except ValueError:
         raise InvalidValue(f"{option} must be whole numbers divided by commas; got {text!r}.") from None
-    if option == "--shape" and len(found) != 3:
+    if option == "--shape" and len(classes) != 3:
         raise InvalidValue(f"--shape must be height, width and channels, such as 28,23,1; got {text!r}.")
-    return found
+    return classes

@@ -90,13 +90,13 @@ def _tables(location: str, more: tuple[str, ...]) -> Any:
 
     if not more:
         return location
-    found = {table_name(location): location}
+    tables = {table_name(location): location}
     for text in more:
         name, _, place = text.partition("=")
-        if not place or name in found:
+        if not place or name in tables:
             raise InvalidValue(f"--table is like wards=wards.parquet, each name once; got {text[:60]!r}.")
-        found[name] = place
-    return found
+        tables[name] = place
+    return tables
 
 
 def _keys(texts: tuple[str, ...]) -> dict[str, list[Any]]:

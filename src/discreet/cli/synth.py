@@ -143,8 +143,8 @@ def _save_fidelity(near: Any, folder: Path) -> None:
     """Noisy distances as a release of their own, beside the table's."""
     from dataclasses import replace
 
-    told = near.value.to_json()
-    replace(near, value=told["means"], facts={**near.facts, "fidelity": told}).save(folder / "fidelity.json")
+    distances = near.value.to_json()
+    replace(near, value=distances["means"], facts={**near.facts, "fidelity": distances}).save(folder / "fidelity.json")
     talk(f"{near.value}\nHow near it is, with noise: {folder / 'fidelity.json'}")
 
 

@@ -54,11 +54,11 @@ def command(path: str, test: str | None, dry_run: bool, as_json: bool) -> None:
     quality = {} if public is None else _quality(run, public)
     release = run.release(folder / config["output"]["folder"], quality=quality or None)
     (folder / config["output"]["folder"] / table.CONFIG).write_text(Path(path).read_text())
-    found = {"release": str(folder / config["output"]["folder"]), "epsilon": run.spent(), "delta": run.plan.delta,
+    outcome = {"release": str(folder / config["output"]["folder"]), "epsilon": run.spent(), "delta": run.plan.delta,
              "noise_multiplier": run.plan.noise_multiplier,
              "entry": list(release.entries) if release.also else release.entry}  # fmt: skip
-    found |= {name.lower().replace(" ", "_"): value for name, value in quality.items()}
-    _tell(found, as_json)
+    outcome |= {name.lower().replace(" ", "_"): value for name, value in quality.items()}
+    _tell(outcome, as_json)
 
 
 def start(config: dict[str, Any], known: Encoding, folder: Path) -> Run:

@@ -139,10 +139,10 @@ def _object(test: Test) -> Test:
 
 def _members(required: dict[str, Test], optional: dict[str, Test]) -> Test:
     def those_of(name: str, value: Any) -> None:
-        found = _mapping(name, value)
+        mapping = _mapping(name, value)
         for key, test in {**required, **optional}.items():
-            if key in found:
-                test(f"{key} of {name}", found[key])
+            if key in mapping:
+                test(f"{key} of {name}", mapping[key])
             elif key in required:
                 raise InvalidValue(f"{name} lacks {key}.")
 

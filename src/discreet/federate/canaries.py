@@ -94,8 +94,8 @@ class ClientCanaries:
 
     def _here(self, exchange: Exchange) -> list[tuple[int, int]]:
         """The places and numbers of canaries that take part in a round."""
-        found = np.flatnonzero(exchange.clients >= self.first)
-        return [(int(place), int(self.members[exchange.clients[place] - self.first])) for place in found]
+        present = np.flatnonzero(exchange.clients >= self.first)
+        return [(int(place), int(self.members[exchange.clients[place] - self.first])) for place in present]
 
     def _signs(self, exchange: Exchange) -> NDArray[np.float64]:
         """A random sign for each canary and round, so that updates of canaries do not add up over rounds."""

@@ -75,9 +75,9 @@ class Patch:
     value: float
 
     def __call__(self, inputs: Tensor) -> Tensor:
-        found = inputs.clone()
-        found.reshape(len(found), -1)[:, list(self.places)] = torch.tensor(self.value, dtype=found.dtype)
-        return found
+        patched = inputs.clone()
+        patched.reshape(len(patched), -1)[:, list(self.places)] = torch.tensor(self.value, dtype=patched.dtype)
+        return patched
 
 
 def backdoor_success(model: nn.Module, inputs: Tensor, targets: Tensor, trigger: Trigger, *, target: int) -> float:
@@ -143,8 +143,8 @@ class FreeRiders:
 
 
 def _among(exchange: Exchange, malicious: Collection[int]) -> Tensor:
-    found = np.isin(exchange.clients, np.fromiter(malicious, np.int64, len(malicious)))
-    return torch.from_numpy(found).to(exchange.updates.device)[:, None]
+    hostile = np.isin(exchange.clients, np.fromiter(malicious, np.int64, len(malicious)))
+    return torch.from_numpy(hostile).to(exchange.updates.device)[:, None]
 
 
 def _other_rows(clients: Clients, malicious: Collection[int], change: Callable[[Rows], Any]) -> Clients:

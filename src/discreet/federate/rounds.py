@@ -66,8 +66,8 @@ class Rounds:
         finite = torch.isfinite(exchange.updates).all(1)
         exchange.updates = torch.where(finite[:, None], exchange.updates, 0.0)
         exchange.weights = exchange.weights * finite
-        made = rule(exchange) if self.scheme is None else self.scheme.aggregate(exchange, rule)
-        exchange.aggregate = _shaped("rule", made, before, 0)
+        aggregate = rule(exchange) if self.scheme is None else self.scheme.aggregate(exchange, rule)
+        exchange.aggregate = _shaped("rule", aggregate, before, 0)
         if self.canaries is not None:
             self.canaries.watch(exchange)
         exchange.after = self.weights = self.strategy.server.step(before, exchange.aggregate, self.memory)

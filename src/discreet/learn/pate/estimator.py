@@ -141,9 +141,9 @@ class PATE(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """The student's probabilities, a column for each of `classes_`."""
         check_is_fitted(self)
-        found = np.asarray(self.student_.predict_proba(np.asarray(X)))
-        out = np.zeros((len(found), len(self.classes_)))
-        out[:, np.asarray(self.student_.classes_, np.int64)] = found
+        probabilities = np.asarray(self.student_.predict_proba(np.asarray(X)))
+        out = np.zeros((len(probabilities), len(self.classes_)))
+        out[:, np.asarray(self.student_.classes_, np.int64)] = probabilities
         return out
 
 

@@ -65,17 +65,17 @@ class Recommender(PrivateEstimator):
         self._place = {item: place for place, item in enumerate(items)}
         if len(self._place) != len(items) or not items:
             raise InvalidValue("items must list each item once, and one at least.")
-        made = Summaries(len(items), self.unit, float(self.epsilon), float(self.delta), self.method != "effects")
+        mechanism = Summaries(len(items), self.unit, float(self.epsilon), float(self.delta), self.method != "effects")
         table = columns(ratings, [self.unit.key or "user", "item", "rating"])
         user, item, rating = table.values()
         users = np.unique(user if user.dtype.kind in "iuU" else user.astype(str), return_inverse=True)[1]
         places = _placed(item, self._place)
         values = (np.clip(numbers(rating), low, high) - low) / (high - low) * 2 - 1
-        found = self._spend(made, (users, places, values))
-        self.effects_, self.middle_ = item_effects(found.value, made)
-        if made.covariance:
+        found = self._spend(mechanism, (users, places, values))
+        self.effects_, self.middle_ = item_effects(found.value, mechanism)
+        if mechanism.covariance:
             self.covariance_ = _cleaned(
-                found.value[2 * len(items) + 2 :], made, self.factors if self.method == "svd" else len(items)
+                found.value[2 * len(items) + 2 :], mechanism, self.factors if self.method == "svd" else len(items)
             )
         self.release_ = found.map(lambda _: {"items": items, "effects": self.effects_.tolist(), "middle": self.middle_})
         return self
@@ -92,10 +92,10 @@ class Recommender(PrivateEstimator):
         asked = np.array([self._place[item] for item in items], np.int64)
         values = (np.clip(np.array(list(own.values())), low, high) - low) / (high - low) * 2 - 1
         left, level = residuals(values, self.effects_[known], self.middle_)
-        said = self.effects_[asked] + level
+        ratings = self.effects_[asked] + level
         if self.method != "effects" and len(known):
-            said = said + self._from_others(left, known, asked)
-        return np.asarray((np.clip(said, -1, 1) + 1) / 2 * (high - low) + low)
+            ratings = ratings + self._from_others(left, known, asked)
+        return np.asarray((np.clip(ratings, -1, 1) + 1) / 2 * (high - low) + low)
 
     def _from_others(self, left: Floats, known: NDArray[np.int64], asked: NDArray[np.int64]) -> Floats:
         """The residual that the covariance expects, given the user's other residuals."""
@@ -112,8 +112,8 @@ class Recommender(PrivateEstimator):
     def recommend(self, user_ratings: Mapping[Any, float], k: int) -> list[Any]:
         """The k items that this user has not rated and would like most."""
         open_items = [item for item in self.items if item not in user_ratings]
-        said = self.predict(user_ratings, open_items)
-        return [open_items[place] for place in np.argsort(-said, kind="stable")[: check.whole("k", k)]]
+        predicted = self.predict(user_ratings, open_items)
+        return [open_items[place] for place in np.argsort(-predicted, kind="stable")[: check.whole("k", k)]]
 
 
 def _placed(item: NDArray[Any], known: dict[Any, int]) -> NDArray[np.int64]:
