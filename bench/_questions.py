@@ -147,6 +147,8 @@ ASKED: dict[str, list[Question]] = {
         "SELECT ward, COUNT(*) AS n FROM people GROUP BY ward LIMIT 2",
         "SELECT ward, AVG(income) FROM people GROUP BY ward ORDER BY 2 FETCH FIRST 2 ROWS ONLY",
         "SELECT TOP 1 ward, AVG(income) FROM people GROUP BY ward",
+        "SELECT TOP (2) ward, COUNT(*) AS n FROM people GROUP BY ward ORDER BY n DESC",
+        "SELECT ward, COUNT(*) AS n FROM people GROUP BY (ward) ORDER BY n DESC LIMIT 1 OFFSET 1",
     ),
     "names": _plain(
         "SELECT COUNT(*) FROM main.people",
@@ -177,7 +179,7 @@ ASKED: dict[str, list[Question]] = {
             "BY id, kind) GROUP BY kind",
         )
     ],
-    "public groups": [
+    "public groups, without a delta": [
         Question("SELECT ward, COUNT(*) FROM people GROUP BY ward", {"keys": WARDS}),
         Question("SELECT ward, sex, COUNT(*) FROM people GROUP BY ward, sex", {"keys": GRID}),
         Question("SELECT ward, sex, COUNT(*) FROM people GROUP BY ward, sex", {"keys": TUPLES}),
@@ -282,3 +284,7 @@ REFUSED = {
     "SELECT ward, COUNT(*) FROM people GROUP BY ward UNION ALL SELECT ward, COUNT(*) FROM people GROUP BY ward": "one SELECT",
     "SELECT SUM(SUM(age)) FROM people": "sub-query",
 }
+
+ASKED["public groups, without a delta"] = [
+    question._replace(options={**question.options, "delta": None}) for question in ASKED["public groups, without a delta"]
+]

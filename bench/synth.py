@@ -349,13 +349,19 @@ def part_cover(data: Path, folder: Path) -> Any:
 
 # ---- peers, each in its own environment, interleaved with ours -------------------------------------------------------------
 
-PEERS = {"adult": ("mbi-mst", "snsynth-mst", "dpmm-mst"), "nltcs": ("mbi-mst", "mbi-aim", "dpmm-aim", "snsynth-aim")}
-OURS = {"adult": ("tree", "junction"), "nltcs": ("tree", "junction", "aim")}
+ENVIRONMENTS = Path(os.environ.get("PEERS", Path(__file__).parent.parent / ".venv/peers"))
+PEERS = {
+    "adult": ("mbi-mst", "snsynth-mst", "dpmm-mst"),
+    "nltcs": ("mbi-mst", "mbi-aim", "dpmm-aim", "snsynth-aim"),
+    "aim": ("published-aim",),
+    "tree": ("mbi-mst",),
+}
+OURS = {"adult": ("tree", "junction"), "nltcs": ("tree", "junction", "aim"), "aim": ("junction", "aim"), "tree": ("tree",)}
 
 
 def peer_fit(python: Path, peer: str, place: Path, seed: int, degree: int, limit: int) -> tuple[dict[str, Any], Any]:
     out = place.with_suffix(f".{peer}.npy")
-    script = Path(__file__).parent / "peers/synth_peer.py"
+    script = Path(__file__).parent / ("_published_aim.py" if peer == "published-aim" else "peers/synth_peer.py")
     command = [python, script, peer, place.with_suffix(".codes.npy"), place.with_suffix(".json"), out, 1.0, DELTA, seed, degree]
     began = time.perf_counter()
 
@@ -376,13 +382,14 @@ def _all_rows(codes: np.ndarray, sizes: dict[str, int]) -> tuple[np.ndarray, Any
 
 
 def part_peers(name: str) -> Callable[[Path, Path], Any]:
-    """Peers and ours in turn on the same rows, epsilon 1: five runs, one of what takes longer than a minute or fails."""
+    """Peers and ours in turn on the same rows, epsilon 1: five runs, one of what takes longer than a minute or fails. "aim" is
+    AIM as published on our junction trees, on NLTCS, where no peer's AIM finishes; "tree" is MST on Adult alone."""
 
     def run(data: Path, folder: Path) -> Any:
-        environments, rows = Path(__file__).parent.parent / ".venv/peers", []
-        train, test, sizes = adult(data) if name == "adult" else _all_rows(*coded(data, name))
-        place, distance = stored(folder, name, train, sizes), Distance(train, sizes, None if name == "nltcs" else 100)
-        target = list(sizes).index("income>50K") if name == "adult" else None
+        rows, is_adult = [], name in ("adult", "tree")
+        train, test, sizes = adult(data) if is_adult else _all_rows(*coded(data, "nltcs"))
+        place, distance = stored(folder, name, train, sizes), Distance(train, sizes, 100 if is_adult else None)
+        target = list(sizes).index("income>50K") if is_adult else None
         np.save(place.with_suffix(".codes.npy"), train.astype(np.uint16))
         found: dict[str, list[dict[str, Any]]] = {}
         for seed in range(REPEATS):
@@ -392,8 +399,9 @@ def part_peers(name: str) -> Callable[[Path, Path], Any]:
                 if peer in OURS[name]:
                     told, codes = fitted(place, peer, 1.0, len(train))
                 else:
-                    python = environments / peer.split("-")[0] / "bin/python"
-                    told, codes = peer_fit(python, peer, place, seed, 3 if name == "nltcs" else 2, LIMIT)
+                    own = ENVIRONMENTS / peer.split("-")[0] / "bin/python"
+                    python = Path(sys.executable) if peer == "published-aim" else own
+                    told, codes = peer_fit(python, peer, place, seed, 2 if is_adult else 3, LIMIT)
                 if codes is not None:
                     told |= distance(codes) | ({} if target is None else {"auc": area(codes, test, target)})
                 found.setdefault(peer, []).append(told)
@@ -411,16 +419,17 @@ def part_peers(name: str) -> Callable[[Path, Path], Any]:
 
 
 PARTS = {
-    "peers_nltcs": part_peers("nltcs"), "peers_adult": part_peers("adult"), "adult": part_adult, "large": part_large,
-    "acs": part_acs, "nltcs": part_nltcs, "size": part_size, "cover": part_cover, "settings": part_settings,
-    "published": part_published,
+    "peers_nltcs": part_peers("nltcs"), "peers_adult": part_peers("adult"), "aim": part_peers("aim"),
+    "tree": part_peers("tree"), "adult": part_adult, "large": part_large, "acs": part_acs, "nltcs": part_nltcs,
+    "size": part_size, "cover": part_cover,
+    "settings": part_settings, "published": part_published,
 }  # fmt: skip
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
-    parser.add_argument("--part", default=",".join(name for name in PARTS if name not in ("settings", "published")))
+    parser.add_argument("--part", default=",".join(name for name in PARTS if name not in ("settings", "published", "tree")))
     parser.add_argument("--out")
     parser.add_argument("--scratch", type=Path, help="a folder with room for 3 GB; by default that for temporary files")
     parser.add_argument("--jobs", type=int, default=1, help="parts at once; times are CPU-seconds of each process")

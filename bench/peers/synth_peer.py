@@ -73,6 +73,9 @@ class Mbi:
     def of(self, model: Any, columns: tuple[str, ...]) -> np.ndarray:
         return np.asarray(model.project(columns).datavector())
 
+    def megabytes(self, cliques: list[tuple[str, ...]]) -> float:
+        return float(self.mbi.junction_tree.hypothetical_model_size(self.domain, cliques))
+
 
 def mbi_mst(it: Mbi, rho: float, degree: int) -> Any:
     names = list(it.sizes)
@@ -91,7 +94,7 @@ def mbi_mst(it: Mbi, rho: float, degree: int) -> Any:
     return it.estimate(measured, 5000)
 
 
-def mbi_aim(it: Mbi, rho: float, degree: int, megabytes: float = 80.0) -> Any:
+def aim(it: Mbi, rho: float, degree: int, megabytes: float = 80.0) -> Any:
     """Algorithm 2 of McKenna, Mullins, Sheldon & Miklau 2022."""
     names = list(it.sizes)
     work = [columns for columns in combinations(names, degree) if it.cells(columns) <= 10_000]
@@ -108,8 +111,7 @@ def mbi_aim(it: Mbi, rho: float, degree: int, megabytes: float = 80.0) -> Any:
         used += epsilon**2 / 8 + 0.5 / sigma**2
         known = {part for c in model.cliques for part in chain.from_iterable(combinations(sorted(c, key=names.index), n)
                  for n in range(1, len(c) + 1))}  # fmt: skip
-        size = it.mbi.junction_tree.hypothetical_model_size
-        open_ = [c for c in inside if c in known or size(it.domain, [*model.cliques, c]) <= megabytes * used / rho]
+        open_ = [c for c in inside if c in known or it.megabytes([*model.cliques, c]) <= megabytes * used / rho]
         before = {columns: it.of(model, columns) for columns in open_}
         doubt = math.sqrt(2 / math.pi) * sigma
         scores = [weights[c] * (np.abs(it.counts(c) - before[c]).sum() - doubt * it.cells(c)) for c in open_]
@@ -124,7 +126,7 @@ def mbi_aim(it: Mbi, rho: float, degree: int, megabytes: float = 80.0) -> Any:
 def by_mbi(kind: str, codes: pd.DataFrame, sizes: dict[str, int], epsilon: float, delta: float, seed: int, degree: int) -> Any:
     it = Mbi(codes, sizes, seed)
     began = time.process_time()
-    model = {"mst": mbi_mst, "aim": mbi_aim}[kind](it, rho_for(epsilon, delta), degree)
+    model = {"mst": mbi_mst, "aim": aim}[kind](it, rho_for(epsilon, delta), degree)
     fitted = time.process_time() - began
     rows = model.synthetic_data(rows=len(codes)).to_dict()
     return pd.DataFrame({name: np.asarray(rows[name]) for name in sizes}), fitted

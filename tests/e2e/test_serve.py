@@ -365,11 +365,17 @@ def reach(page: Page, role: str, name: str) -> None:
     raise AssertionError(f"the keyboard does not reach {role} {name!r}")
 
 
-@pytest.mark.parametrize(
-    "how", [{}, {"color_scheme": "dark"}, {"viewport": {"width": 360, "height": 740}}], ids=["light", "dark", "phone"]
-)
-def test_every_page_fits_and_can_be_read(owned: Server, browser: Browser, how: dict[str, Any], tmp_path: Path) -> None:
-    seen = Watched(browser, **how)
+SIZES: dict[str, dict[str, Any]] = {
+    "light": {"viewport": {"width": 1280, "height": 900}},
+    "dark": {"viewport": {"width": 1280, "height": 900}, "color_scheme": "dark"},
+    "phone": {"viewport": {"width": 360, "height": 740}},
+    "phone, dark": {"viewport": {"width": 390, "height": 844}, "color_scheme": "dark", "is_mobile": True, "has_touch": True},
+}
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_every_page_fits_and_can_be_read(owned: Server, browser: Browser, size: str, tmp_path: Path) -> None:
+    seen = Watched(browser, **SIZES[size])
     page, url = seen.page, owned.url
     log_in(page, url, "ada")
     for path in PAGES:
@@ -381,6 +387,27 @@ def test_every_page_fits_and_can_be_read(owned: Server, browser: Browser, how: d
         assert page.evaluate(BROKEN_WORDS) == [], path
         assert page.evaluate(OUT_OF_SIGHT) == [], path
         page.screenshot(path=str(tmp_path / f"{path.strip('/').replace('/', '-')}.png"), full_page=True)
+    seen.is_quiet(url)
+
+
+ON_PAPER = """[...document.querySelectorAll('form, button, input, header nav')].filter(e => e.checkVisibility())
+    .map(e => e.outerHTML.slice(0, 80))"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_page_prints_in_ink_on_paper(owned: Server, browser: Browser, scheme: str) -> None:
+    """What somebody reads in the dark is printed on white; nothing that only a screen can do is on paper."""
+    seen = Watched(browser, viewport={"width": 794, "height": 1123}, color_scheme=scheme)
+    page, url = seen.page, owned.url
+    log_in(page, url, "ada")
+    for path in PAGES:
+        page.goto(url + path)
+        page.emulate_media(media="print", color_scheme=scheme)  # type: ignore[arg-type]
+        assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)", path
+        assert page.evaluate("document.documentElement.scrollWidth") <= page.evaluate("innerWidth"), f"{path} is too wide"
+        assert page.evaluate(LEGIBLE) == {"unnamed": [], "faint": []}, path
+        assert page.evaluate(ON_PAPER) == [], path
+        page.emulate_media(media="screen", color_scheme=scheme)  # type: ignore[arg-type]
     seen.is_quiet(url)
 
 
@@ -403,19 +430,20 @@ def test_without_script_everything_still_works(owned: Server, browser: Browser) 
 
 def test_it_stops_and_starts_and_forgets_nothing(owned: Server, browser: Browser) -> None:
     """After SIGTERM the ledger is whole, and people and releases are as they were."""
+    from discreet.figures import up
     from discreet.ledger import Ledger
 
     assert owned.stop() == 0
     assert "Stopped" in (owned.folder / "server.log").read_text()
     with Ledger(owned.folder / "ledger.db") as ledger:
         ledger.verify()
-        spent = ledger.spent("hospital")
+        spent = ledger.balance("hospital").epsilon_spent
     assert spent > 0
     owned.start()
     assert "owner_link" not in owned.facts
     seen = Watched(browser)
     log_in(seen.page, owned.url, "ada")
     seen.page.goto(f"{owned.url}/sources/hospital")
-    expect(seen.page.locator("main")).to_contain_text("Spent")
+    expect(seen.page.locator("dl")).to_contain_text(f"All answers togetherε {up(spent)}")
     seen.is_quiet(owned.url)
     assert "Traceback" not in (owned.folder / "server.log").read_text()

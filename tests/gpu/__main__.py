@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from tests.gpu.tools import DEVICE
 
-MODULES = ("test_layers", "test_models", "test_runs", "test_recovery", "test_resume")
+MODULES = ("test_layers", "test_models", "test_runs", "test_recovery", "test_resume", "test_synth")
 
 
 def tests(word: str) -> Iterator[tuple[str, Any, tuple[Any, ...]]]:

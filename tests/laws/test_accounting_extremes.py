@@ -7,6 +7,7 @@ compared with closed forms in high precision where there are some.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import fields
 
 import mpmath as mp
@@ -15,18 +16,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from discreet.accounting import (
+    Approximate,
     Concentrated,
     DiscreteGaussian,
     DiscreteLaplace,
+    Exponential,
     Filter,
     Gaussian,
     Group,
     Laplace,
+    NonPrivate,
     ObjectivePerturbation,
     Poisson,
+    PoissonReplace,
     Pure,
+    RandomizedResponse,
     Repeat,
     Sequence,
+    WithoutReplacement,
+    Zero,
     concentrated,
     curve,
     renyi,
@@ -107,6 +115,28 @@ def test_sampled_repeated_grouped_and_mixed_mechanisms_at_their_extremes(event: 
 ])  # fmt: skip
 def test_events_that_once_raised(event: Event) -> None:
     obeys(event)
+
+
+AROUND: list[Callable[[float, Event], Event]] = [Poisson, PoissonReplace, WithoutReplacement]
+INSIDE = [
+    Zero(), NonPrivate(), Pure(0.0), Pure(710.0), RandomizedResponse(800.0, 3), Exponential(1e6), Laplace(1e-3), Laplace(1e-99),
+    DiscreteLaplace(1e-3), Gaussian(1e-310), Gaussian(1.0), DiscreteGaussian(0.01), Approximate(710.0, 0.5),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("around", AROUND)
+@pytest.mark.parametrize("taken", [0.0, 5e-324, 1e-300, 0.5, 1 - 2**-53, 1.0])
+def test_samples_at_the_ends_of_what_a_rate_may_be(around: Callable[[float, Event], Event], taken: float) -> None:
+    """They have a price or no bound, never an error; every delta is a probability."""
+    for inside in INSIDE:
+        event = around(taken, inside)
+        seen, budget = curve(event), Filter(1.0, 1e-6, failure=5e-7)
+        assert all(0 <= seen.delta(epsilon) <= 1 for epsilon in (0.0, 1e-300, 1.0, 700.0, 1e15))
+        assert budget.pure_cost(event) >= 0
+        assert budget.allows(event) in (True, False)
+        if taken == 0 or isinstance(inside, Zero):
+            assert seen.delta(0.0) == 0
+            assert budget.allows(event)
 
 
 def gaussian(mu: mp.mpf, epsilon: mp.mpf) -> mp.mpf:

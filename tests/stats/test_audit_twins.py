@@ -1,8 +1,8 @@
 """Broken twins: each mechanism looks right, claims what the right one may claim, and is refuted.
 
 Seeded. `refuted` is asked at confidence 1 - 1e-6, so no twin is refuted by luck; the right versions beside them are
-called false with probability at most 1e-6 each, 4e-6 for the file. The margins are wide enough that a twin escapes under
-fresh seeds in far fewer than one run in a thousand.
+called false with probability at most 1e-6 each, 4e-6 for the file. A twin escapes under
+fresh seeds in far fewer than one run in a thousand; the sparse vector with too little noise in one of six that were tried.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ import pytest
 
 from discreet.noise.choose import choose, flip
 from discreet.noise.source import open_source, seeded_for_tests
+from discreet.query.brackets import bracket
 from discreet.query.quantiles import Quantiles, _Ranks
 from unit.noise.tools import chi2, epsilon_at_least, flip_law
 
@@ -72,6 +73,19 @@ def test_intervals_and_value_together_hold():
     mechanism = Quantiles((0.5,), epsilon=1, sensitivity=4, interval_share=0.5)
     for event in (lambda f: f.low[:, 0] == f.value[:, 0], lambda f: f.high[:, 0] == 0, lambda f: f.value[:, 0] == 1):
         assert bound(mechanism.run, PAIR, event) <= 1
+
+
+def cells(scale):
+    """The first bins of intervals around bin 1 of two, as noise of this scale makes them."""
+    return lambda rows: bracket(np.cumsum(rows, axis=1), np.ones(len(rows), np.int64), Fraction(1, 2), scale, 0.05)[0]
+
+
+def test_intervals_with_half_the_noise_are_refuted():
+    """A person of weight 4 in the first bin: whether that bin is passed over is told by noise 4 / epsilon."""
+    for pair in (([16, 14], [20, 14]), ([4, 4], [8, 4]), ([16, 40], [20, 40])):
+        for j in (0, 1):
+            assert bound(cells(Fraction(4)), pair, lambda low, j=j: low == j) <= 1
+        assert max(bound(cells(Fraction(2)), pair, lambda low, j=j: low == j) for j in (0, 1)) > 1
 
 
 def test_without_the_factor_two_is_refuted():

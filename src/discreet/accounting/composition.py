@@ -49,6 +49,7 @@ class Composition(Saddle):
         super().__init__(parts, share)
         self._pairs: dict[tuple[float, float], list[tuple[Pair, int]]] = {}
         self._windows: list[tuple[int, float, Window]] = []
+        self._everywhere: list[profiles.Deltas] | None = None
         self.rest, self.huge = self._apart()
 
     def _apart(self) -> tuple[Composition | None, list[tuple[Profile, int]]]:
@@ -125,15 +126,30 @@ class Composition(Saddle):
         """Epsilons and their deltas over all scales, for tests in either direction."""
         from discreet.accounting.power import everywhere
 
-        return everywhere(self)
+        if self._everywhere is None:
+            self._everywhere = everywhere(self)
+        return self._everywhere
 
-    def bounds(self, epsilon: float, most: int = MOST_WAVES) -> tuple[list[Wave], float]:
+    def bounds(self, epsilon: float, most: int = MOST_WAVES) -> tuple[list[Wave | Window], float]:
         """A bound in each of the two directions that is tight near `epsilon`, and the spread of the losses there."""
-        waves = []
-        for direction in self.directions:
-            slope, log_delta = self.place(direction, epsilon)
-            waves.append(self.wave(direction, slope, epsilon, math.exp(min(max(log_delta, -690.0), 0.0)), most))
-        return waves * (2 // len(waves)), max(one.spread for one in waves)
+        found = [self._near_bound(direction, epsilon, most) for direction in self.directions]
+        return found * (2 // len(found)), max(one.spread for one in found)
+
+    def _near_bound(self, direction: int, epsilon: float, most: int) -> Wave | Window:
+        """On an even lattice where that is near the truth, which takes a hundredth of the time of a Fourier series."""
+        slope, log_delta = self.place(direction, epsilon)
+        delta = math.exp(min(max(log_delta, -690.0), 0.0))
+        if self._even(direction, slope, epsilon, delta):
+            there = self._window(direction, epsilon)
+            if self._settled(there, epsilon, float(there.delta(np.array([epsilon]))[0])):
+                return there
+        return self.wave(direction, slope, epsilon, delta, most)
+
+    def even(self) -> bool:
+        """Whether an even lattice will do for it, a standard deviation of its losses above 0."""
+        spread = math.sqrt(max(losses.tilted(0.0)[3] for losses in self.look(self.tail(1e-12))))
+        places = [(direction, *self.place(direction, spread)) for direction in self.directions]
+        return all(self._even(d, slope, spread, math.exp(min(max(log, -690.0), 0.0))) for d, slope, log in places)
 
     # -- reading off -------------------------------------------------------------------------------------------------
 

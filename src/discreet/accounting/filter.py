@@ -91,9 +91,10 @@ class Filter:
         failure, rest = _split(event)
         divergence = renyi(rest, self.order)
         if divergence == math.inf:
+            what = "promises nothing" if isinstance(event, events.NonPrivate) else f"has no bound of order {self.order:g}"
             raise BudgetExceeded(
-                f"{type(event).__name__} has no bound of order {self.order:g}, so no budget holds it. "
-                "Add noise, or leave it out.", asked=math.inf, left=self.left,
+                f"{type(event).__name__} {what}, so no budget holds it. Add noise, or leave it out.",
+                asked=math.inf, left=self.left,
             )  # fmt: skip
         return math.ceil(Fraction(divergence) * (1 + Fraction(1, 10**12)) * UNIT), math.ceil(failure * UNIT * UNIT)
 

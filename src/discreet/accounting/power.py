@@ -24,6 +24,8 @@ def near(whole: Composition, level: float) -> list[profiles.Deltas]:
     if level in (0, 1) or whole.tiny or whole.huge:
         return [last]
     seen = [last, *_scan(whole, level)]
+    if whole.even():  # then a look over all scales is quick, and no drawing is below what is told of one level
+        seen.append(whole.everywhere()[0])
     return [_closer(whole, seen, level, swap) for swap in ((False,) if whole.symmetric else (False, True))]
 
 

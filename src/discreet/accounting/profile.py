@@ -80,6 +80,11 @@ def power_bound(epsilon: Array, forward: Array, backward: Array, level: float) -
     return np.minimum(low, high)
 
 
+def raised(delta: Array) -> Array:
+    """Above the rounding of a closed form; delta is a probability, so never more than 1."""
+    return np.minimum(delta * UP, 1.0)
+
+
 def symmetric(delta: Delta, most: float, spacing: float | None = None, kinks: Array | None = None) -> Profile:
     """A profile that is the same in both directions."""
     return Profile(delta, delta, most, most, spacing, kinks)
@@ -110,15 +115,15 @@ def failing(told: float, inner: Profile) -> Profile:
     if not told:
         return inner
 
-    def raised(delta: Delta) -> Delta:
+    def together(delta: Delta) -> Delta:
         def both(e: Array) -> Array:
             inside = delta(e)
             return np.where(inside == 0, told, np.minimum((told + (1 - told) * inside) * (1 + 1e-15), 1.0))
 
         return both
 
-    forward = raised(inner.forward)
-    backward = forward if inner.symmetric else raised(inner.backward)
+    forward = together(inner.forward)
+    backward = forward if inner.symmetric else together(inner.backward)
     return Profile(forward, backward, math.inf, math.inf, inner.spacing, inner.kinks)
 
 
@@ -126,7 +131,7 @@ def randomized_response(epsilon: float, categories: int) -> Profile:
     """k-ary randomised response: losses are +epsilon, -epsilon, and 0 where neither truth was said."""
     norm = 1 + (categories - 1) * math.exp(-epsilon)
     kinks = np.array([-epsilon, 0.0, epsilon])
-    return symmetric(lambda e: -np.expm1(np.minimum(e - epsilon, 0)) / norm * UP, epsilon, epsilon or None, kinks)
+    return symmetric(lambda e: raised(-np.expm1(np.minimum(e - epsilon, 0)) / norm), epsilon, epsilon or None, kinks)
 
 
 def exponential(epsilon: float) -> Profile:
@@ -140,7 +145,7 @@ def exponential(epsilon: float) -> Profile:
     if epsilon == 0:
         return symmetric(np.zeros_like, 0.0)
     norm = -math.expm1(-epsilon)
-    return symmetric(lambda e: np.expm1(np.minimum(e - epsilon, 0) / 2) ** 2 / norm * UP, epsilon)
+    return symmetric(lambda e: raised(np.expm1(np.minimum(e - epsilon, 0) / 2) ** 2 / norm), epsilon)
 
 
 def laplace(noise_multiplier: float) -> Profile:
@@ -150,7 +155,7 @@ def laplace(noise_multiplier: float) -> Profile:
     so moving in two steps along one axis meets the group bound with equality, which is the most two axes can reach.
     """
     most = quotient_up(1.0, noise_multiplier)
-    return symmetric(lambda e: -np.expm1(np.minimum(e - most, 0) / 2) * UP, most)
+    return symmetric(lambda e: raised(-np.expm1(np.minimum(e - most, 0) / 2)), most)
 
 
 def gaussian(noise_multiplier: float) -> Profile:
@@ -216,7 +221,7 @@ def discrete_laplace(scale: float, sensitivity: int) -> Profile:
             top, rest = least / scale * (1 + 2.0**-51), (sensitivity - least) / scale * (1 + 2.0**-51)
             both = -np.expm1(np.minimum(e - top, 0)) - t * np.expm1(-rest)
             both = np.where(np.isnan(both), 1.0, both)
-        return np.where(e < most, np.maximum(both, 0), 0) / (1 + t) * UP
+        return raised(np.where(e < most, np.maximum(both, 0), 0) / (1 + t))
 
     spacing = UP / scale
     kinks: Array | None = None
@@ -372,6 +377,8 @@ def fallen(epsilon: float, rate: float) -> float:
 
 def _outsides(losses: Array, rate: float) -> Array:
     """The same for losses of either sign, each rounded away from 0. Next to a rate of 1 it is the sum that does not cancel."""
+    if rate == 0:
+        return np.zeros_like(losses)
     with np.errstate(over="ignore", under="ignore", divide="ignore"):
         grown = rate * np.expm1(np.minimum(losses, 700.0))
         near = np.where(grown > -0.5, np.log1p(grown), np.log((1 - rate) + rate * np.exp(np.minimum(losses, 0.0))))

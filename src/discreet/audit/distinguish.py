@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from discreet.audit.bounds.betting import betting
 from discreet.audit.bounds.order import shuffled
 from discreet.audit.columns import Outputs
-from discreet.audit.features import Cells, Feature, features, fitting
+from discreet.audit.features import Cells, Feature, features, unbiased
 from discreet.audit.floats import Hints
 from discreet.core import check
 from discreet.errors import InvalidValue
@@ -23,14 +23,15 @@ _RARE = 4  # runs below which a cell joins the others at the first look
 
 @dataclass(frozen=True, slots=True)
 class Witness:
-    """An attack: the log-likelihood ratio of the cell that the output falls into, as counted on other runs.
+    """An attack: the log-likelihood ratio of the cell that the output falls into, as counted on other runs; the mean of them
+    where there are several features.
 
     Learn it with `learn` and use it on fresh runs only; then any bound on its scores is valid.
     """
 
     name: str
     view: frozenset[str]
-    feature: Feature
+    features: tuple[Feature, ...]
     ratios: dict[int, float]
 
     def score(self, seen: Any, targets: Sequence[Any]) -> NDArray[np.float64]:
@@ -41,7 +42,8 @@ class Witness:
         return self.score_flat(Outputs.of(outputs))
 
     def score_flat(self, outputs: Outputs) -> NDArray[np.float64]:
-        return _looked_up(self.ratios, self.feature(outputs))
+        scores = [_looked_up(self.ratios, feature(outputs)) for feature in self.features]
+        return np.asarray(np.mean(scores, axis=0), dtype=np.float64)
 
 
 def learn(
@@ -67,22 +69,15 @@ def learn_flat(
     outputs: Outputs, inside: NDArray[np.bool_], *, view: frozenset[str], delta: float, alpha: float, hints: Hints
 ) -> Witness:
     """The same for outputs that are already taken apart. `alpha` is the error at which the witness will be judged."""
-    promising: list[tuple[float, str, Feature, Cells]] = []
-    fitted, rest, every = set[str](), ~fitting(len(outputs)), np.ones(len(outputs), np.bool_)
-    for name, feature, learned in features(outputs, inside, hints):
-        cells, own = feature(outputs), rest if learned else every
-        fitted |= {name} if learned else set()
-        promising.append((_promise(cells[own], inside[own]), name, feature, cells))
+    promising: list[tuple[float, str, tuple[Feature, ...], Cells]] = []
+    for name, found in features(outputs, inside, hints):
+        cells = unbiased(found, outputs)
+        promising.append((_promise(cells, inside), name, found, cells))
         if len(promising) >= 4 * _TRIED:
             promising = sorted(promising, key=lambda each: -each[0])[:_TRIED]
     promising = sorted(promising, key=lambda each: -each[0])[:_TRIED]
-
-    def judged(name: str, cells: Cells) -> tuple[Cells, NDArray[np.bool_]]:
-        own = rest if name in fitted else every
-        return cells[own], inside[own]
-
-    _, name, feature, cells = max(promising, key=lambda each: _worth(*judged(each[1], each[3]), delta, alpha))
-    return Witness(f"witness ({name})", view, feature, _ratios(*judged(name, cells)))
+    _, name, found, cells = max(promising, key=lambda each: _worth(each[3], inside, delta, alpha))
+    return Witness(f"witness ({name})", view, found, _ratios(cells, inside))
 
 
 def _promise(cells: Cells, inside: NDArray[np.bool_]) -> float:

@@ -6,8 +6,8 @@ atoms see values that only one world produces; granularity sees the floating-poi
 (Mironov 2012); a projection sees directions that single numbers hide; and equations over two elements see the parity of
 several. Sums modulo small numbers, equal parts and neighbours that depend on each other are looked for in all numbers at once.
 
-What is fitted to the truth is fitted on some runs, and judged as a feature by the others: fitted to many numbers it would look
-best on its own runs whatever leaks.
+What is fitted to the truth is fitted twice, to either half of the runs, and each half is judged by the other one's fit: fitted
+to many numbers it would look best on its own runs whatever leaks.
 """
 
 from __future__ import annotations
@@ -25,9 +25,13 @@ Floats = NDArray[np.float64]
 Cells = NDArray[np.int64]
 Feature = Callable[[Outputs], Cells]
 Read = Callable[[Floats, NDArray[np.uint64]], Cells]
+Found = tuple[str, tuple[Feature, ...]]
+Scale = Callable[[Floats], Floats]  # one number of each row
+Fit = Callable[[Floats, NDArray[np.bool_]], Scale]
 
 _TAIL = np.array([0.001, 0.002, 0.005, 0.01, 0.02])
 _LEVELS = np.concatenate([_TAIL, np.linspace(0.04, 0.96, 24), 1.0 - _TAIL[::-1]])
+_FEW = np.arange(1, 12) / 12  # what is fitted is worth more in few cells, unless runs are many or the leak is in a tail
 _ADDED = 256  # numbers of an output that are looked at together
 _HINTED = 16  # numbers of an output that are tried against the hints
 _ATOMS = 512
@@ -35,19 +39,26 @@ _BITS = 1024  # bits of an output whose parity is looked for
 _MODULI = (3, 4, 5, 7, 8, 9, 10, 11, 13, 16, 100, 256)
 
 
-def fitting(runs: int) -> NDArray[np.bool_]:
-    """The runs on which directions are fitted; features are judged by the others."""
-    even: NDArray[np.bool_] = np.arange(runs) % 2 == 0
-    return even
-
-
-def features(outputs: Outputs, inside: NDArray[np.bool_], hints: Hints) -> Iterator[tuple[str, Feature, bool]]:
-    """Features that fit these outputs, and whether `inside` was used to fit them, on the runs of `fitting`."""
+def features(outputs: Outputs, inside: NDArray[np.bool_], hints: Hints) -> Iterator[Found]:
+    """Features that fit these outputs. Where `inside` was used to fit one there are two, fitted to the runs of even and of odd
+    places, whose cells mean the same; `unbiased` reads every run by the one that did not see it.
+    """
     for name, feature in _plain(outputs, hints):
-        yield name, feature, False
+        yield name, (feature,)
     places = columns(outputs)
     if len(places) > 1 and inside.any() and not inside.all():
         yield from _joint(outputs, inside, places[:_ADDED])
+
+
+def unbiased(found: tuple[Feature, ...], outputs: Outputs) -> Cells:
+    """The cells of the outputs that the features were made from, none of them by a fit to its own truth."""
+    cells = [feature(outputs) for feature in found]
+    return cells[0] if len(cells) == 1 else np.where(_even(len(outputs)), cells[1], cells[0])
+
+
+def _even(runs: int) -> NDArray[np.bool_]:
+    even: NDArray[np.bool_] = np.arange(runs) % 2 == 0
+    return even
 
 
 def _plain(outputs: Outputs, hints: Hints) -> Iterator[tuple[str, Feature]]:
@@ -151,31 +162,47 @@ def _atoms(codes: Cells, read: Callable[[Outputs], Cells]) -> Feature:
 
 def _joint(
     outputs: Outputs, inside: NDArray[np.bool_], places: Sequence[tuple[str, int, int]]
-) -> Iterator[tuple[str, Feature, bool]]:  # fmt: skip
+) -> Iterator[Found]:  # fmt: skip
     """Features of many numbers at once."""
 
     def table(others: Outputs) -> Floats:
         return np.stack([others.column(*place)[0] for place in places], axis=1)
 
     for label, feature in _parities(outputs, inside, places):
-        yield label, feature, False  # true in all runs, which no fit is by chance
+        yield label, (feature,)  # true in all runs, which no fit is by chance
     own = [place for place, (name, _, _) in enumerate(places) if not aside(name)]
     if own:
         for modulus in _MODULI:
-            yield f"sum modulo {modulus}", lambda others, m=modulus: _sum(table(others)[:, own], m), False  # type: ignore[misc]
-        yield "equal numbers", lambda others: _equal(table(others)[:, own]), False
-    seen, fitted = table(outputs), fitting(len(outputs))
+            yield f"sum modulo {modulus}", (lambda others, m=modulus: _sum(table(others)[:, own], m),)  # type: ignore[misc]
+        yield "equal numbers", (lambda others: _equal(table(others)[:, own]),)
+    seen = table(outputs)
     middle, size = _bounded(seen).mean(axis=0), _bounded(seen).std(axis=0)
     size = np.where((size > 0) & np.isfinite(size), size, 1.0)
-    ways: list[tuple[str, Callable[[Floats], Floats], bool]] = [
-        ("projection", _projection(seen[fitted], inside[fitted]), True),
-        ("all numbers together", _together(seen[fitted], inside[fitted]), True),
-        ("spread", lambda rows: _bounded(rows).std(axis=1), False),
-        ("neighbours", lambda rows: _neighbours((_bounded(rows) - middle) / size), False),
+    ways: list[tuple[str, Scale]] = [
+        ("spread", lambda rows: _bounded(rows).std(axis=1)),
+        ("neighbours", lambda rows: _neighbours((_bounded(rows) - middle) / size)),
     ]
-    for label, read, learned in ways:
-        edges = _edges(read(seen), _LEVELS)
-        yield label, lambda others, r=read, e=edges: np.searchsorted(e, r(table(others)), side="right"), learned  # type: ignore[misc]
+    for label, read in ways:
+        yield label, (_cut(table, read, _edges(read(seen), _LEVELS)),)
+    even = _even(len(outputs))
+    if not all(0 < inside[half].sum() < half.sum() for half in (even, ~even)):
+        return  # a half shows one world only
+    for label, fit in (("projection", _projection), ("all numbers together", _together)):
+        fits = [(fit(seen[half], inside[half]), half) for half in (even, ~even)]
+        for level, levels in (("", _FEW), (", finely", _LEVELS)):
+            first, second = (_cut(table, read, _between(read(seen)[~half], levels)) for read, half in fits)
+            yield f"{label}{level}", (first, second)
+
+
+def _cut(table: Callable[[Outputs], Floats], read: Scale, edges: Floats) -> Feature:
+    return lambda others: np.searchsorted(edges, read(table(others)), side="right")
+
+
+def _between(values: Floats, levels: Floats) -> Floats:
+    """About these quantiles, halfway between two values, so that rounding moves no value over an edge; one for each level."""
+    seen = np.unique(values)
+    place = np.clip(np.searchsorted(seen, np.quantile(values, levels, method="higher")), 1, max(len(seen) - 1, 1))
+    return seen[place - 1] / 2 + seen[np.minimum(place, len(seen) - 1)] / 2
 
 
 def _sum(rows: Floats, modulus: int) -> Cells:

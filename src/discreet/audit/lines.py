@@ -87,7 +87,7 @@ def shares_of(curve: Curve, lines: NDArray[np.float64]) -> NDArray[np.float64]:
     much again where the claim is pure, since whatever breaks a pure claim breaks that line.
 
     >>> from discreet.accounting import Pure, curve
-    >>> shares_of(curve(Pure(1.0)), lines_of(curve(Pure(1.0))))[0]
+    >>> float(shares_of(curve(Pure(1.0)), lines_of(curve(Pure(1.0))))[0])
     0.75
     """
     if len(lines) < 2:

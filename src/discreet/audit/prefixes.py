@@ -73,7 +73,7 @@ def in_pairs(run: NDArray[np.int64], inside: NDArray[np.bool_]) -> NDArray[np.in
     of the larger side is not used.
 
     >>> in_pairs(np.arange(5), np.array([True, True, True, False, False])).tolist()
-    [3, 0, 1, 4]
+    [0, 3, 1, 4]
     """
     blind = np.concatenate([
         np.random.default_rng(len(mine)).permutation(mine) for mine in np.split(

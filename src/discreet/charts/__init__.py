@@ -8,8 +8,9 @@ from discreet.charts.cards import card
 from discreet.charts.curves import Line, attack_line, band, ceiling_line, tradeoff_plot
 from discreet.charts.plots import Plot, all_plots, burn_down, histogram, marginals, roc, steps, tradeoff
 from discreet.charts.terminal import sketch
+from discreet.charts.trend import Version, trend
 
 __all__ = [
-    "Line", "Plot", "all_plots", "attack_line", "band", "burn_down", "card", "ceiling_line", "histogram", "intervals",
-    "marginals", "roc", "sketch", "steps", "tradeoff", "tradeoff_plot",
+    "Line", "Plot", "Version", "all_plots", "attack_line", "band", "burn_down", "card", "ceiling_line", "histogram",
+    "intervals", "marginals", "roc", "sketch", "steps", "tradeoff", "tradeoff_plot", "trend",
 ]  # fmt: skip

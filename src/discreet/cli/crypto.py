@@ -141,6 +141,7 @@ def decrypt(scores: str, key: str, asked: str | None, as_json: bool) -> None:
     if as_json:
         write_json({"scores": values.tolist()})
         return
+    talk("For your own eyes: raw decryptions give the key away. discreet crypto disclose hands scores on.")
     for row in values:
         click.echo(",".join(f"{value:.6f}" for value in row))
 

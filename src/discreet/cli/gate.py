@@ -39,11 +39,14 @@ was refuted by its evidence. Under GitHub Actions the summary and the lines at f
 @click.option("--junit", metavar="FILE", help="Write JUnit XML.")
 @click.option("--sarif", metavar="FILE", help="Write SARIF 2.1.0.")
 @click.option("--summary", metavar="FILE", help="Write a summary in Markdown.")
+@click.option(
+    "--history", metavar="FILE", help="Add a line for each release to this file, and say what changed since the last version."
+)
 @json_option
 @click.pass_context
 def command(
     ctx: click.Context, releases: tuple[str, ...], policy: str, place: str | None, head: str | None, strict: bool | None,
-    junit: str | None, sarif: str | None, summary: str | None, as_json: bool,
+    junit: str | None, sarif: str | None, summary: str | None, history: str | None, as_json: bool,
 ) -> None:  # fmt: skip
     from discreet.report.gate import Policy, worst
     from discreet.report.gate.finding import one_line
@@ -57,6 +60,7 @@ def command(
         signed = _head(ledger, head, rules)
         read = [(file, read_release(file)) for each in releases for file in releases_in(each)]
         judged = [_judged(file, release, rules, ledger, signed) for file, release in read]
+        changes = _kept(history, read, judged, strict, ledger) if history else []
     findings = [finding for each in judged for finding in each.findings]
     outcome = worst(findings, strict=strict)
     if as_json:
@@ -67,6 +71,8 @@ def command(
     _github(judged, rules.name, strict)
     for sentence in shared_entries((_shown(file), release) for file, release in read) if place else ():
         talk(f"Warning: {one_line(sentence)}")
+    for sentence in changes:
+        talk(one_line(sentence))
     talk(f"{outcome}: {counts(findings)}, by {rules.name}.")
     ctx.exit(_CODES[outcome])
 
@@ -98,6 +104,22 @@ def _judged(path: str, release: Release[Any], policy: Policy, ledger: Ledger | N
 
     proofs = proofs_of(release, None if path == "-" else path, ledger=ledger, head=head, keys=policy.keys)
     return Judged(file=_shown(path), source=release.source, findings=policy.judge(release, proofs))
+
+
+def _kept(
+    place: str, read: list[tuple[str, Release[Any]]], judged: list[Judged], strict: bool, ledger: Ledger | None
+) -> list[str]:
+    """Add what was found to the history; what changed since the versions that it knows."""
+    from discreet.report import history
+    from discreet.report.account import budgets
+    from discreet.report.assessment import assess
+    from discreet.report.gate import worst
+
+    past, warnings = history.read(place, missing=True)
+    items = assess([release if file == "-" else place_of(file) for file, release in read], budgets=budgets(ledger))
+    found = [history.judgement(item, worst(each.findings, strict=strict)) for item, each in zip(items, judged, strict=True)]
+    history.append(place, found)
+    return [*(f"Warning: {each}" for each in warnings), *filter(None, (history.change(past, each) for each in found))]
 
 
 def _rows(judged: list[Judged]) -> list[tuple[str, ...]]:

@@ -65,24 +65,45 @@ def progress(count: int, label: str) -> Iterator[Callable[[int, int], None] | No
 
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(label, total=count)
-        every = max(1, count // 100)
-        yield lambda done, _: bar.update(task, completed=done) if done % every == 0 else None
+        drawn = 0
+
+        def move(done: int, _: int) -> None:  # counts come in steps of any size
+            nonlocal drawn
+            if done >= count or done - drawn >= max(1, count // 100):
+                drawn = done
+                bar.update(task, completed=done)
+
+        yield move
 
 
 @contextmanager
 def reported(count: int, label: str) -> Iterator[Callable[[int, int], None]]:
-    """Something to call with (done, count): a bar on a terminal, elsewhere a line now and then with the time left."""
-    began = last = time.monotonic()
+    """Something to call with (done, count): a bar on a terminal, elsewhere a line now and then with the time left.
+
+    The time is told from what was seen to be done: the first call may count work of an earlier run, which took none here.
+    """
+    last = time.monotonic()
+    first: tuple[float, int] | None = None
 
     def line(done: int, _: int) -> None:
-        nonlocal last
+        nonlocal last, first
         now = time.monotonic()
+        first = first or (now, done)
         if done < count and now - last >= SECONDS:
             last = now
-            talk(f"{label}: {done} of {count}, about {(now - began) / done * (count - done):.0f} s left")
+            talk(f"{label}: {done} of {count}{_time_left(now - first[0], done - first[1], count - done)}")
 
     with progress(count, label) as bar:
         yield bar or line
+
+
+def _time_left(seconds: float, done: int, rest: int) -> str:
+    """What is left at the pace so far; nothing where no pace was seen.
+
+    >>> _time_left(30.0, 10, 20), _time_left(30.0, 0, 20)
+    (', about 60 s left', '')
+    """
+    return f", about {math.ceil(seconds / done * rest)} s left" if done > 0 and seconds > 0 else ""
 
 
 def command_line(arguments: Sequence[str] | None = None) -> str:

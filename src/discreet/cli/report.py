@@ -26,17 +26,20 @@ stdout as Markdown. A report checks nothing and exits with 0 whatever it says; d
 @click.option("--title", metavar="TEXT", help="The heading, instead of the release's own.")
 @click.option("--annex", is_flag=True, help="Add the annex for a data protection impact assessment (GDPR Art. 35).")
 @click.option("--card", metavar="FILE.md", help="Write the privacy section of a model card (one release only).")
+@click.option("--history", metavar="FILE", help="What discreet gate --history kept: show how earlier versions came out.")
 @click.option("--plots", type=click.Choice(["svg"]), help="Write the plots as files too, beside the first output.")
 @click.option("--confidence", type=float, default=0.95, show_default=True, metavar="C", help="Confidence of intervals.")
 @json_option
 def command(
     files: tuple[str, ...], output: tuple[str, ...], place: str | None, title: str | None, annex: bool, card: str | None,
-    plots: str | None, confidence: float, as_json: bool,
+    plots: str | None, history: str | None, confidence: float, as_json: bool,
 ) -> None:  # fmt: skip
     from discreet.core.check import open_fraction
     from discreet.core.document import write_whole
     from discreet.report import files as forms
     from discreet.report import modelcard
+    from discreet.report.history import Trend
+    from discreet.report.history import read as read_history
     from discreet.report.markdown import render as render_markdown
     from discreet.report.model import build
 
@@ -46,9 +49,10 @@ def command(
     if card is not None and len(files) != 1:
         raise InvalidValue(f"--card is about one model; {len(files)} releases were given.")
     given = [each for name in files for each in _opened(name)]
+    sections = [Trend(*read_history(history))] if history is not None else []
     with ExitStack() as stack:
         ledger = stack.enter_context(opened_ledger(place)) if place else None
-        report = build(given, ledger=ledger, title=title, confidence=confidence)
+        report = build(given, ledger=ledger, title=title, confidence=confidence, sections=sections)
     for path in output:
         talk(f"The report is in {forms.write_report(report, path, annex=annex)}")
     if card is not None:

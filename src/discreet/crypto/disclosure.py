@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from discreet.core import Claim, Game, Release, Unit, Zero, check
 from discreet.crypto.keys import SecretContext
-from discreet.crypto.packed import Encrypted, decrypt
+from discreet.crypto.packed import Encrypted, opened
 from discreet.crypto.parameters import RingParameters
-from discreet.crypto.scoring import least_error
+from discreet.crypto.scoring import DEVIATIONS, least_error
 from discreet.crypto.training import KeyHolder
 from discreet.errors import InvalidValue
 from discreet.ledger import Ledger, release
@@ -80,7 +80,7 @@ class Disclosure:
         rounded = f"{_ROUNDED[0]}{self.grid!r}{_ROUNDED[1]}{self.error!r}"
         return (ciphertext_claim(self.secret.parameters, self.unit, rounded, *self.more, counted),)
 
-    def run(self, decrypt: Callable[[], NDArray[np.float64]]) -> NDArray[np.float64]:
+    def run(self, opening: Callable[[], NDArray[np.float64]]) -> NDArray[np.float64]:
         found = list(_handed(self.ledger, self.secret.id))  # this one's entry is there already
         expected = math.fsum(values * 2 * error / grid for values, grid, error in found)
         if not expected <= 1:
@@ -89,10 +89,10 @@ class Disclosure:
                 f"{self.error:.3g} on a grid of {self.grid:.3g}, make it likely that one shows noise of the key. Make new keys "
                 "with keygen, or begin with a coarser grid."
             )
-        return np.asarray(np.round(decrypt() / self.grid) * self.grid)
+        return np.asarray(np.round(opening() / self.grid) * self.grid)
 
-    def release(self, decrypt: Callable[[], NDArray[np.float64]]) -> Release[NDArray[np.float64]]:
-        return release(self, decrypt, source=self.source, ledger=self.ledger)
+    def release(self, opening: Callable[[], NDArray[np.float64]]) -> Release[NDArray[np.float64]]:
+        return release(self, opening, source=self.source, ledger=self.ledger)
 
 
 _COUNTED = "decryptions under key {} handed to others: "
@@ -123,8 +123,9 @@ def disclose(
 ) -> Release[NDArray[np.float64]]:  # fmt: skip
     """Scores for another party: rounded to multiples of `grid`, and entered in the ledger before anything is decrypted.
 
-    `error` is what `error_bound` says of the model; a grid below 64 times that is refused. The release has a claim for the
-    view "ciphertexts", and none for the scores themselves: they are exact to the grid, and say of a row what they say.
+    `error` is what `error_bound` says of the model; a grid below 64 times that is refused, and so is an answer with more noise,
+    which its imaginary parts show. The release has a claim for the view "ciphertexts", and none for the scores themselves: they
+    are exact to the grid, and say of a row what they say.
     """
     answer.same_key(secret)
     least = least_error(answer.parameters)
@@ -134,7 +135,18 @@ def disclose(
             "what error_bound says of the model; a server that states less computes something else."
         )
     mechanism = Disclosure(secret, unit, grid, error, answer.rows * answer.width, ledger, source)
-    return mechanism.release(lambda: decrypt(secret, answer, request=request))
+    return mechanism.release(lambda: _measured(secret, answer, request, error))
+
+
+def _measured(secret: SecretContext, answer: Encrypted, request: Encrypted | None, error: float) -> NDArray[np.float64]:
+    """The scores, where their noise is no more than the error that was stated."""
+    scores, noise = opened(secret, answer, request)
+    if not DEVIATIONS * noise <= error:
+        raise InvalidValue(
+            f"The answer has more noise than an error of {error:.3g} allows: it is not the computation whose error that is, "
+            "and rounded scores would show the noise. Nothing was handed over. Take what error_bound says of the model."
+        )
+    return scores
 
 
 def disclose_weights(

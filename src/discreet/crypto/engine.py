@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.crypto.frames import unpacked_size
+from discreet.crypto.frames import has_form, unpacked, unpacked_size
 from discreet.crypto.parameters import RingParameters
 from discreet.errors import InvalidDocument, InvalidValue, MissingExtra
 
@@ -86,9 +86,11 @@ class Seal:
         self.parameters = parameters
         self._open(parameters)
         self.ids, self.moduli = _chain(self.context)
+        self.mode = saved(self.library.Plaintext())[5]  # how it compresses what it writes
 
     def _open(self, parameters: RingParameters) -> None:
         self.library = _library()
+        self.module = str(import_module("_sealapi_cpp").__file__)
         kinds = self.library.SCHEME_TYPE
         asked = self.library.EncryptionParameters(kinds.CKKS if parameters.scheme == "ckks" else kinds.BFV)
         asked.set_poly_modulus_degree(parameters.degree)
@@ -279,27 +281,36 @@ class Seal:
     def from_bytes(self, kind: str, data: bytes, *, keys: int = 1) -> Any:
         """A key or a ciphertext that SEAL finds valid for this ring; `keys` is how many rotation keys there may be.
 
-        SEAL compresses, and unpacks whatever it is given: the size that the data says it has is bounded beforehand.
+        SEAL compresses, unpacks whatever it is given, and believes the sizes inside: those are looked at beforehand (`frames`).
         """
-        most = {"GaloisKeys": keys, "RelinKeys": 1}.get(kind, 0) * self.parameters.key_bytes
-        most += 3 * len(self.parameters.primes) * self.parameters.degree * 8 + (1 << 16)
-        if (size := unpacked_size(data)) is None or size > most:
-            raise InvalidDocument(
-                f"A {_NAMES.get(kind, kind)} is damaged, or larger than these parameters allow. Send it again."
-            )
+        whole, name = self._whole(kind, data, keys), _NAMES.get(kind, kind)
+        if whole is None:
+            raise InvalidDocument(f"A {name} is damaged, or larger than these parameters allow. Send it again.")
         handle, path = _scratch()
         try:
             with open(path, "wb") as file:
-                file.write(data)
+                file.write(whole)
+            if whole[5] != self.mode and whole[5]:
+                raise ValueError("compressed, which this engine does not write")
             item = self.empty() if kind == "Ciphertext" else getattr(self.library, kind)()
             item.load(self.context, path)
             return item
         except Exception as problem:  # damaged data makes the library raise whatever its binding turns it into
             raise InvalidDocument(
-                f"A {_NAMES.get(kind, kind)} does not belong to these parameters, or is damaged. Use files of one keygen."
+                f"A {name} does not belong to these parameters, or is damaged. Use files of one keygen."
             ) from problem
         finally:
             _drop(handle, path)
+
+    def _whole(self, kind: str, data: bytes, keys: int) -> bytes | bytearray | None:
+        """The data without compression, if its sizes are those of these parameters; as it is where it cannot be unpacked here."""
+        most = {"GaloisKeys": keys, "RelinKeys": 1}.get(kind, 0) * self.parameters.key_bytes
+        most += 3 * len(self.parameters.primes) * self.parameters.degree * 8 + (1 << 16)
+        size = unpacked_size(data)
+        whole = unpacked(data, size, self.module) if size is not None and size <= most else None
+        if whole is None or whole[5]:
+            return whole
+        return whole if has_form(whole, kind, self.parameters.degree, len(self.parameters.primes), keys) else None
 
 
 _NAMES = {

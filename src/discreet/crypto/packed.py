@@ -140,6 +140,11 @@ def decrypt(secret: SecretContext, answer: Encrypted, *, request: Encrypted | No
     computation can give is refused. A server that computes something else is not noticed: encryption has no integrity.
     To hand scores to another party, use `discreet.crypto.disclose`.
     """
+    return opened(secret, answer, request)[0]
+
+
+def opened(secret: SecretContext, answer: Encrypted, request: Encrypted | None) -> tuple[NDArray[np.float64], float]:
+    """The scores, and the standard deviation of their noise: that of the imaginary parts, which are noise and nothing else."""
     answer.same_key(secret)
     if answer.layout != "scores":
         raise InvalidValue("These are encrypted rows, and no scores: send them to the server first.")
@@ -151,13 +156,13 @@ def decrypt(secret: SecretContext, answer: Encrypted, *, request: Encrypted | No
         raise InvalidDocument(
             "The answer has another form than scores have: its scale would show the noise. The server sent something else."
         )
-    columns = [secret.slots(ciphertext).real[: answer.rows] for ciphertext in ciphertexts]
-    scores = np.stack(columns, axis=1)
+    slots = np.stack([secret.slots(ciphertext) for ciphertext in ciphertexts], axis=1)
+    scores, noise = slots.real[: answer.rows], float(np.sqrt(np.mean(slots.imag**2, axis=0)).max())
     if not np.isfinite(scores).all() or np.abs(scores).max() > capacity(answer.parameters):
         raise InvalidDocument(
             "The answer does not decrypt to scores: it is damaged, of another computation, or the server sent something else."
         )
-    return _linked(scores, answer.link)
+    return _linked(scores, answer.link), noise
 
 
 def capacity(parameters: RingParameters) -> float:

@@ -30,7 +30,7 @@ class Scorer:
 
     def __init__(self, model: Model) -> None:
         self.model = model
-        self._encoded: dict[str, list[Any]] = {}  # the first layer for one row, by parameters
+        self._encoded: dict[str, list[Any]] = {}  # the first layer for one row, by engine and parameters
 
     def score(self, public: PublicContext, request: Encrypted) -> Encrypted:
         """The encrypted answer to a request under the same key."""
@@ -74,7 +74,7 @@ class Scorer:
 
     def _row(self, public: PublicContext, layer: Layer, row: Any) -> list[Any]:
         cipher, size = public.cipher, block(layer.weights.shape[1])
-        key = str(cipher.parameters)
+        key = f"{cipher.name} {cipher.parameters}"
         if key not in self._encoded:
             padded = np.pad(layer.weights, ((0, 0), (0, size - layer.weights.shape[1])))
             tiled = np.tile(padded, (1, cipher.parameters.slots // size))

@@ -82,6 +82,7 @@ class SealPython(Seal):
 
     def _open(self, parameters: RingParameters) -> None:
         self.library = library = _library()
+        self.module = str(library.__file__)
         kind = library.scheme_type.ckks if parameters.scheme == "ckks" else library.scheme_type.bfv
         asked = library.EncryptionParameters(kind)
         asked.set_poly_modulus_degree(parameters.degree)

@@ -65,7 +65,7 @@ def _sets(part: Any) -> list[tuple[Any, ...]]:
     if isinstance(part, exp.GroupingSets):
         return [group for item in part.expressions for group in (_sets(item) if isinstance(item, _SETS) else [_members(item)])]
     if not isinstance(part, _SETS):
-        return [(part,)]
+        return [_members(part) if isinstance(part, exp.Tuple) else (part,)]
     items = [_members(item) for item in part.expressions]
     if isinstance(part, exp.Rollup):
         chosen = [items[:count] for count in range(len(items), -1, -1)]

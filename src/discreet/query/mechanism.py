@@ -58,6 +58,7 @@ class SqlQuery:
             rows = rows[holds(question.having, noisy)]
         if question.order:
             rows = order(noisy, rows, question.order)
+        rows = rows[question.skipped :]
         rows = rows if question.limit is None else rows[: question.limit]
         return answer_table(noisy, rows, self.nonnegative)
 
@@ -69,7 +70,8 @@ class SqlQuery:
             (question.rows, priced.plan),
             *((one.question.keys, one.question.sets, one.measures, one.keys, one.epsilons, one.delta, one.joint)
               for one in priced.sets),
-            (question.names, question.outputs, statistics, question.having, question.order, question.limit),
+            (question.names, question.outputs, statistics, question.having, question.order, question.limit,
+             *((question.skipped,) if question.skipped else ())),
             (priced.shares, self.nonnegative, *((priced.confidence,) if priced.confidence != CONFIDENCE else ())),
             *([priced.cut] if priced.cut else []), *(("gaussian", one.multiplier) for one in priced.sets if one.multiplier),
         )  # fmt: skip

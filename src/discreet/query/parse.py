@@ -50,13 +50,19 @@ def _tree(text: str) -> Any:
 
 def _statements(text: str) -> list[Any]:
     try:
-        return [statement for statement in sqlglot.parse(text, read="duckdb") if statement is not None]
+        found = _read(text, "duckdb")
     except SqlglotError:
         try:
-            return [statement for statement in sqlglot.parse(text, read=Wider) if statement is not None]
+            return _read(text, Wider)
         except SqlglotError:
             pass
         raise
+    top = any(call.name.upper() == "TOP" for statement in found for call in statement.find_all(exp.Anonymous))
+    return _read(text, Wider) if top else found  # SELECT TOP (2) x would be a function with an alias
+
+
+def _read(text: str, dialect: Any) -> list[Any]:
+    return [statement for statement in sqlglot.parse(text, read=dialect) if statement is not None]
 
 
 def _first_line(error: Exception) -> str:
@@ -81,7 +87,7 @@ def parse(
 def _question(node: Any, catalogue: Catalogue, functions: Mapping[str, type[Statistic]], lists: Lists) -> Question:
     if isinstance(node, exp.Subquery) and not any(part for name, part in node.args.items() if name != "this"):
         node = node.this  # a query in parentheses
-    plain(node, ("distinct",))
+    plain(node, ("distinct", "offset"))
     known = catalogue.with_views(node)
     first, joins, scope = sources(node, known)
     if not first.private:
@@ -128,7 +134,7 @@ def _question(node: Any, catalogue: Catalogue, functions: Mapping[str, type[Stat
         raise InvalidQuery("HAVING takes a condition on columns of the answer, such as n > 100.")
     rows = Select(first, joins, where, (), (), True)
     return Question(rows, tuple(keys), tuple(reading.aggregates), tuple(answer), tuple(outputs), having, order, _limit(node),
-                    tuples, groups.sets)  # fmt: skip
+                    _skipped(node), tuples, groups.sets)  # fmt: skip
 
 
 def _check_distinct(node: Any) -> None:
@@ -154,6 +160,17 @@ def _keys(nodes: list[Any], items: list[Any], scope: Scope) -> tuple[list[Scalar
         keys.append(key)
         names.append(known)
     return keys, names
+
+
+def _skipped(node: Any) -> int:
+    """OFFSET n."""
+    clause = node.args.get("offset")
+    inner = None if clause is None else clause.expression
+    if clause is None:
+        return 0
+    if not (isinstance(inner, exp.Literal) and not inner.is_string and inner.this.isdecimal() and len(inner.this) < 12):
+        raise InvalidQuery("OFFSET takes a whole number of rows.")
+    return int(inner.this)
 
 
 def _limit(node: Any) -> int | None:

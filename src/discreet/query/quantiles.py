@@ -13,12 +13,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from discreet.core import Event, Exponential, NoisyMax, Repeat, check
+from discreet.core import Event, Exponential, NoisyMax, Pure, Repeat, check
 from discreet.errors import InvalidValue
 from discreet.noise.additive import Ints, fix, whole_numbers
 from discreet.noise.choose import CHUNK, choose, flip
 from discreet.noise.samplers import Number, float_above, rational
 from discreet.noise.source import Source, open_source
+from discreet.query.brackets import bracket
 
 FINEST = 10_000  # the largest denominator of a target
 LARGEST = 1 << 60  # no score is larger; weights are clipped so that none would be
@@ -42,12 +43,12 @@ class Quantiles:
     One unit moves all histograms together by at most `sensitivity` in l1; of the groups it is in, each sees its part.
     `targets` are from 0 (the minimum) to 1 (the maximum); near either end the rank asked for stays far enough from the
     end of the data that the answer does not fall into the empty bins beyond it. Each target's interval holds the true
-    quantile's bin with probability `confidence` and is paid for by `interval_share` of epsilon; with a share of 0 it is
-    all bins.
+    quantile's bin with probability `confidence` and is made of noisy counts of cells around the value, paid for by
+    `interval_share` of epsilon; with a share of 0 it is all bins.
 
     >>> median = Quantiles((0.5,), epsilon=1, sensitivity=1)
     >>> median.events
-    (NoisyMax(epsilon=0.875), Repeat(event=NoisyMax(epsilon=0.0625), times=2))
+    (NoisyMax(epsilon=0.5), Pure(epsilon=0.5))
     >>> found = median.run([[0] * 10 + [5_000] + [0] * 5])
     >>> found.value.tolist(), found.low.tolist(), found.high.tolist()
     ([[10]], [[10]], [[10]])
@@ -64,7 +65,7 @@ class Quantiles:
         targets: Iterable[float],
         epsilon: Number,
         sensitivity: int,
-        interval_share: Number = Fraction(1, 8),
+        interval_share: Number = Fraction(1, 2),
         confidence: float = 0.95,
     ) -> None:
         asked = check.items("targets", targets, "a list of numbers from 0 to 1")
@@ -77,13 +78,14 @@ class Quantiles:
 
     @property
     def events(self) -> tuple[Event, ...]:
-        """What runs: one choice per target, and two for the ends of its interval. Their epsilons add up to epsilon."""
+        """What runs: one choice per target, and noisy counts around it. Their epsilons add up to epsilon."""
         kind, several = (Exponential, True) if len(self.targets) > 1 else (NoisyMax, False)
         value: Event = kind(float_above("epsilon", self._epsilon))
         values = Repeat(value, len(self.targets)) if several else value
         if not self._end_epsilon:
             return (values,)
-        return values, Repeat(kind(float_above("epsilon", self._end_epsilon)), 2 * len(self.targets))
+        around: Event = Pure(float_above("epsilon", self._end_epsilon))
+        return values, Repeat(around, len(self.targets)) if several else around
 
     @property
     def _epsilon(self) -> Fraction:
@@ -91,7 +93,7 @@ class Quantiles:
 
     @property
     def _end_epsilon(self) -> Fraction:
-        return self.epsilon * self.interval_share / (2 * len(self.targets))
+        return self.epsilon * self.interval_share / len(self.targets)
 
     def run(self, histograms: Any) -> QuantileBins:
         """Bins of each group's quantiles, from an array of whole-number weights, groups x bins."""
@@ -118,9 +120,7 @@ class Quantiles:
         value = self._choose(scores, rate, source)
         if not self._end_epsilon:
             return value, np.zeros_like(value), np.full_like(value, bins - 1)
-        off = self.offset(target, bins)
-        rate = self._end_epsilon / (2 * self.sensitivity)
-        low, high = (self._choose(*ranks.scores(target, side * off, rate), source) for side in (-1, 1))
+        low, high = bracket(ranks.upto, value, target, self.sensitivity / self._end_epsilon, (1 - self.confidence) / 2)
         return value, low, high
 
     def _choose(self, scores: Ints, rate: Fraction, source: Source) -> Ints:
@@ -132,14 +132,6 @@ class Quantiles:
             return ranks.scores(target, 0, rate)
         away = math.ceil(float(1 / rate) * math.log(TIMES * ranks.bins))
         return ranks.edge_scores(target, away, rate)
-
-    def offset(self, target: Number, bins: int) -> int:
-        """How far, in weight, the rank asked for at an interval's end is from the target's: the error an end may have."""
-        if not self._end_epsilon:
-            raise InvalidValue("There are no intervals: interval_share is 0.")
-        q = _target(target)
-        beta = (1 - self.confidence) / 2
-        return _error(max(q, 1 - q) * self.sensitivity / self._end_epsilon, self._wrong(bins), beta)
 
     def _wrong(self, bins: int) -> Fraction:
         """How many bins count as wrong in the bound on errors. The best bin is always among the heads of permute-and-flip, so

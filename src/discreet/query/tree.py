@@ -241,6 +241,7 @@ class Question:
     having: Output | None = None
     order: tuple[tuple[Output, bool], ...] = ()  # and whether it falls
     limit: int | None = None
+    skipped: int = 0  # rows of the answer before the first that is given
     listed: tuple[Listed, ...] = ()
     sets: tuple[tuple[int, ...], ...] | None = None
 

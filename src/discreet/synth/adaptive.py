@@ -13,14 +13,13 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import ClassVar
 
-import numpy as np
-
 from discreet.core import Event
 from discreet.core import Sequence as Composed
 from discreet.errors import InvalidValue
 from discreet.noise import exponential_rows
 from discreet.synth import measure, select
 from discreet.synth.junction import JunctionTree, cells
+from discreet.synth.large import ready
 from discreet.synth.measure import Ints, Measurement, Set
 from discreet.synth.methods import Counted, Estimate, Public, Spending, Tree
 from discreet.synth.oneshot import ABSOLUTE, Junction
@@ -35,14 +34,17 @@ class Aim:
     """Tables chosen one after another, each where the model is furthest from the private counts, for a `workload` of sets of
     columns.
 
-    Without a workload all pairs matter alike. `most_cells` bounds the junction tree.
+    Without a workload all pairs matter alike. `most_cells` bounds the junction tree; `device` is that of `Junction`.
     """
 
     workload: tuple[Set, ...] = ()
     most_cells: int = 100_000
+    device: str | None = None
     name: ClassVar[str] = "aim"
 
     def plan(self, public: Public) -> Spending:
+        if self.device is not None:
+            ready(self.device)
         if public.columns < 3:
             return Tree().plan(public)
         self.candidates(public)  # told before anything is spent
@@ -100,14 +102,16 @@ class Aim:
         """
         known = [it.columns for it in measured]
         open_ = [columns for columns in weights if self._fits(public, known, columns)]
-        now = Junction(evaluations=40, tolerance=0.05).estimate(public, measured)
+        now = Junction(evaluations=40, tolerance=0.05, device=self.device).estimate(public, measured)
         scores = []
         for columns in open_:
             expected = now.tree.marginal(now.conditionals, columns) * now.rows
             doubt = round(ABSOLUTE * spending.parts["pairs"] * cells(columns, public.sizes) * public.reach.grain)
             scores.append(weights[columns] * (select.gap(exact[columns], expected, public.reach.grain) - doubt))
         sensitivity = public.reach.score * max(weights[columns] for columns in open_)
-        return open_[int(exponential_rows(np.array([scores]), spending.parts["choices"], sensitivity)[0])]
+        # a list, as scores may be beyond 64 bits
+        chosen = exponential_rows([scores], spending.parts["choices"], sensitivity)
+        return open_[int(chosen[0])]
 
     def _fits(self, public: Public, known: Iterable[Set], columns: Set) -> bool:
         if math.prod(public.sizes) <= self.most_cells:
@@ -115,4 +119,4 @@ class Aim:
         return JunctionTree.of(public.sizes, [*known, columns]).cells <= self.most_cells
 
     def estimate(self, public: Public, measured: Sequence[Measurement]) -> Estimate:
-        return Junction().estimate(public, measured)
+        return Junction(device=self.device).estimate(public, measured)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -81,6 +81,10 @@ class Problem:
             gradient[cells] = z[cells] - residual
         return value, gradient, fit + strength * divergence, conditionals
 
+    def plain(self, conditionals: Sequence[Any]) -> list[Floats]:
+        """Conditional tables, as `at` gives them, as arrays."""
+        return list(conditionals)
+
 
 class _Done(Exception):
     """The gap is small enough."""
@@ -95,7 +99,7 @@ def solve(problem: Problem, *, strength: float, tolerance: float, evaluations: i
         now = times * strength
         z, best = _ascend(problem, z * (now / before), now, tolerance if times == 1 else EASE, evaluations)
         before = now
-    return best
+    return replace(best, conditionals=problem.plain(best.conditionals))
 
 
 def _ascend(problem: Problem, z: Floats, strength: float, tolerance: float, evaluations: int) -> tuple[Floats, Estimate]:

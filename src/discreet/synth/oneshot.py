@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, ClassVar
@@ -17,8 +18,10 @@ from discreet.core import Sequence as Composed
 from discreet.noise import discrete_gaussian
 from discreet.synth import closed, measure, select
 from discreet.synth.constraints import Impossible, with_impossible
+from discreet.synth.dual import Estimate as Solved
 from discreet.synth.dual import Problem, solve
 from discreet.synth.junction import Floats, JunctionTree, cells
+from discreet.synth.large import TensorProblem, ready
 from discreet.synth.measure import Ints, Measurement, Set
 from discreet.synth.methods import Counted, Estimate, Public, Spending, Tree, independent_tables, noisy_columns, tree_estimate
 from discreet.synth.select import Pair
@@ -36,7 +39,8 @@ class Junction:
 
     `doubt` is how much of the noise on a table counts against measuring it. `prior` is the weight of independence in the
     estimation, as a share of the rows, times epsilon where that is above 1. Estimation ends when it is proven to be within
-    `tolerance` of its optimum, or after so many `evaluations`; then the model says that it has not converged.
+    `tolerance` of its optimum, or after so many `evaluations`; then the model says that it has not converged. With a `device`
+    ("cpu", "cuda") torch estimates, which gives the same model, and pays off for cliques of millions of cells.
     """
 
     most_cells: int = 300_000
@@ -45,9 +49,12 @@ class Junction:
     tolerance: float = 0.01
     evaluations: int = 400
     triples: int = 64
+    device: str | None = None
     name: ClassVar[str] = "junction"
 
     def plan(self, public: Public) -> Spending:
+        if self.device is not None:
+            ready(self.device)
         if public.columns < 3:
             return Tree().plan(public)
         pairs = math.comb(public.columns, 2)
@@ -142,12 +149,24 @@ class Junction:
         total = measure.total(measured)
         tree = JunctionTree.of(public.sizes, [it.columns for it in measured] + [columns for columns, _ in impossible])
         margins = closed.columns_of(public.columns, measured, total, public.sizes)
-        problem = Problem(tree, with_impossible(tree, independent(tree, margins), impossible), measured, total)
+        start = with_impossible(tree, independent(tree, margins), impossible)
         strength = (
             self.prior * max(1.0, public.epsilon) * total
         )  # where noise is small, the measurements weigh more by themselves
-        found = solve(problem, strength=strength, tolerance=self.tolerance, evaluations=self.evaluations)
+        found = self._solved(tree, start, measured, total, strength)
         return Estimate(tree, found.conditionals, total, found.relative_gap, found.relative_gap <= self.tolerance)
+
+    def _solved(
+        self, tree: JunctionTree, start: list[Floats], measured: Sequence[Measurement], total: float, strength: float
+    ) -> Solved:
+        """The optimum on the device; where its memory does not suffice, by numpy: the measurements are paid for already."""
+        how: dict[str, Any] = {"strength": strength, "tolerance": self.tolerance, "evaluations": self.evaluations}
+        if self.device is not None:
+            from torch import OutOfMemoryError
+
+            with suppress(OutOfMemoryError):
+                return solve(TensorProblem(tree, start, measured, total, self.device), **how)
+        return solve(Problem(tree, start, measured, total), **how)
 
 
 def shared(sets: Sequence[tuple[int, ...]], sizes: Sequence[int], slots: int, *, whole: bool = True) -> list[Any]:

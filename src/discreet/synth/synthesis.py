@@ -100,7 +100,8 @@ class Synthesis:
         data.measured()
         if self.constraints:
             impossible = impossible_cells(self.constraints, data.cells)
-            found = Junction().estimate(public, measured, impossible)
+            joined = self.method if isinstance(self.method, Junction) else Junction(device=getattr(self.method, "device", None))
+            found = joined.estimate(public, measured, impossible)
         else:
             found = self.method.estimate(public, measured)
         return Model(

@@ -39,6 +39,7 @@ GROUPS = [
     "CAST(g AS DOUBLE)",
     "NULLIF(LENGTH(g), 1)",
     "g IN ('a', 'zz')",
+    "CONCAT(LENGTH(g), g)",
     "CASE WHEN g = 'a' THEN 'A' ELSE g END",
 ]
 

@@ -109,7 +109,8 @@ def test_a_witness_meets_outputs_it_never_saw():
 def test_granularity_sees_the_float_grid():
     zero = np.random.default_rng(0).laplace(size=400)
     outputs = Outputs.of([*zero, *(1.0 + zero)])
-    cells = dict(features(outputs, np.arange(800) < 400, Hints()))["granularity of output"](outputs)
+    [feature] = dict(features(outputs, np.arange(800) < 400, Hints()))["granularity of output"]
+    cells = feature(outputs)
     assert cells[:400].min() < cells[400:].min()
 
 

@@ -237,11 +237,42 @@ def test_interrupted_it_goes_on(ground: Path, tmp_path: Path, monkeypatch: pytes
 
 
 def test_progress_says_how_long(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(output, "SECONDS", 0.0)
-    with output.reported(4, "training shadows") as step:
-        step(1, 4)
-        step(4, 4)
-    assert capsys.readouterr().err.startswith("training shadows: 1 of 4, about 0 s left")
+    """What an earlier run had done took no time in this one, and nothing done says nothing of the pace."""
+    clock = iter([0.0, 20.0, 50.0, 80.0, 100.0])
+    monkeypatch.setattr(output.time, "monotonic", lambda: next(clock))
+    with output.reported(100, "training shadows") as step:
+        for done in (0, 60, 80, 100):
+            step(done, 100)
+    assert capsys.readouterr().err.splitlines() == [
+        "training shadows: 0 of 100",
+        "training shadows: 60 of 100, about 20 s left",
+        "training shadows: 80 of 100, about 15 s left",
+    ]
+
+
+def test_progress_counts_from_what_was_kept(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    clock = iter([0.0, 1.0, 31.0])
+    monkeypatch.setattr(output.time, "monotonic", lambda: next(clock))
+    with output.reported(100, "training shadows") as step:
+        step(90, 100)  # kept by a run before
+        step(95, 100)
+    assert capsys.readouterr().err == "training shadows: 95 of 100, about 30 s left\n"
+
+
+@pytest.mark.parametrize("size", [1, 16, 65_536, 300_000])
+def test_a_bar_moves_whatever_the_steps(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps of 65,536 rows were never a multiple of a hundredth of a million: the bar stood still until the end."""
+    moved: list[float] = []
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setattr("rich.progress.Progress.update", lambda self, task, completed: moved.append(completed))
+    count = 1_000 if size < 100 else 1_000_000
+    with output.progress(count, "rows") as step:
+        for done in [*range(size, count, size), count]:
+            assert step is not None
+            step(done, count)
+    assert moved[-1] == count
+    assert len(moved) >= min(count // size, 60)
+    assert len(moved) <= 101
 
 
 def test_pickles_need_trust(ground: Path, tmp_path: Path) -> None:

@@ -14,8 +14,10 @@ from discreet.crypto.descent import Trainer
 from discreet.crypto.disclosure import ciphertext_claim, disclose_weights, disclosed
 from discreet.crypto.leak import key_from_decryption
 from discreet.crypto.model import Layer
+from discreet.crypto.packed import opened
 from discreet.crypto.parameters import PURPOSES
 from discreet.crypto.plan import Plan
+from discreet.crypto.polynomial import fit
 from discreet.crypto.scoring import error_under, least_error
 from discreet.crypto.training import KeyHolder
 from discreet.errors import InvalidDocument, InvalidValue
@@ -142,6 +144,44 @@ def test_an_error_that_no_computation_has_is_refused(keys: Keys, ledger: Ledger)
         parameters = PURPOSES[purpose]
         tiny = crypto.Model((Layer(np.array([[1e-9, 0.0]]), np.array([0.0])),), "identity")
         assert least_error(parameters) < error_under(tiny, parameters, 1e-9)
+
+
+@pytest.mark.parametrize("stated", [1e-9, 1e-7, 1e-6])
+def test_noise_that_the_stated_error_does_not_have_is_noticed(ledger: Ledger, stated: float) -> None:
+    """A server that states less than it has: on so fine a grid the noise would show. Its weights make the noise of a score
+    a thousand times that of a feature.
+    """
+    secret, public = crypto.keygen("linear", features=2)
+    steep = crypto.Model((Layer(np.array([[1000.0, -500.0]]), np.array([0.0])),), "identity")
+    request = crypto.encrypt(secret, ROWS / 8, bound=0.125)
+    answer = crypto.Scorer(steep).score(public, request)
+    with pytest.raises(InvalidValue, match="more noise than an error"):
+        crypto.disclose(secret, answer, grid=100 * stated, error=stated, unit=ROW, source="clinic", ledger=ledger)
+    error = crypto.error_bound(steep, public, bound=0.125)
+    assert np.abs(crypto.decrypt(secret, answer) - steep(ROWS / 8)).max() < error
+    assert 8 * opened(secret, answer, request)[1] < error
+    other = crypto.keygen("linear", features=2)
+    answer = crypto.Scorer(steep).score(other[1], crypto.encrypt(other[0], ROWS / 8, bound=0.125))
+    crypto.disclose(other[0], answer, grid=128 * error, error=error, unit=ROW, source="clinic", ledger=ledger)
+
+
+@pytest.mark.parametrize("purpose", ["linear", "logistic", "network"])
+def test_imaginary_parts_have_the_noise_of_the_real_ones(purpose: str) -> None:
+    """4,000 errors of scores, less what is a smooth function of the score: rounded weights and factors."""
+    secret, public = crypto.keygen(purpose, features=2)
+    weights, bias = MODEL.layers[0].weights, MODEL.layers[0].bias
+    last = Layer(np.array([[2.0]]), np.array([1.0]))
+    model = {
+        "linear": MODEL,
+        "logistic": crypto.Model((Layer(weights, bias, fit("sigmoid", 8.0)),), "probability"),
+        "network": crypto.Model((Layer(weights, bias, fit("tanh", 4.0)), last), "identity"),
+    }[purpose]
+    rows = np.random.default_rng(4).uniform(-1, 1, (4000, 2))
+    scores, noise = opened(secret, crypto.Scorer(model).score(public, crypto.encrypt(secret, rows)), None)
+    wanted = model(rows)[:, 0]
+    off = scores[:, 0] - wanted
+    assert noise / 3 < np.std(off - np.polyval(np.polyfit(wanted, off, 3), wanted)) < 3 * noise
+    assert 8 * noise < crypto.error_bound(model, public)
 
 
 def test_a_claim_for_ciphertexts_is_not_about_how_many_there_are(keys: Keys, ledger: Ledger) -> None:

@@ -11,6 +11,7 @@ from discreet import crypto
 from discreet.core import Unit
 from discreet.crypto.container import pack, read_file
 from discreet.crypto.leak import key_from_decryption
+from discreet.crypto.model import Layer
 from discreet.crypto.sums import SumMessage, SumPlan, SumServer, decrypt_sum, encrypt_update
 from discreet.errors import InvalidDocument, InvalidValue, MissingExtra
 
@@ -33,6 +34,16 @@ def test_sums_under_the_second_engine(other: str) -> None:
     )
     wanted = sum(PLAN.rounded(update) for update in updates) * PLAN.granularity
     assert np.abs(found.value - wanted).max() <= 12 * PLAN.sigma  # 5,000 normal numbers: further once in 1e29
+
+
+def test_one_server_scores_for_keys_of_both_engines(other: str) -> None:
+    model = crypto.Model((Layer(np.array([[1.0, -2.0]]), np.array([0.25])),), "identity")
+    scorer = crypto.Scorer(model)
+    for engine in ("tenseal", other, "tenseal"):
+        secret, public = crypto.keygen("linear", features=2, engine=engine)
+        for rows in ([0.5, 1.0], [[0.5, 1.0], [1.0, 0.0]]):
+            found = crypto.decrypt(secret, scorer.score(public, crypto.encrypt(secret, rows)))
+            assert np.abs(found - model(rows)).max() < 1e-3
 
 
 def test_what_the_second_engine_cannot_do(other: str) -> None:

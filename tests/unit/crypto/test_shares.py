@@ -129,6 +129,57 @@ def test_two_processes_score_over_a_socket(tmp_path: Path) -> None:
         assert np.array_equal([float(word) for word in text.split()], wanted)
 
 
+THREE = """
+import socket, sys, time
+from discreet.crypto.shares import ShareParty, Triple
+number, ports, folder = int(sys.argv[1]), [int(port) for port in sys.argv[2].split(",")], sys.argv[3]
+peers = {}
+with socket.create_server(("127.0.0.1", ports[number])) as server:
+    server.settimeout(30)
+    for other in range(number):                     # later parties call earlier ones, and say who they are
+        for _ in range(300):
+            try:
+                peers[other] = socket.create_connection(("127.0.0.1", ports[other]), timeout=30)
+                break
+            except ConnectionRefusedError:
+                time.sleep(0.05)
+        peers[other].sendall(bytes([number]))
+    while len(peers) < 2:
+        connection, _ = server.accept()
+        peers[connection.recv(1)[0]] = connection
+party = ShareParty(number, peers)
+own = [1.5, -2.0, 0.25 * number]
+shared = [party.input(own) if owner == number else party.receive(owner, (3,)) for owner in range(3)]
+triple = Triple.from_bytes(open(f"{folder}/three-{number}", "rb").read())
+total = party.reveal((shared[0] + shared[1] + shared[2]).sum())
+product = party.reveal(party.inner(shared[1], shared[2], triple))
+print(total[0], product[0])
+party.close()
+for connection in peers.values():
+    connection.close()
+"""
+
+
+def test_three_processes_add_and_multiply_over_sockets(tmp_path: Path) -> None:
+    for number, triple in enumerate(triples((1, 3), (3, 1), 3)):
+        (tmp_path / f"three-{number}").write_bytes(triple.to_bytes())
+    free = [socket.create_server(("127.0.0.1", 0)) for _ in range(3)]
+    ports = ",".join(str(server.getsockname()[1]) for server in free)
+    for server in free:
+        server.close()
+    started = [
+        subprocess.Popen([sys.executable, "-c", THREE, str(number), ports, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+        for number in range(3)
+    ]
+    try:
+        said = [process.communicate(timeout=60)[0].split() for process in started]
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+    assert said == [[str(3 * (1.5 - 2.0) + 0.25 + 0.5), str(1.5**2 + 2.0**2 + 0.25 * 0.5)]] * 3
+
+
 def test_shares_say_nothing() -> None:
     """Every share but the first is random by itself; the first is the number minus random numbers. Chi-square of the top
     byte of 3 x 40,000 shares of the number 1: beyond 400 with 255 degrees of freedom less than once in 1e7.

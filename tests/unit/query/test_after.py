@@ -107,6 +107,10 @@ ASKED = [
     "SELECT g, COUNT(DISTINCT (k, big)) AS d, COUNT(DISTINCT (k, NULLIF(k, 1))) FILTER (WHERE x > 5) AS e FROM t GROUP BY g "
     "ORDER BY g",
     "SELECT g, k, COUNT(*) AS n, COUNT_IF(k <> 0) AS i FROM t WHERE NOT k OR k <> 2 GROUP BY g, k HAVING k ORDER BY g, k",
+    "SELECT g, k, COUNT(*) AS n FROM t GROUP BY (g, k) ORDER BY g, k LIMIT 3 OFFSET 2",
+    "SELECT CONCAT(k, g, NULLIF(k, 1)) AS c, k || '-' || g AS d, COUNT(x > 3 OR NULL) AS n FROM t GROUP BY 1, 2 "
+    "ORDER BY 2 OFFSET 1",
+    "SELECT g, COUNT(*) AS n FROM t GROUP BY g HAVING g = 'a' OR NULL ORDER BY g",
     "SELECT g, k, CASE WHEN k THEN 'some' ELSE 'none' END AS c FROM t GROUP BY g, k HAVING NOT k OR COUNT(*) < 0 ORDER BY g",
 ]
 

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from discreet.core import Claim, Game, Gaussian, Poisson, Release, Sequence, record
+from discreet.core import Claim, Event, Game, Gaussian, Laplace, Poisson, Release, Repeat, Sequence, record
+from discreet.core.event import DiscreteLaplace
 from discreet.errors import InvalidValue
 from discreet.figures import down, up
 from discreet.serve.users import LONGEST_DETAIL
@@ -222,6 +223,24 @@ def test_a_claim_that_takes_minutes_to_account_for_is_not_shown(served: Served) 
     (card,) = (each for each in listed if each["name"] == "slow")
     assert "at most 12" in card["fault"]
     assert any(each["name"] == "model" and each["fault"] is None for each in listed)
+
+
+@pytest.mark.parametrize(
+    ("steps", "shown"),
+    [
+        ([DiscreteLaplace(1.5 + place) for place in range(12)], True),  # an answer in SQL
+        ([Repeat(Poisson(0.01, Gaussian(1.0 + place)), 100) for place in range(4)], True),
+        ([Poisson(0.01 + place / 1e5, Gaussian(0.6 + place / 1e3)) for place in range(5)], False),  # 14 s of CPU
+        ([Laplace(1.5 + place / 7) for place in range(12)], False),  # 11 s
+    ],
+)
+def test_a_page_is_shown_where_its_accounting_is_quick(steps: list[Event], shown: bool, served: Served) -> None:
+    claim = Claim(game=Game(record(), {"scores"}), event=Sequence(tuple(steps)))
+    Release(value=1, source="hospital", claims=(claim,)).save(served.state.store.folder / "many.json")
+    (card,) = (each for each in served.get("/releases.json", "ada").json()["releases"] if each["name"] == "many")
+    assert (card["fault"] is None) == shown
+    if not shown:
+        assert "4 that are sampled or continuous" in card["fault"]
 
 
 def test_the_list_tells_epsilon_at_the_delta_of_the_budget(served: Served) -> None:

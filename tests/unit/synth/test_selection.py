@@ -15,7 +15,7 @@ from discreet.errors import InvalidValue
 from discreet.noise.source import seeded_for_tests
 from discreet.synth import Aim, Junction, Synthesis, oneshot, select
 from discreet.synth.junction import JunctionTree
-from discreet.synth.measure import Reach
+from discreet.synth.measure import Measurement, Reach
 from discreet.synth.methods import Public
 from discreet.synth.oneshot import shared
 from unit.synth.rows import chain
@@ -88,6 +88,20 @@ def test_rounds_are_as_many_as_were_paid_for() -> None:
     assert {column for columns in chosen for column in columns} <= {0, 1, 2}
     truth = rows.counts([(0, 1, 2)])[0] / 2000
     assert np.abs(model.probabilities("c0", "c1", "c2") - truth).sum() < 0.1
+
+
+@pytest.mark.parametrize("rows", [1, 2**20, 2**40])
+def test_scores_beyond_64_bits_are_no_error(rows: int) -> None:
+    """An error would tell of the number of rows."""
+    public = Public((2, 2, 2), Reach(rows=3, grain=2**20), 1.0, 1e-6)
+    near, far = np.full((2, 2), rows * 2**20), np.array([[rows * 2**22, 0], [0, 0]])
+    exact = {(0, 1): near, (0, 2): near, (1, 2): far}
+    ones = [Measurement((column,), np.full(2, 2.0 * rows), 1.0) for column in range(3)]
+    method = Aim()
+    with seeded_for_tests(b"large"):
+        chosen = method.choose(exact, dict.fromkeys(exact, 2**21), ones, public, method.plan(public))
+    assert chosen in exact
+    assert rows < 2**20 or chosen == (1, 2)
 
 
 def test_a_workload_that_does_not_fit_is_told_before_anything_is_spent() -> None:

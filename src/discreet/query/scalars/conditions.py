@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from sqlglot import exp
@@ -22,7 +23,10 @@ def _compared(op: Op) -> Rule:
 
 def _logic(op: Op) -> Rule:
     def rule(node: Any, inner: Inner) -> Scalar:
-        parts = tuple(truth(inner(part), node) for part in node.flatten())
+        values = [inner(part) for part in node.flatten()]
+        known = any(value.kind != Kind.NULL for value in values)  # beside a condition, NULL is one: COUNT(x > 3 OR NULL)
+        values = [replace(value, kind=Kind.BOOLEAN) if known and value.kind == Kind.NULL else value for value in values]
+        parts = tuple(truth(value, node) for value in values)
         return Scalar(op, Kind.BOOLEAN, parts, required=all(part.required for part in parts))
 
     return rule

@@ -53,12 +53,22 @@ def _left(node: Any, inner: Inner) -> Scalar:
 
 
 def _concat(node: Any, inner: Inner) -> Scalar:
-    """Of `||`, NULL where a part is; CONCAT leaves such parts out."""
+    """Of `||`, NULL where a part is; CONCAT leaves such parts out. Whole numbers are written in digits."""
     if isinstance(node, exp.DPipe):
-        items = [_text(inner(part), node) for part in (node.this, node.expression)]
+        items = [_written(inner(part), node) for part in (node.this, node.expression)]
     else:
-        items = [_or_empty(_text(inner(part), node)) for part in node.expressions]
+        items = [_or_empty(_written(inner(_bare(part)), node)) for part in node.expressions]
     return Scalar(Op.CONCAT, Kind.TEXT, tuple(items), required=all(item.required for item in items))
+
+
+def _bare(part: Any) -> Any:
+    """COALESCE(x, '') is how the parser says that CONCAT leaves x out."""
+    empty = isinstance(part, exp.Coalesce) and len(part.expressions) == 1 and part.expressions[0] == exp.Literal.string("")
+    return part.this if empty else part
+
+
+def _written(value: Scalar, node: Node) -> Scalar:
+    return Scalar(Op.TO_TEXT, Kind.TEXT, (value,)) if value.kind == Kind.INTEGER else _text(value, node)
 
 
 def _or_empty(text: Scalar) -> Scalar:
