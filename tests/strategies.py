@@ -34,6 +34,7 @@ from discreet.core import (
     Repeat,
     Sequence,
     Shuffled,
+    StudentT,
     Unit,
     WithoutReplacement,
     Zero,
@@ -64,6 +65,15 @@ LEAVES: dict[type, st.SearchStrategy[Any]] = {
     Exponential: st.builds(Exponential, epsilon),
     NoisyMax: st.builds(NoisyMax, epsilon),
     ObjectivePerturbation: st.builds(ObjectivePerturbation, positive, epsilon, st.booleans()),
+    StudentT: st.integers(1, 4).flatmap(
+        lambda n: st.builds(
+            StudentT,
+            positive,
+            st.floats(1, 30),
+            st.lists(positive, min_size=n, max_size=n),
+            st.lists(whole, min_size=n, max_size=n),
+        )
+    ),
     RandomizedResponse: st.builds(RandomizedResponse, epsilon, st.integers(2, LARGEST_WHOLE)),
 }
 

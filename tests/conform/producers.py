@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -16,6 +17,7 @@ from discreet.crypto import IntersectionSize, sums
 from discreet.crypto.sums import EncryptedSum, SumPlan
 from discreet.federate import Central, Clients, Distributed, FedSGD, Local, PrivateSGD, client, noisy
 from discreet.federate import Training as Federation
+from discreet.learn import Encoded, StudentNoise
 from discreet.learn.estimators import boosting, exact, finite, search
 from discreet.learn.estimators import mechanisms as fits
 from discreet.learn.estimators.bayes import Powers
@@ -30,6 +32,7 @@ from discreet.learn.recommend import Summaries
 from discreet.learn.sgd.canary import Training
 from discreet.learn.sgd.run import Run
 from discreet.learn.sgd.stream import Stream
+from discreet.learn.sgd.student import StudentStream
 from discreet.learn.sgd.train import train
 from discreet.noise import LaplaceNoise
 from discreet.query import answer, bounds, cut, gaussian, joint
@@ -200,7 +203,11 @@ def _no_training_noise(patch: Any) -> None:
     patch.setattr(Stream, "fill", lambda self, out, **how: out.zero_())
 
 
-def _make(data: Any) -> Run:
+def _no_student_noise(patch: Any) -> None:
+    patch.setattr(StudentStream, "fill", lambda self, out, **how: out.zero_())
+
+
+def _make(data: Any, **more: Any) -> Run:
     model = torch.nn.Linear(1, 1, bias=False)
     torch.nn.init.zeros_(model.weight)
 
@@ -208,14 +215,21 @@ def _make(data: Any) -> Run:
         return (output[:, 0] - target).square()
 
     return train(
-        model, torch.optim.SGD(model.parameters(), 0.1), data, loss, unit=ROW, delta=1e-6, rate=1.0, steps=1, clip_norm=1.0,
-        noise_multiplier=20.0, divisor=3.0,
+        model, torch.optim.SGD(model.parameters(), 0.1), data, loss, unit=ROW, delta=1e-6, rate=1.0, steps=1,
+        noise_multiplier=20.0, divisor=3.0, **(more or {"clip_norm": 1.0}),
     )  # fmt: skip
 
 
 def _training() -> tuple[Any, list[tuple[Any, Any]]]:
     rows = [(torch.ones(n, 1), torch.full((n,), 5.0)) for n in (3, 2)]
     return Training(_make, rows[0]), [(rows[0], rows[1])]
+
+
+def _encoded_training() -> tuple[Any, list[tuple[Any, Any]]]:
+    """More broken twins are in tests/stats/test_encoded_audit.py."""
+    rows = [(torch.ones(n, 1), torch.full((n,), 5.0)) for n in (3, 2)]
+    make = functools.partial(_make, clipping=Encoded(1.0), noise=StudentNoise(4))
+    return Training(make, rows[0]), [(rows[0], rows[1])]
 
 
 def _fit(kind: type[fits.LinearFit]) -> Callable[[], Any]:
@@ -417,6 +431,7 @@ PRODUCERS = [
     Producer("sql, share of rows cut of sampled units", _cut_of_rows(groups=1), _no_cut_noise),
     Producer("find bounds", _bounds, _no_bounds_noise),
     Producer("training", _training, _no_training_noise),
+    Producer("training, encoded, Student's t", _encoded_training, _no_student_noise),
     *(Producer(f"federated, {name}", make, _no_federated_noise) for name, make in FEDERATED.items()),
     Producer("second moments", _moments, _no_fitting_noise),
     Producer("totals", _totals, _no_fitting_noise),

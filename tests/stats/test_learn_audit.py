@@ -24,7 +24,7 @@ from discreet.audit import Pair, epsilon_lower_bound, replay, verdict
 from discreet.audit.binomial import rate_floor
 from discreet.core import Claim
 from discreet.errors import ClaimRefuted, InvalidValue
-from discreet.learn import Adaptive, Automatic, BallsInBins, BandMF, FixedPoint, Flat, Performance, PerLayer
+from discreet.learn import Adaptive, Automatic, BallsInBins, BandMF, Encoded, FixedPoint, Flat, Performance, PerLayer
 from discreet.learn.sgd import clipped_sum
 from discreet.learn.sgd.banded import Banded
 from discreet.learn.sgd.canary import Aligned, Training, replay_run
@@ -442,7 +442,7 @@ class Text(nn.Module):
         return self.head(self.drop(self.norm(hidden))).mean(1)
 
 
-@pytest.mark.parametrize("clipping", [Flat, PerLayer, Automatic])
+@pytest.mark.parametrize("clipping", [Flat, PerLayer, Automatic, Encoded])
 @pytest.mark.parametrize("microbatch", [None, 3])
 def test_one_unit_moves_no_update_by_more_than_its_sensitivity(clipping, microbatch):
     """Same batches, same noise, same weights: no trial, no chance. At rate a half the unit takes part in some steps only."""

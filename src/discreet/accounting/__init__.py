@@ -28,6 +28,7 @@ from discreet.core import (
     Repeat,
     Sequence,
     Shuffled,
+    StudentT,
     WithoutReplacement,
     Zero,
 )
@@ -53,6 +54,7 @@ __all__ = [
     "Repeat",
     "Sequence",
     "Shuffled",
+    "StudentT",
     "TradeOff",
     "WithoutReplacement",
     "Zero",

@@ -5,6 +5,7 @@ the same. What is put in an event's place dominates it:
 
 - less Laplace or Gaussian noise: more noise is noise added to the output. That a Laplace law of larger scale is a smaller one
   plus something independent holds on the whole numbers as well (its characteristic functions divide into a mixture);
+- less noise of Student's t on one number: its profile grows with the shift (docs/theory/encoded-gradients.md);
 - a larger epsilon of Pure, NoisyMax, Exponential, RandomizedResponse: by definition, or by more random answers;
 - a larger rate: the likelihood ratio 1 - q + q r grows with q in the convex order; where a unit is replaced, both worlds at
   a smaller rate are those at a larger one mixed with one and the same world, and H is jointly convex;
@@ -91,6 +92,8 @@ def _parameters(event: events.Event) -> Parameters:
     match event:
         case events.Gaussian(value) | events.Laplace(value) | events.DiscreteLaplace(value):
             return ((False, math.log(value)),)
+        case events.StudentT(value, _, (size,), (1,)):
+            return ((False, math.log(value) - math.log(size)),) if size > 0 else ()
         case events.Pure(value) | events.NoisyMax(value) | events.Exponential(value) | events.RandomizedResponse(value):
             return ((True, math.log(value)),) if value > 0 else ()
         case events.Poisson(rate, inner) | events.WithoutReplacement(rate, inner) | events.PoissonReplace(rate, inner):
@@ -110,6 +113,8 @@ def _kind(event: events.Event) -> tuple[object, ...]:
     match event:
         case events.DiscreteLaplace(_, whole) | events.RandomizedResponse(_, whole):
             return (event.kind, whole)
+        case events.StudentT(_, degrees, (_,), (1,)):
+            return (event.kind, degrees)
         case events.Poisson(_, inner) | events.WithoutReplacement(_, inner) | events.PoissonReplace(_, inner):
             return (event.kind, *_kind(inner))
         case events.Shuffled(inner) | events.RandomAllocation(inner):
@@ -127,6 +132,8 @@ def _moved(event: events.Event, width: float) -> events.Event:
             return type(event)(_down(value, width))
         case events.DiscreteLaplace(value, sensitivity):
             return events.DiscreteLaplace(_down(value, width), sensitivity)
+        case events.StudentT(value, degrees, (size,), (1,)):
+            return events.StudentT(_down(value / size * (1 - 1e-15), width), degrees, (1.0,), (1,))
         case events.Pure(value) | events.NoisyMax(value) | events.Exponential(value):
             return type(event)(_up(value, width))
         case events.RandomizedResponse(value, categories):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import cast
 
-from discreet.accounting import allocation, profile, replaced, shuffle
+from discreet.accounting import allocation, profile, replaced, shuffle, student
 from discreet.accounting.gather import DIFFERENT, concentrated, gathered, weight, without_discrete_gaussians
 from discreet.accounting.profile import Profile
 from discreet.accounting.rounding import quotient_down, total_up
@@ -112,6 +112,9 @@ def _collect(event: events.Event, times: int, size: int, counts: dict[events.Eve
             _collect(inner, times, 2 * size, counts)
         case events.RandomAllocation(events.Poisson(rate, inner), bins):
             _collect(events.Poisson(rate, events.RandomAllocation(inner, bins)), times, size, counts)
+        case events.StudentT() if size == 1:
+            for each, n in student.numbers(event):
+                counts[each] = counts.get(each, 0) + times * n
         case _:
             seen = grouped(event, size)
             counts[seen] = counts.get(seen, 0) + times
@@ -136,6 +139,8 @@ def _grouped(event: events.Event, size: int) -> events.Event:
             return event
         case events.Gaussian(noise_multiplier):
             return events.Gaussian(quotient_down(noise_multiplier, size))
+        case events.StudentT():  # words of several units add up to any vector of that length
+            return _grouped(student.as_gaussian(event), size)
         case events.Laplace(noise_multiplier):
             return events.Laplace(quotient_down(noise_multiplier, size))
         case events.DiscreteGaussian(sigma, sensitivity):
@@ -158,6 +163,8 @@ def _single(event: events.Event) -> Profile:
             return profile.poisson(rate, _whole(inner))
         case events.PoissonReplace(rate, events.Gaussian(noise_multiplier)) if rate > 0:
             return replaced.gaussian_replaced(rate, noise_multiplier)
+        case events.PoissonReplace(rate, events.StudentT() as inner) if rate > 0:
+            return replaced.gaussian_replaced(rate, student.as_gaussian(inner).noise_multiplier)
         case events.PoissonReplace(rate, inner):
             return replaced.replaced(rate, _whole(inner))
         case events.WithoutReplacement(rate, inner):
@@ -172,6 +179,8 @@ def _single(event: events.Event) -> Profile:
             return profile.group(size, _single(inner))
         case events.Concentrated(rho):
             return concentrated(2 * rho)
+        case events.StudentT():
+            return student.shifted(event) if student.one_number(event) else _whole(event)
     return profile.basic(event)
 
 

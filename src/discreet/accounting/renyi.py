@@ -13,7 +13,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.accounting import allocation, moments, objective, replaced, shuffle
+from discreet.accounting import allocation, moments, objective, replaced, shuffle, student
 from discreet.accounting.plan import grouped, plan, pure_epsilon, tells_one_of_two
 from discreet.accounting.rounding import float_up
 from discreet.core import check
@@ -47,6 +47,8 @@ def renyi(event: events.Event, order: float) -> float:
 
 def _renyi(event: events.Event, order: float, size: int) -> float:
     match event:
+        case events.StudentT():
+            return _renyi(student.as_gaussian(event), order, size)
         case events.Repeat(inner, times):
             return times * _renyi(inner, order, size)
         case events.Sequence(items):
@@ -80,6 +82,12 @@ def _single(event: events.Event, order: float) -> float:
         case events.ObjectivePerturbation():
             gaussian = _single(events.Gaussian(event.noise_multiplier), order)  # a case of the event
             return max(objective.perturbed_renyi(event, order), gaussian)
+        case events.Poisson(rate, events.StudentT() as inner):
+            return _poisson(rate, student.as_gaussian(inner), order)
+        case events.PoissonReplace(rate, events.StudentT() as inner):
+            return _poisson_replace(events.PoissonReplace(rate, student.as_gaussian(inner)), order)
+        case events.RandomAllocation(events.StudentT() as inner, bins):
+            return _allocated(student.as_gaussian(inner), bins, order)
         case events.Poisson(rate, inner):
             return _poisson(rate, inner, order)
         case events.PoissonReplace():
@@ -216,6 +224,8 @@ def _concentrated(event: events.Event, size: int) -> Fraction:
             return (size * sensitivity / Fraction(sigma)) ** 2 / 2
         case events.Concentrated(rho):
             return Fraction(rho) * size * size
+        case events.StudentT():
+            return _concentrated(student.as_gaussian(event), size)
         case events.Exponential(epsilon):
             return (Fraction(epsilon) * size) ** 2 / 8  # bounded range: Cesar & Rogers 2021
         case events.Pure(epsilon) | events.NoisyMax(epsilon) | events.RandomizedResponse(epsilon):

@@ -25,7 +25,7 @@ STATED: dict[type, dict[str, str]] = {
         for kind in (
             events.Zero, events.NonPrivate, events.Pure, events.Approximate, events.Gaussian, events.Laplace,
             events.DiscreteGaussian, events.DiscreteLaplace, events.Concentrated, events.Exponential, events.NoisyMax,
-            events.Repeat, events.Sequence, events.Group,
+            events.StudentT, events.Repeat, events.Sequence, events.Group,
         )
     },
     events.ObjectivePerturbation: {relation: relation for relation in _IN_OR_OUT},

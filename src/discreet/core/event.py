@@ -15,6 +15,8 @@ from discreet.core import check
 from discreet.errors import InvalidDocument, InvalidValue
 
 DEEPEST = 64  # how deep events may stand inside one another
+MOST_DEGREES = 30.0  # of freedom: with more, noise of Student's t is as good as Gaussian
+MOST_SIZES = 64
 
 
 @runtime_checkable
@@ -38,7 +40,7 @@ class _Value:
         for field in fields(self):  # type: ignore[arg-type]
             value = getattr(self, field.name)
             if isinstance(value, tuple):
-                value = [item.to_json() for item in value]
+                value = [item.to_json() if isinstance(item, _Value) else item for item in value]
             elif isinstance(value, _Value):
                 value = value.to_json()
             document[field.name] = value
@@ -210,6 +212,37 @@ class ObjectivePerturbation(_Value):
 
 
 @dataclass(frozen=True, slots=True)
+class StudentT(_Value):
+    """Noise of Student's t on a vector of numbers, each on its own, that one unit moves by a word of a code.
+
+    `noise_multiplier` is the scale of the noise. Put in descending order, the numbers of the word are in absolute value at most
+    `sizes`, of which each stands `counts` times, so several units together are no event of the same kind. A vector of which
+    only the l2 norm is known is not this: Gaussian() bounds that (docs/theory/encoded-gradients.md).
+    """
+
+    kind: ClassVar[str] = "student_t"
+    noise_multiplier: float
+    degrees: float
+    sizes: tuple[float, ...]
+    counts: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        self._set("noise_multiplier", check.positive("noise_multiplier", self.noise_multiplier))
+        self._set("degrees", check.positive("degrees", self.degrees))
+        if not 1 <= self.degrees <= MOST_DEGREES:
+            raise InvalidValue(f"degrees of freedom must be from 1 to {MOST_DEGREES:g}; got {self.degrees:g}.")
+        sizes, counts = (tuple(check.items(name, getattr(self, name), "a list of numbers")) for name in ("sizes", "counts"))
+        if not 1 <= len(sizes) == len(counts) <= MOST_SIZES:
+            raise InvalidValue(
+                f"sizes and counts must be as long as each other, from 1 to {MOST_SIZES}; got {len(sizes)} and {len(counts)}."
+            )
+        self._set("sizes", tuple(check.nonnegative("sizes", size) for size in sizes))
+        if not any(self.sizes):
+            raise InvalidValue("sizes must hold one above 0; where nothing is moved, the event is Zero().")
+        self._set("counts", tuple(check.whole("counts", count) for count in counts))
+
+
+@dataclass(frozen=True, slots=True)
 class RandomizedResponse(_Value):
     """One answer out of `categories`: the truth with odds e^epsilon against each other answer."""
 
@@ -352,8 +385,8 @@ KINDS: dict[str, type[_Value]] = {
     cls.kind: cls
     for cls in (
         Zero, NonPrivate, Pure, Approximate, Gaussian, Laplace, DiscreteGaussian, DiscreteLaplace, Concentrated, Exponential,
-        NoisyMax, ObjectivePerturbation, RandomizedResponse, Poisson, PoissonReplace, WithoutReplacement, RandomAllocation,
-        Shuffled, Repeat, Sequence, Group,
+        NoisyMax, ObjectivePerturbation, StudentT, RandomizedResponse, Poisson, PoissonReplace, WithoutReplacement,
+        RandomAllocation, Shuffled, Repeat, Sequence, Group,
     )
 }  # fmt: skip
 

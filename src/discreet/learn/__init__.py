@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from discreet.learn.recommend import Recommender
     from discreet.learn.sgd.banded import BandMF
     from discreet.learn.sgd.canary import Aligned, Training, replay_run
-    from discreet.learn.sgd.clipping import Automatic, FixedPoint, Flat, PerLayer
+    from discreet.learn.sgd.clipping import Automatic, Encoded, FixedPoint, Flat, PerLayer
     from discreet.learn.sgd.evaluation import evaluate
     from discreet.learn.sgd.files import read
     from discreet.learn.sgd.gradient_canaries import GradientCanaries, inject_gradient_canaries
-    from discreet.learn.sgd.options import Augment, Checkpoint, Performance, Postprocess
+    from discreet.learn.sgd.options import Augment, Checkpoint, Performance, Postprocess, StudentNoise
     from discreet.learn.sgd.postprocess import Average, encode, shrink
     from discreet.learn.sgd.projected import projected
     from discreet.learn.sgd.quantile import Adaptive
@@ -41,11 +41,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PATE", "PCA", "Adaptive", "Aligned", "Augment", "Automatic", "Average", "BallsInBins", "BandMF", "Checkpoint",
-    "FixedPoint", "Flat", "GaussianNB", "GradientCanaries", "HistGradientBoostingClassifier",
+    "Encoded", "FixedPoint", "Flat", "GaussianNB", "GradientCanaries", "HistGradientBoostingClassifier",
     "HistGradientBoostingRegressor", "KBinsDiscretizer", "KMeans", "LinearRegression", "LinearSVC", "LogisticRegression",
-    "OneHotEncoder",    "PerLayer", "Performance", "Poisson", "Postprocess", "PrivateSearchCV",
-    "Recommender", "Ridge", "Run", "StandardScaler", "Step", "Training", "encode", "evaluate", "inject_gradient_canaries",
-    "projected", "read", "replay_run", "shrink", "train",
+    "OneHotEncoder", "PerLayer", "Performance", "Poisson", "Postprocess", "PrivateSearchCV",
+    "Recommender", "Ridge", "Run", "StandardScaler", "Step", "StudentNoise", "Training", "encode",
+    "evaluate", "inject_gradient_canaries", "projected", "read", "replay_run", "shrink", "train",
 ]  # fmt: skip
 
 _MODULES = {
@@ -58,10 +58,10 @@ _MODULES = {
     "recommend": ("Recommender",),
     "sgd.banded": ("BandMF",),
     "sgd.canary": ("Aligned", "Training", "replay_run"),
-    "sgd.clipping": ("Automatic", "FixedPoint", "Flat", "PerLayer"),
+    "sgd.clipping": ("Automatic", "Encoded", "FixedPoint", "Flat", "PerLayer"),
     "sgd.evaluation": ("evaluate",),
     "sgd.files": ("read",),
-    "sgd.options": ("Augment", "Checkpoint", "Performance", "Postprocess"),
+    "sgd.options": ("Augment", "Checkpoint", "Performance", "Postprocess", "StudentNoise"),
     "sgd.gradient_canaries": ("GradientCanaries", "inject_gradient_canaries"),
     "sgd.postprocess": ("Average", "encode", "shrink"),
     "sgd.projected": ("projected",),

@@ -102,6 +102,10 @@ _NAMES: dict[str, Callable[[Any], str]] = {
     "objective_perturbation": lambda e: (
         f"objective perturbation (noise {e.noise_multiplier:.4g} × the largest gradient, curvature {e.curvature:.3g})"
     ),
+    "student_t": lambda e: (
+        f"noise of Student's t ({e.degrees:.4g} degrees of freedom, scale {e.noise_multiplier:.4g}) "
+        f"on {sum(e.counts):,} numbers"
+    ),
     "randomized_response": lambda e: f"randomised response among {e.categories:,} answers (ε {up(e.epsilon)})",
     "poisson": lambda e: f"on a Poisson sample at rate {e.rate:.4g}",
     "poisson_replace": lambda e: f"on a Poisson sample at rate {e.rate:.4g}, one unit replaced",

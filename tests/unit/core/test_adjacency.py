@@ -44,7 +44,7 @@ def examples(kind: type, inner: events.Event) -> events.Event:
         events.WithoutReplacement: lambda: WithoutReplacement(0.1, inner),
         events.RandomAllocation: lambda: events.RandomAllocation(inner, 4), events.Shuffled: lambda: Shuffled(inner, 9),
         events.Repeat: lambda: Repeat(inner, 3), events.Sequence: lambda: Sequence([NOISE, inner]),
-        events.Group: lambda: Group(inner, 2),
+        events.Group: lambda: Group(inner, 2), events.StudentT: lambda: events.StudentT(1.0, 4.0, (1.0,), (1,)),
     }  # fmt: skip
     built: events.Event = made[kind]()
     return built

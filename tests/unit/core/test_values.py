@@ -78,7 +78,7 @@ def test_a_sequence_takes_any_iterable_and_many_events() -> None:
 
 
 def test_every_kind_is_an_event() -> None:
-    assert len(KINDS) == 21
+    assert len(KINDS) == 22
     assert all(isinstance(cls, type) and cls.kind == kind for kind, cls in KINDS.items())
     assert isinstance(Pure(1.0), Event)
 

@@ -214,6 +214,7 @@ def test_every_event_has_words(kind: str) -> None:
         "exponential": events.Exponential(1.0),
         "noisy_max": events.NoisyMax(1.0), "repeat": Repeat(inner, 3),
         "objective_perturbation": events.ObjectivePerturbation(1.0, 0.1),
+        "student_t": events.StudentT(1.0, 4.0, (1.0, 0.5), (1, 3)),
         "randomized_response": events.RandomizedResponse(1.0), "poisson": Poisson(0.1, inner), "group": events.Group(inner, 2),
         "poisson_replace": events.PoissonReplace(0.1, inner),
         "without_replacement": events.WithoutReplacement(0.1, inner), "random_allocation": events.RandomAllocation(inner, 4),

@@ -17,6 +17,7 @@ from discreet.learn.estimators.exact import Floats
 from discreet.learn.estimators.regression import range_of
 from discreet.learn.estimators.rows import numbers
 from discreet.learn.recommend.summaries import WEIGHT, Summaries, item_effects, residuals
+from discreet.ledger import LedgerLike
 
 METHODS = ("effects", "knn", "svd")
 
@@ -42,7 +43,7 @@ class Recommender(PrivateEstimator):
 
     def __init__(
         self, *, epsilon: float, delta: float, items: Sequence[Any], bounds: Any, unit: Unit, method: str = "effects",
-        neighbours: int = 40, factors: int = 12, ledger: str | None = None, source: str | None = None,
+        neighbours: int = 40, factors: int = 12, ledger: LedgerLike | None = None, source: str | None = None,
     ) -> None:  # fmt: skip
         self.epsilon = epsilon
         self.delta = delta

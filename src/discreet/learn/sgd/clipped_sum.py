@@ -14,7 +14,7 @@ from torch.utils import _pytree as pytree
 
 from discreet.errors import DiscreetError, InvalidValue
 from discreet.learn.sgd.checks import TRIED, length
-from discreet.learn.sgd.clipping import Clipping
+from discreet.learn.sgd.clipping import Clipping, Encoded
 from discreet.learn.sgd.distributed import Alone as OneProcess
 from discreet.learn.sgd.engine import Engine
 from discreet.learn.sgd.engine.graphed import Graphed
@@ -64,10 +64,12 @@ class ClippedSum:
             self._try()
             self.rows.probe_augment(self.device, torch.Generator().manual_seed(0))
             self._choose_path()
+        if isinstance(self.clipping, Encoded):
+            self._check_words(plan)
         if plan.fixed_point:
             self._use_fixed_point(plan)
         elif self.device.type == "cuda" and type(self.engine) is Engine and not self._varied:
-            moving = isinstance(self.clipping, Quantile)
+            moving = isinstance(self.clipping, (Quantile, Encoded))
             self.graphed = None if moving else Graphed(self.engine, self.proven_losses, self.clipping)
 
     def _try(self, like: Any = None) -> None:
@@ -121,6 +123,16 @@ class ClippedSum:
         if self._group.split:
             raise InvalidValue(f"A model under fully_shard is computed at once, but {self.paths.sentence()}")
         self.isolated.try_on(batch)
+
+    def _check_words(self, plan: Plan) -> None:
+        """The words that the claim is about are those that gradients are replaced by."""
+        if self._group.world > 1:
+            raise InvalidValue("Encoded clipping works in one process only. Use another, or train in one process.")
+        if plan.word is not None and sum(plan.word[1]) != self.engine.size:
+            raise InvalidValue(
+                f"The model had {sum(plan.word[1]):,} trained numbers when the words of the code were made, and has "
+                f"{self.engine.size:,} now. Make the run again."
+            )
 
     def _use_fixed_point(self, plan: Plan) -> None:
         self.isolated.way = self.isolated.tried = "one by one"

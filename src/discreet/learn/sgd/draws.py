@@ -22,6 +22,7 @@ from discreet.learn.sgd.proof.process import seed_torch
 from discreet.learn.sgd.quantile import Quantile, split
 from discreet.learn.sgd.rows import Rows
 from discreet.learn.sgd.stream import Stream
+from discreet.learn.sgd.student import StudentStream
 
 
 class Draws:
@@ -69,12 +70,14 @@ class StepNoise:
 
     def __init__(self, state: State, clipping: Clipping, group: Alone) -> None:
         self._state, self._clipping, self._group = state, clipping, group
-        self._stream: tuple[tuple[bytes, int], Stream | Correlated] | None = None  # by the key and the first step it is for
+        self._stream: tuple[tuple[bytes, int], Stream | Correlated | StudentStream] | None = (
+            None  # by the key and the first step it is for
+        )
 
     def fill(self, buffer: Tensor, engine: Engine) -> None:
         """Begin a step: the buffer holds noise, to which clipped gradients are added."""
         stream = self._source(buffer.device, engine)
-        self._group.noise(stream, buffer, step=self._state.number, scale=self.scale())
+        self._group.noise(stream, buffer, step=self._state.number, scale=self._spread(self._state.plan.noise_multiplier))
 
     @contextmanager
     def random_numbers(self, device: torch.device) -> Iterator[None]:
@@ -90,7 +93,9 @@ class StepNoise:
 
     def scale(self) -> float:
         """The standard deviation of the noise in what reaches the optimizer."""
-        noise = self._state.plan.noise_multiplier
+        return self._spread(self._state.plan.deviation)
+
+    def _spread(self, noise: float) -> float:
         if isinstance(self._clipping, Quantile):
             noise = split(noise, self.count_noise())
         return noise * self._clipping.norm / self._state.divisor
@@ -107,11 +112,17 @@ class StepNoise:
             noise = counting.fill(torch.empty(1), step=state.number, scale=self.count_noise())
             clipping.update(float(noise), batch=state.divisor, counted=self._group.total(clipping.counted()))
 
-    def _source(self, device: torch.device, engine: Engine) -> Stream | Correlated | GridStream:
-        key, start, sampler = self._state.key, self._state.start, self._state.plan.sampler
+    def _source(self, device: torch.device, engine: Engine) -> Stream | Correlated | GridStream | StudentStream:
+        key, start = self._state.key, self._state.start
         if isinstance(engine, GridEngine):
             return GridStream(key, engine)
         if self._stream is None or self._stream[0] != (key, start):
-            plain = Stream(key, device)
-            self._stream = (key, start), Correlated(sampler, plain, start) if isinstance(sampler, Banded) else plain
+            self._stream = (key, start), self._drawn(device)
         return self._stream[1]
+
+    def _drawn(self, device: torch.device) -> Stream | Correlated | StudentStream:
+        key, plan = self._state.key, self._state.plan
+        if plan.student is not None:  # `train` has refused it beside correlated noise
+            return StudentStream(key, plan.student.degrees, device)
+        plain = Stream(key, device)
+        return Correlated(plan.sampler, plain, self._state.start) if isinstance(plan.sampler, Banded) else plain

@@ -99,6 +99,8 @@ class GradientCanaries:
         plan = run.plan
         if run.divisor is None:
             raise InvalidValue("Nothing has been trained yet: call trained(run) first.")
+        if plan.student is not None:
+            raise InvalidValue("The likelihoods of gradient canaries are those of Gaussian noise; this run has Student's t.")
         step = plan.clip_norm / run.divisor
         return self.evidence(
             rate=plan.sampler.rate, noise_multiplier=plan.noise_multiplier, step=step, unit=plan.unit, together=together

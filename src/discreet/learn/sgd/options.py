@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from discreet.core import check
+from discreet.accounting import student
+from discreet.core import Event, StudentT, check
+from discreet.core.event import MOST_DEGREES
 from discreet.errors import InvalidValue
 from discreet.learn.sgd.path import PATHS
 from discreet.learn.sgd.postprocess import After
 
 RESUME = ("exact", "pay")
+Word = tuple[tuple[float, ...], tuple[int, ...]]
 
 
 @dataclass(frozen=True)
@@ -31,6 +35,32 @@ class Augment:
     @classmethod
     def of(cls, given: Augment | Callable[[Any], Any] | None) -> Augment | None:
         return given if given is None or isinstance(given, Augment) else cls(given)
+
+
+@dataclass(frozen=True)
+class StudentNoise:
+    """Noise of Student's t with so many degrees of freedom, on each number, instead of Gaussian noise.
+
+    `noise_multiplier` is then its scale over the clip norm. With `clipping=Encoded(…)` its cost is that of the words of the
+    code; otherwise that of a Gaussian mechanism that dominates it for every vector of this length, which is more.
+    """
+
+    degrees: int
+
+    def __post_init__(self) -> None:
+        check.whole("degrees", self.degrees, least=3, most=int(MOST_DEGREES))
+
+    @property
+    def deviation(self) -> float:
+        """The standard deviation of the noise, over its scale."""
+        return math.sqrt(self.degrees / (self.degrees - 2))
+
+    def event(self, noise_multiplier: float, word: Word | None) -> Event:
+        """What one step costs those in it; `word` holds the sizes of a code word's numbers, and how many there are of each."""
+        degrees = float(self.degrees)
+        if word is None:
+            return student.as_gaussian(StudentT(noise_multiplier, degrees, (1.0,), (1,)))
+        return StudentT(noise_multiplier, degrees, *word)
 
 
 @dataclass(frozen=True)

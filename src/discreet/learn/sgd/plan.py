@@ -13,6 +13,7 @@ from discreet.core import event as events
 from discreet.core.adjacency import replaced
 from discreet.core.event import Event
 from discreet.errors import InvalidValue
+from discreet.learn.sgd.options import StudentNoise, Word
 
 COUNT_SHARE = 0.02  # of epsilon, for a noisy count of the units where no divisor is given
 COUNT_EPSILON = 0.02  # the same where the noise is given instead of epsilon
@@ -43,6 +44,8 @@ class Plan:
     count_scale: float | None  # noise of the count of units that gives the divisor; None: the divisor is public
     fixed_point: bool = False  # whether sums are whole numbers (see fixed_point.py)
     target: float | None = None  # the epsilon that the noise was calibrated to; None: the noise was given
+    student: StudentNoise | None = None  # instead of Gaussian noise
+    word: Word | None = None  # the numbers of a code word, where gradients are encoded (see clipping.Encoded)
     trusted: tuple[str, ...] = ()  # what the way to the gradients leaves to trust (see path.py)
 
     def asked(self) -> tuple[float, float]:
@@ -62,8 +65,19 @@ class Plan:
 
     def again(self, rounds: int) -> Event:
         """So many rounds by themselves: what has to be paid beside the plan where steps are taken again."""
-        sampled = self.sampler.repeated(events.Gaussian(self.noise_multiplier), rounds)
+        sampled = self.sampler.repeated(self.noise(), rounds)
         return replaced(sampled) if self.unit.relation == "replace" else sampled
+
+    def noise(self) -> Event:
+        """What one step costs those in it."""
+        if self.student is None:
+            return events.Gaussian(self.noise_multiplier)
+        return self.student.event(self.noise_multiplier, self.word)
+
+    @property
+    def deviation(self) -> float:
+        """The standard deviation of the noise over the clip norm."""
+        return self.noise_multiplier * (1.0 if self.student is None else self.student.deviation)
 
     def claim(self, extra: int = 0) -> Claim:
         """The claim of the whole plan, and of `extra` rounds that were taken again."""
@@ -83,7 +97,8 @@ class Plan:
 
     def document(self) -> dict[str, Any]:
         """What a checkpoint must agree with to be continued."""
-        return {"claim": replace(self, trusted=()).claim().to_json(), "clip_norm": self.clip_norm, "steps": self.steps}
+        document = {"claim": replace(self, trusted=()).claim().to_json(), "clip_norm": self.clip_norm, "steps": self.steps}
+        return document if self.student is None else {**document, "degrees": self.student.degrees}
 
 
 _IN_FLOATS = "Noise and sums are floating-point numbers; the bound is that of real ones."
@@ -98,6 +113,7 @@ INTERRUPTED = "When the run was interrupted, which made it repeat steps with fre
 def planned(
     *, unit: Unit, sampler: Sampler, rate: float, steps: int, clip_norm: float, delta: float,
     epsilon: float | None, noise_multiplier: float | None, counted: bool, fixed_point: bool = False,
+    student: StudentNoise | None = None, word: Word | None = None,
 ) -> Plan:  # fmt: skip
     """The plan for a budget (the least noise that keeps it) or for given noise."""
     if (epsilon is None) == (noise_multiplier is None):
@@ -118,11 +134,19 @@ def planned(
         return Plan(
             unit=unit, sampler=sampler, steps=steps, noise_multiplier=noise, clip_norm=check.positive("clip_norm", clip_norm),
             delta=delta, count_scale=scale, fixed_point=fixed_point, target=epsilon,
+            student=student, word=word,
         )  # fmt: skip
+
+    def near() -> float | None:
+        """Numbers of a word are many and small, so that together they cost about what their Fisher information says."""
+        if student is None or word is None or epsilon is None:
+            return None
+        gaussian = calibrate(lambda noise: replace(plan(noise), student=None).event(), epsilon, delta)
+        return gaussian * math.sqrt((student.degrees + 1) / (student.degrees + 3))
 
     if noise_multiplier is not None:
         return plan(check.positive("noise_multiplier", noise_multiplier))
-    return plan(calibrate(lambda noise: plan(noise).event(), check.positive("epsilon", epsilon), delta))
+    return plan(calibrate(lambda noise: plan(noise).event(), check.positive("epsilon", epsilon), delta, near=near()))
 
 
 @dataclass

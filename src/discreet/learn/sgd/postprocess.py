@@ -2,7 +2,7 @@
 
 `Average` follows the weights; `shrink` and `encode` are given to `train` as `Postprocess(gradient=…)` and see only the noisy
 gradient, its public noise and no row. They are the denoising of Nasr, Shokri & Houmansadr 2020: lower the weight of a gradient
-that noise dominates, and write its values with few letters. Their noise of Student's t is left out: it would be another event.
+that noise dominates, and write its values with few letters. Their code before the noise is `Encoded` (clipping.py).
 """
 
 from __future__ import annotations

@@ -14,10 +14,11 @@ from discreet.core import Unit, check
 from discreet.errors import InvalidValue
 from discreet.learn.sgd.banded import Banded, BandMF
 from discreet.learn.sgd.clipped_sum import Loss
-from discreet.learn.sgd.clipping import FixedPoint, Flat
-from discreet.learn.sgd.options import Augment, Checkpoint, Performance, Postprocess
+from discreet.learn.sgd.clipping import Encoded, FixedPoint, Flat
+from discreet.learn.sgd.options import Augment, Checkpoint, Performance, Postprocess, StudentNoise
 from discreet.learn.sgd.paying import Payments
 from discreet.learn.sgd.plan import Sampler, planned
+from discreet.learn.sgd.quantile import Quantile
 from discreet.learn.sgd.rows import Change, Rows
 from discreet.learn.sgd.run import Run
 from discreet.learn.sgd.sampling import BallsInBins, Poisson
@@ -32,7 +33,8 @@ def train(
     epsilon: float | None = None, noise_multiplier: float | None = None, rate: float | None = None,
     sampling: Sampling | None = None, clip_norm: float | None = None, clipping: Flat | None = None,
     divisor: float | None = None, owners: Any = None, augment: Augment | Change | None = None,
-    postprocess: Postprocess | None = None, scheduler: Any = None, ledger: LedgerLike | None = None, source: str = "data",
+    noise: StudentNoise | None = None, postprocess: Postprocess | None = None, scheduler: Any = None,
+    ledger: LedgerLike | None = None, source: str = "data",
     account: str | None = None, checkpoint: Checkpoint | str | os.PathLike[str] | None = None,
     performance: Performance | None = None,
 ) -> Run:  # fmt: skip
@@ -45,8 +47,9 @@ def train(
     `rate` stands for `sampling=Poisson(rate)`: each unit is drawn on its own in every step. `BallsInBins(bins)` puts it into
     one step of every pass of `bins` steps; `BandMF(rate, bands)` adds noise that later steps take back. `clip_norm` stands for
     `clipping=Flat(clip_norm)`; others are `PerLayer`, `Automatic`, `Adaptive` (the norm follows the median length of the
-    gradients, which is paid for), and `FixedPoint` (sums are whole numbers and noise is exact: a claim that survives floating
-    point).
+    gradients, which is paid for), `FixedPoint` (sums are whole numbers and noise is exact: a claim that survives floating
+    point), and `Encoded` (each gradient becomes a word of a code). `noise=StudentNoise(degrees)` takes the place of Gaussian
+    noise.
 
     `data` is a Dataset, columns as tensors, or a DataLoader, which says how rows are read and not in which order. `owners` says
     whose row each row is, where a unit owns several. `augment` changes inputs at random (`Augment(change, copies=…)` uses each
@@ -73,9 +76,13 @@ def train(
     clip = _either("clip_norm", clip_norm, "clipping", clipping, Flat)
     if isinstance(clip, FixedPoint) and isinstance(sampler, Banded):
         raise InvalidValue("FixedPoint clipping has exact noise in every step, BandMF correlated noise; use one of them.")
+    _check_value("noise", noise, StudentNoise, "discreet.learn.StudentNoise(degrees=4)")
+    _goes_with_student(noise, clip, sampler)
+    numbers = sum(p.numel() for p in model.parameters() if p.requires_grad)
     plan = planned(
         unit=unit, sampler=sampler, rate=sampler.rate, steps=steps, clip_norm=clip.norm, delta=delta, epsilon=epsilon,
         noise_multiplier=noise_multiplier, counted=divisor is None, fixed_point=isinstance(clip, FixedPoint),
+        student=noise, word=clip.word(numbers) if isinstance(clip, Encoded) and numbers else None,
     )  # fmt: skip
     change = Augment.of(augment)
     rows = Rows(data, unit, owners) if change is None else Rows(data, unit, owners, change.change, change.copies)
@@ -93,6 +100,18 @@ def _either(short: str, number: float | None, name: str, value: V | None, plain:
         given = "neither" if value is None else "both"
         raise InvalidValue(f"Say either {short} or {name}; {short} stands for {name}={plain.__name__}({short}); got {given}.")
     return plain(number) if value is None else value  # type: ignore[arg-type]
+
+
+def _goes_with_student(noise: StudentNoise | None, clip: Flat, sampler: Sampler) -> None:
+    """What is proven for noise of Student's t."""
+    if noise is not None and (
+        isinstance(clip, FixedPoint) or isinstance(clip.begin(), Quantile) or isinstance(sampler, Banded)
+    ):
+        named = "BandMF" if isinstance(sampler, Banded) else type(clip).__name__
+        raise InvalidValue(
+            f"StudentNoise is proven for clipping by Flat, PerLayer, Automatic and Encoded and for noise of its own in every "
+            f"step, not for {named}. Use one of these, or leave noise out."
+        )
 
 
 def _check_kinds(model: Any, optimizer: Any, loss: Any, unit: Any) -> None:

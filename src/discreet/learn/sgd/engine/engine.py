@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from discreet.errors import InvalidValue
-from discreet.learn.sgd.clipping import Clipping
+from discreet.learn.sgd.clipping import Clipping, Encoded
 from discreet.learn.sgd.engine.compiled import eagerly, forward_of
 from discreet.learn.sgd.engine.fallback import LISTS, Found, copied, own, spread_over, tried
 from discreet.learn.sgd.engine.layers import find
@@ -130,6 +130,9 @@ class Engine:
         self.tape.clear()
 
     def _add(self, records: list[Record], clipping: Clipping, into: Tensor, scale: float) -> None:
+        if isinstance(clipping, Encoded):
+            into.add_(clipping.encode(self._each(records)).sum(0), alpha=scale)
+            return
         groups = clipping.groups(records)
         norms = torch.stack([_total(self._lengths(group)) for group in groups])
         factors = clipping.factors(norms)
@@ -138,6 +141,18 @@ class Engine:
         elif not math.isfinite(float(norms.sum())):  # rare: one unit with NaN or infinity contributes nothing, the rest as ever
             factors = _drop(records, norms, factors)
         self._contract([(record, factor) for group, factor in zip(groups, factors * scale) for record in group], into)
+
+    def _each(self, records: Sequence[Record]) -> Tensor:
+        """The gradient of every unit, written out: [units, numbers], laid out like a buffer."""
+        each = torch.zeros(self.tape.units, self.size, dtype=torch.float32, device=self.parameters[0].device)
+        parts = each.split([p.numel() for p in self.parameters], dim=1)
+        views = self.tape.views({p: part.view(-1, *p.shape) for p, part in zip(self.parameters, parts)})
+        for record in records:
+            for p, gradient in record.instantiate().items():
+                if gradient.shape[0] != self.tape.units:
+                    raise InvalidValue(PART)
+                views[p].add_(gradient)
+        return each
 
     def _lengths(self, group: Sequence[Record]) -> list[Tensor]:
         """The squared norms by record: one for each unit, or it is not known which unit they belong to."""
