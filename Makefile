@@ -68,6 +68,9 @@ bench: $(VENV)/.dev $(WITH_PEERS) $(PEERS)/privacy-meter/.done $(PEERS)/smartnoi
 	$(BIN)/python bench/sql_asked.py --smartnoise $(PEERS)/smartnoise-sdk --out $(RESULTS)/sql_asked.json
 	if test -d ../shared/data; then $(BIN)/python bench/sql_accuracy.py --opendp $(PEERS)/opendp/bin/python \
 	  --smartnoise $(PEERS)/smartnoise/bin/python --pipeline-dp $(PEERS)/pipelinedp/bin/python --out $(RESULTS)/sql_accuracy.json; fi
+	if test -d ../shared/data; then for name in inversion extraction stealing property_share; do \
+	  $(BIN)/python bench/$$name.py --data ../shared/data --out $(RESULTS)/$$name.json || exit 1; done; \
+	  $(BIN)/python bench/instahide.py --data ../shared/data --out $(RESULTS)/encodings.json; fi
 	$(BIN)/python bench/sgd.py --opacus $(PEERS)/opacus/bin/python --jax $(PEERS)/jax/bin/python --out $(RESULTS)/sgd.json
 	$(BIN)/python bench/sgd_noise.py --out $(RESULTS)/sgd_noise.json
 	$(BIN)/python bench/sgd_start.py --out $(RESULTS)/sgd_start.json

@@ -69,17 +69,21 @@ __all__ = [
 ]
 
 
+_LATER = {"gradients": "Reading rows out of gradients", **dict.fromkeys(("encodings", "everything", "exposure", "extraction",
+          "inversion", "stealing"), "This attack")}  # fmt: skip
+
+
 def __getattr__(name: str) -> Any:
-    """`gradients` needs torch, so it is loaded when it is used."""
-    if name != "gradients":
-        raise AttributeError(f"discreet.attack has no {name!r}; it has {', '.join(__all__)}.")
+    """Packages that are loaded when they are used; `gradients` needs torch."""
+    if name not in _LATER:
+        raise AttributeError(f"discreet.attack has no {name!r}; it has {', '.join([*__all__, *_LATER])}.")
     from importlib import import_module
 
     from discreet.errors import MissingExtra
 
     try:
-        return import_module("discreet.attack.gradients")
+        return import_module(f"discreet.attack.{name}")
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
-        raise MissingExtra("torch", "torch", "Reading rows out of gradients") from None
+        raise MissingExtra("torch", "torch", _LATER[name]) from None

@@ -22,6 +22,8 @@ from discreet.attack.text.models import utf8
 from discreet.core import Evidence, Game, check, record, user
 from discreet.errors import InvalidValue
 
+__all__ = ["Exposure", "Template", "canary_evidence", "exposure"]
+
 Floats = NDArray[np.float64]
 RESAMPLES = 200
 

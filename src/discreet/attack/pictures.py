@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import base64
 import struct
 import zlib
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from discreet.core.facts import LARGEST_PICTURE
 from discreet.errors import InvalidValue
 
-__all__ = ["png", "sheet", "ssim"]
+__all__ = ["png", "sheet", "ssim", "thumbnail"]
 
 REACH, WIDTH = 5, 1.5  # the published window: 11 pixels, a standard deviation of 1.5
 
@@ -69,3 +71,16 @@ def png(picture: NDArray[np.uint8]) -> bytes:
 
     head = struct.pack(">IIBBBBB", width, height, 8, 0 if channels == 1 else 2, 0, 0, 0)
     return b"\x89PNG\r\n\x1a\n" + part(b"IHDR", head) + part(b"IDAT", zlib.compress(lines, 9)) + part(b"IEND", b"")
+
+
+def thumbnail(rows: list[ArrayLike], most: int = 20) -> str | None:
+    """Rows of pictures as a PNG in base64 for a report: as many columns as fit, None where not one does."""
+    if np.shape(rows[0])[-1] not in (1, 3):
+        return None
+    shown = min(most, max(len(np.asarray(row)) for row in rows))
+    while shown:
+        made = base64.b64encode(png(sheet([np.asarray(row)[:shown] for row in rows]))).decode()
+        if len(made) <= LARGEST_PICTURE:
+            return made
+        shown = min(shown - 1, shown * LARGEST_PICTURE // len(made))
+    return None

@@ -15,8 +15,10 @@ from discreet.cli.gradients import gradients_command
 from discreet.cli.inversion import inversion_command
 from discreet.cli.membership import model_command
 from discreet.cli.output import json_option, table, talk, write_json
+from discreet.cli.share import property_command
 from discreet.cli.stealing import stealing_command
 from discreet.cli.synthetic import synthetic_command
+from discreet.cli.theft import theft_command
 from discreet.errors import InvalidValue
 
 if TYPE_CHECKING:
@@ -34,8 +36,10 @@ command.add_command(encodings_command)
 command.add_command(gradients_command)
 command.add_command(inversion_command)
 command.add_command(model_command)
+command.add_command(property_command)
 command.add_command(stealing_command)
 command.add_command(synthetic_command)
+command.add_command(theft_command)
 
 
 out_option = click.option(

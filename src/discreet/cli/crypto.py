@@ -137,6 +137,8 @@ def decrypt(scores: str, key: str, asked: str | None, as_json: bool) -> None:
     from discreet import crypto
 
     secret, answer = crypto.SecretContext.load(key), crypto.Encrypted.load(scores)
+    if asked is None:
+        talk("Without --request, scores of other rows under the same key would not be noticed.")
     values = crypto.decrypt(secret, answer, request=None if asked is None else crypto.Encrypted.load(asked))
     if as_json:
         write_json({"scores": values.tolist()})

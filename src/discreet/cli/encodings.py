@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
-from discreet.cli.output import json_option, reported, table, talk, write_json
+from discreet.cli.output import command_line, json_option, reported, table, talk, write_json
 
 
 @click.command("encodings")
@@ -30,8 +31,9 @@ def encodings_command(
     """What pictures can be read out of ENCODINGS, made by InstaHide or mixup?
 
     ENCODINGS is an .npz file: `pictures` [count, height, width, channels] within -1 and 1 and, where labels were sent too,
-    `labels` [count, classes] with the share of each class. The pictures that are found go to pictures.npz and pictures.png.
-    With --originals they are set beside the truth, and beside the public picture most like each.
+    `labels` [count, classes] with the share of each class. The pictures that are found go to pictures.npz and pictures.png,
+    with a release.json that `discreet report` makes a page of. With --originals they are set beside the truth, and beside the
+    public picture most like each.
     """
     import numpy as np
 
@@ -44,26 +46,43 @@ def encodings_command(
     truth = None if originals is None else read_arrays(originals, ("pictures",))["pictures"]
     attack = EncodingsAttack(private, others=others, largest=largest, seed=seed)
     with reported(3, "reading pictures") as progress:
-        recovered = attack.decode(
+        found = attack.decode(
             sent["pictures"], known, labels=sent.get("labels"), progress=lambda what, done, total: progress(done, total)
         )
-    beside = None if truth is None else recovered.compared(truth, known)
+    beside = None if truth is None else found.compared(truth, known)
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
-    np.savez_compressed(folder / "pictures.npz", pictures=recovered.pictures)
-    shown = [recovered.pictures] if beside is None or truth is None else [truth, beside.pictures]
-    (folder / "pictures.png").write_bytes(png(sheet([(row[:20] + 1) / 2 for row in shown])))
-    facts = {"pictures": len(recovered.pictures), "signs_flipped": recovered.signs, "cpu_seconds": round(recovered.seconds, 2)}
+    np.savez_compressed(folder / "pictures.npz", pictures=found.pictures)
+    shown = [found.pictures] if beside is None or truth is None else [truth, beside.pictures]
+    if shown[0].shape[-1] in (1, 3):
+        (folder / "pictures.png").write_bytes(png(sheet([(row[:20] + 1) / 2 for row in shown])))
+    facts = {"pictures": len(found.pictures), "signs_flipped": found.signs, "cpu_seconds": round(found.seconds, 2)}
     if beside is not None:
         facts |= {
             "found": beside.found, "ssim_mean": float(beside.ssim.mean()), "baseline_ssim_mean": float(beside.baseline.mean())
         }  # fmt: skip
+    _save(Path(encodings).name, folder, len(sent["pictures"]), facts, [(row + 1) / 2 for row in shown])
     if as_json:
         write_json(facts)
     elif beside is None:
-        talk(f"{len(recovered.pictures)} pictures in {recovered.seconds:.1f} CPU seconds. Give --originals to score them.")
+        talk(f"{len(found.pictures)} pictures in {found.seconds:.1f} CPU seconds. Give --originals to score them.")
     else:
         cells = f"{beside.found} of {private}", f"{beside.ssim.mean():.3f}", f"{beside.baseline.mean():.3f}"
         table([cells], heads=["pictures found", "mean SSIM", "nearest public picture"])
     talk("The encoding claims nothing: no ε bounds what it gives away, and these pictures are what it gave away.")
     talk(f"{out} holds what was read. It is private: treat it like the pictures themselves.")
+
+
+def _save(name: str, folder: Path, encodings: int, facts: dict[str, Any], shown: list[Any]) -> None:
+    """A release with the pictures, for a report to the owner."""
+    from discreet.attack.pictures import thumbnail
+    from discreet.core import Release
+    from discreet.core.facts import made
+
+    picture = thumbnail(shown)
+    told: dict[str, Any] = {"encodings": encodings, "private": facts["pictures"], "signs": facts["signs_flipped"]}
+    told |= {} if picture is None else {"picture": picture}
+    if "found" in facts:
+        told |= {"found": facts["found"], "ssim": facts["ssim_mean"], "baseline": facts["baseline_ssim_mean"]}
+    kept = {"title": f"What {name} hides", "made": made(command_line()), "encodings": told}
+    Release(value={"encodings": name}, source=name, claims=(), facts=kept).save(folder / "release.json")

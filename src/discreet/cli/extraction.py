@@ -28,12 +28,13 @@ out_option = click.option(
 @click.option("--p", type=float, default=0.5, show_default=True, metavar="P", help="A text counts from this probability up.")
 @click.option("--temperature", type=float, default=1.0, show_default=True, metavar="T", help="How the model is sampled.")
 @click.option("--top-k", type=int, default=0, show_default=True, metavar="K", help="Sample the K likeliest tokens; 0: all.")
+@click.option("--texts", type=int, default=0, show_default=True, metavar="N", help="Keep N texts that come out; private.")
 @click.option("--near/--exact", default=True, show_default=True, help="Also count continuations with one token changed.")
 @out_option
 @json_option
 def extraction_command(
     model: str, corpus: str, control: str, field: str, prompt: int, suffix: int, p: float, temperature: float, top_k: int,
-    near: bool, out: str | None, as_json: bool,
+    texts: int, near: bool, out: str | None, as_json: bool,
 ) -> None:  # fmt: skip
     """How many texts of the corpus come out of a model within so many samples, beside texts it never saw.
 
@@ -41,12 +42,15 @@ def extraction_command(
     """
     from discreet.attack.extraction import Sampling, extraction, from_folder
 
-    texts = [read_texts(path, field) for path in (corpus, control)]
+    if texts < 0 or (texts and not out):
+        raise InvalidValue("--texts keeps texts in a release: give a number from 1 on, and -o.")
+    read = [read_texts(path, field) for path in (corpus, control)]
     asked, encode = from_folder(model)
-    extracted = extraction(
-        asked, *texts, prompt=prompt, suffix=suffix, p=p, sampling=Sampling(temperature, top_k), encode=encode, near=near
+    found = extraction(
+        asked, *read, prompt=prompt, suffix=suffix, p=p, sampling=Sampling(temperature, top_k), encode=encode, near=near
     )
-    _tell({"extraction": extracted.to_json()}, out, model, [extracted.evidence], as_json)
+    kept = found.extracted(max(found.risks))[:texts]
+    _tell({"extraction": found.to_json()}, out, model, [found.evidence], as_json, {"verbatim": kept} if kept else {})
 
 
 @click.command("exposure")
@@ -70,12 +74,12 @@ def exposure_command(
         raise InvalidValue(f'Each line of {canaries!r} must be {{"secret": "…", "repetitions": 0}}.')
     secrets, times = [each["secret"] for each in listed], [each["repetitions"] for each in listed]
     asked, encode = from_folder(model)
-    measured = exposure(asked, Template(template, len(secrets[0]), alphabet), secrets, encode=encode, samples=samples)
-    rows = [_of(many, [each for each, put in zip(measured, times) if put == many]) for many in sorted(set(times))]
+    found = exposure(asked, Template(template, len(secrets[0]), alphabet), secrets, encode=encode, samples=samples)
+    rows = [_of(many, [each for each, put in zip(found, times) if put == many]) for many in sorted(set(times))]
     put_in = sorted(set(times) - {0})
     if coins and len(put_in) != 1:
         raise InvalidValue("--coins needs canaries that were put in equally often, and others with 0 repetitions.")
-    evidence = [canary_evidence(measured, [many > 0 for many in times], repetitions=put_in[0])] if coins else []
+    evidence = [canary_evidence(found, [many > 0 for many in times], repetitions=put_in[0])] if coins else []
     _tell({"exposure": rows}, out, model, evidence, as_json)
 
 
@@ -89,10 +93,10 @@ def _of(repetitions: int, found: list[Any]) -> dict[str, Any]:
 
 def read_texts(path: str, field: str) -> list[str]:
     """The texts of a file of JSON lines."""
-    texts = [each.get(field) for each in read_lines(path)]
-    if not all(isinstance(text, str) and text for text in texts):
+    found = [each.get(field) for each in read_lines(path)]
+    if not all(isinstance(text, str) and text for text in found):
         raise InvalidValue(f"Each line of {path!r} must have a text under {field!r}; name another member with --field.")
-    return list(dict.fromkeys(map(str, texts)))
+    return list(dict.fromkeys(map(str, found)))
 
 
 def read_lines(path: str) -> list[dict[str, Any]]:
@@ -100,15 +104,15 @@ def read_lines(path: str) -> list[dict[str, Any]]:
 
     try:
         lines = existing(path, "a file of JSON lines").read_text("utf-8").splitlines()
-        objects = [json.loads(line) for line in lines if line.strip()]
+        found = [json.loads(line) for line in lines if line.strip()]
     except (json.JSONDecodeError, UnicodeDecodeError):
         raise InvalidValue(f"{path!r} is no file of JSON lines: one object on each line, in UTF-8.") from None
-    if not objects or not all(isinstance(each, dict) for each in objects):
+    if not found or not all(isinstance(each, dict) for each in found):
         raise InvalidValue(f"{path!r} must hold an object on each line, and at least one.")
-    return objects
+    return found
 
 
-def _tell(facts: dict[str, Any], out: str | None, model: str, evidence: list[Any], as_json: bool) -> None:
+def _tell(facts: dict[str, Any], out: str | None, model: str, evidence: list[Any], as_json: bool, private: Any = None) -> None:
     if as_json:
         write_json(facts)
     else:
@@ -122,6 +126,6 @@ def _tell(facts: dict[str, Any], out: str | None, model: str, evidence: list[Any
         from discreet.core.facts import made
 
         name = Path(model).resolve().name
-        about = {"title": f"{name}, asked for what it read", "made": made(command_line()), **facts}
-        Release(value={"model": name}, source=name, claims=(), evidence=tuple(evidence), facts=about).save(out)
+        told = {"title": f"{name}, asked for what it read", "made": made(command_line()), **facts, **(private or {})}
+        Release(value={"model": name}, source=name, claims=(), evidence=tuple(evidence), facts=told).save(out)
         talk(f"written: {out}")

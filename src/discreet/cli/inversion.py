@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from discreet.cli.output import json_option, reported, talk, write_json
+from discreet.cli.output import command_line, json_option, reported, talk, write_json
 from discreet.errors import InvalidValue
 
 
@@ -36,14 +36,16 @@ def inversion_command(
 ) -> None:  # fmt: skip
     """What pictures of its classes can be recreated from the classifier in WEIGHTS?
 
-    WEIGHTS is a .safetensors file or a state dict, for the module that the recipe builds; an .onnx file; or, with
-    --trust-pickle, a scikit-learn classifier of flat pictures. Pictures go to pictures.npz and pictures.png, in the order of
-    --classes. Whether they show a person is for a recogniser to say that the model's makers never saw.
+    WEIGHTS is an address that answers queries; a .safetensors file or a state dict, for the module that the recipe builds; an
+    .onnx file; or, with --trust-pickle, a scikit-learn classifier of flat pictures. Pictures go to pictures.npz and
+    pictures.png, in the order of --classes, with a release.json that `discreet report` makes a page of. Whether they show a
+    person is for a recogniser to say that the model's makers never saw.
     """
     import numpy as np
 
     from discreet.attack.inversion import ClassInversion, PicturePrior
     from discreet.attack.pictures import png, sheet
+    from discreet.models import Http
     from discreet.models.files import read_model, read_recipe
     from discreet.models.predict import is_module
     from discreet.models.rows import read_arrays
@@ -53,39 +55,46 @@ def inversion_command(
     if list(prior.shape) != size:
         raise InvalidValue(f"Public pictures have the shape {prior.shape}; --shape says {tuple(size)}.")
     recipe = None if recipe_file is None else read_recipe(recipe_file, talk)
-    model = read_model(weights, recipe, trust_pickle=trust_pickle, device="cpu")
+    distant = weights.startswith(("http://", "https://"))
+    model: Any = Http(weights) if distant else read_model(weights, recipe, trust_pickle=trust_pickle, device="cpu")
     attack = ClassInversion(prior, steps=steps, seed=seed)
     with reported(steps, "recreating pictures") as progress:
         if access == "gradients":
             if not is_module(model):
                 raise InvalidValue("--access gradients needs a torch module, so that gradients can be asked for.")
-            recreated = attack.from_gradients(model, wanted, progress=progress)
+            found = attack.from_gradients(model, wanted, progress=progress)
         elif access == "scores":
-            recreated = attack.from_scores(_confidences(model, size), wanted, progress=progress)
+            found = attack.from_scores(_confidences(model, size), wanted, progress=progress)
         else:
-            answers = _confidences(model, size)
-            recreated = attack.from_labels(lambda pictures: answers(pictures).argmax(axis=1), wanted, progress=progress)
+            told = _confidences(model, size)
+            found = attack.from_labels(lambda pictures: told(pictures).argmax(axis=1), wanted, progress=progress)
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
-    np.savez_compressed(folder / "pictures.npz", pictures=recreated.pictures, classes=recreated.classes)
+    np.savez_compressed(folder / "pictures.npz", pictures=found.pictures, classes=found.classes)
+    _save(found, folder, Path(weights).name, "none" if public is None else "public pictures")
     if size[2] in (1, 3):
-        (folder / "pictures.png").write_bytes(png(sheet([recreated.pictures[:20]])))
+        (folder / "pictures.png").write_bytes(png(sheet([found.pictures[:20]])))
     if as_json:
         write_json(
-            {
-                "method": recreated.method,
-                "classes": recreated.classes.tolist(),
-                "queries": recreated.queries,
-                "public": public is not None,
-            }
+            {"method": found.method, "classes": found.classes.tolist(), "queries": found.queries, "public": public is not None}
         )
     else:
-        talk(
-            f"{len(recreated.pictures)} pictures by a {recreated.method} attack, "
-            f"{recreated.queries // len(wanted):,} answers a class."
-        )
+        talk(f"{len(found.pictures)} pictures by a {found.method} attack, {found.queries // len(wanted):,} answers a class.")
     talk("There are no neighbouring data sets in this attack: no ε is set against it.")
     talk(f"{out} holds what was recreated. It is private: treat it like pictures of these people.")
+
+
+def _save(found: Any, folder: Path, name: str, prior: str) -> None:
+    """A release with the pictures, for a report to the owner."""
+    from discreet.attack.pictures import thumbnail
+    from discreet.core import Release
+    from discreet.core.facts import made
+
+    picture = thumbnail([found.pictures])
+    facts = {"method": found.method, "prior": prior, "classes": len(found.classes), "queries": found.queries,
+             **({} if picture is None else {"picture": picture})}  # fmt: skip
+    told = {"title": f"{name}, run backwards", "made": made(command_line()), "recreated": [facts]}
+    Release(value={"model": name}, source=name, claims=(), facts=told).save(folder / "release.json")
 
 
 def _confidences(model: Any, size: list[int]) -> Any:
@@ -114,9 +123,9 @@ def _convolves(model: Any) -> bool:
 
 def _numbers(option: str, text: str) -> list[int]:
     try:
-        classes = [int(part) for part in text.split(",")]
+        found = [int(part) for part in text.split(",")]
     except ValueError:
         raise InvalidValue(f"{option} must be whole numbers divided by commas; got {text!r}.") from None
-    if option == "--shape" and len(classes) != 3:
+    if option == "--shape" and len(found) != 3:
         raise InvalidValue(f"--shape must be height, width and channels, such as 28,23,1; got {text!r}.")
-    return classes
+    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,13 +39,22 @@ GROUPS = 5  # shown; all of them are in release.json
 @click.option("--processes", type=int, default=1, show_default=True, metavar="N", help="Processes that train shadows.")
 @click.option("--ray", metavar="ADDRESS", help="Train shadows on a Ray cluster; local starts one here.")
 @click.option("--trust-pickle", is_flag=True, help="Read WEIGHTS by joblib, which runs what its maker put in.")
+@click.option("--all", "whole", is_flag=True, help="Every attack that fits, beside membership; report.html tells of all.")
+@click.option(
+    "--access",
+    type=click.Choice(["weights", "scores", "labels"]),
+    default="weights",
+    show_default=True,
+    help="What attackers are given of the model, with --all.",
+)
+@click.option("--shape", metavar="H,W,C", help="Rows are pictures of this height, width and channels (flat), with --all.")
 @click.option("--keep-shadows", is_flag=True, help="Keep the shadows' scores, to run more attacks without training again.")
 @json_option
 def model_command(
     weights: str, recipe_file: str | None, members: str, nonmembers: str, population: str | None, target_column: str,
     group_by: str | None, attacks: str | None, shadows: int, no_controls: bool, out: str, claim: str | None, delta: float,
-    confidence: float, seed: int, device: str, processes: int, ray: str | None, trust_pickle: bool, keep_shadows: bool,
-    as_json: bool,
+    confidence: float, seed: int, device: str, processes: int, ray: str | None, trust_pickle: bool, whole: bool, access: str,
+    shape: str | None, keep_shadows: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """How much the model in WEIGHTS gives away about the rows it was trained on.
 
@@ -53,17 +63,33 @@ def model_command(
     models like it, trained by the recipe on random halves of the rows. The same attacks also run on an overfit control, where
     they must find something, and on a model that saw none of the rows, where they must not.
     Interrupted (Ctrl-C), the same command goes on after the last finished group of shadows.
-    """
-    from discreet.attack.membership.model_audit import ModelAudit
 
+    With --all also pictures of classes, hidden columns, shares of the training rows (of columns in --group-by with two groups)
+    and stealing, where they fit. WEIGHTS may then be the folder of a causal language model, and the rows JSON lines of texts.
+    """
+    from discreet.attack.membership.model_audit import ModelAudit, load
+    from discreet.cli import everything
+
+    if whole and everything.is_language_model(weights):
+        value = everything.language_model(weights, members, nonmembers, out, seed).value
+        write_json(value) if as_json else talk(f"{len(value['attacks'])} attacks were run.")
+        return
+    if not whole and (access != "weights" or shape is not None):
+        raise InvalidValue("--access and --shape belong to --all; the attacks on membership are chosen by name.")
     audit = ModelAudit(
         weights=weights, recipe=recipe_file, members=members, nonmembers=nonmembers, population=population,
         target_column=target_column, group_by=_names(group_by), attacks=attack_names(attacks), shadows=shadows,
         controls=not no_controls, out=out, claim=claim, delta=delta, confidence=confidence, seed=seed, device=device,
         processes=processes, ray=ray, trust_pickle=trust_pickle, keep_shadows=keep_shadows,
     )  # fmt: skip
+    loaded = load(audit, talk)
+    if whole:
+        loaded = everything.narrowed(loaded, access)
+        audit = replace(audit, attacks=audit.attacks or everything.membership_within(access, loaded))
     with reported(shadows, "training shadows") as progress:
-        release = audit.run(say=talk, progress=progress, command=command_line())
+        release = audit.run(say=talk, progress=progress, command=command_line(), loaded=loaded)
+    if whole:
+        release = everything.all_attacks(audit, loaded, release, access, shape)
     _tell(release.value, Path(out), as_json, claimed=claim is not None, left_out=no_controls, recipe=recipe_file is not None)
 
 

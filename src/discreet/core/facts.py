@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
@@ -12,6 +13,7 @@ from discreet.core import check
 from discreet.errors import InvalidValue
 
 _DEEPEST = 20
+LARGEST_PICTURE = 64_000
 _PACKAGES = (
     "numpy",
     "scipy",
@@ -32,9 +34,9 @@ class Facts(Mapping[str, Any]):
 
     Every key is optional, and keys of one's own are kept. Those that a report reads are checked: `title`, `made`, `seeds`,
     `hashes`, `groups`, `exposed`, `controls`, `quality`, `spending`, `marginal_errors`, `tried`, `not_tried`, and of a
-    synthetic table `synthetic`, `fidelity`, `owner_fidelity`, `risks` and `usefulness`, of attribute inference `inference`,
-    of stealing `stealing`, of language models
-    `extraction` and `exposure`.
+    synthetic table `synthetic`, `fidelity`, `owner_fidelity`, `risks` and `usefulness`, of attribute inference `inference`, of
+    stealing `stealing` and `descent`, of language models `extraction`, `exposure`, `unprompted` and `verbatim`, of pictures
+    that were recreated `recreated` and `encodings`, of training data as a whole `shares`.
 
     >>> facts = Facts({"title": "Readmissions", "seeds": {"shadows": 0}})
     >>> facts["title"], facts["seeds"]["shadows"]
@@ -187,6 +189,13 @@ def _truth(name: str, value: Any) -> None:
         raise InvalidValue(f"{name} must be true or false; got {check.shown(value)}.")
 
 
+def _picture(name: str, value: Any) -> None:
+    """A PNG in base64, small enough for a page, and nothing else: it is written into HTML."""
+    check.word(name, value)
+    if len(value) > LARGEST_PICTURE or not re.fullmatch(r"iVBORw0KGgo[A-Za-z0-9+/]+={0,2}", value):
+        raise InvalidValue(f"{name} must be a PNG in base64 of at most {LARGEST_PICTURE:,} letters.")
+
+
 _FIDELITY = _members(
     {
         "for_release": _truth,
@@ -270,6 +279,28 @@ SHAPES: dict[str, Test] = {
                 "error": check.nonnegative,
                 **dict.fromkeys(("agreement", "agreement_low", "agreement_high"), check.fraction),
             },
+        )
+    ),
+    "descent": _members(
+        {"suspect": check.word, "accused": _truth, **dict.fromkeys(("p", "level"), check.fraction)},
+        {"similarity": _object(check.real)},
+    ),
+    "verbatim": _list(check.word),
+    "unprompted": _members(dict.fromkeys(("texts", "tokens", "run", "memorised"), _count), {}),
+    "recreated": _list(
+        _members(
+            {"method": check.word, "prior": check.word, "classes": _count, "queries": _count},
+            {"judge": check.word, "picture": _picture, "attempts": _count, **_RISK},
+        )
+    ),
+    "encodings": _members(
+        {"encodings": _count, "private": _count, "signs": _truth},
+        {"found": _count, **dict.fromkeys(("ssim", "baseline"), check.real), "picture": _picture},
+    ),
+    "shares": _list(
+        _members(
+            {"property": check.word, **dict.fromkeys(("estimate", "low", "high", "confidence"), check.fraction)},
+            {"blind": check.nonnegative, "shadows": _count},
         )
     ),
     "usefulness": _members(

@@ -303,7 +303,7 @@ class Seal:
             _drop(handle, path)
 
     def _whole(self, kind: str, data: bytes, keys: int) -> bytes | bytearray | None:
-        """The data without compression, if its sizes are those of these parameters; as it came where it cannot be unpacked."""
+        """The data without compression, if its sizes are those of these parameters; as it is where it cannot be unpacked."""
         most = {"GaloisKeys": keys, "RelinKeys": 1}.get(kind, 0) * self.parameters.key_bytes
         most += 3 * len(self.parameters.primes) * self.parameters.degree * 8 + (1 << 16)
         size = unpacked_size(data)

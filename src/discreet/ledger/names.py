@@ -5,7 +5,8 @@ One that looks like a name the ledger has is refused. Names that a ledger holds 
 
 Two names look alike if one skeleton is left of both once case, accents, punctuation and blanks are taken off, and letters that
 look alike are brought to one. Between two digits a sign counts, so that 2025-1-11 and 2025-11-1 are two names; digits count,
-apart from 0 and 1, which look like letters, so that people2025 and people2026 are. A skeleton is only compared, never shown.
+apart from 0 and 1, which look like letters, so that people2025 and people2026 are. Where such a letter stands beside a sign,
+as in co-op, a name has a skeleton with the sign and one without. A skeleton is only compared, never shown.
 
 The rules follow Unicode Technical Standard 39 (Unicode Security Mechanisms): the scripts are those recommended for
 identifiers, mixtures within a word are those of its restriction level "highly restrictive", and letters that look alike are
@@ -114,7 +115,8 @@ def _skeletons(name: str) -> frozenset[str]:
     0 and O and o are one.
     """
     shown = "".join(letter for letter in unicodedata.normalize("NFKD", name) if not _hidden(letter))
-    return frozenset(_without_signs(_seen(_seen(start))) for start in (_folded(shown), shown))
+    starts = [_without_signs(start, doubt) for start in (_folded(shown), shown) for doubt in (" ", "")]
+    return frozenset(_seen(_seen(start)) for start in starts)
 
 
 def _folded(name: str) -> str:
@@ -126,23 +128,26 @@ def _seen(name: str) -> str:
     return "".join(letter for letter in _folded(name.translate(_STANDS_FOR)) if not _ACCENTS.match(letter))
 
 
-def _without_signs(name: str) -> str:
-    """Without punctuation and blanks; one blank for those between two digits, or what a digit was taken for."""
+def _without_signs(name: str, doubt: str) -> str:
+    """Without punctuation and blanks: one blank for those between two digits, `doubt` where a letter looks like one."""
     kept: list[str] = []
-    parted = False
+    last, parted = "", False
     for letter in name:
         if unicodedata.category(letter)[0] in "PZ" or letter in "`^~":
             parted = True
             continue
-        if parted and kept and _digit(kept[-1]) and _digit(letter):
-            kept.append(" ")
+        if parted and last and _digit(last) and _digit(letter):
+            kept.append(" " if last.isdigit() and letter.isdigit() else doubt)
         kept.append(letter)
         parted = False
+        last = last if _ACCENTS.match(letter) else letter
     return "".join(kept)
 
 
+@lru_cache(4096)
 def _digit(letter: str) -> bool:
-    return letter.isdigit() or letter in "lo"
+    """A digit, or a letter that looks like one."""
+    return letter.isdigit() or _seen(_seen(letter)) in ("l", "o")
 
 
 def _script(what: str, name: str, place: int) -> str | None:

@@ -23,6 +23,7 @@ from discreet.report.extraction import MemorisedText
 from discreet.report.federated import FederatedModel
 from discreet.report.inference import AttributeInference
 from discreet.report.model import Report, build
+from discreet.report.recovered import RecoveredPictures, SharesOfRows
 from discreet.report.section import SectionKind, filled
 from discreet.report.sentences import MARKS
 from discreet.report.stealing import StolenModel
@@ -31,7 +32,10 @@ from discreet.report.synthetic import SyntheticTable
 if TYPE_CHECKING:
     from discreet.ledger import LedgerLike
 
-SECTIONS: tuple[SectionKind, ...] = (SyntheticTable(), AttributeInference(), MemorisedText(), StolenModel(), FederatedModel())
+SECTIONS: tuple[SectionKind, ...] = (
+    SyntheticTable(), AttributeInference(), RecoveredPictures(), MemorisedText(), SharesOfRows(), StolenModel(),
+    FederatedModel(),
+)  # fmt: skip
 LARGEST = 150_000  # bytes of a page
 CUT = "Left out so that the page stays small: plots and details of some releases. The JSON form has all."
 _MOST = {3: 24, 2: 24, 1: 12, 0: 4}  # releases shown in full, by level of detail

@@ -13,13 +13,17 @@ from discreet.report.tables import Table
 
 @dataclass(frozen=True)
 class Section:
-    """What a section tells of one release: pairs of names and texts, tables under headings, plots, and sentences."""
+    """What a section tells of one release: pairs of names and texts, tables under headings, plots, and sentences.
+
+    `pictures` are captions and PNG files in base64; the Markdown form has their captions alone.
+    """
 
     title: str
     pairs: tuple[tuple[str, str], ...] = ()
     tables: tuple[tuple[str, Table], ...] = ()
     plots: tuple[Plot, ...] = ()
     notes: tuple[str, ...] = ()
+    pictures: tuple[tuple[str, str], ...] = ()
 
 
 class SectionKind(Protocol):

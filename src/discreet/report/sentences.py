@@ -28,6 +28,7 @@ MARKS = {
     "withheld": "◐",
     "holds": "✓",
 }
+RECOVERED = ("recreated", "encodings", "shares", "stealing", "descent", "extraction", "exposure", "inference", "risks")
 _PEOPLE = {"user", "person", "patient", "customer", "student", "client", "participant", "member", "employee"}
 _SAID = {  # of one release, and of several
     "contradicted": ("is not what it says it is", "are not what they say they are"),
@@ -50,6 +51,11 @@ _WEAK = 0.95  # a belief that may grow from a half to more than this is hardly l
 def indicative(assessment: Assessment) -> bool:
     """Whether no attack on which a verdict rests could have refuted a claim, since no coins decided who was inside."""
     return not any(not item.indicative and each.outcome == "holds" for item in assessment.floors for each in item.verdicts)
+
+
+def recovered(assessment: Assessment) -> bool:
+    """Whether attacks without a game were run, such as stealing: they leave facts, and no evidence."""
+    return any(name in assessment.facts for name in RECOVERED)
 
 
 def judged(assessment: Assessment) -> tuple[str, str]:
@@ -182,6 +188,11 @@ def _unpromised(assessment: Assessment) -> str:
             "withheld from you."
         )
     if not assessment.floors:
+        if recovered(assessment):
+            return (
+                "Nothing is promised. What other attacks recovered is told below; treat this release as if it were the data "
+                "itself."
+            )
         return "Nothing is promised and nothing was tried: treat this release as if it were the data itself."
     start = "Nothing is promised: there is no ceiling on what this release gives away"
     best = assessment.strongest

@@ -12,6 +12,7 @@ from discreet.report.section import Section
 from discreet.report.tables import Table
 
 MOST = 20
+ACCUSED = "A model trained by others is accused no more often than the level says; who reorders its units is not seen."
 HEADS = ("method", "answers seen", "queries", "parameters or leaves", "largest error", "agreement")
 
 
@@ -23,17 +24,28 @@ class StolenModel:
     heading: str = "What answers give away of a model's parameters"
 
     def section(self, item: Assessment, plots: bool) -> Section | None:
-        listed: Any = item.facts.get("stealing")
-        if not listed:
+        listed: Any = item.facts.get("stealing") or ()
+        kin: Any = item.facts.get("descent")
+        if not listed and not kin:
             return None
+        if not listed:
+            return Section(item.title, pairs=_kin(kin), notes=(ACCUSED,))
         more = f"and {len(listed) - MOST} more" if len(listed) > MOST else ""
         notes = (
             "Evidence of another kind: the parameters of a model have no neighbouring data sets. No claim bounds it, it "
             "is no floor of ε, and a private model is stolen as easily as another.",
             "Whoever holds a copy can attack it with its weights in hand; the attacks on weights then apply.",
         )
-        return Section(item.title, tables=(("Stolen through answers", Table(HEADS, tuple(map(_row, listed[:MOST])), more)),),
-                       notes=notes)  # fmt: skip
+        return Section(
+            item.title, pairs=_kin(kin) if kin else (), notes=(*notes, ACCUSED) if kin else notes,
+            tables=(("Stolen through answers", Table(HEADS, tuple(map(_row, listed[:MOST])), more)),),
+        )  # fmt: skip
+
+
+def _kin(each: Any) -> tuple[tuple[str, str], ...]:
+    """Whether another model was made from this one."""
+    said = "made from this model" if each["accused"] else "no sign that it was made from this model"
+    return ((text.short(each["suspect"], 60), f"{said} (p = {each['p']:.2g}, level {each['level']:g})"),)
 
 
 def _row(each: Any) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from discreet.figures import down, percent_down, percent_up, rate, up
 from discreet.report import text
 from discreet.report.assessment import LEVELS, Assessment
 from discreet.report.model import Report
+from discreet.report.sentences import recovered
 
 MOST_GROUPS, MOST_RECORDS, MOST_ATTACKS, MOST_ASSUMPTIONS, MOST_LINES = 40, 20, 40, 20, 60
 _DESIGNS = {"paired": "paired", "canary": "canaries", "post_hoc": "post hoc"}
@@ -80,7 +81,8 @@ def key_figures(assessment: Assessment, report: Report) -> list[tuple[str, str, 
         means = f"found at {rate(measured.level)} false positives, by {text.short(best.evidence.attack, 30)}"
         figures.append(("Strongest attack", number, f"({across} {means}" if across else means))
     else:
-        told = ("withheld", "owners and officers see it") if assessment.withheld else ("none", "nothing was tried")
+        nothing = "what others recovered is below" if recovered(assessment) else "nothing was tried"
+        told = ("withheld", "owners and officers see it") if assessment.withheld else ("none", nothing)
         figures.append(("Strongest attack", *told))
     for item in report.accounts[:1]:
         if not item.balance.by_period:

@@ -15,6 +15,7 @@ from typing import Any
 
 from discreet.core import Claim, Event, Gaussian, NonPrivate, Release, check
 from discreet.core.event import Approximate, DiscreteGaussian, DiscreteLaplace, Pure, RandomizedResponse
+from discreet.core.facts import SHAPES
 from discreet.core.release import ExternalValue
 from discreet.errors import DiscreetError, InvalidValue
 
@@ -27,9 +28,10 @@ SLOW = 3  # and how many of them one counts for that is sampled or continuous: p
 QUICK = (Approximate, DiscreteGaussian, DiscreteLaplace, Pure, RandomizedResponse)
 MOST_ROWS = 5000  # of a table that is shown
 DELTA = 1e-6  # at which a list tells epsilon of a source without a budget
-MEASURED = (  # facts that were measured on the rows themselves
-    "groups", "exposed", "controls", "quality", "marginal_errors", "owner_fidelity", "risks", "usefulness", "inference",
-)  # fmt: skip
+PUBLIC = frozenset({  # facts that do not depend on rows, or were paid for; all others that a report knows were measured on rows
+    "title", "made", "seeds", "hashes", "spending", "tried", "not_tried", "synthetic", "fidelity",
+})  # fmt: skip
+MEASURED = frozenset(SHAPES) - PUBLIC
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,8 @@ from scipy.ndimage import gaussian_filter
 from torch import nn
 
 from discreet.attack.inversion import ClassInversion, PicturePrior
-from discreet.errors import InvalidValue
+from discreet.attack.stealing import Oracle
+from discreet.errors import InvalidValue, ModelUnreachable
 
 SHAPE, PEOPLE = (16, 12, 1), 8
 
@@ -112,3 +113,42 @@ def test_what_cannot_be_asked_is_said(world):
         PicturePrior.learned(public[:1])
     with pytest.raises(InvalidValue, match="height, width, channels"):
         PicturePrior.plain((3, 4))
+
+
+def test_answers_that_are_none_are_said(world):
+    public, _, _, confidences = world
+    attack = ClassInversion(PicturePrior.learned(public), steps=2)
+    with pytest.raises(InvalidValue, match="NaN or infinity"):
+        attack.from_scores(lambda pictures: np.full((len(pictures), PEOPLE), np.nan), [0])
+    with pytest.raises(InvalidValue, match="one line of numbers"):
+        attack.from_scores(lambda pictures: confidences(pictures)[:-1], [0])
+    with pytest.raises(InvalidValue, match="use from_scores"):
+        attack.from_labels(confidences, [0])
+    with pytest.raises(InvalidValue, match="Number its labels"):
+        attack.from_labels(lambda pictures: np.array(["ann"] * len(pictures)), [0])
+    broken = nn.Linear(192, 3)
+    with torch.no_grad():
+        broken.bias.fill_(float("nan"))
+    with pytest.raises(InvalidValue, match="NaN or infinity"):
+        attack.from_gradients(broken, [0])
+
+
+def test_an_interface_that_fails_is_waited_for_and_gone_on_with(world, tmp_path):
+    """The same pictures, whatever failed on the way; what a journal holds is not asked for again."""
+    public, _, _, confidences = world
+    attack, asked, waits = ClassInversion(PicturePrior.learned(public, 50), steps=6, draws=4), [], []
+
+    def flaky(rows):
+        asked.append(len(rows))
+        if len(asked) == 3:
+            raise ModelUnreachable("too many", retry_after=2.0)
+        return confidences(rows)
+
+    whole = attack.from_scores(confidences, [0, 1])
+    oracle = Oracle(flaky, sleep=waits.append, journal=tmp_path / "answers")
+    np.testing.assert_array_equal(attack.from_scores(oracle, [0, 1]).pictures, whole.pictures)
+    assert waits == [2.0]
+    asked.clear()
+    again = attack.from_scores(Oracle(flaky, journal=tmp_path / "answers"), [0, 1])
+    assert not asked
+    np.testing.assert_array_equal(again.pictures, whole.pictures)

@@ -61,3 +61,36 @@ def test_what_cannot_be_inferred_is_said():
         attack.infer(lambda rows: rows[:, 0] * np.nan, fit, X, y, has, X)
     with pytest.raises(InvalidValue, match="must lie below"):
         PropertyInference(20, least=0.9, most=0.1)
+
+
+def test_shadows_that_are_not_like_the_model_tell_nothing():
+    """A model of another kind is refused: its interval would lie outside of all shares."""
+    rng = np.random.default_rng(4)
+    X, y, has = population(4000, rng)
+    own = fit(X[:300], y[:300], rng)
+    attack = PropertyInference(300, shadows=60)
+    with pytest.raises(InvalidValue, match="not trained as they were"):
+        attack.infer(lambda rows: 50 * own(rows) + 9, fit, X, y, has, rng.normal(size=(20, 4)))
+
+
+@pytest.mark.parametrize("share", [0.2, 0.8])
+def test_shadows_that_are_trained_as_one_job(share):
+    """A `Trainer` in the place of a function: the same attack on torch models."""
+    from torch import nn
+
+    from discreet.models import Recipe, Trainer
+
+    rng = np.random.default_rng(5)
+    X, y, has = population(1500, rng)
+    X, y = X.astype(np.float32), (y > 0).astype(np.int64)
+    trainer = Trainer(Recipe(lambda: nn.Linear(4, 2), epochs=5, learning_rate=0.05))
+    mine, told, marks = population(1500, rng)
+    count = round(300 * share)
+    rows = np.r_[np.flatnonzero(marks)[:count], np.flatnonzero(~marks)[: 300 - count]]
+    model = trainer.one(mine[rows].astype(np.float32), (told[rows] > 0).astype(np.int64), seed=9)
+    attack = PropertyInference(300, shadows=60)
+    found = attack.infer(model, trainer, X, y, has, X[:40], confidence=0.9)
+    assert found.low <= share <= found.high
+    assert found.high - found.low < 0.6 < 2 * found.blind
+    with pytest.raises(InvalidValue, match="Narrow them"):
+        attack.infer(model, trainer, X[:300], y[:300], has[:300], X[:40])

@@ -39,6 +39,12 @@ def test_pictures_of_a_classifier(files, tmp_path, access):
     model = joblib.load(files / "model.joblib")
     assert model.predict(found.reshape(2, -1)).tolist() == [0, 2]
     assert (tmp_path / "found" / "pictures.png").read_bytes().startswith(b"\x89PNG")
+    words = ["report", str(tmp_path / "found" / "release.json"), "-o", str(tmp_path / "page.html")]
+    assert CliRunner().invoke(app, words).exit_code == 0
+    page = (tmp_path / "page.html").read_text()
+    assert "nothing was tried" not in page
+    assert "Pictures that were recovered" in page
+    assert "data:image/png;base64," in page
 
 
 @pytest.mark.parametrize(

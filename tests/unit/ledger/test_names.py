@@ -49,6 +49,9 @@ TWINS = [
     ("patients 2026", "patients_2026"), ("patients 2026", "patients2026"), ("people", "people."), ("café", "cafe"), ("é", "E"),
     ("clinic", "dinic"), ("c1inic", "dinic"), ("clínic", "Dinic"), ("élan/2", "elan-2"), ("søster", "soster"), ("a.b", "ab"),
     ("site 1.1", "site l.l"), ("our-people", "ourpeople"), ("o'brien", "obrien"), ("(people)", "people"), ("ещё", "еще"),
+    ("co-op", "coop"), ("total loans", "totalloans"), ("tool_logs", "toollogs"), ("I/O", "IO"), ("hall-Ost", "hallost"),
+    ("1-1", "l-l"),
+    ("2025-1-11", "2025-l-11"), ("2025-1-11", "2025-1-ll"), ("со-оп", "сооп"),
 ]  # fmt: skip
 
 
@@ -126,6 +129,12 @@ def test_a_name_has_a_letter_or_a_digit(ledger: Ledger) -> None:
     for name in ("...", "-", "+"):
         with pytest.raises(InvalidValue, match="a letter or a digit"):
             begin(ledger, name)
+
+
+@given(st.text("abcdefghijklmnopqrstuvwxyzILO", min_size=2, max_size=8), st.sampled_from("-_.' /"), st.integers(1, 7))
+def test_a_sign_between_two_letters_makes_no_other_name(word: str, sign: str, place: int) -> None:
+    place = min(place, len(word) - 1)
+    assert alike(word, word[:place] + sign + word[place:])
 
 
 @pytest.mark.parametrize("place", ["file", "server"])

@@ -28,6 +28,8 @@ __all__ = ["Inversion", "gradients"]
 class _Callable(ModuleType):
     """So that `discreet.attack.gradients(…)` attacks."""
 
+    __module__ = ModuleType.__module__  # what is looked up on a module: else it would say that it was made in itself
+
     def __call__(self, *args: Any, **named: Any) -> Inversion:
         return gradients(*args, **named)
 

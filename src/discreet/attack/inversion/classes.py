@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from discreet.attack.stealing.oracle import Oracle
 from discreet.attack.tables.risks import Risk, compared
 from discreet.core import check
 from discreet.errors import InvalidValue
@@ -142,10 +143,15 @@ class ClassInversion:
         return self._made(points.detach().numpy(), wanted, "white-box", 2 * self.steps * len(wanted))
 
     def from_scores(self, ask: Ask, classes: Sequence[int], *, progress: Progress | None = None) -> Recreated:
-        """Black-box: `ask` takes pictures [rows, height, width, channels] and gives the confidence of each class."""
+        """Black-box: `ask` takes pictures [rows, height, width, channels] and gives the confidence of each class.
+
+        An interface that fails or limits its rate is waited for. An `Oracle`, which is asked about flat rows, also bounds the
+        queries and keeps a journal, from which the same attack goes on.
+        """
+        oracle = self._oracle(ask)
 
         def margin(pictures: Floats, wanted: NDArray[np.int64]) -> Floats:
-            given = np.asarray(ask(pictures), np.float64)
+            given = oracle(pictures.reshape(len(pictures), -1))
             _asked_for(wanted, given.shape)
             own = np.clip(given[np.arange(len(wanted)), wanted], LEAST, 1 - LEAST)
             return np.asarray(np.log(own) - np.log1p(-own))
@@ -154,11 +160,18 @@ class ClassInversion:
 
     def from_labels(self, ask: Ask, classes: Sequence[int], *, progress: Progress | None = None) -> Recreated:
         """Label-only: `ask` gives a class for each picture. Directions that keep the class outweigh those that lose it."""
+        oracle = self._oracle(ask)
 
         def kept(pictures: Floats, wanted: NDArray[np.int64]) -> Floats:
-            return np.asarray(np.asarray(ask(pictures)).reshape(-1) == wanted, np.float64)
+            given = oracle(pictures.reshape(len(pictures), -1))
+            if given.shape[1] != 1:
+                raise InvalidValue(f"The model gave {given.shape[1]} numbers for each picture, not a label: use from_scores.")
+            return np.asarray(given[:, 0] == wanted, np.float64)
 
         return self._climbed(kept, classes, "label-only", progress, wide=3.0)
+
+    def _oracle(self, ask: Ask) -> Oracle:
+        return ask if isinstance(ask, Oracle) else Oracle(lambda rows: ask(rows.reshape(-1, *self.prior.shape)))
 
     def _climbed(
         self, worth: Callable[[Floats, NDArray[np.int64]], Floats], classes: Sequence[int], method: str,
@@ -189,6 +202,8 @@ class ClassInversion:
 
     def _made(self, points: Floats, wanted: NDArray[np.int64], method: str, queries: int) -> Recreated:
         pictures = np.clip(self.prior.pictures(points), 0, 1).reshape(-1, *self.prior.shape)
+        if not np.isfinite(pictures).all():
+            raise InvalidValue("The model answers NaN or infinity on the way; nothing can be recreated from it.")
         return Recreated(pictures, wanted, method, queries)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from discreet.core import check
 from discreet.errors import InvalidValue
+from discreet.models import Trainer, predict
 
 Floats = NDArray[np.float64]
 Fit = Callable[[Any, Any, np.random.Generator], Callable[[Any], Any]]
@@ -34,6 +35,10 @@ class Share:
     high: float
     confidence: float
     blind: float
+
+    def to_json(self, name: str) -> dict[str, Any]:
+        """One line of the fact `shares` of a release."""
+        return {"property": name, **asdict(self)}
 
     def __str__(self) -> str:
         return f"{self.estimate:.1%} of the training rows ({self.low:.1%} to {self.high:.1%}, {self.confidence:.0%} confidence)"
@@ -58,13 +63,14 @@ class PropertyInference:
             raise InvalidValue(f"least={self.least:g} must lie below most={self.most:g}, both within 0 and 1.")
 
     def infer(
-        self, model: Callable[[Any], Any], fit: Fit, X: ArrayLike, y: ArrayLike, has: ArrayLike, probes: ArrayLike, *,
+        self, model: Any, fit: Fit | Trainer, X: ArrayLike, y: ArrayLike, has: ArrayLike, probes: ArrayLike, *,
         confidence: float = 0.95, progress: Progress | None = None,
     ) -> Share:  # fmt: skip
         """The share in the training rows of `model`, a function from rows to scores.
 
-        `fit(X, y, rng)` trains one as the model was trained. `X`, `y` and `has` are rows of the attacker's own, with
-        labels and whether each has the property; `probes` are rows to ask about.
+        `fit` is a `Trainer`, which trains all shadows as one job, or a function `fit(X, y, rng)` that trains one as the model
+        was trained. `X`, `y` and `has` are rows of the attacker's own, with labels and whether each has the property; `probes`
+        are rows to ask about. A `Trainer` draws no row twice, so it needs enough of either kind for the largest shares.
         """
         rows, labels, marked = np.asarray(X), np.asarray(y), np.asarray(has, np.bool_)
         check.open_fraction("confidence", confidence)
@@ -76,13 +82,19 @@ class PropertyInference:
             needed = 2 * math.ceil(confidence / (1 - confidence))
             raise InvalidValue(f"{self.shadows} shadows do not give an interval of {confidence:g}; {needed} or more do.")
         rng = np.random.default_rng(self.seed)
-        shares, answers = rng.uniform(self.least, self.most, self.shadows), []
-        for done, share in enumerate(shares):
-            held = _drawn(marked, share, self.rows, rng)
-            answers.append(_seen(fit(rows[held], labels[held], rng), probes))
-            if progress is not None:
-                progress(done + 1, self.shadows)
-        known, asked = np.array(answers), _seen(model, probes)
+        shares = rng.uniform(self.least, self.most, self.shadows)
+        if isinstance(fit, Trainer):
+            answers = self._together(fit, rows, labels, marked, shares, np.asarray(probes), rng, progress)
+            ask = predict.adapt(model).scores
+            asked = _seen(lambda each: predict.as_logits(ask(each)), probes)
+        else:
+            answers, asked = [], _seen(model, probes)
+            for done, share in enumerate(shares):
+                held = _drawn(marked, share, self.rows, rng)
+                answers.append(_seen(fit(rows[held], labels[held], rng), probes))
+                if progress is not None:
+                    progress(done + 1, self.shadows)
+        known = np.array(answers)
         if asked.shape != known[0].shape:
             raise InvalidValue(
                 f"The model gave {asked.size} scores for the probes, shadows {known[0].size}; both must answer alike."
@@ -92,8 +104,30 @@ class PropertyInference:
         wrong = np.sort(np.abs(line(known[:calibration]) - shares[:calibration]))
         middle, width = float(line(asked[None])[0]), float(wrong[place - 1])
         blind = np.sort(np.abs(shares[:calibration] - shares[learn].mean()))[place - 1]
+        if middle + width < 0 or middle - width > 1:
+            raise InvalidValue(
+                "Shadows of every share answer otherwise than this model: it was not trained as they were. Say how it was "
+                "(rows, epochs, penalties), or nothing follows."
+            )
         low, high = max(0.0, middle - width), min(1.0, middle + width)
         return Share(min(max(middle, 0.0), 1.0), low, high, confidence, float(blind))
+
+    def _together(
+        self, trainer: Trainer, rows: Any, labels: Any, marked: NDArray[np.bool_], shares: Floats, probes: Any,
+        rng: np.random.Generator, progress: Progress | None,
+    ) -> list[Floats]:  # fmt: skip
+        """What shadows answer that are trained as one job, on rows of which none is drawn twice."""
+        most, least = shares.max(), shares.min()
+        if round(most * self.rows) > marked.sum() or self.rows - round(least * self.rows) > (~marked).sum():
+            raise InvalidValue(
+                f"Shares from {least:.0%} to {most:.0%} of {self.rows} rows need as many rows with the property, and as many "
+                f"without; there are {int(marked.sum())} and {int((~marked).sum())}. Narrow them (least, most)."
+            )
+        inside = np.zeros((len(shares), len(rows)), np.bool_)
+        for each, share in zip(inside, shares):
+            each[_drawn(marked, share, self.rows, rng)] = True
+        found = trainer.many(rows, labels, inside, seed=self.seed, query=probes, progress=progress).scores
+        return [np.asarray(scores, np.float64).ravel() for scores in found]
 
 
 def _drawn(marked: NDArray[np.bool_], share: float, count: int, rng: np.random.Generator) -> NDArray[np.int64]:

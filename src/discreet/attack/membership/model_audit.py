@@ -61,15 +61,16 @@ class ModelAudit:
         check.open_fraction("confidence", self.confidence)
 
     def run(
-        self, *, say: Say = lambda _: None, progress: Progress = lambda done, count: None, command: str | None = None
-    ) -> Release[dict[str, Any]]:
+        self, *, say: Say = lambda _: None, progress: Progress = lambda done, count: None, command: str | None = None,
+        loaded: Loaded | None = None,
+    ) -> Release[dict[str, Any]]:  # fmt: skip
         """Attack; write release.json and the score of every row into the folder `out`. `say` is told what a user should know.
 
-        Interrupted, the same audit continues after the last finished group of shadows.
+        Interrupted, the same audit continues after the last finished group of shadows. `loaded` is what `load` read before.
         """
         carried = _carried(self.claim)
-        loaded = load(self, say)
-        folder = _writable(Path(self.out), say)
+        loaded = load(self, say) if loaded is None else loaded
+        folder = writable(Path(self.out), say)
         kept = folder / "shadows" / _fingerprint(self.recipe, loaded.arrays(), self.shadows, self.seed)
         result, warned = self._attacked(loaded, kept, say, progress)
         release = self._release(loaded, result, warned, carried, command)
@@ -149,7 +150,10 @@ class ModelAudit:
 
 @dataclass(frozen=True)
 class Loaded:
-    """The model, its recipe, rows (pairs of inputs and labels), and the groups of members and non-members by name."""
+    """The model, its recipe, rows (pairs of inputs and labels), and the groups of members and non-members by name.
+
+    `model` is what was read, before it was made a function of numbered classes; `names` are those of the columns.
+    """
 
     target: Any
     recipe: Recipe | None
@@ -157,6 +161,8 @@ class Loaded:
     nonmembers: Any
     population: Any
     groups: dict[str, Any]
+    model: Any = None
+    names: tuple[str, ...] = ()
 
     def arrays(self) -> tuple[Any, ...]:
         return (*self.members, *self.nonmembers, *(self.population or ()))
@@ -172,11 +178,12 @@ def load(audit: ModelAudit, say: Say) -> Loaded:
     recipe = read_recipe(audit.recipe, say) if audit.recipe else None
     target = read_model(audit.weights, recipe, trust_pickle=audit.trust_pickle, device=usable(audit.device))
     frames = hasattr(target, "feature_names_in_") and (recipe is None or recipe.kind != "torch")
-    pairs, groups = _rows(audit, target, frames)
+    model = target
+    pairs, groups, columns = _rows(audit, target, frames)
     target, recipe, (members, nonmembers, population) = _framed(target, recipe, pairs)
     if predict.names_classes(target):  # labels are numbered by now, and its own names must not number them again
         target = predict.adapt(target).scores
-    return Loaded(target, recipe, members, nonmembers, population, groups)
+    return Loaded(target, recipe, members, nonmembers, population, groups, model, columns)
 
 
 def _framed(target: Any, recipe: Recipe | None, pairs: list[Any]) -> tuple[Any, Recipe | None, list[Any]]:
@@ -189,8 +196,8 @@ def _framed(target: Any, recipe: Recipe | None, pairs: list[Any]) -> tuple[Any, 
     return framed(target, recipe, *pairs)
 
 
-def _rows(audit: ModelAudit, model: Any, frames: bool) -> tuple[list[Any], dict[str, Any]]:
-    """Members, non-members and other rows, their columns in one order; and the groups of the first two, by name."""
+def _rows(audit: ModelAudit, model: Any, frames: bool) -> tuple[list[Any], dict[str, Any], tuple[str, ...]]:
+    """Members, non-members and other rows, their columns in one order; the groups of the first two; the columns' names."""
     pairs: list[Any] = []
     fitted = getattr(model, "feature_names_in_", None)
     wanted = None if fitted is None else [str(each) for each in fitted]
@@ -209,10 +216,10 @@ def _rows(audit: ModelAudit, model: Any, frames: bool) -> tuple[list[Any], dict[
     groups = {"class": np.array([str(each) for each in np.concatenate(labels[:2]).tolist()])}
     for name in audit.group_by:
         groups[name] = summary.grouping(name, np.concatenate([columns[0][name], columns[1][name]]))
-    return pairs, groups
+    return pairs, groups, tuple(wanted or ())
 
 
-def _writable(folder: Path, say: Say) -> Path:
+def writable(folder: Path, say: Say) -> Path:
     """A folder that can be written, before hours are spent; an earlier audit in it is replaced, another release is not."""
     if folder.exists() and not folder.is_dir():
         raise InvalidValue(f"--output names a folder; {str(folder)!r} is a file. Give another name.")

@@ -1,6 +1,9 @@
 """InstaHide and mixup broken: pictures found, how alike they are, in what time; and what encodings are worth for training.
 
-    PYTHONPATH=src python bench/encodings.py --data ../shared/data [--seeds 3] [--out bench/results/encodings.json]
+    PYTHONPATH=src python bench/instahide.py --data ../shared/data [--seeds 3] [--cases NAME;NAME]
+        [--out bench/results/encodings.json]
+
+Cases that are not named stay as they are in the file; each row says of which commit it is.
 
 100 private pictures of CIFAR-10's test part; public pictures of the encoder and of the attacker are disjoint parts of its
 training data (`other publics`: the encoder's are CIFAR-100). 5,000 encodings unless said: each private picture 50 times as the
@@ -11,8 +14,10 @@ is the attacker's public picture that is most like each original, chosen knowing
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import statistics
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +25,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 
-from _record import write
+from _record import commit, write
 from discreet.attack.encodings import EncodingsAttack
 from discreet.heuristic import InstaHide
 
@@ -77,19 +82,18 @@ def broken(
     }  # fmt: skip
 
 
-def attacks(pictures: Pictures, seeds: int) -> list[dict[str, Any]]:
-    out = []
-    for name, settings in CASES.items():
+def attacks(pictures: Pictures, seeds: int, cases: Iterable[str]) -> Iterator[dict[str, Any]]:
+    for name in cases:
+        settings, measured = CASES[name], commit()
         runs = [broken(pictures, seed, **settings) for seed in range(seeds)]
         row = {
-            "case": name, "encodings": PRIVATE * settings.get("repeats", 50), "seeds": seeds,
+            "case": name, "commit": measured, "encodings": PRIVATE * settings.get("repeats", 50), "seeds": seeds,
             "found": [run["found"] for run in runs], "ssim": [round(run["ssim"], 4) for run in runs],
             "baseline_ssim": round(statistics.mean(run["baseline"] for run in runs), 4),
             "cpu_seconds": [round(run["seconds"], 1) for run in runs],
         }  # fmt: skip
         print(row, flush=True)
-        out.append(row)
-    return out
+        yield row
 
 
 def worth(pictures: Pictures, rows: int, epochs: int) -> list[dict[str, Any]]:
@@ -131,7 +135,7 @@ def worth(pictures: Pictures, rows: int, epochs: int) -> list[dict[str, Any]]:
         with torch.no_grad():
             asked = test.abs() if name == "InstaHide" else test
             right = float((model(asked).argmax(dim=1) == truth).double().mean())
-        out.append({"training on": name, "pictures": rows, "epochs": epochs, "accuracy": round(right, 4)})
+        out.append({"training on": name, "commit": commit(), "pictures": rows, "epochs": epochs, "accuracy": round(right, 4)})
         print(out[-1], flush=True)
     return out
 
@@ -142,11 +146,23 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--rows", type=int, default=5000, help="pictures of the training comparison")
     parser.add_argument("--epochs", type=int, default=15)
+    parser.add_argument("--cases", default=";".join([*CASES, "worth"]), help="which to measure, divided by semicolons")
     parser.add_argument("--out")
     given = parser.parse_args()
-    pictures = Pictures(Path(given.data))
-    results = {"attacks": attacks(pictures, given.seeds), "worth": worth(pictures, given.rows, given.epochs)}
-    write(given.out, results, "torch", "pillow")
+    pictures, names = Pictures(Path(given.data)), given.cases.split(";")
+    known = json.loads(Path(given.out).read_text()) if given.out and Path(given.out).exists() else {}
+    rows = {row["case"]: row for row in known.get("attacks", [])}
+    results = {"attacks": [], "worth": known.get("worth", [])}
+    for row in attacks(pictures, given.seeds, [name for name in names if name != "worth"]):
+        rows[row["case"]] = row
+        results["attacks"] = [rows[name] for name in CASES if name in rows]
+        write(given.out, results, "torch", "pillow")
+    if "worth" in names:
+        results = {
+            "attacks": [rows[name] for name in CASES if name in rows],
+            "worth": worth(pictures, given.rows, given.epochs),
+        }
+        write(given.out, results, "torch", "pillow")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,50 @@
+"""`discreet attack theft`: was another model made from ours?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from discreet.cli.output import command_line, json_option, talk, write_json
+
+
+@click.command("theft")
+@click.argument("ours", type=click.Path())
+@click.argument("suspect", type=click.Path())
+@click.option("--layers", metavar="A,B", help="Weights whose first axis are hidden units.  [default: all but the last]")
+@click.option(
+    "--level", type=float, default=0.001, show_default=True, metavar="P", help="How often an independent model may be accused."
+)
+@click.option("--orders", type=int, default=9_999, show_default=True, metavar="N", help="Random orders to compare with.")
+@click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Of the random orders.")
+@click.option("-o", "--output", "out", type=click.Path(dir_okay=False), metavar="FILE", help="Write a release.json.")
+@json_option
+def theft_command(
+    ours: str, suspect: str, layers: str | None, level: float, orders: int, seed: int, out: str | None, as_json: bool
+) -> None:
+    """Was the model whose weights are in SUSPECT fine-tuned from that in OURS? Exits with 1 where it was.
+
+    Both are .safetensors files or state dicts of one shape. A model that was trained independently is accused no more often
+    than --level says, whatever it was trained on. A thief who reorders units, or who learned a copy from answers, is not seen.
+    """
+    from discreet.attack.stealing import descended
+    from discreet.models.files import read_weights
+
+    names = [name.strip() for name in layers.split(",")] if layers else None
+    found = descended(read_weights(ours), read_weights(suspect), layers=names, level=level, orders=orders, seed=seed)
+    facts: dict[str, Any] = {
+        "suspect": Path(suspect).name, "accused": found.accused, "p": found.p, "level": found.level,
+        "similarity": dict(found.similarity),
+    }  # fmt: skip
+    if out:
+        from discreet.core import Release
+        from discreet.core.facts import made
+
+        name = Path(ours).name
+        told = {"title": f"{name} beside {Path(suspect).name}", "made": made(command_line()), "descent": facts}
+        Release(value={"model": name}, source=name, claims=(), facts=told).save(out)
+        talk(f"written: {out}")
+    write_json(facts) if as_json else click.echo(str(found))
+    raise SystemExit(1 if found.accused else 0)
