@@ -66,17 +66,17 @@ class Recommender(PrivateEstimator):
         self._place = {item: place for place, item in enumerate(items)}
         if len(self._place) != len(items) or not items:
             raise InvalidValue("items must list each item once, and one at least.")
-        mechanism = Summaries(len(items), self.unit, float(self.epsilon), float(self.delta), self.method != "effects")
-        table = columns(ratings, [self.unit.key or "user", "item", "rating"])
+        made = Summaries(len(items), self.unit, float(self.epsilon), float(self.delta), self.method != "effects")
+        table = columns(ratings, [self.unit.key or "user", "item", "rating"], empty=True)
         user, item, rating = table.values()
-        users = np.unique(user if user.dtype.kind in "iuU" else user.astype(str), return_inverse=True)[1]
+        users = np.unique(user if user.dtype.kind != "O" else [_spelled(each) for each in user], return_inverse=True)[1]
         places = _placed(item, self._place)
         values = (np.clip(numbers(rating), low, high) - low) / (high - low) * 2 - 1
-        found = self._spend(mechanism, (users, places, values))
-        self.effects_, self.middle_ = item_effects(found.value, mechanism)
-        if mechanism.covariance:
+        found = self._spend(made, (users, places, values))
+        self.effects_, self.middle_ = item_effects(found.value, made)
+        if made.covariance:
             self.covariance_ = _cleaned(
-                found.value[2 * len(items) + 2 :], mechanism, self.factors if self.method == "svd" else len(items)
+                found.value[2 * len(items) + 2 :], made, self.factors if self.method == "svd" else len(items)
             )
         self.release_ = found.map(lambda _: {"items": items, "effects": self.effects_.tolist(), "middle": self.middle_})
         return self
@@ -93,10 +93,10 @@ class Recommender(PrivateEstimator):
         asked = np.array([self._place[item] for item in items], np.int64)
         values = (np.clip(np.array(list(own.values())), low, high) - low) / (high - low) * 2 - 1
         left, level = residuals(values, self.effects_[known], self.middle_)
-        ratings = self.effects_[asked] + level
+        said = self.effects_[asked] + level
         if self.method != "effects" and len(known):
-            ratings = ratings + self._from_others(left, known, asked)
-        return np.asarray((np.clip(ratings, -1, 1) + 1) / 2 * (high - low) + low)
+            said = said + self._from_others(left, known, asked)
+        return np.asarray((np.clip(said, -1, 1) + 1) / 2 * (high - low) + low)
 
     def _from_others(self, left: Floats, known: NDArray[np.int64], asked: NDArray[np.int64]) -> Floats:
         """The residual that the covariance expects, given the user's other residuals."""
@@ -113,16 +113,31 @@ class Recommender(PrivateEstimator):
     def recommend(self, user_ratings: Mapping[Any, float], k: int) -> list[Any]:
         """The k items that this user has not rated and would like most."""
         open_items = [item for item in self.items if item not in user_ratings]
-        predicted = self.predict(user_ratings, open_items)
-        return [open_items[place] for place in np.argsort(-predicted, kind="stable")[: check.whole("k", k)]]
+        said = self.predict(user_ratings, open_items)
+        return [open_items[place] for place in np.argsort(-said, kind="stable")[: check.whole("k", k)]]
 
 
 def _placed(item: NDArray[Any], known: dict[Any, int]) -> NDArray[np.int64]:
     """The place of each item among those known, -1 for others."""
     if item.dtype.kind not in "iuU":
-        return np.array([known.get(each, -1) for each in item.tolist()], np.int64)
+        return np.array([_place(each, known) for each in item.tolist()], np.int64)
     there, inverse = np.unique(item, return_inverse=True)
     return np.asarray(np.array([known.get(each, -1) for each in there.tolist()], np.int64)[inverse], np.int64)
+
+
+def _spelled(cell: Any) -> str:
+    """A user by the text of their key, so that keys of several types can be told apart and put in order."""
+    try:
+        return str(cell)
+    except Exception:  # whatever a cell is
+        return type(cell).__name__
+
+
+def _place(cell: Any, known: dict[Any, int]) -> int:
+    try:
+        return known.get(cell, -1)
+    except TypeError:  # what cannot be looked up, such as a list, is no item
+        return -1
 
 
 RESIDUAL = 0.12  # variance of a residual that no other rating explains, in halves of the range squared
