@@ -97,8 +97,12 @@ def test_networks_are_stolen_exactly() -> None:
 
 def test_secrets_stay_in_under_differential_privacy_only() -> None:
     found = result("extraction")
-    plain = found["table"]["none"]
-    assert plain["extracted"]["16"] == plain["of"]
+    plain = found["table"]["none, trained longer"]
+    assert plain["extracted"]["8"] == plain["extracted"]["16"] == plain["of"]
+    assert max(row["search_cpu_seconds"] for row in found["table"].values()) <= 120
+    bits = [found["table"]["none"]["exposure_bits"][times] for times in ("1", "4", "8", "16")]
+    assert bits == sorted(bits)
+    assert bits[-1] == 29.9  # log2 of the number of secrets
     for name, row in found["table"].items():
         if name.startswith("DP"):
             assert not any(row["extracted"].values())

@@ -105,8 +105,12 @@ def history(source: str | None, last: int, place: str, as_json: bool) -> None:
     if as_json:
         write_json({"entries": [entry.to_json() for entry in entries]})
     else:
-        rows = [(each.id, each.at[:19], kind_in_words(each), each.source, _short(each)) for each in entries]
-        table(rows, heads=("entry", "at (UTC)", "what", "source", ""))
+        named = source is None  # else every line would repeat it
+        rows = [
+            (each.id, each.at[:19].replace("T", " "), kind_in_words(each), *([each.source] if named else []), _short(each))
+            for each in entries
+        ]
+        table(rows, heads=("entry", "at (UTC)", "what", *(["source"] if named else []), ""))
         if earlier > 0:
             talk(f"… and {earlier:,} earlier: --last {earlier + last} lists them too.")
 
