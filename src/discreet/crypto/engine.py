@@ -90,7 +90,7 @@ class Seal:
 
     def _open(self, parameters: RingParameters) -> None:
         self.library = _library()
-        self.module = str(import_module("_sealapi_cpp").__file__)
+        self.module = str(import_module(self.library.Ciphertext.__module__).__file__)  # which brings the decoder
         kinds = self.library.SCHEME_TYPE
         asked = self.library.EncryptionParameters(kinds.CKKS if parameters.scheme == "ckks" else kinds.BFV)
         asked.set_poly_modulus_degree(parameters.degree)

@@ -1,4 +1,4 @@
-"""The model as a thief sees it: rows go in, answers come out, every row is counted, and a server that fails is waited for."""
+"""A model behind an interface: rows in, answers out, each query counted; a server that fails is asked again later."""
 
 from __future__ import annotations
 
