@@ -33,6 +33,7 @@ from discreet.accounting import (
     RandomizedResponse,
     Repeat,
     Sequence,
+    StudentT,
     WithoutReplacement,
     Zero,
     concentrated,
@@ -59,9 +60,17 @@ FIELDS = {
     "noise_multiplier": noise, "sigma": noise, "scale": noise, "epsilon": size, "rho": size, "curvature": size, "delta": share,
     "sensitivity": count, "categories": count.filter(lambda n: n > 1), "tapered": st.booleans(),
 }  # fmt: skip
+STUDENT = st.builds(  # sizes and counts belong together
+    StudentT, noise_multiplier=noise, degrees=st.sampled_from([1.0, 2.0, 30.0]), sizes=st.just((1.0,)),
+    counts=st.just((1,)),
+)  # fmt: skip
 leaf = st.one_of(
-    *(st.builds(kind, **{name: FIELDS[name] for name in (field.name for field in fields(kind))}) for kind in LEAVES)
-)
+    *(
+        st.builds(kind, **{name: FIELDS[name] for name in (field.name for field in fields(kind))})
+        for kind in LEAVES if kind is not StudentT
+    ),
+    STUDENT,
+)  # fmt: skip
 DELTAS = (5e-324, 1e-300, 1e-30, 1e-6, 0.3)
 EPSILONS = (0.0, 1e-300, 1e-9, 1.0, 50.0, 1e6, 1e15)
 LEVELS = (0.0, 1e-9, 0.05, 0.5, 1.0)
