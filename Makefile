@@ -96,6 +96,8 @@ bench: $(VENV)/.dev $(WITH_PEERS) $(PEERS)/privacy-meter/.done $(PEERS)/smartnoi
 	  $(BIN)/python bench/estimators.py --only search --seeds 5 --out $(RESULTS)/estimators.json; \
 	  $(BIN)/python bench/synth.py --out $(RESULTS)/synth.json --plot docs/theory/synth-growth.svg; \
 	  $(BIN)/python bench/synth.py --part published --out $(RESULTS)/synth_published_split.json; \
+	  $(BIN)/python bench/synth.py --part tree --out $(RESULTS)/synth_tree.json; \
+	  $(BIN)/python bench/synth.py --part aim --out $(RESULTS)/synth_aim.json; \
 	  $(BIN)/python bench/synth_attacks.py --out $(RESULTS)/synth_attacks.json; fi
 
 $(WITH_PEERS) $(OLDER): | $(BIN)/python

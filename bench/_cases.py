@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 
 from _images import AlexNet, DenseNet, Published, Residual, images, mirrored, shifted
-from discreet.attack.membership import Recipe, high_loss_screen, membership, ratios, signals, splits, train_shadows
+from discreet.attack.membership import Recipe, high_loss_screen, membership, signals, splits, train_shadows
 from discreet.attack.membership.bayes_lira import bayes_lira
 from discreet.attack.membership.probes import probes
 from discreet.attack.membership.whitebox import crossfitted, outputs, pulled
@@ -86,7 +86,7 @@ def cifar10(given: Namespace, save: Save) -> dict[str, Any]:
 
 
 def ratios_fixed(target: Array, others: Array, marks: Array) -> Array:
-    return ratios.lira(target, others, marks, fixed=True)
+    return signals.lira(target, others, marks, fixed=True)
 
 
 def each_target(signal: Array, inside: Array, score: Callable[..., Array], references: int | None = None) -> Any:
@@ -178,10 +178,10 @@ def cifar10_analysed(given: Namespace, save: Save) -> dict[str, Any]:
     add("loss", 0, lambda t, k: margin[t])
     for k in budgets:
         add("bayes_lira", k, lambda t, k: bayes_lira(margin[t], margin[k], tempered[t], tempered[k], inside[k]))
-        add("lira", k, lambda t, k: ratios.lira(margin[t], margin[k], inside[k]))
-        add("lira_fixed", k, lambda t, k: ratios.lira(margin[t], margin[k], inside[k], fixed=True))
-        add("lira_offline", k, lambda t, k: ratios.lira_offline(margin[t], margin[k], inside[k]))
-        add("rmia", k, lambda t, k: ratios.rmia(p[t], p[k], inside[k], p[t], p[k], gamma=1.0))
+        add("lira", k, lambda t, k: signals.lira(margin[t], margin[k], inside[k]))
+        add("lira_fixed", k, lambda t, k: signals.lira(margin[t], margin[k], inside[k], fixed=True))
+        add("lira_offline", k, lambda t, k: signals.lira_offline(margin[t], margin[k], inside[k]))
+        add("rmia", k, lambda t, k: signals.rmia(p[t], p[k], inside[k], p[t], p[k], gamma=1.0))
     best = max(row["tpr_at_0.1_percent"] for row in table if row["attack"] != "loss")
     return {"table": table, "targets": len(targets), "best_tpr_at_0.1_percent": best, "goal_at_least_0.05": best >= 0.05}
 
@@ -338,7 +338,7 @@ def calibrated(scores: Array, y: Array, truth: Array, path: Path) -> dict[str, A
         margin = kept["margin"].astype(np.float64)
     labels = np.concatenate([y, truth])
     inside = np.concatenate([splits(len(y), len(margin), 0), splits(len(truth), len(margin), 1)], 1)  # as many outside for all
-    made = ratios.lira_offline(signals.margin(scores, labels), margin, inside)
+    made = signals.lira_offline(signals.margin(scores, labels), margin, inside)
     known = np.arange(len(labels)) < len(y)
     rate = rate_at(made, known, 0.001)
     return {

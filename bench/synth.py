@@ -2,11 +2,12 @@
 
     python bench/synth.py [--data FOLDER] [--part adult,acs,…] [--jobs 2] [--out FILE] [--plot FILE]
 
-Each fit runs in a process of its own, which reports its CPU-seconds (all threads, without imports) and its peak memory. tv1,
-tv2 and tv3 are mean total variations over all columns, all pairs and 100 fixed triples (all triples of NLTCS) against the
-private table; AUC is that of gradient boosting trained on synthetic rows and tested on real ones that were held out. Noise
-is fresh in every repeat, five of each; Adult is split anew for each of them, by seeds that no setting was chosen on. `aim`
-is asked for all triples. Wall times are those of a machine that others may use: the load average stands beside them.
+Each fit runs in a process of its own, which reports its CPU-seconds (all threads, without imports; one of BLAS, whose others
+would only wait) and its peak memory. tv1, tv2 and tv3 are mean total variations over all columns, all pairs and 100 fixed
+triples (all triples of NLTCS) against the private table; AUC is that of gradient boosting trained on synthetic rows and tested
+on real ones that were held out. Noise is fresh in every repeat, five of each; Adult is split anew for each of them, by seeds
+that no setting was chosen on. `aim` is asked for all triples. Wall times are those of a machine that others may use: the load
+average stands beside them. Environments of peers are in .venv/peers, or where PEERS says.
 """
 
 from __future__ import annotations
@@ -429,13 +430,16 @@ PARTS = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
-    parser.add_argument("--part", default=",".join(name for name in PARTS if name not in ("settings", "published", "tree")))
+    parser.add_argument(
+        "--part", default=",".join(name for name in PARTS if name not in ("settings", "published", "tree", "aim"))
+    )
     parser.add_argument("--out")
     parser.add_argument("--scratch", type=Path, help="a folder with room for 3 GB; by default that for temporary files")
     parser.add_argument("--jobs", type=int, default=1, help="parts at once; times are CPU-seconds of each process")
     parser.add_argument("--plot", type=Path, help="write the picture of growth with rows and columns as SVG")
     parser.add_argument("--child", nargs=5, help=argparse.SUPPRESS)
     parser.add_argument("--group", help=argparse.SUPPRESS)
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # for peers as well
     asked = parser.parse_args()  # settings are looked at when they are chosen, on other splits, and are no figure of the docs
     if asked.group:
         group(asked.group)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import sys
 import traceback
 from contextlib import nullcontext
@@ -40,6 +41,18 @@ class Ranks:
             self._processes.append(process)
 
     def __call__(self, world: int, job: Any, **given: Any) -> list[Any]:
+        answers = self._answers(world, job, given)
+        for good, answer in answers:
+            if not good:
+                raise AssertionError(answer)
+        return [answer for _, answer in answers]
+
+    def exits(self, world: int, job: Any, **given: Any) -> list[int | None]:
+        """Runs a job that kills processes: the exit code of each, None for those that live. Killed ones take no other job."""
+        self._answers(world, job, given)
+        return [process.exitcode for process in self._processes[:world]]
+
+    def _answers(self, world: int, job: Any, given: dict[str, Any]) -> list[tuple[bool, Any]]:
         self._jobs += 1
         meet = self._scratch / f"meet-{self._jobs}"
         for rank in range(world):
@@ -49,11 +62,12 @@ class Ranks:
             if not self._ends[rank].poll(PATIENCE):
                 self.close()
                 raise TimeoutError(f"{job.__name__} on {world} processes: rank {rank} did not answer within {PATIENCE} s")
-            answers.append(self._ends[rank].recv())
-        for good, answer in answers:
-            if not good:
-                raise AssertionError(answer)
-        return [answer for _, answer in answers]
+            try:
+                answers.append(self._ends[rank].recv())
+            except (EOFError, ConnectionResetError):
+                self._processes[rank].join(PATIENCE)
+                answers.append((False, f"the process ended with {self._processes[rank].exitcode}"))
+        return answers
 
     def close(self) -> None:
         for process in self._processes:
@@ -235,6 +249,16 @@ def interrupted(at: int, **given: Any) -> int:
         if step.number == at:
             break
     return run.number
+
+
+def killed(at: int, ranks: tuple[int, ...], **given: Any) -> None:
+    """A run of which some processes are killed with SIGKILL after a step that all have taken, or in the middle of the next."""
+    run, _ = begun(**given)
+    for step in run:
+        if step.number == at:
+            torch.distributed.barrier()
+            if torch.distributed.get_rank() in ranks:
+                os.kill(os.getpid(), signal.SIGKILL)
 
 
 def resumed(**given: Any) -> Any:

@@ -11,8 +11,8 @@ import pytest
 from discreet.core import (
     Claim,
     DiscreteLaplace,
-    Elsewhere,
     Evidence,
+    ExternalValue,
     Game,
     Gaussian,
     NonPrivate,
@@ -67,7 +67,7 @@ def leaky() -> Release[Any]:
     }  # fmt: skip
     claim = Claim(game=Game(record(), {"weights"}), event=NonPrivate())
     found = (evidence(1.2, targets=24_000), evidence(0.8, attack="loss"), evidence(1.0, attack="gradient", view="weights"))
-    return Release(value=Elsewhere("model"), source="hospital", claims=(claim,), evidence=found, facts=facts)
+    return Release(value=ExternalValue("model"), source="hospital", claims=(claim,), evidence=found, facts=facts)
 
 
 def private() -> Release[Any]:
@@ -77,7 +77,7 @@ def private() -> Release[Any]:
         "spending": [[1, 0.1], [500, 1.1], [1000, 1.5], [1500, 1.87]], "marginal_errors": {"age": 0.02, "ward": 0.01},
     }  # fmt: skip
     found = (evidence(0.05), evidence(0.05, attack="mislabelled canaries", design="canary", targets=2000))
-    return Release(value=Elsewhere("model"), source="hospital", claims=(TRAINED,), evidence=found, facts=facts)
+    return Release(value=ExternalValue("model"), source="hospital", claims=(TRAINED,), evidence=found, facts=facts)
 
 
 def broken() -> Release[Any]:

@@ -14,10 +14,10 @@ from discreet.core import (
     Concentrated,
     DiscreteGaussian,
     DiscreteLaplace,
-    Elsewhere,
     Event,
     Evidence,
     Exponential,
+    ExternalValue,
     Game,
     Gaussian,
     Group,
@@ -161,7 +161,7 @@ facts = st.fixed_dictionaries(
 )
 releases = st.builds(
     Release,
-    value=json_values | st.builds(Elsewhere, text),
+    value=json_values | st.builds(ExternalValue, text),
     source=text,
     claims=st.lists(claims, max_size=3).map(tuple),
     entry=st.none() | text,

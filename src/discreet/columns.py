@@ -19,8 +19,10 @@ Columns = dict[str, Column]
 Codes = NDArray[np.int64]
 
 
-def columns(table: Any, names: Sequence[str] | None = None) -> Columns:
+def columns(table: Any, names: Sequence[str] | None = None, *, empty: bool = False) -> Columns:
     """The named columns (all of them by default) as arrays of one length, at least one row.
+
+    With `empty` there may be none: where rows are private, it tells something whether there are any.
 
     >>> columns({"age": [34, 51], "sex": ["f", "m"]}, ["age"])["age"].tolist()
     [34, 51]
@@ -36,7 +38,7 @@ def columns(table: Any, names: Sequence[str] | None = None) -> Columns:
     lengths = {len(array) for array in arrays.values()}
     if len(lengths) > 1:
         raise InvalidValue(f"The columns of a table must be equally long; they have {sorted(lengths)} rows.")
-    if lengths == {0}:
+    if lengths == {0} and not empty:
         raise InvalidValue("The table is empty; it must have at least one row.")
     return arrays
 
@@ -140,9 +142,7 @@ def _listed_values(values: Sequence[Any]) -> Column:
             return np.asarray(values)
         except OverflowError:
             pass
-    array = np.empty(len(values), dtype=object)
-    array[:] = values
-    return array
+    return np.fromiter(values, dtype=object, count=len(values))  # each as it is, lists too
 
 
 def _listed(names: Sequence[str], most: int = 12) -> str:

@@ -60,3 +60,11 @@ def test_the_layers_are_those_that_are_checked() -> None:
     layers = [set(re.findall(r"[a-z]+", layer)) & there for layer in re.findall(r'"([^"]+)"', checked)]
     pictured = [set(line[:52].split()) for line in drawn.splitlines()]
     assert pictured == layers
+
+
+def test_unit_tests_mirror_the_packages() -> None:
+    """Every folder of tests/unit that holds tests is a package of the source."""
+    unit, source = ROOT / "tests/unit", ROOT / "src/discreet"
+    folders = [path.relative_to(unit) for path in unit.rglob("*") if path.is_dir() and list(path.glob("test_*.py"))]
+    assert len(folders) > 20
+    assert [str(folder) for folder in folders if not list((source / folder).glob("*.py"))] == []

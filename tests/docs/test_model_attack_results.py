@@ -97,8 +97,12 @@ def test_networks_are_stolen_exactly() -> None:
 
 def test_secrets_stay_in_under_differential_privacy_only() -> None:
     found = result("extraction")
-    plain = found["table"]["none"]
-    assert plain["extracted"]["16"] == plain["of"]
+    plain = found["table"]["none, trained longer"]
+    assert plain["extracted"]["8"] == plain["extracted"]["16"] == plain["of"]
+    assert max(row["search_cpu_seconds"] for row in found["table"].values()) <= 120
+    bits = [found["table"]["none"]["exposure_bits"][times] for times in ("1", "4", "8", "16")]
+    assert bits == sorted(bits)
+    assert bits[-1] == 29.9  # log2 of the number of secrets
     for name, row in found["table"].items():
         if name.startswith("DP"):
             assert not any(row["extracted"].values())
@@ -117,3 +121,10 @@ def test_the_interval_of_a_share_is_what_was_measured() -> None:
     assert f"{models['held']} of {models['models']} models" in page
     for width in (models["width_mean"], models["width_without_the_model"], twin["width_mean"]):
         assert f"{width:.2f}" in page
+
+
+def test_what_a_limit_on_the_rate_costs_a_thief() -> None:
+    minutes = {row["rows_a_minute"]: row["minutes"] for row in result("stealing")["limits"]["found"]}
+    (queries,) = {row["queries"] for row in result("stealing")["limits"]["found"]}
+    page = (ROOT / "docs/guides/stealing.md").read_text()
+    assert f"takes {queries} queries, so {minutes[1]:.0f} minutes at one row a minute and {minutes[10]:.0f} at ten" in page

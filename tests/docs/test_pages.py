@@ -60,7 +60,7 @@ NOT_RUN = {  # blocks that need what is not here
     "docs/guides/gate.md": 5,  # CI servers, pytest in pytest, MLflow; tests/e2e/test_gate.py runs what they call
     "docs/guides/ledger.md": 1,  # a PostgreSQL server
     "docs/guides/serve.md": 4,  # a server runs until it is stopped; proxies
-    "docs/guides/processes.md": 3,  # several processes; tests/unit/learn/test_distributed.py runs them
+    "docs/guides/processes.md": 3,  # several processes; tests/unit/learn/sgd/test_distributed.py runs them
 }
 
 

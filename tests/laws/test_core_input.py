@@ -52,7 +52,7 @@ def test_claims_and_releases(a: Any, b: Any, c: Any) -> None:
     works_or_says_why(Release, value=a, source=b, claims=c)
     works_or_says_why(Release, value=a, source="x", claims=(), entry=b, evidence=c)
     works_or_says_why(Release, value=a, source="x", claims=(CLAIM,))
-    works_or_says_why(core.Elsewhere, a)
+    works_or_says_why(core.ExternalValue, a)
 
 
 @settings(deadline=None)

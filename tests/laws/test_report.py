@@ -11,7 +11,7 @@ import jsonschema
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from discreet.core import Elsewhere, Release
+from discreet.core import ExternalValue, Release
 from discreet.report import modelcard
 from discreet.report.files import as_document
 from discreet.report.markdown import render as render_markdown
@@ -49,7 +49,7 @@ class Page(HTMLParser):
 # Events within events are bounded elsewhere, and take long; here their words matter, and those of leaves are as strange.
 plain = claims_of(leaves | events.filter(lambda event: len(repr(event)) < 60))
 given_releases = st.builds(
-    Release, value=json_values | st.builds(Elsewhere, text), source=text, claims=st.lists(plain, max_size=2).map(tuple),
+    Release, value=json_values | st.builds(ExternalValue, text), source=text, claims=st.lists(plain, max_size=2).map(tuple),
     entry=st.none() | text, evidence=st.lists(evidences(), max_size=2).map(tuple), facts=facts,
 )  # fmt: skip
 

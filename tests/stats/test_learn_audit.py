@@ -263,7 +263,7 @@ class Twice(nn.Module):
 def test_tied_weights_counted_once(monkeypatch):
     right, seen = many(20_000, model=Twice(20_000), epsilon=1.0)
     monkeypatch.setattr(engines, "joined", lambda records, *_: [Last(records)])
-    for look in ("probe", "shares"):  # which refuse such an engine
+    for look in ("probe", "check_training_mode"):  # which refuse such an engine
         monkeypatch.setattr(clipped_sum, look, lambda *_, **__: None)
     twin, longer = many(20_000, model=Twice(20_000), epsilon=1.0)
     assert judged(right, seen).outcome == "holds"

@@ -16,7 +16,7 @@ import torch
 from discreet.audit import epsilon_lower_bound, verdict
 from discreet.core import Claim
 from discreet.learn import Adaptive, Postprocess
-from discreet.learn.sgd import step_noise
+from discreet.learn.sgd import draws
 from discreet.noise.source import seeded_for_tests
 from unit.learn.tools import rows, start, trials
 
@@ -65,9 +65,9 @@ def test_sum_and_count_together_cost_what_is_claimed():
 @pytest.mark.parametrize("twin", ["nothing is paid for the count", "the count has hardly any noise"])
 def test_a_count_that_is_not_paid_for_is_refuted(twin, monkeypatch):
     """The noise of the sum stays the plan's, as if the norm came for nothing; or the count is shown nearly as it is."""
-    monkeypatch.setattr(step_noise, "split", lambda noise, count_noise: noise)
+    monkeypatch.setattr(draws, "split", lambda noise, count_noise: noise)
     small = 0.25 if twin == "nothing is paid for the count" else 0.05
-    monkeypatch.setattr(step_noise.StepNoise, "count_noise", lambda self: small)
+    monkeypatch.setattr(draws.StepNoise, "count_noise", lambda self: small)
     with seeded_for_tests(twin.encode()):
         found, run = evidence()
     assert judged(found, run) == "refuted"

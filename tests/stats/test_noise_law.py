@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from discreet.noise import discrete_gaussian, discrete_laplace, exact
-from discreet.noise.digits import GaussianLaw, LaplaceLaw
+from discreet.noise.digits import GaussianDistribution, LaplaceDistribution
 from discreet.noise.fast import Cells
 from discreet.noise.source import Seeded, seeded_for_tests
 from unit.noise.tools import binned_chi2, chi2, gaussian_pmf, laplace_pmf
@@ -63,7 +63,7 @@ def test_the_middle_and_the_tail_follow_the_law(sampler, pmf, spread):
 
 
 @pytest.mark.parametrize("finest", [0, 1, 3])
-@pytest.mark.parametrize(("law", "pmf"), [(LaplaceLaw, laplace_pmf), (GaussianLaw, gaussian_pmf)], ids=names)
+@pytest.mark.parametrize(("law", "pmf"), [(LaplaceDistribution, laplace_pmf), (GaussianDistribution, gaussian_pmf)], ids=names)
 def test_cells_of_any_width_give_the_same_law(law, pmf, finest):
     """Cells far wider than those in use, so that keeping and dropping does much of the work; value by value."""
     sampler = Cells(law(Fraction(40)), finest)

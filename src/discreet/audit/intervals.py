@@ -4,9 +4,9 @@ Every interval that the project shows, in reports, plots, cards, tables and gate
 
 The true-positive rate at a false-positive rate is that of the most lenient threshold whose false-positive rate, over all
 non-members there could be, is within the level. That threshold is not known: it is itself bounded from the non-members at
-hand, by the binomial law of how many of them lie above it; the members above it are then counted, and bounded by Clopper and
-Pearson (1934). Half of the error on each side goes to each of the two. Where no threshold is surely strict enough, the highest
-non-member is the threshold of the lower end, and a coin makes up for what its false-positive rate may be too large.
+hand: how many of them lie above it has a binomial distribution. The members above it are then counted, and bounded by Clopper
+and Pearson (1934). Half of the error on each side goes to each of the two. Where no threshold is surely strict enough, the
+highest non-member is the threshold of the lower end, and a coin makes up for what its false-positive rate may be too large.
 
 The area under the curve is a mean over pairs. Hoeffding (1963, section 5) bounds it as if the pairs were disjoint: by the
 Kullback-Leibler form of his inequality with as many trials as there are members or non-members, whichever are fewer.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from discreet.audit import Appraisal, appraise
 from discreet.charts.curves import attack_line, ceiling_line, tradeoff_plot
 from discreet.charts.plots import burn_down, curves_of
-from discreet.core import Claim, Curve, Elsewhere, Evidence, Release, check
+from discreet.core import Claim, Curve, Evidence, ExternalValue, Release, check
 from discreet.core.curve import belief_exception
 from discreet.errors import InvalidValue
 from discreet.figures import percent_up, rate, up
@@ -44,7 +44,7 @@ def card(value: Release[Any] | Evidence | Curve | Ledger) -> str:
 
 
 def _release(release: Release[Any]) -> str:
-    outside = isinstance(release.value, Elsewhere)
+    outside = isinstance(release.value, ExternalValue)
     value = f"a {release.value.type}, beside this document" if outside else check.shown(release.value)
     rows: Rows = [("made from", release.source), ("value", value)]
     rows += [("paid by", ", ".join(release.entries))] if release.entry else []

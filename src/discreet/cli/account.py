@@ -29,7 +29,7 @@ def common(function: Callable[..., None]) -> Callable[..., None]:
         json_option,
         click.option("--plot", type=click.Path(dir_okay=False), metavar="FILE", help="Draw the curve into an SVG file."),
         click.option(
-            "--delta", "deltas", type=float, multiple=True, metavar="D", help="Tell epsilon at this delta; repeatable."
+            "--delta", "deltas", type=float, multiple=True, metavar="D", help="Show epsilon at this delta; repeatable."
         ),
     ):
         function = option(function)
@@ -126,14 +126,14 @@ def _account(
 def _tell(event: Event, *, deltas: tuple[float, ...], plot: str | None, as_json: bool) -> None:
     from discreet.accounting import curve
 
-    found = curve(event)
-    facts = _facts(event, found, deltas or _DELTAS)
+    tradeoff = curve(event)
+    facts = _facts(event, tradeoff, deltas or _DELTAS)
     if as_json:
         write_json(facts)
     else:
-        _print(event, found, facts)
+        _print(event, tradeoff, facts)
     if plot:
-        _draw(event, found, plot)
+        _draw(event, tradeoff, plot)
 
 
 def _facts(event: Event, curve: Curve, deltas: tuple[float, ...]) -> dict[str, Any]:

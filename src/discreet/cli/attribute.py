@@ -16,8 +16,8 @@ from discreet.errors import InvalidValue
 @click.option("--hidden", required=True, metavar="COLUMN", help="The column that is guessed; it holds categories.")
 @click.option("--inside", required=True, metavar="COLUMN", help="A column that is 1 for who was in the training data, else 0.")
 @click.option("--error", type=float, metavar="E",
-              help="A regression's standard error, as published with it; by default that on people outside.")  # fmt: skip
-@click.option("--confidence", type=float, default=0.95, show_default=True, metavar="C", help="Of the interval.")
+              help="The regression's published standard error; by default it is measured on people outside.")  # fmt: skip
+@click.option("--confidence", type=float, default=0.95, show_default=True, metavar="C", help="Confidence of the interval.")
 @click.option(
     "-o", "--output", "out", type=click.Path(dir_okay=False), metavar="FILE", help="Write a release.json with the evidence."
 )
@@ -59,13 +59,13 @@ def attribute_command(
     else:
         outcome, how["classes"] = np.asarray(table[target]).astype(str).astype(object), tuple(map(str, value["classes"]))
     shares = {word: float((rows[hidden][~was_in] == word).mean()) for word in known}
-    found = infer(AttributeInference(hidden, shares, **how), predict, rows, outcome, was_in, confidence=confidence)
+    inference = infer(AttributeInference(hidden, shares, **how), predict, rows, outcome, was_in, confidence=confidence)
     if out:
-        _save(out, model, release, found)
+        _save(out, model, release, inference)
     if as_json:
-        write_json({"inference": found.to_json()})
+        write_json({"inference": inference.to_json()})
     else:
-        click.echo(str(found))
+        click.echo(str(inference))
     talk("What is right on people outside is knowledge of the population; only the difference comes from being in the data.")
 
 
@@ -95,7 +95,7 @@ def _save(out: str, model: str, release: Any, found: Any) -> None:
 
     from discreet.core.facts import made
 
-    told = {"title": f"{Path(model).name}, asked for a hidden column", "made": made(command_line())}
-    facts = {**release.facts, **told, "inference": [found.to_json()]}
+    about = {"title": f"{Path(model).name}, asked for a hidden column", "made": made(command_line())}
+    facts = {**release.facts, **about, "inference": [found.to_json()]}
     replace(release, evidence=(*release.evidence, found.evidence), facts=facts).save(out)
     talk(f"written: {out}")

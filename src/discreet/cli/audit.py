@@ -24,7 +24,7 @@ mislabelled, each is trained on or left out by a fair coin, the recipe trains on
 well the model gives the coins away.""")  # fmt: skip
 @click.argument("file", type=click.Path(allow_dash=True))
 @click.option("--confidence", type=float, metavar="C",
-              help="How sure a refutation or a bound must be.  [default: 0.999 for a release, 0.95 for a recipe]")  # fmt: skip
+              help="Confidence of a refutation or a bound.  [default: 0.999 for a release, 0.95 for a recipe]")  # fmt: skip
 @click.option("--data", metavar="FILE", help="Recipe: the training rows: parquet, CSV, or .npz with X and y.")
 @click.option("--canaries", type=int, metavar="N", help="Recipe: how many rows are mislabelled.")
 @click.option("--delta", type=float, metavar="D", help="Recipe: the delta at which epsilon is bounded.")

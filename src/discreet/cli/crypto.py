@@ -73,12 +73,12 @@ def _numbers(table: str) -> list[list[float]]:
     except (UnicodeDecodeError, csv.Error):
         raise InvalidValue(f"{table} is not a CSV file in UTF-8. Name a table of numbers, not ciphertexts or keys.") from None
     try:
-        found = [[float(cell) for cell in row] for row in rows]
+        numbers = [[float(cell) for cell in row] for row in rows]
     except ValueError:
         raise InvalidValue(f"{table} has a cell that is no number. Write a line of names, and numbers below.") from None
-    if not found or any(len(row) != len(names) for row in found):
+    if not numbers or any(len(row) != len(names) for row in numbers):
         raise InvalidValue(f"{table} needs a line of names and rows of as many numbers each.")
-    return found
+    return numbers
 
 
 @command.command("serve")
@@ -137,6 +137,8 @@ def decrypt(scores: str, key: str, asked: str | None, as_json: bool) -> None:
     from discreet import crypto
 
     secret, answer = crypto.SecretContext.load(key), crypto.Encrypted.load(scores)
+    if asked is None:
+        talk("Without --request, scores of other rows under the same key would not be noticed.")
     values = crypto.decrypt(secret, answer, request=None if asked is None else crypto.Encrypted.load(asked))
     if as_json:
         write_json({"scores": values.tolist()})
@@ -154,7 +156,7 @@ def decrypt(scores: str, key: str, asked: str | None, as_json: bool) -> None:
 @click.option("--error", required=True, type=float, help="The largest error of a score; discreet crypto score shows it.")
 @click.option("--ledger", required=True, envvar="DISCREET_LEDGER", metavar="FILE|URL", help="Where what others get is counted.")
 @click.option("--source", required=True, help="The people whom the rows are about, by their name in the ledger.")
-@click.option("--unit", "named", required=True, metavar=FORM, help="What is protected: a row, or a person.")
+@click.option("--unit", "named", required=True, metavar=FORM, help="The protected unit: record, or user:KEY.")
 @click.option("--unit-rows", metavar="N|any", help="The most rows of one user that count; needed with user:KEY.")
 @click.option("--relation", type=click.Choice(["replace", "zero_out"]), default="replace", show_default=True,
               help="How two worlds differ in it; the source's own.")  # fmt: skip
@@ -170,10 +172,10 @@ def disclose(
     unit = read_unit(named, unit_rows, relation)
     secret, answer, request = crypto.SecretContext.load(key), crypto.Encrypted.load(scores), crypto.Encrypted.load(asked)
     book = Ledger(there(ledger))
-    found = crypto.disclose(secret, answer, grid=grid, error=error, unit=unit, source=source, ledger=book, request=request)
-    found.save(output)
+    release = crypto.disclose(secret, answer, grid=grid, error=error, unit=unit, source=source, ledger=book, request=request)
+    release.save(output)
     if as_json:
-        write_json({"release": output, "entry": found.entry, "scores": answer.rows * answer.width})
+        write_json({"release": output, "entry": release.entry, "scores": answer.rows * answer.width})
     talk(
         f"{answer.rows * answer.width} scores on a grid of {grid:g}: {output}. Its claim is about what the server saw; there is"
     )

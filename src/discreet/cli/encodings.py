@@ -21,7 +21,7 @@ from discreet.cli.output import command_line, json_option, reported, table, talk
     "--largest", type=float, default=0.65, show_default=True, metavar="SHARE", help="The largest share of one picture."
 )
 @click.option("--originals", metavar="FILE.npz", help="The private pictures, as `pictures`, to score what is found.")
-@click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Of random starts.")
+@click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Seed of the random starts.")
 @click.option("-o", "--output", "out", required=True, metavar="FOLDER", help="Where the recovered pictures go.")
 @json_option
 def encodings_command(

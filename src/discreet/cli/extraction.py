@@ -25,9 +25,9 @@ out_option = click.option(
 @click.option("--field", default="text", show_default=True, metavar="NAME", help="The member of each line that is the text.")
 @click.option("--prompt", type=int, default=32, show_default=True, metavar="N", help="Tokens that the attacker knows.")
 @click.option("--suffix", type=int, default=32, show_default=True, metavar="N", help="Tokens that should not come out.")
-@click.option("--p", type=float, default=0.5, show_default=True, metavar="P", help="A text counts from this probability on.")
+@click.option("--p", type=float, default=0.5, show_default=True, metavar="P", help="A text counts from this probability up.")
 @click.option("--temperature", type=float, default=1.0, show_default=True, metavar="T", help="How the model is sampled.")
-@click.option("--top-k", type=int, default=0, show_default=True, metavar="K", help="Of how many tokens; 0: of all.")
+@click.option("--top-k", type=int, default=0, show_default=True, metavar="K", help="Sample the K likeliest tokens; 0: all.")
 @click.option("--texts", type=int, default=0, show_default=True, metavar="N", help="Keep N texts that come out; private.")
 @click.option("--near/--exact", default=True, show_default=True, help="Also count continuations with one token changed.")
 @out_option

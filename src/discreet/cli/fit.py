@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -12,6 +11,7 @@ import click
 from discreet.cli import COMMANDS
 from discreet.cli.output import json_option, talk, write_json
 from discreet.cli.releases import budget
+from discreet.core.document import read_toml
 
 MODELS = ("logistic", "svm", "regression")
 
@@ -25,7 +25,7 @@ MODELS = ("logistic", "svm", "regression")
 @click.option("--classes", help="logistic, svm: the values that the target can have, such as no,yes.")
 @click.option("--bounds", nargs=2, type=float, help="regression: the least and the largest value of the target.")
 @click.option("--epsilon", type=float, required=True, help="What the model may give away at most.")
-@click.option("--delta", type=float, required=True, help="How often it may give away more.")
+@click.option("--delta", type=float, required=True, help="The probability with which epsilon may be exceeded.")
 @click.option("--relation", type=click.Choice(["add_remove", "replace"]), default="add_remove", show_default=True,
               help="Whether a row is added and removed, or replaced by another.")  # fmt: skip
 @click.option("--ledger", metavar="FILE|URL", envvar="DISCREET_LEDGER", help="The ledger that keeps the budget of --source.")
@@ -58,16 +58,7 @@ def command(
 
 
 def known_columns(path: str) -> dict[str, Any]:
-    from discreet.errors import InvalidDocument, InvalidValue
-
-    try:
-        return tomllib.loads(Path(path).read_text())
-    except OSError:
-        raise InvalidValue(
-            f"There is no file {path!r} to read; it says what is known of each column, as in age = [0, 120]."
-        ) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InvalidDocument(f"{path} is not TOML: {error}") from None
+    return read_toml(path, "it says what is known of each column, as in age = [0, 120].")
 
 
 def _estimator(model: str, classes: str | None, bounds: tuple[float, float] | None, given: dict[str, Any]) -> Any:

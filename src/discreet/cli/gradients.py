@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from discreet.cli.output import json_option, reported, table, talk, write_json
+from discreet.core.document import read_toml
 from discreet.errors import InvalidValue
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     "--originals", metavar="FILE.npz", help="Your own rows, as the network sees them: a page shows them beside what was read."
 )
 @click.option("--seconds", type=float, default=60.0, show_default=True, metavar="S", help="CPU time that each attack may take.")
-@click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Of random starts.")
+@click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Seed of the random starts.")
 @click.option("-o", "--output", "out", required=True, metavar="FOLDER", help="Where the recovered rows go.")
 @json_option
 def gradients_command(
@@ -55,31 +56,31 @@ def gradients_command(
     truth = None if originals is None else _originals(originals)
     model = read_model(weights, read_recipe(recipe_file, talk), trust_pickle=False, device="cpu")
     with reported(batch, "reading rows") as progress:
-        found = gradients(
+        recovered = gradients(
             model, read_weights(update), batch=batch, data="text" if length else "image" if schema is None else _schema(schema),
             shape=[length] if length else None if shape is None else _numbers("--shape", shape), seconds=seconds, seed=seed,
             epochs=epochs, learning_rate=learning_rate, batch_size=batch_size,
             labels=None if labels is None else _numbers("--labels", labels),
             progress=lambda name, done, total: progress(min(batch, batch * done // max(total, 1)), batch),
         )  # fmt: skip
-    _write(found, Path(out))
+    _write(recovered, Path(out))
     if truth is not None:
         from discreet.attack.gradients.page import page
 
-        (Path(out) / "page.html").write_text(page(found, truth), "utf-8")
+        (Path(out) / "page.html").write_text(page(recovered, truth), "utf-8")
     facts = {
-        "method": found.method, "rows": len(found), "exact": int(found.exact.sum()), "batch": batch,
-        "residual": found.residual, "cpu_seconds": round(found.seconds, 2), "notes": list(found.notes),
+        "method": recovered.method, "rows": len(recovered), "exact": int(recovered.exact.sum()), "batch": batch,
+        "residual": recovered.residual, "cpu_seconds": round(recovered.seconds, 2), "notes": list(recovered.notes),
     }  # fmt: skip
     if as_json:
         write_json(facts)
     else:
-        cells = found.method, f"{facts['exact']} of {batch}", f"{found.seconds:.1f}"
+        cells = recovered.method, f"{facts['exact']} of {batch}", f"{recovered.seconds:.1f}"
         table([cells], heads=["attack", "rows read exactly", "CPU seconds"])
-        if int(found.exact.sum()) < batch:
-            rest = len(found) - int(found.exact.sum())
-            talk(f"{rest} more are guesses; the gradient of all rows is {found.residual:.2g} away from the update.")
-    for note in found.notes:
+        if int(recovered.exact.sum()) < batch:
+            rest = len(recovered) - int(recovered.exact.sum())
+            talk(f"{rest} more are guesses; the gradient of all rows is {recovered.residual:.2g} away from the update.")
+    for note in recovered.notes:
         talk(note)
     talk(f"{out} holds what was read. It is private: treat it like the rows themselves.")
 
@@ -109,14 +110,7 @@ def _originals(path: str) -> Any:
 
 def _schema(path: str) -> dict[str, Any]:
     """Columns from TOML: a list of two numbers is a range, any other list are categories."""
-    import tomllib
-
-    from discreet.models.rows import existing
-
-    try:
-        read = tomllib.loads(existing(path, "a TOML file of columns").read_text("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InvalidValue(f"{path!r} is not TOML: {error}") from None
+    read = read_toml(path, "give a TOML file of columns.")
     return {name: _kind(kind) for name, kind in read.items()}
 
 

@@ -17,7 +17,7 @@ from discreet.errors import InvalidValue
 @click.option(
     "--shape", required=True, metavar="H,W,C", help="Height, width and channels of a picture, with values within 0 and 1."
 )
-@click.option("--classes", required=True, metavar="0,1,…", help="Which classes, by place.")
+@click.option("--classes", required=True, metavar="0,1,…", help="The classes to recreate, by number.")
 @click.option(
     "--public", metavar="FILE.npz", help="Public pictures of the same kind, as `pictures`. Without, the prior is grey."
 )
@@ -26,7 +26,7 @@ from discreet.errors import InvalidValue
     help="What the attacker is given of the model.",
 )  # fmt: skip
 @click.option("--steps", type=int, default=200, show_default=True, metavar="N", help="Steps of the search.")
-@click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Of random draws.")
+@click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Seed of the random draws.")
 @click.option("--trust-pickle", is_flag=True, help="Read WEIGHTS by joblib, which runs what its maker put in.")
 @click.option("-o", "--output", "out", required=True, metavar="FOLDER", help="Where the pictures go.")
 @json_option

@@ -21,7 +21,7 @@ def command() -> None: ...
 
 
 _ledger = click.option(
-    "--ledger", "place", metavar="PATH_OR_URL", help="A ledger, instead of releases: its last entry is what is signed."
+    "--ledger", "place", metavar="PATH_OR_URL", help="Sign the last entry of this ledger, instead of releases."
 )
 
 

@@ -35,7 +35,7 @@ def common(function: Callable[..., None]) -> Callable[..., None]:
 def signed(function: Callable[..., None]) -> Callable[..., None]:
     """Who does it, and why."""
     by = click.option("--by", required=True, metavar="NAME", help="Who grants it.")
-    return by(click.option("--reason", required=True, metavar="TEXT", help="Why.")(function))
+    return by(click.option("--reason", required=True, metavar="TEXT", help="The reason, kept in the ledger.")(function))
 
 
 @contextmanager
@@ -49,7 +49,7 @@ def _opened(place: str, *, make: bool = False) -> Iterator[Ledger]:
 
 @command.command("open")
 @click.argument("source")
-@click.option("--unit", "named", required=True, metavar=FORM, help="What is protected: a row, or a person.")
+@click.option("--unit", "named", required=True, metavar=FORM, help="The protected unit: record, or user:KEY.")
 @click.option("--unit-rows", metavar="N|any", help="The most rows of one user that count; needed with user:KEY.")
 @click.option(
     "--relation",
@@ -59,10 +59,10 @@ def _opened(place: str, *, make: bool = False) -> Iterator[Ledger]:
     help="How the two worlds differ in it.",
 )
 @click.option("--epsilon", type=float, required=True, metavar="E", help="The most that all answers together may give away.")
-@click.option("--delta", type=float, required=True, metavar="D", help="The probability left out of that.")
-@click.option("--failure", type=float, metavar="F", help="Part of delta for events that may fail; half of it if not said.")
-@click.option("--fingerprint", metavar="TEXT", help="Which data it is; no two sources have the same.")
-@click.option("--by-period", is_flag=True, help="Each period of it has this budget (see renew).")
+@click.option("--delta", type=float, required=True, metavar="D", help="The probability with which epsilon may be exceeded.")
+@click.option("--failure", type=float, metavar="F", help="Part of delta for events that may fail; half of it by default.")
+@click.option("--fingerprint", metavar="TEXT", help="A fingerprint of the data; no two sources may have the same.")
+@click.option("--by-period", is_flag=True, help="Every period of the source has this budget (see renew).")
 @common
 def open_(source: str, place: str, as_json: bool, named: str, unit_rows: str | None, relation: str, **terms: Any) -> None:
     """Give SOURCE, the people and not a table, its budget."""
@@ -91,7 +91,7 @@ def show(source: str | None, place: str, as_json: bool) -> None:
 
 @command.command("history")
 @click.argument("source", required=False)
-@click.option("--last", type=click.IntRange(min=1), default=50, show_default=True, help="How many entries.")
+@click.option("--last", type=click.IntRange(min=1), default=50, show_default=True, help="Show this many entries.")
 @common
 def history(source: str | None, last: int, place: str, as_json: bool) -> None:
     """The last entries, of SOURCE or of all."""
@@ -105,8 +105,12 @@ def history(source: str | None, last: int, place: str, as_json: bool) -> None:
     if as_json:
         write_json({"entries": [entry.to_json() for entry in entries]})
     else:
-        rows = [(each.id, each.at[:19], kind_in_words(each), each.source, _short(each)) for each in entries]
-        table(rows, heads=("entry", "at (UTC)", "what", "source", ""))
+        named = source is None  # else every line would repeat it
+        rows = [
+            (each.id, each.at[:19].replace("T", " "), kind_in_words(each), *([each.source] if named else []), _short(each))
+            for each in entries
+        ]
+        table(rows, heads=("entry", "at (UTC)", "what", *(["source"] if named else []), ""))
         if earlier > 0:
             talk(f"… and {earlier:,} earlier: --last {earlier + last} lists them too.")
 
@@ -160,7 +164,7 @@ def raise_(source: str, place: str, as_json: bool, **terms: Any) -> None:
 @command.command("share")
 @click.argument("source")
 @click.argument("account")
-@click.option("--part", type=float, required=True, metavar="P", help="From 0 to 1, of the whole budget.")
+@click.option("--part", type=float, required=True, metavar="P", help="The share of the whole budget, from 0 to 1.")
 @click.option("--by", required=True, metavar="NAME", help="Who grants it.")
 @common
 def share(source: str, account: str, part: float, by: str, place: str, as_json: bool) -> None:
@@ -173,7 +177,7 @@ def share(source: str, account: str, part: float, by: str, place: str, as_json: 
 @command.command("renew")
 @click.argument("source")
 @click.option("--period", required=True, metavar="NAME", help="Whose data is new, such as 2026-11; charged as SOURCE@NAME.")
-@click.option("--fingerprint", metavar="TEXT", help="Which data it is.")
+@click.option("--fingerprint", metavar="TEXT", help="A fingerprint of the data.")
 @signed
 @common
 def renew(source: str, place: str, as_json: bool, **terms: Any) -> None:

@@ -33,7 +33,7 @@ GROUPS = 5  # shown; all of them are in release.json
 @click.option("-o", "--output", "out", required=True, metavar="FOLDER", help="Where release.json and the raw scores go.")
 @click.option("--claim", metavar="RELEASE.json", help="A release of this model whose claims are carried over.")
 @click.option("--delta", type=float, default=1e-5, show_default=True, metavar="D", help="The delta of the epsilon floor.")
-@click.option("--confidence", type=float, default=0.95, show_default=True, metavar="C", help="Of intervals and of the floor.")
+@click.option("--confidence", type=float, default=0.95, show_default=True, metavar="C", help="Confidence of the intervals.")
 @click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Which splits the shadows are trained on.")
 @click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True, help="Where models run.")
 @click.option("--processes", type=int, default=1, show_default=True, metavar="N", help="Processes that train shadows.")
@@ -48,7 +48,7 @@ GROUPS = 5  # shown; all of them are in release.json
     help="What attackers are given of the model, with --all.",
 )
 @click.option("--shape", metavar="H,W,C", help="Rows are pictures of this height, width and channels (flat), with --all.")
-@click.option("--keep-shadows", is_flag=True, help="Keep what the shadows said, to run more attacks without training again.")
+@click.option("--keep-shadows", is_flag=True, help="Keep the shadows' scores, to run more attacks without training again.")
 @json_option
 def model_command(
     weights: str, recipe_file: str | None, members: str, nonmembers: str, population: str | None, target_column: str,

@@ -46,12 +46,26 @@ def _draw_table(cells: list[list[str]], heads: Sequence[str]) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    console = Console(file=sys.stdout, highlight=False)
     drawn = Table(box=None, show_header=bool(heads), pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    widths = _least_widths([list(heads), *cells] if heads else cells, console.width)
     for place in range(len(heads) or 2):
-        drawn.add_column(heads[place] if heads else "", overflow="fold", style="" if place else "bold")
+        least = widths[place] if place < len(widths) else None
+        drawn.add_column(heads[place] if heads else "", overflow="fold", style="" if place else "bold", min_width=least)
     for row in cells:
         drawn.add_row(*(Text(cell, style=_COLOURS.get(cell, "")) for cell in row))
-    Console(file=sys.stdout, highlight=False).print(drawn)
+    console.print(drawn)
+
+
+def _least_widths(lines: Sequence[Sequence[str]], width: int) -> list[int | None]:
+    """That of the longest word of each column, where all of them fit: a name or an id is not cut in two.
+
+    >>> _least_widths([["7-abc", "ten words"]], 40), _least_widths([["7-abc", "ten words"]], 8)
+    ([5, 5], [None, None])
+    """
+    columns = len(lines[0]) if lines else 0
+    words = [max((len(word) for line in lines for word in line[place].split()), default=0) for place in range(columns)]
+    return list(words) if sum(words) + 2 * columns <= width else [None] * columns
 
 
 @contextmanager

@@ -20,10 +20,10 @@ from discreet.cli.releases import budget
 @click.option("--columns", "columns_file", metavar="FILE", required=True,
               help="A TOML file: for each column its range, its bin edges (three or more) or its categories.")  # fmt: skip
 @click.option("--classes", required=True, help="The values that the target can have, such as no,yes.")
-@click.option("--teachers", type=int, required=True, help="How many parts the private rows are dealt to.")
+@click.option("--teachers", type=int, required=True, help="The number of teachers; each gets its own part of the private rows.")
 @click.option("--answers", type=int, help="How many public rows get a label at most, the first ones; all of them by default.")
 @click.option("--epsilon", type=float, required=True, help="What the labels may give away at most.")
-@click.option("--delta", type=float, required=True, help="How often they may give away more.")
+@click.option("--delta", type=float, required=True, help="The probability with which epsilon may be exceeded.")
 @click.option("--relation", type=click.Choice(["add_remove", "replace"]), default="add_remove", show_default=True,
               help="Whether a row is added and removed, or replaced by another.")  # fmt: skip
 @click.option("--ledger", metavar="FILE|URL", envvar="DISCREET_LEDGER", help="The ledger that keeps the budget of --source.")

@@ -17,7 +17,7 @@ from discreet.errors import InvalidValue
 @click.command("predict", help=COMMANDS["predict"])
 @click.argument("place", metavar="MODEL")
 @click.argument("table", metavar="TABLE")
-@click.option("--probabilities", is_flag=True, help="Tell the probability of every class beside the likeliest one.")
+@click.option("--probabilities", is_flag=True, help="Add the probability of every class.")
 @click.option("-o", "--output", metavar="FILE.csv", help="Write to this file, not to stdout.")
 @json_option
 def command(place: str, table: str, probabilities: bool, output: str | None, as_json: bool) -> None:
@@ -44,11 +44,13 @@ def command(place: str, table: str, probabilities: bool, output: str | None, as_
 
 
 def _model(place: str) -> Any:
-    """The model in a folder that `discreet train` wrote, or in a file of `discreet fit`."""
-    if Path(place).is_dir():
+    """The model in a folder that `discreet train` wrote (or the release in it), or in a file of `discreet fit`."""
+    path = Path(place)
+    folder = path.parent if path.name == "release.json" and (path.parent / "model.safetensors").exists() else path
+    if folder.is_dir():
         from discreet.learn.table import load
 
-        return load(place)
+        return load(folder)
     from discreet.learn.estimators.saved import load_fit
 
     return load_fit(place)

@@ -22,7 +22,7 @@ _INLINE = 2000  # cells that release.json holds itself, so that a report shows t
 @click.command("query", help=COMMANDS["query"])
 @click.argument("location")
 @click.argument("sql")
-@click.option("--unit", metavar=FORM, default="record", show_default=True, help="What is protected: a row, or a person.")
+@click.option("--unit", metavar=FORM, default="record", show_default=True, help="The protected unit: record, or user:KEY.")
 @click.option("--unit-rows", type=int, help="The most rows of one user that count; needed with user:KEY.")
 @click.option("--epsilon", type=float, required=True, help="What the answer may give away at most.")
 @click.option("--delta", type=float, help="Needed where the names of groups are not public.")
@@ -31,9 +31,9 @@ _INLINE = 2000  # cells that release.json holds itself, so that a report shows t
     "--confidence", type=float, default=0.95, show_default=True, help="How often each interval holds the answer without noise."
 )
 @click.option(
-    "--noise", type=click.Choice(["laplace", "gaussian"]), help="By default whichever is less, as far as there is a delta."
+    "--noise", type=click.Choice(["laplace", "gaussian"]), help="By default the one with less noise; gaussian needs a delta."
 )
-@click.option("--bias", is_flag=True, help="Tell also, from the same epsilon, the shares that were clamped and cut.")
+@click.option("--bias", is_flag=True, help="Also release, from the same epsilon, the shares of values clamped and rows cut.")
 @click.option("--keys", multiple=True, metavar="NAME=A,B", help="The public groups of a key; may be given several times.")
 @click.option("--table", "tables", multiple=True, metavar="NAME=FILE", help="One more table; may be given several times.")
 @click.option("--bounds", multiple=True, metavar="COLUMN=LOW:HIGH", help="The range of a column; may be given several times.")
@@ -42,7 +42,7 @@ _INLINE = 2000  # cells that release.json holds itself, so that a report shows t
 @click.option("--source", help="The name of the source in the ledger.")
 @click.option("--account", help="The account to charge.")
 @click.option("-o", "--output", metavar="FOLDER", help="Write table.parquet and release.json there.")
-@click.option("--dry-run", is_flag=True, help="Tell cost and error; read and spend nothing.")
+@click.option("--dry-run", is_flag=True, help="Show cost and error; read and spend nothing.")
 @json_option
 def command(
     location: str, sql: str, unit: str, unit_rows: int | None, epsilon: float, delta: float | None, groups: int | None,
@@ -90,13 +90,13 @@ def _tables(location: str, more: tuple[str, ...]) -> Any:
 
     if not more:
         return location
-    found = {table_name(location): location}
+    tables = {table_name(location): location}
     for text in more:
         name, _, place = text.partition("=")
-        if not place or name in found:
+        if not place or name in tables:
             raise InvalidValue(f"--table is like wards=wards.parquet, each name once; got {text[:60]!r}.")
-        found[name] = place
-    return found
+        tables[name] = place
+    return tables
 
 
 def _keys(texts: tuple[str, ...]) -> dict[str, list[Any]]:

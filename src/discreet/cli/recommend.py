@@ -20,7 +20,7 @@ from discreet.cli.releases import budget
 @click.option("--bounds", nargs=2, type=float, required=True, help="The least and the largest rating.")
 @click.option("--user", "key", metavar="COLUMN", help="The unit is a user: all ratings that share a value in this column.")
 @click.option("--epsilon", type=float, required=True, help="What the recommender may give away at most.")
-@click.option("--delta", type=float, required=True, help="How often it may give away more.")
+@click.option("--delta", type=float, required=True, help="The probability with which epsilon may be exceeded.")
 @click.option("--mine", metavar="FILE", help='A JSON object of one user\'s ratings, such as {"film 3": 5}: recommend to them.')
 @click.option("--top", type=int, default=10, show_default=True, help="How many items --mine gets.")
 @click.option("--ledger", metavar="FILE|URL", envvar="DISCREET_LEDGER", help="The ledger that keeps the budget of --source.")

@@ -19,7 +19,7 @@ from discreet.errors import InvalidValue
 FILES are release.json files: of one release, or of several to be seen side by side. Without -o the report is written to
 stdout as Markdown. A report checks nothing and exits with 0 whatever it says; discreet gate checks.""")  # fmt: skip
 @click.argument("files", nargs=-1, required=True, type=click.Path())
-@click.option("-o", "--output", multiple=True, metavar="FILE", help="Where to: .html, .pdf, .md or .json; may be given again.")
+@click.option("-o", "--output", multiple=True, metavar="FILE", help="A .html, .pdf, .md or .json file to write; repeatable.")
 @click.option(
     "--ledger", "place", envvar="DISCREET_LEDGER", metavar="PATH_OR_URL", help="The ledger that paid; DISCREET_LEDGER too."
 )
@@ -28,7 +28,7 @@ stdout as Markdown. A report checks nothing and exits with 0 whatever it says; d
 @click.option("--card", metavar="FILE.md", help="Write the privacy section of a model card (one release only).")
 @click.option("--history", metavar="FILE", help="What discreet gate --history kept: show how earlier versions came out.")
 @click.option("--plots", type=click.Choice(["svg"]), help="Write the plots as files too, beside the first output.")
-@click.option("--confidence", type=float, default=0.95, show_default=True, metavar="C", help="Of intervals and floors.")
+@click.option("--confidence", type=float, default=0.95, show_default=True, metavar="C", help="Confidence of intervals.")
 @json_option
 def command(
     files: tuple[str, ...], output: tuple[str, ...], place: str | None, title: str | None, annex: bool, card: str | None,

@@ -30,7 +30,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
     "--allow-host", multiple=True, metavar="NAME", help="A name that browsers may use for this server, as a proxy sends it."
 )
 @click.option("--https", is_flag=True, help="Browsers reach it by TLS, through a proxy: cookies are sent by TLS alone.")
-@click.option("--trust-proxy", multiple=True, metavar="ADDRESS", help="A proxy whose word on who is calling is believed.")
+@click.option("--trust-proxy", multiple=True, metavar="ADDRESS", help="A proxy trusted to name the caller.")
 @click.option("--reset", metavar="NAME", help="Print a one-time link with which NAME chooses a new password.")
 @click.option("--ready-file", metavar="FILE", help="Write address and process id there once it listens, as JSON.")
 @json_option

@@ -50,11 +50,13 @@ def _facts(release: Release[Any]) -> dict[str, Any]:
 
 
 def _rows(release: Release[Any]) -> list[tuple[str, str]]:
+    from discreet.core import ExternalValue
     from discreet.core.check import shown
 
+    value = release.value
     rows = [
         ("made from", release.source),
-        ("value", shown(release.value)),
+        ("value", f"{value.type}, beside this document" if isinstance(value, ExternalValue) else shown(value)),
         ("paid by", ", ".join(release.entries) or "no ledger entry"),
     ]
     for claim in release.claims:

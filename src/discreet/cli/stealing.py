@@ -25,7 +25,7 @@ METHODS = ("linear", "tree", "relu", "approximate")
 @click.option("--layers", type=int, default=1, show_default=True, metavar="N", help="Hidden layers of a ReLU network: 1 or 2.")
 @click.option("--most", type=int, default=200_000, show_default=True, metavar="N", help="Queries that the thief may make.")
 @click.option("--journal", type=click.Path(dir_okay=False), metavar="FILE", help="Keep answers, to go on after a failure.")
-@click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Of the queries.")
+@click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Seed of the queries.")
 @click.option("--trust-pickle", is_flag=True, help="Read a scikit-learn model, which is a pickle: only one that you made.")
 @click.option("-o", "--output", "out", type=click.Path(dir_okay=False), metavar="FILE", help="Write a release.json.")
 @json_option
@@ -72,8 +72,8 @@ def _model(path: str, recipe_file: str | None, trust_pickle: bool) -> Any:
     if path.startswith(("http://", "https://")):
         return Http(path)
     recipe = None if recipe_file is None else read_recipe(recipe_file, talk)
-    found = read_model(path, recipe, trust_pickle=trust_pickle, device="cpu")
-    return found.double() if hasattr(found, "double") else found
+    target = read_model(path, recipe, trust_pickle=trust_pickle, device="cpu")
+    return target.double() if hasattr(target, "double") else target
 
 
 def _stolen(method: str, oracle: Any, rows: Any, answers: str, layers: int, most: int, seed: int) -> dict[str, Any]:
@@ -108,6 +108,6 @@ def _save(out: str, model: str, facts: dict[str, Any]) -> None:
     from discreet.core.facts import made
 
     name = Path(model).name or model
-    told = {"title": f"{name}, stolen through its answers", "made": made(command_line()), "stealing": [facts]}
-    Release(value={"model": name}, source=name, claims=(), facts=told).save(out)
+    about = {"title": f"{name}, stolen through its answers", "made": made(command_line()), "stealing": [facts]}
+    Release(value={"model": name}, source=name, claims=(), facts=about).save(out)
     talk(f"written: {out}")

@@ -17,8 +17,8 @@ from discreet.cli.units import FORM, read_unit
 @click.argument("location")
 @click.option("--schema", metavar="FILE", required=True, help="A schema.toml with each column's type, range or categories.")
 @click.option("--epsilon", type=float, required=True, help="What the synthetic table may give away at most.")
-@click.option("--delta", type=float, required=True, help="How often it may give away more.")
-@click.option("--unit", metavar=FORM, default="record", show_default=True, help="What is protected: a row, or a person.")
+@click.option("--delta", type=float, required=True, help="The probability with which epsilon may be exceeded.")
+@click.option("--unit", metavar=FORM, default="record", show_default=True, help="The protected unit: record, or user:KEY.")
 @click.option("--unit-rows", type=int, help="The most rows of one user that count; needed with user:KEY.")
 @click.option("--relation", type=click.Choice(["add_remove", "replace"]), default="add_remove", show_default=True,
               help="Whether a unit is added and removed, or replaced by another.")  # fmt: skip
@@ -34,7 +34,7 @@ from discreet.cli.units import FORM, read_unit
 @click.option("--table", metavar="NAME", help="Which table, where LOCATION holds several; with --child, that of the parents.")
 @click.option("--child", metavar="FILE|NAME",
               help="Rows that belong to those of LOCATION by the key of --unit; of each, --unit-rows count.")  # fmt: skip
-@click.option("--explain", is_flag=True, help="Tell cost, split, noise and expected error; read and spend nothing.")
+@click.option("--explain", is_flag=True, help="Show cost, split, noise and expected error; read and spend nothing.")
 @json_option
 def command(
     location: str, schema: str, epsilon: float, delta: float, unit: str, unit_rows: int | None, relation: str,
@@ -143,8 +143,8 @@ def _save_fidelity(near: Any, folder: Path) -> None:
     """Noisy distances as a release of their own, beside the table's."""
     from dataclasses import replace
 
-    told = near.value.to_json()
-    replace(near, value=told["means"], facts={**near.facts, "fidelity": told}).save(folder / "fidelity.json")
+    distances = near.value.to_json()
+    replace(near, value=distances["means"], facts={**near.facts, "fidelity": distances}).save(folder / "fidelity.json")
     talk(f"{near.value}\nHow near it is, with noise: {folder / 'fidelity.json'}")
 
 

@@ -32,7 +32,7 @@ MEASURED = ("risks", "owner_fidelity", "usefulness")
 @click.option(
     "-o", "--output", "out", required=True, metavar="FOLDER", help="Where release.json goes. It is for the owner of the data."
 )
-@click.option("--confidence", type=float, default=0.95, show_default=True, metavar="C", help="Of intervals and of the floor.")
+@click.option("--confidence", type=float, default=0.95, show_default=True, metavar="C", help="Confidence of the intervals.")
 @click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Which rows and predicates are drawn.")
 @json_option
 def synthetic_command(
@@ -62,14 +62,14 @@ def synthetic_command(
     if schema is not None:
         settled = _settled(carried, schema)
         facts["owner_fidelity"] = measure_fidelity(members, file, unit=claimed, schema=settled, seed=seed).to_json()
-    found = attack_table(made, real, others, attacks=names, generator=generator, shadows=shadows, secret=secret,
+    attacked = attack_table(made, real, others, attacks=names, generator=generator, shadows=shadows, secret=secret,
                          unit=rows_of, seed=seed, confidence=confidence)  # fmt: skip
-    evidence = list(found.evidence)
+    evidence = list(attacked.evidence)
     if canaries is not None and generator is not None:
         talk(f"Fitting once more, with {canaries} canaries. It is not paid for: what it shows stays with you.")
         rows = {name: real[name] for name in real if name in made or name == claimed.key}
         evidence.append(audit_generator(generator, rows, canaries=canaries, unit=claimed))
-    facts |= found.facts()
+    facts |= attacked.facts()
     facts["attack_settings"] = {
         "shadow tables": f"{shadows:,}" if generator is not None and "shadows" in names else "none",
         "canaries": "none" if canaries is None else f"{canaries:,}, each in or out by a fair coin, in one more fit",
@@ -78,7 +78,7 @@ def synthetic_command(
     if label is not None:
         facts["usefulness"] = train_on_synthetic(made, real, others, label).to_json()
     release = _release(file, carried, evidence, facts, seed)
-    _tell(release, Path(out), confidence, found.notes, as_json)
+    _tell(release, Path(out), confidence, attacked.notes, as_json)
 
 
 def _generator(carried: Release[Any] | None, schema: str | None) -> Any:
@@ -108,10 +108,10 @@ def _settled(carried: Release[Any] | None, schema: str) -> Any:
     from discreet.synth import Schema
 
     known = Schema.of(schema)
-    told = (
+    settings = (
         {} if carried is None else {it["name"]: it.get("found") for it in carried.facts.get("synthetic", {}).get("columns", ())}
     )
-    return known.settled({name: found for name, found in told.items() if found})
+    return known.settled({name: found for name, found in settings.items() if found})
 
 
 def _release(
@@ -120,15 +120,17 @@ def _release(
     """The evidence beside the claims of the table, which its entry paid for; without them nothing is claimed."""
     from dataclasses import replace
 
-    from discreet.core import Claim, Elsewhere, Game, NonPrivate, Release, record
+    from discreet.core import Claim, ExternalValue, Game, NonPrivate, Release, record
     from discreet.core.facts import made
 
     title = f"Synthetic table {Path(file).name}, attacked"
-    told = {"title": title, "made": made(command_line()), "seeds": {"attacks": seed}, **facts}
+    about = {"title": title, "made": made(command_line()), "seeds": {"attacks": seed}, **facts}
     if carried is not None:
-        return replace(carried, value=Elsewhere("Table"), evidence=tuple(evidence), facts={**carried.facts, **told})
+        return replace(carried, value=ExternalValue("Table"), evidence=tuple(evidence), facts={**carried.facts, **about})
     nothing = Claim(game=Game(record(), {"table"}), event=NonPrivate())
-    return Release(value=Elsewhere("Table"), source=Path(file).name, claims=(nothing,), evidence=tuple(evidence), facts=told)
+    return Release(
+        value=ExternalValue("Table"), source=Path(file).name, claims=(nothing,), evidence=tuple(evidence), facts=about
+    )
 
 
 def _tell(release: Release[Any], folder: Path, confidence: float, notes: tuple[str, ...], as_json: bool) -> None:

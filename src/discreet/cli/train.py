@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import sys
-import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from discreet.cli import COMMANDS
+from discreet.cli.config import ledger_of, read_config
 from discreet.cli.output import json_option, talk, write_json
 from discreet.cli.releases import naming_ledger
-from discreet.errors import InvalidDocument, InvalidValue
+from discreet.errors import InvalidDocument
 from discreet.figures import down, up
 
 if TYPE_CHECKING:
@@ -33,58 +33,35 @@ NEEDED = {"data": ("file", "target", "classes", "columns"), "train": ("delta", "
 
 
 @click.command("train", help=COMMANDS["train"])
-@click.argument("config", metavar="CONFIG.toml")
+@click.argument("path", metavar="CONFIG.toml")
 @click.option(
-    "--test", metavar="FILE", help="A public table to tell accuracy, F1 and AUC on. Nothing covers what is told of it."
+    "--test", metavar="FILE", help="A public table to measure accuracy, F1 and AUC on. The claim does not cover this table."
 )
-@click.option("--dry-run", is_flag=True, help="Tell noise and claim; read and spend nothing.")
+@click.option("--dry-run", is_flag=True, help="Show noise and claim; read and spend nothing.")
 @json_option
-def command(config: str, test: str | None, dry_run: bool, as_json: bool) -> None:
+def command(path: str, test: str | None, dry_run: bool, as_json: bool) -> None:
     from discreet.learn import table
 
-    told = read(config)
-    known = table.Encoding(**{name: told["data"][name] for name in ("columns", "target", "classes")})
-    folder = Path(config).parent
+    config = read_config(path, SECTIONS, NEEDED, "train")
+    known = table.Encoding(**{name: config["data"][name] for name in ("columns", "target", "classes")})
+    folder = Path(path).parent
     if dry_run:
-        _plan(told, as_json)
+        _plan(config, as_json)
         return
     public = None if test is None else _public(known, test)  # read first: what is wrong with it must not cost a budget
-    with naming_ledger(_place(told["ledger"], folder) if "place" in told.get("ledger", {}) else None):
-        run = start(told, known, folder).fit(progress=sys.stderr.isatty())
+    with naming_ledger(ledger_of(config, folder)):
+        run = start(config, known, folder).fit(progress=sys.stderr.isatty())
     quality = {} if public is None else _quality(run, public)
-    release = run.release(folder / told["output"]["folder"], quality=quality or None)
-    (folder / told["output"]["folder"] / table.CONFIG).write_text(Path(config).read_text())
-    found = {"release": str(folder / told["output"]["folder"]), "epsilon": run.spent(), "delta": run.plan.delta,
+    release = run.release(folder / config["output"]["folder"], quality=quality or None)
+    (folder / config["output"]["folder"] / table.CONFIG).write_text(Path(path).read_text())
+    outcome = {"release": str(folder / config["output"]["folder"]), "epsilon": run.spent(), "delta": run.plan.delta,
              "noise_multiplier": run.plan.noise_multiplier,
              "entry": list(release.entries) if release.also else release.entry}  # fmt: skip
-    found |= {name.lower().replace(" ", "_"): value for name, value in quality.items()}
-    _tell(found, as_json)
+    outcome |= {name.lower().replace(" ", "_"): value for name, value in quality.items()}
+    _tell(outcome, as_json)
 
 
-def read(path: str) -> dict[str, Any]:
-    """The file, checked name by name: a misspelt setting is an error, never silently a default."""
-    try:
-        told = tomllib.loads(Path(path).read_text())
-    except FileNotFoundError:
-        raise InvalidValue(
-            f"There is no file {path!r}; discreet train reads a TOML file, see the guide on private training."
-        ) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InvalidDocument(f"{path!r} is not valid TOML: {error}") from None
-    for section, inside in told.items():
-        if section not in SECTIONS:
-            raise InvalidDocument(f"{path!r} has a section [{section}]; known are {', '.join(SECTIONS)}.")
-        extra = sorted(set(inside) - set(SECTIONS[section])) if isinstance(inside, dict) else [section]
-        if extra:
-            raise InvalidDocument(f"[{section}] of {path!r} does not know {extra[0]}; it takes {', '.join(SECTIONS[section])}.")
-    for section, names in NEEDED.items():
-        lacking = [name for name in names if name not in told.get(section, {})]
-        if lacking:
-            raise InvalidDocument(f"[{section}] of {path!r} lacks {', '.join(lacking)}.")
-    return told
-
-
-def start(told: dict[str, Any], known: Encoding, folder: Path) -> Run:
+def start(config: dict[str, Any], known: Encoding, folder: Path) -> Run:
     """The run a configuration describes."""
     import torch
     from torch import nn
@@ -95,29 +72,22 @@ def start(told: dict[str, Any], known: Encoding, folder: Path) -> Run:
     from discreet.ledger import Ledger
     from discreet.models.tables import read_private
 
-    settings, unit, ledger = dict(told["train"]), told.get("unit", {}), told.get("ledger", {})
-    if ledger and not {"place", "source"} <= set(ledger):
-        raise InvalidDocument("[ledger] needs place (a file or a URL) and source (the name of the budget).")
-    place = _place(ledger, folder) if ledger else ""
-    if ledger and "://" not in place and not Path(place).exists():  # a mistyped one would be made, empty
-        raise InvalidValue(
-            f"There is no ledger at {place}, which [ledger] names. Open a budget there first: discreet ledger open "
-            f"{ledger['source']} --ledger {place} …; or name the one that you have."
-        )
+    settings, unit, ledger = dict(config["train"]), config.get("unit", {}), config.get("ledger", {})
+    place = ledger_of(config, folder)
     key = unit.get("key")
     names = dict.fromkeys([*known.columns, known.target, *([] if key is None else [key])])
-    table = read_private(str(folder / told["data"]["file"]), list(names))
+    table = read_private(str(folder / config["data"]["file"]), list(names))
     if key is not None:  # a row without a key is nobody's, and left out
         there = [not missing(cell) for cell in table[key].tolist()]
         table = {name: column[there] for name, column in table.items()}
     inputs, target, kept = known.read(table)
-    model = network(known.width, told.get("model", {}).get("hidden", []), len(known.classes))
+    model = network(known.width, config.get("model", {}).get("hidden", []), len(known.classes))
     optimizer = torch.optim.SGD(model.parameters(), settings.pop("learning_rate"), settings.pop("momentum", 0.0))
     return train(
         model, optimizer, (inputs, target), nn.CrossEntropyLoss(reduction="none"), unit=_unit(unit),
-        owners=None if key is None else codes(table[key][kept])[0], ledger=Ledger(place) if ledger else None,
-        source=ledger.get("source", told["data"]["file"]), account=ledger.get("account"),
-        checkpoint=_checkpoint(told["output"], settings, folder), clipping=_clipping(settings),
+        owners=None if key is None else codes(table[key][kept])[0], ledger=None if place is None else Ledger(place),
+        source=ledger.get("source", config["data"]["file"]), account=ledger.get("account"),
+        checkpoint=_checkpoint(config["output"], settings, folder), clipping=_clipping(settings),
         performance=Performance(microbatch=settings.pop("microbatch", None)), **settings,
     )  # fmt: skip
 
@@ -154,18 +124,13 @@ def _unit(unit: dict[str, Any]) -> Any:
     return user(unit["key"], rows=unit["rows"])
 
 
-def _place(ledger: dict[str, Any], folder: Path) -> str:
-    place = str(ledger["place"])
-    return place if "://" in place else str(folder / place)
-
-
-def _plan(told: dict[str, Any], as_json: bool) -> None:
+def _plan(config: dict[str, Any], as_json: bool) -> None:
     from discreet.learn.sgd.plan import planned
     from discreet.learn.sgd.sampling import Poisson
 
-    given = told["train"]
+    given = config["train"]
     plan = planned(
-        unit=_unit(told.get("unit", {})), sampler=Poisson(given["rate"]), rate=given["rate"], steps=given["steps"],
+        unit=_unit(config.get("unit", {})), sampler=Poisson(given["rate"]), rate=given["rate"], steps=given["steps"],
         clip_norm=given["clip_norm"], delta=given["delta"], epsilon=given.get("epsilon"),
         noise_multiplier=given.get("noise_multiplier"), counted="divisor" not in given,
     )  # fmt: skip

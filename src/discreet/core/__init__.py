@@ -33,7 +33,7 @@ from discreet.core.evidence import Evidence
 from discreet.core.facts import Facts
 from discreet.core.game import Game, Unit, record, user
 from discreet.core.protocols import Attack, Mechanism, Worlds
-from discreet.core.release import Elsewhere, Release
+from discreet.core.release import ExternalValue, Release
 from discreet.core.roc import Roc
 from discreet.core.verdict import Verdict
 
@@ -45,10 +45,10 @@ __all__ = [
     "Curve",
     "DiscreteGaussian",
     "DiscreteLaplace",
-    "Elsewhere",
     "Event",
     "Evidence",
     "Exponential",
+    "ExternalValue",
     "Facts",
     "Game",
     "Gaussian",

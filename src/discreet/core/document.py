@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import tomllib
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,16 @@ def members(what: str, document: Any, *, required: tuple[str, ...], optional: tu
 def read_json(path: str | os.PathLike[str]) -> Any:
     """A JSON document from a file, with an error that says what is wrong with it."""
     return parse_json(read_text(path, LARGEST, "JSON document"), str(path))
+
+
+def read_toml(path: str | os.PathLike[str], otherwise: str = "") -> dict[str, Any]:
+    """A TOML document from a file, with an error that says what is wrong; `otherwise` is what to do where there is no file."""
+    if otherwise and not Path(path).exists():
+        raise InvalidValue(f"There is no file {check.shown(str(path))}; {otherwise}")
+    try:
+        return tomllib.loads(read_text(path, LARGEST, "TOML document"))
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise InvalidDocument(f"{path} is not TOML: {error}.") from None
 
 
 def read_text(path: str | os.PathLike[str], largest: int, what: str) -> str:

@@ -34,9 +34,9 @@ class Facts(Mapping[str, Any]):
 
     Every key is optional, and keys of one's own are kept. Those that a report reads are checked: `title`, `made`, `seeds`,
     `hashes`, `groups`, `exposed`, `controls`, `quality`, `spending`, `marginal_errors`, `tried`, `not_tried`, and of a
-    synthetic table `synthetic`, `fidelity`, `owner_fidelity`, `risks` and `usefulness`, of attribute inference `inference`,
-    of stealing `stealing` and `descent`, of language models `extraction`, `exposure` and `verbatim`, of pictures that were
-    recreated `recreated` and `encodings`, of training data as a whole `shares`.
+    synthetic table `synthetic`, `fidelity`, `owner_fidelity`, `risks` and `usefulness`, of attribute inference `inference`, of
+    stealing `stealing` and `descent`, of language models `extraction`, `exposure`, `unprompted` and `verbatim`, of pictures
+    that were recreated `recreated` and `encodings`, of training data as a whole `shares`.
 
     >>> facts = Facts({"title": "Readmissions", "seeds": {"shadows": 0}})
     >>> facts["title"], facts["seeds"]["shadows"]
@@ -141,10 +141,10 @@ def _object(test: Test) -> Test:
 
 def _members(required: dict[str, Test], optional: dict[str, Test]) -> Test:
     def those_of(name: str, value: Any) -> None:
-        found = _mapping(name, value)
+        mapping = _mapping(name, value)
         for key, test in {**required, **optional}.items():
-            if key in found:
-                test(f"{key} of {name}", found[key])
+            if key in mapping:
+                test(f"{key} of {name}", mapping[key])
             elif key in required:
                 raise InvalidValue(f"{name} lacks {key}.")
 
@@ -286,6 +286,7 @@ SHAPES: dict[str, Test] = {
         {"similarity": _object(check.real)},
     ),
     "verbatim": _list(check.word),
+    "unprompted": _members(dict.fromkeys(("texts", "tokens", "run", "memorised"), _count), {}),
     "recreated": _list(
         _members(
             {"method": check.word, "prior": check.word, "classes": _count, "queries": _count},

@@ -68,10 +68,10 @@ def cells(line: bytes, delimiter: str) -> list[str | None]:
     """
     text = line.decode("utf-8", "surrogateescape")
     try:
-        found = next(csv.reader([text], delimiter=delimiter, strict=True)) if '"' in text else text.split(delimiter)
+        parts = next(csv.reader([text], delimiter=delimiter, strict=True)) if '"' in text else text.split(delimiter)
     except csv.Error:  # a value longer than Python's limit: no record
         return []
-    return [_cell(each.strip()) for each in found]
+    return [_cell(each.strip()) for each in parts]
 
 
 def _cell(text: str) -> str | None:

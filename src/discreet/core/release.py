@@ -27,7 +27,7 @@ _ADDED = {1: (), 2: ("facts",), 3: ("facts",)}  # what each version asks beside 
 
 
 @dataclass(frozen=True, slots=True)
-class Elsewhere:
+class ExternalValue:
     """Stands for a value that is not in the document, such as a model beside it; `type` says what it was."""
 
     type: str
@@ -163,7 +163,7 @@ def _entries_from_json(document: Any, version: int) -> tuple[Any, tuple[Any, ...
 
 
 def _value_to_json(value: Any) -> dict[str, Any]:
-    if isinstance(value, Elsewhere):
+    if isinstance(value, ExternalValue):
         return {"elsewhere": value.type}
     plain = _plain(value)
     return {"elsewhere": type(value).__name__} if plain is _NOT_PLAIN else {"inline": plain}
@@ -171,7 +171,7 @@ def _value_to_json(value: Any) -> dict[str, Any]:
 
 def _value_from_json(document: Any) -> Any:
     if isinstance(document, dict) and set(document) == {"elsewhere"}:
-        return Elsewhere(document["elsewhere"])
+        return ExternalValue(document["elsewhere"])
     if not isinstance(document, dict) or set(document) != {"inline"}:
         raise InvalidDocument("value of a release must be {'inline': …} or {'elsewhere': 'type'}.")
     if _plain(document["inline"]) is _NOT_PLAIN:

@@ -90,7 +90,7 @@ class Seal:
 
     def _open(self, parameters: RingParameters) -> None:
         self.library = _library()
-        self.module = str(import_module("_sealapi_cpp").__file__)
+        self.module = str(import_module(self.library.Ciphertext.__module__).__file__)  # which brings the decoder
         kinds = self.library.SCHEME_TYPE
         asked = self.library.EncryptionParameters(kinds.CKKS if parameters.scheme == "ckks" else kinds.BFV)
         asked.set_poly_modulus_degree(parameters.degree)
@@ -303,7 +303,7 @@ class Seal:
             _drop(handle, path)
 
     def _whole(self, kind: str, data: bytes, keys: int) -> bytes | bytearray | None:
-        """The data without compression, if its sizes are those of these parameters; as it is where it cannot be unpacked here."""
+        """The data without compression, if its sizes are those of these parameters; as it is where it cannot be unpacked."""
         most = {"GaloisKeys": keys, "RelinKeys": 1}.get(kind, 0) * self.parameters.key_bytes
         most += 3 * len(self.parameters.primes) * self.parameters.degree * 8 + (1 << 16)
         size = unpacked_size(data)

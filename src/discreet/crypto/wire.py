@@ -134,16 +134,20 @@ def _handler(server: ScoringServer) -> type[BaseHTTPRequestHandler]:
             if not server.places.acquire(timeout=PATIENCE):
                 return self._send(503, f"{MOST_AT_ONCE} messages are being read already. Send it again later.".encode())
             try:
-                answer = actions[self.path](self._read(int(length)))
-            except TimeoutError:
-                return self._send(408, f"A message must come at {SLOWEST} bytes a second or more. Send it again.".encode())
-            except DiscreetError as error:
-                return self._send(400, str(error).encode())
-            except Exception as error:  # a fault of ours, told without its details
-                return self._send(500, f"The request failed with {type(error).__name__}.".encode())
+                said = self._said(actions[self.path], int(length))
             finally:
                 server.places.release()
-            return self._send(200, answer)
+            return self._send(*said)  # who does not read it keeps no place
+
+        def _said(self, action: Any, length: int) -> tuple[int, bytes]:
+            try:
+                return 200, action(self._read(length))
+            except TimeoutError:
+                return 408, f"A message must come at {SLOWEST} bytes a second or more. Send it again.".encode()
+            except DiscreetError as error:
+                return 400, str(error).encode()
+            except Exception as error:  # a fault of ours, told without its details
+                return 500, f"The request failed with {type(error).__name__}.".encode()
 
         def _read(self, length: int) -> bytes:
             """The body, in bounded time: who sends a byte now and then must not keep a place."""

@@ -31,7 +31,7 @@ def synthesise(patients: Cohort, strangers: Cohort, ledger: Ledger, folder: Path
 
     from discreet import synth
     from discreet.attack.tables import attack_table, audit_generator
-    from discreet.core import Elsewhere
+    from discreet.core import ExternalValue
 
     real, others = rows(patients), rows(strangers)
     fitted = synth.fit(real, ledger=ledger, source=SOURCE, **HOW)
@@ -45,7 +45,7 @@ def synthesise(patients: Cohort, strangers: Cohort, ledger: Ledger, folder: Path
         "canaries": f"{CANARIES:,}, each in or out by a fair coin, in one more fit",
         "rows asked about": f"{TARGETS:,} members, {TARGETS:,} others",
     }
-    kept = fitted.map(lambda model: Elsewhere("Model"))
+    kept = fitted.map(lambda model: ExternalValue("Model"))
     return replace(kept, evidence=(canaries, *found.evidence), facts=facts)
 
 

@@ -49,13 +49,13 @@ class ClientCanaries:
         self.score = np.zeros(self.count)
 
     def among(self, clients: Clients) -> Clients:
-        """The clients, and behind them the canaries that are there."""
+        """The clients of the round, followed by the canaries that take part."""
         inputs, targets = clients[0]
         nothing: Rows = (inputs[:0], targets[:0])
         return Clients(lambda client: clients[client] if client < self.first else nothing, self.first + len(self.members))
 
     def put(self, exchange: Exchange) -> None:
-        """What canaries ask for, before anything is clipped."""
+        """The updates of the canaries, before clipping."""
         for place, canary in self._here(exchange):
             asked = 1.0 if self.inside[canary] else -1.0 if self.scheme.unit.relation == "replace" else 0.0
             exchange.updates[place] = 0.0
@@ -65,7 +65,7 @@ class ClientCanaries:
             exchange.weights[place] = 1.0
 
     def watch(self, exchange: Exchange) -> None:
-        """Add up what the round tells of each canary: the logarithm of a likelihood ratio."""
+        """Add this round's logarithm of the likelihood ratio to the score of each canary."""
         signs = self._signs(exchange)
         if isinstance(self.scheme, Central):
             assert exchange.aggregate is not None
@@ -94,22 +94,22 @@ class ClientCanaries:
 
     def _here(self, exchange: Exchange) -> list[tuple[int, int]]:
         """The places and numbers of canaries that take part in a round."""
-        found = np.flatnonzero(exchange.clients >= self.first)
-        return [(int(place), int(self.members[exchange.clients[place] - self.first])) for place in found]
+        present = np.flatnonzero(exchange.clients >= self.first)
+        return [(int(place), int(self.members[exchange.clients[place] - self.first])) for place in present]
 
     def _signs(self, exchange: Exchange) -> NDArray[np.float64]:
-        """Up or down, a coin for each canary and round, so that what canaries ask for does not add up over rounds."""
+        """A random sign for each canary and round, so that updates of canaries do not add up over rounds."""
         coins = np.random.Generator(np.random.Philox(key=draw(self._key, exchange.number, 1)))
         return coins.choice([-1.0, 1.0], self.count)
 
     def _along(self, released: Tensor, signs: NDArray[np.float64]) -> NDArray[np.float64]:
-        """How far each canary's parameter went its way, in clip norms."""
+        """How far the released update moved each canary's parameter in its direction, in clip norms."""
         moved = released[torch.from_numpy(self.places).to(released.device)].double().cpu().numpy()
         return np.asarray(moved * signs / self.scheme.clip_norm)
 
 
 def _deviation(moved: NDArray[np.float64], noise: float) -> float:
-    """The standard deviation of what is not a canary: the noise, and what clients ask for; robust against canaries."""
+    """The standard deviation of noise and clients' updates together; a robust estimate, which canaries hardly move."""
     return max(noise, 1.4826 * float(np.median(np.abs(moved - np.median(moved)))))
 
 

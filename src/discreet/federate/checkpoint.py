@@ -33,7 +33,7 @@ class Checkpoint:
         return bytes.fromhex(kept["key"]), kept["entry"]
 
     def begin(self, rounds: Rounds, key: bytes, entry: str | None) -> None:
-        """Put the run where it was; a new one is written before its first round."""
+        """Restore the run from its file; a new run writes its file before the first round."""
         self._key, self._entry = key, entry
         if self.exists():
             rounds.restore(self._load()["state"])

@@ -62,7 +62,7 @@ class Clients:
 
     @classmethod
     def evenly(cls, inputs: Any, targets: Any, *, clients: int, seed: int) -> Clients:
-        """Rows dealt out at random, as many to each client as can be."""
+        """Rows divided at random among clients, in parts of equal size up to one row."""
         order = np.random.default_rng(seed).permutation(len(inputs))
         owner = np.empty(len(inputs), np.int64)
         owner[order] = np.arange(len(inputs)) % check.whole("clients", clients, least=2)
@@ -70,7 +70,7 @@ class Clients:
 
     @classmethod
     def dirichlet(cls, inputs: Any, targets: Any, *, clients: int, alpha: float, seed: int) -> Clients:
-        """Skewed labels: each label's rows are shared out in proportions drawn from a Dirichlet law (Hsu, Qi, Brown 2019).
+        """Skewed labels: each label's rows in proportions drawn from a Dirichlet distribution (Hsu, Qi, Brown 2019).
 
         A small `alpha` leaves most rows of a label with few clients, a large one deals evenly. Clients may be left empty.
         """
@@ -85,7 +85,7 @@ class Clients:
 
 
 def _cut(inputs: Any, targets: Any, owner: Ints, clients: int) -> Clients:
-    """Rows in memory, put side by side client by client, so that a client's are a slice and nothing is copied again."""
+    """Rows in memory, sorted by client, so that a client's rows are a slice and are not copied again."""
     inputs, targets = rows_of((inputs, targets), "the table")
     if len(inputs) != len(owner):
         raise InvalidValue(f"There must be one client for each of {len(inputs)} rows; got {len(owner)}.")

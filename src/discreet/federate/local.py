@@ -18,7 +18,7 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class LocalSGD:
-    """Plain descent, by batches; `proximal` pulls back to where the round began."""
+    """SGD by batches; `proximal` weighs FedProx's penalty on the distance from the weights at the start of the round."""
 
     learning_rate: float
     epochs: int = 1

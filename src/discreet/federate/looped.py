@@ -17,7 +17,7 @@ Loss = Callable[[Any, Tensor], Tensor]  # model output and targets to one number
 
 
 class Looped:
-    """Trains a module in place from given weights; `train` gives the change that each client wants."""
+    """Trains a module in place from given weights; `train` returns each client's update."""
 
     def __init__(self, model: nn.Module, loss: Loss, device: torch.device) -> None:
         self.model, self.loss, self.device = model, loss, device
@@ -82,7 +82,7 @@ class Looped:
 
 
 def per_row(losses: Tensor, rows: int) -> Tensor:
-    """One number for each row; a loss that is a mean already would hide whose is whose."""
+    """The loss of each row; a loss that is a mean already is refused, since rows cannot be told apart in it."""
     if not isinstance(losses, Tensor) or losses.shape[:1] != (rows,):
         shape = tuple(losses.shape) if isinstance(losses, Tensor) else type(losses).__name__
         raise InvalidValue(
@@ -94,7 +94,7 @@ def per_row(losses: Tensor, rows: int) -> Tensor:
 
 @contextmanager
 def seeded(seed: int, device: torch.device) -> Any:
-    """In which torch's generators, from which dropout draws, follow from a seed; afterwards they are as they were."""
+    """While this is open, torch's generators (dropout draws from them) follow from a seed; then they are restored."""
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.default_generator.manual_seed(seed)
         if device.type == "cuda":

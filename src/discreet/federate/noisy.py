@@ -231,7 +231,7 @@ def _numbers(rows: list[Ints], step: float, exchange: Exchange) -> Tensor:
 def runtime(
     scheme: Any, rounds: int, key: bytes, model: nn.Module, loss: Loss, device: torch.device, size: int
 ) -> Trusted | Untrusted:
-    """What does in each round what `scheme` says."""
+    """The implementation of a private scheme, for one run."""
     noise = scheme.noise(rounds, size)
     if isinstance(scheme, Central):
         return Trusted(scheme, noise, rounds, size, key)

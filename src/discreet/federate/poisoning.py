@@ -40,7 +40,7 @@ def pick_malicious(clients: int, share: float, *, seed: int) -> frozenset[int]:
 
 
 def flip_labels(clients: Clients, malicious: Collection[int], *, classes: int) -> Clients:
-    """Malicious clients call class c `classes` - 1 - c.
+    """Malicious clients label rows of class c as class `classes` - 1 - c.
 
     >>> rows = Clients.evenly(torch.zeros(4, 1), torch.tensor([0, 1, 2, 2]), clients=2, seed=0)
     >>> sorted(flip_labels(rows, {0, 1}, classes=3)[0][1].tolist() + flip_labels(rows, {0, 1}, classes=3)[1][1].tolist())
@@ -51,7 +51,7 @@ def flip_labels(clients: Clients, malicious: Collection[int], *, classes: int) -
 
 
 def backdoor(clients: Clients, malicious: Collection[int], trigger: Trigger, *, target: int, share: float) -> Clients:
-    """Malicious clients put a trigger on a share of their rows, and call those `target`."""
+    """Malicious clients put a trigger on a share of their rows, and label those as class `target`."""
     check.fraction("share", share)
 
     def poisoned(rows: Rows) -> Rows:
@@ -75,9 +75,9 @@ class Patch:
     value: float
 
     def __call__(self, inputs: Tensor) -> Tensor:
-        found = inputs.clone()
-        found.reshape(len(found), -1)[:, list(self.places)] = torch.tensor(self.value, dtype=found.dtype)
-        return found
+        patched = inputs.clone()
+        patched.reshape(len(patched), -1)[:, list(self.places)] = torch.tensor(self.value, dtype=patched.dtype)
+        return patched
 
 
 def backdoor_success(model: nn.Module, inputs: Tensor, targets: Tensor, trigger: Trigger, *, target: int) -> float:
@@ -143,8 +143,8 @@ class FreeRiders:
 
 
 def _among(exchange: Exchange, malicious: Collection[int]) -> Tensor:
-    found = np.isin(exchange.clients, np.fromiter(malicious, np.int64, len(malicious)))
-    return torch.from_numpy(found).to(exchange.updates.device)[:, None]
+    hostile = np.isin(exchange.clients, np.fromiter(malicious, np.int64, len(malicious)))
+    return torch.from_numpy(hostile).to(exchange.updates.device)[:, None]
 
 
 def _other_rows(clients: Clients, malicious: Collection[int], change: Callable[[Rows], Any]) -> Clients:

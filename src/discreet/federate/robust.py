@@ -1,4 +1,4 @@
-"""Rules that put something more robust than the mean in its place: `simulate(rule=Median())`.
+"""Robust rules of aggregation in place of the mean: `simulate(rule=Median())`.
 
 They see every update, which a secure sum hides: one or the other. **None of them is private.** How far one client can move
 the median, the trimmed mean, what Krum picks or FLTrust's mean has no proven bound here, so noise added to them has no claim
@@ -31,7 +31,7 @@ __all__ = ["FLTrust", "Krum", "Median", "NormBound", "TrimmedMean"]
 
 @dataclass(frozen=True)
 class Median:
-    """Number by number, the median of the updates.
+    """The coordinate-wise median of the updates.
 
     >>> from discreet.federate.exchange import Exchange
     >>> import numpy as np
@@ -56,7 +56,7 @@ class Median:
 
 @dataclass(frozen=True)
 class TrimmedMean:
-    """Number by number, the mean without the `trimmed` largest and the `trimmed` smallest."""
+    """The coordinate-wise mean without the `trimmed` largest and the `trimmed` smallest values."""
 
     trimmed: int
 
@@ -125,7 +125,7 @@ class NormBound:
 
 @dataclass(frozen=True)
 class FLTrust:
-    """Trust as far as an update points where the server's own goes.
+    """The mean of the updates, weighted by their cosine similarity with an update of the server's own.
 
     The server trains on `rows` of its own, as `strategy` says. A client counts by the cosine between its update and the
     server's, where that is above 0, and its update is brought to the length of the server's.

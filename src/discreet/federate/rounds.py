@@ -1,4 +1,4 @@
-"""What goes on from round to round: the weights, who is drawn, what they compute, and what the server makes of it."""
+"""The state of a run and its rounds: clients are sampled, they compute updates, the server aggregates them."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ class Rounds:
         finite = torch.isfinite(exchange.updates).all(1)
         exchange.updates = torch.where(finite[:, None], exchange.updates, 0.0)
         exchange.weights = exchange.weights * finite
-        made = rule(exchange) if self.scheme is None else self.scheme.aggregate(exchange, rule)
-        exchange.aggregate = _shaped("rule", made, before, 0)
+        aggregate = rule(exchange) if self.scheme is None else self.scheme.aggregate(exchange, rule)
+        exchange.aggregate = _shaped("rule", aggregate, before, 0)
         if self.canaries is not None:
             self.canaries.watch(exchange)
         exchange.after = self.weights = self.strategy.server.step(before, exchange.aggregate, self.memory)
@@ -82,7 +82,7 @@ class Rounds:
         return chosen if self.scheme is None else self.scheme.willing(chosen)
 
     def _counted(self, rows: list[Rows]) -> list[float]:
-        """What each client counts as in the mean."""
+        """The weight of each client in the mean."""
         if self.scheme is not None:
             return self.scheme.weights(rows)
         if self.strategy.weighting == "equal":
@@ -117,7 +117,7 @@ class Rounds:
         return torch.stack(own) if own else sent.new_zeros(0, self._plain.size)
 
     def _selected(self, strategy: Selective, members: list[int], starts: Tensor, updates: Tensor) -> Tensor:
-        """What clients share of what they learned, all of which they keep."""
+        """The part of its update that each client uploads; it keeps the whole."""
         for place, client in enumerate(members):
             self.own[client] = starts[place] + updates[place]
             generator = torch.Generator().manual_seed(draw(self.key, self.number, client) >> 66)
@@ -153,7 +153,7 @@ class Rounds:
 
 
 def _shaped(name: str, found: Any, like: Tensor, clients: int) -> Tensor:
-    """What a hook gave, if it is of a shape that it may give."""
+    """What a hook returned, after a check of its shape."""
     allowed = {tuple(like.shape)} | ({(clients, like.shape[-1])} if clients else set())
     if not isinstance(found, Tensor) or tuple(found.shape) not in allowed:
         shape = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__

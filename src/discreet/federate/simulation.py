@@ -82,19 +82,19 @@ def simulate(
             raise InvalidValue(
                 "Without privacy nothing is claimed, and there is nothing to charge. Give privacy=, or no ledger."
             )
-        found = training._rounds(known, b"", kept, hooks, None)
-        return Simulation(found.model(), found.history)
+        run = training._rounds(known, b"", kept, hooks, None)
+        return Simulation(run.model(), run.history)
     if source is None:
         raise InvalidValue("A private run is a release of some source of data: name it by source=, as its ledger does.")
     refuse_seeded()
     check.word("source", source)
-    found, entry = _paid(training, known, kept, hooks, ledger, source, account)
-    trained = found.model()
+    run, entry = _paid(training, known, kept, hooks, ledger, source, account)
+    trained = run.model()
     facts = {"title": "Federated model", "federated": training.facts(), "made": made()}
     claims = training.claims()
-    evidence = () if found.canaries is None else found.canaries.evidence(claims)
+    evidence = () if run.canaries is None else run.canaries.evidence(claims)
     release = Release(value=trained, source=source, claims=claims, entry=entry, evidence=evidence, facts=facts)
-    return Simulation(trained, found.history, release)
+    return Simulation(trained, run.history, release)
 
 
 def _paid(
@@ -104,11 +104,11 @@ def _paid(
     """Charge, then run; a run that goes on from a checkpoint was charged when it began."""
     if kept is not None and kept.exists():
         key, entry = kept.paid()
-        found = training._rounds(clients, key, kept, hooks, entry)
+        run = training._rounds(clients, key, kept, hooks, entry)
         if entry is not None and ledger is not None:
             with opened(ledger) as payer:
                 payer.settle(entry)
-        return found, entry
+        return run, entry
     if ledger is None:
         return training._rounds(clients, open_source().take(32), kept, hooks, None), None
     asked = training.scheme.asked(training.rounds, training.size)

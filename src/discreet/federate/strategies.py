@@ -37,7 +37,7 @@ class Descent:
 
 @dataclass(frozen=True)
 class Momentum(Descent):
-    """The server goes on in the direction of earlier rounds, of which a share `momentum` is kept."""
+    """The server descends with momentum over rounds."""
 
     momentum: float = 0.9
 
@@ -55,7 +55,7 @@ class Momentum(Descent):
 
 @dataclass(frozen=True)
 class Adam(Descent):
-    """The server divides each number's step by how large such steps have been; `floor` keeps small ones small."""
+    """The server takes Adam's steps over rounds, without bias correction; `floor` is added to the denominator."""
 
     learning_rate: float = 0.01
     first: float = 0.9

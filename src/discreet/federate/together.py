@@ -111,8 +111,8 @@ class Together(Looped):
 
         stacked = dict(zip(self._names, (view.detach() for view in views)))
         x, y = (rows.view(*share.shape, *rows.shape[1:]) for rows in (inputs, targets))
-        found = vmap(grad(loss), randomness="error")(stacked, x, y, share)
-        return [found[name] for name in self._names]
+        gradients = vmap(grad(loss), randomness="error")(stacked, x, y, share)
+        return [gradients[name] for name in self._names]
 
 
 def _views(flat: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
@@ -171,8 +171,8 @@ def engine(model: nn.Module, loss: Loss, device: torch.device, sample: Rows | No
     plain.put(start)
     try:
         stack = Together(model, loss, device)
-        found = stack.train(trial, start, rows, orders, [0, 0])
+        together = stack.train(trial, start, rows, orders, [0, 0])
     except (RuntimeError, ValueError, TypeError, AttributeError, NotImplementedError):
         return plain
-    close = torch.allclose(found, expected, rtol=1e-3, atol=1e-5 * float(expected.abs().max().nan_to_num()) + 1e-12)
+    close = torch.allclose(together, expected, rtol=1e-3, atol=1e-5 * float(expected.abs().max().nan_to_num()) + 1e-12)
     return stack if close and stack.group > 1 else plain

@@ -122,7 +122,7 @@ class InstaHide:
 
 
 def _pictures(name: str, values: ArrayLike) -> Floats:
-    found = np.asarray(values, np.float32)
-    if found.ndim != 4 or not np.isfinite(found).all() or np.abs(found).max(initial=0) > 1:
+    numbers = np.asarray(values, np.float32)
+    if numbers.ndim != 4 or not np.isfinite(numbers).all() or np.abs(numbers).max(initial=0) > 1:
         raise InvalidValue(f"{name} must be pictures [count, height, width, channels] with values within -1 and 1.")
-    return found
+    return numbers

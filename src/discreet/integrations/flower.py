@@ -206,10 +206,10 @@ class PrivateFedAvg(Strategy):  # type: ignore[misc]
     def _weight(self, reply: Any) -> float | None:
         if self.privacy.cap is None:
             return 1.0
-        told = [record.get(self.rows) for record in reply.content.metric_records.values()]
-        if len(told) != 1 or not isinstance(told[0], (int, float)) or not 0 <= told[0] < float("inf"):
+        rows = [record.get(self.rows) for record in reply.content.metric_records.values()]
+        if len(rows) != 1 or not isinstance(rows[0], (int, float)) or not 0 <= rows[0] < float("inf"):
             return None
-        return float(min(told[0], self.privacy.cap)) / self.privacy.cap
+        return float(min(rows[0], self.privacy.cap)) / self.privacy.cap
 
     def configure_evaluate(self, server_round: int, arrays: Any, config: Any, grid: Any) -> Iterable[Any]:
         """Nothing: what nodes measure on their rows would be a release without a claim. Use evaluate_fn on public rows."""
@@ -344,8 +344,8 @@ class LedgerAccountant:
 
     def _pay(self, asked: list[Event]) -> None:
         event = events.Repeat(asked[0], len(asked))
-        told = ("Flower's wrapper clips every parameter, scales its noise to the largest weight, and is the only release.",)
-        claim = Claim(game=Game(self.unit, {"transcript"}), event=event, assumptions=told)
+        assumed = ("Flower's wrapper clips every parameter, scales its noise to the largest weight, and is the only release.",)
+        claim = Claim(game=Game(self.unit, {"transcript"}), event=event, assumptions=assumed)
         with opened(self.ledger) as payer:
             charge = open_charge((claim,), source=self.source, ledger=payer, account=self.account)
             with charge as entry:

@@ -95,13 +95,13 @@ class _RuleItem(pytest.Item):
         from discreet.report.gate import worst
 
         release = _load(self.config, self.release)
-        found = list(self.rule.judge(release, _proofs(release, self.release, self.keys)))
-        bad = [each for each in found if worst([each], strict=self.strict) in ("failed", "refuted")]
+        findings = list(self.rule.judge(release, _proofs(release, self.release, self.keys)))
+        bad = [each for each in findings if worst([each], strict=self.strict) in ("failed", "refuted")]
         if bad:
             raise RuleFailed("\n".join(f"{each.where}: {each.outcome}: {each.message}" for each in bad))
-        if not found:
+        if not findings:
             pytest.skip("no claim stands beside evidence about the same game: there is nothing to compare")
-        unsure = [each for each in found if each.outcome == "inconclusive"]
+        unsure = [each for each in findings if each.outcome == "inconclusive"]
         if unsure:
             pytest.skip("; ".join(f"{each.where}: inconclusive: {each.message}" for each in unsure))
 
@@ -149,5 +149,5 @@ def _load(config: pytest.Config, path: Path) -> Release[Any]:
     loaded = config.stash.setdefault(_LOADED, {})
     if path not in loaded:
         loaded[path] = Release.load(path / "release.json" if path.is_dir() else path)
-    found: Release[Any] = loaded[path]
-    return found
+    kept: Release[Any] = loaded[path]
+    return kept

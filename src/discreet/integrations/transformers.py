@@ -88,14 +88,14 @@ class PrivateTrainer(Trainer):  # type: ignore[misc]
 
     def release(self, folder: str | Path) -> Release[Any]:
         """The model (or its adapters) as `save_pretrained` writes it, with release.json beside it."""
-        made = self.run.release()
+        release = self.run.release()
         if self.is_world_process_zero():
             place = Path(folder)
             place.mkdir(parents=True, exist_ok=True)
             (place / DOCUMENT).unlink(missing_ok=True)
             self.save_model(str(place))
-            made.save(place / DOCUMENT)
-        return made
+            release.save(place / DOCUMENT)
+        return release
 
     # ---- before the first step ---------------------------------------------------------------------------------------
 
@@ -182,14 +182,14 @@ class PrivateTrainer(Trainer):  # type: ignore[misc]
         """A loss that was written for another Trainer, if it gives one number per row."""
 
         def losses(batch: dict[str, Any]) -> Tensor:
-            found = loss(batch)
-            if not isinstance(found, Tensor) or found.ndim != 1:
-                what = "a single number" if isinstance(found, Tensor) and found.ndim == 0 else "something else"
+            losses = loss(batch)
+            if not isinstance(losses, Tensor) or losses.ndim != 1:
+                what = "a single number" if isinstance(losses, Tensor) and losses.ndim == 0 else "something else"
                 raise InvalidValue(
                     f"{name} must give one number per row, since rows are clipped one by one; it gives {what}. Leave the mean "
                     "over the batch out (reduction='none', then the mean over the tokens of each row)."
                 )
-            return found
+            return losses
 
         return losses
 
@@ -248,20 +248,20 @@ class _Rows(torch.utils.data.Dataset[Any]):
         row = self._rows[place]
         if self._accepted is not None and isinstance(row, Mapping):
             row = {name: value for name, value in row.items() if name in self._accepted}
-        made = {name: value[0] for name, value in self._collator([row]).items()}
-        shapes = {name: torch.as_tensor(value).shape for name, value in made.items()}
+        inputs = {name: value[0] for name, value in self._collator([row]).items()}
+        shapes = {name: torch.as_tensor(value).shape for name, value in inputs.items()}
         self._shapes = self._shapes or shapes
         if shapes != self._shapes:
             raise InvalidValue(
                 "Rows differ in length. Padding to the longest of a batch would let a row change what is computed for another: "
                 'pad all to one length when tokenising, with padding="max_length", truncation=True, max_length=….'
             )
-        if self._end is not None and not bool((torch.as_tensor(made["input_ids"]) == self._end).any()):
+        if self._end is not None and not bool((torch.as_tensor(inputs["input_ids"]) == self._end).any()):
             raise InvalidValue(
                 f"A row has no end token (eos_token_id {self._end}), at which this model reads off the class. Tokenise with "
                 "add_special_tokens=True, and truncate by the tokeniser, which keeps it."
             )
-        return made
+        return inputs
 
 
 def _end_of(model: nn.Module) -> int | None:

@@ -69,7 +69,7 @@ class Encoding:
 
     def read(self, table: Any) -> tuple[Tensor, Tensor, NDArray[np.int64]]:
         """Inputs, classes, and which rows they are: those whose target is none of the classes are left out, each by itself."""
-        label = _places(columns(table, [self.target])[self.target], self.classes)
+        label = _places(columns(table, [self.target], empty=True)[self.target], self.classes)
         kept = np.flatnonzero(label >= 0)
         if kept.size < label.size:
             log.warning("column %s: rows with a value that is none of the classes are left out", self.target)
@@ -79,7 +79,7 @@ class Encoding:
 
     def inputs(self, table: Any) -> Tensor:
         """What a network is given for the rows of a table, which need not have the target."""
-        found = columns(table, list(self.columns))
+        found = columns(table, list(self.columns), empty=True)
         parts = [_scaled(found[name], known) if _range(known) else _one_hot(name, found[name], known)
                  for name, known in self.columns.items()]  # fmt: skip
         return torch.from_numpy(np.concatenate(parts, axis=1).astype(np.float32))

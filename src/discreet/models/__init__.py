@@ -4,7 +4,7 @@ recipe.py      how a model is built and trained
 trainer.py     one trainer for one model or many, over processes or a cluster
 stacked.py     many torch models at once
 single.py      one torch model after another
-layers.py      stacked networks; kernels.py, chain.py and chain.c are their training steps
+layers.py      stacked networks; chain.py and chain.c are their training steps
 processes.py   independent work on several processes
 small.py       small networks, one per group of rows
 predict.py     scores and labels of any model

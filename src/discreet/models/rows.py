@@ -85,8 +85,8 @@ def _narrow(X: Any) -> Any:
 
 
 def _arrays(file: Path) -> tuple[Any, Any]:
-    found = read_arrays(file, ("X", "y"))
-    return _narrow(found["X"]), found["y"]
+    arrays = read_arrays(file, ("X", "y"))
+    return _narrow(arrays["X"]), arrays["y"]
 
 
 def read_arrays(path: str | Path, names: tuple[str, ...], *, optional: tuple[str, ...] = ()) -> dict[str, Any]:

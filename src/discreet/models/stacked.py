@@ -11,8 +11,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from discreet.models.chain import Chain
-from discreet.models.kernels import Written
+from discreet.models.chain import Chain, Written
 from discreet.models.layers import Layers, Mapped
 from discreet.models.recipe import Recipe
 from discreet.native.collector import gc_paused

@@ -78,8 +78,8 @@ def _parquet(file: Path, names: Sequence[str] | None = None) -> dict[str, Any]:
         raise InvalidValue(f"{str(file)!r} cannot be read as parquet: {str(error)[:200]}") from None
     if names is None or not table.num_rows:
         return columns(table) if table.num_rows else {}
-    found = columns(table, names)
-    return {name: _whole(table.column(name), column) for name, column in found.items()}
+    cells = columns(table, names)
+    return {name: _whole(table.column(name), column) for name, column in cells.items()}
 
 
 def _whole(stored: Any, column: Any) -> Any:

@@ -178,10 +178,10 @@ def _fitting(recipe: Recipe, X: Array, device: str) -> int:
         return 8  # one after another: what is kept together after a crash
     weights = sum(p.numel() for p in model.parameters())
     row = int(np.prod(X.shape[1:]))
-    each = 4 * (5 * weights + recipe.batch_size * (2 * row + 4 * _width(model)))
+    size = 4 * (5 * weights + recipe.batch_size * (2 * row + 4 * _width(model)))
     if device == "cpu":
-        return int(max(1, min(max(CACHE // each, 4), MEMORY // each, 64)))
-    return int(max(1, min(torch.cuda.mem_get_info()[0] // 2 // each, 4096)))
+        return int(max(1, min(max(CACHE // size, 4), MEMORY // size, 64)))
+    return int(max(1, min(torch.cuda.mem_get_info()[0] // 2 // size, 4096)))
 
 
 def _alone(model: Any) -> bool:

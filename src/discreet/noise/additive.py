@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from discreet.core import Claim, DiscreteGaussian, DiscreteLaplace, Event, Game, Repeat, Unit, check
 from discreet.errors import InvalidValue
-from discreet.noise.digits import GaussianLaw, LaplaceLaw
+from discreet.noise.digits import GaussianDistribution, LaplaceDistribution
 from discreet.noise.samplers import Number, draw, fits, float_below, one, rational
 from discreet.noise.source import open_source
 
@@ -48,7 +48,7 @@ class LaplaceNoise:
         return answers(self.unit, event, f"one unit moves the numbers by at most {self.sensitivity} in l1")
 
     def run(self, data: Any) -> int | Ints:
-        return add(LaplaceLaw(self.scale), "scale", whole_numbers(data))
+        return add(LaplaceDistribution(self.scale), "scale", whole_numbers(data))
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class GaussianNoise:
     def run(self, data: Any) -> int | Ints:
         numbers = whole_numbers(data)
         count_is(numbers, self.size)
-        return add(GaussianLaw(self.sigma), "sigma", numbers)
+        return add(GaussianDistribution(self.sigma), "sigma", numbers)
 
 
 def fix(mechanism: Any, **fields: Any) -> None:
@@ -95,13 +95,13 @@ def answers(unit: Unit, event: Event, *assumptions: str) -> tuple[Claim, ...]:
     return (Claim(game=Game(unit, {"answers"}), event=event, assumptions=assumptions),)
 
 
-def add(law: LaplaceLaw | GaussianLaw, name: str, numbers: int | Ints) -> int | Ints:
+def add(distribution: LaplaceDistribution | GaussianDistribution, name: str, numbers: int | Ints) -> int | Ints:
     """Fresh noise on each number."""
     source = open_source()
     if isinstance(numbers, int):
-        return numbers + one(law, source)
-    fits(name, law)
-    return numbers + draw(law, numbers.size, source).reshape(numbers.shape)
+        return numbers + one(distribution, source)
+    fits(name, distribution)
+    return numbers + draw(distribution, numbers.size, source).reshape(numbers.shape)
 
 
 def whole_numbers(data: Any) -> int | Ints:

@@ -3,8 +3,8 @@
 One uniform U in [0, 1) per row decides: the candidate whose two cuts (cumulative shares of the weight) enclose U. The cuts
 are found in float64 with a bound on their error; where U is farther from every cut than that, the floats settle the
 choice, and elsewhere further digits of U are compared with the cuts in integer arithmetic until they differ.
-docs/theory/noise-exponential.md has the bound and the proof that the law is exact. Permute-and-flip goes the same way with a
-coin for each candidate: docs/theory/noise-selection.md.
+docs/theory/noise-exponential.md has the bound and the proof that the distribution is exact. Permute-and-flip goes the same way
+with a coin for each candidate: docs/theory/noise-selection.md.
 """
 
 from __future__ import annotations

@@ -44,8 +44,8 @@ def exp_bounds(exponent: Fraction, bits: int) -> Bounds:
     return lo >> (p - bits), -(-hi >> (p - bits))
 
 
-class Law(Protocol):
-    """A law on the integers, Pr[x] ~ exp(-exponent(x)), even in x, with exponent convex and 0 at 0."""
+class Distribution(Protocol):
+    """A distribution on the integers, Pr[x] ~ exp(-exponent(x)), even in x, with exponent convex and 0 at 0."""
 
     @property
     def spread(self) -> Fraction: ...
@@ -54,7 +54,7 @@ class Law(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class LaplaceLaw:
+class LaplaceDistribution:
     """exp(-|x| / scale)."""
 
     scale: Fraction
@@ -68,7 +68,7 @@ class LaplaceLaw:
 
 
 @dataclass(frozen=True, slots=True)
-class GaussianLaw:
+class GaussianDistribution:
     """exp(-x^2 / 2 sigma^2)."""
 
     sigma: Fraction
@@ -98,17 +98,17 @@ class Thresholds:
     hi: list[int]
 
 
-def thresholds(law: Law, width: int, bits: int) -> Thresholds:
+def thresholds(distribution: Distribution, width: int, bits: int) -> Thresholds:
     """The cuts for cells 0, -1, 1, -2, 2, ... whose weights are exp(-exponent) of their nearest value.
 
     More bits give more cells in the same order, so the cuts are the same real numbers at every precision.
 
-    >>> thresholds(LaplaceLaw(Fraction(1)), 1, 16).lo[0] / 2**16    # Pr[0] = (e - 1) / (e + 1) = 0.46211...
+    >>> thresholds(LaplaceDistribution(Fraction(1)), 1, 16).lo[0] / 2**16    # Pr[0] = (e - 1) / (e + 1) = 0.46211...
     0.4621124267578125
     """
     p = bits + GUARD
-    right, right_tail = _weights(law, width, 0, p)
-    left, left_tail = _weights(law, width, 1, p)
+    right, right_tail = _weights(distribution, width, 0, p)
+    left, left_tail = _weights(distribution, width, 1, p)
     count = len(left)  # never longer than right: its values are one farther from 0
     cells = [cell for h in range(count) for cell in (h, -1 - h)] + [count] * (len(right) > count)
     weights = [weight for h in range(count) for weight in (right[h], left[h])] + right[count : count + 1]
@@ -124,7 +124,7 @@ def thresholds(law: Law, width: int, bits: int) -> Thresholds:
     return Thresholds(cells, lo, hi)
 
 
-def _weights(law: Law, width: int, first: int, p: int) -> tuple[list[Bounds], int]:
+def _weights(distribution: Distribution, width: int, first: int, p: int) -> tuple[list[Bounds], int]:
     """Bounds on exp(-exponent(first + h width)) for h = 0, 1, ..., and on the sum of all that are left out.
 
     The exponent is a polynomial of degree at most two there, so each ratio of neighbours is the last one times a
@@ -132,7 +132,7 @@ def _weights(law: Law, width: int, first: int, p: int) -> tuple[list[Bounds], in
     """
     found: list[Bounds] = []
     one = 1 << p
-    for weight, ratio in _recurrence(law, width, first, p):
+    for weight, ratio in _recurrence(distribution, width, first, p):
         rest = -(-(weight[1] << p) // (one - ratio[1]))
         if rest >> (GUARD - 8) == 0 and found:
             return found, rest
@@ -140,8 +140,8 @@ def _weights(law: Law, width: int, first: int, p: int) -> tuple[list[Bounds], in
     raise AssertionError("unreachable: the weights fall geometrically")
 
 
-def _recurrence(law: Law, width: int, first: int, p: int) -> Iterator[tuple[Bounds, Bounds]]:
-    e0, e1, e2 = (law.exponent(first + h * width) for h in range(3))
+def _recurrence(distribution: Distribution, width: int, first: int, p: int) -> Iterator[tuple[Bounds, Bounds]]:
+    e0, e1, e2 = (distribution.exponent(first + h * width) for h in range(3))
     weight, ratio, change = exp_bounds(e0, p), exp_bounds(e1 - e0, p), exp_bounds(e2 - 2 * e1 + e0, p)
     while True:
         yield weight, ratio

@@ -4,7 +4,7 @@ One uniform number U in [0, 1) decides a cell: the cell whose two cuts enclose U
 nearly every value by one table look-up, 32 more nearly all others, and what is still undecided asks for further
 digits of U and of the cuts until they differ. Wide laws use cells of 2^k values: the value inside its cell is uniform
 and kept with probability exp(-(its exponent - the least exponent in its cell)), decided in the same lazy way.
-docs/theory/noise-exact-samplers.md has the proof that the law is exact.
+docs/theory/noise-exact-samplers.md has the proof that the distribution is exact.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.errors import InvalidValue
-from discreet.noise.digits import Bounds, GaussianLaw, LaplaceLaw, exp_bounds, nearest, thresholds
+from discreet.noise.digits import Bounds, GaussianDistribution, LaplaceDistribution, exp_bounds, nearest, thresholds
 from discreet.noise.source import Source, smallest_word
 
 Ints = NDArray[np.int64]
@@ -32,13 +32,13 @@ ERROR = 2.0**-40  # far above the rounding error of a float64 acceptance probabi
 
 
 class Cells:
-    """A sampler for one law; building it takes milliseconds, so it is kept."""
+    """A sampler for one distribution; building it takes milliseconds, so it is kept."""
 
-    def __init__(self, law: LaplaceLaw | GaussianLaw, finest: int = FINEST) -> None:
-        self.law = law
-        self.shift = max(0, int(law.spread).bit_length() - finest - 1)
+    def __init__(self, distribution: LaplaceDistribution | GaussianDistribution, finest: int = FINEST) -> None:
+        self.distribution = distribution
+        self.shift = max(0, int(distribution.spread).bit_length() - finest - 1)
         self.width = 1 << self.shift
-        cuts = thresholds(law, self.width, 48)
+        cuts = thresholds(distribution, self.width, 48)
         self.cells = np.array([*cuts.cells, UNSURE], np.int64)
         self.lo = np.array(cuts.lo, np.int64)
         self.hi_before = np.array([0, *cuts.hi], np.int64)
@@ -59,7 +59,7 @@ class Cells:
         found = {UNSURE: 0}
         for cell in set(self.table.tolist()) - {UNSURE}:
             near = nearest(cell, self.width)
-            gap = self.law.exponent(abs(near) + self.width - 1) - self.law.exponent(near)
+            gap = self.distribution.exponent(abs(near) + self.width - 1) - self.distribution.exponent(near)
             found[cell] = max(0, exp_bounds(gap, 16)[0])
         keys = np.array(sorted(found))
         values = np.array([found[key] for key in keys.tolist()], np.uint16)
@@ -104,7 +104,7 @@ class Cells:
     def _locate(self, u: int, bits: int, source: Source) -> int:
         while bits < DEEPEST:
             u, bits = u << 48 | source.bits(48), bits + 48
-            cuts = thresholds(self.law, self.width, bits)
+            cuts = thresholds(self.distribution, self.width, bits)
             j = bisect_right(cuts.lo, u)
             if j < len(cuts.lo) and (j == 0 or u >= cuts.hi[j - 1]):
                 return cuts.cells[j]
@@ -127,15 +127,15 @@ class Cells:
         distance = v * 2.0**-48 - self._kept(np.abs(x), np.abs(near))
         dropped: NDArray[np.bool_] = distance > 0
         for i in np.flatnonzero(np.abs(distance) <= ERROR):
-            gap = self.law.exponent(int(x[i])) - self.law.exponent(int(near[i]))
+            gap = self.distribution.exponent(int(x[i])) - self.distribution.exponent(int(near[i]))
             dropped[i] = not below(int(v[i]), 48, partial(exp_bounds, gap), source)
         return close[dropped]
 
     def _kept(self, x: Ints, near: Ints) -> NDArray[np.float64]:
         """exp(-(exponent(x) - exponent(near))) in float64, to within ERROR."""
-        if isinstance(self.law, LaplaceLaw):
-            return np.exp((near - x) / float(self.law.scale))
-        return np.exp((near - x) / float(self.law.sigma) * ((x + near) / float(2 * self.law.sigma)))
+        if isinstance(self.distribution, LaplaceDistribution):
+            return np.exp((near - x) / float(self.distribution.scale))
+        return np.exp((near - x) / float(self.distribution.sigma) * ((x + near) / float(2 * self.distribution.sigma)))
 
 
 def below(v: int, bits: int, bounds: Callable[[int], Bounds], source: Source) -> bool:
@@ -160,6 +160,6 @@ def flips(bounds: Callable[[int], Bounds], count: int, source: Source) -> NDArra
 
 
 @lru_cache(maxsize=64)
-def cells(law: LaplaceLaw | GaussianLaw) -> Cells:
-    """The sampler for a law, built once."""
-    return Cells(law)
+def cells(distribution: LaplaceDistribution | GaussianDistribution) -> Cells:
+    """The sampler for a distribution, built once."""
+    return Cells(distribution)

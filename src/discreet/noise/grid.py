@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from discreet.core import Claim, DiscreteGaussian, DiscreteLaplace, Event, Repeat, Unit, check
 from discreet.errors import InvalidValue
 from discreet.noise.additive import FARTHEST, add, answers, as_array, count_is, fix
-from discreet.noise.digits import GaussianLaw, LaplaceLaw
+from discreet.noise.digits import GaussianDistribution, LaplaceDistribution
 from discreet.noise.samplers import Number, float_below, rational
 
 Ints = NDArray[np.int64]
@@ -127,7 +127,7 @@ class GridLaplace:
         grid = Grid(self.granularity)
         steps = grid.steps(data)
         count_is(steps, self.size)
-        return grid.values(add(LaplaceLaw(self.scale / self.granularity), "scale / granularity", steps))
+        return grid.values(add(LaplaceDistribution(self.scale / self.granularity), "scale / granularity", steps))
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +160,7 @@ class GridGaussian:
         grid = Grid(self.granularity)
         steps = grid.steps(data)
         count_is(steps, self.size)
-        return grid.values(add(GaussianLaw(self.sigma / self.granularity), "sigma / granularity", steps))
+        return grid.values(add(GaussianDistribution(self.sigma / self.granularity), "sigma / granularity", steps))
 
 
 def real_numbers(values: Any) -> NDArray[Any]:

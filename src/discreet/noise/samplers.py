@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from discreet.core import check
 from discreet.errors import InvalidValue
 from discreet.noise import exact
-from discreet.noise.digits import GaussianLaw, LaplaceLaw
+from discreet.noise.digits import GaussianDistribution, LaplaceDistribution
 from discreet.noise.fast import WIDEST, cells
 from discreet.noise.source import Source, open_source
 
@@ -38,9 +38,9 @@ def discrete_laplace(scale: Number, size: Size | None = None) -> int | Ints:
     >>> discrete_laplace(10.0, size=(2, 3)).shape
     (2, 3)
     """
-    law = LaplaceLaw(rational("scale", scale))
+    distribution = LaplaceDistribution(rational("scale", scale))
     source = open_source()
-    return exact.laplace(law.scale, source) if size is None else _array("scale", law, size, source)
+    return exact.laplace(distribution.scale, source) if size is None else _array("scale", distribution, size, source)
 
 
 @overload
@@ -55,9 +55,9 @@ def discrete_gaussian(sigma: Number, size: Size | None = None) -> int | Ints:
     >>> discrete_gaussian(10, size=4).dtype
     dtype('int64')
     """
-    law = GaussianLaw(rational("sigma", sigma))
+    distribution = GaussianDistribution(rational("sigma", sigma))
     source = open_source()
-    return exact.gaussian(law.sigma, source) if size is None else _array("sigma", law, size, source)
+    return exact.gaussian(distribution.sigma, source) if size is None else _array("sigma", distribution, size, source)
 
 
 @overload
@@ -101,24 +101,26 @@ def bernoulli_exp(exponent: Number) -> bool:
     return exact.bernoulli_exp(rational("exponent", exponent, least=0), open_source())
 
 
-def draw(law: LaplaceLaw | GaussianLaw, count: int, source: Source) -> Ints:
-    """`count` values of a law that fits int64."""
+def draw(distribution: LaplaceDistribution | GaussianDistribution, count: int, source: Source) -> Ints:
+    """`count` values of a distribution that fits int64."""
     if count > FEW:
-        return cells(law).draw(count, source)
-    return np.array([one(law, source) for _ in range(count)], np.int64)
+        return cells(distribution).draw(count, source)
+    return np.array([one(distribution, source) for _ in range(count)], np.int64)
 
 
-def one(law: LaplaceLaw | GaussianLaw, source: Source) -> int:
-    """One value of a law, as a Python int of any size."""
-    return exact.laplace(law.scale, source) if isinstance(law, LaplaceLaw) else exact.gaussian(law.sigma, source)
+def one(distribution: LaplaceDistribution | GaussianDistribution, source: Source) -> int:
+    """One value of a distribution, as a Python int of any size."""
+    if isinstance(distribution, LaplaceDistribution):
+        return exact.laplace(distribution.scale, source)
+    return exact.gaussian(distribution.sigma, source)
 
 
-def fits(name: str, law: LaplaceLaw | GaussianLaw) -> None:
-    """Refuse a law whose values might not fit int64."""
-    if law.spread > WIDEST:
+def fits(name: str, distribution: LaplaceDistribution | GaussianDistribution) -> None:
+    """Refuse a distribution whose values might not fit int64."""
+    if distribution.spread > WIDEST:
         raise InvalidValue(
             f"{name} must be at most 2^50 for an array, so that every value fits int64; got about 2^"
-            f"{math.floor(law.spread).bit_length() - 1}. Draw one value at a time (a Python int has no limit), "
+            f"{math.floor(distribution.spread).bit_length() - 1}. Draw one value at a time (a Python int has no limit), "
             "or use a coarser unit."
         )
 
@@ -153,10 +155,10 @@ def float_above(name: str, number: Fraction) -> float:
     return -float_below(name, -number)
 
 
-def _array(name: str, law: LaplaceLaw | GaussianLaw, size: Size, source: Source) -> Ints:
+def _array(name: str, distribution: LaplaceDistribution | GaussianDistribution, size: Size, source: Source) -> Ints:
     shape, count = _shape(size)
-    fits(name, law)
-    return draw(law, count, source).reshape(shape)
+    fits(name, distribution)
+    return draw(distribution, count, source).reshape(shape)
 
 
 def _shape(size: Any) -> tuple[tuple[int, ...], int]:

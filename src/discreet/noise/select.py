@@ -20,7 +20,7 @@ from discreet.noise import exact
 from discreet.noise.additive import answers, fix, whole_numbers
 from discreet.noise.choose import FARTHEST, choose
 from discreet.noise.choose import WIDEST as WIDEST_CANDIDATE
-from discreet.noise.digits import LaplaceLaw
+from discreet.noise.digits import LaplaceDistribution
 from discreet.noise.fast import WIDEST
 from discreet.noise.grid import Grid
 from discreet.noise.samplers import FEW, Number, draw, float_above, one, rational
@@ -73,7 +73,7 @@ def exponential_rows(scores: Any, epsilon: Number, sensitivity: Number, widths: 
 def permute_and_flip(scores: Any, epsilon: Number, sensitivity: Number) -> int:
     """An index: candidates in random order, the first whose coin of exp(-epsilon (best - score) / 2 sensitivity) shows heads.
 
-    epsilon-DP, never worse than the exponential mechanism in expected score (McKenna & Sheldon 2020), and the same law
+    epsilon-DP, never worse than the exponential mechanism in expected score (McKenna & Sheldon 2020), and the same distribution
     as report-noisy-max with exponential noise (Ding et al. 2021). It is not bounded-range.
 
     >>> permute_and_flip([500, 0, 0], epsilon=1, sensitivity=1)
@@ -101,9 +101,9 @@ def noisy_max(scores: Any, epsilon: Number, sensitivity: Number, granularity: Nu
     """
     epsilon, grid = rational("epsilon", epsilon), Grid(granularity)
     steps = [grid.step(score) for score in _scores(scores)]
-    law = LaplaceLaw(2 * grid.sensitivity(rational("sensitivity", sensitivity)) / epsilon)
+    distribution = LaplaceDistribution(2 * grid.sensitivity(rational("sensitivity", sensitivity)) / epsilon)
     source = open_source()
-    noisy = [step + noise for step, noise in zip(steps, _noise(law, len(steps), source))]
+    noisy = [step + noise for step, noise in zip(steps, _noise(distribution, len(steps), source))]
     best = max(noisy)
     ties = [i for i, value in enumerate(noisy) if value == best]
     return ties[source.below(len(ties))]
@@ -254,8 +254,8 @@ def _score(item: Any) -> Fraction:
     )  # fmt: skip
 
 
-def _noise(law: LaplaceLaw, count: int, source: Source) -> list[int]:
-    if law.scale > WIDEST:
-        return [one(law, source) for _ in range(count)]
-    found: list[int] = draw(law, count, source).tolist()
+def _noise(distribution: LaplaceDistribution, count: int, source: Source) -> list[int]:
+    if distribution.scale > WIDEST:
+        return [one(distribution, source) for _ in range(count)]
+    found: list[int] = draw(distribution, count, source).tolist()
     return found

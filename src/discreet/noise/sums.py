@@ -11,7 +11,7 @@ import numpy as np
 from discreet.core import Claim, DiscreteGaussian, DiscreteLaplace, Event, Unit, check
 from discreet.errors import InvalidValue
 from discreet.noise.additive import add, answers, fix
-from discreet.noise.digits import GaussianLaw, LaplaceLaw
+from discreet.noise.digits import GaussianDistribution, LaplaceDistribution
 from discreet.noise.grid import Grid, rows_of_numbers
 from discreet.noise.samplers import Number, float_below, rational
 
@@ -78,7 +78,7 @@ class BoundedSum:
         return answers(self.unit, event, f"no unit owns more than {self.unit.rows} rows")
 
     def run(self, data: Any) -> float:
-        kind = LaplaceLaw if self.noise == "laplace" else GaussianLaw
+        kind = LaplaceDistribution if self.noise == "laplace" else GaussianDistribution
         noisy = add(kind(self.scale / self.granularity), "scale / granularity", self.total(data))
         assert isinstance(noisy, int)
         value = Grid(self.granularity).values(noisy)

@@ -1,4 +1,4 @@
-"""How far off a noisy answer may be: the lectures' bounds, and exact ones where the law is at hand.
+"""How far off a noisy answer may be: the lectures' bounds, and exact ones where the distribution is at hand.
 
 `confidence` is the probability with which the error stays within what is returned.
 """

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from discreet.core import check
 from discreet.core.event import Gaussian
 from discreet.errors import InvalidValue
-from discreet.noise.digits import GaussianLaw
+from discreet.noise.digits import GaussianDistribution
 from discreet.noise.samplers import draw
 from discreet.noise.source import Source
 
@@ -104,11 +104,11 @@ def least_sigma(scale: Fraction) -> int:
 def gaussian(key: bytes, sigma: int, size: int, *, step: int, offset: int = 0, count: int | None = None) -> Ints:
     """Numbers `offset` to `offset + count` of `size` discrete Gaussian numbers, which depend on key, step and place alone."""
     count = size - offset if count is None else count
-    law, parts = GaussianLaw(Fraction(sigma)), [np.empty(0, np.int64)]
+    distribution, parts = GaussianDistribution(Fraction(sigma)), [np.empty(0, np.int64)]
     for tile in range(offset // TILE, -(-(offset + count) // TILE)):
         start, end = max(offset - tile * TILE, 0), min(offset + count - tile * TILE, TILE)
         whole = min(size - tile * TILE, TILE)  # a tile is drawn as a whole: what it holds depends on how much it is
-        parts.append(draw(law, whole, Keyed(key, step, tile))[start:end])
+        parts.append(draw(distribution, whole, Keyed(key, step, tile))[start:end])
     return np.concatenate(parts)
 
 

@@ -17,6 +17,7 @@ from discreet.noise.additive import Ints
 
 Floats = NDArray[np.float64]
 COARSE = 16  # a scale of noise whose distribution stands for those of larger scales
+WIDE = 1 << 61
 SURE = 1e-11  # below it, probabilities are bounded and not computed
 
 
@@ -36,8 +37,9 @@ def bracket(upto: Ints, value: Ints, target: Fraction, scale: Fraction, beta: fl
     ends = edges(value, bins)
     before = np.take_along_axis(np.hstack([np.zeros((len(upto), 1), np.int64), upto]), ends, axis=1)
     cells = np.diff(before, axis=1)
-    noise = discrete_laplace(scale, size=cells.size)
-    noisy = (cells.astype(object) + np.asarray(noise, object).reshape(cells.shape)).astype(float)
+    noise: Ints = np.asarray(discrete_laplace(scale, size=cells.size)).reshape(cells.shape)
+    wide = noise.max(initial=0) > WIDE or noise.min(initial=0) < -WIDE  # weights are below 2^62 together
+    noisy = (cells.astype(object) + noise.astype(object) if wide else cells + noise).astype(float)
     rank = np.cumsum(noisy, axis=1)[:, :-1] - float(target) * noisy.sum(axis=1, keepdims=True)
     count = cells.shape[1]
     most = np.array([reach(k, count - k, target, float(scale), beta) for k in range(1, count)])

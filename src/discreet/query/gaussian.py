@@ -17,7 +17,7 @@ from discreet.accounting import Gaussian, calibrate
 from discreet.errors import InvalidValue
 from discreet.noise import discrete_gaussian_error
 from discreet.noise.additive import fix
-from discreet.noise.digits import GaussianLaw
+from discreet.noise.digits import GaussianDistribution
 from discreet.noise.fast import WIDEST
 from discreet.noise.samplers import draw
 from discreet.noise.source import open_source
@@ -68,7 +68,7 @@ class Gaussians:
         source = open_source()
         noisy = []
         for column, times, sigma in zip(columns, self.times, self.sigmas, strict=True):
-            noise = draw(GaussianLaw(Fraction(sigma)), len(column), source).tolist()
+            noise = draw(GaussianDistribution(Fraction(sigma)), len(column), source).tolist()
             noisy.append([int(a) * times + b for a, b in zip(column, noise)])
         return np.array(noisy, object)
 

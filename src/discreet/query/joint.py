@@ -17,7 +17,7 @@ import numpy as np
 from discreet.core import Pure, check
 from discreet.errors import InvalidValue
 from discreet.noise.additive import Ints, fix
-from discreet.noise.digits import Bounds, LaplaceLaw, exp_bounds
+from discreet.noise.digits import Bounds, LaplaceDistribution, exp_bounds
 from discreet.noise.fast import WIDEST
 from discreet.noise.samplers import Number, draw, float_above, rational
 from discreet.noise.source import Source, open_source
@@ -133,7 +133,7 @@ def box(scale: Fraction, size: int, count: int, source: Source) -> Ints:
 
 def _geometric(scale: Fraction, terms: int, count: int, source: Source) -> Ints:
     """Sums of `terms` geometric numbers, Pr[n] ~ exp(-n / scale): discrete Laplace noise x, or -1 - x where it is below 0."""
-    noise = draw(LaplaceLaw(scale), terms * count, source)
+    noise = draw(LaplaceDistribution(scale), terms * count, source)
     total: Ints = np.where(noise >= 0, noise, -1 - noise).reshape(terms, count).sum(axis=0)
     return total
 

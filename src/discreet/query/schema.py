@@ -21,10 +21,10 @@ import difflib
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from discreet.core import check
+from discreet.core.document import read_toml
 from discreet.errors import InvalidDocument, InvalidValue
 from discreet.query.engines.frames import Declared
 from discreet.query.engines.stored import Stored
@@ -115,7 +115,7 @@ def read_schema(document: str | os.PathLike[str] | Mapping[str, Any] | None) -> 
     """A schema from a TOML file or from the same as a dict."""
     if document is None:
         return Schema()
-    document = document if isinstance(document, Mapping) else _toml(Path(document))
+    document = document if isinstance(document, Mapping) else read_toml(document)
     facts: dict[str, dict[str, dict[str, Any]]] = {}
     tables: dict[str, dict[str, Any]] = {}
     for table, columns in document.items():
@@ -127,17 +127,6 @@ def read_schema(document: str | os.PathLike[str] | Mapping[str, Any] | None) -> 
             else:
                 facts.setdefault(table, {})[column] = _facts(f"{table}.{column}", said)
     return Schema(facts, tables)
-
-
-def _toml(path: Path) -> Mapping[str, Any]:
-    import tomllib
-
-    try:
-        return tomllib.loads(path.read_text("utf-8"))
-    except OSError as error:
-        raise InvalidDocument(f"{path} cannot be read: {error.strerror}.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InvalidDocument(f"{path} is not TOML: {error}.") from None
 
 
 def _of_table(table: str, name: str, said: Any) -> Any:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from discreet.core import Approximate, check
 from discreet.errors import InvalidValue
 from discreet.noise.additive import Ints, fix, whole_numbers
-from discreet.noise.digits import LaplaceLaw
+from discreet.noise.digits import LaplaceDistribution
 from discreet.noise.fast import WIDEST
 from discreet.noise.samplers import Number, draw, float_above, one, rational
 from discreet.noise.source import Source, open_source
@@ -106,14 +106,14 @@ class Threshold:
 
     def _noise(self, count: int, source: Source) -> Ints:
         """Truncated by rejection: drawn again until all are within the bound, each on its own."""
-        law = LaplaceLaw(self.scale)
+        distribution = LaplaceDistribution(self.scale)
         noise = np.empty(count, np.int64)
         todo = np.arange(count)
         while todo.size:
             if self.scale <= WIDEST:
-                drawn: Any = draw(law, todo.size, source)
+                drawn: Any = draw(distribution, todo.size, source)
             else:
-                drawn = np.array([one(law, source) for _ in range(todo.size)], object)
+                drawn = np.array([one(distribution, source) for _ in range(todo.size)], object)
             fits = np.asarray((drawn >= -self.bound) & (drawn <= self.bound), bool)
             noise[todo[fits]] = drawn[fits].astype(np.int64)
             todo = todo[~fits]

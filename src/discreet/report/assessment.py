@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from discreet.audit.appraisal import CONFIDENCE, DELTA, Appraisal, appraise
 from discreet.audit.judge import ceiling_of
-from discreet.core import Claim, Curve, Elsewhere, NonPrivate, Release, check
+from discreet.core import Claim, Curve, ExternalValue, NonPrivate, Release, check
 from discreet.core.curve import belief_exception
 from discreet.errors import DiscreetError, InvalidValue
 from discreet.report import text
@@ -99,7 +99,7 @@ class Assessment:
     @property
     def value(self) -> str:
         """What was released, in a few words."""
-        if isinstance(self.release.value, Elsewhere):
+        if isinstance(self.release.value, ExternalValue):
             return f"{text.an(text.short(self.release.value.type, 60))}, beside this document"
         if isinstance(self.release.value, (bool, int, float, str)):
             return text.short(check.shown(self.release.value), 80)

@@ -93,6 +93,7 @@ def not_tried(release: Release[Any]) -> tuple[str, ...]:
     seen = _seen(release)
     run = [(item.attack, item.design) for item in release.evidence]
     run += [(risk["name"], "post_hoc") for risk in release.facts.get("risks", ())]
+    run += [("model inversion", "post_hoc") for _ in release.facts.get("recreated", ())]  # leaves no evidence: it has no game
     known = (*KINDS, *(SYNTHETIC if release.facts.get("synthetic") else ()))
     kinds = [kind.says for kind in known if kind.views & seen and not any(_is(*item, kind) for item in run)]
     return (*kinds, *_limits(release), *ALWAYS)

@@ -39,12 +39,18 @@ class MemorisedText:
         if known:
             tables.append(("Canaries", Table(KNOWN, tuple(map(_known, known[:20])))))
             notes.append("Exposure is near 1 bit for a secret that was not seen, and log2 of their number for one said first.")
+        made: Any = item.facts.get("unprompted")
+        if made:
+            notes.append(
+                f"Let talk, it made {made['texts']:,} texts of {made['tokens']} tokens; in {made['memorised']:,} of them "
+                f"{made['run']} tokens in a row stand in the corpus and not in the control."
+            )
         said: Any = item.facts.get("verbatim")
         if said:
             rows = tuple((text.short(each, LONGEST),) for each in said[:MOST])
             tables.append(("Texts of the corpus that come out, likeliest first", Table(("text",), rows)))
             notes.append("Not for release: these texts are private. This page is for the owner of the data alone.")
-        return Section(item.title, tables=tuple(tables), notes=tuple(notes)) if tables else None
+        return Section(item.title, tables=tuple(tables), notes=tuple(notes)) if tables or notes else None
 
 
 def _out(each: Any) -> tuple[str, ...]:

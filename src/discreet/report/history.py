@@ -21,6 +21,7 @@ from discreet.figures import percent_down, percent_up, up
 from discreet.report import text
 from discreet.report.assessment import Assessment
 from discreet.report.section import Section
+from discreet.report.sentences import STATUSES
 from discreet.report.tables import Table
 
 LEVEL = 0.01  # the false-positive rate at which versions are compared
@@ -31,12 +32,16 @@ _OUTCOMES = ("holds", "inconclusive", "failed", "refuted")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """What a gate found of one release: its outcome, what is claimed, and what the strongest attack reached at `LEVEL`."""
+    """What was found of one release.
+
+    The verdict of its report, the outcome of its gate, what is claimed, and what the strongest attack reached at `LEVEL`.
+    """
 
     at: str
     release: str
     version: str
     hash: str
+    verdict: str
     outcome: str
     delta: float
     epsilon: float | None
@@ -69,7 +74,8 @@ def judgement(item: Assessment, outcome: str, now: datetime | None = None) -> Ju
     whole = item.bounded and not item.open
     return Judgement(
         at=(now or datetime.now(UTC)).strftime("%Y-%m-%dT%H:%M:%SZ"), release=title_of(item.release),
-        version=text.short(item.facts.get("version", ""), 40), hash=item.hash or "", outcome=outcome, delta=item.delta,
+        version=text.short(item.facts.get("version", ""), 40), hash=item.hash or "", verdict=item.status,
+        outcome=outcome, delta=item.delta,
         epsilon=max(each.epsilons[0][1] for each in item.bounded) if whole else None,
         most=max(each.curve.power(LEVEL) for each in item.bounded if each.curve is not None) if whole else None,
         attack=text.short(best.evidence.attack, 60) if best is not None else None,
@@ -149,13 +155,21 @@ class Trend:
             return None
         last = mine[-SHOWN:]
         rows: tuple[tuple[str, ...], ...] = tuple(
-            (each.name, each.outcome, _epsilon(each), _found(each), each.attack or "") for each in last
+            (each.name, each.verdict, each.outcome, _epsilon(each), _found(each), each.attack or "") for each in last
         )
-        heads: tuple[str, ...] = ("version", "gate", "ceiling: ε", "reached at 1 % false positives", "by")
+        heads: tuple[str, ...] = (
+            "version",
+            "verdict",
+            "rules of the gate",
+            "ceiling: ε",
+            "reached at 1 % false positives",
+            "by",
+        )
         drawn = [Version(name=each.name, epsilon=each.epsilon, most=each.most, found=each.found) for each in last]
         withheld = ("Attacks on earlier versions are withheld.",) if item.withheld else ()
         if item.withheld:
-            rows, heads, drawn = tuple(row[:3] for row in rows), heads[:3], []
+            shown = (0, 2, 3)  # the verdict would say what attacks reached
+            rows, heads, drawn = tuple(tuple(row[k] for k in shown) for row in rows), tuple(heads[k] for k in shown), []
         left = f"and {len(mine) - len(last)} earlier ones" if len(mine) > len(last) else ""
         return Section(
             item.title, tables=(("Oldest first", Table(heads, rows, left)),),
@@ -181,7 +195,7 @@ def _plain(judged: Judgement) -> dict[str, Any]:
     }
 
 
-_TEXTS = ("at", "release", "version", "hash", "outcome")
+_TEXTS = ("at", "release", "version", "hash", "verdict", "outcome")
 _NUMBERS = ("delta", "epsilon", "most", "rate", "low", "high")
 
 
@@ -193,7 +207,7 @@ def _read(line: str) -> Judgement | None:
         return None
     if not isinstance(data, dict) or set(data) != {each.name for each in fields(Judgement)}:
         return None
-    words = all(isinstance(data[name], str) for name in _TEXTS) and data["outcome"] in _OUTCOMES
+    words = all(isinstance(data[name], str) for name in _TEXTS) and data["outcome"] in _OUTCOMES and data["verdict"] in STATUSES
     if not words or not isinstance(data["attack"], (str, type(None))) or not data["release"]:
         return None
     for name in _NUMBERS:

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from discreet.core import Elsewhere, Release, check
+from discreet.core import ExternalValue, Release, check
 from discreet.core.document import members, parse_json, read_json, read_text, write_whole
 from discreet.errors import DiscreetError, InvalidDocument, InvalidValue, LedgerError
 from discreet.ledger.chain import canonical
@@ -58,7 +58,7 @@ def sign_release(path: str | os.PathLike[str], key: str | os.PathLike[str], file
     place = _document(path)
     release: Release[Any] = Release.load(place)
     covered = _inside(Path(path), place) if Path(path).is_dir() else [Path(name) for name in files]
-    if isinstance(release.value, Elsewhere) and not covered:
+    if isinstance(release.value, ExternalValue) and not covered:
         raise InvalidValue(
             f"The value of this release, a {check.shown(release.value.type)}, is not in {place.name}, and no file was named "
             "that holds it. Sign the folder, or name the file: --with FILE."

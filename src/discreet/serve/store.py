@@ -16,7 +16,7 @@ from typing import Any
 from discreet.core import Claim, Event, Gaussian, NonPrivate, Release, check
 from discreet.core.event import Approximate, DiscreteGaussian, DiscreteLaplace, Pure, RandomizedResponse
 from discreet.core.facts import SHAPES
-from discreet.core.release import Elsewhere
+from discreet.core.release import ExternalValue
 from discreet.errors import DiscreetError, InvalidValue
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,119}")
@@ -161,7 +161,7 @@ class ReleaseStore:
         file = self.path(name).with_name("table.parquet")
         private = [claim for claim in release.claims if not isinstance(claim.event, NonPrivate)]
         answers = private and all(claim.game.view == {"answers"} for claim in release.claims)
-        if not isinstance(release.value, Elsewhere) or len(private) < len(release.claims) or not answers:
+        if not isinstance(release.value, ExternalValue) or len(private) < len(release.claims) or not answers:
             return None
         if file.parent == self.folder or not file.is_file() or not file.resolve().is_relative_to(self.folder):
             return None

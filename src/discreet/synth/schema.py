@@ -39,10 +39,10 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import date, datetime
-from pathlib import Path
 from typing import Any
 
 from discreet.core import check
+from discreet.core.document import read_toml
 from discreet.errors import InvalidDocument, InvalidValue
 
 LISTED = ("categorical", "ordinal")
@@ -194,7 +194,7 @@ class Schema:
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Schema:
         """A schema from a TOML file."""
-        document = _toml(path)
+        document = read_toml(path)
         rules, work = (_arrays(document, name) for name in ("constraint", "workload"))
         schema = cls._from(document.items(), InvalidDocument)
         try:
@@ -205,7 +205,7 @@ class Schema:
     @classmethod
     def tables(cls, given: Any) -> dict[str, Schema]:
         """The schemas of several tables, by name: a mapping, or the path of a TOML file with [table.column]."""
-        named = _toml(given) if isinstance(given, (str, os.PathLike)) else given
+        named = read_toml(given) if isinstance(given, (str, os.PathLike)) else given
         if not isinstance(named, Mapping) or not all(
             isinstance(it, (Schema, Mapping, str, os.PathLike)) for it in named.values()
         ):
@@ -236,17 +236,6 @@ class Schema:
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.columns)
-
-
-def _toml(path: str | os.PathLike[str]) -> dict[str, Any]:
-    import tomllib
-
-    try:
-        return tomllib.loads(Path(path).read_text("utf-8"))
-    except OSError as error:
-        raise InvalidDocument(f"{path} cannot be read: {error.strerror}.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InvalidDocument(f"{path} is not TOML: {error}.") from None
 
 
 def _arrays(document: dict[str, Any], name: str) -> list[Any]:

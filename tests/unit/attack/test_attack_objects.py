@@ -8,8 +8,8 @@ from torch import nn
 
 from discreet.attack import membership, text
 from discreet.attack.membership import ATTACKS, Comparison, MembershipAttack, Needs, Observation
-from discreet.attack.membership.access import Access
 from discreet.attack.membership.observation import compare
+from discreet.attack.membership.run import Access
 from discreet.attack.text import NGram, TextAttack, TextObservation, utf8
 from discreet.attack.text.attacks import ReferencedObservation, TextNeeds
 from discreet.core import Attack

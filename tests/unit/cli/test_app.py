@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import click
 import pytest
 from click.testing import CliRunner
 
 import discreet
+from discreet import Ledger
 from discreet.cli import COMMANDS, app, output
+from discreet.core import Claim, Game, Pure, record
 
 NO_LIGHTWEIGHTS = {"numpy", "scipy", "rich", "jinja2", "cryptography", "torch", "pandas", "typing_extensions"}
 
@@ -109,3 +113,25 @@ def test_tables_are_drawn_on_a_terminal(capsys: pytest.CaptureFixture[str], monk
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     output.table([("a", "[bold]not markup[/bold]")])
     assert "[bold]not markup[/bold]" in capsys.readouterr().out
+
+
+def test_names_are_whole_on_eighty_columns(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ids and sources were cut in the middle of a word, so that they could not be copied."""
+    with Ledger(tmp_path / "ledger.db") as ledger:
+        ledger.open("made-up-hospital", unit=record(), epsilon=4.2, delta=1e-6)
+        claim = Claim(game=Game(record(), {"answers"}), event=Pure(0.5))
+        for _ in range(6):
+            with ledger.reserve("made-up-hospital", claim):
+                pass
+        ids = [entry.id for entry in ledger.history()]
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    for source in ([], ["made-up-hospital"]):
+        with pytest.raises(SystemExit):
+            app(["ledger", "history", *source, "--ledger", str(tmp_path / "ledger.db")])
+        drawn = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)
+        assert all(each in drawn for each in ids)
+        assert drawn.count("made-up-hospital") == (0 if source else len(ids))
+        assert max(map(len, drawn.splitlines())) <= 80

@@ -97,6 +97,7 @@ def test_labels_alone(folder, tmp_path):
     _, release = ran(folder, "linear.joblib", tmp_path / "out", "--trust-pickle", "--access", "labels", "--attacks", "label")
     assert [each["method"] for each in release.facts["stealing"]] == ["learned copy"]
     assert {name for each in release.evidence for name in each.game.view} == {"labels"}
+    assert any(each.startswith("Reconstruction of training data") for each in release.facts["not_tried"])
     assert sum("needs more than labels" in each for each in release.facts["not_tried"]) == 3
 
 
@@ -110,6 +111,7 @@ def test_pictures_are_recreated_and_shown(folder, tmp_path):
     page = (tmp_path / "out" / "report.html").read_text()
     assert f"data:image/png;base64,{found['picture']}" in page
     assert "for the owner of the data alone" in page
+    assert not any(each.startswith("Reconstruction of training data") for each in release.facts["not_tried"])
 
 
 def test_access_without_all_is_refused(folder, tmp_path):

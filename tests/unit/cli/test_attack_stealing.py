@@ -14,6 +14,7 @@ from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression
 
 from discreet.cli import app
+from discreet.core import Release
 
 
 def run(*words):
@@ -106,3 +107,22 @@ def test_bad_input_is_named(folder, tmp_path):
     words = ("--method", "relu", "--data", folder / "public.csv", "--decimals", "3", "--trust-pickle")
     found = run("attack", "stealing", folder / "iris.joblib", *words)
     assert "steps of" in found.output
+
+
+def test_everything_is_asked_of_a_language_model(folder, tmp_path):
+    words = ("--members", folder / "train.jsonl", "--nonmembers", folder / "control.jsonl")
+    found = run("attack", "model", folder / "lm", *words, "--all", "-o", tmp_path / "out", "--json")
+    assert found.exit_code == 0, found.output
+    told = json.loads(found.stdout)
+    assert (told["members"], told["nonmembers"]) == (6, 6)
+    assert {"text loss", "text extraction", "unprompted generation"} <= set(told["attacks"])
+    release = Release.load(tmp_path / "out" / "release.json")
+    assert {"text loss", "text extraction"} <= {each.attack for each in release.evidence}
+    assert release.facts["extraction"][0]["prompt"] == release.facts["extraction"][0]["suffix"] == 22
+    assert release.facts["unprompted"]["memorised"] == 0
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "What a language model says verbatim" in page
+    assert "member number" not in page
+    mismatched = run("attack", "model", folder / "other", *words, "--all", "-o", tmp_path / "other")
+    assert mismatched.exit_code == 2
+    assert "do not belong together" in mismatched.output

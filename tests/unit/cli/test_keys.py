@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from discreet import Ledger, record
 from discreet.accounting import Gaussian
 from discreet.cli import app
-from discreet.core import Claim, Elsewhere, Game, Release
+from discreet.core import Claim, ExternalValue, Game, Release
 
 CLAIM = Claim(game=Game(record(), {"answers"}), event=Gaussian(50.0))
 
@@ -104,7 +104,7 @@ def test_the_gate_warns_of_two_values_that_one_entry_paid_for(place: Path) -> No
     told = run(*gate, other)
     assert told.exit_code == 0  # it may have been made from the answer
     assert f"Warning: Entry {release.entry} is named by releases with different values: " in told.stderr
-    model = replace(release, value=Elsewhere("model"))
+    model = replace(release, value=ExternalValue("model"))
     assert "Warning" in run(*gate[:-1], model.save(place / "one.json"), model.save(place / "two.json")).stderr
 
 

@@ -102,7 +102,7 @@ def test_a_user_is_the_unit_and_the_ledger_pays(config: Path) -> None:
         ("rate = 0.05", "rate = 1.5", "rate"),
         ("steps = 60", "", "lacks steps"),
         ("[data]", "[dat]", "known are"),
-        ("[data]", "[data", "not valid TOML"),
+        ("[data]", "[data", "is not TOML"),
     ],
 )
 def test_a_wrong_file_is_told_and_nothing_is_written(config: Path, old: str, new: str, told: str) -> None:
@@ -132,6 +132,8 @@ def test_quality_and_predictions_from_the_folder(config: Path) -> None:
     assert np.allclose(classifier.predict_proba(known)[:, 1], [float(row[2]) for row in rows], atol=1e-5)
     as_json = CliRunner().invoke(app, ["predict", str(folder), str(config.parent / "new.csv"), "--json"])
     assert json.loads(as_json.stdout)["ill"] == classifier.predict(known)
+    by_release = CliRunner().invoke(app, ["predict", str(folder / "release.json"), str(config.parent / "new.csv"), "--json"])
+    assert json.loads(by_release.stdout)["ill"] == classifier.predict(known)
     written = config.parent / "out.csv"
     CliRunner().invoke(app, ["predict", str(folder), str(config.parent / "new.csv"), "--output", str(written)])
     assert written.read_text().splitlines() == ["ill", *classifier.predict(known)]

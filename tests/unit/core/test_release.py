@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from discreet.core import Claim, Elsewhere, Evidence, Game, Laplace, Release, record
+from discreet.core import Claim, Evidence, ExternalValue, Game, Laplace, Release, record
 from discreet.core import document as documents
 from discreet.core.document import read_json, write_whole
 from discreet.errors import InvalidDocument, InvalidValue
@@ -55,11 +55,11 @@ def test_add_puts_evidence_beside_it() -> None:
         (np.array([1, 2]), [1, 2]),
         ((1, "a", None), [1, "a", None]),
         ({"n": np.float64(0.5)}, {"n": 0.5}),
-        (float("nan"), Elsewhere("float")),
-        (10**5000, Elsewhere("int")),
-        ({1: 2}, Elsewhere("dict")),
-        (b"bytes", Elsewhere("bytes")),
-        (np.array([1j]), Elsewhere("ndarray")),
+        (float("nan"), ExternalValue("float")),
+        (10**5000, ExternalValue("int")),
+        ({1: 2}, ExternalValue("dict")),
+        (b"bytes", ExternalValue("bytes")),
+        (np.array([1j]), ExternalValue("ndarray")),
         ("\ud800", "\ud800"),
     ],
     ids=lambda value: type(value).__name__,

@@ -79,6 +79,24 @@ def test_nobody_at_all() -> None:
         assert np.isfinite(Summaries(3, unit, 1.0, 1e-6, True).run(none)).all()
 
 
+@pytest.mark.parametrize("method", ["effects", "knn"])
+@pytest.mark.parametrize("unit", [record(), PERSON], ids=["rating", "user"])
+@pytest.mark.parametrize(
+    "table",
+    [
+        {"user": [], "item": [], "rating": []},
+        {"user": [1, [2], None], "item": ["item 0", ["x"], {}], "rating": [1.0, [2], "x"]},
+        {"user": [[1], [2]], "item": [["a"], ["b"]], "rating": [[1.0], [2.0]]},
+    ],
+    ids=["nobody", "cells that are lists", "lists alone"],
+)
+def test_no_rating_makes_a_fit_fail(table: Any, unit: Any, method: str) -> None:
+    """An error would tell that somebody is there, or that nobody is."""
+    key = {"user": unit.key} if unit.key else {}
+    named = {key.get(name, name): column for name, column in table.items()}
+    assert np.isfinite(model(unit=unit, method=method).fit(named).effects_).all()
+
+
 def test_it_is_paid_for(tmp_path: Path) -> None:
     place = str(tmp_path / "ledger.db")
     with Ledger(place) as ledger:

@@ -15,20 +15,20 @@ import numpy as np
 import pytest
 
 from discreet.noise import exact
-from discreet.noise.digits import GaussianLaw, LaplaceLaw, exp_bounds, nearest, thresholds
+from discreet.noise.digits import GaussianDistribution, LaplaceDistribution, exp_bounds, nearest, thresholds
 from discreet.noise.fast import CHUNK, UNSURE, Cells, below, flips
 from discreet.noise.source import Seeded, Source, open_source
 from unit.noise.tools import Unscripted, gaussian_pmf, laplace_pmf, scripted_coins, walk
 
-LAWS = [LaplaceLaw(Fraction(s)) for s in ("1/1000", "1/3", "1", "7/3", "10", "100")]
-LAWS += [GaussianLaw(Fraction(s)) for s in ("1/1000", "1/3", "1", "10", "100")]
+LAWS = [LaplaceDistribution(Fraction(s)) for s in ("1/1000", "1/3", "1", "7/3", "10", "100")]
+LAWS += [GaussianDistribution(Fraction(s)) for s in ("1/1000", "1/3", "1", "10", "100")]
 
 
 def exact_pmf(law, x):
     """The probability of x to 60 digits."""
     with mpmath.workdps(60):
         s = mpmath.mpf(law.spread.numerator) / law.spread.denominator
-        if isinstance(law, LaplaceLaw):
+        if isinstance(law, LaplaceDistribution):
             return mpmath.exp(-abs(x) / s) * mpmath.tanh(1 / (2 * s))
         return mpmath.exp(-(mpmath.mpf(x) ** 2) / (2 * s * s)) / gaussian_total(law)
 
@@ -153,7 +153,7 @@ def test_the_next_digits_are_used_as_the_law_says(law):
             assert sampler.draw(1, Digits(high, low)).tolist() == [want]
 
 
-@pytest.mark.parametrize("law", [LaplaceLaw(Fraction(7, 3)), GaussianLaw(Fraction(10))], ids=str)
+@pytest.mark.parametrize("law", [LaplaceDistribution(Fraction(7, 3)), GaussianDistribution(Fraction(10))], ids=str)
 def test_a_tie_in_48_digits_is_settled_by_more(law):
     """U's that share 48 digits with a cut: the next 48 digits of the cut decide, on both sides of it."""
     sampler = Cells(law)
@@ -173,12 +173,16 @@ def test_a_tie_in_48_digits_is_settled_by_more(law):
 
 
 def test_the_far_tail_is_settled_too():
-    sampler = Cells(LaplaceLaw(Fraction(1)))
+    sampler = Cells(LaplaceDistribution(Fraction(1)))
     source = Digits(np.array([0xFFFF]), np.array([0xFFFFFFFF]))
     assert abs(int(sampler.draw(1, source)[0])) >= 33  # 48 ones: past all but 2^-48 of the law
 
 
-@pytest.mark.parametrize("law", [LaplaceLaw(Fraction(37)), LaplaceLaw(Fraction(10**4)), GaussianLaw(Fraction(500, 3))], ids=str)
+@pytest.mark.parametrize(
+    "law",
+    [LaplaceDistribution(Fraction(37)), LaplaceDistribution(Fraction(10**4)), GaussianDistribution(Fraction(500, 3))],
+    ids=str,
+)
 @pytest.mark.parametrize("finest", [2, 4])
 def test_values_of_wide_cells_are_kept_as_often_as_they_must(law, finest):
     """Pr[value] = Pr[cell] / width x Pr[kept]: the proposal times what is kept is the law, up to one common factor."""
@@ -189,7 +193,7 @@ def test_values_of_wide_cells_are_kept_as_often_as_they_must(law, finest):
     near = np.where(cell >= 0, cell << sampler.shift, (cell << sampler.shift) + sampler.width - 1)
     assert np.all(near == [nearest(int(c), sampler.width) for c in cell])
     kept = sampler._kept(np.abs(x), np.abs(near))
-    pmf = laplace_pmf if isinstance(law, LaplaceLaw) else gaussian_pmf
+    pmf = laplace_pmf if isinstance(law, LaplaceDistribution) else gaussian_pmf
     proposal = pmf(float(law.spread), near)
     assert np.allclose(proposal * kept, pmf(float(law.spread), x), rtol=1e-12, atol=0)
     for value, edge, probability in zip(x.tolist(), near.tolist(), kept.tolist()):
@@ -198,7 +202,9 @@ def test_values_of_wide_cells_are_kept_as_often_as_they_must(law, finest):
 
 
 @pytest.mark.parametrize(
-    "law", [LaplaceLaw(Fraction(10**4)), GaussianLaw(Fraction(10**4)), GaussianLaw(Fraction(2**50))], ids=str
+    "law",
+    [LaplaceDistribution(Fraction(10**4)), GaussianDistribution(Fraction(10**4)), GaussianDistribution(Fraction(2**50))],
+    ids=str,
 )
 def test_a_first_digit_that_keeps_a_value_keeps_every_value_of_its_cell(law):
     sampler = Cells(law)
@@ -210,7 +216,11 @@ def test_a_first_digit_that_keeps_a_value_keeps_every_value_of_its_cell(law):
             assert safe <= exp_bounds(gap, 80)[1] / 2**64
 
 
-@pytest.mark.parametrize("law", [LaplaceLaw(Fraction(40)), GaussianLaw(Fraction(40)), GaussianLaw(Fraction(10**9, 7))], ids=str)
+@pytest.mark.parametrize(
+    "law",
+    [LaplaceDistribution(Fraction(40)), GaussianDistribution(Fraction(40)), GaussianDistribution(Fraction(10**9, 7))],
+    ids=str,
+)
 def test_every_first_digit_of_v_keeps_or_drops_as_it_must(law):
     """Cells as wide as the law, so that much is dropped: for each value, all 65,536 first digits of V are tried.
 
@@ -229,7 +239,7 @@ def test_every_first_digit_of_v_keeps_or_drops_as_it_must(law):
             assert (np.diff(dropped) == 1).all(), "V is dropped from some digit on, and never before it"
 
 
-@pytest.mark.parametrize("law", [LaplaceLaw(Fraction(10**4)), GaussianLaw(Fraction(10**4))], ids=str)
+@pytest.mark.parametrize("law", [LaplaceDistribution(Fraction(10**4)), GaussianDistribution(Fraction(10**4))], ids=str)
 def test_a_v_too_close_for_float64_is_decided_by_more_digits(law):
     sampler = Cells(law)
     value = 100 * sampler.width + sampler.width // 2

@@ -256,6 +256,19 @@ def test_intervals_of_another_confidence(db: Database, query: str) -> None:
         db.sql(query, epsilon=1.0, confidence=1.0)
 
 
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+def test_intervals_at_the_ends_of_what_confidence_may_be(db: Database, noise: str) -> None:
+    """A search for them once had no end."""
+    query = (
+        "SELECT g, COUNT(*) AS n, SUM(x) AS s, AVG(x) AS m, STDDEV(x) AS d, CORR(x, k) AS r, MEDIAN(x) AS h FROM t GROUP BY g"
+    )
+    for confidence in (1e-9, 1 - 1e-9, 1 - 1e-15):
+        value = db.sql(query, epsilon=1.0, delta=1e-6, noise=noise, confidence=confidence).value.to_pydict()
+        for name in "nsmdrh":
+            parts = zip(value[f"{name}_low"], value[name], value[f"{name}_high"])
+            assert all(low <= one <= high for low, one, high in parts if one is not None)
+
+
 def test_the_interval_of_another_confidence_holds_as_often(db: Database) -> None:
     """Of 400 counts; a right interval misses or holds too many once in 10^7."""
     truth, held = PEOPLE.num_rows, 0

@@ -17,8 +17,10 @@ from discreet.audit import appraise
 from discreet.cli import app
 from discreet.core import Claim, Evidence, Game, Gaussian, NonPrivate, Release, record
 from discreet.errors import InvalidValue
-from discreet.figures import percent_up, up
+from discreet.figures import percent_down, percent_up, up
 from discreet.report.history import Trend, append, read
+from discreet.report.model import build
+from discreet.report.page import render
 
 GAME = Game(record(), {"scores"})
 
@@ -59,6 +61,8 @@ def test_every_version_is_kept_compared_and_shown(tmp_path: Path) -> None:
     past, warnings = read(tmp_path / "history.jsonl")
     assert [each.version for each in past] == ["v1"] * 3 + ["v2", "v3"]
     assert warnings == []
+    assert past[-1].verdict == "leaks"  # the rules held: they asked for evidence only
+    assert past[-1].outcome == "holds"
     made: Release[int] = Release.load(leaky)
     measured = appraise(made.evidence[0], made.claims).at(0.01)
     assert (past[-1].rate, past[-1].low, past[-1].high) == (measured.rate, measured.low, measured.high)  # one source
@@ -69,6 +73,7 @@ def test_every_version_is_kept_compared_and_shown(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     text = " ".join(unescape(re.sub(r"<[^>]+>", " ", page.read_text())).replace("\N{NO-BREAK SPACE}", " ").split())
     assert "Earlier versions, as the gate judged them" in text
+    assert " leaks holds none " in text
     assert measured.told in text
     assert percent_up(past[3].most) in text
     assert 'class="chart trend"' in page.read_text()
@@ -81,13 +86,13 @@ def test_a_damaged_line_is_said_and_the_others_are_read(tmp_path: Path) -> None:
     whole = json.loads(file.read_text())
     wrong = [
         "{", "[]", "null", json.dumps({**whole, "rate": 2}), json.dumps({**whole, "outcome": "fine"}),
-        json.dumps({**whole, "low": True}), json.dumps({**whole, "more": 1}),
+        json.dumps({**whole, "low": True}), json.dumps({**whole, "more": 1}), json.dumps({**whole, "verdict": "fine"}),
         json.dumps(whole).replace('"epsilon": ', '"epsilon": -'), "9" * 5000, "[" * 100_000,
     ]  # fmt: skip
     file.write_bytes(file.read_bytes() + "\n".join(wrong).encode() + b'\n\xff\xfe\n{"at": "cut')
     result = gate(version(tmp_path, 2, 0.0), tmp_path)
     assert result.exit_code == 0, result.output
-    assert "is damaged in line 2, 3, 4, 5, 6 and 7 more" in result.stderr
+    assert "is damaged in line 2, 3, 4, 5, 6 and 8 more" in result.stderr
     past, (warning,) = read(file)
     assert [each.version for each in past] == ["v1", "v2"]  # what was cut took nothing with it
     page = report.html(version(tmp_path, 2, 0.0), sections=[Trend(past, [warning])])
@@ -109,3 +114,15 @@ def test_a_place_that_is_none_is_told(tmp_path: Path) -> None:
         read(tmp_path / "none")
     with pytest.raises(InvalidValue, match="cannot be written"):
         append(tmp_path, [])
+
+
+def test_who_may_not_see_attacks_does_not_see_earlier_ones(tmp_path: Path) -> None:
+    """The web app builds pages for analysts with `withheld`; a section of earlier versions keeps to it."""
+    gate(version(tmp_path, 1, 2.0, None), tmp_path)
+    past, _ = read(tmp_path / "history.jsonl")
+    told, withheld = (render(build(version(tmp_path, 2, 0.0), sections=[Trend(past)], withheld=each)) for each in (False, True))
+    assert "leaks" in told
+    assert percent_down(past[0].rate or 0) in told
+    assert "v1" in withheld
+    assert percent_down(past[0].rate or 0) not in withheld
+    assert "leaks" not in withheld.partition("Earlier versions")[2].partition("</section>")[0]

@@ -23,6 +23,7 @@ FACTS = {
     "extraction": [{"samples": 1, "p": 0.5, "prompt": 8, "suffix": 8, "near": 0.2, "name": "extraction", **RISK}],
     "verbatim": ["my secret <script> is 1234"],
     "exposure": [{"repetitions": 8, "canaries": 4, "exact": 4, "first": 3, "bits": 29.5, "most_bits": 29.9}],
+    "unprompted": {"texts": 60, "tokens": 48, "run": 24, "memorised": 7},
     "stealing": [{"method": "relu", "queries": 4005, "parameters": 193, "error": 1e-12}],
 }
 
@@ -35,7 +36,7 @@ def test_every_section_is_shown_to_the_owner() -> None:
     page = report.html(released(**FACTS))
     expected = (
         "public &lt;b&gt;", f"data:image/png;base64,{PICTURE}", "9 of 10", "nearest public picture 0.200", "sex F", "(20",
-        "made from this model", "my secret &lt;script&gt; is 1234", "relu", "29.5", "told below",
+        "made from this model", "my secret &lt;script&gt; is 1234", "relu", "29.5", "told below", "in 7 of them",
     )  # fmt: skip
     for said in expected:
         assert said in page, said

@@ -13,7 +13,7 @@ import pytest
 
 from discreet import Ledger, record
 from discreet.accounting import Gaussian
-from discreet.core import Claim, Elsewhere, Game, Release
+from discreet.core import Claim, ExternalValue, Game, Release
 from discreet.errors import InvalidValue
 from discreet.report.keys import check_public, make_key, named_key, private_key, public_text
 from discreet.report.signature import check_head, check_release, sign_head, sign_release
@@ -34,7 +34,7 @@ def folder(tmp_path: Path) -> Path:
     (folder / "parts").mkdir(parents=True)
     (folder / "model.safetensors").write_bytes(bytes(1000))
     (folder / "parts" / "tokens.json").write_text("{}")
-    Release(value=Elsewhere("Net"), source="people", claims=(CLAIM,)).save(folder / "release.json")
+    Release(value=ExternalValue("Net"), source="people", claims=(CLAIM,)).save(folder / "release.json")
     return folder
 
 

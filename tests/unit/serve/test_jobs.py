@@ -221,6 +221,31 @@ def test_why_it_failed_is_for_owners(served: Served) -> None:
     assert served.post("/attacks/1/cancel.json", "olga").status_code == 400
 
 
+def test_a_bar_is_not_full_while_the_attack_still_runs(served: Served) -> None:
+    """Once every shadow was trained the bar stood at its end, for as long as attacks took; without a count it stood at 0."""
+    made = served.post("/attacks.json", "olga", {"target": "readmission", "attacks": "loss"}).json()
+    job = served.state.jobs.find(str(made["number"]))
+    until(lambda: job.over, 60)
+    job.state = "running"
+    for done, of, bar, told in (
+        (0, 0, '<progress class="bar" aria-label="how far it is: it works">', "training models like it"),
+        (1, 4, 'value="0.2500"', "1 of 4 shadow models"),
+        (
+            4,
+            4,
+            '<progress class="bar" aria-label="how far it is: it works">',
+            "all 4 shadow models are trained; attacking with them",
+        ),
+    ):
+        job.report("progress", done, of)
+        page = served.get("/attacks/1", "olga").text
+        assert bar in page
+        assert told in page
+        assert 'hx-trigger="every 1s"' in page
+        listed = served.get("/attacks", "olga").text
+        assert bar.replace("far it", "far attack 1") in listed
+
+
 def test_a_list_of_an_earlier_version_is_read(store: ReleaseStore) -> None:
     """It had the description under another name."""
     listed = {"number": 7, "who": "ada", "told": "loss", "state": "done", "done": 4, "of": 4, "fault": "", "asked": 1.0,

@@ -11,7 +11,7 @@ import pyarrow.csv as csv
 import pyarrow.parquet as parquet
 import pytest
 
-from discreet.core import Elsewhere, Release
+from discreet.core import ExternalValue, Release
 from webapp import PLANTED, Served, serving
 
 ASKED = {"source": "hospital", "epsilon": "0.5", "delta": "1e-8", "method": "tree", "rows": "300"}
@@ -43,7 +43,7 @@ def test_a_table_is_made_charged_kept_shown_and_downloaded(served: Served) -> No
     told = make(served).json()["made"]
     assert told["table"]["rows"] == 300
     release: Release[Any] = served.state.store.load(told["release"])
-    assert isinstance(release.value, Elsewhere)
+    assert isinstance(release.value, ExternalValue)
     assert served.state.ledger.payment(release).sound
     assert release.facts["synthetic"]["method"] == "tree"
     for who in ("ada", "ann", "olga"):

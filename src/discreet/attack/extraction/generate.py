@@ -1,4 +1,4 @@
-"""Unprompted extraction (Carlini et al. 2021): let the model talk, and rank what it says by how little others would say it."""
+"""Unprompted extraction (Carlini et al. 2021): samples of the model, ranked by how likely they are memorised."""
 
 from __future__ import annotations
 

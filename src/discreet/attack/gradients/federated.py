@@ -53,10 +53,10 @@ def change(network: Network, rows: Tensor, labels: Tensor, local: Local, *, diff
     for epoch in rows:
         for place in torch.split(torch.arange(len(labels)), local.batch_size):
             value = network.loss(functional_call(network.model, weights, (epoch[place],)), labels[place])
-            made = torch.autograd.grad(value.mean(), list(weights.values()), create_graph=differentiable)
+            gradients = torch.autograd.grad(value.mean(), list(weights.values()), create_graph=differentiable)
             weights = {
                 name: (weight if differentiable else weight.detach().requires_grad_()) - local.learning_rate * part
-                for (name, weight), part in zip(weights.items(), made)
+                for (name, weight), part in zip(weights.items(), gradients)
             }
     return [weights[name] - first[name] for name in network.names]
 

@@ -47,10 +47,10 @@ def second_order(
         generator = torch.Generator().manual_seed(seed + turn)
         noise = torch.randn(len(labels), *shape, generator=generator, dtype=network.dtype)
         rows = (low + high) / 2.0 + 0.1 * (high - low) * noise
-        made = _descended(network, update, labels, rows.requires_grad_(), steps, start + seconds, progress)
-        residual = network.residual(made, labels, update) if bool(torch.isfinite(made).all()) else math.inf
+        match = _descended(network, update, labels, rows.requires_grad_(), steps, start + seconds, progress)
+        residual = network.residual(match, labels, update) if bool(torch.isfinite(match).all()) else math.inf
         if residual < best.residual or not len(best.rows):
-            best = Match(made, residual)
+            best = Match(match, residual)
         turn += 1
     return best
 
@@ -58,7 +58,7 @@ def second_order(
 def _descended(
     network: Network, update: Update, labels: Tensor, rows: Tensor, steps: int, end: float, progress: Progress | None
 ) -> Tensor:  # fmt: skip
-    """L-BFGS from one start, until it stands still."""
+    """L-BFGS from one start, until it converges."""
     sent = [value.to(network.device, network.dtype) for value in update.list()]
     sizes = [float((value**2).sum()) or 1.0 for value in sent]
     optimizer: Any = torch.optim.LBFGS(
@@ -66,8 +66,8 @@ def _descended(
     )
 
     def closure() -> Tensor:
-        made = network.gradient(rows, labels, differentiable=True)
-        value = torch.stack([((a - b) ** 2).sum() / size for a, b, size in zip(made, sent, sizes)]).sum()
+        gradient = network.gradient(rows, labels, differentiable=True)
+        value = torch.stack([((a - b) ** 2).sum() / size for a, b, size in zip(gradient, sent, sizes)]).sum()
         (rows.grad,) = torch.autograd.grad(value, [rows])
         return value.detach()
 

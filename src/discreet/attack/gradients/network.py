@@ -111,5 +111,5 @@ def first_linear(model: nn.Module, shape: Sequence[int]) -> tuple[str, nn.Linear
 
 def last_linear(model: nn.Module) -> tuple[str, nn.Linear] | None:
     """The linear layer that is called last; its bias gradient tells which labels were there."""
-    found = [(name, module) for name, module in model.named_modules() if isinstance(module, nn.Linear)]
-    return found[-1] if found and found[-1][1].bias is not None and found[-1][1].bias.requires_grad else None
+    layers = [(name, module) for name, module in model.named_modules() if isinstance(module, nn.Linear)]
+    return layers[-1] if layers and layers[-1][1].bias is not None and layers[-1][1].bias.requires_grad else None

@@ -77,13 +77,13 @@ def gradients(
             seconds, seed, progress, local, device,
         ), method)  # fmt: skip
 
-    found = at(batch)
-    rank = None if local is not None or bool(found.exact.all()) else estimate.rows(model, sent, found.rows.shape[1:])
+    result = at(batch)
+    rank = None if local is not None or bool(result.exact.all()) else estimate.rows(model, sent, result.rows.shape[1:])
     if rank is None or rank == batch:
-        return found.noted(*estimate.normalised(model))
+        return result.noted(*estimate.normalised(model))
     note = f"The gradient has the rank of {rank} rows, not of {batch}: batch={rank} was tried as well."
     again = at(rank)
-    return (again if bool(again.exact.all()) else found).noted(note, *estimate.normalised(model))
+    return (again if bool(again.exact.all()) else result).noted(note, *estimate.normalised(model))
 
 
 def _first(case: _Case, method: str) -> Inversion:
@@ -118,15 +118,21 @@ def _text(
         raise InvalidValue('data="text" needs the length of one sequence, such as shape=(32,).')
     start = time.process_time()
     tell = None if progress is None else lambda done, total: progress("text", done, total)
-    found = text.sequences(copy.deepcopy(model).eval(), update, batch, int(shape[0]), seconds=seconds, progress=tell)
-    if found.tokens.shape[1] < shape[0]:
+    sequences = text.sequences(copy.deepcopy(model).eval(), update, batch, int(shape[0]), seconds=seconds, progress=tell)
+    if sequences.tokens.shape[1] < shape[0]:
         raise InvalidValue(
-            f"Only {found.tokens.shape[1]} of {shape[0]} positions were read within {seconds:g} CPU seconds or before no token "
-            "fitted. Give more seconds; noise or compression of the update ends this attack."
+            f"Only {sequences.tokens.shape[1]} of {shape[0]} positions were read within {seconds:g} CPU seconds or before no "
+            "token fitted. Give more seconds; noise or compression of the update ends this attack."
         )
-    exact = (found.distance < text.CERTAIN) & (len(found.tokens) == batch)
+    exact = (sequences.distance < text.CERTAIN) & (len(sequences.tokens) == batch)
     return Inversion(
-        found.tokens, None, exact.double(), exact, "text", float(found.distance.max()) ** 0.5, time.process_time() - start
+        sequences.tokens,
+        None,
+        exact.double(),
+        exact,
+        "text",
+        float(sequences.distance.max()) ** 0.5,
+        time.process_time() - start,
     )
 
 
@@ -211,10 +217,10 @@ class _Case:
     def convolutions(self) -> Inversion | None:
         if not convolutions.applies(self.model, self.shape):
             return None
-        found = convolutions.images(
+        images = convolutions.images(
             self.network, self.update, self.labels, self.shape, self.batch, seconds=self.seconds
         )  # fmt: skip
-        return None if found is None else self._made("convolutions", *found)
+        return None if images is None else self._made("convolutions", *images)
 
     def second_order(self) -> Inversion | None:
         return self._matched("second_order", matching.second_order)
@@ -250,8 +256,8 @@ class _Case:
             low=low, high=high, progress=self._tell("federated"),
         )  # fmt: skip
         copies = rows.to(network.dtype)[None].repeat(self.local.epochs, *[1] * rows.dim())
-        made = federated.change(network, copies, self.labels, self.local, differentiable=False)
-        residual = self.network.apart(made, self.update)
+        change = federated.change(network, copies, self.labels, self.local, differentiable=False)
+        residual = self.network.apart(change, self.update)
         exact = torch.zeros(len(rows), dtype=torch.bool)
         return self._result("federated", rows, self.labels, residual, exact, (), sure)
 

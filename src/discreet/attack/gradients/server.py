@@ -57,10 +57,10 @@ def single_out(model: nn.Module, shape: Sequence[int], public: Any, *, rows: int
     seen = _public(public, shape)
     check.whole("rows", rows)
     changed = copy.deepcopy(model)
-    found = first_linear(changed, shape)
-    if found is None:
+    first = first_linear(changed, shape)
+    if first is None:
         raise InvalidValue("No linear layer with a bias sees the row itself, so its weights cannot single a row out.")
-    layer, generator = found[1], torch.Generator().manual_seed(seed)
+    layer, generator = first[1], torch.Generator().manual_seed(seed)
     spread = seen.std(0) + 1e-3 * float(seen.std(0).max())
     direction = torch.randn(layer.out_features, seen.shape[1], generator=generator).double() / spread / math.sqrt(seen.shape[1])
     ends = torch.quantile(seen @ direction.T, 1.0 - 1.0 / max(rows, 2), dim=0)
@@ -77,13 +77,13 @@ def read(
 
     What a neuron alone shows may be a mixture of rows; two neurons weigh a mixture differently, so what both show is a row.
     """
-    found = first_linear(model, shape)
-    if found is None:
+    first = first_linear(model, shape)
+    if first is None:
         raise InvalidValue("No linear layer with a bias sees the row itself, so nothing is imprinted on its gradient.")
     values = checked(model, update).values
-    prefix = f"{found[0]}." if found[0] else ""
+    prefix = f"{first[0]}." if first[0] else ""
     weight, bias = values[f"{prefix}weight"], values[f"{prefix}bias"]
-    if bool((found[1].weight == found[1].weight[0]).all()):  # an imprint layer: the bins are differences
+    if bool((first[1].weight == first[1].weight[0]).all()):  # an imprint layer: the bins are differences
         weight = torch.cat([weight[:-1] - weight[1:], weight[-1:]])
         bias = torch.cat([bias[:-1] - bias[1:], bias[-1:]])
     on = bias.abs() > FEEBLE * float(bias.abs().max())

@@ -130,8 +130,8 @@ class _Problem:
 
     def adjoint(self, parts: list[Tensor], state: _State, like: Tensor) -> Tensor:
         direction = torch.zeros_like(like).requires_grad_()
-        made = self.linear(direction, state)
-        return torch.autograd.grad(made, direction, parts)[0]
+        linear = self.linear(direction, state)
+        return torch.autograd.grad(linear, direction, parts)[0]
 
     def descend(
         self, image: Tensor, *, damping: float = 1e-2, rounds: int = ROUNDS, smoothing: float = 0.0,

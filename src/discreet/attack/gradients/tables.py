@@ -111,9 +111,9 @@ def _start(
     optimizer = torch.optim.Adam([free], lr=0.06)
     begin, value = time.process_time(), torch.zeros(())
     for _ in range(steps):
-        made = network.gradient(relaxed(free, layout), labels, differentiable=True)
-        product = sum(((a * b).sum() for a, b in zip(made, sent)), torch.zeros((), dtype=network.dtype))
-        length = torch.sqrt(sum(((a**2).sum() for a in made), torch.zeros((), dtype=network.dtype)))
+        gradient = network.gradient(relaxed(free, layout), labels, differentiable=True)
+        product = sum(((a * b).sum() for a, b in zip(gradient, sent)), torch.zeros((), dtype=network.dtype))
+        length = torch.sqrt(sum(((a**2).sum() for a in gradient), torch.zeros((), dtype=network.dtype)))
         value = 1.0 - product / (length * size)
         (free.grad,) = torch.autograd.grad(value, [free])
         optimizer.step()

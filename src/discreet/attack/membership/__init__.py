@@ -1,11 +1,11 @@
 """Membership inference: was this row in the training set?
 
     run.py               attacks on one target, with shadows and controls
-    attacks.py           the attacks, each an object; access.py says which can run
+    attacks.py           the attacks, each an object; run.py says which can run
     observation.py       what an attack may look at
     shadows.py           models like the target
-    signals.py           what scores say about one label
-    ratios.py            likelihood ratios of a target against its shadows; bayes_lira.py is the default attack
+    signals.py           what scores say about one label, and likelihood ratios against shadows
+    bayes_lira.py        the default attack
     shokri.py            attack models learned from shadows; rows drawn from marginals
     query_synthesis.py   rows made by querying the target alone
     label.py             attacks that see labels alone

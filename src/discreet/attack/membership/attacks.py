@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.attack.membership import label, ratios, signals
+from discreet.attack.membership import label, signals
 from discreet.attack.membership.bayes_lira import bayes_lira
 from discreet.attack.membership.observation import Comparison, Observation
 from discreet.attack.membership.quantile import quantile
@@ -70,7 +70,7 @@ class Lira:
 
     def score(self, seen: Comparison, targets: Rows) -> Array:
         margin, margins = seen.target(signals.margin), seen.reference(signals.margin)
-        return ratios.lira(margin, margins, seen.shadows.inside, fixed=self.fixed)[targets]
+        return signals.lira(margin, margins, seen.shadows.inside, fixed=self.fixed)[targets]
 
 
 class LiraOffline:
@@ -80,7 +80,7 @@ class LiraOffline:
 
     def score(self, seen: Comparison, targets: Rows) -> Array:
         margin, margins = seen.target(signals.margin), seen.reference(signals.margin)
-        return ratios.lira_offline(margin, margins, seen.shadows.inside)[targets]
+        return signals.lira_offline(margin, margins, seen.shadows.inside)[targets]
 
 
 class Rmia:
@@ -95,7 +95,7 @@ class Rmia:
     def score(self, seen: Comparison, targets: Rows) -> Array:
         options: dict[str, Any] = {"temperature": self.temperature, "order": self.order}
         target, shadows = seen.target(signals.tempered, **options), seen.reference(signals.tempered, **options)
-        return ratios.rmia(target, shadows, seen.shadows.inside, target, shadows, gamma=self.gamma)[targets]
+        return signals.rmia(target, shadows, seen.shadows.inside, target, shadows, gamma=self.gamma)[targets]
 
 
 class Calibrated:
@@ -105,7 +105,7 @@ class Calibrated:
 
     def score(self, seen: Comparison, targets: Rows) -> Array:
         own, others = seen.target(signals.log_probability), seen.reference(signals.log_probability)
-        return ratios.calibrated(own, others, seen.shadows.inside)[targets]
+        return signals.calibrated(own, others, seen.shadows.inside)[targets]
 
 
 class ShokriNetworks:

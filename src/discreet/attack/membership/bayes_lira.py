@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.attack.membership.ratios import evidence
+from discreet.attack.membership.signals import evidence
 
 Array = NDArray[np.float64]
 Marks = NDArray[np.bool_]

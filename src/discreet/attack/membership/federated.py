@@ -49,10 +49,10 @@ class _Flat:
         parts = weights.split([shape.numel() for _, shape in self._names])
         own = {name: part.view(shape) for (name, shape), part in zip(self._names, parts)}
         was, _ = self.model.training, self.model.eval()
-        found = functional_call(self.model, {**self._rest, **own}, (X,))
+        outputs = functional_call(self.model, {**self._rest, **own}, (X,))
         self.model.train(was)
-        assert isinstance(found, Tensor)
-        return found
+        assert isinstance(outputs, Tensor)
+        return outputs
 
     def slopes(self, weights: Tensor, update: Tensor) -> tuple[Array, Array]:
         """The scores at these weights [rows, classes], and how the loss of each row falls along the update [rows]."""

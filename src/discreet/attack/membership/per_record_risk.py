@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from discreet.attack.membership import ratios, signals
+from discreet.attack.membership import signals
 from discreet.attack.membership.bayes_lira import paired
 from discreet.audit import rate_at
 from discreet.audit.binomial import rate_ceiling, rate_floor
@@ -115,7 +115,7 @@ def per_record_risk(shadows: Shadows, y: Array, *, attack: str = "bayes_lira") -
         raise InvalidValue(f"per_record_risk needs at least 4 shadows, each judged by the others; got {len(shadows)}.")
     signal = signals.margin(shadows.scores, y)
     score = np.empty(signal.shape)
-    ratio = paired if attack == "bayes_lira" else ratios.lira
+    ratio = paired if attack == "bayes_lira" else signals.lira
     for k in range(len(shadows)):
         others = np.arange(len(shadows)) != k
         score[k] = ratio(signal[k], signal[others], shadows.inside[others])

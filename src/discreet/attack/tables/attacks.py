@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.attack.membership import ratios
+from discreet.attack.membership import signals
 from discreet.attack.tables import density
 from discreet.attack.tables.encode import Encoding, chosen, joined
 from discreet.core import Attack, check
@@ -78,7 +78,7 @@ class ShadowGenerators(Attack[Any]):
         return [measure(self.encoding, rows, self.records) for measure in DENSITIES["both"]]
 
     def score(self, seen: Any, targets: Sequence[int]) -> Floats:
-        ratio = [ratios.lira(ours, theirs, self.inside, fixed=True) for ours, theirs in zip(self._signals(seen), self.signals)]
+        ratio = [signals.lira(ours, theirs, self.inside, fixed=True) for ours, theirs in zip(self._signals(seen), self.signals)]
         result: Floats = (ratio[0] + ratio[1])[np.asarray(targets)]
         return result
 

@@ -66,10 +66,10 @@ def sparse_graph(
 
     def threshold_for(neighbours: int) -> int | None:
         for threshold in range(neighbours // 2 + 1, neighbours + 1):
-            found = graph_bounds(clients, neighbours, threshold, colluding=colluding, dropped=dropped)
-            if found.failed > failed:
+            bounds = graph_bounds(clients, neighbours, threshold, colluding=colluding, dropped=dropped)
+            if bounds.failed > failed:
                 return None
-            if found.learned <= learned:
+            if bounds.learned <= learned:
                 return threshold
         return None
 
@@ -115,5 +115,5 @@ def _up(exact: Fraction) -> float:
     """As a float, rounded up; a bound of 1 or more says nothing, and is 1."""
     if exact >= 1:
         return 1.0
-    found = float(exact)
-    return math.nextafter(found, 1.0) if Fraction(found) < exact else found
+    nearest = float(exact)
+    return math.nextafter(nearest, 1.0) if Fraction(nearest) < exact else nearest

@@ -69,9 +69,9 @@ class SumServer:
         """End the stage; what to send to each client that is still there."""
         if self.stage in ("answers", "done"):
             raise ProtocolError(f"After {self.stage} nothing is sent to clients; total() opens the sum.")
-        found = (self._others, self._delivery, self._question)[self._stage]()
+        answers = (self._others, self._delivery, self._question)[self._stage]()
         self._stage += 1
-        return found
+        return answers
 
     def total(self) -> tuple[NDArray[np.int64], list[int]]:
         """The sum of the numbers of those that stayed, in steps, and who they are. It is opened once."""

@@ -87,7 +87,7 @@ class Trained:
 
 
 class _Game:
-    """The adversary, and what it costs the model to be told apart."""
+    """The adversary, and the penalty that the model pays for its success."""
 
     def __init__(
         self, strength: float, steps: int, width: int, X: Any, y: Any, hold: float, undefended: Any, smooth: float, device: str
@@ -172,7 +172,7 @@ class _Game:
 
 
 def look(scores: Any, labels: Any) -> Any:
-    """What the adversary sees of a row: the label's log-probability and log-odds, the entropy, the largest log-probabilities.
+    """The adversary's input for a row: the label's log-probability and log-odds, the entropy, the largest log-probabilities.
 
     Not the label itself: with a few rows in each class an adversary that knows the class memorises the reference.
     """

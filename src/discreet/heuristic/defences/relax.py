@@ -10,7 +10,7 @@ from discreet.models import Recipe, predict
 
 
 def relax_loss(recipe: Recipe, *, level: float, device: str = "cpu") -> Defended:
-    """Descend where a batch's loss is above `level`; below it climb in even epochs, flatten the other classes in odd ones."""
+    """Descend where a batch's loss is above `level`; below it ascend in even epochs, flatten the other classes in odd ones."""
     check.positive("level", level)
     known = of_torch(recipe)
 

@@ -154,8 +154,8 @@ def _pieces(value: Floats, scale: Scale, *, strict: bool) -> list[Rows]:
     """Where to cut: at the branches of the tree, else at the median."""
     if scale.tree is not None:
         node = scale.tree.covering(int(value.min()), int(value.max()))
-        found = [np.flatnonzero((child.first <= value) & (value <= child.last)) for child in node.children]
-        return [piece for piece in found if len(piece)]
+        parts = [np.flatnonzero((child.first <= value) & (value <= child.last)) for child in node.children]
+        return [piece for piece in parts if len(piece)]
     half = len(value) // 2
     if not strict:
         order = np.argsort(value, kind="stable")

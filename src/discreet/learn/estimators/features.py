@@ -50,7 +50,7 @@ class Features:
         return math.sqrt(len(self.known))
 
     def __call__(self, table: Any) -> Floats:
-        found = columns(table, list(self.known))
+        found = columns(table, list(self.known), empty=True)
         return np.hstack([_feature(found[name], values) for name, values in self.known.items()])
 
 

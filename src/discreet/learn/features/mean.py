@@ -1,4 +1,4 @@
-"""The mean of features, bought privately: worth its small price before a linear layer is trained on them."""
+"""A private mean of features: subtracting it costs little and helps a linear layer that is trained on them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Centre(nn.Module):
 
 
 def private_mean(rows: Tensor, *, clip_norm: float, **settings: Any) -> tuple[Tensor, Run]:
-    """The mean of `rows` [n, numbers], each cut to length `clip_norm`, and the run that bought it, with its claim.
+    """The private mean of `rows` [n, numbers], each clipped to length `clip_norm`, and the run that made it, with its claim.
 
     A gradient of a linear layer is long by what its inputs have in common, which teaches nothing: under a clip norm it takes
     the room of what does. A mean good enough to take it away is cheap, since everybody adds to one vector.

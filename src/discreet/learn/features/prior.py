@@ -1,4 +1,4 @@
-"""A network that has learned to see before it sees anybody's image: a prior that costs no privacy.
+"""A feature network pre-trained on images of random processes: a prior that costs no privacy.
 
 After Tang et al. ("Differentially private image classification by learning priors from random processes", 2023): the network
 learns that two crops of one random image belong together (Chen et al. 2020). Private training then starts from there.
@@ -65,7 +65,7 @@ def learn_prior(
 
 
 def view(pool: Tensor, size: int) -> Tensor:
-    """A crop of every image, its size, shape, colours and mirror image left to chance, [n, 3, size, size] within -2..2."""
+    """A random crop of every image, with random size, shape, colours and mirroring, [n, 3, size, size] within -2..2."""
     count, device = len(pool), pool.device
     area, shape = torch.rand(2, count, device=device)
     part = (0.08 + 0.92 * area).sqrt()

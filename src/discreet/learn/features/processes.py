@@ -1,4 +1,4 @@
-"""Images that random processes make: something to learn from that is nobody's.
+"""Images made by random processes: data for pre-training that belongs to nobody.
 
 Textures come from random networks of oriented filters fed with pink noise, one network for every image, after Baradad et al.
 ("Learning to see by looking at noise", 2021). Shapes cut from them, large and small, cover one another like dead leaves.
@@ -58,7 +58,7 @@ def coloured(x: Tensor) -> Tensor:
 
 
 def textures(count: int, whole: int, device: Device) -> Tensor:
-    """What a random network draws, one network for every image, [count, 3, whole, whole]."""
+    """Outputs of random convolutional generators, one generator for every image, [count, 3, whole, whole]."""
     x, side = torch.randn(count, CHANNELS, 4, 4, device=device), 4
     while True:
         x = (few(count, CHANNELS, CHANNELS, device) @ x.flatten(2)).view(x.shape)

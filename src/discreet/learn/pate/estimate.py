@@ -36,8 +36,8 @@ def by_margin(sigma: float, classes: int, teachers: int, order: float) -> Floats
     plain = order / sigma**2
     margin = np.arange(teachers + 1, dtype=np.float64)
     log_q = math.log(max(classes - 1, 1)) - margin**2 / (4 * sigma**2)
-    found = np.array([min(plain, _theorem(float(each), sigma, order)) for each in log_q])
-    return np.asarray(np.minimum.accumulate(found))
+    bounds = np.array([min(plain, _theorem(float(each), sigma, order)) for each in log_q])
+    return np.asarray(np.minimum.accumulate(bounds))
 
 
 def _theorem(log_q: float, sigma: float, order: float) -> float:
@@ -71,11 +71,11 @@ def data_dependent_epsilon(counts: Any, vote: GNMax, *, teachers: int, delta: fl
     True
     """
     margins = _margins(np.asarray(counts, np.int64), teachers)
-    found = [curve(vote.event()).epsilon(delta)]
+    epsilons = [curve(vote.event()).epsilon(delta)]
     for order in ORDERS:
         bound = by_margin(vote.noise, np.shape(counts)[1], teachers, order)
-        found.append(epsilon_from_renyi(_tests(vote, order) + float(bound[margins].sum()), order, delta))
-    return min(found)
+        epsilons.append(epsilon_from_renyi(_tests(vote, order) + float(bound[margins].sum()), order, delta))
+    return min(epsilons)
 
 
 def _tests(vote: GNMax, order: float) -> float:

@@ -88,7 +88,7 @@ class PATE(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         self.source = source
 
     def fit(self, X: Any, y: Any, public: Any, groups: Any = None) -> PATE:
-        """Train teachers on private rows, buy their votes on public rows, train the student. Spends (epsilon, delta) once."""
+        """Train teachers on private rows, release noisy votes on public rows, train the student. Spends the budget once."""
         rows, labels, public = np.asarray(X), np.asarray(y), np.asarray(public)
         if public.ndim < 2 or public.shape[1:] != rows.shape[1:] or not len(public):
             raise InvalidValue(f"public must hold rows like those of X, {rows.shape[1:]} each; got {public.shape}.")
@@ -141,9 +141,9 @@ class PATE(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """The student's probabilities, a column for each of `classes_`."""
         check_is_fitted(self)
-        found = np.asarray(self.student_.predict_proba(np.asarray(X)))
-        out = np.zeros((len(found), len(self.classes_)))
-        out[:, np.asarray(self.student_.classes_, np.int64)] = found
+        probabilities = np.asarray(self.student_.predict_proba(np.asarray(X)))
+        out = np.zeros((len(probabilities), len(self.classes_)))
+        out[:, np.asarray(self.student_.classes_, np.int64)] = probabilities
         return out
 
 
@@ -161,7 +161,7 @@ def ask(
     teachers: Teachers, queries: Any, *, epsilon: float, delta: float, method: str = "gnmax", answers: int | None = None,
     threshold: int | None = None, ledger: LedgerLike | None = None, source: str = "training data",
 ) -> Release[Answers]:  # fmt: skip
-    """One round of questions to teachers that the owner keeps, charged before they vote.
+    """One round of queries to teachers that the owner keeps; it is charged before they vote.
 
     What is asked in a later round may depend on answers of earlier ones, all of which were charged, and on nothing else of the
     teachers.

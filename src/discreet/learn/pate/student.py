@@ -76,7 +76,7 @@ class GraphStudent(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return np.asarray(self.classifier_.predict(np.asarray(X, np.float64)))
 
     def predict_proba(self, X: Any) -> Floats:
-        """As the classifier says."""
+        """The probability of each class for each row, by the classifier."""
         check_is_fitted(self)
         return np.asarray(self.classifier_.predict_proba(np.asarray(X, np.float64)))
 

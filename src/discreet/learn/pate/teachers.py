@@ -63,8 +63,8 @@ class Teachers:
         """How many teachers say which class, [queries, classes]. It is private: for a mechanism, never for release."""
         if self._of is None:
             self._of = np.asarray(uniform(self._count, size=int(self._owner.max(initial=-1)) + 1))[self._owner]
-        said = self._of_torch(queries) if self._recipe.kind == "torch" else self._of_estimators(queries)
-        return np.stack([(said == place).sum(axis=0) for place in range(len(self._classes))], axis=1).astype(np.int64)
+        labels = self._of_torch(queries) if self._recipe.kind == "torch" else self._of_estimators(queries)
+        return np.stack([(labels == place).sum(axis=0) for place in range(len(self._classes))], axis=1).astype(np.int64)
 
     def _rows_of(self) -> list[Ints]:
         assert self._of is not None
@@ -111,9 +111,9 @@ class Teachers:
         for i in range(self._count):
             inside[i, 1 + i * each : 1 + (i + 1) * each] = True
         scores = Trainer(self._recipe).many(X, y, inside, query=np.asarray(queries, np.float32)).scores
-        said = scores[:, :, : len(self._classes)].argmax(axis=2).astype(np.int64)
-        said[[not len(part) for part in parts]] = ABSTAINS
-        return said
+        labels = scores[:, :, : len(self._classes)].argmax(axis=2).astype(np.int64)
+        labels[[not len(part) for part in parts]] = ABSTAINS
+        return labels
 
 
 def _owners(unit: Unit, groups: Any, rows: int) -> Ints:

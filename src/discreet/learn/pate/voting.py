@@ -154,6 +154,6 @@ def calibrated(
         more = {"answers": min(check.whole("answers", answers), queries), "threshold": threshold}
     elif threshold is not None:
         raise InvalidValue(f"threshold is of method='confident' alone; leave it out of method={method!r}.")
-    made = METHODS[method](queries=queries, unit=unit, noise=1.0, **more)
-    noise = calibrate(lambda scale: replace(made, noise=scale).event(), epsilon, delta)
-    return replace(made, noise=noise)
+    trial = METHODS[method](queries=queries, unit=unit, noise=1.0, **more)
+    noise = calibrate(lambda scale: replace(trial, noise=scale).event(), epsilon, delta)
+    return replace(trial, noise=noise)

@@ -67,9 +67,9 @@ class Recommender(PrivateEstimator):
         if len(self._place) != len(items) or not items:
             raise InvalidValue("items must list each item once, and one at least.")
         made = Summaries(len(items), self.unit, float(self.epsilon), float(self.delta), self.method != "effects")
-        table = columns(ratings, [self.unit.key or "user", "item", "rating"])
+        table = columns(ratings, [self.unit.key or "user", "item", "rating"], empty=True)
         user, item, rating = table.values()
-        users = np.unique(user if user.dtype.kind in "iuU" else user.astype(str), return_inverse=True)[1]
+        users = np.unique(user if user.dtype.kind != "O" else [_spelled(each) for each in user], return_inverse=True)[1]
         places = _placed(item, self._place)
         values = (np.clip(numbers(rating), low, high) - low) / (high - low) * 2 - 1
         found = self._spend(made, (users, places, values))
@@ -120,9 +120,24 @@ class Recommender(PrivateEstimator):
 def _placed(item: NDArray[Any], known: dict[Any, int]) -> NDArray[np.int64]:
     """The place of each item among those known, -1 for others."""
     if item.dtype.kind not in "iuU":
-        return np.array([known.get(each, -1) for each in item.tolist()], np.int64)
+        return np.array([_place(each, known) for each in item.tolist()], np.int64)
     there, inverse = np.unique(item, return_inverse=True)
     return np.asarray(np.array([known.get(each, -1) for each in there.tolist()], np.int64)[inverse], np.int64)
+
+
+def _spelled(cell: Any) -> str:
+    """A user by the text of their key, so that keys of several types can be told apart and put in order."""
+    try:
+        return str(cell)
+    except Exception:  # whatever a cell is
+        return type(cell).__name__
+
+
+def _place(cell: Any, known: dict[Any, int]) -> int:
+    try:
+        return known.get(cell, -1)
+    except TypeError:  # what cannot be looked up, such as a list, is no item
+        return -1
 
 
 RESIDUAL = 0.12  # variance of a residual that no other rating explains, in halves of the range squared

@@ -18,9 +18,8 @@ from discreet.learn.sgd.clipping import Clipping, Encoded
 from discreet.learn.sgd.distributed import Alone as OneProcess
 from discreet.learn.sgd.engine import Engine
 from discreet.learn.sgd.engine.graphed import Graphed
-from discreet.learn.sgd.engine.probe import checked, probe
+from discreet.learn.sgd.engine.probe import check_training_mode, checked, probe
 from discreet.learn.sgd.engine.tape import Layout
-from discreet.learn.sgd.engine.training import shares
 from discreet.learn.sgd.fixed_point import Grid, GridEngine
 from discreet.learn.sgd.isolated import Alone, Isolated, Unchanged
 from discreet.learn.sgd.path import Apart, Path, code_of, several
@@ -86,7 +85,7 @@ class ClippedSum:
             alone = self.paths.asked == "isolated"
             self.changes_rows = not probe(engine, self.losses, make, alone=alone)
             if not alone:
-                shares(engine, self.losses, make)
+                check_training_mode(engine, self.losses, make)
         except DiscreetError:
             raise
         except Exception as error:

@@ -20,7 +20,7 @@ import torch
 from discreet.errors import DiscreetError, RunFailed
 
 if TYPE_CHECKING:
-    from discreet.learn.sgd.state import State
+    from discreet.learn.sgd.plan import State
 
 log = logging.getLogger("discreet.learn.private")
 log.addHandler(logging.NullHandler())

@@ -26,9 +26,8 @@ from discreet.learn.sgd.engine.compiled import eagerly
 from discreet.learn.sgd.engine.fallback import _no_fast_path, _no_warnings
 from discreet.learn.sgd.engine.probe import checked
 from discreet.learn.sgd.engine.tape import Record, Tape
-from discreet.learn.sgd.proof.modules import beside
 from discreet.learn.sgd.proof.operations import hidden, vmap_rules
-from discreet.learn.sgd.proof.process import as_it_was
+from discreet.learn.sgd.proof.process import as_it_was, beside
 from discreet.learn.sgd.proof.python import Watch
 
 ROOM = 1 << 26  # numbers of gradients that are written out at once

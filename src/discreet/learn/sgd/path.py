@@ -17,14 +17,13 @@ from discreet.core import check
 from discreet.errors import InvalidValue
 from discreet.learn.sgd.engine import Engine
 from discreet.learn.sgd.engine.compiled import eagerly
+from discreet.learn.sgd.engine.probe import program_differs
 from discreet.learn.sgd.isolated import Isolated, refuse
 from discreet.learn.sgd.loading import plain
 from discreet.learn.sgd.proof import NotProven, traced
-from discreet.learn.sgd.proof.faithful import unlike
 from discreet.learn.sgd.proof.intact import replaced
-from discreet.learn.sgd.proof.modules import beside
 from discreet.learn.sgd.proof.objects import machinery
-from discreet.learn.sgd.proof.process import as_it_was, settings
+from discreet.learn.sgd.proof.process import as_it_was, beside, settings
 from discreet.learn.sgd.proof.program import Program
 from discreet.learn.sgd.proof.python import Watch, modes, put_back
 from discreet.learn.sgd.proof.recorder import Recorder
@@ -134,7 +133,7 @@ class Path:
         assert engine is not None
         device = engine.parameters[0].device
         with put_back(self._model, self._code):
-            return unlike(engine, self._losses, program, lambda examples: made_up(batch, examples, device, draw))
+            return program_differs(engine, self._losses, program, lambda examples: made_up(batch, examples, device, draw))
 
     def _traced(self, watch: Watch, batch: Any) -> Verdict:
         if not watch.whole:

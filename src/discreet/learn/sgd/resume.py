@@ -22,9 +22,9 @@ from discreet.learn.sgd.distributed import Alone
 from discreet.learn.sgd.journal import Journal, beside, fingerprint, together
 from discreet.learn.sgd.options import Checkpoint
 from discreet.learn.sgd.paying import Payments
+from discreet.learn.sgd.plan import State
 from discreet.learn.sgd.quantile import Quantile
 from discreet.learn.sgd.sampling import Poisson
-from discreet.learn.sgd.state import State
 from discreet.noise.source import open_source
 
 

@@ -18,24 +18,22 @@ from discreet.errors import InvalidValue, LedgerError
 from discreet.learn.sgd import checkpoint as checkpoints
 from discreet.learn.sgd import checks, files, rowcheck
 from discreet.learn.sgd.checkpoint import Parts
+from discreet.learn.sgd.checks import UntrainedState
 from discreet.learn.sgd.clipped_sum import ClippedSum, Loss
 from discreet.learn.sgd.clipping import Flat
 from discreet.learn.sgd.distributed import joined, project
-from discreet.learn.sgd.draws import Draws
-from discreet.learn.sgd.engine.heap import give_back, keep_what_is_freed
+from discreet.learn.sgd.draws import Draws, StepNoise
+from discreet.learn.sgd.engine.allocator import keep_freed_memory, trim_memory
 from discreet.learn.sgd.failures import charged, without_values
 from discreet.learn.sgd.isolated import Unchanged
 from discreet.learn.sgd.options import Checkpoint, Performance, Postprocess
 from discreet.learn.sgd.path import code_of
 from discreet.learn.sgd.paying import Payments
-from discreet.learn.sgd.plan import Plan
+from discreet.learn.sgd.plan import Plan, State
 from discreet.learn.sgd.progress import shown
 from discreet.learn.sgd.proof.python import put_back
 from discreet.learn.sgd.resume import Recovery
 from discreet.learn.sgd.rows import Rows
-from discreet.learn.sgd.state import State
-from discreet.learn.sgd.step_noise import StepNoise
-from discreet.learn.sgd.untrained import UntrainedState
 
 LOOK = 50  # steps between checks whether the weights are still numbers
 WARM_UP = 2  # steps of a process in which ways to the same numbers are still compared
@@ -70,7 +68,7 @@ class Run:
             state, model, optimizer, scheduler, rows, loss, clip, postprocess, group, self._sum.device, payments.source
         )
         checks.whole_gpu(self._sum.device)
-        keep_what_is_freed(model)
+        keep_freed_memory(model)
         checks.same_parameters(model, optimizer, self._sum.engine.parameters)
         group.agree(self._parts.agreement(checkpoint, performance))
         checks.not_split(group.split, postprocess.gradient, rows.loading.collate)
@@ -227,7 +225,7 @@ class Run:
         number, done, checkpoint = self.number, self._state.done, self._checkpoint
         self._warm_up -= 1
         if not self._warm_up:
-            give_back()
+            trim_memory()
         if number % LOOK == 0 or done:
             self._check_finite()
         if self._parts.scheduler is not None:

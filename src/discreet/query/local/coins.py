@@ -1,7 +1,7 @@
 """Exact coins and whole numbers, many at a time, and probabilities that never say more than epsilon allows.
 
 Every probability here is a whole number of 2^-64, rounded to the side that tells less; a coin compares 64 random bits with
-it, of which the last 48 are drawn only where the first 16 do not decide. So the law of every report is known as a
+it, of which the last 48 are drawn only where the first 16 do not decide. So the distribution of every report is known as a
 fraction, and the tests add such fractions up.
 """
 

@@ -13,40 +13,27 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.core import Claim, Event, Pure, RandomizedResponse, Shuffled, check
+from discreet.core import Event, RandomizedResponse, check
 from discreet.errors import InvalidValue
 from discreet.noise.additive import fix
 from discreet.noise.samplers import Number, float_above
 from discreet.noise.source import open_source
 from discreet.query.local.coins import below, budget, coins, decay, flipped, kept
 from discreet.query.local.intervals import Average, bernstein, beta, rate_interval
-from discreet.query.local.oracle import Ints, claimed, several, whole_reports
+from discreet.query.local.oracle import Ints, Reports, several, whole_reports
 from discreet.query.rows import numbers
 
 STEPS = 1 << 16  # of the grid
 FARTHEST = 1e100  # from 0, so that squares are floats
 
 
-class Numbers:
+class Numbers(Reports):
     """Encode on the client, estimate on the collector: a mean between two public bounds."""
 
     __slots__ = ()
-    epsilon: Fraction
     lower: float
     upper: float
     steps: int
-
-    def event(self) -> Event:
-        """What one report costs its sender."""
-        return Pure(float_above("epsilon", self.epsilon))
-
-    def claims(self) -> tuple[Claim, ...]:
-        """The collector, who sees every report, learns at most this about one user's number."""
-        return claimed(self.event())
-
-    def shuffled(self, users: int) -> tuple[Claim, ...]:
-        """The claim when at least `users` reports are shuffled before the collector sees them (docs/theory/shuffle.md)."""
-        return claimed(Shuffled(self.event(), users))
 
     def encode(self, values: Any) -> NDArray[Any]:
         """One report per person. Numbers outside the bounds count as the nearest bound, NaN as 0 or the bound nearest it.
@@ -54,10 +41,6 @@ class Numbers:
         What is no number counts as NaN: a person whose value is missing reports like everybody.
         """
         return self._encode(self.grid(values))
-
-    def run(self, data: Any) -> NDArray[Any]:
-        """`encode`, by the name that audits call."""
-        return self.encode(data)
 
     def grid(self, values: Any) -> Ints:
         """The step of the grid each number is rounded to, from 0 to `steps`."""

@@ -23,23 +23,15 @@ ONCE = "each user sends one report"
 Ints = NDArray[np.int64]
 
 
-class Oracle:
-    """Encode on the client, estimate on the collector. A report supports the truth with probability p, others with q."""
+class Reports:
+    """What each user sends, by a local randomiser of their own: what it costs, for the collector and behind a shuffler."""
 
     __slots__ = ()
     epsilon: Fraction
-    categories: int | tuple[Any, ...]
-    p: Fraction
-    q: Fraction
 
-    @property
-    def size(self) -> int:
-        """How many categories there are."""
-        return self.categories if isinstance(self.categories, int) else len(self.categories)
-
-    @property
-    def labels(self) -> Sequence[Any]:
-        return range(self.categories) if isinstance(self.categories, int) else self.categories
+    def encode(self, values: Any) -> NDArray[Any]:
+        """One report per person."""
+        raise NotImplementedError
 
     def event(self) -> Event:
         """What one report costs its sender."""
@@ -53,13 +45,31 @@ class Oracle:
         """The claim when at least `users` reports are shuffled before the collector sees them (docs/theory/shuffle.md)."""
         return claimed(Shuffled(self.event(), users))
 
-    def encode(self, values: Any) -> NDArray[Any]:
-        """One report per person. `values` is one category, or a list of them, one per person."""
-        return self._encode(indices(values, self.categories))
-
     def run(self, data: Any) -> NDArray[Any]:
         """`encode`, by the name that audits call."""
         return self.encode(data)
+
+
+class Oracle(Reports):
+    """Encode on the client, estimate on the collector. A report supports the truth with probability p, others with q."""
+
+    __slots__ = ()
+    categories: int | tuple[Any, ...]
+    p: Fraction
+    q: Fraction
+
+    @property
+    def size(self) -> int:
+        """How many categories there are."""
+        return self.categories if isinstance(self.categories, int) else len(self.categories)
+
+    @property
+    def labels(self) -> Sequence[Any]:
+        return range(self.categories) if isinstance(self.categories, int) else self.categories
+
+    def encode(self, values: Any) -> NDArray[Any]:
+        """One report per person. `values` is one category, or a list of them, one per person."""
+        return self._encode(indices(values, self.categories))
 
     def estimate(self, reports: Any, confidence: float, *, together: bool = True) -> Frequencies:
         """Shares of all categories with their intervals, which hold all `together` or each by itself."""

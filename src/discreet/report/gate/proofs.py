@@ -95,12 +95,12 @@ def shared_entries(releases: Iterable[tuple[str, Release[Any]]]) -> list[str]:
 
     Each release comes with the name of its file. One may have been made from the other, which is fine, and no ledger can tell.
     """
-    from discreet.core import Elsewhere
+    from discreet.core import ExternalValue
     from discreet.ledger.chain import canonical
 
     values: dict[str, dict[str, str]] = {}
     for file, release in releases:
-        value = file if isinstance(release.value, Elsewhere) else canonical(release.to_json()["value"])
+        value = file if isinstance(release.value, ExternalValue) else canonical(release.to_json()["value"])
         for name in release.entries:
             values.setdefault(name, {}).setdefault(value, file)
     return [

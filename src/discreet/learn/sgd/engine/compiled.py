@@ -1,19 +1,24 @@
-"""Compiled models (torch.compile, module.compile()).
+"""Which forward runs inside the engine: the code and not torch.compile's graph, recorded operations, autocast's type.
 
 A compiled graph computes what the plain layers do: it has no place where an example's share of a gradient could be kept. So
 while a step is recorded, and while a model is probed, compiled modules run uncompiled, whatever backend or fullgraph they
 were given: the results are the same, the speed is that of the uncompiled model. Outside of that (evaluation, inference) the
 model is as compiled as it was.
+
+A recorded program (proof/program.py) runs in the place of the model's code. Where a layer of the engine calls the forward of a
+module, it must get the recorded operations of that module as well, and not its code.
 """
 
 from __future__ import annotations
 
+import functools
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 
 @contextmanager
@@ -42,3 +47,41 @@ def plain_name(name: str) -> str:
     'layers.0.weight'
     """
     return name.replace("_orig_mod.", "")
+
+
+def casted(*tensors: Tensor | None) -> Any:
+    """The tensors in autocast's type where it is on, as torch does it for its own layers; else as they are."""
+    first = tensors[0]
+    assert first is not None
+    kind = first.device.type
+    if not torch.is_autocast_enabled(kind):
+        return tensors
+    dtype = torch.get_autocast_dtype(kind)
+    return tuple(None if t is None else t.to(dtype) if t.is_floating_point() else t for t in tensors)
+
+
+Forward = Callable[..., Any]
+_recorded: dict[nn.Module, Forward] = {}
+
+
+def forward_of(module: nn.Module) -> Forward:
+    """The recorded operations of the call under way, or the module's own forward."""
+    return _recorded.get(module) or functools.partial(type(module).forward, module)
+
+
+def is_recorded(forward: Forward) -> bool:
+    return any(forward is it for it in _recorded.values())
+
+
+@contextmanager
+def recorded(module: nn.Module, forward: Forward) -> Iterator[None]:
+    """While this is open, these operations are the forward of the module."""
+    before = _recorded.get(module)
+    _recorded[module] = forward
+    try:
+        yield
+    finally:
+        if before is None:
+            del _recorded[module]
+        else:
+            _recorded[module] = before

@@ -12,12 +12,11 @@ from torch import Tensor, nn
 
 from discreet.errors import InvalidValue
 from discreet.learn.sgd.clipping import Clipping, Encoded
-from discreet.learn.sgd.engine.compiled import eagerly
+from discreet.learn.sgd.engine.compiled import eagerly, forward_of
 from discreet.learn.sgd.engine.fallback import LISTS, Found, copied, own, spread_over, tried
-from discreet.learn.sgd.engine.joins import joined
 from discreet.learn.sgd.engine.layers import find
-from discreet.learn.sgd.engine.own import forward_of
 from discreet.learn.sgd.engine.tape import PART, Forward, Record, Tape
+from discreet.learn.sgd.engine.tied import joined
 
 TYPES = (torch.float32, torch.bfloat16, torch.float16)  # of the parameters that can be trained
 

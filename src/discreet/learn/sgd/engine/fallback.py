@@ -23,7 +23,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
 from discreet.errors import InvalidValue
-from discreet.learn.sgd.engine.own import forward_of, is_recorded
+from discreet.learn.sgd.engine.compiled import forward_of, is_recorded
 from discreet.learn.sgd.engine.tape import Forward, Record, Tape
 
 MOST_AXES = 5  # of what a parameter is broadcast against: examples, channels and three of space

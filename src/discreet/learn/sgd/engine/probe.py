@@ -1,7 +1,12 @@
 """Before anything private is read: does this model treat every example on its own, and does the engine see it right?
 
-Class names are not trusted. Made-up examples go through the model: changing one must leave the losses of all others as they
-were, and the engine's sum must equal the gradients of the examples taken one by one.
+Class names are not trusted. Made-up examples go through the model:
+
+    probe                 changing one must leave the losses of all others as they were, and the engine's sum must equal the
+                          gradients of the examples taken one by one (gradient_check.py, in eval mode)
+    check_training_mode   some models leave examples out of a layer, or change their order, in training only: where the losses
+                          of one unit alone are given, the sum must be no longer than one clipped gradient
+    program_differs       a recorded program should give the clipped sums that the code gives; no claim rests on it
 """
 
 from __future__ import annotations
@@ -16,9 +21,22 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils import _pytree as pytree
 
 from discreet.errors import InvalidValue
-from discreet.learn.sgd.engine.agreement import CROWD, MORE, Losses, Make, agrees, close, copied, local, repeated
+from discreet.learn.sgd.clipping import Flat
 from discreet.learn.sgd.engine.compiled import eagerly
 from discreet.learn.sgd.engine.engine import Engine
+from discreet.learn.sgd.engine.gradient_check import (
+    CROWD,
+    MORE,
+    Losses,
+    Make,
+    check_gradients,
+    close,
+    copied,
+    local,
+    repeated,
+    tolerance,
+    with_gradient,
+)
 
 OTHERWISE = 'Or ask for performance=Performance(path="isolated"): every unit is computed by itself, more slowly.'
 FEW = 2  # units in the smaller of two sizes of batch
@@ -32,8 +50,8 @@ def probe(engine: Engine, losses: Losses, make: Make, *, alone: bool = False) ->
     """
     _no_batch_norm(engine.model)
     buffers = {name: b.clone() for name, b in engine.model.named_buffers()}
-    with torch.random.fork_rng(devices=_cuda(engine)), awake(engine), eagerly():
-        make = sensible(engine, losses, make)
+    with torch.random.fork_rng(devices=_cuda(engine)), nonzero_init(engine), eagerly():
+        make = finite_examples(engine, losses, make)
         gentle = _alone(engine, losses, make)
         if not alone:
             try:
@@ -53,20 +71,20 @@ def probe(engine: Engine, losses: Losses, make: Make, *, alone: bool = False) ->
 
 
 @contextmanager
-def awake(engine: Engine) -> Iterator[None]:
-    """Weights that are all 0 let nothing through, so nothing could be seen behind them: they are made-up for the while."""
+def nonzero_init(engine: Engine) -> Iterator[None]:
+    """While this is open, parameters that are all 0 are random: nothing behind them could be seen otherwise."""
     generator = torch.Generator().manual_seed(1)  # the same in every process
-    asleep = [it for p in engine.parameters if not bool((it := local(p)).any())]
+    zeros = [it for p in engine.parameters if not bool((it := local(p)).any())]
     try:
-        for it in asleep:
+        for it in zeros:
             it.copy_(0.1 * torch.randn(it.shape, generator=generator))
         yield
     finally:
-        for it in asleep:
+        for it in zeros:
             it.zero_()
 
 
-def sensible(engine: Engine, losses: Losses, make: Make) -> Make:
+def finite_examples(engine: Engine, losses: Losses, make: Make) -> Make:
     """Made-up examples whose loss is a number: normal ones, or else positive ones below 1 (logarithms, roots, shares)."""
     examples = MORE * engine.rows
     for one in (make, lambda count: pytree.tree_map(_between, make(count))):
@@ -182,16 +200,16 @@ def _first_changed(leaf: Tensor, rows: int, size: float) -> Tensor:
 
 
 def _settle(engine: Engine, losses: Losses, make: Make) -> None:
-    """See that the engine agrees. Where it does not, layers whose input all examples share may be why: T5 turns what its table
-    of distances gives, which then has an axis of examples. What is around them is run example by example, wider and wider."""
+    """Check the gradients. If they differ, layers whose input all examples share may be why: T5 transposes what its table of
+    distances gives, which then has an axis of examples. The modules around them are run example by example, from inside out."""
     try:
-        return agrees(engine, losses, make)
+        return check_gradients(engine, losses, make)
     except Exception as error:  # whatever a stranger's forward makes of an axis that it did not expect
         first = error
     while engine.enclose():
         try:
             learn(engine, losses, make)
-            return agrees(engine, losses, make)
+            return check_gradients(engine, losses, make)
         except Exception:
             continue
     raise first
@@ -221,3 +239,66 @@ def _equal(one: Tensor, other: Tensor) -> bool:
 def _cuda(engine: Engine) -> list[torch.device]:
     device = engine.parameters[0].device
     return [device] if device.type == "cuda" else []
+
+
+FEWEST, MOST = 3, 5  # units, so that hardly any change of order leaves all where they are
+EXAMPLES = 48  # more of them only where units are fewest
+
+
+class Rescaled(Flat):
+    """Every gradient is scaled to the clip norm, also shorter ones: parts given to a wrong unit make the sum longer."""
+
+    def factors(self, squared: Tensor) -> Tensor:
+        return squared.rsqrt().mul_(self.norm).clamp_(max=1.0)
+
+
+RESCALED = Rescaled(1e-3)
+
+
+def check_training_mode(engine: Engine, losses: Losses, make: Make) -> None:
+    """Refuse a model in which one unit adds more than the clip norm, as it is run in training."""
+    if not any(module.training for module in engine.model.modules()):
+        return  # the gradient check saw it in this mode
+    devices = [it for it in {p.device for p in engine.parameters} if it.type == "cuda"]
+    with torch.random.fork_rng(devices=devices), nonzero_init(engine), eagerly():
+        torch.manual_seed(0)
+        units = max(FEWEST, min(MOST, EXAMPLES // engine.rows))
+        batch = finite_examples(engine, losses, make)(units * engine.rows)
+        for only in torch.eye(units).repeat_interleave(engine.rows, 1):
+            if not _of_one(engine, losses, batch, only) <= RESCALED.norm * (1 + tolerance(engine)):
+                raise InvalidValue(
+                    "In training mode the engine cannot tell which part of a gradient belongs to which example of this model, "
+                    "though it can in eval mode. Look for what the model does in training only (if self.training: …) and let "
+                    "it give every layer all examples in their order, along the first axis."
+                )
+
+
+def _of_one(engine: Engine, losses: Losses, batch: Any, only: Tensor) -> float:
+    """How long the sum is where the losses of one unit alone count, all units there."""
+    with engine.recording(len(only)):
+        lone = engine.buffer()
+        found = losses(copied(batch))
+        engine.add(found * only.to(found.device), RESCALED, lone, 1.0 / engine.processes)
+    return float(engine.length(lone))
+
+
+def program_differs(engine: Engine, losses: Losses, program: Callable[[Any], Any], make: Make) -> str | None:
+    """How the clipped sums of a recorded program differ from those of the code, for the user; None where they do not."""
+    devices = [it for it in {p.device for p in engine.parameters} if it.type == "cuda"]
+    with torch.random.fork_rng(devices=devices), nonzero_init(engine), eagerly():
+        batch = finite_examples(engine, losses, make)(MORE * engine.rows)
+        wanted = _summed(engine, losses, batch)
+        try:
+            found = _summed(engine, program, batch)
+        except Exception as error:  # whatever an operation makes of shapes that the engine gives it
+            return f"the recorded operations cannot be run on it: {type(error).__name__}"
+        apart, size = float(engine.length(found - wanted)), float(engine.length(wanted))
+    return "the recorded operations give other gradients" if apart > tolerance(engine) * size + 1e-12 else None
+
+
+def _summed(engine: Engine, losses: Losses, batch: Any) -> Tensor:
+    torch.manual_seed(0)
+    with engine.recording(MORE * engine.rows), torch.enable_grad():
+        into = engine.buffer()
+        engine.add(with_gradient(losses(copied(batch))), RESCALED, into, 1.0 / engine.processes)
+    return into

@@ -9,15 +9,14 @@ nets.py      rules for the layers that torch computes in one operation
 recurrent.py rules for whole layers that torch would take apart
 watcher.py   runs every operation of a trace and holds it against its rule
 trace.py     forward and backward on tensors without values, with a symbol for the batch size
-recorder.py  the calls of torch's functions in a trace; functions.py: which may be recorded
+recorder.py  the calls of torch's functions in a trace
 program.py   the recorded calls, which run in the place of the code
-faithful.py  whether they compute what the code computes, on made-up rows
-intact.py    whether torch and discreet are as they were installed
+intact.py    whether torch and discreet are as they were installed, and which functions are torch's own
 python.py    what the code of model and loss keeps in Python: comparing it, putting it back
-look.py      looking around from model and loss; objects.py, contents.py, modules.py: what there is to see
+look.py      looking around from model and loss; objects.py, contents.py: what an object consists of
 code.py      what can be read off code without running it
 operations.py operations with kernels in Python, and what looks behind vmap
-process.py   settings and generators that every unit finds as they were
+process.py   what is beside the model in its process: modules, modes, hooks; settings and generators, which are put back
 """
 
 from discreet.learn.sgd.proof.trace import traced

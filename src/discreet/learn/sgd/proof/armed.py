@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
+from discreet.learn.sgd.engine.compiled import forward_of
 from discreet.learn.sgd.engine.layers import find
-from discreet.learn.sgd.engine.own import forward_of
 from discreet.learn.sgd.proof.values import MIXED, PUBLIC, ROWS, NotProven, Value, known
 
 ANY_ORDER = (nn.Linear.forward, nn.Embedding.forward, nn.LayerNorm.forward, nn.RMSNorm.forward)

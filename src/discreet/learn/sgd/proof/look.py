@@ -33,7 +33,6 @@ from discreet.learn.sgd.proof.contents import (
     registered,
     slot_of,
 )
-from discreet.learn.sgd.proof.modules import everywhere, of_user, own_file, runs
 from discreet.learn.sgd.proof.objects import (
     MAPPINGS,
     SEQUENCES,
@@ -48,6 +47,7 @@ from discreet.learn.sgd.proof.objects import (
     slots_of,
     transparent,
 )
+from discreet.learn.sgd.proof.process import everywhere, of_user, own_file, runs
 
 MOST = 50_000  # things that are watched
 EMPTY = {dict, OrderedDict, defaultdict, Counter}  # of which it is known what their truth value is

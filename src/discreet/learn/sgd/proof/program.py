@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 from torch.utils.checkpoint import checkpoint
 
-from discreet.learn.sgd.engine.own import forward_of, recorded
+from discreet.learn.sgd.engine.compiled import forward_of, recorded
 from discreet.learn.sgd.proof.objects import foreign_class
 from discreet.learn.sgd.proof.values import NotProven
 

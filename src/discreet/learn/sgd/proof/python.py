@@ -22,9 +22,8 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from discreet.learn.sgd.proof.contents import ABSENT, about_function, in_order, inside, other, registered, reseed, same, slot_of
 from discreet.learn.sgd.proof.look import MOST, UNWATCHED, Look, derived
-from discreet.learn.sgd.proof.modules import modes
 from discreet.learn.sgd.proof.objects import machinery
-from discreet.learn.sgd.proof.process import as_it_was
+from discreet.learn.sgd.proof.process import as_it_was, modes
 
 FLAT = {"_flat_weights", "_flat_weight_refs"}  # torch's lists of a recurrent layer's weights, which it makes anew
 SETTABLE = (

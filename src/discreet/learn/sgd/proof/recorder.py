@@ -21,7 +21,7 @@ from torch.utils import _pytree as pytree
 
 from discreet.learn.sgd.engine.fallback import computed, with_hooks
 from discreet.learn.sgd.engine.layers import computes
-from discreet.learn.sgd.proof.functions import answering, line, of_torch
+from discreet.learn.sgd.proof.intact import answering, line, of_torch
 from discreet.learn.sgd.proof.objects import foreign_function, plain
 from discreet.learn.sgd.proof.program import Held, Node, Part, Program, Ref, Sized, State, sharding, tensors, tidy
 from discreet.learn.sgd.proof.values import NotProven, multiple, symbolic
@@ -258,21 +258,26 @@ class Recorder(TorchFunctionMode):
 
     def _part(self, node: Node, module: nn.Module, placed: Any, args: Any, kwargs: Any) -> Any:
         """A module that the engine runs by its own forward: its operations are a part of their own."""
-        outer, inputs = self._frame, tensors((args, kwargs))
-        before = {id(leaf): self._slots.get(id(leaf)) for leaf in inputs}
-        self._frame = frame = self._framed(inputs, outer, node, node.module)
-        try:
+        with self._within(node, tensors((args, kwargs)), node.module) as frame:
             out = with_hooks(module, placed, args, kwargs) if computed(module) else placed(*args, **kwargs)
             leaves = [leaf for leaf in _all(out) if id(leaf) not in self._held]
             frame.part.outs = [self._reach(leaf, self._slots[id(leaf)][1]) for leaf in leaves if id(leaf) in self._slots]
-        finally:
-            self._frame = outer
-        for leaf_id, known in before.items():
-            self._slots.pop(leaf_id)
-            if known is not None:
-                self._slots[leaf_id] = known
         self._note(node, [leaf for leaf in leaves if id(leaf) in self._slots or not isinstance(leaf, FakeTensor)])
         return out
+
+    @contextmanager
+    def _within(self, node: Node, inputs: list[Tensor], owner: str | None = None) -> Iterator[Frame]:
+        """While this is open, calls are recorded as a part of the node; then its inputs are what they were around it."""
+        outer, before = self._frame, {id(leaf): self._slots.get(id(leaf)) for leaf in inputs}
+        self._frame = self._framed(inputs, outer, node, owner)
+        try:
+            yield self._frame
+        finally:
+            self._frame = outer
+            for leaf_id, known in before.items():
+                self._slots.pop(leaf_id, None)
+                if known is not None:
+                    self._slots[leaf_id] = known
 
     def _framed(self, inputs: list[Tensor], outer: Frame | None, node: Node | None, owner: str | None = None) -> Frame:
         axes = [(place, axis, multiple(size)) for place, it in enumerate(inputs) for axis, size in enumerate(it.shape)]
@@ -294,17 +299,10 @@ class Recorder(TorchFunctionMode):
             if given is None:
                 raise NotProven("a checkpoint is given something that cannot be recorded")
             node = Node(lambda: {"preserve_rng_state": preserve}, *given, State.now(), where=line())
-            outer, before = self._frame, {id(leaf): self._slots.get(id(leaf)) for leaf in inputs}
-            self._frame = self._framed(inputs, outer, node)
-            outer.part.nodes.append(node)
-            try:
+            outer = self._frame
+            with self._within(node, inputs):
+                outer.part.nodes.append(node)
                 yield from around
-            finally:
-                self._frame = outer
-                for leaf_id, known in before.items():
-                    self._slots.pop(leaf_id)
-                    if known is not None:
-                        self._slots[leaf_id] = known
 
         return generator
 

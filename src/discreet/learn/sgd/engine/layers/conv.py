@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from discreet.learn import layers
 from discreet.learn.sgd.clipping import NARROW
 from discreet.learn.sgd.engine import tune
-from discreet.learn.sgd.engine.cast import casted
+from discreet.learn.sgd.engine.compiled import casted
 from discreet.learn.sgd.engine.layers import kernels, patches
 from discreet.learn.sgd.engine.layers.patches import Kernel
 from discreet.learn.sgd.engine.tape import Forward, Record, Tape, Views, from_grams, squared, weighted

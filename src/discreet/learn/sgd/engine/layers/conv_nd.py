@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from discreet.learn.sgd.engine import tune
-from discreet.learn.sgd.engine.cast import casted
+from discreet.learn.sgd.engine.compiled import casted
 from discreet.learn.sgd.engine.layers import conv
 from discreet.learn.sgd.engine.tape import Forward, Record, Tape, Views, add_instantiated, from_grams, gram, squared
 

@@ -13,9 +13,9 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
 from discreet.errors import InvalidValue
+from discreet.learn.sgd.engine.compiled import forward_of
 from discreet.learn.sgd.engine.fallback import copied
 from discreet.learn.sgd.engine.layers.linear import LinearRecord
-from discreet.learn.sgd.engine.own import forward_of
 from discreet.learn.sgd.engine.tape import ROOM, Forward, Record, Tape, Views, from_grams, gram, hidden
 
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from discreet.learn.sgd.clipping import NARROW
 from discreet.learn.sgd.engine import tune
-from discreet.learn.sgd.engine.cast import casted
+from discreet.learn.sgd.engine.compiled import casted
 from discreet.learn.sgd.engine.tape import (
     VANISHED,
     Forward,

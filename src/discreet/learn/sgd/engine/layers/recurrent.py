@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from discreet.errors import InvalidValue
-from discreet.learn.sgd.engine.cast import casted
+from discreet.learn.sgd.engine.compiled import casted
 from discreet.learn.sgd.engine.layers import linear
 from discreet.learn.sgd.engine.layers.scan import scan
 from discreet.learn.sgd.engine.tape import Forward, Tape

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from discreet.learn.sgd.engine.cast import casted
+from discreet.learn.sgd.engine.compiled import casted
 from discreet.learn.sgd.engine.layers.conv import ConvRecord
 from discreet.learn.sgd.engine.layers.patches import Kernel
 from discreet.learn.sgd.engine.tape import Forward, Tape, Views, blanked, squared

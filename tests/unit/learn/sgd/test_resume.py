@@ -107,7 +107,7 @@ def updates(run: discreet.learn.Run, until: int = STEPS) -> list[torch.Tensor]:
 KILL = """
 import os, signal, sys, torch
 sys.path[:0] = {path!r}
-from unit.learn.test_resume import *
+from unit.learn.sgd.test_resume import *
 ledger = Ledger({place!r} + "/ledger.db")
 run = begin(Path({place!r}) / "run", ledger=ledger, source="people", decay=0.9)
 seen = []
@@ -125,7 +125,7 @@ for step in run:
 def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("killed")
     Ledger(place / "ledger.db").open("people", unit=discreet.record(), epsilon=20.0, delta=1e-3)
-    script = KILL.format(path=[str(SRC), str(Path(__file__).parents[2])], place=str(place))
+    script = KILL.format(path=[str(SRC), str(Path(__file__).parents[3])], place=str(place))
     ended = subprocess.run([sys.executable, "-c", script], timeout=120, env={**os.environ, "OMP_NUM_THREADS": "1"}, check=False)
     assert ended.returncode == -signal.SIGKILL
     return place

@@ -398,7 +398,7 @@ def test_the_engine_alone_would_leak(kind, monkeypatch):
     """The broken twin: without the trial and the proof, every class moves the sum by more than the clip norm."""
     monkeypatch.setattr(Path, "fast", lambda self, batch: True)
     monkeypatch.setattr(clipped_sum, "probe", lambda *given, **how: True)
-    monkeypatch.setattr(clipped_sum, "shares", lambda *given: None)
+    monkeypatch.setattr(clipped_sum, "check_training_mode", lambda *given: None)
     monkeypatch.setattr(Run, "_check_rows", lambda self: None)
     assert apart(kind, EACH) > 1 + SLACK
 
@@ -407,5 +407,5 @@ def test_the_engine_alone_would_leak(kind, monkeypatch):
 def test_the_engine_alone_would_leak_by_the_loss(loss, monkeypatch):
     monkeypatch.setattr(Path, "fast", lambda self, batch: True)
     monkeypatch.setattr(clipped_sum, "probe", lambda *given, **how: True)
-    monkeypatch.setattr(clipped_sum, "shares", lambda *given: None)
+    monkeypatch.setattr(clipped_sum, "check_training_mode", lambda *given: None)
     assert apart(Net, loss) > 1 + SLACK

@@ -28,7 +28,7 @@ from discreet.learn.sgd.clipping import SLACK
 from discreet.learn.sgd.proof import intact
 from discreet.learn.sgd.run import Run
 from discreet.noise.source import seeded_for_tests
-from unit.learn.test_isolation_leaks import EACH, Net, apart, data, far
+from unit.learn.sgd.proof.test_isolation_leaks import EACH, Net, apart, data, far
 from unit.learn.tools import start, updates
 
 torch.set_num_threads(1)
@@ -235,7 +235,7 @@ def code_runs(monkeypatch):
     monkeypatch.setattr(clipped_sum.ClippedSum, "proven_losses", clipped_sum.ClippedSum.losses)
     monkeypatch.setattr(Run, "_check_rows", lambda self: None)
     monkeypatch.setattr(clipped_sum, "probe", lambda *given, **how: True)
-    monkeypatch.setattr(clipped_sum, "shares", lambda *given: None)
+    monkeypatch.setattr(clipped_sum, "check_training_mode", lambda *given: None)
     monkeypatch.setattr("discreet.learn.sgd.path.Path.fast", lambda self, batch: True)
 
 

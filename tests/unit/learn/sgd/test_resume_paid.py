@@ -22,7 +22,7 @@ from discreet.learn import Checkpoint
 from discreet.learn.sgd.checkpoint import OLDER
 from discreet.learn.sgd.journal import Journal, beside
 from discreet.ledger import Ledger
-from unit.learn.test_resume import EVERY, KILLED_AT, STEPS, Each, People, Shifted, begin, killed, place, resumed, updates
+from unit.learn.sgd.test_resume import EVERY, KILLED_AT, STEPS, Each, People, Shifted, begin, killed, place, resumed, updates
 
 __all__ = ["killed", "place"]  # fixtures
 

@@ -15,8 +15,8 @@ from torch.utils.data import DataLoader, Dataset
 
 from discreet.errors import InvalidValue
 from discreet.learn import Performance
+from discreet.learn.sgd.checks import UntrainedState
 from discreet.learn.sgd.isolated import Unchanged
-from discreet.learn.sgd.untrained import UntrainedState
 from unit.learn.tools import start
 
 torch.set_num_threads(1)

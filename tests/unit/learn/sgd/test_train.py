@@ -637,7 +637,7 @@ KILLED = """
 import os, signal, sys, torch
 sys.path[:0] = {path!r}
 import discreet
-from unit.learn.test_train import Checkpoint, begin, weights
+from unit.learn.sgd.test_train import Checkpoint, begin, weights
 from discreet.learn.sgd.sampling import Poisson
 ledger = discreet.Ledger({place!r} + "/ledger.db")
 run = begin(epsilon=2.0, ledger=ledger, source="people", checkpoint=Checkpoint({place!r} + "/run", every=2))
@@ -653,7 +653,7 @@ for step in run:
 @pytest.mark.parametrize("stop", [0, 5])
 def test_a_killed_run_has_paid_once_and_goes_on(ledger, tmp_path, stop):
     """Killed before its first draw, and between two checkpoints: it replays what it lost, bit for bit."""
-    script = KILLED.format(path=[str(SRC), str(Path(__file__).parents[2])], place=str(tmp_path), stop=stop)
+    script = KILLED.format(path=[str(SRC), str(Path(__file__).parents[3])], place=str(tmp_path), stop=stop)
     ended = subprocess.run([sys.executable, "-c", script], timeout=120, env={**os.environ, "OMP_NUM_THREADS": "1"}, check=False)
     assert ended.returncode == -signal.SIGKILL
     spent = ledger.spent("people")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 
@@ -160,6 +161,38 @@ def test_steps_repeated_by_as_many_processes_are_the_same(run_on, tmp_path, wrap
     given = {"checkpoint": Checkpoint(str(tmp_path / "run"), every=3), "wrap": wrap}
     assert run_on(4, ranks.interrupted, at=5, **given) == [5] * 4
     assert run_on(4, ranks.resumed, **given) == [(6, 0)] * 4
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
+@pytest.mark.parametrize("wrap", ["plain", "split"])
+def test_killed_processes_and_another_number_of_them(run_on, tmp_path_factory, tmp_path, wrap):
+    """All four are killed two steps after the checkpoint. Four others repeat these steps bit for bit; two do not, and pay."""
+    doomed = ranks.Ranks(4, tmp_path_factory.mktemp("doomed"))
+    given = {"checkpoint": Checkpoint(str(tmp_path / "run"), every=3), "wrap": wrap}
+    try:
+        assert doomed.exits(4, ranks.killed, at=5, ranks=(0, 1, 2, 3), **given) == [-signal.SIGKILL] * 4
+    finally:
+        doomed.close()
+    left = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    for error in run_on(2, ranks.resumed, **given):
+        assert "comes out otherwise" in error
+    for world, more in ((4, 0), (2, 2)):
+        for name, data in left.items():
+            (tmp_path / name).write_bytes(data)
+        paying = {**given, "checkpoint": Checkpoint(str(tmp_path / "run"), every=3, resume="pay")}
+        assert run_on(world, ranks.resumed, **paying) == [(6, more)] * world
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
+def test_one_process_is_killed_in_the_middle(run_on, tmp_path_factory, tmp_path):
+    """The others fail with it, having released no more than the journal says; all go on as they were, and pay nothing."""
+    doomed = ranks.Ranks(3, tmp_path_factory.mktemp("one"))
+    given = {"checkpoint": Checkpoint(str(tmp_path / "run"), every=3)}
+    try:
+        assert doomed.exits(3, ranks.killed, at=4, ranks=(1,), **given) == [None, -signal.SIGKILL, None]
+    finally:
+        doomed.close()
+    assert run_on(3, ranks.resumed, **given) == [(6, 0)] * 3
 
 
 @pytest.mark.parametrize("wrap", ["ddp", "split"])

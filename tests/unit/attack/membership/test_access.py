@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import discreet
-from discreet.attack.membership import access, high_loss_screen, label, whitebox
+from discreet.attack.membership import high_loss_screen, label, run, whitebox
 from discreet.attack.membership.quantile import quantile
 from discreet.audit import roc
 from discreet.errors import InvalidValue
@@ -158,7 +158,7 @@ def test_shadows_teach_what_gradients_of_members_look_like(leaky):
 
 
 def test_all_leaves_out_what_would_ask_for_hours(leaky, monkeypatch):
-    monkeypatch.setattr(access, "MOST_QUERIED", 1e6)
+    monkeypatch.setattr(run, "MOST_QUERIED", 1e6)
     with pytest.warns(UserWarning, match=r"boundary \(145 questions for each row\) left out of \"all\""):
         found = discreet.attack.membership(leaky, None, MEMBERS, OTHERS, attacks="all")
     assert "boundary" not in found

@@ -12,7 +12,7 @@ from scipy import stats
 from torch import nn
 
 import discreet
-from discreet.attack.membership import ATTACKS, ratios, signals, splits, train_shadows
+from discreet.attack.membership import ATTACKS, signals, splits, train_shadows
 from discreet.attack.membership.bayes_lira import paired
 from discreet.audit import epsilon_at_least, roc, tpr_interval
 from discreet.errors import DiscreetError, InvalidDocument, InvalidValue
@@ -221,7 +221,7 @@ def shadow_signals(models=12, rows=40, seed=0):
 
 def test_lira_equals_a_straightforward_reference():
     target, shadows, inside = shadow_signals()
-    found = ratios.lira(target, shadows, inside, fixed=False)
+    found = signals.lira(target, shadows, inside, fixed=False)
     for i in range(len(target)):
         logs = [
             stats.norm.logpdf(target[i], part.mean(), part.std(ddof=1))
@@ -232,7 +232,7 @@ def test_lira_equals_a_straightforward_reference():
 
 def test_the_paired_ratio_is_lira_with_many_models_and_better_with_few():
     target, shadows, inside = shadow_signals(models=4000, rows=30)
-    assert np.allclose(paired(target, shadows, inside), ratios.lira(target, shadows, inside, fixed=False), atol=0.1)
+    assert np.allclose(paired(target, shadows, inside), signals.lira(target, shadows, inside, fixed=False), atol=0.1)
     rng = np.random.default_rng(1)
     rows, member = 3 * rng.normal(size=4000), np.arange(4000) % 2 == 0
     inside = rng.random((2, 4000)) < 0.5  # half of the rows have models on one side only
@@ -240,13 +240,13 @@ def test_the_paired_ratio_is_lira_with_many_models_and_better_with_few():
     target = rows + 2.0 * member + 0.5 * rng.normal(size=4000)
     few = paired(target, shadows, inside)
     assert np.isfinite(few).all()
-    assert roc(few, member).area() > roc(ratios.lira(target, shadows, inside, fixed=True), member).area() + 0.05
+    assert roc(few, member).area() > roc(signals.lira(target, shadows, inside, fixed=True), member).area() + 0.05
 
 
 def test_rmia_counts_the_population_it_beats():
     target, shadows, inside = shadow_signals(models=6, rows=20)
     p, q = 1 / (1 + np.exp(-target)), 1 / (1 + np.exp(-shadows))
-    found = ratios.rmia(p, q, inside, p, q, gamma=1.5)
+    found = signals.rmia(p, q, inside, p, q, gamma=1.5)
     for i in range(20):
         here, there = q[inside[:, i], i], q[~inside[:, i], i]
         both = [part.mean() for part in (here, there) if len(part)]

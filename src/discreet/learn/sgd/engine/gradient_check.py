@@ -28,7 +28,7 @@ DRAWS = 64  # of a model that draws, to know its losses on average
 TINY = Flat(1e-3)  # so small that every unit is clipped
 
 
-def agrees(engine: Engine, losses: Losses, make: Make) -> None:
+def check_gradients(engine: Engine, losses: Losses, make: Make) -> None:
     """The engine's clipped sum against the units taken one by one, without dropout.
 
     A model that draws (a variational one, one that learns to take noise away) draws otherwise for a unit alone, so its units

@@ -18,7 +18,7 @@ from discreet.errors import InvalidValue
 from discreet.learn import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from discreet.learn.estimators import boosting
 from discreet.learn.estimators.boosting import Boosting, Logistic
-from unit.learn.test_estimators_sums import DIFFERENT
+from unit.learn.estimators.test_estimators_sums import DIFFERENT
 
 PRIVATE: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "unit": record()}
 CLASSES: dict[str, Any] = {**PRIVATE, "bounds": (-1, 1), "classes": [0, 1]}

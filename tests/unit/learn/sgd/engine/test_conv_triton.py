@@ -1,7 +1,7 @@
 """The fused kernel of convolutions against patches copied out, in float64.
 
 Runs where there is a GPU, or with Triton's interpreter (TRITON_INTERPRET=1); needs no pytest there:
-PYTHONPATH=src:tests python tests/unit/learn/test_conv_triton.py
+PYTHONPATH=src:tests python tests/unit/learn/sgd/engine/test_conv_triton.py
 """
 
 from __future__ import annotations

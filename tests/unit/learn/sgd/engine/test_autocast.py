@@ -12,7 +12,7 @@ from discreet.errors import InvalidValue
 from discreet.learn.layers import RectifiedGroupNorm, StandardizedConv2d
 from discreet.learn.sgd.clipping import NARROW, SLACK, Flat, slack
 from discreet.learn.sgd.engine import Engine
-from discreet.learn.sgd.engine.agreement import one_after_another, tolerance
+from discreet.learn.sgd.engine.gradient_check import one_after_another, tolerance
 from discreet.learn.sgd.engine.layers import linear
 from discreet.learn.sgd.engine.layers.conv import ConvRecord
 from discreet.learn.sgd.engine.probe import learn, probe
@@ -192,10 +192,10 @@ def test_what_rounding_explains_is_no_disagreement_but_a_wrong_unit_is(monkeypat
     """Deep networks of narrow types differ by a quarter between two orders of the same products."""
     torch.manual_seed(0)
     model = Inside(12)
-    monkeypatch.setattr("discreet.learn.sgd.engine.agreement.tolerance", lambda engine: 0.05)
-    monkeypatch.setattr("discreet.learn.sgd.engine.agreement._of_any_size", lambda *given: None)
+    monkeypatch.setattr("discreet.learn.sgd.engine.gradient_check.tolerance", lambda engine: 0.05)
+    monkeypatch.setattr("discreet.learn.sgd.engine.gradient_check._of_any_size", lambda *given: None)
     probe(Engine(model), lambda x: losses(model, x), CASES["standardised"][1])
-    monkeypatch.setattr("discreet.learn.sgd.engine.agreement._rounding", lambda *given: 0.0)
+    monkeypatch.setattr("discreet.learn.sgd.engine.gradient_check._rounding", lambda *given: 0.0)
     with pytest.raises(InvalidValue, match="which part of a gradient"):
         probe(Engine(model), lambda x: losses(model, x), CASES["standardised"][1])
     monkeypatch.undo()

@@ -11,9 +11,9 @@ from torch.utils.checkpoint import checkpoint
 from discreet.errors import InvalidValue
 from discreet.learn.sgd.clipping import Flat
 from discreet.learn.sgd.engine import Engine
-from discreet.learn.sgd.engine.joins import Joined
 from discreet.learn.sgd.engine.layers import find, named, norm
 from discreet.learn.sgd.engine.probe import probe
+from discreet.learn.sgd.engine.tied import Joined
 from gradients import agree, copies, engine_for, losses, one_by_one, summed
 
 torch.set_num_threads(1)

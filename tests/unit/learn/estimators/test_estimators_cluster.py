@@ -17,7 +17,7 @@ from discreet.learn import KMeans
 from discreet.learn.estimators import cluster
 from discreet.learn.estimators.cluster import Lloyd
 from discreet.noise.source import seeded_for_tests
-from unit.learn.test_estimators_sums import DIFFERENT
+from unit.learn.estimators.test_estimators_sums import DIFFERENT
 
 PRIVATE: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "unit": record(), "bounds": (0, 10)}
 RUNS = 300
