@@ -7,6 +7,7 @@ relu         random ReLU networks (weights N(0, 1/inputs), offsets N(0, .09)), a
 linear       logistic regressions of scikit-learn on its digits and breast cancer data
 trees        decision trees of scikit-learn; agreement on 20,000 uniform rows and on the data
 approximate  a network trained on 20,000 MNIST digits; the thief has 10,000 others (or Fashion-MNIST), agreement on 5,000
+limits       a logistic regression behind an interface that answers so many rows a minute: how long exact theft waits
 theft        networks trained on digits from 40 seeds, every pair; fine-tuned, pruned and noisy copies
 
 Published figures beside: Carlini et al. 2020 (abstract, arXiv:2003.04884) and arXiv:2406.10011 (abstract).
@@ -35,7 +36,18 @@ from sklearn.tree import DecisionTreeClassifier
 from torch import nn
 
 from _record import commit, write
-from discreet.attack.stealing import Noisy, Rounded, TopOne, descended, steal_approximate, steal_linear, steal_relu, steal_tree
+from discreet.attack.stealing import (
+    Noisy,
+    Oracle,
+    RateLimited,
+    Rounded,
+    TopOne,
+    descended,
+    steal_approximate,
+    steal_linear,
+    steal_relu,
+    steal_tree,
+)
 from discreet.errors import InvalidValue
 
 SHAPES = [
@@ -44,7 +56,7 @@ SHAPES = [
 ]  # fmt: skip
 LARGE = [(784, 20, 1), (784, 32, 1), (784, 20, 10)]
 BUDGETS = (100, 300, 1000, 3000)
-PARTS = ("relu", "relu_large", "linear", "trees", "theft", "approximate")
+PARTS = ("relu", "relu_large", "linear", "trees", "theft", "approximate", "limits")
 PUBLISHED = {
     "80-40-20-1": {"queries": 2**18.5, "error": 2**-40.4, "source": "Carlini et al. 2020, 4,000 parameters"},
 }
@@ -106,6 +118,20 @@ def linear() -> list[dict[str, Any]]:
             row = {"data": name, "decimals": decimals, "classes": len(model.classes_), "inputs": X.shape[1]}
             rows.append({**row, "queries": found.queries, "error": found.error, "agreement": float(same.mean())})
             print(rows[-1], flush=True)
+    return rows
+
+
+def limits() -> list[dict[str, Any]]:
+    """Minutes by a clock that only waiting moves; who asks less than the limit is not slowed."""
+    X, y = load_digits(return_X_y=True)
+    model, rows = LogisticRegression(max_iter=2000).fit(X / 16, y), []
+    for most in (1000, 60, 10, 1):
+        now = [0.0]
+        limited = RateLimited(model, most, 60.0, clock=lambda now=now: now[0])
+        oracle = Oracle(limited, batch=most, sleep=lambda seconds, now=now: now.__setitem__(0, now[0] + seconds))
+        found = steal_linear(oracle, 64, scale=0.125)
+        rows.append({"rows_a_minute": most, "queries": found.queries, "minutes": oracle.waited / 60, "error": found.error})
+        print(rows[-1], flush=True)
     return rows
 
 
@@ -260,7 +286,7 @@ def main() -> None:
     measures: dict[str, Callable[[], Any]] = {
         "relu": lambda: [relu(shape, options.seeds) for shape in SHAPES],
         "relu_large": lambda: [relu(shape, min(options.seeds, 2)) for shape in LARGE],
-        "linear": linear, "trees": trees, "theft": lambda: theft(2 * options.seeds),
+        "linear": linear, "limits": limits, "trees": trees, "theft": lambda: theft(2 * options.seeds),
         "approximate": lambda: approximate(options.data, min(options.seeds, 3)),
     }  # fmt: skip
     known = json.loads(Path(options.out).read_text()) if options.out and Path(options.out).exists() else {}

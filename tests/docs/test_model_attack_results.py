@@ -121,3 +121,10 @@ def test_the_interval_of_a_share_is_what_was_measured() -> None:
     assert f"{models['held']} of {models['models']} models" in page
     for width in (models["width_mean"], models["width_without_the_model"], twin["width_mean"]):
         assert f"{width:.2f}" in page
+
+
+def test_what_a_limit_on_the_rate_costs_a_thief() -> None:
+    minutes = {row["rows_a_minute"]: row["minutes"] for row in result("stealing")["limits"]["found"]}
+    (queries,) = {row["queries"] for row in result("stealing")["limits"]["found"]}
+    page = (ROOT / "docs/guides/stealing.md").read_text()
+    assert f"takes {queries} queries, so {minutes[1]:.0f} minutes at one row a minute and {minutes[10]:.0f} at ten" in page

@@ -160,9 +160,23 @@ def test_an_interface_that_limits_its_rate_is_waited_for():
     def sleep(seconds):
         now[0] += seconds
 
-    oracle = Oracle(limited, sleep=sleep)
+    oracle = Oracle(limited, sleep=sleep, batch=100)
     assert steal_relu(oracle, 4).error < 1e-8
     assert oracle.waited >= 60
+    assert oracle.waited >= 60.0 * (oracle.queries // 300 - 1)
+
+
+def test_one_large_request_does_not_pass_a_limit():
+    """It did, where nothing had been asked before."""
+    now = [0.0]
+    limited = RateLimited(network((4, 6, 1)), 10, 60.0, clock=lambda: now[0])
+    with pytest.raises(InvalidValue, match="Ask in parts"):
+        limited(np.zeros((11, 4)))
+    oracle = Oracle(limited, sleep=lambda seconds: now.__setitem__(0, now[0] + seconds), batch=10)
+    whole = network((4, 6, 1))(np.ones((35, 4)))
+    np.testing.assert_allclose(oracle(np.ones((35, 4))), whole.reshape(35, -1))
+    assert oracle.queries == 35
+    assert oracle.waited >= 180
 
 
 def test_an_attack_that_was_cut_off_goes_on_from_its_journal(tmp_path):

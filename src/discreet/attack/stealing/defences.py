@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from discreet.attack.stealing.oracle import Oracle
 from discreet.core import check
-from discreet.errors import ModelUnreachable
+from discreet.errors import InvalidValue, ModelUnreachable
 
 Floats = NDArray[np.float64]
 
@@ -58,7 +58,10 @@ class Noisy:
 
 @dataclass
 class RateLimited:
-    """No more than `most` rows until `rest` seconds have passed: raises ModelUnreachable, as an interface answers 429."""
+    """No more than `most` rows until `rest` seconds have passed: raises ModelUnreachable, as an interface answers 429.
+
+    A request of more rows than that is refused: waiting would not help it (`Oracle` asks in parts: batch=…).
+    """
 
     model: Any
     most: int
@@ -73,10 +76,14 @@ class RateLimited:
     def __call__(self, rows: Any) -> Floats:
         import time
 
+        if len(rows) > self.most:
+            raise InvalidValue(
+                f"A request may have {self.most} rows; this one has {len(rows)}. Ask in parts: batch={self.most}."
+            )
         now = (self.clock or time.monotonic)()
         if now - self._since >= self.rest:
             self._since, self._used = now, 0
-        if self._used + len(rows) > self.most and self._used:
+        if self._used + len(rows) > self.most:
             left = self.rest - (now - self._since)
             raise ModelUnreachable(f"More than {self.most} rows in {self.rest:g} seconds.", retry_after=left)
         self._used += len(rows)

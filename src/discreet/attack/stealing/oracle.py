@@ -37,11 +37,12 @@ class Oracle:
 
     def __init__(
         self, model: Any, *, most: int | None = None, attempts: int = 8, wait: float = 1.0, journal: str | Path | None = None,
-        sleep: Callable[[float], object] = time.sleep,
+        batch: int | None = None, sleep: Callable[[float], object] = time.sleep,
     ) -> None:  # fmt: skip
         self._ask, self.most = _asker(model), None if most is None else check.whole("most", most)
         self.attempts, self.wait, self._sleep = check.whole("attempts", attempts), check.nonnegative("wait", wait), sleep
         self._journal = None if journal is None else Journal(Path(journal))
+        self.batch = None if batch is None else check.whole("batch", batch)
         self.queries, self.waited, self.outputs = 0, 0.0, 0
 
     def __call__(self, rows: ArrayLike) -> Floats:
@@ -51,6 +52,8 @@ class Oracle:
             raise InvalidValue(
                 f"The attack needs more than the {self.most} queries that it may make. Raise most, or attack less."
             )
+        if self.batch is not None and len(rows) > self.batch:
+            return np.concatenate([self(rows[at : at + self.batch]) for at in range(0, len(rows), self.batch)])
         kept = None if self._journal is None else self._journal.next(rows)
         found = self._answers(rows) if kept is None else kept
         self.queries, self.outputs = self.queries + len(rows), found.shape[1]
