@@ -438,6 +438,36 @@ def test_textbook_noise_of_any_scale_is_found(scale):
         check_mechanism(textbook, runs=4000, confidence=CONFIDENCE, seed=3)
 
 
+def in_a_bit(place, told, random):
+    """Noise with one bit of its fraction exchanged."""
+    pattern = np.float64(random.normal()).view(np.int64) & ~(1 << place) | int(told) << place
+    return float(pattern.view(np.float64))
+
+
+def in_a_digit(place, told, random):
+    """Noise with twelve decimals, of which one is even or odd."""
+    text = f"{random.uniform(1, 9):.12f}"
+    return float(f"{text[: place + 1]}{2 * random.integers(0, 5) + int(told)}{text[place + 2 :]}")
+
+
+INSIDE_A_NUMBER = {
+    **{f"bit {place}": (lambda told, random, place=place: in_a_bit(place, told, random)) for place in (5, 20, 41)},
+    **{f"digit {place}": (lambda told, random, place=place: in_a_digit(place, told, random)) for place in (4, 6, 9)},
+    "behind the grid": lambda told, random: round(round(random.normal(), 3) + 1e-9 * int(told), 12),
+}
+
+
+@pytest.mark.parametrize("name", INSIDE_A_NUMBER)
+def test_a_bit_or_a_digit_inside_a_noisy_number_is_found(name):
+    """The number itself is noise at any place that statistics look at; its twin, where the same is tossed, holds."""
+    hide = INSIDE_A_NUMBER[name]
+    with pytest.raises(ClaimRefuted):
+        check_mechanism(Answers(lambda unit, random: hide(unit, random)), runs=600, confidence=CONFIDENCE, seed=3)
+    tossed = Answers(lambda unit, random: hide(random.random() < 0.5, random))
+    [(_, judged)] = check_mechanism(tossed, runs=600, confidence=CONFIDENCE, seed=3)
+    assert judged.outcome == "holds"
+
+
 def test_the_same_noise_on_a_grid_holds():
     sound = LaplaceNoise(scale=100, sensitivity=1, unit=record())
     with seeded_for_tests(b"grid"):

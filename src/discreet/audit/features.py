@@ -33,7 +33,8 @@ _TAIL = np.array([0.001, 0.002, 0.005, 0.01, 0.02])
 _LEVELS = np.concatenate([_TAIL, np.linspace(0.04, 0.96, 24), 1.0 - _TAIL[::-1]])
 _FEW = np.arange(1, 12) / 12  # what is fitted is worth more in few cells, unless runs are many or the leak is in a tail
 _ADDED = 256  # numbers of an output that are looked at together
-_HINTED = 16  # numbers of an output that are tried against the hints
+_HINTED = 16  # numbers of an output that are tried against the hints, and read digit by digit and bit by bit
+_DECIMALS, _FRACTION = 12, 52  # digits behind the point, and bits of a float's fraction
 _ATOMS = 512
 _BITS = 1024  # bits of an output whose parity is looked for
 _MODULI = (3, 4, 5, 7, 8, 9, 10, 11, 13, 16, 100, 256)
@@ -71,7 +72,8 @@ def _plain(outputs: Outputs, hints: Hints) -> Iterator[tuple[str, Feature]]:
             yield f"{label} of {name}", _coded(outputs, part, name)
     places = columns(outputs)
     for number, (name, width, place) in enumerate(places):
-        for label, read in _readings(*outputs.column(name, width, place), hints if number < _HINTED else Hints()):
+        near = number < _HINTED
+        for label, read in _readings(*outputs.column(name, width, place), hints if near else Hints(), closely=near):
             yield f"{label} of {name}" + (f"[{place}]" if width > 1 else ""), _of_column(name, width, place, read)
 
 
@@ -85,8 +87,8 @@ def columns(outputs: Outputs) -> list[tuple[str, int, int]]:
     return sorted(places, key=lambda place: aside(place[0]))[:MOST]
 
 
-def _readings(values: Floats, bits: NDArray[np.uint64], hints: Hints) -> Iterator[tuple[str, Read]]:
-    """The ways to read one column of numbers."""
+def _readings(values: Floats, bits: NDArray[np.uint64], hints: Hints, *, closely: bool) -> Iterator[tuple[str, Read]]:
+    """The ways to read one column of numbers; `closely`, every digit and every bit of those that are not whole."""
     finite = values[np.isfinite(values)]
     edges = _edges(finite, _LEVELS)
     yield "bins", lambda v, b: np.where(np.isnan(v), len(edges) + 1, np.searchsorted(edges, v, side="right"))
@@ -97,8 +99,12 @@ def _readings(values: Floats, bits: NDArray[np.uint64], hints: Hints) -> Iterato
     yield "granularity", lambda v, b: lowest_bit(v, crossed=False)
     if not (finite == np.rint(finite)).all():
         yield "whole part's parity", lambda v, b: _digit(v, 0) % 2
-        for power in (1, 2, 3):
+        for power in range(1, _DECIMALS + 1) if closely else (1, 2, 3):
             yield f"decimal {power}", lambda v, b, power=power: _digit(v, power)  # type: ignore[misc]
+        if closely:
+            yield "decimals written", lambda v, b: _written(v)
+            for bit in range(3, _FRACTION):
+                yield f"bit {bit}", lambda v, b, bit=bit: (b >> np.uint64(bit) & np.uint64(1)).astype(np.int64)  # type: ignore[misc]
         yield "granularity by size", lambda v, b: lowest_bit(v, crossed=True)
         for centre in hints.centres:
             yield f"granularity around {centre:g}", lambda v, b, c=centre: reachable(v, c)  # type: ignore[misc]
@@ -127,6 +133,12 @@ def _digit(values: Floats, power: int) -> Cells:
     with np.errstate(all="ignore"):
         digit = np.floor(np.abs(values) * 10.0**power * (1.0 + 1e-15)) % 10
     return np.where(np.isfinite(digit), digit, 10).astype(np.int64)
+
+
+def _written(values: Floats) -> Cells:
+    """How many digits stand behind the point in the shortest decimal that means the number; -1 where there is none."""
+    told = [np.format_float_positional(each, trim="-") for each in values.tolist()]
+    return np.array([len(each.partition(".")[2]) if np.isfinite(value) else -1 for each, value in zip(told, values.tolist())])
 
 
 def _known(values: Floats) -> Read:
