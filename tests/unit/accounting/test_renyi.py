@@ -176,7 +176,7 @@ def test_a_filter_survives_json() -> None:
 
 def test_what_has_no_bound_is_refused() -> None:
     assert not Filter(1.0, 1e-6).allows(NonPrivate())
-    with pytest.raises(BudgetExceeded, match="no bound"):
+    with pytest.raises(BudgetExceeded, match="NonPrivate promises nothing, so no budget holds it"):
         Filter(1.0, 1e-6).spend(NonPrivate())
     for wrong in ((0, 1e-6), (-1, 1e-6), (math.nan, 1e-6), (1.0, 0), (1.0, 1), (1.0, math.nan)):
         with pytest.raises(InvalidValue):
