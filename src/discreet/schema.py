@@ -27,8 +27,6 @@ from discreet.core import check
 from discreet.core.document import read_toml
 from discreet.errors import InvalidDocument, InvalidValue
 
-__all__ = ["Facts", "Tables", "column", "learned", "read", "read_mapping", "reading"]
-
 Facts = dict[str, Any]  # of one column: some of KEYS
 TYPES = ("integer", "number", "real", "text", "categorical", "ordinal", "boolean", "date", "timestamp", "omit")
 KEYS = ("type", "bounds", "values", "categories", "required", "bins", "mass", "decimals", "find", "other")
