@@ -526,6 +526,8 @@ def test_imports_inside_functions_are_followed(name, tmp_path, monkeypatch):
     (tmp_path / "own_package" / "state.py").write_text("CALLS = [0]\n")
     (tmp_path / "own_package" / "model.py").write_text(PACKAGE)
     monkeypatch.syspath_prepend(tmp_path)
+    for module in ("own_package", "own_package.state", "own_package.model"):  # a test before may have left them
+        monkeypatch.delitem(sys.modules, module, raising=False)
     model = getattr(importlib.import_module("own_package.model"), name)()
     state = importlib.import_module("own_package.state")
     watch = Watch(model, [])
