@@ -59,10 +59,11 @@ class Features:
     def names(self) -> list[str]:
         """The names of the features, in their order: age for a range, hours[0] for a bin, sex=f for a category."""
         found: list[str] = []
-        for name, values in self.known.items():
-            if not _numbers(values):
+        for name, said in self.known.items():
+            way, values = _way(said), _listed(name, said)
+            if way == "categories" or not _numbers(values):
                 found += [f"{name}={value}" for value in values]
-            elif len(values) == 2:
+            elif len(values) == 2 and way != "bins":
                 found.append(name)
             else:
                 found += [f"{name}[{place}]" for place in range(len(values) + 1)]
