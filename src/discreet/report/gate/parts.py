@@ -17,6 +17,7 @@ from discreet.core import Claim, Evidence, Release
 from discreet.core.evidence import DESIGNS
 from discreet.core.game import RELATIONS, VIEWS
 from discreet.errors import DiscreetError, InvalidValue
+from discreet.report.controls import BLIND, blind
 
 SECTIONS = ("claim", "evidence", "controls", "entry", "ledger", "signature", "facts")
 _SHAPE = re.compile(r"\s*(?P<part>[^=!]+?)\s*(?:(?P<sign>==|!=)\s*(?P<value>.+?)\s*)?", re.DOTALL)
@@ -26,7 +27,10 @@ _ASKED: dict[str, dict[str, tuple[str, ...]]] = {
     "evidence": {"unit": (), "relation": RELATIONS, "view": VIEWS, "design": DESIGNS},
 }
 # Attacks that do not ask who was inside; all others are membership inference, whatever they are called
-KINDS = {"linkage": ("join *", "scoreboard *"), "reconstruction": ("reconstruction*",), "membership": ()}
+KINDS = {
+    "linkage": ("join *", "scoreboard *"), "reconstruction": ("reconstruction*", "gradient inversion *"),
+    "attribute": ("attribute inference of *",), "extraction": ("text extraction",), "membership": (),
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +112,16 @@ class Part:
         if self.asked is None or self.asked in _ASKED["evidence"]:
             return self._told("piece of evidence", [_values(each, self.asked) for each in release.evidence])
         names = sorted({each.attack for each in release.evidence})
-        matching = [name for name in names if _is(name, self.asked)]
+        silent = blind(release)
+        matching = sorted((name for name in names if _is(name, self.asked)), key=lambda name: name in silent)
+        if matching and set(matching) <= silent:
+            few = "" if len(matching) == 1 else f" (and {len(matching) - 1} more)"
+            return False, f"there is evidence of {matching[0]}{few}, and it {BLIND}."
         if matching:
-            return True, f"there is evidence of {', '.join(matching[:5])}."
+            rest = f" and {len(matching) - 5} more" if len(matching) > 5 else ""
+            useless = len(silent.intersection(matching))
+            note = f"; {useless} of these {len(matching)} found nothing even in their control" if useless else ""
+            return True, f"there is evidence of {', '.join(matching[:5])}{rest}{note}."
         return False, f"there is no evidence of {self.asked}{hint(self.asked, names)}; there is {', '.join(names[:10])}."
 
     def _told(self, what: str, values: list[frozenset[str]]) -> tuple[bool, str]:
