@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from discreet.core.document import read_toml
 from discreet.errors import InvalidDocument, InvalidValue
+
+if TYPE_CHECKING:
+    from discreet.learn.table import Encoding
 
 Sections = Mapping[str, tuple[str, ...]]
 
@@ -33,6 +36,41 @@ def check_names(path: str, what: str, settings: Iterable[str], names: tuple[str,
     unknown = sorted(set(settings) - set(names))
     if unknown:
         raise InvalidDocument(f"{what} of {path!r} does not know {unknown[0]}; it takes {', '.join(names)}.")
+
+
+def encoding_of(path: str, config: Mapping[str, Any], *without: str | None) -> Encoding:
+    """What [data] says of the columns: in place, or in a schema file that it names, whose target is not learned from."""
+    from discreet import schema
+    from discreet.learn.table import Encoding, described
+
+    data = config["data"]
+    said = data["columns"]
+    if isinstance(said, str):
+        place = Path(path).parent / said
+        columns = schema.read(place, "[data] names it as the schema of columns.").one(Path(data["file"]).stem)
+        known = described(columns, data["target"], *without)
+    elif isinstance(said, Mapping):
+        known = described({name: schema.column(name, facts, written=True) for name, facts in said.items()})
+    else:
+        raise InvalidDocument(f"columns in [data] of {path!r} is a section [data.columns] or the name of a schema file.")
+    return Encoding(known, data["target"], data["classes"])
+
+
+def keep_config(path: str, config: Mapping[str, Any], folder: Path) -> None:
+    """What was asked, beside the model: `discreet predict` reads rows by it."""
+    from discreet.learn.table import COLUMNS, CONFIG
+
+    (folder / CONFIG).write_text(Path(path).read_text("utf-8"), "utf-8")
+    said = config["data"]["columns"]
+    if isinstance(said, str):
+        (folder / COLUMNS).write_text((Path(path).parent / said).read_text("utf-8"), "utf-8")
+
+
+def readings_of(known: Encoding) -> dict[str, str]:
+    """How each column was read, in words."""
+    from discreet.schema import column, reading
+
+    return {name: reading(column(name, said, written=True)) for name, said in known.columns.items()}
 
 
 def ledger_of(config: Mapping[str, Any], folder: Path) -> str | None:

@@ -16,7 +16,7 @@ def served_model(place: str) -> Any:
 
     document = read_json(place)
     if _is_model(document):
-        return crypto.Model.from_json(document)
+        return crypto.Model.load(place)
     if not isinstance(document, dict) or "claims" not in document:
         raise InvalidDocument(
             f"{place} is no model for ciphertexts. Name what discreet fit wrote, or what crypto.convert(fitted).save(...) did."
