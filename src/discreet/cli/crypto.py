@@ -10,9 +10,10 @@ import click
 from discreet.cli import COMMANDS
 from discreet.cli.output import json_option, talk, write_json
 from discreet.cli.releases import there
+from discreet.cli.scored import encoded, numbers, served_model
 from discreet.cli.units import FORM, read_unit
 
-MODELS = ["linear", "logistic", "network"]
+PURPOSES = {"linear": "linear", "encrypted-sigmoid": "logistic", "network": "network"}  # what the option calls the keys
 
 
 @click.group("crypto", help=COMMANDS["crypto"])
@@ -21,15 +22,17 @@ def command() -> None: ...
 
 @command.command("keygen")
 @click.argument("folder")
-@click.option(
-    "--for", "purpose", required=True, type=click.Choice(["linear", "logistic", "network"]), help="The kind of model."
-)
-@click.option("--features", required=True, type=click.IntRange(1), help="How many columns the rows have.")
+@click.option("--model", "model_file", metavar="FILE", help="The model, which says what keys it needs; or give the next two.")
+@click.option("--for", "kind", metavar="|".join(PURPOSES),
+              help="linear: linear, logistic and softmax models, without activations on ciphertexts. encrypted-sigmoid: "
+              "converted with encrypted_sigmoid=True. network: with hidden layers.")  # fmt: skip
+@click.option("--features", type=click.IntRange(1), help="How many columns the rows have.")
 @json_option
-def keygen(folder: str, purpose: str, features: int, as_json: bool) -> None:
+def keygen(folder: str, model_file: str | None, kind: str | None, features: int | None, as_json: bool) -> None:
     """Write secret.key, which only you can read, and public.key, for the server, to FOLDER."""
     from discreet import crypto
 
+    purpose, features = _needed(model_file, kind, features)
     talk(f"The public keys will take {crypto.key_memory(purpose, features=features) / 1e6:.0f} MB of memory.")
     place = Path(folder)
     place.mkdir(parents=True, exist_ok=True)
@@ -44,41 +47,45 @@ def keygen(folder: str, purpose: str, features: int, as_json: bool) -> None:
     talk(f"secret.key stays with you; public.key ({os.path.getsize(place / 'public.key') / 1e6:.1f} MB) goes to the server.")
 
 
+def _needed(model_file: str | None, kind: str | None, features: int | None) -> tuple[str, int]:
+    """The purpose of the keys and the columns of the rows, by the model or by both options."""
+    if model_file is not None:
+        if kind is not None or features is not None:
+            raise click.UsageError("--model says what keys it needs; leave out --for and --features.")
+        model = served_model(model_file)
+        return model.purpose, model.features
+    if kind is None or features is None:
+        raise click.UsageError("Give --model FILE, or --for and --features, so that the keys fit the model.")
+    if kind == "logistic":
+        raise click.UsageError(
+            "A logistic model needs keys --for linear (its logistic function is applied after decryption), unless it was "
+            "converted with encrypted_sigmoid=True: then --for encrypted-sigmoid. --model FILE finds out which."
+        )
+    if kind not in PURPOSES:
+        raise click.UsageError(f"--for is {', '.join(PURPOSES)}; got {kind!r}.")
+    return PURPOSES[kind], features
+
+
 @command.command("encrypt")
 @click.argument("table")
 @click.option("--key", required=True, metavar="FILE", help="The secret key.")
 @click.option("-o", "--output", required=True, metavar="FILE", help="Where the ciphertexts go.")
 @click.option("--bound", default=8.0, show_default=True, help="Larger values are refused; standardise features first.")
+@click.option("--model", "model_file", metavar="FILE",
+              help="The model: columns are taken by its names. Needed with what discreet fit wrote, which encodes them."
+              )  # fmt: skip
 @json_option
-def encrypt(table: str, key: str, output: str, bound: float, as_json: bool) -> None:
+def encrypt(table: str, key: str, output: str, bound: float, model_file: str | None, as_json: bool) -> None:
     """Encrypt TABLE, a CSV file of numbers with a line of names."""
     from discreet import crypto
 
     secret = crypto.SecretContext.load(key)
-    encrypted = crypto.encrypt(secret, _numbers(table), bound=bound)
+    names, rows = numbers(table) if model_file is None else encoded(table, model_file)
+    encrypted = crypto.encrypt(secret, rows, bound=bound, names=names)
     encrypted.save(output)
     if as_json:
         write_json({"ciphertexts": output, "rows": encrypted.rows, "features": encrypted.width, "key": encrypted.key})
     talk(f"{encrypted.rows} rows of {encrypted.width} features, {os.path.getsize(output) / 1e6:.1f} MB: {output}")
-
-
-def _numbers(table: str) -> list[list[float]]:
-    import csv
-
-    from discreet.errors import InvalidValue
-
-    try:
-        with open(table, newline="", encoding="utf-8-sig") as file:
-            names, *rows = list(csv.reader(file)) or [[]]
-    except (UnicodeDecodeError, csv.Error):
-        raise InvalidValue(f"{table} is not a CSV file in UTF-8. Name a table of numbers, not ciphertexts or keys.") from None
-    try:
-        numbers = [[float(cell) for cell in row] for row in rows]
-    except ValueError:
-        raise InvalidValue(f"{table} has a cell that is no number. Write a line of names, and numbers below.") from None
-    if not numbers or any(len(row) != len(names) for row in numbers):
-        raise InvalidValue(f"{table} needs a line of names and rows of as many numbers each.")
-    return numbers
 
 
 @command.command("serve")
@@ -87,11 +94,13 @@ def _numbers(table: str) -> list[list[float]]:
 @click.option("--port", default=8300, show_default=True, type=click.IntRange(0, 65535), help="The port; 0 takes a free one.")
 @json_option
 def serve(model: str, host: str, port: int, as_json: bool) -> None:
-    """Score ciphertexts with MODEL, a file written by discreet.crypto.convert(...).save(...). It holds no secret key."""
-    from discreet.crypto import Model
+    """Score ciphertexts with MODEL, written by discreet fit or by discreet.crypto.convert(...).save(...).
+
+    It holds no secret key.
+    """
     from discreet.crypto.wire import ScoringServer
 
-    server = ScoringServer(Model.load(model), host=host, port=port)
+    server = ScoringServer(served_model(model), host=host, port=port)
     if as_json:
         write_json({"url": server.url, **server.describe()})
     talk(f"Serving on {server.url}. There is no transport encryption and no login here: keep it behind a proxy that has both.")

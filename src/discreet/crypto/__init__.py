@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from discreet.crypto import circuits, lwe, shares, sums
+    from discreet.crypto.conversion import convert
     from discreet.crypto.disclosure import disclose
     from discreet.crypto.intersection import IntersectionSize, LookupServer, Party, Question, intersect
     from discreet.crypto.keys import PublicContext, SecretContext, key_memory, keygen
-    from discreet.crypto.model import Model, convert
+    from discreet.crypto.model import Model
     from discreet.crypto.packed import Encrypted, decrypt, encrypt
     from discreet.crypto.pad import OneTimePad, possible_messages, secrecy, tamper, xor
     from discreet.crypto.parameters import RingParameters
@@ -23,10 +24,11 @@ if TYPE_CHECKING:
     from discreet.crypto.training import fit_logistic
 
 _HOME = {name: module for module, names in {
+    "conversion": "convert",
     "disclosure": "disclose",
     "intersection": "IntersectionSize LookupServer Party Question intersect",
     "keys": "PublicContext SecretContext key_memory keygen",
-    "model": "Model convert",
+    "model": "Model",
     "packed": "Encrypted decrypt encrypt",
     "pad": "OneTimePad possible_messages secrecy tamper xor",
     "parameters": "RingParameters",

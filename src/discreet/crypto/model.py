@@ -1,4 +1,4 @@
-"""Models for ciphertexts: linear, logistic, softmax, and small networks, converted from scikit-learn or torch."""
+"""Models for ciphertexts: linear, logistic, softmax, and small networks; `conversion` makes them of fitted ones."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from numpy.typing import NDArray
 
 from discreet.core.document import members, read_plain, write_whole
 from discreet.crypto.engine import numbers
-from discreet.crypto.packed import LINKS
-from discreet.crypto.polynomial import ACTIVATIONS, Polynomial, fit
+from discreet.crypto.links import is_link
+from discreet.crypto.names import column_names
+from discreet.crypto.polynomial import Polynomial, fit
 from discreet.errors import InvalidDocument, InvalidValue
 
-__all__ = ["Layer", "Model", "convert"]
+__all__ = ["Layer", "Model"]
 
 FORMAT, VERSION = "discreet-encrypted-model", 1
 DEEPEST = 3  # layers of weights
-_SKLEARN_ACTIVATIONS = {"relu": "relu", "logistic": "sigmoid", "tanh": "tanh", "identity": None}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,13 +36,15 @@ class Layer:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Model:
-    """Layers, and the link that the key holder applies after decryption: logistic, softmax, or none (identity).
+    """Layers, and the link that the key holder applies after decryption, one of `discreet.crypto.links`.
 
-    With `link` "probability" the last activation is the polynomial sigmoid, evaluated on ciphertexts.
+    With `link` "probability" the last activation is the polynomial sigmoid, evaluated on ciphertexts. `names` are those of the
+    columns, in their order, where they are known.
     """
 
     layers: tuple[Layer, ...]
     link: str
+    names: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.layers) <= DEEPEST:
@@ -56,6 +58,8 @@ class Model:
             raise InvalidValue("The outputs of each layer must be the inputs of the next.")
         if any(layer.activation is None for layer in self.layers[:-1]):
             raise InvalidValue("Two linear layers in a row are one: multiply their weights.")
+        if self.names is not None:
+            column_names(self.names, self.features)
 
     @property
     def features(self) -> int:
@@ -92,17 +96,23 @@ class Model:
              {"name": layer.activation.activation, "radius": layer.activation.radius}}
             for layer in self.layers
         ]  # fmt: skip
-        return {"format": FORMAT, "version": VERSION, "link": self.link, "layers": layers}
+        named = {} if self.names is None else {"names": list(self.names)}
+        return {"format": FORMAT, "version": VERSION, "link": self.link, "layers": layers, **named}
 
     @classmethod
     def from_json(cls, document: Any) -> Model:
-        parts = members("model", document, required=("format", "version", "link", "layers"))
-        if parts["format"] != FORMAT or parts["version"] != VERSION:
-            raise InvalidDocument(f"This is not a model of format {FORMAT!r}, version {VERSION}; write it with Model.save.")
-        if parts["link"] not in LINKS or not isinstance(parts["layers"], list):
+        written = document if isinstance(document, dict) else {}
+        if written.get("format") != FORMAT or written.get("version") != VERSION:
+            raise InvalidDocument(
+                f"This is not a model of format {FORMAT!r}, version {VERSION}; write one with "
+                "discreet.crypto.convert(fitted).save(...)."
+            )
+        parts = members("model", document, required=("format", "version", "link", "layers"), optional=("names",))
+        if not is_link(parts["link"]) or not isinstance(parts["layers"], list):
             raise InvalidDocument("The model names a link that this discreet does not know, or has no list of layers.")
         try:
-            return cls(tuple(_layer(item) for item in parts["layers"]), parts["link"])
+            names = None if parts.get("names") is None else column_names(parts["names"])
+            return cls(tuple(_layer(item) for item in parts["layers"]), parts["link"], names)
         except InvalidValue as error:
             raise InvalidDocument(f"The model is not valid: {error}") from None
 
@@ -121,80 +131,3 @@ def _layer(document: Any) -> Layer:
         named = members("activation", parts["activation"], required=("name", "radius"))
         activation = fit(named["name"], named["radius"])
     return Layer(numbers("weights", parts["weights"], (2,)), numbers("bias", parts["bias"], (1,)), activation)
-
-
-def convert(model: Any, *, radius: float | None = None, encrypted_sigmoid: bool = False) -> Model:
-    """A fitted scikit-learn or torch model, for ciphertexts.
-
-    scikit-learn: linear and logistic models, `MLPClassifier`, `MLPRegressor`; torch: `Linear`, and `Sequential` of `Linear` and
-    activations, whose outputs are scores. Activations become polynomials on [-radius, radius]: take the largest argument
-    of an activation on your training rows. With `encrypted_sigmoid` a logistic model evaluates that too on ciphertexts.
-
-    >>> import numpy as np
-    >>> from types import SimpleNamespace
-    >>> fitted = SimpleNamespace(coef_=np.array([[1.0, -2.0]]), intercept_=np.array([0.5]), classes_=[0, 1])
-    >>> convert(fitted).link
-    'logistic'
-    """
-    found = _torch(model, radius) if hasattr(model, "parameters") and hasattr(model, "state_dict") else _sklearn(model, radius)
-    if not encrypted_sigmoid:
-        return found
-    if found.link != "logistic":
-        raise InvalidValue(f"encrypted_sigmoid is for models with two classes; this one has the link {found.link}.")
-    last = found.layers[-1]
-    return Model((*found.layers[:-1], Layer(last.weights, last.bias, _fitted("sigmoid", radius))), "probability")
-
-
-def _fitted(activation: str, radius: float | None) -> Polynomial:
-    if radius is None:
-        raise InvalidValue(
-            f"The model has the activation {activation}, which becomes a polynomial on [-radius, radius]. Pass radius: the "
-            "largest argument of an activation on your training rows."
-        )
-    return fit(activation, radius)
-
-
-def _sklearn(model: Any, radius: float | None) -> Model:
-    if hasattr(model, "named_steps"):
-        raise InvalidValue(
-            "A pipeline cannot be converted whole: what comes before the model is the key holder's, who transforms rows before "
-            "they are encrypted. Convert the last step, convert(pipeline[-1]), and encrypt pipeline[:-1].transform(rows)."
-        )
-    if not hasattr(model, "coef_") and not hasattr(model, "coefs_"):
-        raise InvalidValue(
-            f"{type(model).__name__} cannot be converted: fit a linear or logistic model or an MLP of scikit-learn, or pass a "
-            "torch Linear or Sequential."
-        )
-    classes = len(getattr(model, "classes_", ()))
-    probabilistic = hasattr(model, "predict_proba") or not hasattr(model, "decision_function")
-    link = "identity" if not classes or not probabilistic else "logistic" if classes == 2 else "softmax"
-    if hasattr(model, "coef_"):
-        weights = np.atleast_2d(np.asarray(model.coef_, np.float64))
-        return Model((Layer(weights, np.broadcast_to(np.asarray(model.intercept_, np.float64), weights.shape[:1])),), link)
-    if model.activation not in _SKLEARN_ACTIVATIONS or model.activation == "identity":
-        raise InvalidValue(f"An MLP with the activation {model.activation!r} cannot be converted.")
-    name = str(_SKLEARN_ACTIVATIONS[model.activation])
-    pairs = list(zip(model.coefs_, model.intercepts_, strict=True))
-    hidden = [Layer(np.asarray(w, np.float64).T, np.asarray(b, np.float64), _fitted(name, radius)) for w, b in pairs[:-1]]
-    weights, bias = pairs[-1]
-    return Model((*hidden, Layer(np.asarray(weights, np.float64).T, np.asarray(bias, np.float64))), link)
-
-
-def _torch(model: Any, radius: float | None) -> Model:
-    parts = list(model.children()) or [model]
-    names = [type(part).__name__.lower() for part in parts]
-    layers: list[Layer] = []
-    for name, part in zip(names, parts, strict=True):
-        if name == "linear":
-            weights = part.weight.detach().cpu().double().numpy()
-            bias = np.zeros(len(weights)) if part.bias is None else part.bias.detach().cpu().double().numpy()
-            layers.append(Layer(weights, bias))
-        elif name in ACTIVATIONS and layers and layers[-1].activation is None:
-            layers[-1] = Layer(layers[-1].weights, layers[-1].bias, _fitted(name, radius))
-        elif name not in ("dropout", "identity", "flatten"):
-            raise InvalidValue(
-                f"A torch layer {type(part).__name__} cannot be evaluated on ciphertexts here; use Linear and one of "
-                f"{', '.join(ACTIVATIONS)}."
-            )
-    outputs = len(layers[-1].bias) if layers else 0
-    return Model(tuple(layers), "identity" if layers and layers[-1].activation else "logistic" if outputs == 1 else "softmax")

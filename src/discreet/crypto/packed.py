@@ -20,13 +20,14 @@ from discreet.core.document import members
 from discreet.crypto.container import is_name, pack, read_file, unpack, write_file
 from discreet.crypto.engine import Seal, numbers, saved
 from discreet.crypto.keys import PublicContext, SecretContext, block
+from discreet.crypto.links import applied, is_link
+from discreet.crypto.names import column_names
 from discreet.crypto.parameters import RingParameters
 from discreet.errors import InvalidDocument, InvalidValue
 
 __all__ = ["Encrypted", "decrypt", "encrypt"]
 
 LAYOUTS = ("row", "rows", "scores")
-LINKS = ("identity", "logistic", "softmax", "probability")
 _HEADER = ("key", "parameters", "layout", "rows", "width", "bound", "message", "answers", "link")
 
 
@@ -44,9 +45,12 @@ class Encrypted:
     message: str = field(default_factory=lambda: secrets.token_hex(16))
     answers: str | None = None  # the message that this one answers
     link: str = "identity"
+    names: tuple[str, ...] | None = None  # of the columns of rows, where they are known
 
     def to_bytes(self) -> bytes:
         header = {name: getattr(self, name) for name in _HEADER if name != "parameters"}
+        if self.names is not None:
+            header["names"] = list(self.names)
         parts = [part if isinstance(part, bytes) else saved(part) for part in self.parts]
         return pack("ciphertext", {**header, "parameters": self.parameters.to_json()}, parts)
 
@@ -56,7 +60,7 @@ class Encrypted:
 
     @classmethod
     def _from(cls, header: Any, parts: list[bytes]) -> Encrypted:
-        found = members("ciphertexts", header, required=_HEADER)
+        found = members("ciphertexts", header, required=_HEADER, optional=("names",))
         sizes = (found["rows"], found["width"])
         words = (found["link"], found["layout"])
         names = (found["key"], found["message"], found["message"] if found["answers"] is None else found["answers"])
@@ -64,14 +68,18 @@ class Encrypted:
             raise InvalidDocument("The header of the ciphertexts has names that discreet does not write.")
         if not all(type(size) is int and size > 0 for size in sizes):
             raise InvalidDocument("The header of the ciphertexts has values of other types than discreet writes.")
-        if found["layout"] not in LAYOUTS or found["link"] not in LINKS:
+        if found["layout"] not in LAYOUTS or not is_link(found["link"]):
             raise InvalidDocument("The header of the ciphertexts names a layout or a link that this discreet does not know.")
         if type(found["bound"]) is not float or not 0 < found["bound"] <= 1024:
             raise InvalidDocument("The header of the ciphertexts has values of other types than discreet writes.")
         parameters = RingParameters.from_json(found["parameters"])
         if len(parts) != (1 if found["layout"] == "row" else found["width"]) or found["rows"] > parameters.slots:
             raise InvalidDocument(f"{len(parts)} ciphertexts do not hold a table of {sizes[0]} rows and {sizes[1]} columns.")
-        return cls(**{**found, "parameters": parameters, "bound": float(found["bound"])}, parts=tuple(parts))
+        try:
+            columns = None if found.get("names") is None else column_names(found["names"], found["width"])
+        except InvalidValue as error:
+            raise InvalidDocument(f"The header of the ciphertexts is not valid: {error}") from None
+        return cls(**{**found, "parameters": parameters, "bound": float(found["bound"]), "names": columns}, parts=tuple(parts))
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         return write_file(path, self.to_bytes())
@@ -93,11 +101,12 @@ class Encrypted:
             )
 
 
-def encrypt(secret: SecretContext, rows: Any, *, bound: float = 8.0) -> Encrypted:
+def encrypt(secret: SecretContext, rows: Any, *, bound: float = 8.0, names: list[str] | None = None) -> Encrypted:
     """A table of numbers, packed by feature; a single row (one dimension) in one ciphertext.
 
     Values above `bound` in magnitude are refused before anything is encrypted, since they could leave the range of the
-    encoding after the computation; standardise or clip features first.
+    encoding after the computation; standardise or clip features first. `names` of the columns (a data frame's own, unless
+    given) are compared with those of the model before it scores them; they are not encrypted, and a client does not send them.
 
     >>> from discreet.crypto import keygen
     >>> secret, public = keygen("linear", features=2)
@@ -120,12 +129,15 @@ def encrypt(secret: SecretContext, rows: Any, *, bound: float = 8.0) -> Encrypte
         raise InvalidValue(
             f"{len(table)} rows do not fit the {context.parameters.slots} slots of a ciphertext. Encrypt them in parts."
         )
+    named = getattr(rows, "columns", None) if names is None else names
+    called = None if named is None else column_names([str(name) for name in named], table.shape[-1])
     scale = 2.0**context.parameters.scale_bits
     layout, columns = ("row", [_repeated(table, context)]) if table.ndim == 1 else ("rows", list(np.ascontiguousarray(table.T)))
     parts = tuple(secret.seeded(context.cipher.encode(column, 0, scale)) for column in columns)
     return Encrypted(
-        secret.id, context.parameters, layout, 1 if table.ndim == 1 else len(table), table.shape[-1], float(bound), parts
-    )
+        secret.id, context.parameters, layout, 1 if table.ndim == 1 else len(table), table.shape[-1], float(bound), parts,
+        names=called,
+    )  # fmt: skip
 
 
 def _repeated(row: NDArray[np.float64], context: PublicContext) -> NDArray[np.float64]:
@@ -162,7 +174,7 @@ def opened(secret: SecretContext, answer: Encrypted, request: Encrypted | None) 
         raise InvalidDocument(
             "The answer does not decrypt to scores: it is damaged, of another computation, or the server sent something else."
         )
-    return _linked(scores, answer.link), noise
+    return applied(scores, answer.link), noise
 
 
 def capacity(parameters: RingParameters) -> float:
@@ -180,12 +192,3 @@ def _of_scores(ciphertext: Any, parameters: RingParameters) -> bool:
 
 
 WEIGHT_BITS = 21  # of weights, where no prime is left to rescale by
-
-
-def _linked(scores: NDArray[np.float64], link: str) -> NDArray[np.float64]:
-    if link == "logistic":
-        return np.asarray(0.5 + 0.5 * np.tanh(scores / 2))  # which does not overflow
-    if link == "softmax":
-        weights = np.exp(scores - scores.max(axis=1, keepdims=True))
-        return np.asarray(weights / weights.sum(axis=1, keepdims=True))
-    return np.clip(scores, 0, 1) if link == "probability" else scores

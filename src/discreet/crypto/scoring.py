@@ -14,6 +14,7 @@ import numpy as np
 from discreet.crypto.engine import Seal
 from discreet.crypto.keys import PublicContext, block
 from discreet.crypto.model import Layer, Model
+from discreet.crypto.names import same_columns
 from discreet.crypto.packed import WEIGHT_BITS, Encrypted, capacity
 from discreet.crypto.parameters import RingParameters
 from discreet.crypto.polynomial import Polynomial
@@ -58,6 +59,7 @@ class Scorer:
             raise InvalidValue(
                 f"The model needs keys for {self.model.purpose}; these are for {public.purpose}. Run keygen again."
             )
+        same_columns(self.model.names, request.names)
         last = self.model.layers[-1]
         largest = reach(last, request.bound if len(self.model.layers) == 1 else _hidden(self.model.layers[-2]))
         if largest > capacity(public.parameters):
@@ -164,7 +166,7 @@ def _hidden(layer: Layer) -> float:
 
 def error_bound(model: Model, public: PublicContext, *, bound: float = 8.0) -> float:
     """How far an encrypted score may be from `model(rows)` by the noise and the rounding of weights; one of 4,096 slots is
-    further away less than once in 1e10.
+    further away less than once in 1e10. No link stretches that, so it holds for probabilities too.
 
     Fresh noise has at most the deviation sqrt(N) (3.2 + 0.3) / scale in a slot. A rescaling adds sqrt(N / 12 (1 + 2N / 3)) /
     scale; a switch of keys adds as much, and 3.2 N / sqrt(12) / scale times the 2-norm of the primes over the special one.

@@ -14,12 +14,14 @@ import time
 import urllib.error
 import urllib.request
 from collections import OrderedDict
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from discreet.crypto.container import unpack
 from discreet.crypto.keys import PublicContext, key_memory
 from discreet.crypto.model import Model
+from discreet.crypto.names import column_names, same_columns
 from discreet.crypto.packed import Encrypted
 from discreet.crypto.parameters import PURPOSES
 from discreet.crypto.scoring import Scorer, error_under
@@ -88,6 +90,7 @@ class ScoringServer:
         return {
             "features": model.features, "outputs": model.outputs, "purpose": model.purpose, "link": model.link,
             "approximation": list(model.approximation), "error": error_under(model, PURPOSES[model.purpose], BOUND),
+            **({} if model.names is None else {"names": list(model.names)}),
         }  # fmt: skip
 
     def largest(self, path: str) -> int:
@@ -209,16 +212,30 @@ class ScoringClient:
             raise InvalidDocument(f"{self.url} describes its approximation by something else than sentences.")
         if type(found.get("error")) is not float or not 0 < found["error"] < math.inf:
             raise InvalidDocument(f"{self.url} states no error of its scores.")
+        try:
+            found |= {"names": column_names(found["names"])} if found.get("names") is not None else {}
+        except InvalidValue as error:
+            raise InvalidDocument(f"{self.url} names no columns of a model: {error}") from None
         return {**found, "approximation": [_printable(str(line)) for line in found["approximation"]]}
 
     def send_key(self, public: PublicContext) -> None:
+        """Send it, unless the model needs another: a server closes the line on a larger key than its model has use for."""
         if not isinstance(public, PublicContext):
             raise InvalidValue(f"Only a PublicContext can be sent; got {type(public).__name__}. Pass secret.public.")
+        wanted = self.describe()
+        if (public.purpose, public.features) != (wanted["purpose"], wanted["features"]):
+            raise InvalidValue(
+                f"The server's model needs keys for {_printable(str(wanted['purpose']))} with "
+                f"{_printable(str(wanted['features']))} features; these are for {public.purpose} with {public.features}. "
+                "Run keygen again."
+            )
         self._call("/keys", public.to_bytes())
 
     def score(self, request: Encrypted) -> Encrypted:
-        """The encrypted answer to this request, and to no other."""
-        body = request.to_bytes()
+        """The encrypted answer to this request, and to no other. The names of its columns are compared here, and not sent."""
+        if request.names is not None:
+            same_columns(self.describe().get("names"), request.names)
+        body = replace(request, names=None).to_bytes()
         unpack(body, "ciphertext")  # whatever is sent is ciphertexts
         answer = Encrypted.from_bytes(self._call("/score", body), "The server's answer")
         if answer.answers != request.message or answer.key != request.key or answer.layout != "scores":

@@ -18,7 +18,7 @@ from sklearn.preprocessing import StandardScaler
 
 from discreet import crypto
 from discreet.crypto.container import MAGIC, pack
-from discreet.crypto.packed import _linked
+from discreet.crypto.links import applied
 from discreet.crypto.parameters import LIMITS, PURPOSES
 from discreet.crypto.polynomial import ACTIVATIONS, fit
 from discreet.crypto.scoring import error_under
@@ -257,7 +257,7 @@ def test_memory_is_stated_beforehand(keys: dict) -> None:
 
 def test_scores_far_out_stay_probabilities() -> None:
     with np.errstate(all="raise"):
-        assert _linked(np.array([[-2000.0], [0.0], [2000.0]]), "logistic").ravel().tolist() == [0.0, 0.5, 1.0]
+        assert applied(np.array([[-2000.0], [0.0], [2000.0]]), "logistic").ravel().tolist() == [0.0, 0.5, 1.0]
 
 
 def test_what_cannot_be_converted() -> None:

@@ -303,3 +303,80 @@ def test_the_commands(tmp_path: Path) -> None:
 
 def found_key(folder: Path) -> str:
     return crypto.PublicContext.load(folder / "keys/public.key").id
+
+
+def test_what_fit_wrote_is_served(tmp_path: Path) -> None:
+    """fit, keygen and encrypt by the model, serve, score and decrypt: what `discreet predict` says, in any order of columns."""
+    import csv
+
+    from discreet.cli.scored import served_model
+
+    rng = np.random.default_rng(0)
+    age, sex = rng.integers(20, 90, 400), rng.choice(["f", "m"], 400)
+    lines = [f"{a},{s},{'yes' if a + 20 * (s == 'm') > 60 else 'no'}" for a, s in zip(age, sex, strict=True)]
+    (tmp_path / "t.csv").write_text("\n".join(["age,sex,ill", *lines]) + "\n")
+    (tmp_path / "columns.toml").write_text('age = [0, 100]\nsex = ["f", "m"]\n')
+
+    def run(*words: str, status: int = 0) -> str:
+        found = CliRunner().invoke(app, [word.replace("@", f"{tmp_path}/") for word in words])
+        assert found.exit_code == status, found.output
+        return found.output if status else found.stdout
+
+    budget = ("--epsilon", "2", "--delta", "1e-6")
+    run(
+        "fit",
+        "logistic",
+        "@t.csv",
+        "--target",
+        "ill",
+        "--columns",
+        "@columns.toml",
+        "--classes",
+        "no,yes",
+        *budget,
+        "-o",
+        "@m.json",
+    )
+    run("crypto", "keygen", "@keys", "--model", "@m.json")
+    (tmp_path / "new.csv").write_text("sex,age\nm,31\nf,78\n")
+    run("crypto", "encrypt", "@new.csv", "--key", "@keys/secret.key", "--model", "@m.json", "-o", "@rows.ct")
+    with ScoringServer(served_model(str(tmp_path / "m.json"))) as server:
+        answered = ("--server", server.url, "-o", "@scores.ct")
+        run("crypto", "score", "@rows.ct", "--key", "@keys/public.key", *answered)
+        shown = run("crypto", "decrypt", "@scores.ct", "--key", "@keys/secret.key", "--request", "@rows.ct")
+        run("crypto", "keygen", "@others", "--for", "encrypted-sigmoid", "--features", "3")
+        run("crypto", "encrypt", "@new.csv", "--key", "@others/secret.key", "--model", "@m.json", "-o", "@bad.ct")
+        told = run("crypto", "score", "@bad.ct", "--key", "@others/public.key", *answered, status=2)
+        assert "needs keys for linear with 3 features" in told
+        (tmp_path / "swap.csv").write_text("sex=f,age,sex=m\n0,0.3,1\n")
+        run("crypto", "encrypt", "@swap.csv", "--key", "@keys/secret.key", "-o", "@swap.ct")
+        assert "another order" in run("crypto", "score", "@swap.ct", "--key", "@keys/public.key", *answered, status=2)
+    said = list(csv.DictReader(run("predict", "@m.json", "@new.csv", "--probabilities").splitlines()))
+    assert [float(line) for line in shown.split()] == pytest.approx(
+        [float(row["probability of yes"]) for row in said], abs=1e-3
+    )
+
+
+def test_columns_in_another_order_are_put_in_that_of_the_model(tmp_path: Path) -> None:
+    from discreet.cli.scored import encoded, served_model
+
+    named = crypto.Model(MODEL.layers, MODEL.link, ("a", "b", "c"))
+    named.save(tmp_path / "model.json")
+    (tmp_path / "swap.csv").write_text("b,a,c\n2,1,3\n")
+    assert encoded(str(tmp_path / "swap.csv"), str(tmp_path / "model.json")) == (["a", "b", "c"], [[1.0, 2.0, 3.0]])
+    (tmp_path / "other.csv").write_text("b,a,d\n2,1,3\n")
+    with pytest.raises(InvalidValue, match="lack 'c' and have 'd'"):
+        encoded(str(tmp_path / "other.csv"), str(tmp_path / "model.json"))
+    (tmp_path / "no.json").write_text("{}")
+    with pytest.raises(InvalidDocument, match="Name what discreet fit wrote"):
+        served_model(str(tmp_path / "no.json"))
+
+
+@pytest.mark.parametrize(("words", "said"), [
+    (["--for", "logistic", "--features", "3"], "--for linear"), (["--for", "linear"], "--features"),
+    (["--for", "tree", "--features", "3"], "encrypted-sigmoid"), (["--model", "m.json", "--features", "3"], "leave out"),
+])  # fmt: skip
+def test_kinds_of_keys_are_not_misread(tmp_path: Path, words: list[str], said: str) -> None:
+    found = CliRunner().invoke(app, ["crypto", "keygen", str(tmp_path / "keys"), *words])
+    assert found.exit_code == 2
+    assert said in found.output

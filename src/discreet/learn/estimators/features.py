@@ -55,6 +55,21 @@ class Features:
         """No row is longer."""
         return math.sqrt(len(self.known))
 
+    @property
+    def names(self) -> list[str]:
+        """The names of the features, in their order: age for a range, hours[0] for a bin, sex=f for a category."""
+        found: list[str] = []
+        for name, said in self.known.items():
+            way = next(iter(said), "") if isinstance(said, Mapping) else ""
+            values: Sequence[Any] = said[way] if isinstance(said, Mapping) else said
+            if way == "categories" or not _numbers(values):
+                found += [f"{name}={value}" for value in values]
+            elif len(values) == 2 and way != "bins":
+                found.append(name)
+            else:
+                found += [f"{name}[{place}]" for place in range(len(values) + 1)]
+        return found
+
     def __call__(self, table: Any) -> Floats:
         found = columns(table, list(self.known), empty=True)
         return np.hstack([_feature(found[name], values) for name, values in self.known.items()])

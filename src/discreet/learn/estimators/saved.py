@@ -36,7 +36,11 @@ class LinearTable:
 
     def scores(self, table: Any) -> Floats:
         """A score for each row and model, [rows, models]."""
-        return np.asarray(self.features(table) @ self.coef.T + self.intercept)
+        return self.of_rows(self.features(table))
+
+    def of_rows(self, rows: Floats) -> Floats:
+        """A score for each encoded row and model."""
+        return np.asarray(rows @ self.coef.T + self.intercept)
 
     def predict(self, table: Any) -> list[Any]:
         """The likeliest class of each row, or its value."""
@@ -51,7 +55,11 @@ class LinearTable:
         """The probability of each class for each row, [rows, classes]; None for models that have no probabilities."""
         if self.kind != "logistic":
             return None
-        share = Logistic(self.margin).probability(self.scores(table))
+        return self.shares(self.features(table))
+
+    def shares(self, rows: Floats) -> Floats:
+        """The probability of each class of a logistic model, for encoded rows."""
+        share = Logistic(self.margin).probability(self.of_rows(rows))
         return np.hstack([1 - share, share]) if share.shape[1] == 1 else share / share.sum(axis=1, keepdims=True)
 
 
