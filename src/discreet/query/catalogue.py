@@ -12,7 +12,7 @@ from dataclasses import replace
 from discreet.core import Unit, check
 from discreet.errors import InvalidValue
 from discreet.query.engines import Engine
-from discreet.query.engines.stored import NO_RULE, Stored, common_rule, rule_of_kind
+from discreet.query.engines.stored import NO_RULE, Stored, common_rule, rule_of_kind, shares_data
 from discreet.query.relations import Catalogue
 from discreet.query.schema import Schema, near
 from discreet.query.tree import Base, Field
@@ -50,7 +50,7 @@ def _distinct(name: str, stored: Stored, exact: bool) -> None:
 
 def _derived(name: str, stored: Stored, before: Mapping[str, Stored]) -> str:
     """Why a table is no base table of its own, or nothing."""
-    other = next((known for known, table in before.items() if table.same & stored.same), None)
+    other = next((known for known, table in before.items() if shares_data(table.same, stored.same)), None)
     return stored.derived or (f"the same data as {other} under a second name" if other is not None else "")
 
 

@@ -45,6 +45,9 @@ class SqlQuery:
         if self.unit.key is not None:
             assumptions.append(f"rows whose {self.unit.key} is NULL are left out")
         assumptions += declared_assumptions(self.priced.question.rows)
+        private = list(dict.fromkeys(base.table for base in bases(self.priced.question.rows) if base.private and not base.most))
+        if self.unit.key is None and len(private) > 1:
+            assumptions.append(f"a record is in one of {', '.join(private)}, not in several: none is a copy of another")
         event = events[0] if len(events) == 1 else Sequence(events)
         return (Claim(game=Game(self.unit, {"answers"}), event=event, assumptions=tuple(assumptions)),)
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from discreet.core import lines
 from discreet.errors import InvalidValue
+from discreet.query.engines.stored import Span
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -96,10 +97,10 @@ def parquet_table(path: Path, partitions: Mapping[str, str]) -> pa.Table:
 
 
 def marks(frame: Any, table: pa.Table) -> frozenset[Hashable]:
-    """What tells that two frames are one: the object, and where its values are in memory."""
+    """What tells that two frames hold the same data: the object, and where in memory its values are."""
     buffers = [buffer for column in table.columns for chunk in column.chunks for buffer in chunk.buffers()[1:]]
-    places = frozenset(buffer.address for buffer in buffers if buffer is not None and buffer.size)
-    return frozenset([id(frame), *([places] if places else [])])
+    spans = (Span(buffer.address, buffer.address + buffer.size) for buffer in buffers if buffer is not None and buffer.size)
+    return frozenset([id(frame), *spans])
 
 
 def _is_text(kind: Any) -> bool:

@@ -16,12 +16,33 @@ DOUBLE = "double"  # floats: compared as doubles, with one zero; NaN and infinit
 TEXT = "text"  # by bytes
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class Span:
+    """Where values lie in memory: from `start` up to, and without, `stop`."""
+
+    start: int
+    stop: int
+
+
+def shares_data(one: frozenset[Hashable], other: frozenset[Hashable]) -> bool:
+    """Whether two tables have a mark in common, or values that lie in memory where values of the other do: then rows of one may
+    be rows of the other, also where one has fewer columns or begins later."""
+    spans = sorted((span, table) for table, marks in enumerate((one, other)) for span in marks if isinstance(span, Span))
+    ends = [0, 0]  # how far the spans of each table reach so far
+    for span, table in spans:
+        if span.start < ends[1 - table]:
+            return True
+        ends[table] = max(ends[table], span.stop)
+    return bool(one & other)
+
+
 @dataclass(frozen=True, slots=True)
 class Stored:
     """One table. `derived` says why its rows need not be rows of one unit each, such as "a view"; empty for a base table.
 
-    `compared` names by column the rule by which unit keys of that type are compared. Tables with a `same` mark in common
-    show the same stored rows. `place` is where it is, outermost first: its database and schema, as far as there are such.
+    `compared` names by column the rule by which unit keys of that type are compared. Tables that share a `same` mark
+    (`shares_data`) show the same stored rows. `place` is where it is, outermost first: its database and schema, as far as
+    there are such.
     """
 
     kinds: Mapping[str, str]
