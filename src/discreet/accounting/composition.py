@@ -79,16 +79,20 @@ class Composition(Saddle):
         told = self.told()
         if self._variation() <= delta:
             return 0.0
-        by_sum = delta <= 2 * told or 1 < len(self.parts) <= basic.FEW
-        least = basic.epsilon(self.parts, delta) if by_sum else math.inf
         if delta <= told:
+            least = basic.epsilon(self.parts, delta)
             return min(least, self.most) if delta == told else least
-        if self.huge:
-            return min(least, self._epsilon_by_sum(delta))
+        found = self._epsilon_by_sum(delta) if self.huge else self._epsilon(delta)
+        if (delta <= 2 * told or 1 < len(self.parts) <= basic.FEW) and basic.may_beat(self.parts, delta, found):
+            found = min(found, basic.epsilon(self.parts, delta))
+        return min(found, self.most)
+
+    def _epsilon(self, delta: float) -> float:
+        """epsilon(delta) in the worse of the two directions."""
         found = max(self.solve(0, delta), 0.0)
         if not self.symmetric and not self._surely(found, delta):
             found = max(found, self.solve(1, delta))
-        return min(found, least, self.most)
+        return found
 
     def _variation(self) -> float:
         """delta(0) at most: total variations add up."""
