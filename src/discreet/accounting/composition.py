@@ -316,7 +316,7 @@ class Composition(Saddle):
         rest = [(item, n, ends) for (item, n), ends in zip(self.parts, self.reach(self.tail(delta))) if item.shift is None]
         points, tilt = max(POINTS // max(len(rest), 1), FEWEST), 1 / epsilon
         for _ in range(2):
-            atoms = [(fitted(item, direction, tilt, ends, points, cut), n) for item, n, ends in rest]
+            atoms = [(fitted(item, direction, tilt, ends, points, cut, self.first), n) for item, n, ends in rest]
             split = jump.Split.at(atoms, cut)
             losses = Losses(split.small, self.square)
             tilt = _centred(losses, epsilon, ALIAS + math.log(delta))
@@ -343,7 +343,9 @@ class Composition(Saddle):
         points = max(POINTS // max(len(rest), 1), FEWEST)
 
         def split(cut: float, tilt: float) -> jump.Split:
-            return jump.Split.at([(fitted(item, direction, tilt, ends, points, cut), n) for item, n, ends in rest], cut)
+            return jump.Split.at(
+                [(fitted(item, direction, tilt, ends, points, cut, self.first), n) for item, n, ends in rest], cut
+            )
 
         aim = ALIAS + math.log(delta)
         best: tuple[float, float, float, float] | None = None
@@ -421,7 +423,9 @@ class Composition(Saddle):
         square = max(square, least / count**2, 1e-290)
         rest = [(item, n, ends) for (item, n), ends in zip(self.parts, self.reach(tail)) if item.shift is None]
         points = max(min(POINTS, WORK // count) // max(len(rest), 1), FEWEST)
-        return fourier.wave([(fitted(item, direction, tilt, ends, points), n) for item, n, ends in rest], square, tilt, width)
+        return fourier.wave(
+            [(fitted(item, direction, tilt, ends, points, first=self.first), n) for item, n, ends in rest], square, tilt, width
+        )
 
     def _window(self, direction: int, epsilon: float, delta: float | None = None) -> Window:
         """A composition tilted towards `epsilon`, made now or found among those made before."""

@@ -18,9 +18,13 @@ from discreet.accounting.profile import Array
 from discreet.accounting.renyi import ORDERS, epsilon_from_renyi, renyi
 from discreet.core.event import Event
 
-FEW_COSTLY = 4  # parts whose divergence takes long; with more of them, and rounding that does not show, none is asked
+# of more than `SEVERAL` parts: about 1 % above the best of all
+FEW_ORDERS = (1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 11.0, 16.0, 23.0, 32.0, 45.0, 64.0, 128.0, 256.0, 512.0, 1024.0)
+SEVERAL = 100
+FEW_COSTLY = (
+    4  # of so many parts; where more of them have a divergence that takes long, and rounding does not show, none is asked
+)
 MANY = 10**12  # terms from which Rényi composition is asked as well: rounding begins to show
-LOOKS = 10_000  # divergences that are computed for a whole curve; of very many parts fewer orders are asked
 
 
 class Least:
@@ -31,8 +35,10 @@ class Least:
     """
 
     def __init__(self, parts: tuple[tuple[Event, int], ...], composed: Composition) -> None:
-        costly = sum(type(item) in COSTLY for item, _ in parts)
-        self._orders = ORDERS if costly <= FEW_COSTLY or composed.terms >= MANY else ()
+        self._orders: tuple[float, ...] = ORDERS
+        if len(parts) > SEVERAL:
+            costly = sum(type(item) in COSTLY for item, _ in parts)
+            self._orders = () if costly > FEW_COSTLY and composed.terms < MANY else FEW_ORDERS
         self._parts, self._composed = parts, composed
         self._divergences: dict[int, float] = {}
         self.most = composed.most
@@ -75,12 +81,11 @@ class Least:
         return self._lesser(self._composed.everywhere())
 
     def _lesser(self, given: list[profiles.Deltas]) -> list[profiles.Deltas]:
-        places = range(0, len(self._orders), max(1, len(self._orders) * len(self._parts) // LOOKS))
         sides = []
         for epsilon, *deltas in given:
             least = np.zeros_like(epsilon)  # of 1, log delta
-            for place in places:
-                least = np.minimum(least, _log_delta(self._divergence(place), self._orders[place], epsilon))
+            for place, order in enumerate(self._orders):
+                least = np.minimum(least, _log_delta(self._divergence(place), order, epsilon))
             least = np.exp(least)
             sides.append((epsilon, np.minimum(deltas[0], least), np.minimum(deltas[1], least)))
         return sides

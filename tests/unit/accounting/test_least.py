@@ -3,6 +3,7 @@
 import math
 import random
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,10 +19,13 @@ from discreet.accounting import (
     curve,
     epsilon_from_concentrated,
     epsilon_from_renyi,
+    lattice,
     least,
+    mesh,
     renyi,
 )
 from discreet.accounting.plan import plan
+from discreet.accounting.profile import Profile
 from discreet.accounting.renyi import ORDERS, best_order
 from discreet.core import Event
 from discreet.core.event import DiscreteGaussian, Laplace
@@ -71,9 +75,14 @@ def test_a_hundred_different_events_are_asked_for_sixteen_orders_each(monkeypatc
     bound.epsilon(1e-6)
     assert 0 < len(asked) <= 16 * 100
     assert bound.epsilon(1e-6) <= _all_orders(event, 1e-6) * (1 + 1e-9)
+    more = Sequence([*event.events, Exponential(0.2)])
+    search, every = _by_search(more), _all_orders(more, 1e-6)
+    assert every <= search._best(lambda divergence, order: epsilon_from_renyi(divergence, order, 1e-6)) <= every * 1.02
+    assert set(search._orders) == set(least.FEW_ORDERS)
     asked.clear()
     slow = [PoissonReplace(rng.uniform(0.01, 0.1), Gaussian(rng.uniform(9, 90))) for _ in range(least.FEW_COSTLY + 1)]
-    search = least.Least(((Exponential(0.1), 1), *((item, 1) for item in slow)), curve(Sequence(slow))._bound)  # type: ignore[arg-type]
+    several = [Laplace(rng.uniform(90, 900)) for _ in range(least.SEVERAL)]
+    search = least.Least(tuple((item, 1) for item in (*slow, *several)), curve(Sequence(slow))._bound)  # type: ignore[arg-type]
     assert search.epsilon(1e-6) > 0
     assert search.delta(0.5) > 0
     assert not asked
@@ -111,3 +120,28 @@ def test_where_basic_composition_is_not_asked_it_would_not_have_been_lower(drawn
         assert basic.may_beat(parts, delta, asked)
     if not basic.may_beat(parts, delta, asked):
         assert lowest >= asked
+
+
+def test_many_parts_are_looked_at_by_fewer_points_and_cost_no_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More points can only lower the bound, and by little; how many are evaluated for each part is bounded."""
+    rng, evaluated, real = random.Random(6), [0], lattice.second_differences
+    made = (
+        lambda: Poisson(10 ** rng.uniform(-3, -1), Gaussian(10 ** rng.uniform(0, 2))),
+        lambda: Laplace(10 ** rng.uniform(1, 3)),
+    )
+    event = Sequence([make() for _ in range(mesh.MANY // 2 + 5) for make in made])
+
+    def counted(profile: Profile, down: np.ndarray, up: np.ndarray) -> tuple:
+        evaluated[0] += len(down) + len(up)
+        return real(profile, down, up)
+
+    monkeypatch.setattr(lattice, "second_differences", counted)
+    epsilons, points = [], []
+    for many in (10**9, mesh.MANY):  # a closer look first
+        evaluated[0] = 0
+        monkeypatch.setattr(mesh, "MANY", many)
+        epsilons.append(curve(event).epsilon(1e-6))
+        points.append(evaluated[0])
+    assert epsilons[0] * (1 - 1e-4) <= epsilons[1] <= epsilons[0] * 1.005
+    assert points[1] <= 0.6 * points[0]
+    assert points[1] <= 10_000 * len(event.events)
