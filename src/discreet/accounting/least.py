@@ -21,9 +21,7 @@ from discreet.core.event import Event
 # of more than `SEVERAL` parts: about 1 % above the best of all
 FEW_ORDERS = (1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 11.0, 16.0, 23.0, 32.0, 45.0, 64.0, 128.0, 256.0, 512.0, 1024.0)
 SEVERAL = 100
-FEW_COSTLY = (
-    4  # of so many parts; where more of them have a divergence that takes long, and rounding does not show, none is asked
-)
+FEW_COSTLY = 4  # of so many parts; with more whose divergence takes long none is asked, unless rounding shows
 MANY = 10**12  # terms from which Rényi composition is asked as well: rounding begins to show
 
 
