@@ -37,6 +37,17 @@ def epsilon(parts: Parts, delta: float) -> float:
     return min(divided(shares) for shares in _ways(parts, left))
 
 
+def may_beat(parts: Parts, delta: float, epsilon: float) -> bool:
+    """Whether epsilons that add up to less than this one may have deltas that add up to `delta`.
+
+    Each of them is then below epsilon / n, and delta falls, so that what each has there adds up to no more than `delta`.
+    """
+    if epsilon in (0.0, math.inf):
+        return epsilon > 0
+    each = (n * float(item.delta(np.array([min(epsilon / n * (1 + 1e-9), 1e15)]))[0]) for item, n in parts)
+    return math.fsum(each) <= delta * (1 + 1e-9)
+
+
 def _ways(parts: Parts, left: Fraction) -> Iterator[dict[int, Fraction]]:
     terms = sum(n for _, n in parts)
     yield dict.fromkeys(range(len(parts)), left / terms)

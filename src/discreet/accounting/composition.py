@@ -79,16 +79,20 @@ class Composition(Saddle):
         told = self.told()
         if self._variation() <= delta:
             return 0.0
-        by_sum = delta <= 2 * told or 1 < len(self.parts) <= basic.FEW
-        least = basic.epsilon(self.parts, delta) if by_sum else math.inf
         if delta <= told:
+            least = basic.epsilon(self.parts, delta)
             return min(least, self.most) if delta == told else least
-        if self.huge:
-            return min(least, self._epsilon_by_sum(delta))
+        found = self._epsilon_by_sum(delta) if self.huge else self._epsilon(delta)
+        if (delta <= 2 * told or 1 < len(self.parts) <= basic.FEW) and basic.may_beat(self.parts, delta, found):
+            found = min(found, basic.epsilon(self.parts, delta))
+        return min(found, self.most)
+
+    def _epsilon(self, delta: float) -> float:
+        """epsilon(delta) in the worse of the two directions."""
         found = max(self.solve(0, delta), 0.0)
         if not self.symmetric and not self._surely(found, delta):
             found = max(found, self.solve(1, delta))
-        return min(found, least, self.most)
+        return found
 
     def _variation(self) -> float:
         """delta(0) at most: total variations add up."""
@@ -312,7 +316,7 @@ class Composition(Saddle):
         rest = [(item, n, ends) for (item, n), ends in zip(self.parts, self.reach(self.tail(delta))) if item.shift is None]
         points, tilt = max(POINTS // max(len(rest), 1), FEWEST), 1 / epsilon
         for _ in range(2):
-            atoms = [(fitted(item, direction, tilt, ends, points, cut), n) for item, n, ends in rest]
+            atoms = [(fitted(item, direction, tilt, ends, points, cut, self.first), n) for item, n, ends in rest]
             split = jump.Split.at(atoms, cut)
             losses = Losses(split.small, self.square)
             tilt = _centred(losses, epsilon, ALIAS + math.log(delta))
@@ -339,7 +343,9 @@ class Composition(Saddle):
         points = max(POINTS // max(len(rest), 1), FEWEST)
 
         def split(cut: float, tilt: float) -> jump.Split:
-            return jump.Split.at([(fitted(item, direction, tilt, ends, points, cut), n) for item, n, ends in rest], cut)
+            return jump.Split.at(
+                [(fitted(item, direction, tilt, ends, points, cut, self.first), n) for item, n, ends in rest], cut
+            )
 
         aim = ALIAS + math.log(delta)
         best: tuple[float, float, float, float] | None = None
@@ -417,7 +423,9 @@ class Composition(Saddle):
         square = max(square, least / count**2, 1e-290)
         rest = [(item, n, ends) for (item, n), ends in zip(self.parts, self.reach(tail)) if item.shift is None]
         points = max(min(POINTS, WORK // count) // max(len(rest), 1), FEWEST)
-        return fourier.wave([(fitted(item, direction, tilt, ends, points), n) for item, n, ends in rest], square, tilt, width)
+        return fourier.wave(
+            [(fitted(item, direction, tilt, ends, points, first=self.first), n) for item, n, ends in rest], square, tilt, width
+        )
 
     def _window(self, direction: int, epsilon: float, delta: float | None = None) -> Window:
         """A composition tilted towards `epsilon`, made now or found among those made before."""

@@ -6,22 +6,19 @@ import math
 from bisect import bisect_left, insort
 from collections.abc import Sequence
 
-import numpy as np
-
 from discreet.accounting import profile as profiles
 from discreet.accounting import table
 from discreet.accounting.bound import Bound, Failing
 from discreet.accounting.composition import Composition
+from discreet.accounting.least import MANY, Least
 from discreet.accounting.plan import Plan, plan
-from discreet.accounting.profile import Array, Profile
-from discreet.accounting.renyi import ORDERS, epsilon_from_renyi, renyi
+from discreet.accounting.profile import Profile
 from discreet.accounting.single import Single
 from discreet.core import check
 from discreet.core.event import Event
 from discreet.errors import InvalidValue
 
 _SHARES = (0.999, 0.99, 0.9, 0.5, 0.1, 0.01, 1e-3, 1e-5)
-MANY = 10**12  # terms from which Rényi composition is asked as well: rounding begins to show
 
 
 def curve(event: Event) -> TradeOff:
@@ -51,7 +48,7 @@ def _bound(parts: Plan) -> Bound:
     if len(parts.parts) == 1 and parts.parts[0][1] == 1:
         return Single(parts.parts[0][0])
     composed = Composition(parts.parts)
-    return _Least(parts.counts, composed) if composed.terms >= MANY or parts.loose else composed
+    return Least(parts.counts, composed) if composed.terms >= MANY or parts.loose else composed
 
 
 def composed_profile(parts: Plan) -> Profile:
@@ -198,47 +195,3 @@ def _ceiling(name: str, value: float) -> float:
     if value == math.inf:
         return math.inf
     return check.nonnegative(name, value)
-
-
-class _Least:
-    """The lesser of two ceilings: a composition of distributions, and Rényi composition at every order.
-
-    The first is nearly always the lower. Not so where a mechanism is known by an envelope only (`exponential`), which
-    composes a little worse than the mechanisms under it, or where the terms are so many that rounding shows.
-    """
-
-    def __init__(self, parts: tuple[tuple[Event, int], ...], composed: Composition) -> None:
-        self._composed = composed
-        self._orders = np.array(ORDERS)
-        self._divergence = np.array([math.fsum(n * renyi(item, order) for item, n in parts) for order in ORDERS]) * (1 + 1e-14)
-        self.most = composed.most
-
-    def _renyi_delta(self, epsilon: Array) -> Array:
-        a, d = self._orders[:, None], self._divergence[:, None]
-        with np.errstate(over="ignore", under="ignore"):
-            log = (a - 1) * (d - epsilon[None, :] + np.log1p(-1 / a)) - np.log(a)
-            least: Array = np.exp(np.minimum(log.min(axis=0), 0.0))
-        return least
-
-    def epsilon(self, delta: float) -> float:
-        by_renyi = min(epsilon_from_renyi(float(d), a, delta) for a, d in zip(ORDERS, self._divergence))
-        return min(self._composed.epsilon(delta), by_renyi)
-
-    def delta(self, epsilon: float) -> float:
-        return min(self._composed.delta(epsilon), float(self._renyi_delta(np.array([min(epsilon, 1e15)]))[0]))
-
-    def rough_log_delta(self, epsilon: float) -> float:
-        return self._composed.rough_log_delta(epsilon)
-
-    def near(self, level: float) -> list[profiles.Deltas]:
-        return self._lesser(self._composed.near(level))
-
-    def everywhere(self) -> list[profiles.Deltas]:
-        return self._lesser(self._composed.everywhere())
-
-    def _lesser(self, given: list[profiles.Deltas]) -> list[profiles.Deltas]:
-        sides = []
-        for epsilon, *deltas in given:
-            least = self._renyi_delta(epsilon)
-            sides.append((epsilon, np.minimum(deltas[0], least), np.minimum(deltas[1], least)))
-        return sides

@@ -15,8 +15,15 @@ import numpy as np
 from discreet.accounting import lattice
 from discreet.accounting.profile import Array, Atoms, Profile
 
-ROUGH = 160  # points of the first look, on each side: losses that matter may span many decades
-EVEN = 400  # and evenly spaced ones: under a steep tilt a wide cell would weigh as its far end does
+Points = tuple[int, int]  # of the first look, on each side: in proportion to their size, and evenly spaced
+ROUGH: Points = 160, 400  # losses may span many decades, and under a steep tilt a wide cell would weigh as its far end does
+OF_MANY: Points = 60, 100  # where the parts are so many that no single one counts for much
+MANY = 100
+
+
+def points_for(parts: int) -> Points:
+    """How close a look one of so many parts deserves."""
+    return ROUGH if parts <= MANY else OF_MANY
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +42,20 @@ class Fitted(Atoms):
         return cls(loss[keep], mass[keep], infinite, float(-np.minimum(mass, 0.0).sum()))
 
 
-def look(profile: Profile, least: float, most: float) -> tuple[Fitted, Fitted]:
+def look(profile: Profile, least: float, most: float, first: Points = ROUGH) -> tuple[Fitted, Fitted]:
     """A few atoms, forward and backward: enough to know the moments, whatever the scale."""
-    rough = _exact(profile) if profile.kinks is not None else _rough(profile, (least, most))
+    rough = _exact(profile) if profile.kinks is not None else _rough(profile, (least, most), first)
     return Fitted.on(profile, 0, *rough), Fitted.on(profile, 1, *rough)
 
 
 def fitted(
-    profile: Profile, direction: int, tilt: float, ends: tuple[float, float], points: int, cut: float = math.inf
+    profile: Profile,
+    direction: int,
+    tilt: float,
+    ends: tuple[float, float],
+    points: int,
+    cut: float = math.inf,
+    first: Points = ROUGH,
 ) -> Fitted:
     """The losses seen from world `direction`, on a grid between `ends` that is densest where `tilt` puts their mass.
 
@@ -50,7 +63,7 @@ def fitted(
     """
     if profile.kinks is not None:
         return Fitted.on(profile, direction, *_exact(profile))
-    return Fitted.on(profile, direction, *_dense(profile, direction, tilt, ends, points, cut))
+    return Fitted.on(profile, direction, *_dense(profile, direction, tilt, ends, points, cut, first))
 
 
 def _exact(profile: Profile) -> tuple[Array, Array]:
@@ -69,20 +82,21 @@ def _two(grid: Array) -> Array:
     return grid if len(grid) > 1 else np.array([0.0, 1e-290])
 
 
-def _rough(profile: Profile, ends: tuple[float, float]) -> tuple[Array, Array]:
+def _rough(profile: Profile, ends: tuple[float, float], first: Points) -> tuple[Array, Array]:
     """Points in proportion to their distance from 0; losses far below the mean one are as good as 0."""
     least = 1e-3 * max(float(profile.delta(np.zeros(1))[0]), 1e-270)
     far = (max(end, 1e-270) for end in ends)
     down, up = (
-        np.unique(np.concatenate([np.geomspace(min(least, end / 2), end, ROUGH), np.linspace(0.0, end, EVEN)])) for end in far
+        np.unique(np.concatenate([np.geomspace(min(least, end / 2), end, first[0]), np.linspace(0.0, end, first[1])]))
+        for end in far
     )
     return down, up
 
 
 def _dense(
-    profile: Profile, direction: int, tilt: float, ends: tuple[float, float], points: int, cut: float
+    profile: Profile, direction: int, tilt: float, ends: tuple[float, float], points: int, cut: float, first: Points
 ) -> tuple[Array, Array]:
-    down, up = _rough(profile, ends)
+    down, up = _rough(profile, ends, first)
     rough = Fitted.on(profile, direction, down, up)
     exponent = np.log(rough.mass) + tilt * rough.loss
     large = rough.loss > cut

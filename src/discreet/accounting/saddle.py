@@ -22,6 +22,7 @@ class Saddle:
         self.parts = parts
         self.share = share  # of delta that may be counted as infinite loss
         self.terms = sum(n for _, n in parts)
+        self.first = mesh.points_for(len(parts))
         self.most = total_up((item.most, n) for item, n in parts)
         spacings = {item.spacing for item, _ in parts}
         self.spacing = spacings.pop() if len(spacings) == 1 else None
@@ -88,7 +89,8 @@ class Saddle:
         if tail not in self._looks:
             if len(self._looks) > 3:
                 self._looks.clear()
-            looks = [(mesh.look(item, *ends), n) for (item, n), ends in zip(self.parts, self.reach(tail)) if item.shift is None]
+            ranges = zip(self.parts, self.reach(tail))
+            looks = [(mesh.look(item, *ends, self.first), n) for (item, n), ends in ranges if item.shift is None]
             self._looks[tail] = [Losses([(sides[d], n) for sides, n in looks], self.square) for d in (0, 1)]
         return self._looks[tail]
 
