@@ -53,7 +53,7 @@ class Encoding:
                 raise InvalidValue(
                     f"columns.{name} is a range, such as [0, 120], or a list of two values or more; got {check.shown(known)}."
                 )
-            if _range(known) and not float(known[0]) < float(known[1]):
+            if is_range(known) and not float(known[0]) < float(known[1]):
                 raise InvalidValue(f"The range of {name} must rise; got {check.shown(known)}.")
         if self.target in self.columns:
             raise InvalidValue(f"{self.target} is the target and cannot be learned from.")
@@ -65,7 +65,7 @@ class Encoding:
     @property
     def width(self) -> int:
         """How many numbers a row becomes."""
-        return sum(1 if _range(known) else len(known) for known in self.columns.values())
+        return sum(1 if is_range(known) else len(known) for known in self.columns.values())
 
     def read(self, table: Any) -> tuple[Tensor, Tensor, NDArray[np.int64]]:
         """Inputs, classes, and which rows they are: those whose target is none of the classes are left out, each by itself."""
@@ -80,7 +80,7 @@ class Encoding:
     def inputs(self, table: Any) -> Tensor:
         """What a network is given for the rows of a table, which need not have the target."""
         found = columns(table, list(self.columns), empty=True)
-        parts = [_scaled(found[name], known) if _range(known) else _one_hot(name, found[name], known)
+        parts = [_scaled(found[name], known) if is_range(known) else _one_hot(name, found[name], known)
                  for name, known in self.columns.items()]  # fmt: skip
         return torch.from_numpy(np.concatenate(parts, axis=1).astype(np.float32))
 
@@ -146,7 +146,8 @@ def network(width: int, hidden: Sequence[int], classes: int) -> nn.Sequential:
     return nn.Sequential(*layers[:-1])
 
 
-def _range(known: Sequence[Any]) -> bool:
+def is_range(known: Sequence[Any]) -> bool:
+    """Whether what is known of a column is a range: two numbers."""
     return len(known) == 2 and all(isinstance(it, (int, float)) and not isinstance(it, bool) for it in known)
 
 
