@@ -63,8 +63,8 @@ def model_command(
     columns, what they predict and claim, and how models like them are trained. Else it is a .safetensors file or a state dict,
     for the module the recipe builds; an .onnx file; or, with --trust-pickle, a scikit-learn model, or a pipeline that was
     fitted on a data frame, whose columns may hold text and categories. Shadows are models like it, trained by the recipe on
-    random halves of the rows. The same attacks also run on an overfit control, where they must find something, and on a model that saw
-    none of the rows, where they must not.
+    random halves of the rows. The same attacks also run on an overfit control, where they must find something, and on a model
+    that saw none of the rows, where they must not.
     Interrupted (Ctrl-C), the same command goes on after the last finished group of shadows.
 
     With --all also pictures of classes, hidden columns, shares of the training rows (of columns in --group-by with two groups)
