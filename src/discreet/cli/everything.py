@@ -43,7 +43,7 @@ def all_attacks(audit: ModelAudit, loaded: Loaded, release: Release[Any], access
 
     case = Case(
         model=loaded.target, inner=loaded.model, members=loaded.members, nonmembers=loaded.nonmembers, access=access,
-        recipe=loaded.recipe, shape=None if shape is None else _shape(shape), names=loaded.names,
+        recipe=loaded.recipe, shape=None if shape is None else _shape(shape), names=loaded.names, encoded=loaded.encoded,
         properties=_properties(loaded, audit.group_by), shadows=max(LEAST_SHADOWS, audit.shadows),
         confidence=audit.confidence, seed=audit.seed,
     )  # fmt: skip

@@ -49,7 +49,8 @@ def command(
     table = read_private(location, [*features.known, target])
     y, kept = labels_of(target, table[target].tolist(), None if classes is None else estimator.classes)
     release = estimator.fit(features(table)[kept], y[kept]).release_
-    about = {"model": model, "target": target, "columns": dict(features.known), "margin": getattr(estimator, "margin", 0.0)}
+    about = {"model": model, "target": target, "columns": dict(features.known), "margin": getattr(estimator, "margin", 0.0),
+             "epsilon": epsilon, "delta": delta}  # fmt: skip
     release = release.map(lambda value: {**about, **value})
     release.save(place)
     _tell(release, place, as_json)

@@ -47,6 +47,7 @@ GROUPS = 5  # shown; all of them are in release.json
     show_default=True,
     help="What attackers are given of the model, with --all.",
 )
+@click.option("--drop-duplicates", is_flag=True, help="Leave out rows that are in both files; how many is told.")
 @click.option("--shape", metavar="H,W,C", help="Rows are pictures of this height, width and channels (flat), with --all.")
 @click.option("--keep-shadows", is_flag=True, help="Keep the shadows' scores, to run more attacks without training again.")
 @json_option
@@ -54,21 +55,26 @@ def model_command(
     weights: str, recipe_file: str | None, members: str, nonmembers: str, population: str | None, target_column: str,
     group_by: str | None, attacks: str | None, shadows: int, no_controls: bool, out: str, claim: str | None, delta: float,
     confidence: float, seed: int, device: str, processes: int, ray: str | None, trust_pickle: bool, whole: bool, access: str,
-    shape: str | None, keep_shadows: bool, as_json: bool,
+    drop_duplicates: bool, shape: str | None, keep_shadows: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """How much the model in WEIGHTS gives away about the rows it was trained on.
 
-    WEIGHTS is a .safetensors file or a state dict, for the module the recipe builds; an .onnx file; or, with --trust-pickle, a
-    scikit-learn model, or a pipeline that was fitted on a data frame, whose columns may hold text and categories. Shadows are
-    models like it, trained by the recipe on random halves of the rows. The same attacks also run on an overfit control, where
-    they must find something, and on a model that saw none of the rows, where they must not.
+    WEIGHTS is what discreet train or federate wrote (the folder) or discreet fit (the file): these say what is known of their
+    columns, what they predict and claim, and how models like them are trained. Else it is a .safetensors file or a state dict,
+    for the module the recipe builds; an .onnx file; or, with --trust-pickle, a scikit-learn model, or a pipeline that was
+    fitted on a data frame, whose columns may hold text and categories. Shadows are models like it, trained by the recipe on
+    random halves of the rows. The same attacks also run on an overfit control, where they must find something, and on a model
+    that saw none of the rows, where they must not.
     Interrupted (Ctrl-C), the same command goes on after the last finished group of shadows.
 
     With --all also pictures of classes, hidden columns, shares of the training rows (of columns in --group-by with two groups)
     and stealing, where they fit. WEIGHTS may then be the folder of a causal language model, and the rows JSON lines of texts.
     """
     from discreet.attack.membership.model_audit import ModelAudit, load
+    from discreet.attack.membership.without_shared import without_shared
     from discreet.cli import everything
+    from discreet.cli.owners import about_people
+    from discreet.cli.trained import trained
 
     if whole and everything.is_language_model(weights):
         value = everything.language_model(weights, members, nonmembers, out, seed).value
@@ -82,15 +88,26 @@ def model_command(
         controls=not no_controls, out=out, claim=claim, delta=delta, confidence=confidence, seed=seed, device=device,
         processes=processes, ray=ray, trust_pickle=trust_pickle, keep_shadows=keep_shadows,
     )  # fmt: skip
-    loaded = load(audit, talk)
+    known = None if recipe_file else trained(weights)
+    if known is not None:
+        audit = replace(audit, weights=str(known.weights), claim=claim or str(known.document))
+    loaded = load(audit, talk) if known is None else known.load(audit, talk)
+    if drop_duplicates:
+        loaded = without_shared(loaded, talk)
     if whole:
         loaded = everything.narrowed(loaded, access)
         audit = replace(audit, attacks=audit.attacks or everything.membership_within(access, loaded))
     with reported(shadows, "training shadows") as progress:
         release = audit.run(say=talk, progress=progress, command=command_line(), loaded=loaded)
+    if known is not None:
+        release = about_people(release, loaded)
+        release.save(Path(out) / "release.json")
     if whole:
         release = everything.all_attacks(audit, loaded, release, access, shape)
-    _tell(release.value, Path(out), as_json, claimed=claim is not None, left_out=no_controls, recipe=recipe_file is not None)
+    _tell(
+        release.value, Path(out), as_json, claimed=audit.claim is not None, left_out=no_controls,
+        recipe=loaded.recipe is not None,
+    )  # fmt: skip
 
 
 def _names(text: str | None) -> tuple[str, ...]:

@@ -62,17 +62,11 @@ def command(path: str, test: str | None, dry_run: bool, as_json: bool) -> None:
 
 def start(config: dict[str, Any], known: Encoding, folder: Path) -> Run:
     """The run a configuration describes."""
-    import torch
-    from torch import nn
-
     from discreet.columns import codes, missing
-    from discreet.learn import Performance, train
-    from discreet.learn.table import network
     from discreet.ledger import Ledger
     from discreet.models.tables import read_private
 
-    settings, unit, ledger = dict(config["train"]), config.get("unit", {}), config.get("ledger", {})
-    place = ledger_of(config, folder)
+    unit, ledger, place = config.get("unit", {}), config.get("ledger", {}), ledger_of(config, folder)
     key = unit.get("key")
     names = dict.fromkeys([*known.columns, known.target, *([] if key is None else [key])])
     table = read_private(str(folder / config["data"]["file"]), list(names))
@@ -80,22 +74,38 @@ def start(config: dict[str, Any], known: Encoding, folder: Path) -> Run:
         there = [not missing(cell) for cell in table[key].tolist()]
         table = {name: column[there] for name, column in table.items()}
     inputs, target, kept = known.read(table)
-    model = network(known.width, config.get("model", {}).get("hidden", []), len(known.classes))
-    optimizer = torch.optim.SGD(model.parameters(), settings.pop("learning_rate"), settings.pop("momentum", 0.0))
-    return train(
-        model, optimizer, (inputs, target), nn.CrossEntropyLoss(reduction="none"), unit=_unit(unit),
-        owners=None if key is None else codes(table[key][kept])[0], ledger=None if place is None else Ledger(place),
-        source=ledger.get("source", config["data"]["file"]), account=ledger.get("account"),
-        checkpoint=_checkpoint(config["output"], settings, folder), clipping=_clipping(settings),
-        performance=Performance(microbatch=settings.pop("microbatch", None)), **settings,
+    return run_on(
+        (inputs, target), None if key is None else codes(table[key][kept])[0], config, known, _checkpoint(config, folder),
+        ledger=None if place is None else Ledger(place), source=ledger.get("source", config["data"]["file"]),
+        account=ledger.get("account"),
     )  # fmt: skip
 
 
-def _checkpoint(output: dict[str, Any], settings: dict[str, Any], folder: Path) -> Any:
+def run_on(rows: tuple[Any, Any], owners: Any, config: dict[str, Any], known: Encoding, checkpoint: Any = None,
+           **paying: Any) -> Run:  # fmt: skip
+    """The run a configuration describes, on these rows: inputs and classes, and whose they are."""
+    import torch
+    from torch import nn
+
+    from discreet.learn import Performance, train
+    from discreet.learn.table import network
+
+    settings = {name: value for name, value in config["train"].items() if name not in ("every", "resume")}
+    model = network(known.width, config.get("model", {}).get("hidden", []), len(known.classes))
+    optimizer = torch.optim.SGD(model.parameters(), settings.pop("learning_rate"), settings.pop("momentum", 0.0))
+    return train(
+        model, optimizer, rows, nn.CrossEntropyLoss(reduction="none"), unit=_unit(config.get("unit", {})), owners=owners,
+        checkpoint=checkpoint, clipping=_clipping(settings),
+        performance=Performance(microbatch=settings.pop("microbatch", None)), **settings, **paying,
+    )  # fmt: skip
+
+
+def _checkpoint(config: dict[str, Any], folder: Path) -> Any:
     """The checkpoint that [output] names, with what [train] says about it."""
     from discreet.learn import Checkpoint
 
-    how = {name: settings.pop(name) for name in ("every", "resume") if name in settings}
+    output = config["output"]
+    how = {name: config["train"][name] for name in ("every", "resume") if name in config["train"]}
     if "checkpoint" not in output:
         if how:
             raise InvalidDocument(f"[train] has {', '.join(how)}, but [output] names no checkpoint.")

@@ -57,7 +57,7 @@ class Encoding:
                 raise InvalidValue(
                     f"columns.{name} is a range, such as [0, 120], or a list of two values or more; got {check.shown(known)}."
                 )
-            if _range(said) and not float(known[0]) < float(known[1]):
+            if is_range(said) and not float(known[0]) < float(known[1]):
                 raise InvalidValue(f"The range of {name} must rise; got {check.shown(known)}.")
         if self.target in self.columns:
             raise InvalidValue(f"{self.target} is the target and cannot be learned from.")
@@ -70,7 +70,7 @@ class Encoding:
     @property
     def width(self) -> int:
         """How many numbers a row becomes."""
-        return sum(1 if _range(known) else len(_values(known)) for known in self.columns.values())
+        return sum(1 if is_range(known) else len(values_of(known)) for known in self.columns.values())
 
     def read(self, table: Any) -> tuple[Tensor, Tensor, NDArray[np.int64]]:
         """Inputs, classes, and which rows they are: those whose target is none of the classes are left out, each by itself."""
@@ -85,7 +85,7 @@ class Encoding:
     def inputs(self, table: Any) -> Tensor:
         """What a network is given for the rows of a table, which need not have the target."""
         found = columns(table, list(self.columns), empty=True)
-        parts = [_scaled(found[name], known) if _range(known) else _one_hot(name, found[name], _values(known))
+        parts = [_scaled(found[name], known) if is_range(known) else _one_hot(name, found[name], values_of(known))
                  for name, known in self.columns.items()]  # fmt: skip
         return torch.from_numpy(np.concatenate(parts, axis=1).astype(np.float32))
 
@@ -167,12 +167,14 @@ def network(width: int, hidden: Sequence[int], classes: int) -> nn.Sequential:
     return nn.Sequential(*layers[:-1])
 
 
-def _values(known: Any) -> Sequence[Any]:
+def values_of(known: Any) -> Sequence[Any]:
+    """The values that a column of categories may have."""
     values: Sequence[Any] = known["categories"] if isinstance(known, Mapping) else known
     return values
 
 
-def _range(known: Any) -> bool:
+def is_range(known: Any) -> bool:
+    """Whether what is known of a column is a range: two numbers."""
     return (
         not isinstance(known, Mapping)
         and len(known) == 2

@@ -27,7 +27,7 @@ class Case:
 
     `access` is what the attacker is given; `shape` is that of a picture (height, width, channels) where rows are pictures,
     `names` those of the columns where they are not. `properties` mark the non-members that have one, by name. `inner` is the
-    estimator behind `model`, where that is a function.
+    estimator behind `model`, where that is a function. `encoded` says that one column of the table is several inputs.
     """
 
     model: Any
@@ -38,6 +38,7 @@ class Case:
     recipe: Recipe | None = None
     shape: tuple[int, int, int] | None = None
     names: tuple[str, ...] = ()
+    encoded: bool = False
     properties: Mapping[str, Array] = field(default_factory=dict)
     shadows: int = 200
     confidence: float = 0.95

@@ -132,6 +132,8 @@ class Attribute:
     def lacks(self, case: Case) -> str | None:
         if case.picture is not None or case.others.ndim != 2:
             return "rows are pictures, not columns of a table."
+        if case.encoded:
+            return "a column with a list of values is several inputs of this model, which cannot be guessed one by one."
         return None if _few(case) else f"no column has 2 to {MOST_VALUES} values."
 
     def run(self, case: Case) -> Found:

@@ -71,13 +71,13 @@ class ModelAudit:
         carried = _carried(self.claim)
         loaded = load(self, say) if loaded is None else loaded
         folder = writable(Path(self.out), say)
-        kept = folder / "shadows" / _fingerprint(self.recipe, loaded.arrays(), self.shadows, self.seed)
+        kept = folder / "shadows" / _fingerprint(self.recipe or loaded.plan, loaded.arrays(), self.shadows, self.seed)
         result, warned = self._attacked(loaded, kept, say, progress)
         release = self._release(loaded, result, warned, carried, command)
         folder.mkdir(parents=True, exist_ok=True)
         release.save(folder / "release.json")
         y = np.concatenate([loaded.members[1], loaded.nonmembers[1]])
-        _write_scores(folder, result, summary.risks(result.shadows, y) if loaded.population is None else {})
+        _write_scores(folder, result, loaded, summary.risks(result.shadows, y) if loaded.population is None else {})
         if not self.keep_shadows:
             _clear(kept)
         return release
@@ -97,8 +97,9 @@ class ModelAudit:
             warnings.filterwarnings("ignore", "There is a performance drop")  # of torch's, about its own layers
             try:
                 result = membership(
-                    loaded.target, trainer, loaded.members, loaded.nonmembers, attacks=self._attacks(), shadows=self.shadows,
-                    seed=self.seed, folder=kept, population=loaded.population, controls=controls, progress=step,
+                    loaded.target, trainer, loaded.members, loaded.nonmembers, attacks=self._attacks(loaded.recipe),
+                    shadows=self.shadows, seed=self.seed, folder=kept, population=loaded.population,
+                    controls=controls, progress=step,
                 )  # fmt: skip
             except KeyboardInterrupt:
                 done = _models_in(kept)
@@ -109,11 +110,11 @@ class ModelAudit:
             say(f"Warning: {each}")
         return result, warned
 
-    def _attacks(self) -> Any:
+    def _attacks(self, recipe: Recipe | None) -> Any:
         """The attacks asked for; the default is what the access allows of the usual three."""
         if self.attacks is not None:
             return "all" if self.attacks == ("all",) else self.attacks
-        if self.recipe is None:
+        if recipe is None:
             return ("loss", "label")
         return ("bayes_lira", "lira", "loss") if self.population is None else ("lira_offline", "rmia", "loss")
 
@@ -121,22 +122,23 @@ class ModelAudit:
         self, loaded: Loaded, result: MembershipResult, warned: list[str], carried: Release[Any] | None, command: str | None
     ) -> Release[dict[str, Any]]:
         first = next(iter(result.values()))
-        exposed = summary.most_at_risk(first)
+        exposed = [{**each, "index": int(loaded.numbers()[each["index"]])} for each in summary.most_at_risk(first)]
         controls = summary.of_controls(result.controls, self.confidence) if result.controls else []
         groups = summary.by_group(first, loaded.groups, self.confidence)
         sides = loaded.target, loaded.members, loaded.nonmembers
-        name = Path(self.weights).name
+        name = loaded.name or Path(self.weights).name
         value = {
             "model": name, "members": len(loaded.members[1]), "nonmembers": len(loaded.nonmembers[1]),
             "shadows": self.shadows if result.shadows is not None else 0, "confidence": self.confidence, "delta": self.delta,
             "warnings": warned, "attacks": [summary.reached(each, self.delta, self.confidence) for each in result.values()],
             "high_loss_screen": summary.screened(*sides, self.confidence),
             "most_exposed_members": [each["index"] for each in exposed], "controls": controls, "groups": groups,
+            **({"left_out_in_both": list(loaded.shared)} if any(loaded.shared) else {}),
         }  # fmt: skip
         files = {each: getattr(self, each) for each in ("weights", "recipe", "members", "nonmembers", "population")}
         facts = {
             "title": f"Membership attacks on {name}", "exposed": exposed, "controls": controls, "groups": groups,
-            "quality": summary.accuracies(*sides), "attack_settings": summary.settings(result),
+            "quality": summary.accuracies(*sides), "attack_settings": summary.settings(result, loaded.shared),
             **summary.provenance(files, command, shadows=self.seed),
         }  # fmt: skip
         evidence = tuple(result.values())
@@ -152,7 +154,10 @@ class ModelAudit:
 class Loaded:
     """The model, its recipe, rows (pairs of inputs and labels), and the groups of members and non-members by name.
 
-    `model` is what was read, before it was made a function of numbered classes; `names` are those of the columns.
+    `model` is what was read, before it was made a function of numbered classes; `names` are those of the columns, `encoded`
+    where one column of the table is several of them. `places` are the numbers of the rows in their files, members first, where
+    some were left out; `owners` say whose row each is; `shared` is how many members and non-members were in both files. `plan`
+    is the file that shadows depend on where that is no recipe.
     """
 
     target: Any
@@ -163,6 +168,18 @@ class Loaded:
     groups: dict[str, Any]
     model: Any = None
     names: tuple[str, ...] = ()
+    encoded: bool = False
+    places: Any = None
+    owners: Any = None
+    shared: tuple[int, int] = (0, 0)
+    plan: str | None = None
+    name: str | None = None
+
+    def numbers(self) -> Any:
+        """The number of each row in its file."""
+        if self.places is not None:
+            return self.places
+        return np.concatenate([np.arange(len(side[1])) for side in (self.members, self.nonmembers)])
 
     def arrays(self) -> tuple[Any, ...]:
         return (*self.members, *self.nonmembers, *(self.population or ()))
@@ -297,13 +314,12 @@ def _nothing_claimed(result: MembershipResult) -> tuple[Claim, ...]:
     return (Claim(game=Game(record(), view), event=NonPrivate()),)
 
 
-def _write_scores(folder: Path, result: MembershipResult, risks: dict[str, Any]) -> None:
+def _write_scores(folder: Path, result: MembershipResult, loaded: Loaded, risks: dict[str, Any]) -> None:
     """Every row's score by every attack, and its risk over all shadows: parquet, or CSV where nothing here writes parquet."""
     first = next(iter(result.values()))
-    members = int(first.inside.sum())
     columns: dict[str, Any] = {
         "inside": first.inside,
-        "row": np.concatenate([np.arange(members), np.arange(len(first) - members)]),
+        "row": loaded.numbers(),
         **{name: each.score for name, each in result.items()},
         **risks,
     }

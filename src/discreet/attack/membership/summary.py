@@ -36,14 +36,16 @@ def provenance(files: Mapping[str, str | None], command: str | None = None, **se
     return {"made": made(command), "seeds": seeds, "hashes": hashes}
 
 
-def settings(result: MembershipResult) -> dict[str, str]:
-    """How the attacks were run, for the report: how many models, how many questions to the target, which controls."""
+def settings(result: MembershipResult, shared: tuple[int, int] = (0, 0)) -> dict[str, str]:
+    """How the attacks were run, for the report: how many models, how many questions to the target, which controls, and how
+    many members and others were left out because they were in both files."""
     known = [BY_NAME[name] for name in result if name in BY_NAME]
     asked = {attack.name: 1 + attack.needs.queries for attack in known}
     inside = next(iter(result.values())).inside
     told = {
         "shadow models": "none" if result.shadows is None else f"{len(result.shadows):,}, each on a random half of the rows",
         "rows asked about": f"{int(inside.sum()):,} members, {int((~inside).sum()):,} others",
+        "rows left out, in both files": f"{shared[0]:,} members, {shared[1]:,} others" if any(shared) else "",
         "questions to the model, for each row": ", ".join(f"{name} {count:,}" for name, count in asked.items()),
         "controls": "none" if result.controls is None else "an overfit control, and a model that saw none of the rows",
     }

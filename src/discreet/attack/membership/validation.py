@@ -54,18 +54,24 @@ def _keys(A: Array, B: Array) -> tuple[list[Any], list[Any]]:
     return [row.tobytes() for row in same[0]], [row.tobytes() for row in same[1]]
 
 
+def in_both(X_in: Array, y_in: Array, X_out: Array, y_out: Array) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Which members and which non-members have the inputs and the label of one on the other side."""
+    ours, theirs = (list(zip(rows, y.tolist())) for rows, y in zip(_keys(X_in, X_out), (y_in, y_out)))
+    common = set(ours) & set(theirs)
+    return np.array([each in common for each in ours], np.bool_), np.array([each in common for each in theirs], np.bool_)
+
+
 def apart(X_in: Array, y_in: Array, X_out: Array, y_out: Array) -> None:
     if X_in.shape[1:] != X_out.shape[1:]:
         raise InvalidValue(
             f"members have inputs of shape {X_in.shape[1:]}, nonmembers of {X_out.shape[1:]}; they must be alike."
         )
-    ours, theirs = _keys(X_in, X_out)
-    known = set(zip(ours, y_in.tolist()))
-    same = [i for i, each in enumerate(zip(theirs, y_out.tolist())) if each in known]
+    same = np.flatnonzero(in_both(X_in, y_in, X_out, y_out)[1]).tolist()
     if same:
         raise InvalidValue(
             f"{len(same)} of {len(X_out)} nonmembers are members too (the first is nonmember {same[0]}): whether they were "
-            "inside has no answer. Leave them out of nonmembers."
+            "inside has no answer. Leave such rows out of both (discreet attack model --drop-duplicates), where different "
+            "people happen to be alike; or out of nonmembers, where they are the same people."
         )
 
 

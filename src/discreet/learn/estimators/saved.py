@@ -15,6 +15,7 @@ from discreet.learn.estimators.exact import Floats
 from discreet.learn.estimators.features import Features
 from discreet.learn.estimators.linear import Logistic
 
+SMALLEST = 1e-300  # of probabilities whose logarithm is taken
 MODELS = ("logistic", "svm", "regression")
 
 
@@ -55,12 +56,21 @@ class LinearTable:
         """The probability of each class for each row, [rows, classes]; None for models that have no probabilities."""
         if self.kind != "logistic":
             return None
-        return self.shares(self.features(table))
+        return self._shares(self.scores(table))
 
     def shares(self, rows: Floats) -> Floats:
         """The probability of each class of a logistic model, for encoded rows."""
-        share = Logistic(self.margin).probability(self.of_rows(rows))
+        return self._shares(self.of_rows(rows))
+
+    def _shares(self, scores: Floats) -> Floats:
+        share = Logistic(self.margin).probability(scores)
         return np.hstack([1 - share, share]) if share.shape[1] == 1 else share / share.sum(axis=1, keepdims=True)
+
+    def logits(self, scores: Floats) -> Floats:
+        """A column for each class, [rows, classes]: logarithms of probabilities; of a model without them, its scores."""
+        if self.kind == "logistic":
+            return np.asarray(np.log(np.clip(self._shares(scores), SMALLEST, 1.0)))
+        return np.hstack([-scores, scores]) if scores.shape[1] == 1 else scores
 
 
 def load_fit(path: str | os.PathLike[str]) -> LinearTable:
