@@ -26,7 +26,13 @@ _ASKED: dict[str, dict[str, tuple[str, ...]]] = {
     "evidence": {"unit": (), "relation": RELATIONS, "view": VIEWS, "design": DESIGNS},
 }
 # Attacks that do not ask who was inside; all others are membership inference, whatever they are called
-KINDS = {"linkage": ("join *", "scoreboard *"), "reconstruction": ("reconstruction*",), "membership": ()}
+KINDS = {
+    "linkage": ("join *", "scoreboard *"),
+    "reconstruction": ("reconstruction*", "gradient inversion*", "model inversion*", "text extraction*"),
+    "attribute": ("attribute inference*", "inference of *", "reading the class*"),
+    "property": ("property inference*",),
+    "membership": (),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +116,8 @@ class Part:
         names = sorted({each.attack for each in release.evidence})
         matching = [name for name in names if _is(name, self.asked)]
         if matching:
-            return True, f"there is evidence of {', '.join(matching[:5])}."
-        return False, f"there is no evidence of {self.asked}{hint(self.asked, names)}; there is {', '.join(names[:10])}."
+            return True, f"there is evidence of {_listed(matching, 5)}."
+        return False, f"there is no evidence of {self.asked}{hint(self.asked, (*names, *KINDS))}; there is {_listed(names, 10)}."
 
     def _told(self, what: str, values: list[frozenset[str]]) -> tuple[bool, str]:
         """Whether one of them has the value asked for, or one has another than the value that is not enough."""
@@ -146,6 +152,14 @@ def hint(word: str, known: Iterable[str]) -> str:
     """
     near = get_close_matches(word, list(known), n=1, cutoff=0.5)
     return f" (did you mean {near[0]}?)" if near else ""
+
+
+def _listed(names: list[str], most: int) -> str:
+    """
+    >>> _listed(["a", "b", "c"], 2)
+    'a, b and 1 more'
+    """
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def _is(attack: str, asked: str) -> bool:
