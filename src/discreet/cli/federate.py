@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from discreet.cli import COMMANDS
-from discreet.cli.config import check_names, ledger_of, read_config
+from discreet.cli.config import check_names, ledger_of, read_config, write_released
 from discreet.cli.output import json_option, talk, write_json
 from discreet.cli.releases import naming_ledger
 from discreet.errors import InvalidDocument
@@ -61,7 +61,7 @@ def command(path: str, test: str | None, dry_run: bool, as_json: bool) -> None:
     outcome = {"release": str(folder / config["output"]["folder"]), **_claimed(training), "entry": output.release.entry}
     if public is not None:
         outcome["test_accuracy"] = float((output.model(public[0]).argmax(1) == public[1]).float().mean())
-    _saved(output, folder / config["output"]["folder"], path)
+    _saved(output, folder / config["output"]["folder"], config)
     _tell(outcome, as_json)
 
 
@@ -115,7 +115,7 @@ def _run(training: Training, config: dict[str, Any], known: Encoding, folder: Pa
         return simulate(
             training.model, _clients(config, known, folder), training.loss, strategy=training.strategy, rounds=training.rounds,
             per_round=training.per_round, privacy=training.privacy, ledger=place,
-            source=ledger.get("source", config["data"]["file"]), account=ledger.get("account"),
+            source=ledger.get("source", Path(config["data"]["file"]).stem), account=ledger.get("account"),
             checkpoint=folder / output["checkpoint"] if "checkpoint" in output else None, progress=_progress(),
         )  # fmt: skip
 
@@ -160,13 +160,12 @@ def _claimed(training: Training) -> dict[str, Any]:
     return {**claimed, "noise_multiplier": noise, "rounds": training.rounds, "unit": str(scheme.unit)}
 
 
-def _saved(output: Any, folder: Path, path: str) -> None:
-    """The model with its claim beside it, and what was asked, by which `discreet predict` reads rows."""
+def _saved(output: Any, folder: Path, config: dict[str, Any]) -> None:
+    """The model with its claim beside it, and what `discreet predict` reads rows by."""
     from discreet.learn.sgd.files import write
-    from discreet.learn.table import CONFIG
 
     write(output.release, folder, output.model.state_dict())
-    (folder / CONFIG).write_text(Path(path).read_text())
+    write_released(config, folder)
 
 
 def _tell(found: dict[str, Any], as_json: bool) -> None:
@@ -179,4 +178,6 @@ def _tell(found: dict[str, Any], as_json: bool) -> None:
         text = up(value, 6) if name in ("epsilon", "delta") else down(value, 6) if isinstance(value, float) else str(value)
         click.echo(f"{name.replace('_', ' ')}: {text}")
     if "release" in found:
+        if not found["entry"]:
+            talk("Nobody adds up what was asked: name a ledger in [ledger] to spend from a budget.")
         talk(f"Read it: discreet show {found['release']}/release.json")

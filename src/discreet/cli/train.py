@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from discreet.cli import COMMANDS
-from discreet.cli.config import ledger_of, read_config
+from discreet.cli.config import ledger_of, read_config, write_released
 from discreet.cli.output import json_option, talk, write_json
 from discreet.cli.releases import naming_ledger
 from discreet.errors import InvalidDocument
@@ -53,7 +53,7 @@ def command(path: str, test: str | None, dry_run: bool, as_json: bool) -> None:
         run = start(config, known, folder).fit(progress=sys.stderr.isatty())
     quality = {} if public is None else _quality(run, public)
     release = run.release(folder / config["output"]["folder"], quality=quality or None)
-    (folder / config["output"]["folder"] / table.CONFIG).write_text(Path(path).read_text())
+    write_released(config, folder / config["output"]["folder"])
     outcome = {"release": str(folder / config["output"]["folder"]), "epsilon": run.spent(), "delta": run.plan.delta,
              "noise_multiplier": run.plan.noise_multiplier,
              "entry": list(release.entries) if release.also else release.entry}  # fmt: skip
@@ -86,7 +86,7 @@ def start(config: dict[str, Any], known: Encoding, folder: Path) -> Run:
     return train(
         model, optimizer, (inputs, target), nn.CrossEntropyLoss(reduction="none"), unit=_unit(unit),
         owners=None if key is None else codes(table[key][kept])[0], ledger=None if place is None else Ledger(place),
-        source=ledger.get("source", config["data"]["file"]), account=ledger.get("account"),
+        source=ledger.get("source", Path(config["data"]["file"]).stem), account=ledger.get("account"),
         checkpoint=_checkpoint(config["output"], settings, folder), clipping=_clipping(settings),
         performance=Performance(microbatch=settings.pop("microbatch", None)), **settings,
     )  # fmt: skip
@@ -171,4 +171,6 @@ def _tell(found: dict[str, Any], as_json: bool) -> None:
     for name, value in found.items():
         click.echo(f"{name.replace('_', ' ')}: {_shown(name, value)}")
     if "release" in found:
+        if not found["entry"]:
+            talk("Nobody adds up what was asked: name a ledger in [ledger] to spend from a budget.")
         talk(f"Read it: discreet show {found['release']}/release.json")

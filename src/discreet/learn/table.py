@@ -28,7 +28,7 @@ __all__ = ["Encoding", "TableClassifier", "load", "network"]
 
 log = logging.getLogger("discreet.learn")
 
-CONFIG = "config.toml"  # what `discreet train` was asked for, beside the model
+CONFIG = "config.toml"  # beside the model: what its rows are read by
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ def load(folder: str | os.PathLike[str]) -> TableClassifier:
 
     place = Path(folder)
     try:
-        settings = tomllib.loads((place / CONFIG).read_text())
+        settings = tomllib.loads((place / CONFIG).read_text("utf-8"))
         data = settings["data"]
         encoding = Encoding(columns=data["columns"], target=data["target"], classes=data["classes"])
     except FileNotFoundError:

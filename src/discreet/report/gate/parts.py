@@ -117,7 +117,10 @@ class Part:
         matching = [name for name in names if _is(name, self.asked)]
         if matching:
             return True, f"there is evidence of {_listed(matching, 5)}."
-        return False, f"there is no evidence of {self.asked}{hint(self.asked, (*names, *KINDS))}; there is {_listed(names, 10)}."
+        return (
+            False,
+            f"there is no evidence of {self.asked}{hint(self.asked, (*names, *KINDS))}; there is {_listed(names, 10)}.",
+        )
 
     def _told(self, what: str, values: list[frozenset[str]]) -> tuple[bool, str]:
         """Whether one of them has the value asked for, or one has another than the value that is not enough."""

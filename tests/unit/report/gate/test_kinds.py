@@ -89,7 +89,9 @@ def test_no_attack_was_forgotten() -> None:
     assert produced() == {*OTHERS, *MEMBERSHIP}
 
 
-@pytest.mark.parametrize("attack", [*OTHERS, *MEMBERSHIP, *ELSEWHERE, *(f"text {name}" for name in sorted(each.name for each in TEXT))])
+@pytest.mark.parametrize(
+    "attack", [*OTHERS, *MEMBERSHIP, *ELSEWHERE, *(f"text {name}" for name in sorted(each.name for each in TEXT))]
+)
 def test_every_attack_is_of_one_kind(attack: str) -> None:
     kind = {**OTHERS, **ELSEWHERE}.get(attack, "membership")
     assert [each for each in KINDS if holds(each, attack)] == [kind]
