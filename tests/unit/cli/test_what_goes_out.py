@@ -11,13 +11,13 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 from click.testing import CliRunner
+from tests.unit.cli import test_federate, test_train
 
 from discreet import Ledger, Unit, record, user
 from discreet.cli import app
 from discreet.cli.config import write_released
 from discreet.cli.output import command_line
 from discreet.core import Release
-from tests.unit.cli import test_federate, test_train
 
 ROWS = 3000
 SECRETS = (b"quarterly.", b"vault", b"owners", b"hunter2")
@@ -26,8 +26,10 @@ SECRETS = (b"quarterly.", b"vault", b"owners", b"hunter2")
 def data(place: Path) -> None:
     age = np.random.default_rng(1).integers(18, 90, ROWS)
     item = age % 10
-    table = {"age": age, "sex": ["f", "m"] * (ROWS // 2), "ill": np.where(age > 50, "yes", "no"), "old": np.where(age > 50, "yes", "no"),
-             "town": [f"t{i % 30}" for i in range(ROWS)], "item": item.astype(str), "rating": np.clip(item / 2, 1, 5.0)}  # fmt: skip
+    table = {"age": age, "sex": ["f", "m"] * (ROWS // 2), "ill": np.where(age > 50, "yes", "no"),
+             "old": np.where(age > 50, "yes", "no"),
+             "town": [f"t{i % 30}" for i in range(ROWS)],
+             "item": item.astype(str), "rating": np.clip(item / 2, 1, 5.0)}  # fmt: skip
     parquet.write_table(pa.table(table), place / "quarterly.parquet")
 
 

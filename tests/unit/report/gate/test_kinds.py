@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.unit.report.gate.test_rules import evidence
 
 import discreet
 from discreet.attack.text import ATTACKS as TEXT
 from discreet.core import Release
 from discreet.report.gate.parts import KINDS, Part
-from tests.unit.report.gate.test_rules import evidence
 
 OTHERS = {
     "join on quasi-identifiers": "linkage",
@@ -30,7 +30,8 @@ MEMBERSHIP = {
     "text x", "zlib", "min_k", "min_k_plus", "reference", "readout", "differencing",
 }  # fmt: skip
 ELSEWHERE = {"attribute inference of kind": "attribute", "inference of kind": "attribute", "property inference": "property",
-             "model inversion": "reconstruction", "canaries in one fit": "membership", "lira": "membership", "lira_fixed": "membership"}  # fmt: skip
+             "model inversion": "reconstruction", "canaries in one fit": "membership",
+             "lira": "membership", "lira_fixed": "membership"}  # fmt: skip
 
 
 def text(node: ast.AST | None) -> str | None:
