@@ -97,9 +97,9 @@ def sgd(noise: float | None, epsilon: float | None, rate: float, steps: int, rel
 def event(file: str, **rest: Any) -> None:
     """An event from a JSON FILE ("-" for stdin), such as {"kind": "gaussian", "noise_multiplier": 1.0}."""
     from discreet.core import event_from_json
-    from discreet.core.document import read_json
+    from discreet.core.document import read_plain
 
-    _tell(event_from_json(read_json("/dev/stdin" if file == "-" else file)), **rest)
+    _tell(event_from_json(read_plain("/dev/stdin" if file == "-" else file)), **rest)
 
 
 def _repeated(event: Event, times: int) -> Event:

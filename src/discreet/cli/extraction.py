@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import click
 
 from discreet.cli.output import command_line, json_option, table, talk, write_json
-from discreet.errors import InvalidValue
+from discreet.core.document import parse_plain
+from discreet.errors import InvalidDocument, InvalidValue
 
 model_option = click.option(
     "--model", required=True, metavar="DIR", help="A causal language model and its tokenizer, as save_pretrained writes them."
@@ -104,8 +104,8 @@ def read_lines(path: str) -> list[dict[str, Any]]:
 
     try:
         lines = existing(path, "a file of JSON lines").read_text("utf-8").splitlines()
-        found = [json.loads(line) for line in lines if line.strip()]
-    except (json.JSONDecodeError, UnicodeDecodeError):
+        found = [parse_plain(line, path) for line in lines if line.strip()]
+    except (InvalidDocument, UnicodeDecodeError):
         raise InvalidValue(f"{path!r} is no file of JSON lines: one object on each line, in UTF-8.") from None
     if not found or not all(isinstance(each, dict) for each in found):
         raise InvalidValue(f"{path!r} must hold an object on each line, and at least one.")

@@ -112,7 +112,7 @@ def _keys(texts: tuple[str, ...]) -> dict[str, list[Any]]:
             raise InvalidValue(f"--keys is like ward=A,B, each name once; got {text[:60]!r}.")
         try:
             keys[name] = tomllib.loads(f"v = [{items}]")["v"]
-        except tomllib.TOMLDecodeError:
+        except ValueError:  # no TOML, or a number of thousands of digits
             keys[name] = items.split(",")
     return keys
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +36,7 @@ def command(
 
     paying: dict[str, Any] = dict(budget(ledger, source))
     items = [line.strip() for line in _read(items_file).splitlines() if line.strip()]
-    own = {} if mine is None else {str(item): float(rating) for item, rating in json.loads(_read(mine)).items()}
+    own = {} if mine is None else _ratings(mine)
     place = writable(Path(output))
     unit = record() if key is None else user(key, rows=None)
     table = dict(read_private(location, [key or "user", "item", "rating"]))
@@ -54,6 +53,18 @@ def command(
     talk(f"A recommender of {len(items)} items: {place}")
     paid = model.release_.entry
     talk("Nobody adds up what was asked: give --ledger and --source." if paid is None else f"Charged as entry {paid}.")
+
+
+def _ratings(path: str) -> dict[str, float]:
+    """One user's own ratings by item, as a JSON object."""
+    from discreet.core import check
+    from discreet.core.document import parse_plain
+    from discreet.errors import InvalidDocument
+
+    found = parse_plain(_read(path), path)
+    if not isinstance(found, dict):
+        raise InvalidDocument(f'{path} must be an object of ratings by item, such as {{"film": 4}}; got {check.shown(found)}.')
+    return {item: check.real(f"the rating of {check.shown(item)}", rating) for item, rating in found.items()}
 
 
 def _read(path: str) -> str:

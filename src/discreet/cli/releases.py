@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,11 @@ from discreet.errors import BudgetExceeded, InvalidValue
 if TYPE_CHECKING:
     from discreet.core import Release
     from discreet.ledger import Ledger
+
+
+_COMMAND = re.compile(
+    r"discreet ledger (?:show|raise) (?:'[^']*'(?:\"'\"'[^']*')*|[\w@%+=:,./-]*[\w@%+=:/-])(?=[.;,]? |[.;,]?$)"
+)
 
 
 def place_of(path: str) -> str:
@@ -57,8 +63,8 @@ def naming_ledger(place: str | None) -> Iterator[None]:
     try:
         yield
     except BudgetExceeded as error:
-        if place and "://" not in place and "discreet ledger show " in str(error):  # an address may hold a password
-            error.args = (f"{error} --ledger {quote(place)}",)
+        if place and "://" not in place:  # an address may hold a password
+            error.args = (_COMMAND.sub(lambda found: f"{found[0]} --ledger {quote(place)}", str(error)),)
         raise
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import tomllib
 from contextlib import suppress
 from pathlib import Path
@@ -13,6 +14,8 @@ from discreet.core import check
 from discreet.errors import InvalidDocument, InvalidValue
 
 LARGEST = 1 << 30  # bytes of a document that is read at all
+_LONGEST_NAME = 300  # letters of a path that an error tells whole
+_LARGEST_NUMBER = int(sys.float_info.max)
 
 
 def members(what: str, document: Any, *, required: tuple[str, ...], optional: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -33,14 +36,33 @@ def read_json(path: str | os.PathLike[str]) -> Any:
     return parse_json(read_text(path, LARGEST, "JSON document"), str(path))
 
 
+def read_plain(path: str | os.PathLike[str]) -> Any:
+    """A JSON document of settings or results from a file: see `parse_plain`."""
+    return parse_plain(read_text(path, LARGEST, "JSON document"), str(path))
+
+
 def read_toml(path: str | os.PathLike[str], otherwise: str = "") -> dict[str, Any]:
     """A TOML document from a file, with an error that says what is wrong; `otherwise` is what to do where there is no file."""
     if otherwise and not Path(path).exists():
         raise InvalidValue(f"There is no file {check.shown(str(path))}; {otherwise}")
+    return parse_toml(read_text(path, LARGEST, "TOML document"), str(path))
+
+
+def parse_toml(text: str, name: str, *, checked: bool = False) -> dict[str, Any]:
+    """TOML in which every number fits a float, as each setting of ours does; `name` is what errors call it.
+
+    Where each number is `checked` later on, with its line, that is left to them.
+    """
     try:
-        return tomllib.loads(read_text(path, LARGEST, "TOML document"))
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise InvalidDocument(f"{path} is not TOML: {error}.") from None
+        document = tomllib.loads(text)
+        fits = checked or _fits(document)
+    except RecursionError:
+        raise InvalidDocument(f"{name} is not valid TOML: it is nested too deeply.") from None
+    except ValueError as error:  # a number of thousands of digits is one, and no TOMLDecodeError
+        raise InvalidDocument(f"{name} is not valid TOML: {_line(error)}.") from None
+    if not fits:
+        raise InvalidDocument(f"{name} holds a whole number beyond 1.8e308, the largest float; no setting takes that.")
+    return document
 
 
 def read_text(path: str | os.PathLike[str], largest: int, what: str) -> str:
@@ -49,7 +71,8 @@ def read_text(path: str | os.PathLike[str], largest: int, what: str) -> str:
         with open(path, "rb") as file:
             data = file.read(largest + 1)  # bounded, since a device or a pipe has no size to ask for
     except OSError as error:
-        raise InvalidDocument(f"{check.shown(str(path))} cannot be read: {error.strerror}.") from None
+        place = str(path) if len(str(path)) <= _LONGEST_NAME else check.shown(str(path))
+        raise InvalidDocument(f"{place} cannot be read: {error.strerror}.") from None
     except ValueError:
         raise InvalidDocument(f"{check.shown(str(path))} is not the name of a file.") from None
     if len(data) > largest:
@@ -92,6 +115,37 @@ def parse_json(text: str, name: str = "The document") -> Any:
         raise InvalidDocument(f"{name} is nested too deeply to be a document of ours.") from None
     except ValueError as error:
         raise InvalidDocument(f"{name} is not valid JSON ({error}); it may be cut short.") from None
+
+
+def parse_plain(text: str, name: str = "The document") -> Any:
+    """JSON, as strictly, of settings or results: every number fits a float, and every text can be written in UTF-8.
+
+    A value that was released may hold others.
+    """
+    document = parse_json(text, name)
+    try:
+        json.dumps(document, ensure_ascii=False).encode("utf-8")
+        fits = _fits(document)
+    except UnicodeEncodeError:
+        raise InvalidDocument(f"{name} holds half of a character (a lone surrogate), which is no text.") from None
+    except RecursionError:
+        raise InvalidDocument(f"{name} is nested too deeply to be a document of ours.") from None
+    if not fits:
+        raise InvalidDocument(f"{name} holds a number beyond 1.8e308, the largest float.")
+    return document
+
+
+def _fits(document: Any) -> bool:
+    """Whether a float can hold each whole number inside (TOML has an infinity of its own)."""
+    if isinstance(document, dict):
+        return all(map(_fits, document.values()))
+    if isinstance(document, list):
+        return all(map(_fits, document))
+    return not isinstance(document, int) or abs(document) <= _LARGEST_NUMBER
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())[:300]
 
 
 def _refuse_constant(name: str) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.core.document import members, read_json, write_whole
+from discreet.core.document import members, read_plain, write_whole
 from discreet.crypto.engine import numbers
 from discreet.crypto.packed import LINKS
 from discreet.crypto.polynomial import ACTIVATIONS, Polynomial, fit
@@ -111,7 +111,7 @@ class Model:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Model:
-        return cls.from_json(read_json(path))
+        return cls.from_json(read_plain(path))
 
 
 def _layer(document: Any) -> Layer:

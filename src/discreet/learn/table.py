@@ -57,7 +57,8 @@ class Encoding:
                 raise InvalidValue(f"The range of {name} must rise; got {check.shown(known)}.")
         if self.target in self.columns:
             raise InvalidValue(f"{self.target} is the target and cannot be learned from.")
-        if isinstance(self.classes, str) or len(self.classes) < 2 or len(set(map(str, self.classes))) != len(self.classes):
+        listed = isinstance(self.classes, Sequence) and not isinstance(self.classes, str)
+        if not listed or len(self.classes) < 2 or len(set(map(str, self.classes))) != len(self.classes):
             raise InvalidValue(
                 f"classes must list at least two different values of {self.target}; got {check.shown(self.classes)}."
             )

@@ -17,6 +17,8 @@ MOST = 1_000_000
 def public_values(name: str, values: Any) -> tuple[Any, ...]:
     """A public list of values: all different, and texts, numbers, truth values, dates or None."""
     public = check.items(f"values of {name}", values, "a list of public values")
+    if any(isinstance(value, (list, dict)) for value in public):
+        raise InvalidValue(f"values of {name} must be texts, numbers, truth values or dates; got {check.shown(values)}.")
     if not public or len(set(public)) != len(public):
         raise InvalidValue(f"values of {name} must be a list of different values, at least one; got {check.shown(values)}.")
     if len(public) > MOST:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from discreet.figures import percent_up
 from discreet.report import text
+from discreet.report.controls import blind
 from discreet.report.sentences import STATUSES, indicative, leaks
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ _ACTIONS = {
     "untested": "Sign only if its proof alone is enough for you; otherwise have {it} attacked first.",
     "withheld": "Ask an owner or an officer whether {it} may be used: they see what attacks reached.",
     "good sign": "It may be signed. An audit with coins would make the evidence a test.",
+    "blind": "Sign only if its proof alone is enough for you: attacks that found nothing in their own control tell nothing.",
     "holds": "It may be signed: the promise stood under attacks that could have broken it.",
 }
 
@@ -99,6 +101,9 @@ def _actions(report: Report) -> list[str]:
 
 def _advice(item: Assessment) -> str:
     """What to do: by the status, and where it holds by whether an attack could have refuted it."""
+    tested = {floor.evidence.attack for floor in item.floors if any(each.outcome == "holds" for each in floor.verdicts)}
+    if item.status == "holds" and tested and tested <= blind(item.release):
+        return "blind"
     return "good sign" if item.status == "holds" and indicative(item) else item.status
 
 

@@ -5,6 +5,7 @@ Lines are only ever added. A line that cannot be read is left out and said, as a
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
@@ -15,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from discreet.charts.trend import Version, trend
-from discreet.core import Release
-from discreet.errors import InvalidValue
+from discreet.core import Release, check
+from discreet.core.document import parse_plain
+from discreet.errors import InvalidDocument, InvalidValue
 from discreet.figures import percent_down, percent_up, up
 from discreet.report import text
 from discreet.report.assessment import Assessment
@@ -74,7 +76,7 @@ def judgement(item: Assessment, outcome: str, now: datetime | None = None) -> Ju
     whole = item.bounded and not item.open
     return Judgement(
         at=(now or datetime.now(UTC)).strftime("%Y-%m-%dT%H:%M:%SZ"), release=title_of(item.release),
-        version=text.short(item.facts.get("version", ""), 40), hash=item.hash or "", verdict=item.status,
+        version=text.short(item.facts.get("version", ""), 40), hash=item.hash or _hash(item.release), verdict=item.status,
         outcome=outcome, delta=item.delta,
         epsilon=max(each.epsilons[0][1] for each in item.bounded) if whole else None,
         most=max(each.curve.power(LEVEL) for each in item.bounded if each.curve is not None) if whole else None,
@@ -84,8 +86,13 @@ def judgement(item: Assessment, outcome: str, now: datetime | None = None) -> Ju
     )  # fmt: skip
 
 
+def _hash(release: Release[Any]) -> str:
+    """That of the file that `save` writes: a release from a pipe has no file."""
+    return f"sha256:{hashlib.sha256(json.dumps(release.to_json()).encode()).hexdigest()}"
+
+
 def append(path: str | os.PathLike[str], items: Iterable[Judgement]) -> None:
-    """Add a line for each, in one write that other gates on the same file cannot cut."""
+    """Add a line for each, in one write that other gates on the same file cannot cut; `read` refuses what is no history."""
     lines = "".join(json.dumps(_plain(item), ensure_ascii=True) + "\n" for item in items).encode()
     try:
         place = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
@@ -110,6 +117,8 @@ def read(path: str | os.PathLike[str], *, missing: bool = False) -> tuple[list[J
         raise InvalidValue(f"There is no history {os.fspath(path)}; discreet gate --history writes it.") from None
     except OSError as error:
         raise InvalidValue(f"The history {os.fspath(path)} cannot be read: {error.strerror}.") from None
+    except ValueError:
+        raise InvalidValue(f"{check.shown(os.fspath(path))} is not the name of a file.") from None
     found: list[Judgement] = []
     damaged: list[int] = []
     for number, content in list(enumerate(lines, 1))[-LONGEST:]:
@@ -118,6 +127,11 @@ def read(path: str | os.PathLike[str], *, missing: bool = False) -> tuple[list[J
                 damaged.append(number)
             else:
                 found.append(judged)
+    if damaged and not found:  # a release, a policy or a ledger that was named by mistake must not get a line
+        raise InvalidDocument(
+            f"{os.fspath(path)} is no history: no line of it is a judgement that discreet gate --history wrote. "
+            "Nothing was added to it; name another file, or one that is not there yet."
+        )
     numbers = ", ".join(map(str, damaged[:5])) + (f" and {len(damaged) - 5} more" if len(damaged) > 5 else "")
     warning = f"{os.fspath(path)} is damaged in line {numbers}: nothing is known of what stood there."
     return found, [warning] if damaged else []
@@ -202,8 +216,8 @@ _NUMBERS = ("delta", "epsilon", "most", "rate", "low", "high")
 def _read(line: str) -> Judgement | None:
     """A judgement, or None for a line that is none: its numbers are drawn, so each is finite and in its range."""
     try:
-        data = json.loads(line)
-    except (ValueError, RecursionError):
+        data = parse_plain(line)
+    except InvalidDocument:
         return None
     if not isinstance(data, dict) or set(data) != {each.name for each in fields(Judgement)}:
         return None
@@ -217,4 +231,12 @@ def _read(line: str) -> Judgement | None:
         good = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and value >= 0
         if not good or (name != "epsilon" and value > 1):
             return None
-    return Judgement(**data)
+    judged = Judgement(**data)
+    return judged if _in_order(judged) else None
+
+
+def _in_order(judged: Judgement) -> bool:
+    """Whether the interval is around the rate, and is there where an attack is."""
+    parts = (judged.low, judged.rate, judged.high)
+    told = [each for each in parts if each is not None]
+    return told == sorted(told) and len(told) in (0, 3) and (judged.attack is None) == (not told)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from discreet.figures import percent_down, percent_up, rate
 from discreet.report import text
+from discreet.report.controls import blind
 
 if TYPE_CHECKING:
     from discreet.audit import Appraisal
@@ -82,6 +83,15 @@ def _tested(assessment: Assessment, status: str) -> str:
     fitting = [item for item in assessment.floors if any(each.outcome == "holds" for each in item.verdicts)]
     kept, tried = _counted(len(fitting), "attack"), _counted(len(assessment.floors), "attack")
     rest = f" ({len(assessment.floors) - len(fitting)} more could not test it)" if len(assessment.floors) > len(fitting) else ""
+    silent = {item.evidence.attack for item in fitting} & blind(assessment.release)
+    if silent and not assessment.withheld:
+        useless = sum(item.evidence.attack in silent for item in fitting)
+        each = "it" if useless == len(fitting) == 1 else "all of them" if useless == len(fitting) else f"{useless} of them"
+        rest += (
+            f"; {each} found nothing even in a control, where there is something to find, so that their silence means nothing"
+        )
+    if status == "holds" and silent and len(silent) == len({item.evidence.attack for item in fitting}):
+        return f"{kept} stayed within that{rest}: this rests on its proof alone."
     if status == "holds" and indicative(assessment):
         return f"{kept} on the finished release stayed within that{rest}, which is a good sign and no test."
     if status == "holds":

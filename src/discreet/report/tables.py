@@ -198,11 +198,13 @@ def controls(assessment: Assessment) -> Table | None:
 def control_notes(assessment: Assessment) -> list[str]:
     """What to say of controls that did not come out as they should."""
     listed = [item for item in assessment.facts.get("controls", ()) if "found" in item]
-    blind = [text.short(item["name"], 80) for item in listed if item["kind"] == "positive" and not item["found"]]
+    silent_ones = [text.short(item["name"], 80) for item in listed if item["kind"] == "positive" and not item["found"]]
     biased = [text.short(item["name"], 80) for item in listed if item["kind"] == "negative" and item["found"]]
     silent = "found nothing where there is something to find, so that it is silent elsewhere means nothing."
     noisy = "“finds” people where there are none to find; what it finds elsewhere is not membership alone."
-    return [*(f"{name}: {silent}" for name in blind), *(f"{name}: {noisy}" for name in biased)][:10]
+    several = [f"{len(silent_ones)} controls ({text.listed([*silent_ones[:3], f'{len(silent_ones) - 3} more'])}): {silent}"]
+    told = several if len(silent_ones) > 4 else [f"{name}: {silent}" for name in silent_ones]
+    return [*told, *(f"{name}: {noisy}" for name in biased)]
 
 
 def entries(report: Report, place: int) -> Table:

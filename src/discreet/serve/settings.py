@@ -18,13 +18,13 @@ nonmembers = "holdout.parquet"
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from discreet.core import Unit, check, record, user
+from discreet.core.document import read_toml
 from discreet.errors import InvalidDocument
 
 KINDS = {
@@ -74,12 +74,7 @@ class Settings:
 def read_config(path: str | os.PathLike[str]) -> tuple[dict[str, Source], dict[str, Target]]:
     """The sources and the targets of a `serve.toml`."""
     file = Path(path)
-    try:
-        document = tomllib.loads(file.read_text("utf-8"))
-    except OSError as error:
-        raise InvalidDocument(f"{file} cannot be read: {error.strerror}.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InvalidDocument(f"{file} is not TOML: {error}.") from None
+    document = read_toml(file)
     _only(file, "the file", document, ("sources", "attacks"))
     folder = file.absolute().parent
     sources = {name: _source(file, folder, name, table) for name, table in _tables(file, document, "sources")}

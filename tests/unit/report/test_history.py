@@ -18,7 +18,8 @@ from discreet.cli import app
 from discreet.core import Claim, Evidence, Game, Gaussian, NonPrivate, Release, record
 from discreet.errors import InvalidValue
 from discreet.figures import percent_down, percent_up, up
-from discreet.report.history import Trend, append, read
+from discreet.report.assessment import assess
+from discreet.report.history import Trend, append, judgement, read
 from discreet.report.model import build
 from discreet.report.page import render
 
@@ -97,6 +98,48 @@ def test_a_damaged_line_is_said_and_the_others_are_read(tmp_path: Path) -> None:
     assert [each.version for each in past] == ["v1", "v2"]  # what was cut took nothing with it
     page = report.html(version(tmp_path, 2, 0.0), sections=[Trend(past, [warning])])
     assert "is damaged in line" in page
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("epsilon", 10**400), ("epsilon", 10**4000), ("attack", "\ud800"), ("release", "\ud800"), ("low", 0.9), ("high", 1e-9),
+        ("rate", None), ("attack", None),
+    ],
+)  # fmt: skip
+def test_a_line_that_cannot_be_drawn_is_damaged(tmp_path: Path, name: str, value: object) -> None:
+    """An integer beyond floats and half of a character ended with exit code 70; an interval beside its rate was compared."""
+    file = tmp_path / "history.jsonl"
+    gate(version(tmp_path, 1, 0.5), tmp_path)
+    whole = json.loads(file.read_text())
+    line = json.dumps({**whole, name: value})
+    file.write_text(f"{json.dumps(whole)}\n{line}\n")
+    result = gate(version(tmp_path, 2, 0.5), tmp_path)
+    assert result.exit_code == 0, result.output
+    assert "is damaged in line 2" in result.stderr
+    page = tmp_path / "report.md"
+    done = CliRunner().invoke(app, ["report", str(tmp_path / "v2.json"), "--history", str(file), "-o", str(page)])
+    assert done.exit_code == 0, done.output
+
+
+def test_what_is_no_history_is_left_as_it_is(tmp_path: Path) -> None:
+    """A release, a policy or a ledger that was named by mistake got a line, and was none any more."""
+    file = tmp_path / "history.jsonl"
+    for content in (version(tmp_path, 1, 0.0).read_bytes(), b'[[rule]]\non = "release"\n', b"SQLite format 3\0\xff\n", b"{"):
+        file.write_bytes(content)
+        result = gate(version(tmp_path, 2, 0.0), tmp_path)
+        assert result.exit_code == 2
+        assert "is no history" in result.output
+        assert file.read_bytes() == content
+    file.write_bytes(b"\n")  # an empty one is as good as none
+    assert gate(version(tmp_path, 2, 0.0), tmp_path).exit_code == 0
+
+
+def test_versions_from_a_pipe_are_told_apart(tmp_path: Path) -> None:
+    items = assess([Release.load(version(tmp_path, number, 0.0)) for number in (1, 1, 2)])
+    one, again, two = (judgement(item, "holds") for item in items)
+    assert one.hash == again.hash != two.hash
+    assert one.hash == judgement(assess(version(tmp_path, 1, 0.0))[0], "holds").hash  # as from its file
 
 
 def test_titles_are_text_and_other_releases_are_left_out(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def test_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (f"{MODEL}attacks = []", "names such as"),
         (f"{MODEL}shadows = 1000", "shadows from 2 to 256"),
         ("[attacks.m]\nkind = 'rocket'", "known are model, table"),
-        ("[", "is not TOML"),
+        ("[", "is not valid TOML"),
     ],
 )
 def test_what_it_may_not_say(tmp_path: Path, text: str, why: str) -> None:

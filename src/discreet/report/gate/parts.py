@@ -17,6 +17,7 @@ from discreet.core import Claim, Evidence, Release
 from discreet.core.evidence import DESIGNS
 from discreet.core.game import RELATIONS, VIEWS
 from discreet.errors import DiscreetError, InvalidValue
+from discreet.report.controls import BLIND, blind
 
 SECTIONS = ("claim", "evidence", "controls", "entry", "ledger", "signature", "facts")
 _SHAPE = re.compile(r"\s*(?P<part>[^=!]+?)\s*(?:(?P<sign>==|!=)\s*(?P<value>.+?)\s*)?", re.DOTALL)
@@ -28,9 +29,10 @@ _ASKED: dict[str, dict[str, tuple[str, ...]]] = {
 # Attacks that do not ask who was inside; all others are membership inference, whatever they are called
 KINDS = {
     "linkage": ("join *", "scoreboard *"),
-    "reconstruction": ("reconstruction*", "gradient inversion*", "model inversion*", "text extraction*"),
+    "reconstruction": ("reconstruction*", "gradient inversion*", "model inversion*"),
     "attribute": ("attribute inference*", "inference of *", "reading the class*"),
     "property": ("property inference*",),
+    "extraction": ("text extraction*",),
     "membership": (),
 }
 
@@ -114,13 +116,17 @@ class Part:
         if self.asked is None or self.asked in _ASKED["evidence"]:
             return self._told("piece of evidence", [_values(each, self.asked) for each in release.evidence])
         names = sorted({each.attack for each in release.evidence})
-        matching = [name for name in names if _is(name, self.asked)]
+        silent = blind(release)
+        matching = sorted((name for name in names if _is(name, self.asked)), key=lambda name: name in silent)
+        if matching and set(matching) <= silent:
+            few = "" if len(matching) == 1 else f" (and {len(matching) - 1} more)"
+            return False, f"there is evidence of {matching[0]}{few}, and it {BLIND}."
         if matching:
-            return True, f"there is evidence of {_listed(matching, 5)}."
-        return (
-            False,
-            f"there is no evidence of {self.asked}{hint(self.asked, (*names, *KINDS))}; there is {_listed(names, 10)}.",
-        )
+            useless = len(silent.intersection(matching))
+            note = f"; {useless} of these {len(matching)} found nothing even in their control" if useless else ""
+            return True, f"there is evidence of {_listed(matching, 5)}{note}."
+        near = hint(self.asked, (*names, *KINDS))
+        return False, f"there is no evidence of {self.asked}{near}; there is {_listed(names, 10)}."
 
     def _told(self, what: str, values: list[frozenset[str]]) -> tuple[bool, str]:
         """Whether one of them has the value asked for, or one has another than the value that is not enough."""

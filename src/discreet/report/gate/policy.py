@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from discreet.audit.judge import SURE
 from discreet.core import Release, check
-from discreet.core.document import read_text
+from discreet.core.document import parse_toml, read_text
 from discreet.core.game import RELATIONS, VIEWS
 from discreet.errors import InvalidDocument, InvalidValue
 from discreet.report.gate.finding import Finding, one_line
@@ -52,11 +51,7 @@ class Policy:
     @classmethod
     def from_toml(cls, text: str, name: str = "privacy.toml") -> Policy:
         """The policy in a text; `name` is what errors and alerts call it."""
-        try:
-            document = tomllib.loads(text)
-        except (ValueError, RecursionError) as error:
-            reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
-            raise InvalidDocument(f"{name} is not valid TOML: {one_line(reason)}.") from None
+        document = parse_toml(text, name, checked=True)  # first: lines are those of valid TOML
         return _Reader(name, lines_of(text)).policy(document)
 
     def judge(self, release: Release[Any], proofs: Proofs = NOTHING) -> tuple[Finding, ...]:

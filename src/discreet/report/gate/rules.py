@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any, Protocol
 
@@ -14,6 +14,7 @@ from discreet.audit.judge import SURE, ceiling_of
 from discreet.core import Claim, Evidence, Game, Release, Verdict
 from discreet.errors import DiscreetError
 from discreet.figures import down, percent_down, percent_up, rate, up
+from discreet.report.controls import BLIND, blind
 from discreet.report.gate.finding import Finding
 from discreet.report.gate.parts import Part, hint
 from discreet.report.gate.proofs import NOTHING, Proofs
@@ -49,8 +50,10 @@ class OnAttacks:
 
     def judge(self, release: Release[Any], proofs: Proofs = NOTHING) -> Iterator[Finding]:
         matching = [each for each in release.evidence if fnmatchcase(each.attack, self.attack)]
+        silent = blind(release)
+        alone = {each.attack for each in matching} <= silent
         for each in matching:
-            yield self.measure(each)
+            yield _told_blind(self.measure(each), alone) if each.attack in silent else self.measure(each)
         if not matching:
             names = sorted({each.attack for each in release.evidence})
             there = f"it has {', '.join(names[:10])}{hint(self.attack, names)}" if names else "it has no evidence at all"
@@ -80,6 +83,13 @@ class OnAttacks:
             needed=needed if outcome == "inconclusive" else None, value=interval.value, low=interval.low, high=interval.high,
             limit=self.limit,
         )  # fmt: skip
+
+
+def _told_blind(finding: Finding, alone: bool) -> Finding:
+    """A limit that a blind attack stayed below is told so; where all attacks are blind, nothing was measured."""
+    if finding.outcome != "holds":
+        return finding
+    return replace(finding, message=f"{finding.message} But the attack {BLIND}.", outcome="inconclusive" if alone else "holds")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,6 +252,12 @@ class Unrefuted:
             count = "1 comparison" if len(compared) == 1 else f"{len(compared)} comparisons"
             few = sum(verdict.outcome == "inconclusive" for _, _, verdict, _ in compared)
             unable = f"; {few} of them with too few targets to refute it, however much leaks" if few else ""
+            silent = len(blind(release).intersection(attack for _, attack, _, _ in compared))
+            unable += (
+                f"; {silent} of the attacks found nothing even in their control, so their silence means nothing"
+                if silent
+                else ""
+            )
             sure = f"{count}, each at {rate(self.confidence)} confidence{unable}"
             yield self._finding("claim", "holds", f"no claim is refuted by its evidence ({sure}).")
 

@@ -19,7 +19,7 @@ OTHERS = {
     "scoreboard of sparse ratings": "linkage",
     "reconstruction (x)": "reconstruction",
     "gradient inversion (x)": "reconstruction",
-    "text extraction": "reconstruction",
+    "text extraction": "extraction",
     "attribute inference": "attribute",
     "reading the class": "attribute",
 }
