@@ -91,7 +91,7 @@ def _linked() -> tuple[Any, list[tuple[Any, Any]]]:
         parents = pa.table({"id": pa.array(users, pa.int64()), "a": pa.array([it % 2 for it in users], pa.int64())})
         many = [it for it in users for _ in range(3)]
         children = pa.table({"id": pa.array(many, pa.int64()), "b": pa.array([it % 2 for it in many], pa.int64())})
-        schemas = {"users": Schema.of({"a": [0, 1]}), "visits": Schema.of({"b": [0, 1]})}
+        schemas = {"users": Schema.of({"a": {"categories": [0, 1]}}), "visits": Schema.of({"b": {"categories": [0, 1]}})}
         return LinkedTable({"users": parents, "visits": children}, schemas, "users", "visits", unit)
 
     pair = tables([2, 4, 7]), tables([2, 4])

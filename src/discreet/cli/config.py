@@ -8,10 +8,13 @@ import json
 from collections.abc import Iterable, Mapping
 from datetime import date, time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from discreet.core.document import read_toml
 from discreet.errors import InvalidDocument, InvalidValue
+
+if TYPE_CHECKING:
+    from discreet.learn.table import Encoding
 
 Sections = Mapping[str, tuple[str, ...]]
 
@@ -39,6 +42,31 @@ def check_names(path: str, what: str, settings: Iterable[str], names: tuple[str,
         raise InvalidDocument(f"{what} of {path!r} does not know {unknown[0]}; it takes {', '.join(names)}.")
 
 
+def encoding_of(path: str, config: Mapping[str, Any], *without: str | None) -> Encoding:
+    """What [data] says of the columns: in place, or in a schema file that it names, whose target is not learned from."""
+    from discreet import schema
+    from discreet.learn.table import Encoding, described
+
+    data = config["data"]
+    said = data["columns"]
+    if isinstance(said, str):
+        place = Path(path).parent / said
+        columns = schema.read(place, "[data] names it as the schema of columns.").one(Path(data["file"]).stem)
+        known = described(columns, data["target"], *without)
+    elif isinstance(said, Mapping):
+        known = described({name: schema.column(name, facts, written=True) for name, facts in said.items()})
+    else:
+        raise InvalidDocument(f"columns in [data] of {path!r} is a section [data.columns] or the name of a schema file.")
+    return Encoding(known, data["target"], data["classes"])
+
+
+def readings_of(known: Encoding) -> dict[str, str]:
+    """How each column was read, in words."""
+    from discreet.schema import column, reading
+
+    return {name: reading(column(name, said, written=True)) for name, said in known.columns.items()}
+
+
 def ledger_of(config: Mapping[str, Any], folder: Path) -> str | None:
     """The ledger that [ledger] names, a file beside the configuration or a URL; None without that section."""
     ledger = config.get("ledger", {})
@@ -58,15 +86,15 @@ def ledger_of(config: Mapping[str, Any], folder: Path) -> str | None:
     return place
 
 
-RELEASED = {"data": ("columns", "target", "classes"), "model": ("hidden",)}  # what `discreet predict` reads
-
-
-def write_released(config: Mapping[str, Any], folder: Path) -> None:
+def write_released(known: Encoding, config: Mapping[str, Any], folder: Path) -> None:
     """Beside a model, what its rows are read by. Files, ledger, units and places are the owner's: none of them goes out."""
     from discreet.learn.table import CONFIG
 
-    kept = {part: {name: config[part][name] for name in names if name in config.get(part, {})}
-            for part, names in RELEASED.items()}  # fmt: skip
+    hidden = config.get("model", {}).get("hidden")
+    kept: dict[str, dict[str, Any]] = {
+        "data": {"target": known.target, "classes": known.classes, "columns": known.columns},
+        "model": {} if hidden is None else {"hidden": hidden},
+    }
     text = "".join(
         f"[{part}]\n" + "".join(f"{_toml(name)} = {_toml(value)}\n" for name, value in settings.items())
         for part, settings in kept.items() if settings
@@ -82,7 +110,7 @@ def _toml(value: Any) -> str:
     """
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{_toml(name)} = {_toml(item)}" for name, item in value.items()) + "}"
-    if isinstance(value, list):
+    if isinstance(value, (list, tuple)):
         return f"[{', '.join(map(_toml, value))}]"
     if isinstance(value, (date, time)):
         return value.isoformat()

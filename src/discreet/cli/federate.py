@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from discreet.cli import COMMANDS
-from discreet.cli.config import check_names, ledger_of, read_config, write_released
-from discreet.cli.output import json_option, talk, write_json
+from discreet.cli.config import check_names, encoding_of, ledger_of, read_config, readings_of, write_released
+from discreet.cli.output import json_option, talk, tell_readings, write_json
 from discreet.cli.releases import naming_ledger
 from discreet.errors import InvalidDocument
 
@@ -48,20 +48,19 @@ NEEDED = {"data": SECTIONS["data"], "train": ("strategy", "rounds", "learning_ra
 @click.option("--dry-run", is_flag=True, help="Show noise and claim; read and spend nothing.")
 @json_option
 def command(path: str, test: str | None, dry_run: bool, as_json: bool) -> None:
-    from discreet.learn import table
-
     config = read(path)
-    known = table.Encoding(**{name: config["data"][name] for name in ("columns", "target", "classes")})
+    known = encoding_of(path, config, config["data"]["client"])
     training, folder = plan(config, known), Path(path).parent
     if dry_run:
         _tell(_claimed(training), as_json)
+        tell_readings(readings_of(known))
         return
     public = None if test is None else _rows(known, test)
     output = _run(training, config, known, folder)
     outcome = {"release": str(folder / config["output"]["folder"]), **_claimed(training), "entry": output.release.entry}
     if public is not None:
         outcome["test_accuracy"] = float((output.model(public[0]).argmax(1) == public[1]).float().mean())
-    _saved(output, folder / config["output"]["folder"], config)
+    _saved(output, folder / config["output"]["folder"], known, config)
     _tell(outcome, as_json)
 
 
@@ -160,12 +159,12 @@ def _claimed(training: Training) -> dict[str, Any]:
     return {**claimed, "noise_multiplier": noise, "rounds": training.rounds, "unit": str(scheme.unit)}
 
 
-def _saved(output: Any, folder: Path, config: dict[str, Any]) -> None:
+def _saved(output: Any, folder: Path, known: Encoding, config: dict[str, Any]) -> None:
     """The model with its claim beside it, and what `discreet predict` reads rows by."""
     from discreet.learn.sgd.files import write
 
     write(output.release, folder, output.model.state_dict())
-    write_released(config, folder)
+    write_released(known, config, folder)
 
 
 def _tell(found: dict[str, Any], as_json: bool) -> None:

@@ -9,9 +9,8 @@ from typing import Any
 import click
 
 from discreet.cli import COMMANDS
-from discreet.cli.output import json_option, talk, write_json
+from discreet.cli.output import json_option, talk, tell_readings, write_json
 from discreet.cli.releases import budget
-from discreet.core.document import read_toml
 
 MODELS = ("logistic", "svm", "regression")
 
@@ -21,7 +20,7 @@ MODELS = ("logistic", "svm", "regression")
 @click.argument("location")
 @click.option("--target", required=True, help="The column to predict.")
 @click.option("--columns", "columns_file", metavar="FILE", required=True,
-              help="A TOML file: for each column its range, its bin edges (three or more) or its categories.")  # fmt: skip
+              help="A schema.toml: for each column its range, its bins or its categories.")  # fmt: skip
 @click.option("--classes", help="logistic, svm: the values that the target can have, such as no,yes.")
 @click.option("--bounds", nargs=2, type=float, help="regression: the least and the largest value of the target.")
 @click.option("--epsilon", type=float, required=True, help="What the model may give away at most.")
@@ -37,14 +36,13 @@ def command(
     epsilon: float, delta: float, relation: str, ledger: str | None, source: str | None, output: str, as_json: bool,
 ) -> None:  # fmt: skip
     from discreet.core import record
-    from discreet.errors import InvalidValue
     from discreet.learn.estimators.features import Features
     from discreet.models.tables import read_private
 
     paying = budget(ledger, source)
-    features = Features(known_columns(columns_file))
-    if target in features.known:
-        raise InvalidValue(f"{target} is the target and cannot be learned from; take it out of {columns_file}.")
+    known, of_target = known_columns(columns_file, location, target)
+    features = Features(known)
+    classes, bounds = of_the_target(model, classes, bounds, of_target)
     place = writable(Path(output))
     given: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "norm": features.norm, "unit": record(relation), **paying}
     estimator = _estimator(model, classes, bounds, given)
@@ -57,8 +55,33 @@ def command(
     _tell(release, place, as_json)
 
 
-def known_columns(path: str) -> dict[str, Any]:
-    return read_toml(path, "it says what is known of each column, as in age = [0, 120].")
+def known_columns(path: str, location: str, target: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What the schema says of the columns to learn from, told to the user; and what it says of the target."""
+    from discreet import schema
+
+    columns = schema.read(path, "it says what is known of each column, as in age = [0, 120].").one(Path(location).stem)
+    of_target = columns.pop(target, {})
+    known = {name: schema.learned(name, facts, "this model", bins=True) for name, facts in columns.items()}
+    tell_readings({name: schema.reading(facts) for name, facts in columns.items()})
+    return {name: said for name, said in known.items() if said is not None}, of_target
+
+
+def of_the_target(
+    model: str, classes: str | None, bounds: tuple[float, float] | None, facts: dict[str, Any]
+) -> tuple[str | None, tuple[float, float] | None]:
+    """The classes or the range of the target: as the options say, else as the schema does."""
+    from discreet.errors import InvalidValue
+    from discreet.schema import reading
+
+    if model != "regression" and ("bounds" in facts or "bins" in facts):
+        raise InvalidValue(f"The column that is the target is {reading(facts)} in the schema, and a classifier needs "
+                           "categories there: { categories = [0, 1] } where they are numbers.")  # fmt: skip
+    if classes is None and bounds is None:
+        if model == "regression" and "bounds" in facts:
+            return None, facts["bounds"]
+        if model != "regression" and facts.get("values"):
+            return ",".join(map(str, facts["values"])), None
+    return classes, bounds
 
 
 def _estimator(model: str, classes: str | None, bounds: tuple[float, float] | None, given: dict[str, Any]) -> Any:

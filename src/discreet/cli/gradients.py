@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from discreet.cli.output import json_option, reported, table, talk, write_json
-from discreet.core.document import read_toml
 from discreet.errors import InvalidValue
 
 if TYPE_CHECKING:
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
 @click.option("--rows", "batch", type=int, required=True, metavar="N", help="How many rows the batch had.")
 @click.option("--shape", metavar="C,H,W", help="The shape of one row: 3,32,32 for colour images.")
 @click.option("--schema", metavar="FILE.toml", help='Columns of a table: NAME = ["a", "b"] or NAME = [low, high].')
+@click.option("--target", metavar="COLUMN", help="A column of the schema that the network predicts, and is not given.")
 @click.option("--labels", metavar="0,1,…", help="The labels of the batch, where they are known.")
 @click.option("--text", "length", type=int, metavar="N", help="The rows are sequences of N tokens.")
 @click.option("--epochs", type=int, metavar="N", help="UPDATE is how the weights changed over so many epochs (FedAvg).")
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 @click.option("-o", "--output", "out", required=True, metavar="FOLDER", help="Where the recovered rows go.")
 @json_option
 def gradients_command(
-    update: str, weights: str, recipe_file: str, batch: int, shape: str | None, schema: str | None, labels: str | None,
-    length: int | None, epochs: int | None, learning_rate: float | None, batch_size: int | None, originals: str | None,
-    seconds: float, seed: int, out: str, as_json: bool,
+    update: str, weights: str, recipe_file: str, batch: int, shape: str | None, schema: str | None, target: str | None,
+    labels: str | None, length: int | None, epochs: int | None, learning_rate: float | None, batch_size: int | None,
+    originals: str | None, seconds: float, seed: int, out: str, as_json: bool,
 ) -> None:  # fmt: skip
     """What rows can be read out of UPDATE, one gradient that a client of federated learning sent?
 
@@ -51,13 +51,16 @@ def gradients_command(
     from discreet.attack.gradients import gradients
     from discreet.models.files import read_model, read_recipe, read_weights
 
+    if target is not None and schema is None:
+        raise InvalidValue("--target is a column of a --schema; give that too.")
     if sum(given is not None for given in (shape, schema, length)) != 1:
         raise InvalidValue("Give --shape for images, --schema for a table or --text for sequences of tokens: one of them.")
     truth = None if originals is None else _originals(originals)
     model = read_model(weights, read_recipe(recipe_file, talk), trust_pickle=False, device="cpu")
+    data = "text" if length else "image" if schema is None else _schema(schema, target)
     with reported(batch, "reading rows") as progress:
         recovered = gradients(
-            model, read_weights(update), batch=batch, data="text" if length else "image" if schema is None else _schema(schema),
+            model, read_weights(update), batch=batch, data=data,
             shape=[length] if length else None if shape is None else _numbers("--shape", shape), seconds=seconds, seed=seed,
             epochs=epochs, learning_rate=learning_rate, batch_size=batch_size,
             labels=None if labels is None else _numbers("--labels", labels),
@@ -108,15 +111,19 @@ def _originals(path: str) -> Any:
     raise InvalidValue(f"{path!r} must be an .npz file with the array rows, as numpy.savez(…, rows=…) writes it.")
 
 
-def _schema(path: str) -> dict[str, Any]:
-    """Columns from TOML: a list of two numbers is a range, any other list are categories."""
-    read = read_toml(path, "give a TOML file of columns.")
-    return {name: _kind(kind) for name, kind in read.items()}
+def _schema(path: str, target: str | None) -> dict[str, Any]:
+    """The columns that a network was given, in the order of the schema."""
+    from discreet import schema
+
+    columns = schema.read(path, "give a TOML file of columns.").one()
+    known = {name: schema.learned(name, facts, "this attack") for name, facts in columns.items() if name != target}
+    return {name: _kind(said) for name, said in known.items() if said is not None}
 
 
-def _kind(kind: Any) -> Any:
-    pair = isinstance(kind, list) and len(kind) == 2 and all(type(end) in (int, float) for end in kind)
-    return tuple(kind) if pair else kind
+def _kind(said: Any) -> Any:
+    """A pair as a range, as the attack takes it."""
+    pair = isinstance(said, list) and not any(isinstance(end, str) for end in said)
+    return tuple(said) if pair else said
 
 
 def _write(found: Inversion, folder: Path) -> None:

@@ -6,7 +6,7 @@ import json
 import math
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,12 @@ def write_json(document: Any) -> None:
 def talk(text: str = "") -> None:
     """A line for the person, on stderr."""
     click.echo(text, err=True)
+
+
+def tell_readings(columns: Mapping[str, str]) -> None:
+    """How each column of a schema was read, for people to see before they pay."""
+    for name, told in columns.items():
+        talk(f"{name}: {told}")
 
 
 def table(rows: Iterable[Sequence[str]], *, heads: Sequence[str] = ()) -> None:

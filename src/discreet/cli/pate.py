@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from discreet.cli import COMMANDS
-from discreet.cli.fit import known_columns, labels_of, writable
+from discreet.cli.fit import known_columns, labels_of, of_the_target, writable
 from discreet.cli.output import json_option, talk, write_json
 from discreet.cli.releases import budget
 
@@ -18,7 +18,7 @@ from discreet.cli.releases import budget
 @click.argument("public")
 @click.option("--target", required=True, help="The column of the private table that teachers learn.")
 @click.option("--columns", "columns_file", metavar="FILE", required=True,
-              help="A TOML file: for each column its range, its bin edges (three or more) or its categories.")  # fmt: skip
+              help="A schema.toml: for each column its range, its bins or its categories.")  # fmt: skip
 @click.option("--classes", required=True, help="The values that the target can have, such as no,yes.")
 @click.option("--teachers", type=int, required=True, help="The number of teachers; each gets its own part of the private rows.")
 @click.option("--answers", type=int, help="How many public rows get a label at most, the first ones; all of them by default.")
@@ -39,16 +39,15 @@ def command(
     from sklearn.linear_model import LogisticRegression
 
     from discreet.core import record
-    from discreet.errors import InvalidValue
     from discreet.learn import PATE
     from discreet.learn.estimators.features import Features
     from discreet.learn.pate import VoteRegressor
     from discreet.models.tables import read_private
 
     paying: dict[str, Any] = dict(budget(ledger, source))
-    features = Features(known_columns(columns_file))
-    if target in features.known:
-        raise InvalidValue(f"{target} is the target and cannot be learned from; take it out of {columns_file}.")
+    known, of_target = known_columns(columns_file, location, target)
+    features = Features(known)
+    of_the_target("pate", classes, None, of_target)
     names = [name.strip() for name in classes.split(",")]
     place = writable(Path(output))
     queries = features(read_private(public, [*features.known]))

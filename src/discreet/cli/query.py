@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from discreet.cli import COMMANDS
-from discreet.cli.output import json_option, table, talk, write_json
+from discreet.cli.output import json_option, table, talk, tell_readings, write_json
 from discreet.cli.releases import budget, naming_ledger
 from discreet.cli.units import FORM, read_unit
 
@@ -51,6 +51,7 @@ def command(
     output: str | None, dry_run: bool, as_json: bool,
 ) -> None:  # fmt: skip
     from discreet.query import connect
+    from discreet.schema import read
 
     paying: dict[str, Any] = budget(ledger, source, account)
     bounds_by_column = dict(_bounds(text) for text in bounds)
@@ -65,6 +66,8 @@ def command(
         if dry_run:
             cost = db.explain(sql, **asked, keys=_keys(keys))
             write_json(cost.to_json()) if as_json else click.echo(str(cost))
+            if schema is not None:
+                tell_readings(read(schema).readings())
             return
         release = db.sql(sql, **asked, keys=_keys(keys))
     if output is not None:

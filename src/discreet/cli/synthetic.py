@@ -55,12 +55,12 @@ def synthetic_command(
     carried = None if claim is None else Release.load(claim)
     claimed = carried.claims[0].game.unit if carried is not None and carried.claims else record()
     rows_of = claimed if claimed.key is None else record()  # rows are attacked, whoever they belong to
-    generator = _generator(carried, schema) if "shadows" in names or canaries is not None else None
+    generator = _generator(carried, schema, Path(members).stem) if "shadows" in names or canaries is not None else None
     read = {"synthetic table": read_table(file), "members": read_table(members), "control group": read_table(control)}
     made, real, others = alike(read).values()
     facts: dict[str, Any] = {}
     if schema is not None:
-        settled = _settled(carried, schema)
+        settled = _settled(carried, schema, Path(members).stem)
         facts["owner_fidelity"] = measure_fidelity(members, file, unit=claimed, schema=settled, seed=seed).to_json()
     attacked = attack_table(made, real, others, attacks=names, generator=generator, shadows=shadows, secret=secret,
                          unit=rows_of, seed=seed, confidence=confidence)  # fmt: skip
@@ -81,7 +81,7 @@ def synthetic_command(
     _tell(release, Path(out), confidence, attacked.notes, as_json)
 
 
-def _generator(carried: Release[Any] | None, schema: str | None) -> Any:
+def _generator(carried: Release[Any] | None, schema: str | None, name: str) -> Any:
     """The synthesis that made the table, to run on other rows."""
     fitted = None if carried is None else carried.facts.get("synthetic")
     if carried is None or fitted is None or schema is None or not carried.claims:
@@ -93,21 +93,23 @@ def _generator(carried: Release[Any] | None, schema: str | None) -> Any:
 
     how: dict[str, Any] = {name: fitted[name] for name in ("method", "epsilon", "delta")}
 
+    known = synth.Schema.of(schema, name)
+
     def generate(rows: Any) -> Any:
         table = pa.table(dict(rows))
         if unit.key is not None and unit.key not in table.column_names:  # rows in question, each somebody's only one
             table = table.append_column(unit.key, pa.array(range(len(table))))
-        made = synth.fit(table, unit=unit, schema=schema, **how)
+        made = synth.fit(table, unit=unit, schema=known, **how)
         return made.value.sample().to_arrow()
 
     return generate
 
 
-def _settled(carried: Release[Any] | None, schema: str) -> Any:
+def _settled(carried: Release[Any] | None, schema: str, name: str) -> Any:
     """The schema with the cells that the fit found, which its release tells."""
     from discreet.synth import Schema
 
-    known = Schema.of(schema)
+    known = Schema.of(schema, name)
     settings = (
         {} if carried is None else {it["name"]: it.get("found") for it in carried.facts.get("synthetic", {}).get("columns", ())}
     )

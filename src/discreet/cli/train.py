@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from discreet.cli import COMMANDS
-from discreet.cli.config import ledger_of, read_config, write_released
-from discreet.cli.output import json_option, talk, write_json
+from discreet.cli.config import encoding_of, ledger_of, read_config, readings_of, write_released
+from discreet.cli.output import json_option, talk, tell_readings, write_json
 from discreet.cli.releases import naming_ledger
 from discreet.errors import InvalidDocument
 from discreet.figures import down, up
@@ -40,20 +40,19 @@ NEEDED = {"data": ("file", "target", "classes", "columns"), "train": ("delta", "
 @click.option("--dry-run", is_flag=True, help="Show noise and claim; read and spend nothing.")
 @json_option
 def command(path: str, test: str | None, dry_run: bool, as_json: bool) -> None:
-    from discreet.learn import table
-
     config = read_config(path, SECTIONS, NEEDED, "train")
-    known = table.Encoding(**{name: config["data"][name] for name in ("columns", "target", "classes")})
+    known = encoding_of(path, config, config.get("unit", {}).get("key"))
     folder = Path(path).parent
     if dry_run:
         _plan(config, as_json)
+        tell_readings(readings_of(known))
         return
     public = None if test is None else _public(known, test)  # read first: what is wrong with it must not cost a budget
     with naming_ledger(ledger_of(config, folder)):
         run = start(config, known, folder).fit(progress=sys.stderr.isatty())
     quality = {} if public is None else _quality(run, public)
     release = run.release(folder / config["output"]["folder"], quality=quality or None)
-    write_released(config, folder / config["output"]["folder"])
+    write_released(known, config, folder / config["output"]["folder"])
     outcome = {"release": str(folder / config["output"]["folder"]), "epsilon": run.spent(), "delta": run.plan.delta,
              "noise_multiplier": run.plan.noise_multiplier,
              "entry": list(release.entries) if release.also else release.entry}  # fmt: skip

@@ -8,6 +8,7 @@ from typing import Any
 
 from discreet.errors import InvalidValue
 
+UNSURE = 1e-15  # the least that a confidence and what it leaves may be
 LARGEST_WHOLE = 2**53 - 1  # the largest whole number that every reader of JSON agrees on
 
 
@@ -57,10 +58,18 @@ def small_fraction(name: str, value: Any) -> float:
 
 
 def open_fraction(name: str, value: Any) -> float:
-    """A number in (0, 1): what a confidence may be."""
+    """A number in (0, 1)."""
     number = real(name, value)
     if not 0 < number < 1:
         raise InvalidValue(f"{name} must be above 0 and below 1; got {number:g}.")
+    return number
+
+
+def confidence(value: Any) -> float:
+    """What the confidence of an interval may be: so far from 0 and 1 that what it leaves can be divided among parts."""
+    number = open_fraction("confidence", value)
+    if not UNSURE <= number <= 1 - UNSURE:
+        raise InvalidValue(f"confidence must be between {UNSURE:g} and 1 - {UNSURE:g}; got {number!r}.")
     return number
 
 

@@ -20,6 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from discreet import schema
 from discreet.columns import Column, columns, missing
 from discreet.core import Release, check
 from discreet.errors import InvalidDocument, InvalidValue
@@ -29,11 +30,13 @@ __all__ = ["Encoding", "TableClassifier", "load", "network"]
 log = logging.getLogger("discreet.learn")
 
 CONFIG = "config.toml"  # beside the model: what its rows are read by
+COLUMNS = "columns.toml"  # of models written before: the file of columns that the configuration named
 
 
 @dataclass(frozen=True)
 class Encoding:
-    """What is known of the columns: a pair of numbers is a range, a list of other things the values there can be.
+    """What is known of the columns: a pair of numbers is a range, a list of other things the values there can be; of numbers
+    {"categories": […]} says that they are values.
 
     >>> known = Encoding({"age": [0, 100], "sex": ["f", "m"]}, target="ill", classes=["no", "yes"])
     >>> x, y, kept = known.read({"age": [25, 300], "sex": ["m", "x"], "ill": ["yes", "no"]})
@@ -41,19 +44,20 @@ class Encoding:
     ([[-0.5, 0.0, 1.0], [1.0, 0.0, 0.0]], [1, 0])
     """
 
-    columns: Mapping[str, Sequence[Any]]
+    columns: Mapping[str, Sequence[Any] | Mapping[str, Sequence[Any]]]
     target: str
     classes: Sequence[Any]
 
     def __post_init__(self) -> None:
         if not self.columns:
             raise InvalidValue("columns names no column to learn from; give at least one, such as age = [0, 120].")
-        for name, known in self.columns.items():
+        for name, said in self.columns.items():
+            known = said["categories"] if isinstance(said, Mapping) and set(said) == {"categories"} else said
             if isinstance(known, str) or not isinstance(known, Sequence) or len(known) < 2:
                 raise InvalidValue(
                     f"columns.{name} is a range, such as [0, 120], or a list of two values or more; got {check.shown(known)}."
                 )
-            if _range(known) and not float(known[0]) < float(known[1]):
+            if _range(said) and not float(known[0]) < float(known[1]):
                 raise InvalidValue(f"The range of {name} must rise; got {check.shown(known)}.")
         if self.target in self.columns:
             raise InvalidValue(f"{self.target} is the target and cannot be learned from.")
@@ -66,7 +70,7 @@ class Encoding:
     @property
     def width(self) -> int:
         """How many numbers a row becomes."""
-        return sum(1 if _range(known) else len(known) for known in self.columns.values())
+        return sum(1 if _range(known) else len(_values(known)) for known in self.columns.values())
 
     def read(self, table: Any) -> tuple[Tensor, Tensor, NDArray[np.int64]]:
         """Inputs, classes, and which rows they are: those whose target is none of the classes are left out, each by itself."""
@@ -81,7 +85,7 @@ class Encoding:
     def inputs(self, table: Any) -> Tensor:
         """What a network is given for the rows of a table, which need not have the target."""
         found = columns(table, list(self.columns), empty=True)
-        parts = [_scaled(found[name], known) if _range(known) else _one_hot(name, found[name], known)
+        parts = [_scaled(found[name], known) if _range(known) else _one_hot(name, found[name], _values(known))
                  for name, known in self.columns.items()]  # fmt: skip
         return torch.from_numpy(np.concatenate(parts, axis=1).astype(np.float32))
 
@@ -123,7 +127,7 @@ def load(folder: str | os.PathLike[str]) -> TableClassifier:
     try:
         settings = tomllib.loads((place / CONFIG).read_text("utf-8"))
         data = settings["data"]
-        encoding = Encoding(columns=data["columns"], target=data["target"], classes=data["classes"])
+        encoding = Encoding(columns=_kept(place, data), target=data["target"], classes=data["classes"])
     except FileNotFoundError:
         raise InvalidValue(
             f"{place} has no {CONFIG}: it is no model that discreet train wrote. Others are read by discreet.learn.read."
@@ -132,6 +136,22 @@ def load(folder: str | os.PathLike[str]) -> TableClassifier:
         raise InvalidDocument(f"{place / CONFIG} does not say columns, target and classes of a table, or is damaged.") from None
     model = network(encoding.width, settings.get("model", {}).get("hidden", []), len(encoding.classes))
     return TableClassifier(encoding, read(place, model))
+
+
+def described(columns: Mapping[str, schema.Facts], *without: str | None) -> dict[str, Any]:
+    """The columns of a schema as an encoding takes them, without those that are not learned from."""
+    known = {name: schema.learned(name, facts, "training") for name, facts in columns.items() if name not in without}
+    return {name: said for name, said in known.items() if said is not None}
+
+
+def _kept(folder: Path, data: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns that a model was trained with; those of older ones are lists, of numbers too."""
+    said = data["columns"]
+    if isinstance(said, str):
+        return described(schema.read(folder / COLUMNS).one(Path(data["file"]).stem), data["target"], data.get("client"))
+    full = {name: schema.column(name, facts, written=True) for name, facts in said.items() if isinstance(facts, Mapping)}
+    known = described(full)
+    return {name: known.get(name, facts) for name, facts in said.items() if name in known or name not in full}
 
 
 def network(width: int, hidden: Sequence[int], classes: int) -> nn.Sequential:
@@ -147,11 +167,20 @@ def network(width: int, hidden: Sequence[int], classes: int) -> nn.Sequential:
     return nn.Sequential(*layers[:-1])
 
 
-def _range(known: Sequence[Any]) -> bool:
-    return len(known) == 2 and all(isinstance(it, (int, float)) and not isinstance(it, bool) for it in known)
+def _values(known: Any) -> Sequence[Any]:
+    values: Sequence[Any] = known["categories"] if isinstance(known, Mapping) else known
+    return values
 
 
-def _scaled(column: Column, known: Sequence[Any]) -> NDArray[np.float64]:
+def _range(known: Any) -> bool:
+    return (
+        not isinstance(known, Mapping)
+        and len(known) == 2
+        and all(isinstance(it, (int, float)) and not isinstance(it, bool) for it in known)
+    )
+
+
+def _scaled(column: Column, known: Any) -> NDArray[np.float64]:
     """To [-1, 1]; what is missing or no number lies in the middle."""
     low, high = float(known[0]), float(known[1])
     if column.dtype.kind in "biuf":

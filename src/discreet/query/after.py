@@ -1,5 +1,7 @@
 """After the noise: expressions over released rows, with intervals; HAVING and ORDER BY, which see noisy numbers only.
 
+Every operation is total: what has no finite value is NULL, as of one row, whatever the noisy numbers are.
+
 A value has three parts, one entry each per released row: what it is, and the least and most that it may be if the intervals of
 all its statistics hold. Of a truth value these are whether it surely, and whether it possibly, holds. NULL is NaN in numbers
 and None in everything else.
@@ -15,9 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.query import values
-from discreet.query.operations import NUMBERS, Kind, Op, OutputOp
+from discreet.query.operations import MOST_DIGITS, NUMBERS, Kind, Op, OutputOp
 from discreet.query.statistics.statistic import Cells, each
 from discreet.query.tree import Output
+
+WHOLE = 2.0**63  # whole numbers have 64 bits
 
 
 class Released(Protocol):
@@ -85,7 +89,7 @@ def _evaluate(output: Output, noisy: Released, confidence: float) -> Cells:
         return _COMPARISONS[Op(output.op)](*args)
     if output.op in _NUMERIC and all(kind in NUMBERS for kind in kinds):
         with np.errstate(all="ignore"):
-            return _in_order(_NUMERIC[Op(output.op)](args, output.value))
+            return _in_order(_known(_NUMERIC[Op(output.op)](args, output.value)))
     made = [values.one(Op(output.op), row, output.value, kinds) for row in zip(*(arg[0].tolist() for arg in args))]
     return _exact(output.kind, made)
 
@@ -108,6 +112,12 @@ def _objects(column: Sequence[Any]) -> NDArray[Any]:
     return made
 
 
+def _known(cells: Cells) -> Cells:
+    """NULL in place of a value beyond what a number may be, as of one row."""
+    value, low, high = cells
+    return np.where(np.isfinite(value), value, math.nan), low, high
+
+
 def _in_order(cells: Cells) -> Cells:
     """The ends around the value; an end that is nowhere is at infinity."""
     value, low, high = cells
@@ -122,9 +132,10 @@ def _total(output: Output, noisy: Released, confidence: float) -> Cells:
     places = [groups.setdefault(tuple(key[k] for k in output.value), []) for key in noisy.keys]
     for i, members in enumerate(places):
         members.append(i)
-    sums = [[float(np.nansum(np.asarray(part, float)[members])) for members in places] for part in parts]
+    with np.errstate(all="ignore"):
+        sums = [[float(np.nansum(np.asarray(part, float)[members])) for members in places] for part in parts]
     value, low, high = (np.array(column, float) for column in sums)
-    return value, low, high
+    return _in_order(_known((value, low, high)))
 
 
 # ---- numbers ------------------------------------------------------------------------------------------------------------
@@ -180,8 +191,9 @@ def _rising(f: Callable[[Any], Any], least: float = -math.inf) -> Callable[[list
 
 
 def _rounded(args: list[Cells], digits: Any) -> Cells:
-    """Halves are rounded away from 0, as they are of one row."""
-    unit = 10.0 ** int(digits or 0)
+    """Halves are rounded away from 0, as they are of one row. A double has no more
+    digits than 10.0 has powers."""
+    unit = 10.0 ** max(-MOST_DIGITS, min(int(digits or 0), MOST_DIGITS))
 
     def rounded(part: Any) -> Any:
         whole = np.trunc(part * unit)
@@ -190,6 +202,12 @@ def _rounded(args: list[Cells], digits: Any) -> Cells:
 
     value, low, high = (rounded(part) for part in args[0])
     return value, low, high
+
+
+def _whole(args: list[Cells], option: Any) -> Cells:
+    """NULL beyond 64 bits, as of one row."""
+    value, low, high = args[0]
+    return np.where(np.abs(value) < WHOLE, np.rint(value), math.nan), np.rint(low), np.rint(high)
 
 
 def _negative(args: list[Cells], option: Any) -> Cells:
@@ -231,7 +249,7 @@ _NUMERIC: dict[Op, Callable[[list[Cells], Any], Cells]] = {
     Op.MOD: _remainder, Op.POWER: _power, Op.NEG: _negative, Op.ABS: _size, Op.SIGN: _rising(np.sign),
     Op.SQRT: _rising(np.sqrt, 0.0), Op.EXP: _rising(np.exp), Op.LN: _rising(np.log, 0.0), Op.LOG2: _rising(np.log2, 0.0),
     Op.LOG10: _rising(np.log10, 0.0), Op.FLOOR: _rising(np.floor), Op.CEIL: _rising(np.ceil), Op.ROUND: _rounded,
-    Op.GREATEST: _extreme(np.fmax), Op.LEAST: _extreme(np.fmin), Op.BUCKET: _bucket, Op.TO_INTEGER: _rising(np.rint),
+    Op.GREATEST: _extreme(np.fmax), Op.LEAST: _extreme(np.fmin), Op.BUCKET: _bucket, Op.TO_INTEGER: _whole,
     Op.TO_NUMBER: _rising(np.positive),
 }  # fmt: skip
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from discreet.query.operations import Kind, Op, PlanKind, TermKind
 from discreet.query.price import Priced
 from discreet.query.quantiles import Quantiles
 from discreet.query.statistics.quantity import Quantity, ValueCount
-from discreet.query.statistics.statistic import CONFIDENCE, Cells, Statistic, each
+from discreet.query.statistics.statistic import CONFIDENCE, MOST_ROWS, PART, Cells, Statistic, each
 from discreet.query.together import Reach
 from discreet.query.tree import Question, Scalar
 
@@ -59,6 +60,7 @@ class Noisy:
         self.values: dict[int, NDArray[np.float64]] = {}
         self.shown: NDArray[Any] = np.zeros(0, np.int64)  # noisy counts of the groups that were released by them
         self.cut: Share | None = None
+        self.most_rows: Callable[[float], float] = lambda confidence: MOST_ROWS
         self._ranked: dict[int, Mapping[float, Cells]] = {}
         self._limits: dict[float, tuple[NDArray[Any], NDArray[Any]]] = {}
 
@@ -77,6 +79,7 @@ class Noisy:
                 terms = sum(measure.term is not None for measure in self.priced.measures)
                 more = ask(added[1]) if len(added) > 1 else {}
                 self.cut = self.priced.cut.run(sums, terms, more, self.confidence)
+                self.most_rows = partial(self.priced.cut.most_rows, self.cut)
         for request, place in zip(asked[len(added) :], alone):
             if request.bins is not None:
                 self._ranked[place] = self._quantiles(place, ask(request))
@@ -208,7 +211,10 @@ class Noisy:
         return self.priced.measures[self.priced.place[quantity]].scale == 1
 
     def reach(self, above: Quantity, below: Quantity, confidence: float) -> Reach | None:
-        return self.priced.reach(self.priced.place[above], self.priced.place[below], confidence)
+        tops, bottoms = self.priced.place[above], self.priced.place[below]
+        sure, (top, bottom) = self._rounding((tops, bottoms), confidence)
+        noise = self.priced.reach(tops, bottoms, sure)
+        return None if noise is None else lambda slope: noise(slope) + top + slope * bottom
 
     def ranked(self, quantity: Quantity, rank: float) -> Cells:
         return self._ranked[self.priced.place[quantity]][rank]
@@ -221,8 +227,27 @@ class Noisy:
                 low, high = self.priced.selector().limits(self.shown, confidence)
                 self._limits[confidence] = (low.astype(float) * self.priced.step(m), high.astype(float) * self.priced.step(m))
             return self._limits[confidence]
-        error = self.priced.error(m, confidence)
+        sure, (rounding,) = self._rounding((m,), confidence)
+        error = self.priced.error(m, sure) + rounding
         return self.values[m] - error, self.values[m] + error
+
+    def _rounding(self, places: Sequence[int], confidence: float) -> tuple[float, list[NDArray[np.float64] | float]]:
+        """How far whole steps move these sums, at most, and the confidence that is left for their noise: a small part of what
+        it may miss is for the number of rows, which is known with noise."""
+        parts = [self.priced.measures[m].rounding for m in places]
+        count = next((count for m in places if (count := self.priced.counted(m)) is not None), None)
+        if not any(parts):
+            return confidence, list(parts)
+        left = each(PART / (PART - 1), confidence)
+        if count is None:
+            return left, [part * self.most_rows(each(PART, confidence)) for part in parts]
+        if count == self.priced.threshold:
+            far = float(self.priced.selector().bound) * self.priced.step(count)
+        else:
+            far = self.priced.error(count, each(PART, confidence))
+        own = self.priced.measures[count].rounding  # at most a 32nd
+        rows = np.maximum(self.values[count] + far, 0.0) * (1 + 2 * own)
+        return left, [part * rows for part in parts]
 
 
 class Together:
@@ -231,6 +256,8 @@ class Together:
     def __init__(self, parts: Sequence[Noisy], keys: int) -> None:
         self.parts, self.priced = parts, parts[0].priced
         self.confidence, self.cut = self.priced.confidence, parts[0].cut
+        for part in parts:
+            part.most_rows = parts[0].most_rows  # rows before they are counted in groups
         self.grouped = [places for part in parts for places in part.grouped]
         rows = [key for part in parts for key in part.keys]
         self.keys = [tuple(dict(zip(places, key)).get(i) for i in range(keys)) for key, places in zip(rows, self.grouped)]

@@ -25,7 +25,7 @@ from discreet.query.operations import Kind, Op
 from discreet.query.quantiles import Quantiles
 from discreet.query.rows import Contribution, Floats, Ints, Rows, add, clipped_table, codes, column, numbers, public, weigh
 from discreet.query.statistics.quantity import Quantity, RowCount
-from discreet.query.statistics.statistic import Cells, Statistic
+from discreet.query.statistics.statistic import MOST_ROWS, PART, Cells, Statistic, each
 from discreet.query.tree import Scalar
 
 FINEST = 1 << 30  # grid steps from zero to a bound, where they fit
@@ -120,6 +120,11 @@ class NoisySum:
         steps = self.total(values, weights) + discrete_laplace(self.sensitivity / self.epsilon)
         return float(steps * self.step / self.contribution.one)
 
+    @property
+    def rounding(self) -> float:
+        """How far the grid moves what a row adds, at most."""
+        return 0.0 if self.reach is None else float(self.step) / 2
+
     def error(self, confidence: float) -> float:
         """How far the noise moves the sum, at this confidence."""
         t = discrete_laplace_error(float(self.sensitivity / self.epsilon), confidence)
@@ -153,7 +158,12 @@ class _Released:
         return self._values[quantity]
 
     def ends(self, quantity: Quantity, confidence: float) -> tuple[Floats, Floats]:
-        error = self._sums[quantity].error(confidence)
+        noisy_sum, count = self._sums[quantity], self._sums.get(RowCount())
+        rows: Any = float(MOST_ROWS)
+        if count is not None and noisy_sum.rounding:
+            rows = np.maximum(self._values[RowCount()] + count.error(each(PART, confidence)), 0.0)
+            confidence = each(PART / (PART - 1), confidence)
+        error = noisy_sum.error(confidence) + rows * noisy_sum.rounding
         return self._values[quantity] - error, self._values[quantity] + error
 
     def whole(self, quantity: Quantity) -> bool:
@@ -176,7 +186,7 @@ def statistic(kind: type[Statistic], *, unit: Any, epsilon: Number, confidence: 
     quantities = estimated.measures()
     part = rational("epsilon", epsilon) / len(quantities)
     sums = {quantity: NoisySum(contribution, part, quantity.reach) for quantity in quantities}
-    check.open_fraction("confidence", confidence)
+    check.confidence(confidence)
 
     def work(rows: Rows) -> Estimate:
         if of is None:
@@ -202,7 +212,7 @@ def quantile(
     bins = check.whole("bins", bins, most=1 << 20)
     several = isinstance(targets, (list, tuple, np.ndarray))
     asked = targets if several else (targets,)
-    mechanism = Quantiles(asked, epsilon, contribution.sensitivity, interval_share, confidence)
+    mechanism = Quantiles(asked, epsilon, contribution.sensitivity, interval_share, check.confidence(confidence))
     width = (upper - lower) / bins
 
     def work(rows: Rows) -> Estimate:
@@ -219,7 +229,7 @@ def quantile(
 def histogram(*, unit: Any, epsilon: Number, confidence: float, edges: Any = None, categories: Any = None) -> ArrayMechanism:
     contribution = Contribution(unit)
     noisy_sum = NoisySum(contribution, rational("epsilon", epsilon))
-    check.open_fraction("confidence", confidence)
+    check.confidence(confidence)
     place, cells = _cells(edges, categories)
 
     def work(rows: Rows) -> Estimate:
@@ -240,7 +250,7 @@ def top_k(*, unit: Any, epsilon: Number, categories: Any, k: int, confidence: fl
     k = check.whole("k", k, most=len(known))
     half = rational("epsilon", epsilon) / 2
     noisy_sum = NoisySum(contribution, half)
-    check.open_fraction("confidence", confidence)
+    check.confidence(confidence)
     # A unit that is added moves all counts one way, by its weight at most: a range of that, not of twice that.
     moved = Fraction(contribution.sensitivity, 2)
     event = Exponential(float_above("epsilon", half / k))

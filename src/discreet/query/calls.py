@@ -117,6 +117,8 @@ class Call:
         items = self.argument.expressions
         whole = len(items) == 1 and isinstance(items[0], exp.Tuple)
         items = items[0].expressions if whole else items
+        if not items:
+            raise InvalidQuery(f"{self.node.sql()[:60]}: DISTINCT takes at least one column.")
         if len(items) > MOST_TOGETHER:
             raise InvalidQuery(f"{self.node.sql()[:60]}: DISTINCT takes at most {MOST_TOGETHER} columns.")
         if len(items) == 1 and not whole:

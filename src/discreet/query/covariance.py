@@ -27,7 +27,7 @@ def covariance(*, unit: Any, epsilon: Number, bounds: Any, confidence: float) ->
     limits = [bounds_pair(item) for item in check.items("bounds", bounds, "a list of (lower, upper), one per column")]
     if not 0 < len(limits) <= MOST_COLUMNS:
         raise InvalidValue(f"bounds must be given for 1 to {MOST_COLUMNS} columns; got {len(limits)}.")
-    check.open_fraction("confidence", confidence)
+    check.confidence(confidence)
     third, d = rational("epsilon", epsilon) / 3, len(limits)
     centres = [_centre(item) for item in limits]
     pairs = [(i, j) for i in range(d) for j in range(i + 1)]
@@ -38,14 +38,17 @@ def covariance(*, unit: Any, epsilon: Number, bounds: Any, confidence: float) ->
 
     def work(rows: Rows) -> Estimate:
         table, weights = clipped_table(rows, contribution, limits)
-        share = each(noises, confidence)
+        share = each(noises, confidence)  # the count's error is in the rounding too, and holds at once with the others
         centred = [values - float(middle) for values, (middle, _) in zip(table, centres)]
         n, t = people.noisy(None, weights), people.error(share)
-        first = [(noisy_sum.noisy(values, weights), noisy_sum.error(share)) for noisy_sum, values in zip(sums, centred)]
+        most = max(0.0, n + t)
+        first = [(noisy_sum.noisy(values, weights), noisy_sum.error(share) + most * noisy_sum.rounding)
+                 for noisy_sum, values in zip(sums, centred)]  # fmt: skip
         out = np.zeros((3, d, d))
         for (i, j), noisy_sum in products.items():
             shift = float(_shift(centres, i, j))
-            second = noisy_sum.noisy(centred[i] * centred[j] - shift, weights), noisy_sum.error(share)
+            error = noisy_sum.error(share) + most * noisy_sum.rounding
+            second = noisy_sum.noisy(centred[i] * centred[j] - shift, weights), error
             ends = _covariance(second, first[i], first[j], (n, t), shift, float(centres[i][1]), float(centres[j][1]))
             out[:, i, j] = out[:, j, i] = ends
         value, low, high = (part.tolist() for part in out)

@@ -16,6 +16,7 @@ from discreet.noise import discrete_laplace, discrete_laplace_error
 from discreet.query.engines.request import Plan, Request, Term
 from discreet.query.operations import PlanKind, TermKind
 from discreet.query.split import GRAIN, below
+from discreet.query.statistics.statistic import each
 from discreet.query.tree import Select
 
 PART = Fraction(1, 25)  # of epsilon
@@ -31,6 +32,7 @@ class Share(NamedTuple):
     value: float
     low: float
     high: float
+    whole: int = 0  # the noisy number that it is of, in parts of a row
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,12 @@ class CutShare:
         whole = more["s0"] if self.plan.kind == PlanKind.SAMPLED else sums[f"s{first + 1}"]
         exact = (sum(int(value or 0) for value in column) for column in (kept, whole))
         noisy = [value + discrete_laplace(scale) for value, scale in zip(exact, self._scales)]
-        return _share(*noisy, *self._errors(confidence))
+        return _share(*noisy, *self._errors(confidence))._replace(whole=noisy[1])
+
+    def most_rows(self, share: Share, confidence: float) -> float:
+        """No more rows than this were counted, in whatever groups, at this confidence."""
+        error = discrete_laplace_error(float(self._scales[1]), confidence)
+        return max(0.0, (share.whole + error) / self.plan.scale)
 
     def rows_needed(self, confidence: float) -> float:
         """From how many rows on the share is within a tenth."""
@@ -87,7 +94,7 @@ class CutShare:
         return [Fraction(most) / Fraction(epsilon) for most, epsilon in zip(self.sensitivities, self.epsilons)]
 
     def _errors(self, confidence: float) -> list[float]:
-        both = 1 - (1 - confidence) / 2
+        both = each(2, confidence)
         return [float(discrete_laplace_error(float(scale), both)) for scale in self._scales]
 
 

@@ -136,7 +136,7 @@ class Database:
         )
         plan = choose_plan(question, self.unit, registered=registered, groups=groups)
         priced = price(question, self.unit, plan, epsilon=epsilon, delta=delta, weights=weights or {}, bias=bias, noise=noise)
-        confidence = check.open_fraction("confidence", confidence)
+        confidence = check.confidence(confidence)
         sets = (replace(one, confidence=confidence) for one in priced.more)
         priced = replace(priced, confidence=confidence, more=tuple(sets))
         names = [name.lower() for name in column_names(priced)]

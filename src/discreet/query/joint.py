@@ -34,8 +34,9 @@ def common_steps(sensitivities: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
     ((146, 1), 146)
     """
     most = max(sensitivities)
-    if any(most % sensitivity for sensitivity in sensitivities):
-        most *= FINER
+    others = [sensitivity for sensitivity in sensitivities if most % sensitivity]
+    if others:
+        most *= -(-FINER * max(others) // most)  # a number with few steps has whole multiples that are near enough
     times = tuple(-(-most // sensitivity) for sensitivity in sensitivities)
     return times, max(a * b for a, b in zip(times, sensitivities))
 

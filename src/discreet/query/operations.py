@@ -22,6 +22,7 @@ class Kind(StrEnum):
 
 
 NUMBERS = (Kind.INTEGER, Kind.NUMBER)
+MOST_DIGITS = 308  # of ROUND on either side of the point: as far as powers of ten are doubles
 MOMENTS = (Kind.DATE, Kind.TIMESTAMP)
 
 

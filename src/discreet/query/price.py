@@ -22,12 +22,15 @@ from discreet.query.quantiles import Quantiles
 from discreet.query.split import split, worst
 from discreet.query.statistics.bias import Column, bias_columns
 from discreet.query.statistics.quantity import Bounding, Measure, Quantity, RowCount, UnitCount
-from discreet.query.statistics.statistic import CONFIDENCE
+from discreet.query.statistics.statistic import CONFIDENCE, MOST_ROWS, TYPICAL
 from discreet.query.threshold import Threshold
 from discreet.query.together import Reach, of_box, of_laplace, of_normal
 from discreet.query.tree import Output, Question, copies
 
-FINEST = 1 << 14  # steps between the middle of the bounds and their ends
+FINEST = 38  # binary digits of the steps between the middle of the bounds and their ends, where the noise fits
+FINEST_MEANS = 26  # where means over the rows of a unit count: their sums are within 64 bits in every engine
+COARSEST = 6
+HEAVIEST = 1e9  # weight of a column, and one over the least
 MOST_COPIES = 1 << 16  # rows that may be made of one record
 WIDEST = 1 << 49  # of noise scales: beyond it whole numbers would not fit 64 bits
 
@@ -111,8 +114,16 @@ class Priced:
         return quantity in self.place
 
     def half_width(self, quantity: Quantity) -> float:
-        """Half of the interval of a quantity in the answer."""
-        return self.error(self.place[quantity], self.confidence)
+        """Half of the interval of a quantity in the answer, as far as it is known before: of a group of typical size."""
+        m = self.place[quantity]
+        rows = MOST_ROWS if self.counted(m) is None and self.plan.kind == PlanKind.ROWS else TYPICAL
+        return self.error(m, self.confidence) + rows * self.measures[m].rounding
+
+    def counted(self, m: int) -> int | None:
+        """A measurement that counts the rows whose rounding is in measurement `m`."""
+        term = self.measures[m].term
+        counts = (RowCount(), *(() if term is None or term.of is None else (RowCount(term.of),)))
+        return next((self.place[count] for count in counts if count in self.place), None)
 
     @property
     def sets(self) -> tuple[Priced, ...]:
@@ -230,8 +241,11 @@ def _finest(
     shares: tuple[Column, ...], noise: str | None, spare: int = 0,
 ) -> Priced:  # fmt: skip
     """On the finest grid whose noise fits 64 bits. `spare` grains of epsilon are left for what is measured beside."""
-    for steps in (FINEST, FINEST >> 4, FINEST >> 8):
-        bounding = Bounding(plan, 2 if unit.relation == "replace" else 1, steps)
+    times = 2 if unit.relation == "replace" else 1
+    for digits in range(FINEST_MEANS if plan.kind == PlanKind.SAMPLED else FINEST, COARSEST - 1, -1):
+        bounding = Bounding(plan, times, 1 << digits)
+        if digits > COARSEST and bounding.weight << digits > min(WIDEST * epsilon, check.LARGEST_WHOLE):
+            continue
         priced = _price(question, unit, bounding, epsilon, delta, weights, shares, spare, noise)
         if _fits(priced):
             return priced
@@ -242,14 +256,15 @@ def _finest(
 
 
 def _fits(priced: Priced) -> bool:
+    if any(measure.sensitivity > check.LARGEST_WHOLE for measure in priced.measures):
+        return False
     alone = [i for i in range(len(priced.measures)) if i not in priced.joint]
     if priced.multiplier:
         widest = max(priced.measures[m].sensitivity for m in priced.joint) * priced.multiplier * math.sqrt(len(priced.joint))
         return widest <= WIDEST and all(priced.measures[i].sensitivity <= WIDEST * priced.epsilons[i] for i in alone)
     joint = common_steps(tuple(priced.measures[m].sensitivity for m in priced.joint))[1] if priced.joint else 0
-    return joint <= WIDEST * (priced.epsilons[priced.joint[0]] if priced.joint else 1.0) and all(
-        priced.measures[i].sensitivity <= WIDEST * priced.epsilons[i] for i in alone
-    )
+    widest = min(WIDEST * (priced.epsilons[priced.joint[0]] if priced.joint else 1.0), check.LARGEST_WHOLE)
+    return joint <= widest and all(priced.measures[i].sensitivity <= WIDEST * priced.epsilons[i] for i in alone)
 
 
 def _price(
@@ -362,4 +377,6 @@ def _needs(output: Output, statistics: list[Mapping[Quantity, float]], weight: f
 
 def _scaled(needs: Mapping[Quantity, float], weight: float) -> dict[Quantity, float]:
     weight = check.positive("weights", weight)
+    if not 1 / HEAVIEST <= weight <= HEAVIEST:
+        raise InvalidValue(f"weights must be between {1 / HEAVIEST:g} and {HEAVIEST:g}; got {weight:g}.")
     return {quantity: need * weight for quantity, need in needs.items()}

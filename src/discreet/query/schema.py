@@ -8,11 +8,13 @@ A `schema.toml` says it once for everyone:
     required = true
 
     [people.ward]
-    values = ["A", "B", "C"]
+    categories = ["A", "B", "C"]     # or values
 
     [wards]
     public = true
     unique = ["ward"]     # with repeats = 3: at most three rows agree on it
+
+It is read by `discreet.schema`, as for every command; what SQL has no use for (bins, mass, what is found privately) is left.
 """
 
 from __future__ import annotations
@@ -23,8 +25,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from discreet import schema as described
 from discreet.core import check
-from discreet.core.document import read_toml
 from discreet.errors import InvalidDocument, InvalidValue
 from discreet.query.engines.frames import Declared
 from discreet.query.engines.stored import Stored
@@ -33,9 +35,8 @@ from discreet.query.public import converted, public_values
 from discreet.query.tree import Bounds, Field
 
 KNOWN = ("bounds", "values", "required", "type")
-OF_TABLES = ("public", "unique", "repeats", "rows", "depends_on_one_unit", "null")
+STORED = ("categorical", "ordinal")  # types that say how a column is used, not what it holds
 MOST_REPEATS = 1_000_000  # rows of one unit in a table, and rows of a public table that agree
-TYPES = tuple(kind for kind in Kind if kind != Kind.NULL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,12 @@ class Schema:
 
     def text_columns(self) -> dict[str, Declared]:
         """The columns of text files, by table, as they are declared."""
-        return {table: Declared(tuple(columns), tuple(self.of(table).get("null", ()))) for table, columns in self.facts.items()}
+        every = [name for name, facts in self.facts.get("", {}).items() if "type" in facts]  # of all tables, where that says it
+        declared = {
+            table: (*columns, *(name for name in every if name not in columns)) for table, columns in self.facts.items()
+        }
+        declared[""] = tuple(every)
+        return {table: Declared(names, tuple(self.of(table).get("null", ()))) for table, names in declared.items()}
 
     def fields(self, table: str, stored: Stored) -> dict[str, Field]:
         """The columns an engine found, with what is known of them; columns of a type that SQL here cannot use are left out."""
@@ -91,8 +97,9 @@ class Schema:
             return self
         if not isinstance(bounds, Mapping):
             raise InvalidValue(f"bounds must be like {{'age': (0, 120)}}; got {check.shown(bounds)}.")
-        every = {name: {"bounds": _bounds(name, pair)} for name, pair in bounds.items()}
-        return replace(self, facts={**self.facts, "": every})
+        said = self.facts.get("", {})
+        every = {name: {**said.get(name, {}), "bounds": _bounds(name, pair)} for name, pair in bounds.items()}
+        return replace(self, facts={**self.facts, "": {**said, **every}})
 
 
 def near(name: str, known: Iterable[str]) -> str:
@@ -115,18 +122,19 @@ def read_schema(document: str | os.PathLike[str] | Mapping[str, Any] | None) -> 
     """A schema from a TOML file or from the same as a dict."""
     if document is None:
         return Schema()
-    document = document if isinstance(document, Mapping) else read_toml(document)
-    facts: dict[str, dict[str, dict[str, Any]]] = {}
-    tables: dict[str, dict[str, Any]] = {}
-    for table, columns in document.items():
-        if not isinstance(columns, Mapping):
-            raise InvalidDocument(f"The schema says {check.shown(columns)} of {table}; it should be a table [{table}.column].")
-        for column, said in columns.items():
-            if column in OF_TABLES and not isinstance(said, Mapping):
-                tables.setdefault(table, {})[column] = _of_table(table, column, said)
-            else:
-                facts.setdefault(table, {})[column] = _facts(f"{table}.{column}", said)
-    return Schema(facts, tables)
+    try:
+        said = described.read_mapping(document) if isinstance(document, Mapping) else described.read(document)
+    except InvalidDocument:
+        raise
+    except InvalidValue as error:
+        raise InvalidDocument(str(error)) from None
+    facts = {
+        table: {column: _facts(f"{table}.{column}" if table else column, own) for column, own in columns.items()
+                if own.get("type") != "omit"}
+        for table, columns in said.columns.items()
+    }  # fmt: skip
+    about = {table: {name: _of_table(table, name, fact) for name, fact in own.items()} for table, own in said.tables.items()}
+    return Schema({table: columns for table, columns in facts.items() if columns}, about)
 
 
 def _of_table(table: str, name: str, said: Any) -> Any:
@@ -143,21 +151,20 @@ def _of_table(table: str, name: str, said: Any) -> Any:
     return names
 
 
-def _facts(name: str, said: Any) -> dict[str, Any]:
-    if not isinstance(said, Mapping):
-        raise InvalidDocument(f"The schema says {check.shown(said)} of {name}; it should be like {name} = {{bounds = [0, 1]}}.")
-    extra = sorted(set(said) - set(KNOWN))
-    if extra:
-        raise InvalidDocument(f"The schema says {extra[0]!r} of {name}; it can say {', '.join(KNOWN)}. {near(extra[0], KNOWN)}")
-    facts = dict(said)
-    if "bounds" in facts:
+def _facts(name: str, said: Mapping[str, Any]) -> dict[str, Any]:
+    """What SQL uses of the facts of a column."""
+    facts = {key: fact for key, fact in said.items() if key in KNOWN}
+    kind = described.type_of(said)
+    if facts.get("type") in STORED:
+        facts.pop("type", None)
+    elif facts.get("type") == "real":
+        facts["type"] = "number"
+    if kind in ("date", "timestamp"):
+        facts.pop("bounds", None)  # a range of dates is for synthesis: SQL has none
+    elif "bounds" in facts:
         facts["bounds"] = _bounds(name, facts["bounds"])
     if "values" in facts:
         facts["values"] = public_values(name, facts["values"])
-    if not isinstance(facts.get("required", False), bool):
-        raise InvalidDocument(f"required of {name} must be true or false; got {check.shown(facts['required'])}.")
-    if "type" in facts and facts["type"] not in TYPES:
-        raise InvalidDocument(f"type of {name} must be one of {', '.join(TYPES)}; got {check.shown(facts['type'])}.")
     return facts
 
 

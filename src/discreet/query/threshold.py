@@ -125,7 +125,10 @@ class Threshold:
         It is about all groups, shown or not. A small group is shown only if its noise is large, so of the small groups
         that are shown fewer are within t: `limits` is about the shown ones.
         """
-        return _interval(float(self.scale), self.numbers, self.bound, check.open_fraction("confidence", confidence))
+        return self._within(1 - check.open_fraction("confidence", confidence))
+
+    def _within(self, missed: float) -> int:
+        return _interval(float(self.scale), self.numbers, self.bound, missed)
 
     def released(self, weight: int) -> float:
         """The probability that a group of this true count is shown, in float64 and not rounded down: 0 for 0.
@@ -147,7 +150,7 @@ class Threshold:
         far = shown - np.minimum(shown, min(4 * self.bound + 1, 1 << 62))
         y = np.atleast_1d(whole_numbers((shown - far).astype(np.int64)))
         half = (1 - check.open_fraction("confidence", confidence)) / 2
-        return self._least_count(y, half) + far, y + self.interval(1 - half) + far
+        return self._least_count(y, half) + far, y + self._within(half) + far
 
     def _least_count(self, y: Ints, half: float) -> Ints:
         """The least count that reaches y with probability `half` or more, if it is shown; that grows with the count."""
@@ -178,9 +181,9 @@ def _edge(scale: float, numbers: int, bound: int) -> float:
 
 
 @lru_cache(1024)
-def _interval(scale: float, numbers: int, bound: int, confidence: float) -> int:
+def _interval(scale: float, numbers: int, bound: int, missed: float) -> int:
     edge = _edge(scale, numbers, bound)
-    most = (1 - confidence) * (1 - 1e-9) * (1 - 2 * edge) / 2 + edge
+    most = missed * (1 - 1e-9) * (1 - 2 * edge) / 2 + edge
     return least(lambda t: t >= bound or float(above(t, scale, numbers)) <= most)
 
 

@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
-Reach = Callable[[float], float]  # of a slope: how far the noise of x - slope y is from 0 at most, at some confidence
+Reach = Callable[[float], float | Floats]  # of a slope: how far x - slope y is from the same without noise, at some confidence
 NODES = 400  # of the integral over the size of a box
 HALVES = 50  # further ones, towards the largest sizes, for confidences near 1
+FAR = 1 << 12  # starting points: as far as noise is looked for, at any confidence that a float can say
 CELLS = 32  # of the range of a mean, in each of which one bound on the noise is used
 
 
@@ -24,7 +25,7 @@ def quotient(top: Floats, bottom: Floats, reach: Reach, half: float) -> tuple[Fl
     """
     edges = np.linspace(-half, half, CELLS + 1)
     most = np.array([reach(abs(edge)) for edge in edges])
-    most = np.maximum(most[1:], most[:-1])  # the noise grows with |m|, so that of a cell is most at one of its ends
+    most = np.maximum(most[1:], most[:-1]).T  # the noise grows with |m|, so that of a cell is most at one of its ends
     with np.errstate(divide="ignore", invalid="ignore"):
         ends = [(top[:, None] + side * most) / bottom[:, None] for side in (-1, 1)]
     sure = bottom[:, None] > 0
@@ -88,7 +89,7 @@ def _sides(size: int) -> tuple[Floats, Floats]:
 
 def of_normal(one: float, two: float, confidence: float) -> float:
     """The same of Gaussian noise of two standard deviations."""
-    return math.hypot(one, two) * NormalDist().inv_cdf((1 + confidence) / 2)
+    return math.hypot(one, two) * -NormalDist().inv_cdf((1 - confidence) / 2)
 
 
 def _least(beyond: Callable[[float], float], start: float, confidence: float) -> float:
@@ -96,6 +97,8 @@ def _least(beyond: Callable[[float], float], start: float, confidence: float) ->
     low, high = 0.0, start
     while beyond(high) > 1 - confidence:
         low, high = high, 2 * high
+        if high > FAR * start:
+            return math.inf
     for _ in range(24):
         middle = (low + high) / 2
         low, high = (middle, high) if beyond(middle) > 1 - confidence else (low, middle)

@@ -11,6 +11,7 @@ from typing import Any
 from discreet.query.engines.expressions import NO, PATTERNS, YES
 from discreet.query.operations import Kind, Op
 
+WHOLE = 1 << 63  # whole numbers have 64 bits
 _WRITTEN = {kind: re.compile(pattern) for kind, pattern in PATTERNS.items()}
 
 
@@ -31,7 +32,7 @@ def one(op: Op, row: Sequence[Any], option: Any, kinds: Sequence[Kind]) -> Any:
         made = OPERATIONS[op](row, option, kinds)
     except (ValueError, OverflowError):  # of a number or a date without an end: NULL, as in its row
         return None
-    return None if missing(made) else made
+    return None if missing(made) or (isinstance(made, float) and math.isinf(made)) else made
 
 
 def _written(text: str, kind: Kind) -> str | None:
@@ -51,7 +52,7 @@ def _to_whole(row: Sequence[Any], option: Any, kinds: Sequence[Kind]) -> float |
     if kinds[0] != Kind.TEXT:
         return float(round(row[0]))
     text = _written(row[0], Kind.INTEGER)
-    return None if text is None else float(text)
+    return None if text is None or not -WHOLE <= int(text) < WHOLE else float(text)
 
 
 def _to_text(row: Sequence[Any], option: Any, kinds: Sequence[Kind]) -> str:

@@ -46,6 +46,7 @@ class Explanation:
     misplaced: dict[str, float]
     found: tuple[str, ...] = ()
     constraints: int = 0
+    readings: dict[str, str] = field(default_factory=dict)  # how the schema of each column was read
     event: Event = field(default=Zero(), repr=False)  # what the ledger would charge
 
     def to_json(self) -> dict[str, Any]:
@@ -58,6 +59,7 @@ class Explanation:
             f"protects   {self.unit}",
             f"method     {self.method}" + (f"; {self.constraints} constraints" if self.constraints else ""),
             f"columns    {', '.join(f'{name} ({cells})' for name, cells in self.columns.items())}",
+            *(f"reads      {name}: {told}" for name, told in self.readings.items()),
             f"split      {split} of the budget",
             *(f"finds      {line}" for line in self.found),
             *(f"noise      {NOISE[part].format(size)}" for part, size in self.noise.items()),
@@ -84,14 +86,15 @@ def explain(
     >>> round(cost.noise["columns"], 1)
     4.2
     """
-    with Table(table, schema_of(schema), unit, name=name) as rows:
+    with Table(table, schema_of(schema, table, name), unit, name=name) as rows:
         mechanism = planned(rows, unit, epsilon, delta, method, workload, constraints)
         columns = {cells.name: size for cells, size in zip(rows.cells, rows.sizes)}
+        readings = rows.schema.readings()
     parts = dict(mechanism.spending().parts)
     found = tuple(mechanism.domain.explain()) if mechanism.open else ()
     return Explanation(
         epsilon, delta, str(unit), mechanism.method.name, columns, parts, split(mechanism), misplaced(mechanism), found,
-        len(mechanism.constraints), mechanism.spending().event,
+        len(mechanism.constraints), readings, mechanism.spending().event,
     )  # fmt: skip
 
 

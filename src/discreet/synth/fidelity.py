@@ -24,7 +24,7 @@ from discreet.ledger import LedgerLike, release
 from discreet.noise import discrete_gaussian
 from discreet.synth.measure import Floats, Ints, Set
 from discreet.synth.model import Model
-from discreet.synth.schema import Schema
+from discreet.synth.synthesis import schema_of
 from discreet.synth.table import Table, reach
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ def measure_fidelity(
     >>> near.for_release, near.mean(2)
     (False, 0.0)
     """
-    known = Schema.of(schema)
+    known = schema_of(schema, real, name)
     with Table(real, known, unit, name=name) as table:
         if isinstance(synthetic, Model):
             table.settle_like(synthetic.cells)
@@ -285,7 +285,7 @@ def release_fidelity(
         raise InvalidValue(f"model must be the model that was fitted, as fit(…).value; got {type(model).__name__}.")
     if (ledger is None) != (source is None):
         raise InvalidValue("ledger and source go together: the ledger keeps the budget of the source.")
-    with Table(table, Schema.of(schema), unit, name=name) as rows:
+    with Table(table, schema_of(schema, table, name), unit, name=name) as rows:
         rows.settle_like(model.cells)
         if rows.cells != model.cells:
             raise InvalidValue("The model was fitted with another schema, or to a table with other columns.")

@@ -166,7 +166,8 @@ def explain_linked(
     schema: Mapping[str, Any] | str | os.PathLike[str], method: str | Method = "auto",
 ) -> Explanation:  # fmt: skip
     """What `fit_linked` would cost and how exact it would be; no row is read and nothing is spent."""
-    with LinkedTable(tables, schemas_of(schema, parent, child), parent, child, unit) as data:
+    known = schemas_of(schema, parent, child)
+    with LinkedTable(tables, known, parent, child, unit) as data:
         mechanism = _planned(data, unit, epsilon, delta, method)
         names = [*(it.name for it in data.parents.cells), *(it.name for it in data.children.cells[len(mechanism.parents) :])]
     first, second = mechanism.first, mechanism.spending()
@@ -178,7 +179,9 @@ def explain_linked(
     return Explanation(
         epsilon, delta, str(unit), f"{first.method.name}, {child} by a tree", dict(zip(names, mechanism.second.sizes)),
         {**first.spending().parts, **{f"child {name}": noise for name, noise in second.parts.items()}},
-        {name: left * share / whole for name, share in shares.items()} | parts, misplaced(first), event=first.spending().event,
+        {name: left * share / whole for name, share in shares.items()} | parts, misplaced(first),
+        readings={f"{table}.{name}": told for table, it in known.items() for name, told in it.readings().items()},
+        event=first.spending().event,
     )  # fmt: skip
 
 

@@ -1,10 +1,9 @@
 """What is publicly known of a table that is to be synthesised: each column's type, its categories or its range.
 
-Nothing here is read off the data: a category that one person alone has would give that person away. A `schema.toml` says it:
+Nothing here is read off the data: a category that one person alone has would give that person away. A `schema.toml` says it, in
+the form of `discreet.schema` that every command takes:
 
-    [age]
-    type = "integer"
-    bounds = [17, 90]
+    age = [17, 90]
 
     [hours]
     type = "integer"
@@ -12,8 +11,7 @@ Nothing here is read off the data: a category that one person alone has would gi
     mass = [40]
 
     [sex]
-    type = "categorical"
-    values = ["Female", "Male"]
+    categories = ["Female", "Male"]
     required = true
 
     [job]
@@ -41,8 +39,8 @@ from dataclasses import dataclass, fields, replace
 from datetime import date, datetime
 from typing import Any
 
+from discreet import schema as public
 from discreet.core import check
-from discreet.core.document import read_toml
 from discreet.errors import InvalidDocument, InvalidValue
 
 LISTED = ("categorical", "ordinal")
@@ -180,51 +178,64 @@ class Schema:
             raise InvalidValue("The schema describes no column.")
 
     @classmethod
-    def of(cls, given: Schema | Mapping[str, Any] | str | os.PathLike[str]) -> Schema:
+    def of(cls, given: Schema | Mapping[str, Any] | str | os.PathLike[str], table: str | None = None) -> Schema:
         """A schema; or a mapping from column to a Column, a list of categories, a pair (low, high) or None to leave it out; or
-        the path of a TOML file."""
+        the path of a TOML file, of which `table` names the one that is meant."""
         if isinstance(given, Schema):
             return given
         if isinstance(given, (str, os.PathLike)):
-            return cls.read(given)
+            return cls.read(given, table)
         if not isinstance(given, Mapping):
             raise InvalidValue(f"schema must map columns to categories or ranges; got {type(given).__name__}.")
         return cls._from(((check.word("column", name), said) for name, said in given.items()), InvalidValue)
 
     @classmethod
-    def read(cls, path: str | os.PathLike[str]) -> Schema:
+    def read(cls, path: str | os.PathLike[str], table: str | None = None) -> Schema:
         """A schema from a TOML file."""
-        document = read_toml(path)
-        rules, work = (_arrays(document, name) for name in ("constraint", "workload"))
-        schema = cls._from(document.items(), InvalidDocument)
+        said = public.read(path)
+        rules, work = (said.lists.get(name, ()) for name in ("constraint", "workload"))
         try:
+            schema = cls._from(said.one(table).items(), InvalidDocument)
             return replace(schema, constraints=tuple(map(_constraint, rules)), workload=tuple(map(_workload, work)))
+        except InvalidDocument:
+            raise
         except InvalidValue as error:
             raise InvalidDocument(str(error)) from None
 
     @classmethod
     def tables(cls, given: Any) -> dict[str, Schema]:
         """The schemas of several tables, by name: a mapping, or the path of a TOML file with [table.column]."""
-        named = read_toml(given) if isinstance(given, (str, os.PathLike)) else given
-        if not isinstance(named, Mapping) or not all(
-            isinstance(it, (Schema, Mapping, str, os.PathLike)) for it in named.values()
+        if isinstance(given, (str, os.PathLike)):
+            columns = public.read(given).columns
+            return {name: cls._from({**columns.get("", {}), **own}.items(), InvalidDocument)
+                    for name, own in columns.items() if name}  # fmt: skip
+        if not isinstance(given, Mapping) or not all(
+            isinstance(it, (Schema, Mapping, str, os.PathLike)) for it in given.values()
         ):
             raise InvalidValue("The schema of several tables maps each to its own: {'users': {'age': (0, 120)}, 'visits': …}, "
                                "or [users.age] in TOML.")  # fmt: skip
-        return {check.word("table", name): cls.of(it) for name, it in named.items()}
+        return {check.word("table", name): cls.of(it) for name, it in given.items()}
 
     @classmethod
     def _from(cls, items: Any, wrong: type[Exception]) -> Schema:
         columns, omitted = {}, set()
         for name, said in items:
             try:
-                if said is None or (isinstance(said, Mapping) and said.get("type") == "omit"):
-                    omitted.add(name)
-                else:
-                    columns[name] = _column(said)
+                made = said if isinstance(said, Column) else _column(name, public.column(name, said))
             except InvalidValue as error:
-                raise wrong(f"{name}: {error}") from None
+                told = str(error)
+                raise wrong(told if told.startswith(f"{name} ") or told.startswith(f"{name}:") else f"{name}: {told}") from None
+            if made is None:
+                omitted.add(name)
+            else:
+                columns[name] = made
         return cls(columns, frozenset(omitted))
+
+    def readings(self) -> dict[str, str]:
+        """How each column was read, in words."""
+        said = {name: public.reading({each.name: getattr(it, each.name) for each in fields(Column)})
+                for name, it in self.columns.items()}  # fmt: skip
+        return said | dict.fromkeys(sorted(self.omitted), "left out")
 
     def settled(self, found: Mapping[str, Mapping[str, Any]]) -> Schema:
         """The same with cells that a fit found privately: values, bins or mass of columns, by name."""
@@ -236,11 +247,6 @@ class Schema:
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.columns)
-
-
-def _arrays(document: dict[str, Any], name: str) -> list[Any]:
-    """The [[name]] tables of a document, taken out of it; a [name] is a column."""
-    return document.pop(name) if isinstance(document.get(name), list) else []
 
 
 def _constraint(said: Any) -> Any:
@@ -283,31 +289,19 @@ def _workload(said: Any) -> tuple[str, ...]:
     raise InvalidValue(f'a [[workload]] says columns = ["age", "sex"]; got {check.shown(said)}.')
 
 
-def _column(said: Any) -> Column:
-    if isinstance(said, Column):
-        return said
-    if isinstance(said, Mapping):
-        known = [field.name for field in fields(Column)]
-        extra = sorted(set(said) - set(known))
-        if extra:
-            raise InvalidValue(f"the schema says {extra[0]!r}; it can say {', '.join(known)}.")
-        if "type" not in said:
-            raise InvalidValue(f"the schema must say a type: {', '.join(TYPES)}.")
-        facts: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in said.items()}
-        return Column(**facts)
-    if isinstance(said, tuple) and len(said) == 2 and not any(isinstance(end, (str, bool)) or end is None for end in said):
-        return Column(_range_type(said), bounds=said)
-    if isinstance(said, (list, tuple)):
-        return Column("categorical", values=tuple(value for value in said if value is not None))
-    raise InvalidValue(f"must be a Column, a list of categories or a pair (low, high); got {check.shown(said)}.")
-
-
-def _range_type(pair: tuple[Any, Any]) -> str:
-    if all(isinstance(end, datetime) for end in pair):
-        return "timestamp"
-    if all(isinstance(end, date) for end in pair):
-        return "date"
-    return "integer" if all(isinstance(end, int) for end in pair) else "real"
+def _column(name: str, facts: public.Facts) -> Column | None:
+    """The column that facts describe; None for one that is left out."""
+    kind = public.type_of(facts)
+    if kind == "omit":
+        return None
+    listed = facts.get("values") is not None or "categories" in public.found(facts)
+    if kind is None:
+        raise InvalidValue(f"the schema must say bounds, categories or a type of {name}; types are {', '.join(TYPES)}.")
+    if kind == "number":
+        kind = "real"
+    if kind == "text" and listed:
+        kind = "categorical"
+    return Column(**{**facts, "type": kind})
 
 
 def _check_values(values: tuple[Any, ...]) -> None:

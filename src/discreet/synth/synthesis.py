@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from discreet.core import Claim, Event, Game, Release, Unit, check
@@ -140,7 +141,7 @@ def fit(
     """
     if (ledger is None) != (source is None):
         raise InvalidValue("ledger and source go together: the ledger keeps the budget of the source.")
-    with Table(table, schema_of(schema), unit, name=name, once=True) as rows:
+    with Table(table, schema_of(schema, table, name), unit, name=name, once=True) as rows:
         mechanism = planned(rows, unit, epsilon, delta, method, workload, constraints)
         facts = {"title": f"synthetic {rows.name} ({mechanism.method.name})", "made": made()}
         rows.unchanged()  # since it was priced
@@ -182,11 +183,12 @@ def with_workload(method: Method, asked: str | Method, workload: Any, columns: S
     return Aim(tuple(sets))
 
 
-def schema_of(schema: Any) -> Schema:
+def schema_of(schema: Any, table: Any = None, name: str | None = None) -> Schema:
+    """The schema of the table `name`, or of the file that `table` is."""
     if schema is None:
         raise InvalidValue("Say what is publicly known of the columns: schema={'sex': ['Female', 'Male'], 'age': (0, 120)}, "
                            "or a schema.toml. Categories and ranges read off the data would tell of people.")  # fmt: skip
-    return Schema.of(schema)
+    return Schema.of(schema, name or (Path(table).stem if isinstance(table, (str, os.PathLike)) else None))
 
 
 @lru_cache(256)

@@ -24,7 +24,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     age = np.random.default_rng(1).integers(18, 90, 8000)
     table = {"age": age, "sex": ["f", "m"] * 4000, "old": np.where(age > 50, "yes", "no"), "pay": age * 100.0}
     parquet.write_table(pa.table(table), place / "people.parquet")
-    (place / "columns.toml").write_text('age = [30, 40, 50, 60]\nsex = ["f", "m"]\n')
+    (place / "columns.toml").write_text('age = { bins = [30, 40, 50, 60] }\nsex = ["f", "m"]\n')
     (place / "range.toml").write_text("age = [0, 100]\n")
     return place
 

@@ -18,6 +18,7 @@ from discreet.cli import app
 from discreet.cli.config import write_released
 from discreet.cli.output import command_line
 from discreet.core import Release
+from discreet.learn.table import Encoding
 
 ROWS = 3000
 SECRETS = (b"quarterly.", b"vault", b"owners", b"hunter2")
@@ -96,14 +97,14 @@ def test_no_place_of_the_owner_is_released(owners: Path, command: str) -> None:
 def test_what_is_released_beside_a_model_holds_no_password(tmp_path: Path) -> None:
     columns = {"age": [0, 100], 'odd "name" é\x7f𝄞': ["a\\b", "c\n"], "amount": [0.5, 1e16]}
     config: dict[str, Any] = {
-        "data": {"file": "owners/quarterly.csv", "target": "ill", "classes": [1, True], "columns": columns, "client": "town"},
+        "data": {"file": "owners/quarterly.csv", "target": "ill", "classes": [1, False], "columns": columns, "client": "town"},
         "model": {"hidden": [8], "seed": 3}, "train": {"epsilon": 1.0},
         "ledger": {"place": "postgresql://owners:hunter2@vault/db", "source": "people"}, "output": {"folder": "out"},
     }  # fmt: skip
-    write_released(config, tmp_path)
+    write_released(Encoding(columns, "ill", [1, False]), config, tmp_path)
     text = (tmp_path / "config.toml").read_text("utf-8")
     assert not [word for word in SECRETS if word.decode() in text]
-    kept = {"target": "ill", "classes": [1, True], "columns": columns}
+    kept = {"target": "ill", "classes": [1, False], "columns": columns}
     assert tomllib.loads(text) == {"data": kept, "model": {"hidden": [8]}}
 
 

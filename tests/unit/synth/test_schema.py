@@ -68,7 +68,7 @@ def test_shorthands_are_lists_and_pairs() -> None:
         ({"a": ["x", 1]}, "one type"),
         ({"a": list(range(5000))}, "5,000 categories.*4096"),
         ({"a": {"type": "categorical", "values": ["x"], "colour": 1}}, "colour"),
-        ({"a": {"values": ["x"]}}, "must say a type"),
+        ({"a": {"required": True}}, "must say bounds, categories or a type"),
         ({"a": {"type": "integer", "bounds": [0, 9], "mass": [10]}}, "within the bounds"),
         ({"a": {"type": "integer", "bounds": [0, 9], "bins": [5, 3]}}, "rise"),
         ({"a": {"type": "integer", "bounds": [0, 9.5]}}, "whole"),

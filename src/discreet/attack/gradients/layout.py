@@ -39,8 +39,11 @@ class Layout:
                     raise InvalidValue(f"The range of {name} must be (low, high) with low below high; got {kind}.")
                 categories.append(None)
                 ranges.append((float(kind[0]), float(kind[1])))
-            elif isinstance(kind, list) and len(kind) >= 2:
-                categories.append(tuple(kind))
+            elif isinstance(kind, list) and len(kind) == 2 and all(type(end) in (int, float) for end in kind):
+                raise InvalidValue(f"{name}: a list of two numbers could be a range or two categories. Write the range as a "
+                                   f"tuple, ({kind[0]}, {kind[1]}), and categories as {{'categories': {kind}}}.")  # fmt: skip
+            elif len(values := _categories(kind)) >= 2:
+                categories.append(values)
                 ranges.append(None)
             else:
                 raise InvalidValue(f"{name} must be a list of at least two categories or a pair (low, high); got {kind!r}.")
@@ -80,3 +83,9 @@ class Layout:
             part = rows[:, place]
             columns[name] = part[:, 0].tolist() if kind is None else [kind[index] for index in part.argmax(1).tolist()]
         return columns
+
+
+def _categories(kind: Any) -> tuple[Any, ...]:
+    """The categories of a list, or of {"categories": […]}; none of anything else."""
+    listed = kind["categories"] if isinstance(kind, Mapping) and set(kind) == {"categories"} else kind
+    return tuple(listed) if isinstance(listed, list) else ()

@@ -173,7 +173,7 @@ class DuckEngine:
                 self._parquet[name] = ParquetFiles.of(stored[name], hive=bool(many[name]))
                 self._check_rows(name)
             elif name in files:
-                self._link.register("discreet file", text_table(files[name][0], declared.get(name)))
+                self._link.register("discreet file", text_table(files[name][0], declared.get(name, declared.get(""))))
                 self._run(f'CREATE TABLE {self._writer.name(name)} AS SELECT * FROM "discreet file"')
                 self._link.unregister("discreet file")
                 self._copied += state(files[name][0])

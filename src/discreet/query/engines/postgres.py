@@ -16,7 +16,7 @@ from typing import Any
 from discreet.errors import EngineFailed, EngineUnreachable, InvalidValue, MissingExtra
 from discreet.query.engines.expressions import LONGEST_TEXT, short
 from discreet.query.engines.pgcatalogue import CATALOGUE, kind_of, rule_of
-from discreet.query.engines.request import SCALE, Marginals, Request
+from discreet.query.engines.request import SCALE, Marginals, Request, columns_of
 from discreet.query.engines.stored import NO_RULE, Stored
 from discreet.query.engines.writer import REGISTERED, WEIGHT, Writer
 from discreet.query.operations import Kind, Op
@@ -350,7 +350,7 @@ class PostgresEngine:
             names = [column.name for column in cursor.description]
             rows = cursor.fetchall()
             self._check_unchanged(cursor, request.rows)
-        return dict(zip(names, zip(*rows) if rows else [()] * len(names)))
+        return columns_of(names, rows)
 
     def register(self, base: Base, rows: int) -> None:
         """The copy is a temporary table of this session: the database itself stays as it is."""

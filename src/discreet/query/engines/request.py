@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
 
 from discreet.query.operations import PlanKind, TermKind
 from discreet.query.tree import Scalar, Select
@@ -83,3 +86,13 @@ class Marginals:
     def used(self) -> list[int]:
         """The codes that occur in any set."""
         return sorted({code for codes in self.sets for code in codes})
+
+
+def columns_of(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> Mapping[str, Sequence[Any]]:
+    """The columns of what an engine answers; exact sums, which some engines write as decimals, in whole numbers."""
+    columns = zip(*rows) if rows else [()] * len(names)
+    return {name: [_whole(value) for value in column] for name, column in zip(names, columns)}
+
+
+def _whole(value: Any) -> Any:
+    return int(value) if isinstance(value, Decimal) else value

@@ -16,7 +16,7 @@ from typing import Any
 
 from discreet.errors import DiscreetError, EngineFailed, EngineUnreachable, InvalidValue, MissingExtra
 from discreet.query.engines.expressions import LONGEST_TEXT
-from discreet.query.engines.request import SCALE, Marginals, Request
+from discreet.query.engines.request import SCALE, Marginals, Request, columns_of
 from discreet.query.engines.sparkplans import derived
 from discreet.query.engines.stored import DOUBLE, NO_RULE, TEXT, WHOLE, WIDE, Stored
 from discreet.query.engines.writer import REGISTERED, WEIGHT, Writer
@@ -93,6 +93,9 @@ class SparkWriter(Writer):
     def total(self, text: str) -> str:
         """Sums of BIGINT wrap around or fail."""
         return super().total(f"CAST({text} AS DECIMAL(20, 0))")
+
+    def exact_total(self, text: str) -> str:
+        return super().exact_total(f"CAST({text} AS DECIMAL(20, 0))")
 
     # ---- one row ---------------------------------------------------------------------------------------------------
 
@@ -285,7 +288,7 @@ class SparkEngine:
                 columns = frame.columns
             except Exception as error:
                 raise EngineFailed(self.name) from error
-        return dict(zip(columns, zip(*rows) if rows else [()] * len(columns)))
+        return columns_of(columns, rows)
 
     def register(self, base: Base, rows: int) -> None:
         """The copy is kept by the executors; where they lose it, queries fail rather than mix old rows with new ones."""

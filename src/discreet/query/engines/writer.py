@@ -115,6 +115,10 @@ class Writer(Expressions):
         """An exact sum of whole numbers, within +-2^62; that of no rows is 0, as if it were of others."""
         return f"CAST(least(greatest(coalesce(sum({text}), 0), -{1 << 62}), {1 << 62}) AS {self.integer})"
 
+    def exact_total(self, text: str) -> str:
+        """An exact sum of whole numbers, however large; that of no rows is 0."""
+        return f"coalesce(sum({text}), 0)"
+
     def added(self, text: str) -> str:
         """A sum over sampled units, as it leaves the engine."""
         return self.total(text)
@@ -170,7 +174,7 @@ class Writer(Expressions):
         keys = [f"k{i}" for i in range(len(it.keys))] + (["b"] if it.bins else [])
         weighed = [self.weighed(f"t{i}", self.weight_in(term, weight)) for i, term in enumerate(it.terms)]
         weighed = [self.weighed("1", weight)] if it.bins else weighed
-        sums = [f"{self.total(text)} AS s{i}" for i, text in enumerate(weighed)]
+        sums = [f"{self.total(text) if it.bins else self.exact_total(text)} AS s{i}" for i, text in enumerate(weighed)]
         by = f" GROUP BY {', '.join(keys)}" if keys else ""
         return f"SELECT {', '.join([*keys, *sums])} FROM {source}{by}"
 

@@ -52,7 +52,7 @@ class Average:
 
 def beta(confidence: float) -> float:
     """What the confidence leaves. Below one half the intervals have no theorem."""
-    confidence = check.open_fraction("confidence", confidence)
+    confidence = check.confidence(confidence)
     if confidence < 0.5:
         raise InvalidValue(f"confidence must be at least 0.5; got {confidence:g}.")
     return 1 - confidence

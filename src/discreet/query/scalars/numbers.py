@@ -9,7 +9,7 @@ from typing import Any
 from sqlglot import exp
 
 from discreet.errors import InvalidQuery
-from discreet.query.operations import Kind, Op
+from discreet.query.operations import MOST_DIGITS, Kind, Op
 from discreet.query.scalars.dates import moved_literal
 from discreet.query.scalars.operands import Inner, Node, Rule, Rules, finite, number, number_literal, refused, whole_literal
 from discreet.query.tree import Bounds, Scalar
@@ -89,6 +89,8 @@ def _monotone(op: Op, operand: Scalar, f: Callable[[float], float]) -> Scalar:
 def _rounded(node: Any, inner: Inner) -> Scalar:
     operand = number(inner(node.this), node)
     digits = whole_literal(node.args.get("decimals"), 0, node) if node.args.get("decimals") else 0
+    if digits > MOST_DIGITS:
+        raise InvalidQuery(f"ROUND takes at most {MOST_DIGITS} digits; got {digits}.")
     step = 10.0**-digits
     bounds = finite((operand.bounds[0] - step, operand.bounds[1] + step)) if operand.bounds else None
     return Scalar(Op.ROUND, Kind.NUMBER, (operand,), digits, bounds, required=operand.required)

@@ -11,6 +11,7 @@ import numpy as np
 
 from discreet.query.statistics.quantity import Quantity, RowCount, Squares, Total, bounds_of, optional
 from discreet.query.statistics.statistic import (
+    POPULATION,
     Cells,
     ExpectedErrors,
     NoisyNumbers,
@@ -108,6 +109,9 @@ class Variance(Mean):
     """VARIANCE: the mean square of distances from the middle of the bounds, less the square of their mean."""
 
     functions: ClassVar[tuple[str, ...]] = ("VARIANCE", "VARIANCE_POP", "VAR", "VARP")
+
+    def expected_error(self, errors: ExpectedErrors) -> str:
+        return within_typical(errors.half_width(self.centred), POPULATION)
 
     @property
     def squares(self) -> Squares:

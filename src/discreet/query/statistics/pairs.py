@@ -14,6 +14,7 @@ from discreet.query.scalars.operands import number_literal
 from discreet.query.statistics.moments import Variance
 from discreet.query.statistics.quantity import Quantity, RowCount, Total, bounds_of, optional
 from discreet.query.statistics.statistic import (
+    POPULATION,
     Cells,
     ExpectedErrors,
     NoisyNumbers,
@@ -90,7 +91,7 @@ class Covariance(Statistic):
         return clipped((mean - one * two, low - np.maximum.reduce(ends), high - np.minimum.reduce(ends)), -most, most)
 
     def expected_error(self, errors: ExpectedErrors) -> str:
-        return within_typical(errors.half_width(self.product))
+        return within_typical(errors.half_width(self.product), POPULATION)
 
     @property
     def clamped(self) -> None:
@@ -102,6 +103,9 @@ class Correlation(Covariance):
     """CORR: the covariance over the roots of both variances; NULL where a variance may not be told from 0."""
 
     functions: ClassVar[tuple[str, ...]] = ("CORR",)
+
+    def expected_error(self, errors: ExpectedErrors) -> str:
+        return within_typical(errors.half_width(self.product))
 
     @property
     def variances(self) -> tuple[Variance, Variance]:

@@ -36,6 +36,7 @@ class Measure:
     bins: Bins | None = None
     ranks: tuple[float, ...] = ()
     values: ValueCount | None = None  # whose different values are counted
+    rounding: float = 0.0  # how far whole steps move what a row adds, at most: intervals include it
 
     @property
     def alone(self) -> bool:
@@ -78,7 +79,13 @@ class Bounding:
         """How many rows have a property. Where units are sampled, the mean over a unit's rows counts, so a row has `steps`
         parts: with a single part that mean would be rounded to 0 or 1."""
         parts = self.steps if self.sampled else 1
-        return Measure(Term(kind, of, most=parts), self.weight * parts, 1 / (self.plan.scale * parts))
+        rounding = self.rounding(1 / parts, exact=True)
+        return Measure(Term(kind, of, most=parts), self.weight * parts, 1 / (self.plan.scale * parts), rounding=rounding)
+
+    def rounding(self, step: float, *, exact: bool = False) -> float:
+        """How far a row's part is from what it stands for, at most: half a step, and where the mean over the rows of a unit
+        counts another one, since that is a whole number too."""
+        return (0.0 if exact else step / 2) + (step if self.sampled else 0.0)
 
 
 class Quantity(ABC):
@@ -154,8 +161,10 @@ class Total(Quantity):
     def measure(self, unit: Bounding, ranks: tuple[float, ...] = ()) -> Measure:
         low, high = bounds_of(self.of)
         reach = (high - low) / 2 if self.centred else max(abs(low), abs(high))
-        step, most = _grid(reach, unit, whole=_whole(self.of))
-        return Measure(Term(TermKind.SUM, self.of, self.centre, step, most), unit.weight * most, step / unit.plan.scale)
+        step, most, exact = _grid(reach, unit, whole=_whole(self.of))
+        term = Term(TermKind.SUM, self.of, self.centre, step, most)
+        rounding = unit.rounding(step, exact=exact)
+        return Measure(term, unit.weight * most, step / unit.plan.scale, rounding=rounding)
 
     @property
     def reach(self) -> Fraction:
@@ -181,7 +190,7 @@ class Squares(Quantity):
         half = (high - low) / 2
         step = half * half / (2 * unit.steps)
         term = Term(TermKind.SQUARE, self.of, (low + high) / 2, step, unit.steps)
-        return Measure(term, unit.weight * unit.steps, step / unit.plan.scale)
+        return Measure(term, unit.weight * unit.steps, step / unit.plan.scale, rounding=unit.rounding(step))
 
     @property
     def reach(self) -> Fraction:
@@ -259,10 +268,10 @@ def _whole(of: Scalar) -> bool:
     return of.kind == Kind.INTEGER and low == int(low) and high == int(high)
 
 
-def _grid(reach: float, unit: Bounding, *, whole: bool) -> tuple[float, int]:
-    """(step, steps to the end). Whole numbers within a small range stay exact: half steps, since the middle of bounds may be a
-    half; finer ones where means over the rows of a unit are added."""
+def _grid(reach: float, unit: Bounding, *, whole: bool) -> tuple[float, int, bool]:
+    """(step, steps to the end, whether values are whole steps). Whole numbers stay exact where the grid has as many steps: half
+    steps, since the middle of bounds may be a half; finer ones where means over the rows of a unit are added."""
     if whole and 2 * reach <= unit.steps:
         parts = unit.steps // round(2 * reach) if unit.sampled else 1
-        return 0.5 / parts, round(2 * reach) * parts
-    return reach / unit.steps, unit.steps
+        return 0.5 / parts, round(2 * reach) * parts, True
+    return reach / unit.steps, unit.steps, False

@@ -57,4 +57,4 @@ class Quantile(Statistic):
         return noisy.ranked(self.histogram, self.rank)
 
     def expected_error(self, errors: ExpectedErrors) -> str:
-        return "depends on how the values lie; its interval comes with the answer"
+        return "of the values themselves, none in between; depends on how the values lie; its interval comes with the answer"

@@ -22,9 +22,13 @@ from discreet.query.tree import Scalar
 if TYPE_CHECKING:
     from discreet.query.calls import Call
 
+SUREST = 1 - 2.0**-53  # the largest confidence that a float has
 CONFIDENCE = 0.95  # of the intervals in an answer, unless another is asked for
+MOST_ROWS = 1 << 28  # of a group, whose rounding an interval includes where nothing measured tells how many there are
+PART = 1 << 10  # one in so many of the answers that an interval may miss are for the number of rows
 OFTEN = "in 95 of 100 answers"
 TYPICAL = 1_000  # rows of the group for which the error of a ratio is stated
+POPULATION = "of the rows themselves (divided by n, also where others divide by n - 1), "
 Cells = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]  # value, low, high; one entry per group
 
 
@@ -42,8 +46,8 @@ class NoisyNumbers(Protocol):
         ...
 
     def reach(self, above: Quantity, below: Quantity, confidence: float) -> Reach | None:
-        """How far from 0 the noise of above - slope below is at most, by slope, at this confidence; None where both ends of
-        each number are all that is known."""
+        """How far above - slope below is from what it is of the rows as they are, at most, by slope, at this confidence; None
+        where both ends of each number are all that is known."""
         ...
 
     def whole(self, quantity: Quantity) -> bool:
@@ -121,9 +125,9 @@ def within_typical(error: float, what: str = "") -> str:
     return f"{what}within about {error / TYPICAL:,.4g} in a group of {TYPICAL:,} rows, {OFTEN}"
 
 
-def each(parts: int, confidence: float) -> float:
-    """The confidence each of several parts needs for all of them together to have this one (Bonferroni)."""
-    return 1 - (1 - confidence) / parts
+def each(parts: float, confidence: float) -> float:
+    """The confidence each of several parts needs for all of them together to have this one (Bonferroni): always below 1."""
+    return min(1 - (1 - confidence) / parts, SUREST)
 
 
 def ratio(noisy: NoisyNumbers, above: Quantity, below: Quantity, confidence: float) -> Cells:

@@ -1,0 +1,254 @@
+"""What is publicly known of the columns of tables, read in one way for every command, from TOML and from Python.
+
+    age = [18, 90]                            # two numbers, or two dates: a range
+    ward = ["A", "B"]                         # texts: categories
+    grade = { categories = [1, 2, 3] }        # numbers that are categories say so
+
+    [hours]                                   # the same in full
+    type = "integer"
+    bounds = [1, 99]
+
+    [visits.days]                             # a column of the table visits
+    bounds = [1, 30]
+
+`[name]` is a column where it says type, bounds, categories and the like; else it is a table of columns. Nothing here looks at
+rows. In Python a range is a tuple (18, 90), since a list of two numbers is read by some as a range and by others as values.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from typing import Any
+
+from discreet.core import check
+from discreet.core.document import read_toml
+from discreet.errors import InvalidDocument, InvalidValue
+
+Facts = dict[str, Any]  # of one column: some of KEYS
+TYPES = ("integer", "number", "real", "text", "categorical", "ordinal", "boolean", "date", "timestamp", "omit")
+KEYS = ("type", "bounds", "values", "categories", "required", "bins", "mass", "decimals", "find", "other")
+OF_TABLES = ("public", "unique", "repeats", "rows", "depends_on_one_unit", "null")
+LISTS = ("constraint", "workload")  # [[constraint]] and [[workload]], which are about no column
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """What a file says: columns by table, those of no table under "", and what is said of tables themselves."""
+
+    columns: Mapping[str, Mapping[str, Facts]]
+    tables: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    lists: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+
+    def one(self, name: str | None = None) -> dict[str, Facts]:
+        """The columns of one table: of `name`, or of the only one that is described; those of no table are everybody's."""
+        described = {table: columns for table, columns in self.columns.items() if table}
+        found = next((table for table in described if name is not None and table.lower() == name.lower()), None)
+        if found is None and len(described) > 1:
+            raise InvalidValue(f"The schema describes the tables {', '.join(described)}, and none is called "
+                               f"{check.shown(name)}; say which is meant." if name else
+                               f"The schema describes the tables {', '.join(described)}; say which is meant.")  # fmt: skip
+        own = described[found] if found is not None else next(iter(described.values()), {})
+        return {**self.columns.get("", {}), **own}
+
+    def readings(self) -> dict[str, str]:
+        """How each column was read, in words."""
+        return {f"{table}.{name}" if table else name: reading(facts)
+                for table, columns in self.columns.items() for name, facts in columns.items()}  # fmt: skip
+
+
+def read(path: str | os.PathLike[str], otherwise: str = "") -> Tables:
+    """What a TOML file says of columns and tables."""
+    try:
+        return read_mapping(read_toml(path, otherwise), written=True)
+    except InvalidDocument:
+        raise
+    except InvalidValue as error:
+        raise InvalidDocument(f"{os.fspath(path)}: {error}") from None
+
+
+def read_mapping(document: Mapping[str, Any], *, written: bool = False) -> Tables:
+    """The same of a mapping: `written` where it was read from a file, in which ranges are lists.
+
+    >>> read_mapping({"age": (18, 90), "visits": {"days": {"bounds": [1, 30]}}}).columns
+    {'': {'age': {'bounds': (18, 90)}}, 'visits': {'days': {'bounds': (1, 30)}}}
+    """
+    columns: dict[str, dict[str, Facts]] = {}
+    tables: dict[str, dict[str, Any]] = {}
+    lists: dict[str, Sequence[Any]] = {}
+    for name, said in document.items():
+        check.word("column", name)
+        if name in LISTS and isinstance(said, list) and all(isinstance(item, Mapping) for item in said):
+            lists[name] = said
+        elif isinstance(said, Mapping) and _is_table(name, said):
+            columns[name] = {}
+            for own, fact in said.items():
+                if own in OF_TABLES and not isinstance(fact, Mapping):
+                    tables.setdefault(name, {})[own] = fact
+                else:
+                    columns[name][own] = column(f"{name}.{own}", fact, written=written)
+        else:
+            columns.setdefault("", {})[name] = column(name, said, written=written)
+    return Tables(columns, tables, lists)
+
+
+def _is_table(name: str, said: Mapping[str, Any]) -> bool:
+    """Whether [name] is a table of columns, and no column."""
+    own = [key for key, fact in said.items() if key in KEYS and not isinstance(fact, Mapping)]
+    rest = [key for key in said if key not in own]
+    if own and rest and any(isinstance(said[key], (Mapping, list, tuple, bool)) for key in rest):
+        raise InvalidValue(
+            f"[{name}] says {own[0]!r}, as of a column, and {rest[0]!r}, which a column does not have. Of a column it can say "
+            f"{', '.join(KEYS)}; if {name} is a table, write [{name}.{own[0]}] for its column of that name."
+        )
+    return not own and all(key in OF_TABLES or isinstance(fact, (Mapping, list, tuple)) for key, fact in said.items())
+
+
+def column(name: str, said: Any, *, written: bool = False) -> Facts:
+    """The facts of one column in whatever form they were given; what could mean two things is refused.
+
+    >>> column("age", [18, 90], written=True), column("ward", ["A", "B"])
+    ({'bounds': (18, 90)}, {'values': ('A', 'B')})
+    """
+    if said is None:
+        return {"type": "omit"}
+    if isinstance(said, Mapping):
+        return _full(name, said)
+    if isinstance(said, tuple) and _pair(said):
+        return {"bounds": _rising(name, said)}
+    if isinstance(said, (list, tuple)):
+        return _list(name, said, written)
+    raise InvalidValue(f"{name} must be a list of categories, a range such as "
+                       f"{'[0, 120]' if written else '(0, 120)'}, or {{ type = \"…\", bounds or categories = … }}; got "
+                       f"{check.shown(said)}.")  # fmt: skip
+
+
+def _list(name: str, said: Sequence[Any], written: bool) -> Facts:
+    if _pair(said):
+        if written:
+            return {"bounds": _rising(name, said)}
+        ends = f"{said[0]}, {said[1]}"
+        raise InvalidValue(f"{name}: a list of two numbers or dates could be a range or two categories. Write the range as a "
+                           f"tuple, ({ends}), and categories as {{'categories': [{ends}]}}.")  # fmt: skip
+    if written and said and all(_axis(value) for value in said):
+        text = ", ".join(map(str, said[:4])) + (", …" if len(said) > 4 else "")
+        raise InvalidValue(f"{name} = [{text}] could be bin edges or categories: a plain list of numbers or dates is a range, "
+                           f"and has two. Write {name} = {{ categories = [{text}] }}, or {{ bins = [{text}] }} for edges, with "
+                           "bounds = [low, high] where the ends are needed.")  # fmt: skip
+    return {"values": _plain(name, [value for value in said if value is not None])}
+
+
+def _plain(name: str, values: Any) -> tuple[Any, ...]:
+    listed = check.items(f"categories of {name}", values, "a list")
+    if any(isinstance(value, (list, tuple, Mapping)) for value in listed):
+        raise InvalidValue(f"categories of {name} must be texts, numbers, truth values or dates; got {check.shown(values)}.")
+    return listed
+
+
+def _full(name: str, said: Mapping[str, Any]) -> Facts:
+    extra = sorted(set(map(str, said)) - set(KEYS))
+    if extra:
+        raise InvalidValue(f"The schema says {extra[0]!r} of {name}; it can say {', '.join(KEYS)}.")
+    facts: Facts = {key: tuple(fact) if isinstance(fact, list) else fact for key, fact in said.items()}
+    if "categories" in facts:
+        if "values" in facts:
+            raise InvalidValue(f"The schema lists values and categories of {name}, which are the same; leave one out.")
+        facts["values"] = facts.pop("categories")
+    if facts.get("values") is not None:
+        facts["values"] = _plain(name, facts["values"])
+    if "type" in facts:
+        check.word(f"type of {name}", facts["type"], TYPES)
+    if not isinstance(facts.get("required", False), bool):
+        raise InvalidValue(f"required of {name} must be true or false; got {check.shown(facts['required'])}.")
+    return facts
+
+
+def _rising(name: str, pair: Sequence[Any]) -> tuple[Any, Any]:
+    low, high = pair
+    try:
+        rises = low < high
+    except TypeError:  # a date and a number, or times with a zone and without
+        raise InvalidValue(f"The ends of {name} must be two numbers or two dates; got {check.shown(pair)}.") from None
+    if not rises:
+        raise InvalidValue(f"The range of {name} must rise; got {check.shown(pair)}.")
+    return low, high
+
+
+def _axis(value: Any) -> bool:
+    return isinstance(value, (int, float, date)) and not isinstance(value, bool)
+
+
+def _pair(values: Sequence[Any]) -> bool:
+    return len(values) == 2 and all(map(_axis, values))
+
+
+def type_of(facts: Mapping[str, Any]) -> str | None:
+    """The type that facts say or show: that of the bounds, or categorical; None where they show none."""
+    said: str | None = facts.get("type")
+    if said is not None:
+        return said
+    bounds = facts.get("bounds")
+    if isinstance(bounds, (tuple, list)) and bounds:
+        kinds = ((datetime, "timestamp"), (date, "date"), (int, "integer"))
+        return next((name for kind, name in kinds if all(isinstance(end, kind) for end in bounds)), "real")
+    return "categorical" if facts.get("values") is not None or "categories" in found(facts) else None
+
+
+def found(facts: Mapping[str, Any]) -> tuple[str, ...]:
+    find = facts.get("find") or ()
+    return (find,) if isinstance(find, str) else check.items("find", find, "a list")
+
+
+def reading(facts: Mapping[str, Any]) -> str:
+    """How a column was read, in words.
+
+    >>> reading({"bounds": (18, 90)}), reading({"values": (18, 90)}), reading({"type": "omit"})
+    ('integer 18 to 90', '2 categories', 'left out')
+    """
+    kind, values, bounds, bins = type_of(facts), facts.get("values"), facts.get("bounds"), facts.get("bins")
+    if kind == "omit":
+        return "left out"
+    if values:
+        return f"{len(values)} categor{'y' if len(values) == 1 else 'ies'}" + (" in order" if kind == "ordinal" else "")
+    if "categories" in found(facts):
+        return "categories, found privately"
+    if bounds is not None:
+        told = f"{kind} {bounds[0]} to {bounds[1]}"
+    elif bins is not None:
+        told = "number"
+    else:
+        return {None: "of the type it has", "boolean": "true or false"}.get(kind, str(kind))
+    return told + (f" in {len(bins) + 1} bins" if isinstance(bins, (tuple, list)) else "")
+
+
+def learned(name: str, facts: Mapping[str, Any], command: str, *, bins: bool = False) -> Any:
+    """The facts as a model takes them: [low, high], a list of texts, {"categories": […]} of others, or {"bins": […]} where a
+    model can use bins; None for a column that is left out.
+
+    >>> learned("age", {"type": "integer", "bounds": (18, 90)}, "discreet fit")
+    [18, 90]
+    """
+    kind = type_of(facts)
+    if kind == "omit":
+        return None
+    values, edges, bounds = facts.get("values"), facts.get("bins"), facts.get("bounds")
+    if kind == "boolean" and values is None:
+        values = (False, True)
+    if values is not None:
+        values = [str(value) if isinstance(value, date) else value for value in values]
+        return list(values) if all(isinstance(value, str) for value in values) else {"categories": list(values)}
+    if bins and isinstance(edges, (tuple, list)):
+        return {"bins": [check.real(f"bins of {name}", edge) for edge in edges]}
+    if bounds is not None:
+        if kind in ("date", "timestamp"):
+            raise InvalidValue(f"{name} is a range of dates, and {command} takes numbers and categories. Turn it into a number "
+                               'first, such as days, or leave it out: type = "omit".')  # fmt: skip
+        if isinstance(bounds, str) or len(check.items(f"bounds of {name}", bounds, "a list")) != 2:
+            raise InvalidValue(f"bounds of {name} must be two numbers, such as [0, 120]; got {check.shown(bounds)}.")
+        low, high = _rising(name, bounds)
+        check.real(f"bounds of {name}", low), check.real(f"bounds of {name}", high)
+        return [low, high]
+    raise InvalidValue(f"The schema says neither bounds nor categories of {name}, and {command} needs one of them: "
+                       f'{name} = [0, 120] or {name} = ["a", "b"]; or leave the column out: type = "omit".')  # fmt: skip
