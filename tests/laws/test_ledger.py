@@ -328,3 +328,26 @@ def test_entries_are_hashed_as_their_export_says(source: str) -> None:
             document = json.loads(line)
             mark = document.pop("hash")
             assert hashlib.sha256(canonical(document).encode()).hexdigest() == mark
+
+
+payers = st.sampled_from(["default", "ann", "bob"])
+
+
+@settings(max_examples=40)
+@given(budgets, st.lists(st.tuples(events, payers), max_size=8), st.sampled_from([0.1, 0.5, 0.9]))
+def test_what_is_left_of_a_source_is_the_most_that_one_account_may_take(
+    terms: tuple[float, float], chosen: list[tuple[Event, str]], part: float
+) -> None:
+    with opened(epsilon=terms[0], delta=terms[1], failure=None) as ledger:
+        ledger.share("people", "ann", part, by="owner")
+        ledger.share("people", "bob", (1 - part) / 2, by="owner")
+        for event, payer in chosen:
+            with suppress(BudgetExceeded):
+                ledger.reserve("people", claim(event), account=payer)
+        left, each = ledger.left("people"), {name: ledger.left("people", name) for name in ledger.accounts("people")}
+        assert left == max(each.values()) == ledger.balance("people").epsilon_left
+        for name in each:
+            with pytest.raises(BudgetExceeded):
+                ledger.reserve("people", claim(Pure(left * (1 + 1e-6) + 2e-9)), account=name)
+        if left:
+            ledger.reserve("people", claim(Pure(left)), account=max(each, key=lambda name: each[name]))

@@ -15,7 +15,7 @@ from discreet.audit.distinguish import learn_flat
 from discreet.audit.flatten import Flat, Raised, flatten
 from discreet.audit.floats import Hints
 from discreet.audit.judge import verdict
-from discreet.audit.play import audit, scored
+from discreet.audit.play import audit, scored, stays
 from discreet.audit.worlds import Pair, checked
 from discreet.core import Attack, Claim, Evidence, Game, Mechanism, Verdict, Worlds, check
 from discreet.core.game import VIEWS
@@ -63,7 +63,8 @@ def check_mechanism(
                 found.append((trial.evidence, judged))
                 _refuse(mechanism, claim, found[-1], number, confidence)
             if trial.error is not None:
-                raise trial.error
+                with stays():
+                    raise trial.error
     if _claims(mechanism) != claims:
         raise InvalidValue(f"{_named(mechanism)}.claims() changed while it ran; a claim must not depend on the data.")
     return found
@@ -75,7 +76,7 @@ class Trial:
 
     evidence: Evidence
     unseen: dict[str, str]
-    error: Exception | None
+    error: BaseException | None
 
     def judged(self, verdict: Verdict) -> Verdict:
         """A verdict never holds on what nobody looked at."""
@@ -96,12 +97,14 @@ def distinguish(
     """
     flats: list[Flat] = []
     truths: list[bool] = []
-    errors: list[Exception] = []
+    errors: list[BaseException] = []
     for run in range(runs):
         data, _, inside = checked(worlds.draw(run))
         try:
             output = mechanism.run(data)
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # SystemExit too: it would end the check without a verdict
             output = Raised(error)
             errors.append(error)
         flats.append(flatten(output))  # at once: the mechanism may use the same object again
@@ -146,8 +149,9 @@ def check_attack(
             f"{attack.name} sees {', '.join(sorted(attack.view))}, which no claim of {_named(mechanism)} covers; "
             "it can only be compared with claims about what it sees."
         )
-    data, targets, _ = checked(worlds.draw(0))
-    seen = mechanism.run(data)
+    with stays():
+        data, targets, _ = checked(worlds.draw(0))
+        seen = mechanism.run(data)
     if not np.array_equal(scored(attack, seen, targets), scored(attack, seen, targets)):
         raise InvalidValue(f"{attack.name} gives different scores for the same release; fix its seed.")
     _finds_nothing(attack, mechanism, worlds, runs, confidence)
@@ -160,9 +164,11 @@ def _finds_nothing(
     """Scores on releases that know nothing of the targets asked about."""
     columns = []
     for run in range(runs):
-        data, _, _ = checked(worlds.draw(runs + run))
-        _, targets, inside = checked(worlds.draw(run))
-        columns.append((scored(attack, mechanism.run(data), targets), inside, np.full(len(inside), run)))
+        with stays():
+            data, _, _ = checked(worlds.draw(runs + run))
+            _, targets, inside = checked(worlds.draw(run))
+            seen = mechanism.run(data)
+        columns.append((scored(attack, seen, targets), inside, np.full(len(inside), run)))
     score, inside, number = (np.concatenate(column) for column in zip(*columns))
     floor = epsilon_lower_bound(score, inside, number, 0.0, confidence)
     if floor > 0:
@@ -175,7 +181,8 @@ def _finds_nothing(
 def _claims(mechanism: Any) -> tuple[Claim, ...]:
     if not isinstance(mechanism, Mechanism):
         raise InvalidValue(f"A mechanism has claims() and run(data); {_named(mechanism)} lacks one of them.")
-    claims = mechanism.claims()
+    with stays():
+        claims = mechanism.claims()
     if not isinstance(claims, tuple) or not claims or not all(isinstance(claim, Claim) for claim in claims):
         raise InvalidValue(
             f"{_named(mechanism)}.claims() must return a tuple of at least one Claim; got {type(claims).__name__}."
@@ -189,8 +196,9 @@ def _pairs(mechanism: Any, neighbours: Neighbours | None) -> list[tuple[Any, Any
             f"{_named(mechanism)} names no neighbouring data sets; pass neighbours=[(with_unit, without_unit)], "
             "or give it a neighbours() method."
         )
-    given = mechanism.neighbours() if neighbours is None else neighbours
-    pairs = list(given) if isinstance(given, Iterable) else []
+    with stays():
+        given = mechanism.neighbours() if neighbours is None else neighbours
+        pairs = list(given) if isinstance(given, Iterable) else []
     if not pairs or not all(isinstance(pair, tuple) and len(pair) == 2 for pair in pairs):
         raise InvalidValue("neighbours must yield pairs (data with the unit, data without it), at least one.")
     return pairs

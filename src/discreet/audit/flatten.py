@@ -59,7 +59,7 @@ _OPAQUE = (types.FunctionType, types.BuiltinFunctionType, types.MethodType, type
 class Raised:
     """What a run gave that raised an error instead of answering."""
 
-    def __init__(self, error: Exception) -> None:
+    def __init__(self, error: BaseException) -> None:
         self.error = error
 
 
@@ -128,7 +128,9 @@ class _Walk:
                 self.made(name, type(value), (*above, id(value)))
                 if self.look(name, value, (*above, id(value))):
                     self.beside(name, value, (*above, id(value)))
-            except Exception as error:  # a stranger's object may refuse in any way
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # a stranger's object may refuse in any way
                 self.unseen(name, f"{type(value).__name__} that cannot be read ({type(error).__name__})")
 
     def made(self, name: str, kind: type, above: tuple[int, ...]) -> None:

@@ -124,7 +124,9 @@ def pickle_digest(output: Any) -> str:
         pickler = pickle.Pickler(file, protocol=4)
         pickler.fast = True
         pickler.dump(output)
-    except Exception:  # a stranger's object may refuse in any way
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # a stranger's object may refuse in any way
         return ""
     return digest(file.getvalue())
 

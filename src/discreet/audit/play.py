@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from discreet.audit.worlds import checked
 from discreet.core import Attack, Evidence, Game, Mechanism, Unit, Worlds, check
-from discreet.errors import InvalidValue
+from discreet.errors import InvalidValue, RunFailed
 
 _NEEDS = {
     "mechanism": "something with claims() and run(data)",
@@ -47,8 +48,10 @@ def audit(
     scores: list[NDArray[np.float64]] = []
     truths: list[NDArray[np.bool_]] = []
     for run in range(runs):
-        data, targets, inside = checked(worlds.draw(run))
-        scores.append(scored(attack, mechanism.run(data), targets))
+        with stays():
+            data, targets, inside = checked(worlds.draw(run))
+            seen = mechanism.run(data)
+        scores.append(scored(attack, seen, targets))
         truths.append(inside)
         if progress is not None:
             progress(run + 1, runs)
@@ -59,9 +62,27 @@ def audit(
     )  # fmt: skip
 
 
+@contextmanager
+def stays() -> Iterator[None]:
+    """A stranger's code must not end the program: `SystemExit` and its like would end an audit without a verdict.
+
+    Only whoever is at the keyboard may. What else is no Exception becomes one.
+    """
+    try:
+        yield
+    except (Exception, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        raise RunFailed(
+            f"What was audited raised {type(error).__name__}, which would end the program without a verdict. It must answer, "
+            "or raise an Exception."
+        ) from error
+
+
 def scored(attack: Attack[Any], seen: Any, targets: Sequence[Any]) -> NDArray[np.float64]:
     """The attack's scores, one finite number per target."""
-    found = np.asarray(attack.score(seen, targets))
+    with stays():
+        found = np.asarray(attack.score(seen, targets))
     if found.shape != (len(targets),) or found.dtype.kind not in "fiub":
         raise InvalidValue(
             f"{attack.name} must give one number per target; got {found.dtype} of shape {found.shape} "
@@ -74,7 +95,8 @@ def scored(attack: Attack[Any], seen: Any, targets: Sequence[Any]) -> NDArray[np
 
 
 def _claimed_unit(mechanism: Mechanism[Any, Any]) -> Unit:
-    units = {claim.game.unit for claim in mechanism.claims()}
+    with stays():
+        units = {claim.game.unit for claim in mechanism.claims()}
     if len(units) != 1:
         raise InvalidValue(
             f"The mechanism claims about {len(units)} different units; say which one the worlds differ in: unit=record()."

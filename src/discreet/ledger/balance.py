@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from shlex import quote
+from typing import NamedTuple
 
 from discreet.accounting.curve import curve
 from discreet.accounting.filter import EPSILON_UNIT, UNBOUNDED, UNIT, Filter, written
@@ -19,6 +20,13 @@ DEFAULT = "default"
 _MOST_EPSILON = 1e4
 
 
+class Part(NamedTuple):
+    """What one account of a source may spend and has spent."""
+
+    limit: Amount
+    spent: Amount
+
+
 @dataclass(frozen=True, slots=True)
 class Balance:
     """What a source, or one account of it, may spend and has spent, at the order fixed when the source was opened.
@@ -26,7 +34,7 @@ class Balance:
     A charge fits while the sum of divergences or the sum of epsilons stays within its limit; one of the two may pass it. Where
     the first charge took its part of all of delta (`basic`), only the epsilons count, and failures against the whole delta.
     What an account is charged must fit its source (`whole`) as well. `pairs` is what the sums of epsilons and failures would
-    be less if every charge counted as the (epsilon, delta) that it was asked for.
+    be less if every charge counted as the (epsilon, delta) that it was asked for. `parts` are the accounts of a source.
     """
 
     source: str
@@ -40,6 +48,7 @@ class Balance:
     by_period: bool = False
     whole: Balance | None = None
     pairs: tuple[int, int] = (0, 0)
+    parts: tuple[Part, ...] = ()
 
     @property
     def basic(self) -> bool:
@@ -103,9 +112,12 @@ class Balance:
     def epsilon_left(self) -> float:
         """The largest epsilon (at delta 0) that one more charge may have, 0 if none; several smaller ones may fit instead.
 
-        This is what every surface means by "left": what the ledger would still admit, here and in the source.
+        This is what every surface means by "left": what the ledger would still admit, here and in the source. A source is
+        charged through its accounts, so of a source it is the most that any one of them may take.
         """
-        return self._largest(pure=True)
+        most = self._largest(pure=True)
+        accounts = (replace(self, limit=part.limit, spent=part.spent)._largest(pure=True) for part in self.parts)
+        return min(most, max(accounts, default=most))
 
     def left_in_words(self) -> str:
         """The same for people, behind the word for epsilon."""

@@ -10,13 +10,25 @@ from discreet.accounting.filter import Filter
 from discreet.core.adjacency import check_relation
 from discreet.core.claim import Claim
 from discreet.core.game import Unit
-from discreet.errors import InvalidValue
+from discreet.errors import InvalidValue, LedgerError
 from discreet.ledger.amount import MOST, Amount, Offer, asked_units, basic_limits, limits, terms_json
-from discreet.ledger.balance import DEFAULT, Balance
+from discreet.ledger.balance import DEFAULT, Balance, Part
 from discreet.ledger.chain import Mark, append, canonical, head
 from discreet.ledger.store import Book
 
-__all__ = ["DEFAULT", "allot", "as_claims", "balance", "check_claims", "find_room", "raised", "room", "spend", "take"]
+__all__ = [
+    "DEFAULT",
+    "allot",
+    "as_claims",
+    "balance",
+    "check_absent",
+    "check_claims",
+    "find_room",
+    "raised",
+    "room",
+    "spend",
+    "take",
+]
 
 _KINDS = ("divergence", "epsilon", "failure")
 _SPEND = f"SET {', '.join(f'{kind}_spent = {kind}_spent + ?' for kind in _KINDS)}"
@@ -57,6 +69,7 @@ def balance(book: Book, source: str, account: str | None) -> Balance:
         "ON a.source = s.name AND a.name = ? WHERE s.name = ?", (account, source),
     ).fetchone()  # fmt: skip
     if row is None:
+        check_absent(book, source)
         raise InvalidValue(f"The ledger has no source {source!r}. Open it first: ledger.open({source!r}, unit=..., ...).")
     epsilon, delta, failure, order, by_period = row[:5]
     pairs = _pairs(book, source, account)
@@ -64,11 +77,35 @@ def balance(book: Book, source: str, account: str | None) -> Balance:
         source, None, epsilon, delta, failure, order, Amount(*row[5:8]), Amount(*row[8:11]), bool(by_period), pairs=pairs[0]
     )  # fmt: skip
     if account is None:
-        return whole
+        return replace(whole, parts=_parts(book, source))
     if row[11] is None:
         raise InvalidValue(f"{source} has no account {account!r}. Give it a share first: ledger.share(...).")
     limit, spent = Amount(*row[11:14]), Amount(*row[14:])
     return replace(whole, account=account, limit=limit, spent=spent, whole=whole, pairs=pairs[1])
+
+
+def _parts(book: Book, source: str) -> tuple[Part, ...]:
+    """What every account of a source may spend and has spent."""
+    amounts = ", ".join(f"{kind}_{what}" for what in ("limit", "spent") for kind in _KINDS)
+    rows = book.execute(f"SELECT {amounts} FROM account WHERE source = ? ORDER BY name", (source,))
+    return tuple(Part(Amount(*row[:3]), Amount(*row[3:])) for row in rows)
+
+
+def check_absent(book: Book, source: str) -> None:
+    """Refuse a ledger in which a source that the tables do not find was opened: it is made of pieces of two copies.
+
+    The table is looked through without its index, which may be of the other copy.
+    """
+    there = book.execute("SELECT 1 FROM source WHERE name || '' = ?", (source,)).fetchone()
+    opened = "SELECT number FROM entry WHERE kind IN ('open', 'renew') AND source = ? ORDER BY number"
+    row = book.execute(opened, (source,)).fetchone()
+    if there or row:
+        told = f"Entry {row[0]} opened" if row else "A table has"
+        raise LedgerError(
+            f"{told} the source {source!r}, and the ledger's tables do not find it: this is no ledger as it was written, but "
+            "perhaps a backup that was put beside a write-ahead log of another copy. It takes no charge. Put the newest file "
+            "back, with its own -wal, and check it with verify().", entry=row[0] if row else None,
+        )  # fmt: skip
 
 
 def _pairs(book: Book, source: str, account: str | None) -> list[tuple[int, int]]:

@@ -87,6 +87,7 @@ class Ledger:
             if book.execute("SELECT 1 FROM source WHERE name = ?", (source,)).fetchone():
                 self._same_opening(book, source, body, failure is not None)
             else:
+                budget.check_absent(book, source)
                 names.unlike("source", names.new_name("source", source), _sources(book))
                 self._insert_source(book, "open", source, body)
             return budget.balance(book, source, None)
@@ -111,6 +112,7 @@ class Ledger:
             if not budget.balance(book, source, None).by_period:
                 raise InvalidValue(f"{source} has one budget, whenever it is asked; only a source opened by_period is renewed.")
             if not book.execute("SELECT 1 FROM source WHERE name = ?", (name,)).fetchone():
+                budget.check_absent(book, name)
                 names.new_name("period", period)
                 names.unlike("source", name, _sources(book))
                 terms = chain.first(book, source).body
@@ -333,7 +335,10 @@ class Ledger:
         return self.balance(source, account).epsilon_spent
 
     def left(self, source: str, account: str | None = None) -> float:
-        """The largest epsilon (at delta 0) that one more charge may have; many smaller ones may fit instead."""
+        """The largest epsilon (at delta 0) that one more charge may have; many smaller ones may fit instead.
+
+        Of a source, without an account: by whichever of its accounts may take most. A charge without one is to `default`.
+        """
         return self.balance(source, account).epsilon_left
 
     def sources(self) -> list[str]:

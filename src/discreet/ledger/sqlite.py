@@ -8,7 +8,9 @@ before a sync that began after their commit has ended. Without such locks, SQLit
 Two small files stand beside the ledger. `-turn` is the lock of those who write; it notes the last entry and the last start that
 were committed. `-sync` is the lock of the one who syncs; it notes how far the ledger is on the disk (`notes.py`). A ledger that
 lacks what that note says, or what this process saw in it, is an older copy, or has lost the end of its log: it can be read, and
-takes no charge. Every transaction that writes looks first, so a backup restored into an open ledger is found too.
+takes no charge. Every transaction that writes looks first, so a backup restored into an open ledger is found too. A backup that
+is moved over an open ledger is another file: whoever has the first one open writes no more (`place.py`), and where one finds
+it mixed with the log that was left, a source whose entries and tables disagree is neither opened nor charged.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from typing import NamedTuple
 from discreet.core import check
 from discreet.errors import LedgerError
 from discreet.ledger.notes import LONGEST, NOTHING, Note, extent
+from discreet.ledger.place import Place
 from discreet.ledger.store import Book, Rows, T, migrations
 
 try:
@@ -69,6 +72,7 @@ class SqliteStore:
         self._lock = threading.RLock()
         self._opener = os.getpid()
         self.name = str(self.path)
+        self._place = Place(self.path)
         self._files: dict[str, int] = {}
         self._link: sqlite3.Connection | None = None
         self._seen = NOTHING  # how far the ledger was when this object last looked
@@ -81,9 +85,11 @@ class SqliteStore:
             raise self._told(error) from None
 
     def _connect(self) -> sqlite3.Connection:
+        self._place.enter()
         link = sqlite3.connect(self.path, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
         try:
             self._refuse_others(link)
+            self._place.check()  # it is there now
             with self._turn():
                 self._prepare(link)
         except BaseException:
@@ -180,6 +186,7 @@ class SqliteStore:
         book = _Book(link)
         link.execute("BEGIN IMMEDIATE")
         try:
+            self._place.check()
             if (older := self._missing(book, self._current())) is not None:
                 raise older
             made = work(book)
@@ -289,6 +296,10 @@ class SqliteStore:
     def behind(self) -> LedgerError | None:
         """The error for a ledger that lacks what is known of it; the note is read first, since the ledger grows."""
         with self._lock:
+            try:
+                self._place.check()
+            except LedgerError as error:
+                return error
             note = self.noted()
             return self.read(lambda book: self._missing(book, note))
 
@@ -298,8 +309,12 @@ class SqliteStore:
 
     def blind(self) -> str:
         if self.noted() is None:
-            return f"There is no note beside the file ({self.path.name}-sync): an older copy in its place would look the same."
-        return "The note beside the file agrees with it; an older copy put back together with its note would look the same."
+            older = f"There is no note beside the file ({self.path.name}-sync): an older copy in its place would look the same."
+        else:
+            older = (
+                "The note beside the file agrees with it; an older copy put back together with its note would look the same."
+            )
+        return f"{older} Whether this one file is mounted under another name elsewhere, as in a container, is seen only there."
 
     def _older(self, note: Note) -> LedgerError:
         last = max(note.entries, note.number)

@@ -41,7 +41,7 @@ def owners(tmp_path: Path) -> Path:
     place.mkdir()
     data(place)
     parquet.write_table(pa.table({"age": np.arange(18, 90)}), tmp_path / "public.parquet")
-    (tmp_path / "columns.toml").write_text("age = [30, 40, 50, 60]\n")
+    (tmp_path / "columns.toml").write_text("age = { bins = [30, 40, 50, 60] }\n")
     (tmp_path / "schema.toml").write_text(
         '[old]\ntype = "categorical"\nvalues = ["no", "yes"]\n[age]\ntype = "integer"\nbounds = [18, 90]\n'
         + "".join(f'[{name}]\ntype = "omit"\n' for name in ("sex", "ill", "town", "item", "rating"))

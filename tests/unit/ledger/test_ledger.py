@@ -142,7 +142,7 @@ def test_failures_have_their_own_limit(ledger: Ledger) -> None:
 
 
 def test_what_has_no_bound_is_refused_and_logged(ledger: Ledger) -> None:
-    with pytest.raises(BudgetExceeded, match="NonPrivate has no bound") as told:
+    with pytest.raises(BudgetExceeded, match="NonPrivate promises nothing") as told:
         ledger.reserve("people", claim(NonPrivate()))
     assert (told.value.asked, told.value.left) == (float("inf"), 1.0)
     assert kinds(ledger) == ["open", "refuse"]
