@@ -1,8 +1,12 @@
-"""Configuration files of `discreet train` and `discreet federate`: sections checked name by name, and the ledger they name."""
+"""Configuration files of `discreet train` and `discreet federate`: sections checked name by name, the ledger they name, and
+what of them goes out with the model.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
+from datetime import date, time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,16 +60,6 @@ def encoding_of(path: str, config: Mapping[str, Any], *without: str | None) -> E
     return Encoding(known, data["target"], data["classes"])
 
 
-def keep_config(path: str, config: Mapping[str, Any], folder: Path) -> None:
-    """What was asked, beside the model: `discreet predict` reads rows by it."""
-    from discreet.learn.table import COLUMNS, CONFIG
-
-    (folder / CONFIG).write_text(Path(path).read_text("utf-8"), "utf-8")
-    said = config["data"]["columns"]
-    if isinstance(said, str):
-        (folder / COLUMNS).write_text((Path(path).parent / said).read_text("utf-8"), "utf-8")
-
-
 def readings_of(known: Encoding) -> dict[str, str]:
     """How each column was read, in words."""
     from discreet.schema import column, reading
@@ -90,3 +84,36 @@ def ledger_of(config: Mapping[str, Any], folder: Path) -> str | None:
             f"{ledger['source']} --ledger {place} …; or name the one that you have."
         )
     return place
+
+
+def write_released(known: Encoding, config: Mapping[str, Any], folder: Path) -> None:
+    """Beside a model, what its rows are read by. Files, ledger, units and places are the owner's: none of them goes out."""
+    from discreet.learn.table import CONFIG
+
+    hidden = config.get("model", {}).get("hidden")
+    kept: dict[str, dict[str, Any]] = {
+        "data": {"target": known.target, "classes": known.classes, "columns": known.columns},
+        "model": {} if hidden is None else {"hidden": hidden},
+    }
+    text = "".join(
+        f"[{part}]\n" + "".join(f"{_toml(name)} = {_toml(value)}\n" for name, value in settings.items())
+        for part, settings in kept.items() if settings
+    )  # fmt: skip
+    (folder / CONFIG).write_text(text, encoding="utf-8")
+
+
+def _toml(value: Any) -> str:
+    """A value that was read from TOML, as TOML.
+
+    >>> _toml({"age": [0, 1e-5], "sex of": ["f", True]})
+    '{"age" = [0, 1e-05], "sex of" = ["f", true]}'
+    """
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_toml(name)} = {_toml(item)}" for name, item in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(_toml, value))}]"
+    if isinstance(value, (date, time)):
+        return value.isoformat()
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return str(value).lower() if isinstance(value, bool) else repr(value)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from discreet.cli import COMMANDS
-from discreet.cli.config import check_names, encoding_of, keep_config, ledger_of, read_config, readings_of
+from discreet.cli.config import check_names, encoding_of, ledger_of, read_config, readings_of, write_released
 from discreet.cli.output import json_option, talk, tell_readings, write_json
 from discreet.cli.releases import naming_ledger
 from discreet.errors import InvalidDocument
@@ -60,7 +60,7 @@ def command(path: str, test: str | None, dry_run: bool, as_json: bool) -> None:
     outcome = {"release": str(folder / config["output"]["folder"]), **_claimed(training), "entry": output.release.entry}
     if public is not None:
         outcome["test_accuracy"] = float((output.model(public[0]).argmax(1) == public[1]).float().mean())
-    _saved(output, folder / config["output"]["folder"], path, config)
+    _saved(output, folder / config["output"]["folder"], known, config)
     _tell(outcome, as_json)
 
 
@@ -114,7 +114,7 @@ def _run(training: Training, config: dict[str, Any], known: Encoding, folder: Pa
         return simulate(
             training.model, _clients(config, known, folder), training.loss, strategy=training.strategy, rounds=training.rounds,
             per_round=training.per_round, privacy=training.privacy, ledger=place,
-            source=ledger.get("source", config["data"]["file"]), account=ledger.get("account"),
+            source=ledger.get("source", Path(config["data"]["file"]).stem), account=ledger.get("account"),
             checkpoint=folder / output["checkpoint"] if "checkpoint" in output else None, progress=_progress(),
         )  # fmt: skip
 
@@ -159,12 +159,12 @@ def _claimed(training: Training) -> dict[str, Any]:
     return {**claimed, "noise_multiplier": noise, "rounds": training.rounds, "unit": str(scheme.unit)}
 
 
-def _saved(output: Any, folder: Path, path: str, config: dict[str, Any]) -> None:
-    """The model with its claim beside it, and what was asked, by which `discreet predict` reads rows."""
+def _saved(output: Any, folder: Path, known: Encoding, config: dict[str, Any]) -> None:
+    """The model with its claim beside it, and what `discreet predict` reads rows by."""
     from discreet.learn.sgd.files import write
 
     write(output.release, folder, output.model.state_dict())
-    keep_config(path, config, folder)
+    write_released(known, config, folder)
 
 
 def _tell(found: dict[str, Any], as_json: bool) -> None:
@@ -177,4 +177,6 @@ def _tell(found: dict[str, Any], as_json: bool) -> None:
         text = up(value, 6) if name in ("epsilon", "delta") else down(value, 6) if isinstance(value, float) else str(value)
         click.echo(f"{name.replace('_', ' ')}: {text}")
     if "release" in found:
+        if not found["entry"]:
+            talk("Nobody adds up what was asked: name a ledger in [ledger] to spend from a budget.")
         talk(f"Read it: discreet show {found['release']}/release.json")

@@ -53,9 +53,10 @@ def property_command(
     if not marked.any():
         raise InvalidValue(f"No row of {data!r} has {value!r} in the column {column!r}.")
     attack = PropertyInference(rows, shadows, low, high, seed)
+    probes = X[np.random.default_rng(seed).permutation(len(X))[:200]]  # a file is often sorted
     with reported(shadows, "training shadows") as progress:
         found = attack.infer(
-            model, Trainer(recipe), X, class_numbers(y, model, "data"), marked, X[:200], confidence=confidence,
+            model, Trainer(recipe), X, class_numbers(y, model, "data"), marked, probes, confidence=confidence,
             progress=progress,
         )  # fmt: skip
     facts = {**found.to_json(has), "shadows": shadows}

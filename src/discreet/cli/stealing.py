@@ -25,7 +25,9 @@ METHODS = ("linear", "tree", "relu", "approximate")
 @click.option("--layers", type=int, default=1, show_default=True, metavar="N", help="Hidden layers of a ReLU network: 1 or 2.")
 @click.option("--most", type=int, default=200_000, show_default=True, metavar="N", help="Queries that the thief may make.")
 @click.option("--journal", type=click.Path(dir_okay=False), metavar="FILE", help="Keep answers, to go on after a failure.")
-@click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Seed of the queries.")
+@click.option(
+    "--seed", type=int, default=0, show_default=True, metavar="N", help="Seed of the queries, and of the order of the rows."
+)
 @click.option("--trust-pickle", is_flag=True, help="Read a scikit-learn model, which is a pickle: only one that you made.")
 @click.option("-o", "--output", "out", type=click.Path(dir_okay=False), metavar="FILE", help="Write a release.json.")
 @json_option
@@ -78,6 +80,8 @@ def _model(path: str, recipe_file: str | None, trust_pickle: bool) -> Any:
 
 def _stolen(method: str, oracle: Any, rows: Any, answers: str, layers: int, most: int, seed: int) -> dict[str, Any]:
     """What is told of the stolen model."""
+    import numpy as np
+
     from discreet.attack import stealing
 
     inputs = rows.shape[1]
@@ -96,6 +100,7 @@ def _stolen(method: str, oracle: Any, rows: Any, answers: str, layers: int, most
     if len(rows) < 30:
         raise InvalidValue(f"A copy needs public rows to ask about and others to compare on; {len(rows)} are too few.")
     steps = sorted({max(10, budget // 10), budget})
+    rows = rows[np.random.default_rng(seed).permutation(len(rows))]  # a file is often sorted, by class or by date
     copy = stealing.steal_approximate(oracle, rows[cut:], rows[:cut], budgets=steps, answers=answers, seed=seed)
     last = copy.curve[-1]
     return {"queries": last.queries, "agreement": last.share, "agreement_low": last.low, "agreement_high": last.high}

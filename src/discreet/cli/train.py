@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from discreet.cli import COMMANDS
-from discreet.cli.config import encoding_of, keep_config, ledger_of, read_config, readings_of
+from discreet.cli.config import encoding_of, ledger_of, read_config, readings_of, write_released
 from discreet.cli.output import json_option, talk, tell_readings, write_json
 from discreet.cli.releases import naming_ledger
 from discreet.errors import InvalidDocument
@@ -52,7 +52,7 @@ def command(path: str, test: str | None, dry_run: bool, as_json: bool) -> None:
         run = start(config, known, folder).fit(progress=sys.stderr.isatty())
     quality = {} if public is None else _quality(run, public)
     release = run.release(folder / config["output"]["folder"], quality=quality or None)
-    keep_config(path, config, folder / config["output"]["folder"])
+    write_released(known, config, folder / config["output"]["folder"])
     outcome = {"release": str(folder / config["output"]["folder"]), "epsilon": run.spent(), "delta": run.plan.delta,
              "noise_multiplier": run.plan.noise_multiplier,
              "entry": list(release.entries) if release.also else release.entry}  # fmt: skip
@@ -76,7 +76,7 @@ def start(config: dict[str, Any], known: Encoding, folder: Path) -> Run:
     inputs, target, kept = known.read(table)
     return run_on(
         (inputs, target), None if key is None else codes(table[key][kept])[0], config, known, _checkpoint(config, folder),
-        ledger=None if place is None else Ledger(place), source=ledger.get("source", config["data"]["file"]),
+        ledger=None if place is None else Ledger(place), source=ledger.get("source", Path(config["data"]["file"]).stem),
         account=ledger.get("account"),
     )  # fmt: skip
 
@@ -180,4 +180,6 @@ def _tell(found: dict[str, Any], as_json: bool) -> None:
     for name, value in found.items():
         click.echo(f"{name.replace('_', ' ')}: {_shown(name, value)}")
     if "release" in found:
+        if not found["entry"]:
+            talk("Nobody adds up what was asked: name a ledger in [ledger] to spend from a budget.")
         talk(f"Read it: discreet show {found['release']}/release.json")

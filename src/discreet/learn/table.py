@@ -29,8 +29,8 @@ __all__ = ["Encoding", "TableClassifier", "load", "network"]
 
 log = logging.getLogger("discreet.learn")
 
-CONFIG = "config.toml"  # what `discreet train` was asked for, beside the model
-COLUMNS = "columns.toml"  # the file of columns that it named, if it did
+CONFIG = "config.toml"  # beside the model: what its rows are read by
+COLUMNS = "columns.toml"  # of models written before: the file of columns that the configuration named
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ def load(folder: str | os.PathLike[str]) -> TableClassifier:
 
     place = Path(folder)
     try:
-        settings = tomllib.loads((place / CONFIG).read_text())
+        settings = tomllib.loads((place / CONFIG).read_text("utf-8"))
         data = settings["data"]
         encoding = Encoding(columns=_kept(place, data), target=data["target"], classes=data["classes"])
     except FileNotFoundError:

@@ -50,6 +50,18 @@ def folder(tmp_path_factory):
     return place
 
 
+def test_rows_in_the_order_of_their_classes_teach_a_copy_as_well(folder, tmp_path):
+    X, y = load_iris(return_X_y=True)  # sorted by class
+    with (tmp_path / "sorted.csv").open("w", newline="") as file:
+        csv.writer(file).writerows(
+            [["a", "b", "c", "d", "label"], *([*row, label] for row, label in zip(X.tolist(), y.tolist()))]
+        )
+    fixed = ("--method", "approximate", "--data", tmp_path / "sorted.csv", "--answers", "labels", "--trust-pickle", "--json")
+    done = run("attack", "stealing", folder / "iris.joblib", *fixed)
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["agreement"] > 0.9
+
+
 @pytest.mark.parametrize("method", ["linear", "approximate"])
 def test_a_model_in_a_file_is_stolen_and_reported(folder, tmp_path, method):
     out = tmp_path / "stolen.json"

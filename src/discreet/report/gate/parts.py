@@ -28,9 +28,13 @@ _ASKED: dict[str, dict[str, tuple[str, ...]]] = {
 }
 # Attacks that do not ask who was inside; all others are membership inference, whatever they are called
 KINDS = {
-    "linkage": ("join *", "scoreboard *"), "reconstruction": ("reconstruction*", "gradient inversion *"),
-    "attribute": ("attribute inference of *",), "extraction": ("text extraction",), "membership": (),
-}  # fmt: skip
+    "linkage": ("join *", "scoreboard *"),
+    "reconstruction": ("reconstruction*", "gradient inversion*", "model inversion*"),
+    "attribute": ("attribute inference*", "inference of *", "reading the class*"),
+    "property": ("property inference*",),
+    "extraction": ("text extraction*",),
+    "membership": (),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,11 +122,11 @@ class Part:
             few = "" if len(matching) == 1 else f" (and {len(matching) - 1} more)"
             return False, f"there is evidence of {matching[0]}{few}, and it {BLIND}."
         if matching:
-            rest = f" and {len(matching) - 5} more" if len(matching) > 5 else ""
             useless = len(silent.intersection(matching))
             note = f"; {useless} of these {len(matching)} found nothing even in their control" if useless else ""
-            return True, f"there is evidence of {', '.join(matching[:5])}{rest}{note}."
-        return False, f"there is no evidence of {self.asked}{hint(self.asked, names)}; there is {', '.join(names[:10])}."
+            return True, f"there is evidence of {_listed(matching, 5)}{note}."
+        near = hint(self.asked, (*names, *KINDS))
+        return False, f"there is no evidence of {self.asked}{near}; there is {_listed(names, 10)}."
 
     def _told(self, what: str, values: list[frozenset[str]]) -> tuple[bool, str]:
         """Whether one of them has the value asked for, or one has another than the value that is not enough."""
@@ -157,6 +161,14 @@ def hint(word: str, known: Iterable[str]) -> str:
     """
     near = get_close_matches(word, list(known), n=1, cutoff=0.5)
     return f" (did you mean {near[0]}?)" if near else ""
+
+
+def _listed(names: list[str], most: int) -> str:
+    """
+    >>> _listed(["a", "b", "c"], 2)
+    'a, b and 1 more'
+    """
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def _is(attack: str, asked: str) -> bool:
