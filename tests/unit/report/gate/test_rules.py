@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -260,7 +261,7 @@ def test_how_sure_a_refutation_must_be_can_be_said() -> None:
 
 
 @pytest.fixture
-def nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
+def nothing_known(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """No theorem covers any event."""
 
     def refuse(event: Any) -> Any:
@@ -269,6 +270,8 @@ def nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
     judge.ceiling_of.cache_clear()
     appraisal._appraise.cache_clear()
     monkeypatch.setattr("discreet.accounting.curve", refuse)
+    yield
+    appraisal._appraise.cache_clear()  # else a later test is given what was found without a theorem
 
 
 @pytest.mark.usefixtures("nothing_known")
