@@ -211,7 +211,7 @@ def reading(facts: Mapping[str, Any]) -> str:
     if kind == "omit":
         return "left out"
     if values:
-        return f"{len(values)} categor{'y' if len(values) == 1 else 'ies'}" + (" in order" if kind == "ordinal" else "")
+        return f"{len(values)} {'category' if len(values) == 1 else 'categories'}" + (" in order" if kind == "ordinal" else "")
     if "categories" in found(facts):
         return "categories, found privately"
     if bounds is not None:

@@ -87,14 +87,16 @@ def ledger_of(config: Mapping[str, Any], folder: Path) -> str | None:
 
 
 def write_released(known: Encoding, config: Mapping[str, Any], folder: Path) -> None:
-    """Beside a model, what its rows are read by. Files, ledger, units and places are the owner's: none of them goes out."""
+    """Beside a model, what its rows are read by and how it was trained. Files, ledger and places are the owner's and stay."""
     from discreet.learn.table import CONFIG
 
-    hidden = config.get("model", {}).get("hidden")
+    data = {"target": known.target, "classes": known.classes, "columns": known.columns}
     kept: dict[str, dict[str, Any]] = {
-        "data": {"target": known.target, "classes": known.classes, "columns": known.columns},
-        "model": {} if hidden is None else {"hidden": hidden},
+        "data": data | {name: value for name, value in config["data"].items() if name == "client"},
+        **{part: dict(config.get(part, {})) for part in ("unit", "model", "train", "privacy")},
     }
+    for name in ("resume", "every"):  # of the run, not of the model
+        kept["train"].pop(name, None)
     text = "".join(
         f"[{part}]\n" + "".join(f"{_toml(name)} = {_toml(value)}\n" for name, value in settings.items())
         for part, settings in kept.items() if settings

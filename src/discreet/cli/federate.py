@@ -64,9 +64,9 @@ def command(path: str, test: str | None, dry_run: bool, as_json: bool) -> None:
     _tell(outcome, as_json)
 
 
-def read(path: str) -> dict[str, Any]:
+def read(path: str, needed: dict[str, tuple[str, ...]] = NEEDED) -> dict[str, Any]:
     """The file, checked name by name, also against its kind of privacy and its strategy."""
-    config = read_config(path, SECTIONS, NEEDED, "federate")
+    config = read_config(path, SECTIONS, needed, "federate")
     for section, name, kinds in (("privacy", "kind", KINDS), ("train", "strategy", STRATEGIES)):
         kind = config[section][name]
         if kind not in kinds:

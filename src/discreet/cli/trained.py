@@ -141,7 +141,7 @@ def _run(path: str, known: Any, owners: Owners | None) -> Fit:
     from discreet.cli.config import read_config
     from discreet.models.trainer import one_thread
 
-    config = read_config(path, train.SECTIONS, train.NEEDED, "train")
+    config = read_config(path, train.SECTIONS, {"train": train.NEEDED["train"]}, "train")
 
     def fit(X: Any, y: Any) -> Any:
         import torch
@@ -159,7 +159,7 @@ def _federation(path: str, known: Any, owners: Owners | None) -> Fit:
     from discreet.federate import Clients, simulate
     from discreet.models.trainer import one_thread
 
-    config = federate.read(path)
+    config = federate.read(path, {part: federate.NEEDED[part] for part in ("train", "privacy")})
     assert owners is not None
 
     def fit(X: Any, y: Any) -> Any:

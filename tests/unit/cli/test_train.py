@@ -102,7 +102,7 @@ def test_a_user_is_the_unit_and_the_ledger_pays(config: Path) -> None:
         ("rate = 0.05", "rate = 1.5", "rate"),
         ("steps = 60", "", "lacks steps"),
         ("[data]", "[dat]", "known are"),
-        ("[data]", "[data", "is not TOML"),
+        ("[data]", "[data", "is not valid TOML"),
     ],
 )
 def test_a_wrong_file_is_told_and_nothing_is_written(config: Path, old: str, new: str, told: str) -> None:

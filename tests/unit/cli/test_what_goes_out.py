@@ -104,8 +104,8 @@ def test_what_is_released_beside_a_model_holds_no_password(tmp_path: Path) -> No
     write_released(Encoding(columns, "ill", [1, False]), config, tmp_path)
     text = (tmp_path / "config.toml").read_text("utf-8")
     assert not [word for word in SECRETS if word.decode() in text]
-    kept = {"target": "ill", "classes": [1, False], "columns": columns}
-    assert tomllib.loads(text) == {"data": kept, "model": {"hidden": [8]}}
+    kept = {"target": "ill", "classes": [1, False], "columns": columns, "client": "town"}
+    assert tomllib.loads(text) == {"data": kept, "model": {"hidden": [8], "seed": 3}, "train": {"epsilon": 1.0}}
 
 
 @pytest.mark.parametrize("word", ["{}", "--ledger={}"])
