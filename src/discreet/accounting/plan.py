@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
 from typing import cast
 
 from discreet.accounting import allocation, profile, replaced, shuffle, student
 from discreet.accounting.gather import DIFFERENT, concentrated, gathered, weight, without_discrete_gaussians
 from discreet.accounting.profile import Profile
-from discreet.accounting.rounding import quotient_down, total_up
+from discreet.accounting.rounding import float_up, quotient_down, total_up
 from discreet.core import event as events
 from discreet.errors import InvalidValue
 
@@ -50,6 +51,9 @@ def plan(event: events.Event) -> Plan:
     if square:
         parts.append((concentrated(square), 1))
     loose = any(_holds_envelope(item) for item in counts)
+    if square:  # Rényi divergences are added up over these, so that what is counted together must be among them
+        together = events.Concentrated(float_up(Fraction(square) / 2))
+        counts = counts | {together: counts.get(together, 0) + 1}
     return Plan(tuple((item, n) for item, n in parts if item.most > 0), loose=loose, counts=tuple(counts.items()), told=told)
 
 
@@ -94,7 +98,8 @@ def _merged(normals: list[tuple[events.Gaussian, int]]) -> float:
     if len(normals) == 1 and normals[0][1] == 1:
         return normals[0][0].noise_multiplier
     least = min(item.noise_multiplier for item, _ in normals)
-    return least * (1 - 4e-16) / math.sqrt(math.fsum(n * (least / item.noise_multiplier) ** 2 for item, n in normals))
+    merged = least * (1 - 4e-16) / math.sqrt(math.fsum(n * (least / item.noise_multiplier) ** 2 for item, n in normals))
+    return max(merged, profile.LEAST)  # so little noise hides nothing
 
 
 def _collect(event: events.Event, times: int, size: int, counts: dict[events.Event, int]) -> None:

@@ -77,7 +77,8 @@ def power_bound(epsilon: Array, forward: Array, backward: Array, level: float) -
     with np.errstate(over="ignore", under="ignore"):
         low = forward + (np.exp(np.minimum(epsilon, 800)) * level if level > 0 else 0.0)
         high = 1 - np.exp(-epsilon) * (1 - backward - level)
-    return np.minimum(low, high)
+    least = np.fmin(low, high)  # what is not a number bounds nothing
+    return np.where(np.isnan(least), 1.0, least)
 
 
 def raised(delta: Array) -> Array:

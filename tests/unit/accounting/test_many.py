@@ -14,10 +14,13 @@ import pytest
 
 from discreet.accounting import (
     Approximate,
+    Concentrated,
     DiscreteGaussian,
+    Exponential,
     Gaussian,
     Group,
     Laplace,
+    ObjectivePerturbation,
     Poisson,
     PoissonReplace,
     Pure,
@@ -27,10 +30,13 @@ from discreet.accounting import (
     Sequence,
     Shuffled,
     curve,
+    epsilon_by_renyi,
     gather,
+    renyi,
     shuffle,
     table,
 )
+from discreet.accounting import profile as profiles
 from discreet.accounting.plan import plan
 from discreet.accounting.profile import gaussian_delta
 from discreet.core import Event
@@ -150,3 +156,42 @@ def test_ten_times_as_many_events_are_hardly_more_parts(kind: int | None) -> Non
         seen = plan(Sequence([made[k % len(made) if kind is None else kind]() for k in range(many)]))
         counted.append(len(seen.parts))
     assert counted[1] <= min(gather.DIFFERENT, 1.5 * counted[0] + 1)
+
+
+def test_what_is_counted_together_is_part_of_every_bound() -> None:
+    """Discrete Gaussians beyond `DIFFERENT`, beside an event for which Rényi composition is asked as well."""
+    whole = [DiscreteGaussian(20 + k / 50, 1) for k in range(gather.DIFFERENT + 10)]
+    alone, both = curve(Sequence(whole)), curve(Sequence([*whole, Exponential(1e-3)]))
+    assert both.epsilon(1e-6) >= epsilon_by_renyi(Sequence(whole), 1e-6) * 0.98 > 4
+    assert both.delta(1.0) >= 0.5 * alone.delta(1.0) > 0
+    assert both.power(0.01) >= 0.9 * alone.power(0.01) > 0.1
+
+
+@pytest.mark.parametrize("more", [(), (Exponential(0.1),), (Concentrated(0.01),), (Laplace(3.0), Pure(0.1))])
+def test_the_divergences_of_a_plan_are_those_of_its_event(more: tuple[Event, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """At every order, with nothing left out: each event is among the counts, or one that dominates it."""
+    makes = (*SOME[:3], lambda k: DiscreteGaussian(5.0 + k / 9), lambda k: Laplace(2 + k / 7))
+    listed = [make(k) for k in range(8) for make in makes]
+    monkeypatch.setattr(gather, "DIFFERENT", 20)
+    monkeypatch.setattr("discreet.accounting.plan.DIFFERENT", 20)
+    event = Sequence([*listed, *more])
+    counts = plan(event).counts
+    for order in (1.5, 2.0, 8.0, 33.0):
+        assert sum(n * renyi(item, order) for item, n in counts) >= renyi(event, order) * (1 - 1e-12)
+
+
+def test_hardly_any_noise_many_times_hides_nothing() -> None:
+    for event in (Repeat(Gaussian(5e-324), 1000), Sequence([Gaussian(5e-324), Gaussian(1e-320), Laplace(1.0)])):
+        assert curve(event).epsilon(1e-6) == math.inf
+        assert curve(event).power(0.5) == 1.0
+
+
+def test_power_is_a_number_where_a_delta_is_none() -> None:
+    """What is not a number bounds nothing, in either direction alone as in both."""
+    none, some, epsilon = np.array([math.nan]), np.array([0.1]), np.array([1.0])
+    assert profiles.power_bound(epsilon, none, none, 0.1) == [1.0]
+    assert profiles.power_bound(epsilon, none, some, 0.1) == 1 - math.exp(-1.0) * 0.8
+    assert profiles.power_bound(epsilon, some, none, 0.1) == 0.1 + math.exp(1.0) * 0.1
+    bound = curve(Poisson(0.5, ObjectivePerturbation(1.0, 247.0, True)))
+    for level in (0.0, 0.3, 1.0):
+        assert level <= bound.power(level) <= 1
