@@ -91,7 +91,7 @@ def test_no_attack_was_forgotten() -> None:
 
 
 @pytest.mark.parametrize(
-    "attack", [*OTHERS, *MEMBERSHIP, *ELSEWHERE, *(f"text {name}" for name in sorted(each.name for each in TEXT))]
+    "attack", [*OTHERS, *sorted(MEMBERSHIP), *ELSEWHERE, *(f"text {name}" for name in sorted(each.name for each in TEXT))]
 )
 def test_every_attack_is_of_one_kind(attack: str) -> None:
     kind = {**OTHERS, **ELSEWHERE}.get(attack, "membership")
