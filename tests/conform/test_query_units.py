@@ -196,7 +196,7 @@ class NeverClamps(DuckWriter):
         if it.kind != "sum":
             return super().term(it)
         assert it.of is not None
-        return f"coalesce(TRY_CAST(round(({self.scalar(it.of)} - {it.centre}) / {it.step}) AS BIGINT), 0)"
+        return f"coalesce(TRY_CAST(round(({self.scalar(it.of)} - {it.centre}) / {it.step}) AS HUGEINT), 0)"
 
 
 class MergesUnits(DuckWriter):

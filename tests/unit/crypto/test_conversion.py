@@ -1,7 +1,7 @@
 """Converted models say what the models say, for everything that convert takes; what it cannot follow is refused.
 
 Linear models are compared without encryption on rows far larger than those of training (to rounding), and some with it (within
-the stated error, which is exceeded less than once in 1e10 for each of 4,096 slots: false alarms below 1e-5 for the file).
+the stated error, which each of fewer than 20,000 scores exceeds less than once in 1e10). False-alarm rate: 2e-6.
 """
 
 from __future__ import annotations
