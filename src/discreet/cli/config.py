@@ -21,6 +21,8 @@ Sections = Mapping[str, tuple[str, ...]]
 
 def read_config(path: str, sections: Sections, needed: Sections, command: str) -> dict[str, Any]:
     """The file, checked name by name: a misspelt setting is an error, never silently a default."""
+    from discreet.learn import table as table  # what is missing for the command is said before anything about its file
+
     config = read_toml(path, f"discreet {command} reads a TOML file, see its guide.")
     for section, settings in config.items():
         if section not in sections:
@@ -45,19 +47,19 @@ def check_names(path: str, what: str, settings: Iterable[str], names: tuple[str,
 def encoding_of(path: str, config: Mapping[str, Any], *without: str | None) -> Encoding:
     """What [data] says of the columns: in place, or in a schema file that it names, whose target is not learned from."""
     from discreet import schema
-    from discreet.learn.table import Encoding, described
+    from discreet.learn import table  # says what to install where there is no torch
 
     data = config["data"]
     said = data["columns"]
     if isinstance(said, str):
         place = Path(path).parent / said
         columns = schema.read(place, "[data] names it as the schema of columns.").one(Path(data["file"]).stem)
-        known = described(columns, data["target"], *without)
+        known = table.described(columns, data["target"], *without)
     elif isinstance(said, Mapping):
-        known = described({name: schema.column(name, facts, written=True) for name, facts in said.items()})
+        known = table.described({name: schema.column(name, facts, written=True) for name, facts in said.items()})
     else:
         raise InvalidDocument(f"columns in [data] of {path!r} is a section [data.columns] or the name of a schema file.")
-    return Encoding(known, data["target"], data["classes"])
+    return table.Encoding(known, data["target"], data["classes"])
 
 
 def readings_of(known: Encoding) -> dict[str, str]:
