@@ -34,8 +34,9 @@ def ciphertext_claim(parameters: RingParameters, unit: Unit, *more: str) -> Clai
     """What the computing machine learns from ciphertexts: nothing, under the assumptions that the claim lists.
 
     It is a claim about the view "ciphertexts" and about no other: what a decrypted answer reveals needs a claim of its own.
-    Whoever sees the messages sees how many rows, or clients, there are. So the unit must be one that is replaced or blanked
-    out; of one that is added or removed the number tells.
+    Whoever sees the messages sees how many rows, or clients, there are. So the unit must be one row that is replaced, or
+    anything that is blanked out; of one that is added or removed the number tells, and a person who is replaced may own
+    another number of rows.
 
     >>> from discreet import record
     >>> from discreet.crypto.parameters import PURPOSES
@@ -43,10 +44,10 @@ def ciphertext_claim(parameters: RingParameters, unit: Unit, *more: str) -> Clai
     >>> sorted(claim.game.view), claim.assumptions[0]
     (['ciphertexts'], 'scheme: CKKS; degree 8192; modulus of 120 bits; security 128 bits')
     """
-    if unit.relation == "add_remove":
+    if unit.relation == "add_remove" or (unit.relation == "replace" and (unit.key is not None or unit.rows != 1)):
         raise InvalidValue(
             f"Messages show how many rows or clients there are, so a claim about them cannot be for {unit}. Protect a unit "
-            'that is replaced or blanked out, record("replace") for one, and open the source in the ledger for it.'
+            'with its one row replaced, record("replace"), or blanked out, and open the source in the ledger for it.'
         )
     return Claim(game=Game(unit, {"ciphertexts"}), event=Zero(), assumptions=(*parameters.assumptions(), *more))
 
@@ -65,8 +66,8 @@ class Disclosure:
     more: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        check.positive("grid", self.grid)
-        check.positive("error", self.error)
+        for name in ("grid", "error"):  # plain floats: the claim states them, and they are read from it again
+            object.__setattr__(self, name, float(check.positive(name, getattr(self, name))))
         if not isinstance(self.ledger, Ledger):
             raise InvalidValue("ledger must be a discreet.Ledger: decryptions that others get are counted in it.")
         if self.grid < COARSEST_SHARE * self.error:

@@ -13,8 +13,6 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["applied", "is_link", "with_margin"]
-
 LINKS = ("identity", "logistic", "softmax", "probability", "one-vs-rest")
 UNDONE = ("logistic", "one-vs-rest")  # which can undo a margin
 

@@ -7,8 +7,6 @@ from typing import Any
 from discreet.core import check
 from discreet.errors import InvalidValue
 
-__all__ = ["column_names", "same_columns"]
-
 LONGEST = 200
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from discreet import Ledger, Release, crypto, record
+from discreet import Ledger, Release, Unit, crypto, record, user
 from discreet.core import Zero
 from discreet.crypto.descent import Trainer
 from discreet.crypto.disclosure import ciphertext_claim, disclose_weights, disclosed
@@ -228,3 +228,16 @@ def test_what_is_not_handed_over(keys: Keys, ledger: Ledger) -> None:
         crypto.disclose(secret, answer, ledger=ledger, request=crypto.encrypt(secret, ROWS), **how)  # type: ignore[arg-type]
     with pytest.raises(InvalidValue, match="no source"):
         crypto.disclose(secret, answer, ledger=ledger, **{**how, "source": "other"})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "unit", [record(), user("name", rows=1, relation="replace"), user("name", rows=None, relation="replace")]
+)
+def test_ciphertexts_show_how_many_rows_there_are(unit: Unit) -> None:
+    with pytest.raises(InvalidValue, match="how many rows"):
+        ciphertext_claim(PURPOSES["linear"], unit)
+
+
+@pytest.mark.parametrize("unit", [record("replace"), record("zero_out"), user("name", rows=None, relation="zero_out")])
+def test_of_what_keeps_their_number_nothing_is_told(unit: Unit) -> None:
+    assert ciphertext_claim(PURPOSES["linear"], unit).game.unit == unit

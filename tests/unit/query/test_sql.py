@@ -295,7 +295,7 @@ BAD = [
     ({"schema": {"people": {"age": {"bound": [0, 1]}}}}, InvalidDocument, "can say"),
     ({"unit": user("nope", rows=1)}, InvalidValue, "nope"),
     ({"schema": "/nowhere.toml"}, InvalidDocument, "cannot be read"), ({"ledger": "x.db"}, InvalidValue, "go together"),
-    ({"unit": "me"}, InvalidValue, "must be a Unit"), ({"schema": {"people": 3}}, InvalidDocument, "should be"),
+    ({"unit": "me"}, InvalidValue, "must be a Unit"), ({"schema": {"people": 3}}, InvalidDocument, "must be a list"),
 ]  # fmt: skip
 
 

@@ -108,7 +108,7 @@ def test_who_has_no_share_and_officers_make_nothing(served: Served) -> None:
 def test_a_source_without_a_schema_and_a_broken_one(served: Served, tmp_path: Path) -> None:
     (tmp_path / "synth.toml").write_text("[ward\n")
     assert "an owner sees why" in make(served).json()["error"]
-    assert "is not TOML" in make(served, "ada").json()["error"]
+    assert "is not valid TOML" in make(served, "ada").json()["error"]
     object.__setattr__(served.state.settings.sources["hospital"], "synth", None)
     assert "has no schema" in make(served).json()["error"]
     assert "No source can be synthesised yet" in served.get("/synthetic", "ada").text

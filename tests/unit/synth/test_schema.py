@@ -90,7 +90,7 @@ def test_a_file_that_is_no_schema(tmp_path: Path) -> None:
     with pytest.raises(InvalidDocument, match="cannot be read"):
         Schema.read(place)
     place.write_text("[age")
-    with pytest.raises(InvalidDocument, match="not TOML"):
+    with pytest.raises(InvalidDocument, match="not valid TOML"):
         Schema.read(place)
     place.write_text('[age]\ntype = "integer"\nbounds = [9, 1]')
     with pytest.raises(InvalidDocument, match="age: bounds must rise"):

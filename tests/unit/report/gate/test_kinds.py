@@ -27,7 +27,7 @@ MEMBERSHIP = {
     "bayes_lira", "lira_offline", "rmia", "calibrated", "shokri", "loss", "confidence", "entropy", "label", "noise",
     "boundary", "quantile", "gradient", "whitebox", "mislabelled canaries", "canary exposure", "client canaries",
     "gradient canaries", "gradient canary", "density ratio", "shadow generators", "distance to closest record", "noisy counts",
-    "text x", "zlib", "min_k", "min_k_plus", "reference", "readout", "differencing",
+    "text x", "x x", "zlib", "min_k", "min_k_plus", "reference", "readout", "differencing",
 }  # fmt: skip
 ELSEWHERE = {"attribute inference of kind": "attribute", "inference of kind": "attribute", "property inference": "property",
              "model inversion": "reconstruction", "canaries in one fit": "membership",
