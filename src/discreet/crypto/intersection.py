@@ -182,8 +182,10 @@ class IntersectionSize:
 
     def run(self, data: tuple[Iterable[bytes], Iterable[bytes]]) -> int:
         counting, other = Party(), Party()
-        mine = other.raised(counting.blinded(data[0]), shuffle=True)
-        theirs = counting.raised(other.blinded(data[1], shuffle=True))
+        # An error would tell of one item: those that appear twice count once, and what is no bytes counts as nothing.
+        first, second = (list(dict.fromkeys(item for item in side if isinstance(item, bytes))) for side in data)
+        mine = other.raised(counting.blinded(first), shuffle=True)
+        theirs = counting.raised(other.blinded(second, shuffle=True))
         noisy = LaplaceNoise(self.scale, 1, self.unit).run(len(set(mine) & set(theirs)))
         assert isinstance(noisy, int)
         return noisy

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import pickle
+from fractions import Fraction
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from discreet import record
 from discreet.crypto import LookupServer, Party, Question, intersect
+from discreet.crypto.intersection import IntersectionSize
 from discreet.errors import InvalidValue
 
 items = st.sets(st.binary(max_size=6), max_size=12).map(sorted)
@@ -79,3 +83,12 @@ def test_items_are_distinct_bytes() -> None:
 def test_a_party_is_not_pickled() -> None:
     with pytest.raises(InvalidValue, match="secret"):
         pickle.dumps(Party())
+
+
+@pytest.mark.parametrize("odd", [b"ann", "ann", None, 3, b""])
+@pytest.mark.parametrize("side", [0, 1])
+def test_no_item_decides_whether_a_noisy_size_is_released(odd: Any, side: int) -> None:
+    lists: list[list[Any]] = [[b"ann", b"ben"], [b"ann", b"cem"]]
+    lists[side].append(odd)
+    assert IntersectionSize(scale=Fraction(1, 50), unit=record()).run((lists[0], lists[1])) == 1  # noise at e^-50
+    assert isinstance(IntersectionSize(scale=1, unit=record()).run(([], lists[1])), int)
