@@ -47,7 +47,7 @@ WARM, ROUNDS = 3, 15
 def turns(kind: str, each: int, engine: str, device: str) -> None:
     """This project's own simulation, one round when told; as a process of its own."""
     if engine == "loop":
-        running.engine = lambda model, loss, place, *rest: Looped(model, loss, place)
+        running.engine = lambda model, loss, place, *rest, **more: Looped(model, loss, place)
     kept = [tuple(part.to(device) for part in rows(number)) for number in range(CLIENTS)]
     waiting = Turns()
 

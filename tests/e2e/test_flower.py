@@ -242,3 +242,9 @@ def test_the_strategy_delivers_the_noise_it_claims_where_the_stock_wrapper_does_
     assert stock["one client has 99 % of the rows"] < 0.2
     assert stock["a parameter of no dimension"] < 0.01
     assert found["epsilon"]["discreet"] < 0.72 < 96 < found["epsilon"]["flower"]
+
+
+def test_client_mods_answer_in_one_form_whatever_an_app_does() -> None:
+    script = Path(__file__).parent / "flower_mods.py"
+    done = subprocess.run([str(BIN / "python"), str(script)], capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]

@@ -13,10 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from discreet.errors import InvalidValue
 from discreet.federate.clients import Rows
 from discreet.federate.exchange import Exchange, Ints, Rule
-from discreet.federate.looped import Looped, Loss, per_row, seeded
+from discreet.federate.looped import Looped, Loss, absorbed, made_up, per_row, seeded
 from discreet.federate.privacy import FINE, Central, Distributed, Local, PrivateSGD, grid_of, whole_matrix
 from discreet.noise.banded import columns, first_column
 from discreet.noise.sampling import placed, thinned
@@ -148,13 +147,7 @@ class SummedClients(Untrusted):
 
     def __init__(self, scheme: Distributed, noise: float, rounds: int, size: int, key: bytes) -> None:
         super().__init__(scheme, rounds, size, key)
-        radius = scheme.radius(noise)
-        if radius**2 < 256 * size:
-            raise InvalidValue(
-                f"{scheme.bits} bits leave {radius} steps in the clip norm; {size} parameters need 16 x their square root, or "
-                "most of an update would be rounded away. Use more bits."
-            )
-        self.grid, self.part = grid_of(scheme, noise, size, radius), scheme.part(noise)
+        self.grid, self.part = grid_of(scheme, noise, size), scheme.part(noise)
         self.whole: list[Ints] = []
         self._sent: Tensor | None = None
 
@@ -192,24 +185,29 @@ class PrivateClients(Untrusted):
     ) -> None:
         self.loop = Looped(model, loss, device)
         super().__init__(scheme, rounds, self.loop.size, key)
-        self.grid = grid_of(scheme, noise, self.size)
+        self.grid, self._checked = grid_of(scheme, noise, self.size), False
+
+    def check(self, sample: Rows) -> None:
+        """Refuse a model whose training changes more than its parameters, on made-up rows of the same shape."""
+        if not self._checked:
+            self.loop.refuse_changing(*made_up(sample, 5))
+            self._checked = True
 
     def trained(self, number: int, client: int, start: Tensor, rows: Rows, seed: int) -> Tensor:
         """How the weights of one client changed in this round."""
         weights, key, scheme, loop = start.clone(), self.own(client), self.scheme, self.loop
         inputs, targets = (part.to(loop.device) for part in rows)
         scale = scheme.learning_rate * scheme.clip_norm / self.grid.radius / scheme.divisor
-        loop.model.train()
         for step in range(number * scheme.steps, (number + 1) * scheme.steps):
             loop.put(weights)
             total = gaussian(key, self.grid.sigma, self.size, step=step)
             for row in thinned(key, b"federate rows", step, len(inputs), int(Fraction(scheme.rate) * 2**64)).tolist():
-                with seeded(seed + row, loop.device):
-                    loss = per_row(loop.loss(loop.model(inputs[row : row + 1]), targets[row : row + 1]), 1)
+                with seeded(seed + row, loop.device), absorbed(True):
+                    model, loss_of = loop.fresh()  # what a module keeps of one row reaches no other
+                    loss = per_row(loss_of(model(inputs[row : row + 1]), targets[row : row + 1]), 1)
                     slopes = torch.autograd.grad(loss.sum(), loop.parameters, allow_unused=True, materialize_grads=True)
-                total += self.grid.rounded(torch.cat([slope.flatten() for slope in slopes]).double().cpu().numpy())
+                    total += self.grid.rounded(torch.cat([slope.flatten() for slope in slopes]).double().cpu().numpy())
             weights -= torch.from_numpy(total * scale).to(weights)
-        loop.same_buffers()
         return weights - start
 
 

@@ -28,6 +28,7 @@ from discreet.noise.vectors import WIDEST, VectorGrid
 
 FINE = 1 << 16  # steps of the matrix of correlated noise: its entries are whole numbers of them
 DEVIATIONS = 12  # of noise that a modular sum must hold
+NOISIEST = 1 << 20  # clip norms: noise of 2^16 x 2^20 x as many steps is within 63 bits
 COARSEST = 3  # steps in the standard deviation of one client's part of the noise
 PUBLIC = (
     "Hyper-parameters, architecture, first weights and preprocessing do not depend on this data, or were paid for separately.",
@@ -80,7 +81,9 @@ class _Scheme:
 
     def claims(self, rounds: int, size: int) -> tuple[Claim, ...]:
         """What a run of so many rounds over so many parameters claims."""
-        event = self.event(self.noise(rounds, size), rounds, size)
+        noise = self.noise(rounds, size)
+        event = self.event(noise, rounds, size)
+        grid_of(self, noise, size)  # refuses what whole numbers cannot hold
         return (Claim(game=Game(self.unit, self.view), event=event, assumptions=(*self.assumptions(), *PUBLIC)),)
 
     def asked(self, rounds: int, size: int) -> tuple[float, float] | None:
@@ -297,16 +300,30 @@ class PrivateSGD(_Scheme):
         return self._of(events.Repeat(once, self.steps * min(self.times or rounds, rounds)))
 
     def assumptions(self) -> tuple[str, ...]:
-        return ("The client samples, clips and draws noise as stated, keeps its key to itself, and counts its answers.",)
+        return (
+            "The client samples, clips and draws noise as stated, keeps its key to itself, and counts its answers.",
+            "The gradient of one row does not depend on others: model and loss keep nothing of a row outside of the module.",
+        )
 
 
 Privacy = Central | Local | Distributed
 
 
-def grid_of(scheme: Any, noise: float, size: int, radius: int | None = None) -> VectorGrid:
+def grid_of(scheme: Any, noise: float, size: int) -> VectorGrid:
     """Vectors of whole numbers whose length is at most the clip norm."""
-    more = {} if radius is None else {"radius": radius}
-    return VectorGrid(clip_norm=scheme.clip_norm, noise_multiplier=noise, size=size, **more)
+    if noise >= NOISIEST:
+        raise InvalidValue(
+            f"Noise of {noise:.3g} clip norms does not fit whole numbers of 64 bits; it must be below {NOISIEST}."
+        )
+    if not isinstance(scheme, Distributed):
+        return VectorGrid(clip_norm=scheme.clip_norm, noise_multiplier=noise, size=size)
+    radius = scheme.radius(noise)
+    if radius**2 < 256 * size:
+        raise InvalidValue(
+            f"{scheme.bits} bits leave {radius} steps in the clip norm; {size} parameters need 16 x their square root, or "
+            "most of an update would be rounded away. Use more bits."
+        )
+    return VectorGrid(clip_norm=scheme.clip_norm, noise_multiplier=noise, size=size, radius=radius)
 
 
 def whole_matrix(matrix: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import hmac
 from typing import Any, cast
 
 import numpy as np
@@ -27,11 +28,11 @@ class Rounds:
 
     def __init__(
         self, model: nn.Module, clients: Clients, loss: Loss, strategy: Strategy | PrivateSGD, device: torch.device, seed: int,
-        scheme: Trusted | Untrusted | None, per_round: int | None, canaries: ClientCanaries | None = None,
+        scheme: Trusted | Untrusted | None, per_round: int | None, secret: bytes, canaries: ClientCanaries | None = None,
     ) -> None:  # fmt: skip
         self.canaries = canaries
         self.clients, self.strategy, self.device, self.scheme = clients, strategy, device, scheme
-        self._model, self._loss = model, loss
+        self._model, self._loss = copy.deepcopy(model), loss  # clients train in this copy; `model` sees no row
         self.per_round = len(clients) if per_round is None else per_round
         self._plain = Looped(model, loss, device)
         self._engine: Looped | None = None
@@ -39,13 +40,15 @@ class Rounds:
         self.weights = self._plain.weights()
         self.memory = strategy.server.memory(self.weights)
         self.key = hashlib.sha256(b"discreet federate: seed" + str(seed).encode()).digest()
+        if scheme is not None:  # whoever knew the order of rows by a client's number would see numbers move when one leaves
+            self.key = hmac.digest(secret, b"discreet federate: what is drawn by clients", "sha256")
         self.changes = torch.zeros_like(self.weights, dtype=torch.int32)  # how often the server changed each parameter
         self.own: dict[int, Tensor] = {}  # the models that clients keep, under Selective
 
     def model(self) -> nn.Module:
         """A copy with the weights of now."""
         self._plain.put(self.weights)
-        return copy.deepcopy(self._model).eval()
+        return copy.deepcopy(self._plain.model).eval()
 
     def next(self, rule: Rule, alter: Alter | None, send: Send | None) -> Exchange:
         """One round."""
@@ -93,7 +96,10 @@ class Rounds:
         """How each client's weights changed."""
         members, number, starts = [int(client) for client in exchange.clients], self.number, exchange.sent
         seeds = [draw(self.key, number, client) >> 65 for client in members]
+        sample = next((pair for pair in rows if len(pair[0])), None)
         if isinstance(self.scheme, PrivateClients):
+            if sample is not None:
+                self.scheme.check(sample)
             origins = starts.expand(len(rows), -1)
             own = [self.scheme.trained(number, *each) for each in zip(members, origins, rows, seeds)]
             return torch.stack(own) if own else starts.new_zeros(0, self._plain.size)
@@ -103,10 +109,9 @@ class Rounds:
         if isinstance(self.strategy, Selective):
             starts = self._taken_over(self.strategy, members, starts)
         if self._engine is None:
-            sample = next((pair for pair in rows if len(pair[0])), None)
             if sample is None:
                 return starts.new_zeros(len(rows), self._plain.size)
-            self._engine = engine(self._model, self._loss, self.device, sample, how)
+            self._engine = engine(self._model, self._loss, self.device, sample, how, total=self.scheme is not None)
         updates = self._engine.train(how, starts, rows, orders, seeds)
         return self._selected(self.strategy, members, starts, updates) if isinstance(self.strategy, Selective) else updates
 

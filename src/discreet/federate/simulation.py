@@ -75,6 +75,7 @@ def simulate(
         send=send, canaries=canaries, device=device,
     )  # fmt: skip
     known = _clients(clients)
+    training.fits(len(known))
     kept = None if checkpoint is None else Checkpoint(Path(checkpoint), training.document(len(known)))
     hooks = _Hooks(watch, evaluate, progress)
     if training.scheme is None:
@@ -156,19 +157,32 @@ class Training:
             raise InvalidValue(
                 'How many rows a client has is private: use weighting="equal", or Central(cap=…), which bounds what it changes.'
             )
-        if self.canaries is not None and self.privacy is None:
-            raise InvalidValue("Client canaries test what a run claims about clients: give privacy=Central(…) or another.")
+        if self.canaries is not None:
+            if self.privacy is None:
+                raise InvalidValue("Client canaries test what a run claims about clients: give privacy=Central(…) or another.")
+            if check.whole("canaries", self.canaries, least=10) > self.size:
+                raise InvalidValue(
+                    f"Each canary needs a parameter of its own: at most {self.size} canaries; got {self.canaries}."
+                )
         if isinstance(self.privacy, Central):
             if self.per_round is not None:
                 raise InvalidValue("Under Central clients are drawn by its rate, each on its own; per_round cannot be given.")
             if self.rule is not mean:
                 raise InvalidValue("The mean is what Central claims for; how far one client moves another rule is not known.")
+        if isinstance(self.privacy, Distributed) and self.rule is not mean:
+            raise InvalidValue("The server of a secure sum sees no single update, so it can only take the mean.")
+
+    def fits(self, clients: int) -> None:
+        """Refuse a number of clients with which the plan cannot work, before anything is charged."""
+        if self.per_round is not None:
+            check.whole("per_round", self.per_round, most=clients)
         if isinstance(self.privacy, Distributed):
-            if self.rule is not mean:
-                raise InvalidValue("The server of a secure sum sees no single update, so it can only take the mean.")
-            if (self.per_round or 0) > self.privacy.clients:
+            least, most = self.privacy.honest, self.privacy.clients
+            asked = clients + (self.canaries or 0) if self.per_round is None else self.per_round
+            if not least <= asked <= most:
                 raise InvalidValue(
-                    f"per_round must be at most {self.privacy.clients}, what the sum is for; got {self.per_round}."
+                    f"Distributed opens sums of {least} to {most} clients (its honest and clients); {asked} are asked in a "
+                    "round, so none would ever be opened. Change these, or per_round."
                 )
 
     def claims(self) -> tuple[Claim, ...]:
@@ -184,7 +198,8 @@ class Training:
             assert shown is not None
             seen.append(shown.double().cpu().numpy().copy())
 
-        self._rounds(_clients(data), open_source().take(32), None, _Hooks(watch), None)
+        self.fits(len(_clients(data)))
+        self._rounds(data, open_source().take(32), None, _Hooks(watch), None)
         return np.stack(seen)
 
     def facts(self) -> dict[str, Any]:
@@ -211,8 +226,6 @@ class Training:
 
     def _rounds(self, clients: Clients, key: bytes, kept: Checkpoint | None, hooks: _Hooks, entry: str | None) -> Rounds:
         """All rounds, those of the checkpoint left out."""
-        if self.per_round is not None:
-            check.whole("per_round", self.per_round, most=len(clients))
         place = torch.device(self.device)
         own = copy.deepcopy(self.model).to(place)
         scheme = None
@@ -222,7 +235,7 @@ class Training:
         if self.canaries is not None:
             planted = ClientCanaries(self.canaries, self.scheme, self.rounds, self.size, clients, key)
             clients = planted.among(clients)
-        rounds = Rounds(own, clients, self.loss, self.strategy, place, self.seed, scheme, self.per_round, planted)
+        rounds = Rounds(own, clients, self.loss, self.strategy, place, self.seed, scheme, self.per_round, key, planted)
         if kept is not None:
             kept.begin(rounds, key, entry)
         while rounds.number < self.rounds:

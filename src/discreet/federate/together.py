@@ -16,7 +16,7 @@ from torch.func import functional_call, grad, vmap
 
 from discreet.federate.clients import Rows
 from discreet.federate.local import Ints, LocalSGD
-from discreet.federate.looped import Looped, Loss, per_row
+from discreet.federate.looped import Looped, Loss, made_up, per_row
 from discreet.models.layers import ACTIVATIONS, Layers
 
 CACHE = 1 << 25  # bytes of weights above which more clients at once only wait for memory, on a CPU
@@ -29,8 +29,8 @@ Gradients = Callable[[list[Tensor], Tensor, Tensor, Tensor], list[Tensor]]
 class Together(Looped):
     """As `Looped`, in groups that fit memory; `fits` says for which modules."""
 
-    def __init__(self, model: nn.Module, loss: Loss, device: torch.device) -> None:
-        super().__init__(model, loss, device)
+    def __init__(self, model: nn.Module, loss: Loss, device: torch.device, *, total: bool = False) -> None:
+        super().__init__(model, loss, device, total=total)
         chain = Layers.fits(model) and _in_order(model, self.parameters)
         self._gradients: Gradients = self._chained if chain and _rows_apart(loss) else self._mapped
         self._layers = [layer for layer in model.modules() if not isinstance(layer, nn.Sequential)]
@@ -49,14 +49,23 @@ class Together(Looped):
         steps = np.array([how.steps(len(inputs)) for inputs, _ in rows], np.int64)
         updates = starts.new_zeros(len(rows), self.size)
         longest = np.argsort(-steps, kind="stable")[: int((steps > 0).sum())]
-        self.model.train()
         for part in np.split(longest, range(max(self.group, 1), len(longest), max(self.group, 1))):
             if len(part):
                 own = starts if starts.ndim == 1 else starts[torch.from_numpy(part).to(starts.device)]
-                updates[torch.from_numpy(part).to(updates.device)] = self._stack(
-                    how, own, [rows[i] for i in part], [orders[i] for i in part], steps[part]
-                )
+                group = [rows[i] for i in part], [orders[i] for i in part], [seeds[i] for i in part]
+                updates[torch.from_numpy(part).to(updates.device)] = self._group(how, own, *group, steps[part])
         return updates
+
+    def _group(
+        self, how: LocalSGD, starts: Tensor, rows: list[Rows], orders: list[Ints], seeds: list[int], steps: Ints
+    ) -> Tensor:
+        """One group together; in a private run one after another where some client's rows raise."""
+        try:
+            return self._stack(how, starts, rows, orders, steps)
+        except Exception:
+            if not self.total:
+                raise
+            return super().train(how, starts, rows, orders, seeds)
 
     def _stack(self, how: LocalSGD, starts: Tensor, rows: Sequence[Rows], orders: Sequence[Ints], steps: Ints) -> Tensor:
         """The changes of one group, those with the most steps first."""
@@ -106,8 +115,10 @@ class Together(Looped):
     def _mapped(self, views: list[Tensor], inputs: Tensor, targets: Tensor, share: Tensor) -> list[Tensor]:
         """Each client's gradient apart from the others', whatever the module is."""
 
+        model, loss_of = self.fresh()
+
         def loss(weights: dict[str, Tensor], x: Tensor, y: Tensor, parts: Tensor) -> Tensor:
-            return per_row(self.loss(functional_call(self.model, weights, (x,)), y), len(parts)) @ parts
+            return per_row(loss_of(functional_call(model, weights, (x,)), y), len(parts)) @ parts
 
         stacked = dict(zip(self._names, (view.detach() for view in views)))
         x, y = (rows.view(*share.shape, *rows.shape[1:]) for rows in (inputs, targets))
@@ -149,30 +160,28 @@ def _rows_apart(loss: Loss) -> bool:
     return type(loss) in _APART and getattr(loss, "reduction", None) == "none"
 
 
-def engine(model: nn.Module, loss: Loss, device: torch.device, sample: Rows | None, how: LocalSGD) -> Looped:
+def engine(
+    model: nn.Module, loss: Loss, device: torch.device, sample: Rows, how: LocalSGD, *, total: bool = False
+) -> Looped:  # fmt: skip
     """The stack where it computes the same as the loop on made-up rows; the loop where it does not, or cannot.
 
     Of `sample`, the rows of some client, only shapes and types are used: which engine runs tells nothing of their values.
     """
-    plain = Looped(model, loss, device)
-    if sample is None or not plain.size or not Together.fits(model, loss):
+    plain, (inputs, targets) = Looped(model, loss, device, total=total), made_up(sample, 5)
+    plain.refuse_changing(inputs, targets)
+    if not Together.fits(model, loss):
         return plain
-    few = 5
     size = 3 if how.batch_size is not None else None  # so that the second batch is a small one
     trial = LocalSGD(how.learning_rate, 1, size, how.momentum, how.proximal)
-    draw = torch.Generator().manual_seed(0)
-    inputs, targets = torch.zeros_like(sample[0][:1]).expand(few, *sample[0].shape[1:]), torch.zeros_like(sample[1][:1])
-    if inputs.is_floating_point():
-        inputs = torch.rand(inputs.shape, generator=draw)
-    rows = [(inputs, targets.expand(few, *targets.shape[1:])), (inputs[:1], targets[:1])]
+    rows = [(inputs, targets), (inputs[:1], targets[:1])]
     orders = [np.arange(len(inputs))[None] for inputs, _ in rows]
     start = plain.weights()
-    expected = plain.train(trial, start, rows, orders, [0, 0])
+    expected = Looped(model, loss, device).train(trial, start, rows, orders, [0, 0])
     plain.put(start)
     try:
-        stack = Together(model, loss, device)
-        together = stack.train(trial, start, rows, orders, [0, 0])
+        together = Together(model, loss, device).train(trial, start, rows, orders, [0, 0])
     except (RuntimeError, ValueError, TypeError, AttributeError, NotImplementedError):
         return plain
     close = torch.allclose(together, expected, rtol=1e-3, atol=1e-5 * float(expected.abs().max().nan_to_num()) + 1e-12)
+    stack = Together(model, loss, device, total=total)
     return stack if close and stack.group > 1 else plain

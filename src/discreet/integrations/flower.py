@@ -11,7 +11,9 @@ Flower itself must be installed (`discreet-privacy[federated]`), in an environme
 from __future__ import annotations
 
 import hmac
+import logging
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -46,6 +48,8 @@ except ImportError:  # said when something of it is made
 __all__ = ["LedgerAccountant", "LocalNoise", "PrivateFedAvg"]
 
 Arrays = list[NDArray[Any]]
+ONE_NODE = "A client is one node of the cluster, which keeps its number: one that comes back under another is drawn for both."
+log = logging.getLogger(__name__)
 
 
 def _need_flower() -> None:
@@ -87,7 +91,9 @@ class PrivateFedAvg(Strategy):  # type: ignore[misc]
             )
         refuse_seeded()
         self._sizes(initial_arrays)
-        self._claims = self.privacy.claims(self.rounds, self._size)
+        self._claims = tuple(
+            replace(claim, assumptions=(*claim.assumptions, ONE_NODE)) for claim in self.privacy.claims(self.rounds, self._size)
+        )
         if self.ledger is None:
             return self._run(grid, initial_arrays, None, *args, **named)
         asked = self.privacy.asked(self.rounds, self._size)
@@ -231,9 +237,12 @@ def _waited(grid: Any, least: int) -> list[int]:
 class LocalNoise:
     """A client mod for `Local`: clips what a client learned, adds noise, and drops everything else it would answer.
 
+    An app that fails, or answers another model, is answered for by noise alone: its error stays in the log of the client.
+
         app = ClientApp(mods=[LocalNoise(Local(unit=…, clip_norm=1.0, epsilon=4.0, delta=1e-6, times=100))])
 
-    A client answers `times` times, which it counts in its own state, and then no more. Its number of rows is told as 1.
+    A client answers `times` times in a run, which it counts in its own state, and then no more. It tells 1 as its number of
+    rows.
     """
 
     def __init__(self, privacy: Local) -> None:
@@ -255,16 +264,18 @@ class LocalNoise:
         if int(counted["answers"]) >= self.privacy.times:
             raise InvalidValue(f"This client has given its {self.privacy.times} answers; its claim holds for no more.")
         counted["answers"] = int(counted["answers"]) + 1  # before the rows are read: a failure gives nothing back
-        sent = _only(message)
+        (name, sent), *others = message.content.array_records.items()
+        if others:
+            raise InvalidValue(f"A message with one record of arrays is needed; got {1 + len(others)}.")
         before = [np.asarray(each) for each in sent.to_numpy_ndarrays()]
-        reply = call_next(message, context)
-        if reply.has_error():
-            return reply
-        after = [np.asarray(each) for each in _only(reply).to_numpy_ndarrays()]
-        noisy = dict(zip(sent.keys(), map(Array, self.noisy(before, after))))
-        (name,) = reply.content.array_records
-        reply.content = RecordDict({name: ArrayRecord(noisy), "metrics": MetricRecord({"num-examples": 1})})
-        return reply
+        try:
+            after = [np.asarray(each) for each in _only(call_next(message, context)).to_numpy_ndarrays()]
+            answer = self.noisy(before, after)
+        except (Exception, SystemExit):  # that rows make an app fail, and with what words, would be an answer without noise
+            log.warning("This client's app gave no update of the model; noise alone is sent.", exc_info=True)
+            answer = self.noisy(before, before)
+        record = ArrayRecord(dict(zip(sent.keys(), map(Array, answer))))
+        return Message(RecordDict({name: record, "metrics": MetricRecord({"num-examples": 1})}), reply_to=message)
 
     def noisy(self, before: Arrays, after: Arrays) -> Arrays:
         """What a client sends: what it was sent, plus its clipped change with noise. Arrays that are not of floats stay."""

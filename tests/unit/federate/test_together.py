@@ -71,14 +71,14 @@ def test_together_is_one_by_one(build: object, strategy: FedAvg, monkeypatch: py
     model = seeded(build)
     kinds = []
 
-    def noted(*given: object) -> Looped:
-        found = engine(*given)  # type: ignore[arg-type]
+    def noted(*given: object, **more: object) -> Looped:
+        found = engine(*given, **more)  # type: ignore[arg-type]
         kinds.append(type(found))
         return found
 
     monkeypatch.setattr(running, "engine", noted)
     fast = simulate(model, clients(), LOSS, strategy=strategy, rounds=3)
-    monkeypatch.setattr(running, "engine", lambda model, loss, device, *rest: Looped(model, loss, device))
+    monkeypatch.setattr(running, "engine", lambda model, loss, device, *rest, **more: Looped(model, loss, device))
     slow = simulate(model, clients(), LOSS, strategy=strategy, rounds=3)
     assert kinds == [Together]
     torch.testing.assert_close(flat(fast.model), flat(slow.model), rtol=1e-3, atol=1e-5)
