@@ -119,16 +119,15 @@ def serve(model: str, host: str, port: int, as_json: bool) -> None:
 def score(ciphertexts: str, key: str, url: str, output: str, as_json: bool) -> None:
     """Send CIPHERTEXTS and the public key to a server, and keep its encrypted answer."""
     from discreet import crypto
-    from discreet.crypto.wire import BOUND, ScoringClient
+    from discreet.crypto.wire import ScoringClient
 
     client, public = ScoringClient(url), crypto.PublicContext.load(key)
     request = crypto.Encrypted.load(ciphertexts)
     request.same_key(public)
-    described = client.describe()
+    described = client.describe(request.bound)
     for stated in described["approximation"]:
         talk(f"The server approximates {stated}.")
-    error = described["error"] * max(1.0, request.bound / BOUND)  # what grows with the values does so in proportion
-    talk(f"It states an error of at most {error:.3g} for values of up to {max(BOUND, request.bound):g}.")
+    talk(f"It states an error of at most {described['error']:.3g} for values of up to {request.bound:g}.")
     client.send_key(public)
     client.score(request).save(output)
     if as_json:

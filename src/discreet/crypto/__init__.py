@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from discreet.crypto import circuits, lwe, shares, sums
+    from discreet.crypto.accuracy import error_bound
     from discreet.crypto.conversion import convert
     from discreet.crypto.disclosure import disclose
     from discreet.crypto.intersection import IntersectionSize, LookupServer, Party, Question, intersect
@@ -19,11 +20,12 @@ if TYPE_CHECKING:
     from discreet.crypto.pad import OneTimePad, possible_messages, secrecy, tamper, xor
     from discreet.crypto.parameters import RingParameters
     from discreet.crypto.reuse import LetterModel, drag, separate
-    from discreet.crypto.scoring import Scorer, error_bound
+    from discreet.crypto.scoring import Scorer
     from discreet.crypto.security import security_bits
     from discreet.crypto.training import fit_logistic
 
 _HOME = {name: module for module, names in {
+    "accuracy": "error_bound",
     "conversion": "convert",
     "disclosure": "disclose",
     "intersection": "IntersectionSize LookupServer Party Question intersect",
@@ -33,7 +35,7 @@ _HOME = {name: module for module, names in {
     "pad": "OneTimePad possible_messages secrecy tamper xor",
     "parameters": "RingParameters",
     "reuse": "LetterModel drag separate",
-    "scoring": "Scorer error_bound",
+    "scoring": "Scorer",
     "security": "security_bits",
     "training": "fit_logistic",
 }.items() for name in names.split()}  # fmt: skip

@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.core import Claim, Game, Release, Unit, Zero, check
+from discreet.crypto.accuracy import least_error
 from discreet.crypto.keys import SecretContext
 from discreet.crypto.packed import Encrypted, opened
 from discreet.crypto.parameters import RingParameters
-from discreet.crypto.scoring import DEVIATIONS, least_error
 from discreet.crypto.training import KeyHolder
 from discreet.errors import InvalidValue
 from discreet.ledger import Ledger, release
@@ -28,6 +28,7 @@ from discreet.ledger import Ledger, release
 __all__ = ["COARSEST_SHARE", "ciphertext_claim", "disclose", "disclose_weights", "disclosed"]
 
 COARSEST_SHARE = 64  # a grid has at least so many times the error
+DEVIATIONS = 8  # of the noise that an answer shows, which its stated error must hold
 
 
 def ciphertext_claim(parameters: RingParameters, unit: Unit, *more: str) -> Claim:
@@ -161,6 +162,9 @@ def disclose_weights(
     if not holder.decrypted:
         raise InvalidValue("No step was decrypted yet: there are no weights to hand on.")
     error = holder.plan.run_error(holder.secret.public.cipher.moduli, holder.decrypted)
-    steady = "the learning rate of the training is at most one over the largest curvature of its loss"
+    steady = (
+        "noise of a step grows in later ones at most as under a loss of constant curvature between 0 and one over the learning "
+        "rate in each direction"
+    )
     mechanism = Disclosure(holder.secret, unit, grid, error, holder.plan.features, ledger, source, (steady,))
     return mechanism.release(lambda: holder.weights)

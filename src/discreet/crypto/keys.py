@@ -19,6 +19,7 @@ from discreet.core import check
 from discreet.core.document import members
 from discreet.crypto.container import pack, read_file, unpack, write_file
 from discreet.crypto.engine import ENGINES, Seal, importable, open_cipher
+from discreet.crypto.packing import randomly_rounded
 from discreet.crypto.parameters import PURPOSES, RingParameters
 from discreet.crypto.private import Private
 from discreet.errors import InvalidDocument, InvalidValue
@@ -36,8 +37,9 @@ def automorphisms(purpose: str, features: int, parameters: RingParameters) -> li
         return [2 ** (place + 1) + 1 for place in range(1, count + 1)] + [2 * parameters.degree - 1]
     if purpose == "sum":
         return []
-    steps = (1 << place for place in range((block(features) - 1).bit_length()))
-    return [pow(3, step, 2 * parameters.degree) for step in steps]
+    whole = not parameters.levels  # a row in coefficients is summed over all automorphisms
+    steps = (1 << place for place in range(((parameters.slots if whole else block(features)) - 1).bit_length()))
+    return [pow(3, step, 2 * parameters.degree) for step in steps] + [2 * parameters.degree - 1] * whole
 
 
 def block(features: int) -> int:
@@ -154,6 +156,11 @@ class SecretContext(Private):
     def seeded(self, plain: Any) -> bytes:
         """The same, as bytes to send: the uniform half is sent as its seed."""
         return self.public.cipher.seeded(self._encryptor, plain)
+
+    def hidden(self, values: NDArray[Any], level: int, scale: float) -> bytes:
+        """Numbers in slots as bytes to send. They are rounded at random, so that no row can be made whose roundings add up."""
+        cipher = self.public.cipher
+        return self.seeded(cipher.encode(randomly_rounded(cipher.parameters.degree, values, scale), level, scale))
 
     def decrypt_plain(self, ciphertext: Any) -> Any:
         """The encoded plaintext. **Raw**: noise and all; see `discreet.crypto.leak` before handing it to anybody."""

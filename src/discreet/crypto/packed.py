@@ -1,8 +1,8 @@
 """Rows of numbers as packed ciphertexts, and answers back: what travels between the key holder and the computing machine.
 
 Two layouts. `rows`: one ciphertext for each feature, up to 4,096 (or 8,192) rows in its slots. `row`: one row in one
-ciphertext, repeated until the slots are full, so that rotations sum over it. Each message has an identifier; an answer names
-the request that it answers, and neither side accepts one twice.
+ciphertext; in its coefficients under keys for `linear`, otherwise repeated until the slots are full. Each message has an
+identifier; an answer names the request that it answers, and neither side accepts one twice.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from discreet.crypto.engine import Seal, numbers, saved
 from discreet.crypto.keys import PublicContext, SecretContext, block
 from discreet.crypto.links import applied, is_link
 from discreet.crypto.names import column_names
-from discreet.crypto.parameters import RingParameters
+from discreet.crypto.packing import slots
+from discreet.crypto.parameters import WEIGHT_BITS, RingParameters
 from discreet.errors import InvalidDocument, InvalidValue
 
 __all__ = ["Encrypted", "decrypt", "encrypt"]
@@ -132,17 +133,27 @@ def encrypt(secret: SecretContext, rows: Any, *, bound: float = 8.0, names: list
     named = getattr(rows, "columns", None) if names is None else names
     called = None if named is None else column_names([str(name) for name in named], table.shape[-1])
     scale = 2.0**context.parameters.scale_bits
-    layout, columns = ("row", [_repeated(table, context)]) if table.ndim == 1 else ("rows", list(np.ascontiguousarray(table.T)))
-    parts = tuple(secret.seeded(context.cipher.encode(column, 0, scale)) for column in columns)
+    if table.ndim == 2:
+        parts = tuple(secret.hidden(column, 0, scale) for column in table.T)
+    elif context.parameters.levels:
+        parts = (secret.hidden(_repeated(table, context), 0, scale),)
+    else:
+        parts = (secret.seeded(context.cipher.encode(_coefficients(table, context, scale), 0, scale)),)
     return Encrypted(
-        secret.id, context.parameters, layout, 1 if table.ndim == 1 else len(table), table.shape[-1], float(bound), parts,
-        names=called,
+        secret.id, context.parameters, "row" if table.ndim == 1 else "rows", len(np.atleast_2d(table)), table.shape[-1],
+        float(bound), parts, names=called,
     )  # fmt: skip
 
 
 def _repeated(row: NDArray[np.float64], context: PublicContext) -> NDArray[np.float64]:
     size = block(context.features)
     return np.tile(np.pad(row, (0, size - len(row))), context.parameters.slots // size)
+
+
+def _coefficients(row: NDArray[np.float64], context: PublicContext, scale: float) -> NDArray[np.complex128]:
+    """The slots of the polynomial whose coefficients are the row: there each value is rounded by itself."""
+    steps = np.pad(np.rint(row * scale), (0, context.parameters.degree - len(row)))
+    return np.asarray(slots(context.parameters.degree, steps) / scale)
 
 
 def decrypt(secret: SecretContext, answer: Encrypted, *, request: Encrypted | None = None) -> NDArray[np.float64]:
@@ -168,8 +179,8 @@ def opened(secret: SecretContext, answer: Encrypted, request: Encrypted | None) 
         raise InvalidDocument(
             "The answer has another form than scores have: its scale would show the noise. The server sent something else."
         )
-    slots = np.stack([secret.slots(ciphertext) for ciphertext in ciphertexts], axis=1)
-    scores, noise = slots.real[: answer.rows], float(np.sqrt(np.mean(slots.imag**2, axis=0)).max())
+    values = np.stack([secret.slots(ciphertext) for ciphertext in ciphertexts], axis=1)
+    scores, noise = values.real[: answer.rows], float(np.sqrt(np.mean(values.imag**2, axis=0)).max())
     if not np.isfinite(scores).all() or np.abs(scores).max() > capacity(answer.parameters):
         raise InvalidDocument(
             "The answer does not decrypt to scores: it is damaged, of another computation, or the server sent something else."
@@ -189,6 +200,3 @@ def _score_scale(parameters: RingParameters) -> float:
 def _of_scores(ciphertext: Any, parameters: RingParameters) -> bool:
     """Whether a ciphertext has two parts, and the scale of scores up to what approximate rescaling leaves of it."""
     return bool(ciphertext.size() == 2 and abs(ciphertext.scale / _score_scale(parameters) - 1) < 1e-2)
-
-
-WEIGHT_BITS = 21  # of weights, where no prime is left to rescale by

@@ -6,6 +6,7 @@ A slot k is the value at the root of unity zeta^(3^k); zeta has the order 2N. Co
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,7 @@ __all__ = [
     "paired",
     "pairs",
     "positions",
+    "randomly_rounded",
     "shared",
     "slots",
     "unpacked",
@@ -80,8 +82,23 @@ def positions(count: int) -> list[int]:
 
 def slots(degree: int, coefficients: Array) -> Complex:
     """The slots of an element given by its N coefficients."""
-    values = 2 * degree * np.fft.ifft(coefficients, 2 * degree)
-    return np.asarray(values[exponents(degree)])
+    values = degree * np.fft.ifft(coefficients * _turns(degree))  # at odd powers of the root, 1, 3, 5 and so on
+    return np.asarray(values[exponents(degree) // 2])
+
+
+@lru_cache(maxsize=4)
+def _turns(degree: int) -> Complex:
+    return np.asarray(np.exp(1j * np.pi * np.arange(degree) / degree))
+
+
+def randomly_rounded(degree: int, values: NDArray[Any], scale: float) -> Complex:
+    """Slots such that each coefficient is rounded up or down at random when they are encoded, by less than 1 and by 0 in the
+    mean, whatever the values are.
+    """
+    shift = np.random.default_rng().uniform(-0.5, 0.5, degree)
+    found = slots(degree, shift) / scale
+    found[: len(values)] += values
+    return found
 
 
 def coefficients(degree: int, slots: Complex) -> Array:

@@ -17,6 +17,7 @@ __all__ = ["LIMITS", "PURPOSES", "RingParameters"]
 
 LIMITS = {1024: 27, 2048: 54, 4096: 109, 8192: 218, 16384: 438, 32768: 881}
 SECURITY_BITS = 128
+WEIGHT_BITS = 21  # of weights, where no prime is left to rescale by
 ASSUMPTION = (
     "decisional ring learning with errors, with ternary secrets and noise of standard deviation 3.2, takes 2^128 operations "
     "for these parameters (table 1 of the HomomorphicEncryption.org standard, 2018); the advantage of anybody with fewer "

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from discreet.core import check
 from discreet.core.document import members
+from discreet.crypto.accuracy import NOISE, ROUNDED, gaussian, product, share, switching
 from discreet.crypto.parameters import PURPOSES
 from discreet.crypto.polynomial import Polynomial, fit
 from discreet.errors import InvalidDocument, InvalidValue
@@ -26,7 +27,6 @@ SLOTS = PARAMETERS.slots
 MOMENTUM_STEPS = 1024  # momentum is a multiple of 1 / 1024, so that ciphertexts are multiplied by whole numbers
 SHARED_LEVELS = 2  # more save key switches, and cost precision
 WEIGHT_SCALE, ERROR_SCALE, PACKED_SCALE = 2.0**40, 2.0**28, 2.0**52
-DEVIATIONS = 8.0
 Array = NDArray[np.float64]
 
 
@@ -153,38 +153,54 @@ class Plan:
         return weights
 
     def error_bound(self, moduli: list[int]) -> float:
-        """How far a weight may be from the plain one after one step; further less than once in 1e13 weights.
-
-        Noise of the argument and of the error of each row is averaged over rows, since slots have uncorrelated noise;
-        docs/theory/encrypted.md has the derivation.
+        """How far a weight may be from the plain one after one step, for all rows that keep arguments in the range; further
+        less than once in 1e13 weights. docs/theory/encrypted.md has the derivation.
         """
-        degree, (_, slope, _, cubic) = PARAMETERS.degree, self.polynomial.coefficients
-        steepest = max(abs(slope), abs(slope + 3 * cubic * self.radius**2))  # of a polynomial without an even power
-        fresh, rounding = 3.5 * math.sqrt(degree), math.sqrt(degree / 12 * (1 + 2 * degree / 3))
-        weights = math.sqrt(5) * fresh * self.weight_parts / WEIGHT_SCALE
-        size = math.sqrt(self.features)
-        argument = math.hypot(
-            rounding / self.argument_scale(moduli) / 2, self.bound * size * weights,
-            self.capacity * size * fresh / self.forward_scale(moduli),
-        )  # fmt: skip
-        error = math.hypot(steepest * argument, 3 * rounding / ERROR_SCALE, fresh / ERROR_SCALE)
-        feature = fresh / self.backward_scale * self.largest_error / math.sqrt(1 << self.shared)
-        packed = (3 * 3.5 * self.weight_parts + 30 * SLOTS * math.sqrt(self.ciphertexts)) / self.packed_scale
-        return DEVIATIONS * (self.learning_rate * math.hypot(self.bound * error, feature) / math.sqrt(self.rows) + packed)
+        drawn, kept, rest = self._errors(moduli)
+        return math.hypot(drawn, kept) + rest
 
     def run_error(self, moduli: list[int], steps: int | None = None) -> float:
         """How far a weight may be from the plain one after so many steps (all of them, if not said).
 
-        The noise of a step stays in the weights, and momentum carries it on: at most as far as if the gradient did not change,
-        where the loss is convex and the learning rate at most one over its largest curvature. Noise of different steps is
-        uncorrelated, so squares add up; docs/theory/encrypted.md has the derivation.
+        What a step has added stays in the weights, and momentum carries it on: as far as if the gradient did not change, where
+        the loss has a constant curvature of 0 to 1 / learning_rate in each direction. Noise that is drawn in each step adds up
+        by its squares; that of the encrypted rows and of the keys, which stay the same, in full.
         """
-        momentum = self.momentum[: self.iterations if steps is None else steps]
-        now = before = np.zeros(len(momentum))  # what is left of the noise of each step
-        for place, factor in enumerate(momentum):
+        drawn, kept, rest = self._errors(moduli)
+        carried = self.carried(self.iterations if steps is None else steps)
+        return float(np.linalg.norm(carried)) * drawn + float(carried.sum()) * (kept + rest)
+
+    def carried(self, steps: int) -> Array:
+        """How much of a change to the weights after each step is in them after the last, where the loss is flat."""
+        now = before = np.zeros(steps)
+        for place, factor in enumerate(self.momentum[:steps]):
             now, before = (1 + factor) * now - factor * before, now
             now[place] = 1.0
-        return float(np.linalg.norm(now)) * self.error_bound(moduli)
+        return np.asarray(now)
+
+    def _errors(self, moduli: list[int]) -> tuple[float, float, float]:
+        """Of one step: by what is drawn anew in each, by what is the same in all, and what is no sum over rows."""
+        degree, rows, argument = PARAMETERS.degree, self.rows, self.argument_scale(moduli)
+        (_, slope, _, cubic), pair = self.polynomial.coefficients, math.sqrt(2) * self.bound  # two features in a slot
+        steepest = max(abs(slope), abs(slope + 3 * cubic * self.radius**2))  # of a polynomial without an even power
+        cut, fresh, size = degree / math.sqrt(72), math.sqrt((NOISE + ROUNDED) * degree / 4), math.sqrt(self.features)
+        half, ratio = (1 << self.shared) / 2, share(PARAMETERS, 2)  # each of the lowest levels moves so many errors
+        weights = self.bound * size * math.sqrt(5) * fresh * self.weight_parts / WEIGHT_SCALE
+        moved = math.sqrt(self.shared * half) * math.hypot(cut, ratio * degree * math.sqrt(NOISE / 48))
+        drawn = pair * math.hypot(
+            steepest * cut / (2 * argument), steepest * weights, cut / ERROR_SCALE, fresh / ERROR_SCALE, moved / ERROR_SCALE
+        )
+        kept = math.hypot(
+            self.largest_error * fresh / self.backward_scale / math.sqrt(2 * half),
+            pair * steepest * 1.5 * self.capacity * size * fresh / self.forward_scale(moduli),
+        )
+        means = math.sqrt(self.shared) * half * ratio * degree / math.sqrt(8) * gaussian(NOISE * degree / 2)
+        squares = self.groups * (degree**2 / 8) * gaussian(degree / 3) ** 2 / (2 * argument) ** 2
+        tree = 4 * (SLOTS >> self.shared) * switching(PARAMETERS, 2, degree / 2) / degree
+        rate = self.learning_rate / rows
+        rest = rate * pair * 3 * abs(cubic) * self.radius * squares
+        rest += (tree + 6 * self.weight_parts * gaussian(NOISE)) / self.packed_scale
+        return rate * product(rows) * drawn, rate * math.hypot(product(rows) * kept, pair * means / ERROR_SCALE), rest
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -6,7 +6,6 @@ one row in one ciphertext it is one product and a sum over rotations. After it e
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -15,15 +14,13 @@ from discreet.crypto.engine import Seal
 from discreet.crypto.keys import PublicContext, block
 from discreet.crypto.model import Layer, Model
 from discreet.crypto.names import same_columns
-from discreet.crypto.packed import WEIGHT_BITS, Encrypted, capacity
-from discreet.crypto.parameters import RingParameters
+from discreet.crypto.packed import Encrypted, capacity
+from discreet.crypto.packing import slots
+from discreet.crypto.parameters import WEIGHT_BITS
 from discreet.crypto.polynomial import Polynomial
 from discreet.errors import InvalidValue
 
-__all__ = ["Scorer", "error_bound"]
-
-NOISE = 3.2  # standard deviation of a coefficient of the noise
-DEVIATIONS = 8.0  # a normal number is further away once in 1e15
+__all__ = ["Scorer"]
 
 
 class Scorer:
@@ -75,21 +72,58 @@ class Scorer:
                 raise InvalidValue("The ciphertexts are not fresh: encrypt the rows again with discreet.crypto.encrypt.")
 
     def _row(self, public: PublicContext, layer: Layer, row: Any) -> list[Any]:
+        """Sums over rotations, before anything is rescaled: their noise is cut off with the last prime. Keys without a level
+        to rescale have the row in coefficients, where weights are rounded one by one; the product has its score in the first
+        one, and the sum over all automorphisms nothing else.
+        """
         cipher, size = public.cipher, block(layer.weights.shape[1])
         key = f"{cipher.name} {cipher.parameters}"
         if key not in self._encoded:
-            padded = np.pad(layer.weights, ((0, 0), (0, size - layer.weights.shape[1])))
-            tiled = np.tile(padded, (1, cipher.parameters.slots // size))
-            self._encoded[key] = [cipher.encode(line, 0, _weight_scale(cipher, 0)) for line in tiled]
+            self._encoded[key] = _reversed(cipher, layer) if not cipher.parameters.levels else _tiled(cipher, layer)
         units = []
+        if not cipher.parameters.levels:
+            size, row = cipher.parameters.slots, _shared_out(cipher, row)
         for plain, bias in zip(self._encoded[key], layer.bias, strict=True):
-            total = _finish(cipher, cipher.multiply_plain(row, plain))
+            total = cipher.multiply_plain(row, plain)
+            if not cipher.parameters.levels:
+                total.scale = row.scale * 2.0**WEIGHT_BITS
+                total = cipher.add(total, cipher.automorphism(total, 2 * cipher.parameters.degree - 1, public.galois))
             step = size // 2
             while step:
                 total = cipher.add(total, cipher.rotate(total, step, public.galois))
                 step //= 2
-            units.append(cipher.add_plain(total, float(bias)))
+            units.append(cipher.add_plain(_finish(cipher, total), float(bias)))
         return units
+
+
+def _tiled(cipher: Seal, layer: Layer) -> list[Any]:
+    """The weights of each output in slots, repeated as the row is."""
+    size = block(layer.weights.shape[1])
+    padded = np.pad(layer.weights, ((0, 0), (0, size - layer.weights.shape[1])))
+    tiled = np.tile(padded, (1, cipher.parameters.slots // size))
+    return [cipher.encode(line, 0, _weight_scale(cipher, 0)) for line in tiled]
+
+
+def _reversed(cipher: Seal, layer: Layer) -> list[Any]:
+    """The weights of each output in coefficients, at X^-j where the row has X^j."""
+    degree, steps = cipher.parameters.degree, np.rint(layer.weights * 2.0**WEIGHT_BITS)
+    if not steps.any(axis=1).all():
+        raise _rounds_to_nothing()
+    turned = np.zeros((len(steps), degree))
+    turned[:, 0], turned[:, degree - np.arange(1, steps.shape[1])] = steps[:, 0], -steps[:, 1:]
+    return [cipher.encode(slots(degree, line), 0, 1.0) for line in turned]
+
+
+def _shared_out(cipher: Seal, row: Any) -> Any:
+    """Times the inverse modulo the prime of the degree, by which the sum over all automorphisms multiplies: exactly."""
+    inverse = -((cipher.moduli[0] - 1) // cipher.parameters.degree)  # the prime is 1 modulo 2N
+    result = cipher.multiply_plain(row, cipher.encode(float(inverse), 0, 1.0))
+    result.scale = row.scale
+    return result
+
+
+def _rounds_to_nothing() -> InvalidValue:
+    return InvalidValue("An output has only weights that round to 0. Leave it out, or scale the weights.")
 
 
 def _weight_scale(cipher: Seal, level: int) -> float:
@@ -118,7 +152,7 @@ def _dense(cipher: Seal, layer: Layer, inputs: list[Any]) -> list[Any]:
             if abs(weight) * scale >= 0.5  # less rounds to 0, which SEAL does not multiply by
         )
         if total is None:
-            raise InvalidValue("An output has only weights that round to 0. Leave it out, or scale the weights.")
+            raise _rounds_to_nothing()
         units.append(cipher.add_plain(_finish(cipher, total), float(bias)))
     return units
 
@@ -162,45 +196,3 @@ def reach(layer: Layer, bound: float) -> float:
 
 def _hidden(layer: Layer) -> float:
     return reach(layer, 0.0)
-
-
-def error_bound(model: Model, public: PublicContext, *, bound: float = 8.0) -> float:
-    """How far an encrypted score may be from `model(rows)` by the noise and the rounding of weights; one of 4,096 slots is
-    further away less than once in 1e10. No link stretches that, so it holds for probabilities too.
-
-    Fresh noise has at most the deviation sqrt(N) (3.2 + 0.3) / scale in a slot. A rescaling adds sqrt(N / 12 (1 + 2N / 3)) /
-    scale; a switch of keys adds as much, and 3.2 N / sqrt(12) / scale times the 2-norm of the primes over the special one.
-    Slots have uncorrelated noise, so that the first layer turns a deviation into the 2-norm of its weights times it; units of
-    later layers are correlated, and there it is the 1-norm. Slopes are the polynomials'.
-    """
-    return error_under(model, public.parameters, bound)
-
-
-def least_error(parameters: RingParameters) -> float:
-    """What `error_under` says of every model is more than this: the last rounding alone."""
-    bits = parameters.scale_bits + (0 if parameters.levels else WEIGHT_BITS)
-    return DEVIATIONS * _rounding(parameters.degree) / 2.0**bits
-
-
-def _rounding(degree: int) -> float:
-    """The deviation, in a slot, of what rescaling rounds off."""
-    return math.sqrt(degree / 12 * (1 + 2 * degree / 3))
-
-
-def error_under(model: Model, parameters: RingParameters, bound: float) -> float:
-    """The same, before there are keys."""
-    degree, bits = parameters.degree, parameters.scale_bits
-    *primes, special = parameters.primes
-    switch = NOISE * degree / math.sqrt(12) * math.hypot(*(2.0 ** (prime - special) for prime in primes))
-    step = math.hypot(_rounding(degree), switch) / 2.0 ** (bits + (0 if parameters.levels else WEIGHT_BITS))
-    rounding = 2.0 ** -(WEIGHT_BITS + 1) if not parameters.levels else 0.5 * math.sqrt(degree) / 2.0**bits
-    deviation, fixed, size = math.sqrt(degree) * (NOISE + 0.3) / 2.0**bits, 0.0, bound
-    for place, layer in enumerate(model.layers):
-        norm = float(np.linalg.norm(layer.weights, 1 if place else 2, axis=1).max())
-        fixed = float(np.abs(layer.weights).sum(axis=1).max()) * fixed + layer.weights.shape[1] * size * rounding
-        deviation = norm * deviation + step * (1 + block(model.features).bit_length())
-        if layer.activation is not None:
-            radius = layer.activation.radius
-            slope, size = layer.activation.slope(radius), layer.activation.largest(radius)
-            fixed, deviation = slope * fixed, slope * deviation + 6 * step * (1 + radius**2)
-    return DEVIATIONS * deviation + fixed

@@ -113,6 +113,7 @@ class SealPython(Seal):
 
     def make_keys(self, relin: bool, elements: Sequence[int]) -> tuple[Any, Any, Any, Any]:
         steps = {pow(3, step, 2 * self.parameters.degree): step for step in range(1, self.parameters.degree // 2)}
+        steps[2 * self.parameters.degree - 1] = 0  # as SEAL calls conjugation
         if any(element not in steps for element in elements):
             raise InvalidValue(
                 "The engine seal-python makes no keys for the automorphisms that training needs. Use the engine tenseal."

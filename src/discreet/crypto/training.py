@@ -53,13 +53,11 @@ class KeyHolder(Private):
             for start in range(0, len(padded), SLOTS) for j in range(plan.ciphertexts)
         ]  # fmt: skip
         scale = plan.forward_scale(cipher.moduli)
-        parts = [self.secret.seeded(cipher.encode(column, 0, scale)) for column in columns]
+        parts = [self.secret.hidden(column, 0, scale) for column in columns]
         for start in range(0, len(columns), plan.ciphertexts):
-            parts += [
-                self.secret.seeded(cipher.encode(item, 2, plan.backward_scale)) for item in self._backward(columns, start)
-            ]
+            parts += [self.secret.hidden(item, 2, plan.backward_scale) for item in self._backward(columns, start)]
         for start in range(0, len(padded), SLOTS):
-            parts.append(self.secret.seeded(cipher.encode(targets[start : start + SLOTS], 2, ERROR_SCALE)))
+            parts.append(self.secret.hidden(targets[start : start + SLOTS], 2, ERROR_SCALE))
         return TrainingMessage("rows", self.secret.id, plan, 0, tuple(parts), None)
 
     def _backward(self, columns: list[NDArray[np.complex128]], start: int) -> Iterator[NDArray[np.complex128]]:
@@ -102,8 +100,7 @@ class KeyHolder(Private):
         plan, cipher, degree = self.plan, self.secret.public.cipher, self.secret.parameters.degree
         scale = WEIGHT_SCALE / plan.weight_parts
         parts = [
-            self.secret.seeded(cipher.encode(constants(degree, pair.conjugate()), 0, scale))
-            for pair in pairs(self.weights, plan.ciphertexts)
+            self.secret.hidden(constants(degree, pair.conjugate()), 0, scale) for pair in pairs(self.weights, plan.ciphertexts)
         ]
         together = cipher.encode(packed(degree, self.weights), 2, plan.packed_scale / plan.weight_parts)
         message = TrainingMessage("weights", self.secret.id, plan, step, (*parts, self.secret.seeded(together)), answers)

@@ -18,19 +18,20 @@ from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from discreet.crypto.accuracy import error_under
 from discreet.crypto.container import unpack
 from discreet.crypto.keys import PublicContext, key_memory
 from discreet.crypto.model import Model
 from discreet.crypto.names import column_names, same_columns
 from discreet.crypto.packed import Encrypted
 from discreet.crypto.parameters import PURPOSES
-from discreet.crypto.scoring import Scorer, error_under
+from discreet.crypto.scoring import Scorer
 from discreet.errors import DiscreetError, InvalidDocument, InvalidValue
 
 __all__ = ["ScoringClient", "ScoringServer"]
 
 LARGEST, LARGEST_WORDS = 1 << 28, 1 << 20  # bytes of encrypted scores, and of anything else that a server answers
-BOUND = 8.0  # of values, for the error that a server states
+BOUND = 8.0  # of values, for the error that a server states unless it is asked for another
 MOST_KEYS, MOST_MESSAGES = 16, 100_000  # that a server remembers
 MOST_AT_ONCE, PATIENCE = 4, 60.0  # messages in memory at once, and seconds that a further one waits for a place
 READING, SLOWEST = 60.0, 100_000  # a message may take so many seconds, and one more for each so many bytes
@@ -84,12 +85,14 @@ class ScoringServer:
                 self._seen.popitem(last=False)
         return self.scorer.score(public, request).to_bytes()
 
-    def describe(self) -> dict[str, Any]:
-        """What a client must know: sizes, the purpose of the keys, what polynomials stand for, and the error of scores."""
+    def describe(self, bound: float = BOUND) -> dict[str, Any]:
+        """What a client must know: sizes, the purpose of the keys, what polynomials stand for, and the error of scores of rows
+        within this bound.
+        """
         model = self.model
         return {
             "features": model.features, "outputs": model.outputs, "purpose": model.purpose, "link": model.link,
-            "approximation": list(model.approximation), "error": error_under(model, PURPOSES[model.purpose], BOUND),
+            "approximation": list(model.approximation), "error": error_under(model, PURPOSES[model.purpose], bound),
             **({} if model.names is None else {"names": list(model.names)}),
         }  # fmt: skip
 
@@ -121,8 +124,9 @@ def _handler(server: ScoringServer) -> type[BaseHTTPRequestHandler]:
         timeout = 60  # seconds in which a client must go on sending
 
         def do_GET(self) -> None:
-            if self.path == "/model":
-                self._send(200, json.dumps(server.describe()).encode())
+            path, _, asked = self.path.partition("?bound=")
+            if path == "/model" and (bound := _bound(asked)) is not None:
+                self._send(200, json.dumps(server.describe(bound)).encode())
             else:
                 self._send(404, b"There is /model to read, and /keys and /score to post to.")
 
@@ -177,6 +181,15 @@ def _handler(server: ScoringServer) -> type[BaseHTTPRequestHandler]:
     return Handler
 
 
+def _bound(asked: str) -> float | None:
+    """The bound of values that a client asks about; None for what is none."""
+    try:
+        bound = float(asked) if asked else BOUND
+    except ValueError:
+        return None
+    return bound if 0 < bound <= 1024 else None
+
+
 def _printable(text: str) -> str:
     """What a server says, without what moves a terminal's cursor."""
     return "".join(letter if letter.isprintable() else "?" for letter in text)[:2000]
@@ -199,9 +212,9 @@ class ScoringClient:
             raise InvalidValue(f"url must start with http:// or https://; got {url!r}.")
         self.url, self.timeout = url.rstrip("/"), timeout
 
-    def describe(self) -> dict[str, Any]:
-        """What the server says of its model."""
-        data = self._call("/model", None)
+    def describe(self, bound: float = BOUND) -> dict[str, Any]:
+        """What the server says of its model, and of its error for values up to `bound`."""
+        data = self._call(f"/model?bound={bound}", None)
         try:
             found = json.loads(data)
         except (ValueError, RecursionError):

@@ -244,7 +244,7 @@ def test_a_client_takes_no_more_than_an_answer_can_be(keys: Keys, monkeypatch: p
 def test_an_error_that_is_none_is_not_believed(error: float, monkeypatch: pytest.MonkeyPatch) -> None:
     with ScoringServer(MODEL) as server:
         described = server.describe()
-        monkeypatch.setattr(server, "describe", lambda: {**described, "error": error})
+        monkeypatch.setattr(server, "describe", lambda bound: {**described, "error": error})
         with pytest.raises(InvalidDocument, match="states no error"):
             ScoringClient(server.url).describe()
 
@@ -344,16 +344,16 @@ def test_changed_bytes_inside_keys_and_ciphertexts(keys: Keys) -> None:
 
 def test_a_public_key_without_its_rotations_is_refused(keys: Keys) -> None:
     header, parts = unpack(keys[1].to_bytes(), "public-key")
-    other = crypto.keygen("linear", features=1)[1]
-    assert not other.galois  # a row of one feature is summed without rotations
+    other = crypto.keygen("logistic", features=1)[1]
+    assert not other.galois  # in slots a row of one feature is summed without rotations
     training = crypto.keygen("logistic", features=2)[1]
     relin_header, relin_parts = unpack(training.to_bytes(), "public-key")
     for head, found in ((header, [*parts[:2], b""]), (relin_header, [relin_parts[0], b"", relin_parts[2]])):
         with pytest.raises(InvalidDocument, match="lacks keys"):
             crypto.PublicContext.from_bytes(pack("public-key", head, found))
-    four = unpack(crypto.keygen("linear", features=8)[1].to_bytes(), "public-key")
+    more_header, more_parts = unpack(crypto.keygen("logistic", features=8)[1].to_bytes(), "public-key")
     with pytest.raises(InvalidDocument, match="lacks keys"):
-        crypto.PublicContext.from_bytes(pack("public-key", four[0], [four[1][0], b"", parts[2]]))
+        crypto.PublicContext.from_bytes(pack("public-key", more_header, [*more_parts[:2], relin_parts[2]]))
 
 
 def test_a_fault_of_the_server_tells_no_details(

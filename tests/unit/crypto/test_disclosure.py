@@ -10,6 +10,7 @@ import pytest
 
 from discreet import Ledger, Release, Unit, crypto, record, user
 from discreet.core import Zero
+from discreet.crypto.accuracy import error_under, least_error
 from discreet.crypto.descent import Trainer
 from discreet.crypto.disclosure import ciphertext_claim, disclose_weights, disclosed
 from discreet.crypto.leak import key_from_decryption
@@ -18,7 +19,6 @@ from discreet.crypto.packed import opened
 from discreet.crypto.parameters import PURPOSES
 from discreet.crypto.plan import Plan
 from discreet.crypto.polynomial import fit
-from discreet.crypto.scoring import error_under, least_error
 from discreet.crypto.training import KeyHolder
 from discreet.errors import InvalidDocument, InvalidValue
 

@@ -21,7 +21,6 @@ from discreet.crypto.container import MAGIC, pack
 from discreet.crypto.links import applied
 from discreet.crypto.parameters import LIMITS, PURPOSES
 from discreet.crypto.polynomial import ACTIVATIONS, fit
-from discreet.crypto.scoring import error_under
 from discreet.errors import InvalidDocument, InvalidValue, MissingExtra
 
 rng = np.random.default_rng(0)
@@ -232,15 +231,6 @@ def test_parameters_are_those_of_the_table() -> None:
     ):
         with pytest.raises(InvalidValue):
             crypto.RingParameters(*bad)  # type: ignore[arg-type]
-
-
-def test_a_stated_error_grows_at_most_as_the_values_do() -> None:
-    """What `discreet crypto score` says for a larger bound than the server's."""
-    fitted = LogisticRegression().fit(ROWS, TWO)
-    for model in (crypto.convert(fitted), crypto.convert(fitted, radius=5.0, encrypted_sigmoid=True)):
-        at = [error_under(model, PURPOSES[model.purpose], bound) for bound in (8.0, 20.0, 1024.0)]
-        assert at[0] < at[1] <= at[0] * 20 / 8
-        assert at[1] < at[2] <= at[0] * 1024 / 8
 
 
 def test_memory_is_stated_beforehand(keys: dict) -> None:

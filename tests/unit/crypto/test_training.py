@@ -59,23 +59,24 @@ def test_every_step_is_the_plain_one(keys: Keys, nesterov: bool) -> None:
     holder, ones = KeyHolder(secret, plan), np.column_stack([X, np.ones(300)])
     trainer = Trainer(crypto.PublicContext.from_bytes(public.to_bytes()), sent(holder.encrypt(X, Y)))
     bound, weights, before = plan.error_bound(public.cipher.moduli), holder.start(), np.zeros(5)
-    assert bound < 1e-4
+    assert bound < 2e-4
     for momentum in plan.momentum:
         now = holder.weights
         wanted = plan.step(ones, Y, now + momentum * (now - before))
         weights, before = holder.refresh(sent(trainer.step(sent(weights)))), now
         assert 0 < np.abs(holder.weights - wanted).max() < bound
     assert holder.refreshes == plan.iterations
-    assert np.abs(plan.plain(ones, Y) - holder.weights).max() < plan.run_error(public.cipher.moduli) < 3 * bound
+    off = np.abs(plan.plain(ones, Y) - holder.weights).max()
+    assert off < plan.run_error(public.cipher.moduli) < plan.carried(plan.iterations).sum() * 1.5 * bound
 
 
 def test_what_momentum_makes_of_the_noise_of_many_steps() -> None:
     """On plain numbers: noise of deviation 1 in each step of descent on a convex quadratic, flat in one direction, stays within
-    the factor that `run_error` has; without momentum the factor is the root of the number of steps.
+    the 2-norm of what `run_error` says is carried on; without momentum the factor is the root of the number of steps.
     """
     for nesterov, iterations in ((True, 60), (False, 60), (True, 3)):
         plan = Plan(5, 300, iterations, 1.0, 1.0, nesterov=nesterov)
-        factor = plan.run_error([1 << 47, 1 << 50, 1 << 50]) / plan.error_bound([1 << 47, 1 << 50, 1 << 50])
+        factor = float(np.linalg.norm(plan.carried(iterations)))
         assert nesterov or factor == pytest.approx(60**0.5)
         draws, slopes = (
             np.random.default_rng(3).standard_normal((iterations, 4000, 6)),
@@ -101,7 +102,7 @@ def test_several_groups_of_rows_and_a_single_feature(size: int, features: int) -
     labels = (table[:, 0] + 0.3 * draw.standard_normal(size) > 0.1).astype(int)
     found = crypto.fit_logistic(table, labels, iterations=3, learning_rate=4.0, bound=1.0)
     plain = found.plan.plain(np.column_stack([table, np.ones(size)]), labels)
-    assert np.abs(np.append(found.coefficients, found.intercept) - plain).max() < found.error < 1e-3
+    assert np.abs(np.append(found.coefficients, found.intercept) - plain).max() < found.error < 2e-3
     assert found.refreshes == 2
     right = ((np.column_stack([table, np.ones(size)]) @ plain > 0) == labels).mean()
     assert (found.predict(table) == labels).mean() == pytest.approx(right, abs=1 / size)

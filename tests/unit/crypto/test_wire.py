@@ -47,6 +47,10 @@ def test_scores_come_back(server: ScoringServer, keys: tuple) -> None:
         "features": 3, "outputs": 1, "purpose": "linear", "link": "identity", "approximation": [],
         "error": crypto.error_bound(MODEL, public),
     }  # fmt: skip
+    assert client.describe(20.0)["error"] == crypto.error_bound(MODEL, public, bound=20.0)
+    for bad in (0.0, -1.0, 1e9, float("nan")):
+        with pytest.raises(InvalidValue, match="/model to read"):
+            client.describe(bad)
     client.send_key(public)
     answer = client.score(request)
     assert np.abs(crypto.decrypt(secret, answer, request=request) - MODEL(ROWS)).max() < 1e-3
