@@ -28,7 +28,7 @@ from discreet.learn.estimators.regression import Augmented
 from discreet.learn.estimators.search import Search
 from discreet.learn.estimators.sums import Moments, Totals
 from discreet.learn.pate import GNMax, LNMax, Poll, estimate, voting
-from discreet.learn.recommend import Summaries
+from discreet.learn.recommend import Factors, Summaries
 from discreet.learn.sgd.canary import Training
 from discreet.learn.sgd.run import Run
 from discreet.learn.sgd.stream import Stream
@@ -296,6 +296,11 @@ def _summaries() -> tuple[Any, list[tuple[Any, Any]]]:
     return Summaries(2, ROW, 0.1, 1e-6, True), [(there, tuple(part[:1] for part in there))]
 
 
+def _factors() -> tuple[Any, list[tuple[Any, Any]]]:
+    there = np.array([0, 0]), np.array([0, 1]), np.array([1.0, -1.0])
+    return Factors(2, user("user", rows=None), 0.1, 1e-6, 2), [(there, tuple(part[:0] for part in there))]
+
+
 def _no_noise_in_search(patch: Any) -> None:
     """Nobody is kept apart for the choice, so that every run has the row."""
     _no_fitting_noise(patch)
@@ -444,6 +449,7 @@ PRODUCERS = [
     Producer("teachers' votes, Gaussian", _poll(GNMax, 20.0), _no_voting_noise),
     Producer("teachers' votes, Laplace", _poll(LNMax, 20.0), _no_voting_noise),
     Producer("sums over ratings", _summaries, _no_fitting_noise),
+    Producer("factors of ratings", _factors, _no_fitting_noise),
     Producer("estimate of what votes cost", _estimate, _no_estimate_noise),
     *(Producer(f"linear model, {name}", _fit(kind), _no_fitting_noise) for name, kind in fits.METHODS.items()),
 ]

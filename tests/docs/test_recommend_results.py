@@ -30,6 +30,7 @@ def rmse(method: str, level: str, epsilon: float | None) -> float:
         ("kNN, one rating", "knn", "rating"),
         ("SVD, one rating", "svd", "rating"),
         ("item effects, one user", "effects", "user"),
+        ("least squares, one user", "als", "user"),
     ],
 )
 def test_the_table_is_what_was_measured(name: str, method: str, level: str) -> None:
@@ -47,6 +48,9 @@ def test_what_the_page_says_of_it() -> None:
         assert rmse("effects", "rating", epsilon) > max(rmse(method, "rating", epsilon) for method in ("knn", "svd"))
     assert rmse("knn", "rating", 1e6) <= 0.93
     assert rmse("effects", "user", 4.0) <= 1.0
+    assert f"item effects reach {rmse('effects', 'user', 4.0):.3f} at ε = 4" in PAGE
+    for epsilon in (30.0, 100.0, 1e6):
+        assert rmse("als", "user", epsilon) < rmse("effects", "user", epsilon)
 
 
 def test_the_loss_falls_and_the_large_table_is_near() -> None:
@@ -54,8 +58,17 @@ def test_the_loss_falls_and_the_large_table_is_near() -> None:
     losses = [mean(row["private"] - row["not_private"] for row in rows[i : i + 3]) for i in range(0, len(rows), 3)]
     assert f"it is {losses[0]:.3f}, {losses[1]:.3f}, {losses[2]:.3f} and {losses[3]:.3f}" in PAGE
     assert losses[0] > losses[-1]
-    large = {row["epsilon"]: row["rmse"] for row in part("large")}
-    assert large[10.0] <= 1.06 * large[1e6]
+    large = {(row["tastes"], row["method"], row["epsilon"]): row for row in part("large")}
+    for tastes, method in ((0, "effects"), (4, "als")):
+        assert large[tastes, method, 10.0]["rmse"] <= 1.06 * large[tastes, method, 1e6]["rmse"]
+    levels = [f"{large[0, 'effects', epsilon]['rmse']:.4f}" for epsilon in (10.0, 1e6)]
+    assert f"{levels[0]} at user-level ε = 10 against {levels[1]} without noise" in PAGE
+    tastes = [f"{large[4, 'als', epsilon]['rmse']:.3f}" for epsilon in (1.0, 10.0, 1e6)]
+    assert f"{tastes[0]} at user-level ε = 1 and {tastes[1]} at 10, against {tastes[2]} without noise" in PAGE
+    assert f"item effects alone {large[4, 'effects', 1e6]['rmse']:.3f} without noise" in PAGE
+    pace = {row["tastes"]: row["ratings_per_cpu_s"] / 1e6 for row in part("pass")}
+    assert f"takes {pace[0]:.0f} million ratings a CPU-second, a round of least squares {pace[4]:.1f} million" in PAGE
+    assert min(pace.values()) >= 1
 
 
 def test_the_attack_stays_below_the_claims() -> None:

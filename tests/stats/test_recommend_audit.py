@@ -5,6 +5,7 @@ Noise is seeded, so this is the same every time. Every verdict is asked at confi
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,9 @@ import pytest
 
 from discreet import record, user
 from discreet.audit import verdict
-from discreet.core import Evidence, Verdict
+from discreet.core import Claim, Evidence, Gaussian, Verdict
+from discreet.learn.estimators import exact
+from discreet.learn.recommend import Factors, factors
 from discreet.learn.recommend.summaries import Summaries, cleaned
 from discreet.noise.source import seeded_for_tests
 
@@ -78,6 +81,57 @@ def test_a_flood_of_ratings_moves_no_more_and_matrices_without_weights_are_refut
     right = Summaries.matrices
     monkeypatch.setattr(Summaries, "matrices", lambda self, who, *rest: len(who) * right(self, who, *rest))
     assert played(Summaries(12, PERSON, 2.0, 1e-5, True), *MANY).outcome == "refuted"
+
+
+def one_round(there: Data, gone: Data, epsilon: float = 8.0, runs: int = 600) -> Verdict:
+    """The sums of one round of alternating least squares, from item factors that suit the user."""
+    mechanism, items = Factors(12, PERSON, epsilon, 1e-5, 2), 12
+    chosen = np.where(np.arange(items) % 2 == 0, 0.3, -0.3)[:, None] * np.ones(2)
+
+    def bare(rows: Data) -> Any:
+        who, item, value = cleaned(*rows, items)
+        return factors.round_sums(who, item, factors.user_residuals(who, item, value, np.zeros(items), 0.0), chosen)
+
+    noise, moved = mechanism.parts()[1], factors.round_sensitivity()
+    weight = bare(there) - bare(gone)
+    inside = np.arange(runs) % 2 == 0
+    with seeded_for_tests(b"rounds"):
+        score = [
+            float(exact.noisy(bare(there if is_in else gone), sensitivity=moved, noise_multiplier=noise) @ weight)
+            for is_in in inside
+        ]
+    claim = Claim(game=mechanism.claims()[0].game, event=Gaussian(noise))
+    seen = Evidence(game=claim.game, attack="sums", score=score, inside=inside, run=np.arange(runs), design="paired")
+    return verdict(claim, seen, confidence=CONFIDENCE)
+
+
+@pytest.mark.parametrize("pair", [ONE, MANY], ids=["one rating", "12 ratings"])
+def test_a_round_of_least_squares_holds(pair: tuple[Data, Data]) -> None:
+    assert one_round(*pair).outcome == "holds"
+
+
+@pytest.mark.parametrize("broken", ["factors are not clipped", "ratings are counted one by one"])
+def test_a_round_without_its_bounds_is_refuted(broken: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    right = factors.round_sums
+    if broken == "factors are not clipped":
+        own = factors.user_factors
+        monkeypatch.setattr(factors, "user_factors", lambda *given: 6 * own(*given))
+    else:
+        monkeypatch.setattr(factors, "round_sums", lambda who, *rest: math.sqrt(max(len(who), 1)) * right(who, *rest))
+    assert one_round(*MANY).outcome == "refuted"
+
+
+def test_no_user_moves_a_round_further_than_said() -> None:
+    """Against random users with few and many ratings and random item factors; some come near the bound."""
+    rng = np.random.default_rng(0)
+    farthest = 0.0
+    for _ in range(300):
+        count, rank = int(rng.integers(1, 40)), int(rng.integers(1, 6))
+        whole = np.zeros(count, np.int64), rng.permutation(40)[:count], rng.uniform(-0.5, 0.5, count) * rng.integers(1, 3)
+        left = np.clip(whole[2], -0.5, 0.5)
+        moved = factors.round_sums(whole[0], whole[1], left, rng.normal(0, rng.choice([0.1, 3.0]), (40, rank)))
+        farthest = max(farthest, float(np.linalg.norm(moved)))
+    assert 0.5 * factors.round_sensitivity() < farthest <= factors.round_sensitivity()
 
 
 def test_no_rating_moves_the_matrices_further_than_said() -> None:

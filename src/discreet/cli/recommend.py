@@ -18,6 +18,10 @@ from discreet.cli.releases import budget
 @click.option("--items", "items_file", metavar="FILE", required=True, help="The public list of items, one in each line.")
 @click.option("--bounds", nargs=2, type=float, required=True, help="The least and the largest rating.")
 @click.option("--user", "key", metavar="COLUMN", help="The unit is a user: all ratings that share a value in this column.")
+@click.option(
+    "--method", type=click.Choice(["effects", "knn", "svd", "als"]), default="effects", show_default=True,
+    help="Levels of items; also their covariance (knn, svd); or factors by alternating least squares (als, with --user).",
+)  # fmt: skip
 @click.option("--epsilon", type=float, required=True, help="What the recommender may give away at most.")
 @click.option("--delta", type=float, required=True, help="The probability with which epsilon may be exceeded.")
 @click.option("--mine", metavar="FILE", help='A JSON object of one user\'s ratings, such as {"film 3": 5}: recommend to them.')
@@ -27,7 +31,7 @@ from discreet.cli.releases import budget
 @click.option("-o", "--output", metavar="FILE", required=True, help="Write the release there: item effects and claim, as JSON.")
 @json_option
 def command(
-    location: str, items_file: str, bounds: tuple[float, float], key: str | None, epsilon: float, delta: float,
+    location: str, items_file: str, bounds: tuple[float, float], key: str | None, method: str, epsilon: float, delta: float,
     mine: str | None, top: int, ledger: str | None, source: str | None, output: str, as_json: bool,
 ) -> None:  # fmt: skip
     from discreet.core import record, user
@@ -41,7 +45,9 @@ def command(
     unit = record() if key is None else user(key, rows=None)
     table = dict(read_private(location, [key or "user", "item", "rating"]))
     table["item"] = table["item"].astype(str)
-    model = Recommender(epsilon=epsilon, delta=delta, items=items, bounds=bounds, unit=unit, **paying).fit(table)
+    model = Recommender(
+        epsilon=epsilon, delta=delta, items=items, bounds=bounds, unit=unit, method=method, **paying
+    ).fit(table)  # fmt: skip
     model.release_.save(place)
     chosen = [] if mine is None else model.recommend(own, top)
     if as_json:

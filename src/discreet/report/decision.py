@@ -48,8 +48,8 @@ class Decision:
 
 
 def ordered(assessments: Sequence[Assessment]) -> list[Assessment]:
-    """The worst first; among equals those whose attacks reached more."""
-    return sorted(assessments, key=lambda item: (STATUSES.index(item.status), -_reach(item)))
+    """The worst first; among equals those whose attacks reached more, then those that claim less."""
+    return sorted(assessments, key=lambda item: (STATUSES.index(item.status), -_reach(item), -_belief(item)))
 
 
 def decide(report: Report) -> Decision:
@@ -129,6 +129,11 @@ def _number(item: Assessment) -> tuple[str, str]:
 
 def _reach(item: Assessment) -> float:
     return 0.0 if item.strongest is None else item.strongest.at(0.01).low
+
+
+def _belief(item: Assessment) -> float:
+    """The most that the claims let somebody become sure of who gave even odds."""
+    return max((ceiling.beliefs[-1][1] for ceiling in item.bounded), default=1.0)
 
 
 def _named(report: Report, role: str) -> str:

@@ -15,7 +15,9 @@ from discreet import Ledger, record, user
 from discreet.accounting import curve
 from discreet.errors import BudgetExceeded, InvalidValue
 from discreet.learn import Recommender
-from discreet.learn.recommend.summaries import Summaries, cleaned
+from discreet.learn.recommend import Factors
+from discreet.learn.recommend.factors import user_factors, user_residuals
+from discreet.learn.recommend.summaries import Summaries, cleaned, residuals
 
 ITEMS = [f"film {i}" for i in range(20)]
 PERSON = user("user", rows=None)
@@ -36,8 +38,11 @@ def model(**changed: Any) -> Recommender:
     return Recommender(**given)
 
 
-@pytest.mark.parametrize("unit", [record(), PERSON, record("replace")], ids=["rating", "user", "rating replaced"])
-@pytest.mark.parametrize("method", ["knn", "svd"])
+LEARNERS = [(method, unit) for method in ("knn", "svd") for unit in (record(), PERSON, record("replace"))]
+LEARNERS += [("als", PERSON), ("als", user("user", rows=None, relation="replace"))]
+
+
+@pytest.mark.parametrize(("method", "unit"), LEARNERS, ids=lambda part: getattr(part, "relation", part))
 def test_it_learns_who_likes_what(unit: Any, method: str) -> None:
     fitted = model(unit=unit, method=method, epsilon=200.0).fit(ratings())
     likes_even = {ITEMS[i]: 5 if i % 2 == 0 else 1 for i in range(8)}
@@ -46,6 +51,36 @@ def test_it_learns_who_likes_what(unit: Any, method: str) -> None:
     assert all(int(film.split()[1]) % 2 == 0 for film in fitted.recommend(likes_even, 5))
     assert not set(fitted.recommend(likes_even, 5)) & set(likes_even)
     assert curve(fitted.release_.claims[0].event).epsilon(1e-6) <= 200.0
+
+
+def test_one_user_at_a_time_is_all_users_at_once() -> None:
+    """Predictions take the code that the fit takes, so factors and residuals are those of the fit."""
+    rng = np.random.default_rng(0)
+    who, item, value = cleaned(rng.integers(0, 50, 600), rng.integers(0, 20, 600), rng.uniform(-1, 1, 600), 20)
+    effects, factors = rng.uniform(-0.5, 0.5, 20), rng.normal(size=(20, 4))
+    left = user_residuals(who, item, value, effects, 0.1)
+    together = user_factors(who, item, left, factors, 50)
+    for one in range(50):
+        rows = who == one
+        np.testing.assert_allclose(left[rows], residuals(value[rows], effects[item[rows]], 0.1)[0], rtol=1e-12, atol=1e-15)
+        alone = user_factors(np.zeros(int(rows.sum()), np.int64), item[rows], left[rows], factors, 1)[0]
+        np.testing.assert_allclose(alone, together[one], rtol=1e-12, atol=1e-15)
+    assert (np.linalg.norm(together, axis=1) <= 1).all()
+
+
+def test_factors_beat_levels_where_there_are_tastes() -> None:
+    """At epsilon 4 for a user, on ratings that were held out."""
+    table = ratings(4000)
+    held = np.random.default_rng(1).random(len(table["user"])) < 0.1
+    train = {name: column[~held] for name, column in table.items()}
+    off: dict[str, list[float]] = {"effects": [], "als": []}
+    for method, errors in off.items():
+        fitted = model(unit=PERSON, method=method, epsilon=4.0).fit(train)
+        for person in range(300):
+            own, asked = ((table["user"] == person) & part for part in (~held, held))
+            said = fitted.predict(dict(zip(table["item"][own], table["rating"][own])), table["item"][asked].tolist())
+            errors += list(said - table["rating"][asked])
+    assert np.std(off["als"]) < 0.7 * np.std(off["effects"])
 
 
 def test_effects_and_levels() -> None:
@@ -77,10 +112,12 @@ def test_nobody_at_all() -> None:
     none = (np.empty(0, int), np.empty(0, int), np.empty(0))
     for unit in (record(), PERSON):
         assert np.isfinite(Summaries(3, unit, 1.0, 1e-6, True).run(none)).all()
+    assert np.isfinite(Factors(3, PERSON, 1.0, 1e-6, 2).run(none)).all()
 
 
-@pytest.mark.parametrize("method", ["effects", "knn"])
-@pytest.mark.parametrize("unit", [record(), PERSON], ids=["rating", "user"])
+@pytest.mark.parametrize(
+    ("method", "unit"), [("effects", record()), ("effects", PERSON), ("knn", record()), ("knn", PERSON), ("als", PERSON)]
+)
 @pytest.mark.parametrize(
     "table",
     [
@@ -116,6 +153,8 @@ def test_it_is_paid_for(tmp_path: Path) -> None:
         ({"method": "magic"}, "method"),
         ({"unit": None}, "unit"),
         ({"epsilon": 0}, "epsilon"),
+        ({"method": "als"}, "whole users"),
+        ({"method": "als", "unit": PERSON, "factors": 0}, "factors"),
     ],
 )
 def test_what_is_refused(how: dict[str, Any], says: str) -> None:

@@ -30,6 +30,7 @@ from discreet.core import event as events
 from discreet.errors import InvalidDocument, InvalidValue
 from discreet.report import text
 from discreet.report.assessment import Assessment, assess
+from discreet.report.decision import ordered
 from discreet.report.sentences import STATUSES, overall
 from reports import COUNT, TRAINED, broken, evidence, leaky, private
 
@@ -269,6 +270,15 @@ def test_all_evidence_post_hoc_is_said() -> None:
 def test_releases_are_told_apart() -> None:
     names = [item.title for item in assess([broken(), broken(), private()])]
     assert names == ["Release from clinic (1)", "Release from clinic (2)", "Readmission model, trained privately"]
+
+
+def test_of_releases_without_attacks_the_weakest_claim_is_the_worst() -> None:
+    game = Game(record(), {"weights"})
+    releases = [
+        Release(value=1, source="people", claims=(Claim(game=game, event=Gaussian(noise)),), facts={"title": str(noise)})
+        for noise in (4.0, 0.5, 1.0)
+    ]
+    assert [item.title for item in ordered(assess(releases))] == ["0.5", "1.0", "4.0"]
 
 
 def test_several_releases_have_one_sentence() -> None:

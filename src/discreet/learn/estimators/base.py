@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.multiclass import check_classification_targets
 
 from discreet.core import Release, check
+from discreet.core.facts import made
 from discreet.core.protocols import Mechanism
 from discreet.errors import InvalidValue
 from discreet.learn.estimators import rows
@@ -47,10 +48,11 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
                 raise InvalidValue(
                     f"source {check.shown(self.source)} has its budget in a ledger; say which: ledger='ledger.db'."
                 )
-            return release(mechanism, data, source=UNNAMED, asked=asked)
+            return release(mechanism, data, source=UNNAMED, asked=asked, facts={"title": type(self).__name__, "made": made()})
         if self.source is None:
             raise InvalidValue("A ledger keeps budgets of sources; say which one pays: source='people'.")
-        return release(mechanism, data, source=self.source, ledger=self.ledger, asked=asked)
+        facts = {"title": f"{type(self).__name__} from {self.source}", "made": made()}
+        return release(mechanism, data, source=self.source, ledger=self.ledger, asked=asked, facts=facts)
 
     def _no_weights(self, given: dict[str, Any]) -> None:
         """Sample weights change how far one row moves a fit, and nothing here accounts for that."""

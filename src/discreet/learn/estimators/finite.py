@@ -79,10 +79,13 @@ def choose_hypothesis(
         raise InvalidValue(f"The losses must be [rows, {len(known)}], a column for each hypothesis. Nothing was spent.")
     table = numbers(table)
     if ledger is None:
-        return release(mechanism, table, source=UNNAMED).map(lambda place: known[place])
+        return release(mechanism, table, source=UNNAMED, facts={"title": "Choice of a hypothesis"}).map(
+            lambda place: known[place]
+        )
     if source is None:
         raise InvalidValue("A ledger keeps budgets of sources; say which one pays: source='people'.")
-    return release(mechanism, table, source=source, ledger=ledger).map(lambda place: known[place])
+    facts = {"title": f"Choice of a hypothesis from {source}"}
+    return release(mechanism, table, source=source, ledger=ledger, facts=facts).map(lambda place: known[place])
 
 
 def excess_risk(count: int, epsilon: float, failure: float) -> float:

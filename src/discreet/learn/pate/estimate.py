@@ -154,5 +154,6 @@ def release_estimate(
     counts = np.asarray(counts, np.int64)
     asked = Estimate(len(counts), counts.shape[1], vote.noise, teachers, order, vote.unit, epsilon, delta)
     tests, most = _tests(vote, order), len(counts) * order / vote.noise**2
-    made = release(asked, counts, source=source, ledger=ledger, asked=(epsilon, delta))
+    facts = {"title": f"Data-dependent epsilon of votes from {source}"}
+    made = release(asked, counts, source=source, ledger=ledger, asked=(epsilon, delta), facts=facts)
     return made.map(lambda steps: epsilon_from_renyi(tests + min(max(steps * asked.step, 0.0), most), order, vote_delta))

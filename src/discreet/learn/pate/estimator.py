@@ -170,7 +170,10 @@ def ask(
     vote = calibrated(
         method, queries=len(queries), unit=teachers.unit, epsilon=epsilon, delta=delta, answers=answers, threshold=threshold
     )
-    return release(_Votes(vote, queries), teachers, source=source, ledger=ledger, asked=(epsilon, delta)).map(_answers)
+    facts = {"title": f"Answers of teachers from {source}"}
+    return release(_Votes(vote, queries), teachers, source=source, ledger=ledger, asked=(epsilon, delta), facts=facts).map(
+        _answers
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

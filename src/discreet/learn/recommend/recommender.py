@@ -16,10 +16,12 @@ from discreet.learn.estimators.base import PrivateEstimator
 from discreet.learn.estimators.exact import Floats
 from discreet.learn.estimators.regression import range_of
 from discreet.learn.estimators.rows import numbers
+from discreet.learn.recommend.factors import Factors, user_factors
 from discreet.learn.recommend.summaries import WEIGHT, Summaries, item_effects, residuals
 from discreet.ledger import LedgerLike
 
-METHODS = ("effects", "knn", "svd")
+METHODS = ("effects", "knn", "svd", "als")
+RANKS = {"svd": 12, "als": 6}  # how many factors, unless said otherwise
 
 
 class Recommender(PrivateEstimator):
@@ -27,7 +29,8 @@ class Recommender(PrivateEstimator):
 
     `items` lists the items publicly, `bounds` is the range of ratings. `unit` is one rating, `record()`, or one user with all
     of their ratings, `user("user", rows=None)`. `method` is "effects" (items and users have levels), "knn" (the user's
-    ratings of the `neighbours` items that go most with the one asked for) or "svd" (`factors` directions of the covariance).
+    ratings of the `neighbours` items that go most with the one asked for), "svd" (`factors` directions of the covariance, 12 by
+    default) or, for users only, "als" (`factors` of each item by alternating least squares, 6 by default, for many items).
 
     What is released is private for everybody. A prediction uses the asking user's own ratings on top, on their side: it is
     private for all others (joint differential privacy), and not for them.
@@ -43,7 +46,7 @@ class Recommender(PrivateEstimator):
 
     def __init__(
         self, *, epsilon: float, delta: float, items: Sequence[Any], bounds: Any, unit: Unit, method: str = "effects",
-        neighbours: int = 40, factors: int = 12, ledger: LedgerLike | None = None, source: str | None = None,
+        neighbours: int = 40, factors: int | None = None, ledger: LedgerLike | None = None, source: str | None = None,
     ) -> None:  # fmt: skip
         self.epsilon = epsilon
         self.delta = delta
@@ -59,26 +62,36 @@ class Recommender(PrivateEstimator):
     def fit(self, ratings: Any, y: Any = None) -> Recommender:
         """`ratings` is a table with columns user (or the unit's key), item and rating. Spends (epsilon, delta) once."""
         check.word("method", self.method, METHODS)
-        for name in ("neighbours", "factors"):
-            check.whole(name, getattr(self, name))
+        check.whole("neighbours", self.neighbours)
+        rank = check.whole("factors", RANKS.get(self.method, 1) if self.factors is None else self.factors)
         low, high = range_of("bounds", self.bounds)
         items = list(self.items)
         self._place = {item: place for place, item in enumerate(items)}
         if len(self._place) != len(items) or not items:
             raise InvalidValue("items must list each item once, and one at least.")
-        made = Summaries(len(items), self.unit, float(self.epsilon), float(self.delta), self.method != "effects")
+        epsilon, delta = float(self.epsilon), float(self.delta)
+        mechanism: Summaries | Factors
+        if self.method == "als":
+            mechanism = Factors(len(items), self.unit, epsilon, delta, rank)
+            summaries = mechanism.summaries()
+        else:
+            mechanism = summaries = Summaries(len(items), self.unit, epsilon, delta, self.method != "effects")
         table = columns(ratings, [self.unit.key or "user", "item", "rating"], empty=True)
         user, item, rating = table.values()
         users = np.unique(user if user.dtype.kind != "O" else [_spelled(each) for each in user], return_inverse=True)[1]
         places = _placed(item, self._place)
         values = (np.clip(numbers(rating), low, high) - low) / (high - low) * 2 - 1
-        found = self._spend(made, (users, places, values))
-        self.effects_, self.middle_ = item_effects(found.value, made)
-        if made.covariance:
-            self.covariance_ = _cleaned(
-                found.value[2 * len(items) + 2 :], made, self.factors if self.method == "svd" else len(items)
-            )
-        self.release_ = found.map(lambda _: {"items": items, "effects": self.effects_.tolist(), "middle": self.middle_})
+        release = self._spend(mechanism, (users, places, values))
+        self.effects_, self.middle_ = item_effects(release.value, summaries, mechanism.parts()[0])
+        rest = release.value[2 * len(items) + 2 :]
+        if self.method == "als":
+            self.factors_ = rest.reshape(len(items), rank)
+        elif self.method != "effects":
+            self.covariance_ = _cleaned(rest, summaries, rank if self.method == "svd" else len(items))
+        value = {"items": items, "effects": self.effects_.tolist(), "middle": self.middle_}
+        if self.method == "als":
+            value["factors"] = self.factors_.tolist()
+        self.release_ = release.map(lambda _: value)
         return self
 
     def predict(self, user_ratings: Mapping[Any, float], items: Sequence[Any]) -> Floats:
@@ -99,7 +112,10 @@ class Recommender(PrivateEstimator):
         return np.asarray((np.clip(said, -1, 1) + 1) / 2 * (high - low) + low)
 
     def _from_others(self, left: Floats, known: NDArray[np.int64], asked: NDArray[np.int64]) -> Floats:
-        """The residual that the covariance expects, given the user's other residuals."""
+        """The residual that the covariance, or the factors, expect given the user's other residuals."""
+        if self.method == "als":
+            own = user_factors(np.zeros(len(known), np.int64), known, left, self.factors_, 1)[0]
+            return np.asarray(self.factors_[asked] @ own)
         matrix, spread = self.covariance_, RESIDUAL
         if self.method == "svd":
             return np.asarray(matrix[np.ix_(asked, known)] @ np.linalg.solve(_with(matrix, known, spread), left))

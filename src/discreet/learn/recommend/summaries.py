@@ -81,7 +81,7 @@ class Summaries:
         out = exact.noisy(total, sensitivity=self.effect_sensitivity() * (1 + TOLERANCE), noise_multiplier=first)
         if not self.covariance:
             return out
-        effects, middle = item_effects(out, self)
+        effects, middle = item_effects(out, self, first)
         matrix = self.matrices(user, item, value, effects, middle)
         moved = self.matrix_sensitivity() * (1 + TOLERANCE)
         return np.concatenate([out, exact.noisy(matrix, sensitivity=moved, noise_multiplier=second)])
@@ -188,14 +188,14 @@ def triangle(matrix: Floats) -> Floats:
     return np.asarray(matrix[place] * np.where(place[0] == place[1], 1.0, math.sqrt(2)))
 
 
-def item_effects(released: Floats, made: Summaries) -> tuple[Floats, float]:
-    """Item effects and the middle, from noisy sums and counts: the mean of each effect given both.
+def item_effects(released: Floats, made: Summaries, noise_multiplier: float) -> tuple[Floats, float]:
+    """Item effects and the middle, from sums and counts with this noise: the mean of each effect given both.
 
     Items that many rate are liked more, so an effect is taken to be normal around a line in the logarithm of its noisy count;
     what was measured moves it from there as far as the noise allows. All of it is post-processing.
     """
     size, share = made.items, COUNTS[made.level]
-    noise = made.parts()[0] * made.effect_sensitivity()
+    noise = noise_multiplier * made.effect_sensitivity()
     sums, counts = released[:size], np.maximum(released[size : 2 * size] / share, 0.0)
     if made.level == "rating":
         middle = float(np.clip(released[:size].sum() / max(released[size : 2 * size].sum() / share, 1.0), -1, 1))
