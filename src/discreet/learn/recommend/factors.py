@@ -82,7 +82,8 @@ class Factors:
         return (Claim(game=Game(self.unit, {"weights"}), event=event, assumptions=says),)
 
     def run(self, data: Any) -> Floats:
-        user, item, value = cleaned(*data, self.items)
+        user, item, value = data
+        user, item, value = cleaned(user, item, value, self.items)
         summaries, (first, second) = self.summaries(), self.parts()
         released = exact.noisy(
             summaries.effect_sums(user, item, value),
