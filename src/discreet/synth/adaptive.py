@@ -18,7 +18,7 @@ from discreet.core import Sequence as Composed
 from discreet.errors import InvalidValue
 from discreet.noise import exponential_rows
 from discreet.synth import measure, select
-from discreet.synth.junction import JunctionTree, cells
+from discreet.synth.junction import cells
 from discreet.synth.large import ready
 from discreet.synth.measure import Ints, Measurement, Set
 from discreet.synth.methods import Counted, Estimate, Public, Spending, Tree
@@ -116,7 +116,7 @@ class Aim:
     def _fits(self, public: Public, known: Iterable[Set], columns: Set) -> bool:
         if math.prod(public.sizes) <= self.most_cells:
             return True
-        return JunctionTree.of(public.sizes, [*known, columns]).cells <= self.most_cells
+        return public.fits([*known, columns], self.most_cells)
 
     def estimate(self, public: Public, measured: Sequence[Measurement]) -> Estimate:
         return Junction(device=self.device).estimate(public, measured)

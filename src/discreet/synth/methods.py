@@ -21,6 +21,8 @@ from discreet.synth.junction import Floats, JunctionTree, onto
 from discreet.synth.measure import Ints, Measurement, Reach, Set
 from discreet.synth.select import Pair
 
+MOST_CELLS = 300_000  # of a junction tree
+
 
 @dataclass(frozen=True, slots=True)
 class Public:
@@ -31,10 +33,18 @@ class Public:
     epsilon: float
     delta: float
     before: tuple[Event, ...] = ()  # what finding the columns' cells costs, inside the same budget
+    tied: tuple[Set, ...] = ()  # columns that one constraint names: they are in one clique
 
     @property
     def columns(self) -> int:
         return len(self.sizes)
+
+    def fits(self, sets: Iterable[Set], most_cells: int) -> bool:
+        """Whether a junction tree of these sets and of the constraints has at most so many cells, or adds none to those of the
+        constraints.
+        """
+        tree = JunctionTree.of(self.sizes, [*self.tied, *sets])
+        return tree.cells <= most_cells or (bool(self.tied) and tree.cells <= JunctionTree.of(self.sizes, self.tied).cells)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +166,8 @@ class Tree:
             expected = independent_tables(public, ones, pairs)
             scores = [select.gap(counts[pair], table, public.reach.grain) for pair, table in zip(pairs, expected)]
             sensitivity = public.reach.score
-        return select.spanning_tree(pairs, scores, public.columns, spending.parts["choices"], sensitivity)
+        fits = (lambda some: public.fits(some, MOST_CELLS)) if public.tied else None
+        return select.spanning_tree(pairs, scores, public.columns, spending.parts["choices"], sensitivity, fits=fits)
 
     def estimate(self, public: Public, measured: Sequence[Measurement]) -> Estimate:
         return tree_estimate(public, measured)

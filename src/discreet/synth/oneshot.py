@@ -23,7 +23,17 @@ from discreet.synth.dual import Problem, solve
 from discreet.synth.junction import Floats, JunctionTree, cells
 from discreet.synth.large import TensorProblem, ready
 from discreet.synth.measure import Ints, Measurement, Set
-from discreet.synth.methods import Counted, Estimate, Public, Spending, Tree, independent_tables, noisy_columns, tree_estimate
+from discreet.synth.methods import (
+    MOST_CELLS,
+    Counted,
+    Estimate,
+    Public,
+    Spending,
+    Tree,
+    independent_tables,
+    noisy_columns,
+    tree_estimate,
+)
 from discreet.synth.select import Pair
 
 SHARES = (0.1, 0.1, 0.8)  # of the budget: columns, gaps of pairs, the tables that are chosen
@@ -43,7 +53,7 @@ class Junction:
     ("cpu", "cuda") torch estimates, which gives the same model, and pays off for cliques of millions of cells.
     """
 
-    most_cells: int = 300_000
+    most_cells: int = MOST_CELLS
     doubt: float = 0.5
     prior: float = 0.02
     tolerance: float = 0.01
@@ -85,6 +95,8 @@ class Junction:
         gaps = (exact + discrete_gaussian(spending.parts["gaps"] * grain, len(pairs))) / grain
         chosen = self.choose(public, pairs, gaps.tolist(), spending.parts["tables"])
         tables = self.joined(chosen, dict(zip(pairs, gaps.tolist())), public.sizes)
+        if not tables:  # the constraints leave no room for any
+            return ones
         times = shared(tables, public.sizes, SLOTS * public.columns)
         assert sum(times) == SLOTS * public.columns, "as many measurements as were paid for"
         assert min(times) >= 1
@@ -95,11 +107,11 @@ class Junction:
 
     def choose(self, public: Public, pairs: Sequence[Pair], gaps: Sequence[float], sigma: float) -> list[Pair]:
         """The pairs to measure, a spanning tree first: as many as are worth their noise and as fit the junction tree."""
-        order = self._order(public, pairs, gaps, sigma)
+        order, least = self._order(public, pairs, gaps, sigma)
         gap = dict(zip(pairs, gaps))
         slots = SLOTS * public.columns
-        best, kept = -math.inf, public.columns - 1
-        for count in range(public.columns - 1, min(len(order), slots) + 1):  # each has a slot of its own
+        best, kept = -math.inf, least
+        for count in range(least, min(len(order), slots) + 1):  # each has a slot of its own
             times = shared(order[:count], public.sizes, slots, whole=False)
             noise = sum(cells(pair, public.sizes) / math.sqrt(n) for pair, n in zip(order[:count], times))
             worth = sum(gap[pair] for pair in order[:count]) - self.doubt * ABSOLUTE * sigma * noise
@@ -123,24 +135,24 @@ class Junction:
                 made.append(columns)
         return [*(pair for pair in chosen if pair in left), *made]
 
-    def _order(self, public: Public, pairs: Sequence[Pair], gaps: Sequence[float], sigma: float) -> list[Pair]:
+    def _order(self, public: Public, pairs: Sequence[Pair], gaps: Sequence[float], sigma: float) -> tuple[list[Pair], int]:
+        """The pairs that may be measured, best first after those of a spanning tree, and how many these are: with constraints,
+        perhaps too few to join all columns.
+        """
         typical = sigma / math.sqrt(SLOTS / 2)  # where twice as many tables as columns are measured
         score = {pair: gap - self.doubt * ABSOLUTE * typical * cells(pair, public.sizes) for pair, gap in zip(pairs, gaps)}
         falling = sorted(pairs, key=lambda pair: -score[pair])
         component = list(range(public.columns))
         chosen: list[Pair] = []
         for a, b in falling:
-            if component[a] != component[b]:
+            if component[a] != component[b] and (not public.tied or public.fits([*chosen, (a, b)], self.most_cells)):
                 chosen.append((a, b))
                 component = [component[a] if it == component[b] else it for it in component]
+        least = len(chosen)
         for pair in falling:
-            if (
-                pair not in chosen
-                and score[pair] > 0
-                and JunctionTree.of(public.sizes, [*chosen, pair]).cells <= self.most_cells
-            ):
+            if pair not in chosen and score[pair] > 0 and public.fits([*chosen, pair], self.most_cells):
                 chosen.append(pair)
-        return chosen
+        return chosen, least
 
     def estimate(self, public: Public, measured: Sequence[Measurement], impossible: Sequence[Impossible] = ()) -> Estimate:
         """The junction tree of all measurements, as near to independence as they allow; no row is in `impossible` cells."""

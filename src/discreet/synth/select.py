@@ -7,12 +7,11 @@ sensitivity is the one that is proven, without rounding. docs/theory/synth-selec
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.errors import InvalidValue
 from discreet.noise import exponential_rows
 
 Ints = NDArray[np.int64]
@@ -49,24 +48,31 @@ def information_sensitivity() -> int:
 
 
 def spanning_tree(
-    pairs: Sequence[Pair], scores: Sequence[int], columns: int, epsilon: float, sensitivity: int, together: int = 1
-) -> list[Pair]:
+    pairs: Sequence[Pair], scores: Sequence[int], columns: int, epsilon: float, sensitivity: int, together: int = 1,
+    fits: Callable[[Sequence[Pair]], bool] | None = None,
+) -> list[Pair]:  # fmt: skip
     """A spanning tree of large scores: Kruskal's algorithm, each edge drawn by the exponential mechanism at `epsilon`.
 
-    The candidates of a step are the pairs that join two components, which earlier choices alone decide. The first `together`
-    columns are one component to begin with.
+    The candidates of a step are the pairs that join two components and pass `fits` with those chosen before, at this step and
+    at every earlier one: so the choices alone decide who is a candidate. A pair that does not pass is drawn again without it,
+    which draws from those that do. Where none is left, the tree stays a forest. The first `together` columns are one component
+    to begin with.
     """
     component = np.arange(columns)
     component[:together] = 0
     ends, known = np.array(pairs).reshape(-1, 2), np.array(scores, np.int64)
+    passed = np.ones(len(ends), bool)
     chosen: list[Pair] = []
     while len(chosen) < columns - together:
-        open_ = np.flatnonzero(component[ends[:, 0]] != component[ends[:, 1]])
+        open_ = np.flatnonzero(passed & (component[ends[:, 0]] != component[ends[:, 1]]))
         if not open_.size:
-            raise InvalidValue("The pairs that may be measured do not join all columns.")
+            break
         place = open_[exponential_rows(known[open_][None, :], epsilon, sensitivity)[0]]
-        one, two = ends[place]
-        chosen.append((int(one), int(two)))
+        one, two = map(int, ends[place])
+        if fits is not None and not all(fits([*chosen[:n], (one, two)]) for n in range(len(chosen), -1, -1)):
+            passed[place] = False
+            continue
+        chosen.append((one, two))
         component[component == component[two]] = component[one]
     return chosen
 

@@ -46,6 +46,7 @@ class Synthesis:
     constraints: tuple[Any, ...] = ()
     open: tuple[Open, ...] = ()  # columns of which something is found first, and paid for
     others: tuple[Event, ...] = ()  # what else the same charge pays for
+    tied: tuple[tuple[int, ...], ...] = ()  # the columns of each constraint
 
     def __post_init__(self) -> None:
         check.open_fraction("delta", self.delta)
@@ -55,7 +56,7 @@ class Synthesis:
     @property
     def public(self) -> Public:
         before = (*self.others, *(self.domain.events if self.open else ()))
-        return Public(self.sizes, reach(self.unit), self.epsilon, self.delta, before)
+        return Public(self.sizes, reach(self.unit), self.epsilon, self.delta, before, self.tied)
 
     @property
     def domain(self) -> Domain:
@@ -160,8 +161,8 @@ def planned(
     work = workload if workload is not None else (rows.schema.workload or None)
     chosen = with_workload(chosen_method(method, len(names)), method, work, names)
     rules = (*rows.schema.constraints, *check.items("constraints", constraints, "a list of Forbidden, Implies and Ordered"))
-    impossible_cells(rules, rows.cells)
-    mechanism = Synthesis(rows.sizes, unit, epsilon, delta, chosen, rules, rows.open)
+    tied = tuple(places for places, _ in impossible_cells(rules, rows.cells))
+    mechanism = Synthesis(rows.sizes, unit, epsilon, delta, chosen, rules, rows.open, tied=tied)
     mechanism.spending()
     return mechanism
 

@@ -13,6 +13,7 @@ from discreet.core import record
 from discreet.errors import InvalidValue
 from discreet.synth import Column, Forbidden, Implies, Ordered, fit
 from discreet.synth import model as models
+from discreet.synth.junction import JunctionTree
 from discreet.synth.table import Table
 
 RANDOM = np.random.default_rng(4)
@@ -118,3 +119,25 @@ def test_what_makes_no_sense_is_told_before_anything_is_read(
     monkeypatch.setattr(Table, "counts", lambda *_: pytest.fail("rows were read"))
     with pytest.raises(InvalidValue, match=told):
         fitted("tree", *constraints)
+
+
+@pytest.mark.parametrize("method", ["tree", "junction", "aim"])
+def test_constraints_that_cross_the_chosen_pairs_leave_a_model_that_fits_into_memory(method: str) -> None:
+    """Chosen pairs form a path, and constraints a ring across it: cliques of both could have any number of cells, which a
+    MemoryError told after the charge."""
+    draw, count, bins = np.random.default_rng(0), 10, 10
+    columns = [draw.integers(0, bins, 2000)]
+    for _ in range(count - 1):
+        columns.append(np.where(draw.random(2000) < 0.9, columns[-1], draw.integers(0, bins, 2000)))
+    ring = [(3 * i % count, 3 * (i + 1) % count) for i in range(count)]
+    path = [(i, i + 1) for i in range(count - 1)]
+    assert JunctionTree.of([bins] * count, [*ring, *path]).cells > 900_000
+    given = {"unit": record(), "epsilon": 20.0, "delta": 1e-6}
+    schema = {f"c{i}": Column("integer", bounds=(0, bins - 1), required=True) for i in range(count)}
+    rules = [Forbidden({f"c{a}": 0, f"c{b}": 9}) for a, b in ring]
+    work = {"workload": [[f"c{a}", f"c{b}"] for a, b in path]} if method == "aim" else {}
+    table = pa.table({f"c{i}": values for i, values in enumerate(columns)})
+    model = fit(table, **given, schema=schema, method=method, constraints=rules, **work).value  # type: ignore[arg-type]
+    assert model.tree.cells <= 300_000
+    rows = model.sample(20_000, seed=1).to_pandas()
+    assert not any(((rows[f"c{a}"] == 0) & (rows[f"c{b}"] == 9)).any() for a, b in ring)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -69,6 +70,21 @@ def test_a_tree_of_large_scores_is_found_where_noise_is_small() -> None:
         assert sorted(select.spanning_tree(pairs, scores, 5, 2.0, 1)) == [(0, 1), (1, 2), (2, 3), (3, 4)]
         for _ in range(20):
             assert len(JunctionTree.of((2,) * 5, select.spanning_tree(pairs, scores, 5, 1e-6, 1)).cliques) == 4
+
+
+def test_pairs_that_do_not_fit_are_no_candidates_whatever_was_drawn_before() -> None:
+    """A pair that did not fit at an earlier step is none later, even where the rule, as a heuristic, would take it back: else
+    it would matter whether it had been drawn in vain, which the choices do not tell."""
+    pairs = [(0, 1), (1, 2), (0, 2), (2, 3)]
+
+    def fits(some: Sequence[tuple[int, int]]) -> bool:
+        return some != [(1, 2)] and (2, 3) not in some[:1]
+
+    for best in range(4):  # by an epsilon without mercy, the best of the candidates is drawn
+        scores = [1000 if i == best else 100 - i for i in range(4)]
+        chosen = select.spanning_tree(pairs, scores, 4, 1e4, 1, fits=fits)
+        assert chosen == ([(0, 2), (0, 1)] if best == 2 else [(0, 1), (0, 2)])
+    assert select.spanning_tree(pairs, [1, 2, 3, 4], 4, 1.0, 1, fits=lambda some: False) == []
 
 
 def test_a_workload_decides_what_may_be_chosen_and_what_it_weighs() -> None:
