@@ -31,6 +31,7 @@ COMMANDS = {
     "query": "Ask private SQL: an answer with error bars, charged to a budget.",
     "recommend": "A private recommender of ratings, and its advice to one user.",
     "report": "Releases as one page to read and sign: HTML, PDF, Markdown, JSON.",
+    "sample": "More rows of a synthetic table, from the model that synth kept.",
     "serve": "The web app: budgets, releases, a console, attacks, for a team.",
     "show": "What a release says of itself.",
     "synth": "A synthetic table in place of a private one, charged to a budget.",

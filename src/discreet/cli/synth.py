@@ -8,8 +8,9 @@ from typing import Any
 import click
 
 from discreet.cli import COMMANDS
-from discreet.cli.output import json_option, reported, talk, write_json
+from discreet.cli.output import json_option, talk, write_json
 from discreet.cli.releases import budget
+from discreet.cli.sample import MODEL, checked, made_folder, write_tables
 from discreet.cli.units import FORM, read_unit
 
 
@@ -28,7 +29,9 @@ from discreet.cli.units import FORM, read_unit
 @click.option("--ledger", metavar="FILE|URL", envvar="DISCREET_LEDGER", help="The ledger that keeps the budget of --source.")
 @click.option("--source", help="The name of the source in the ledger.")
 @click.option("--account", help="The account to charge.")
-@click.option("-o", "--output", metavar="FOLDER", help="Write synthetic.parquet, marginals.parquet and release.json there.")
+@click.option(
+    "-o", "--output", metavar="FOLDER", help="Write model.npz, synthetic.parquet, marginals.parquet and release.json there."
+)
 @click.option("--fidelity-epsilon", type=float, metavar="E",
               help="Also pay this much to tell how near the table is to the real one; written to fidelity.json.")  # fmt: skip
 @click.option("--table", metavar="NAME", help="Which table, where LOCATION holds several; with --child, that of the parents.")
@@ -41,14 +44,11 @@ def command(
     method: str, rows: int | None, ledger: str | None, source: str | None, account: str | None, output: str | None,
     fidelity_epsilon: float | None, table: str | None, child: str | None, explain: bool, as_json: bool,
 ) -> None:  # fmt: skip
-    from pyarrow.parquet import write_table
-
     from discreet import synth
     from discreet.core import check
     from discreet.errors import InvalidValue
 
-    if rows is not None:  # what is wrong is told before anything is spent
-        check.whole("rows", rows, most=10**12)
+    rows = checked(rows)  # what is wrong is told before anything is spent
     if fidelity_epsilon is not None and not 1e-6 <= check.positive("fidelity-epsilon", fidelity_epsilon) <= 100:
         raise InvalidValue(f"--fidelity-epsilon must be between 1e-6 and 100; got {fidelity_epsilon:g}.")
 
@@ -68,30 +68,17 @@ def command(
         return
     if output is None:
         raise InvalidValue("Say where the synthetic table goes: -o FOLDER; or ask what it would cost: --explain.")
-    folder = _writable(Path(output))
+    folder = made_folder(Path(output))
+    given["keep"] = folder / MODEL
     talk("Numbers outside their bounds are moved to the nearer end; a value that is not listed counts as missing.")
     talk("Counting inside the engine, and estimating …")
-    if child is not None:
-        _linked(synth.fit_linked(place, **given, **paying), folder, rows, as_json)
-        return
-    release = synth.fit(place, **given, **paying)
-    sample = release.value.sample(rows)
-    release.save(folder / "release.json")
-    write_table(release.value.marginals(), folder / "marginals.parquet")
-    with reported(len(sample), "rows") as progress:
-        written = 0
-
-        def more(count: int) -> None:
-            nonlocal written
-            written += count
-            progress(written, len(sample))
-
-        sample.to_parquet(folder / "synthetic.parquet", more)
+    release = (synth.fit if child is None else synth.fit_linked)(place, **given, **paying)
+    talk(f"The model is in {folder / MODEL}: discreet sample makes more rows of it, at no cost.")
+    write_tables(release, folder, folder / MODEL, rows, as_json)
     if fidelity_epsilon is not None:
         near = synth.release_fidelity(location, release.value, unit=whose, epsilon=fidelity_epsilon, delta=delta,
                                       schema=schema, name=table, **paying)  # fmt: skip
         _save_fidelity(near, folder)
-    _tell(release, sample, folder, as_json)
 
 
 def _two_tables(location: str, table: str | None, child: str) -> tuple[Any, dict[str, str]]:
@@ -107,75 +94,11 @@ def _two_tables(location: str, table: str | None, child: str) -> tuple[Any, dict
     return location, {"parent": table, "child": child}
 
 
-def _linked(release: Any, folder: Path, rows: int | None, as_json: bool) -> None:
-    """Both tables and their counts into the folder, each by the name of its table."""
-    from pyarrow.parquet import write_table
-
-    model = release.value
-    sample = model.sample(rows)
-    release.save(folder / "release.json")
-    write_table(model.parents.marginals(), folder / "marginals.parquet")
-    write_table(model.children.marginals(), folder / f"marginals-{model.names[1]}.parquet")
-    with reported(len(sample), "rows") as progress:
-        written = 0
-
-        def more(count: int) -> None:
-            nonlocal written
-            written += count
-            progress(written, len(sample))
-
-        places = sample.to_parquet(folder, more)
-    if as_json:
-        write_json({
-            "source": release.source, "entry": release.entry, "claims": [claim.to_json() for claim in release.claims],
-            "rows": len(sample), "method": model.parents.method, "gap": model.parents.gap, "converged": model.parents.converged,
-            "tables": list(map(str, places)),
-        })  # fmt: skip
-    talk(f"{len(sample):,} rows of {model.names[0]} and their {model.names[1]}: {places[0]}, {places[1]}")
-    talk(f"What it claims: {folder / 'release.json'}")
-    if release.entry is None:
-        talk("Nobody adds up what was asked: give --ledger and --source to spend from a budget.")
-    else:
-        talk(f"Charged as entry {release.entry} of {release.source}.")
-
-
 def _save_fidelity(near: Any, folder: Path) -> None:
     """Noisy distances as a release of their own, beside the table's."""
     from dataclasses import replace
 
+    talk(str(near.value))  # it is paid for, whether it can be written or not
     distances = near.value.to_json()
     replace(near, value=distances["means"], facts={**near.facts, "fidelity": distances}).save(folder / "fidelity.json")
-    talk(f"{near.value}\nHow near it is, with noise: {folder / 'fidelity.json'}")
-
-
-def _writable(folder: Path) -> Path:
-    """The folder, made and tried before anything is spent."""
-    from discreet.errors import InvalidValue
-
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        trial = folder / ".discreet-trial"
-        trial.write_bytes(b"")
-        trial.unlink()
-    except OSError as error:
-        raise InvalidValue(f"{folder} cannot be written: {error.strerror or error}. Nothing was spent.") from None
-    return folder
-
-
-def _tell(release: Any, sample: Any, folder: Path, as_json: bool) -> None:
-    model = release.value
-    if as_json:
-        write_json({
-            "source": release.source, "entry": release.entry, "claims": [claim.to_json() for claim in release.claims],
-            "rows": len(sample), "columns": list(model.columns), "method": model.method, "gap": model.gap,
-            "converged": model.converged, "table": str(folder / "synthetic.parquet"),
-        })  # fmt: skip
-    state = "has converged" if model.converged else "HAS NOT CONVERGED"
-    talk(f"{len(sample):,} rows of {len(model.columns)} columns by the method {model.method}; the estimation {state}: "
-         f"it is within {model.gap:.2g} of its optimum.")  # fmt: skip
-    talk(f"The table: {folder / 'synthetic.parquet'}   counts with intervals: {folder / 'marginals.parquet'}   what it claims: "
-         f"{folder / 'release.json'}")  # fmt: skip
-    if release.entry is None:
-        talk("Nobody adds up what was asked: give --ledger and --source to spend from a budget.")
-    else:
-        talk(f"Charged as entry {release.entry} of {release.source}.")
+    talk(f"How near it is, with noise: {folder / 'fidelity.json'}")

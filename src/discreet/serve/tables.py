@@ -11,7 +11,7 @@ from discreet.core import NonPrivate, Release
 from discreet.serve.answer import plain
 from discreet.serve.store import ReleaseStore
 
-TABLE = "synthetic.parquet"  # as discreet synth names it
+TABLE, MODEL = "synthetic.parquet", "model.npz"  # as discreet synth names them
 SHOWN = 12  # rows of a preview
 KINDS = {"parquet": "application/vnd.apache.parquet", "csv": "text/csv"}
 LARGEST = 512 << 20  # bytes of a table that is sent

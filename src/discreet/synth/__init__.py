@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from discreet.synth.model import Model, Sample
     from discreet.synth.oneshot import Junction
     from discreet.synth.schema import Column, Schema
+    from discreet.synth.stored import load, save
     from discreet.synth.synthesis import Synthesis, fit
     from discreet.synth.usefulness import Usefulness, train_on_synthetic
 
@@ -26,7 +27,7 @@ _HOME = {
     "Column": "schema", "Explanation": "explanation", "Independent": "methods", "Junction": "oneshot", "Model": "model",
     "Sample": "model", "Schema": "schema", "Synthesis": "synthesis", "Tree": "methods", "explain": "explanation",
     "LinkedModel": "linked_model", "LinkedSample": "linked_model", "LinkedSynthesis": "linked", "explain_linked": "linked",
-    "fit": "synthesis", "fit_linked": "linked",
+    "fit": "synthesis", "fit_linked": "linked", "load": "stored", "save": "stored",
     "Association": "fidelity", "Distance": "fidelity", "Fidelity": "fidelity", "NoisyDistances": "fidelity",
     "Usefulness": "usefulness", "measure_fidelity": "fidelity", "release_fidelity": "fidelity",
     "train_on_synthetic": "usefulness",
@@ -35,8 +36,8 @@ _HOME = {
 __all__ = [
     "Aim", "Association", "Column", "Distance", "Explanation", "Fidelity", "Forbidden", "Implies", "Independent",
     "Junction", "LinkedModel", "LinkedSample", "LinkedSynthesis", "Model", "NoisyDistances", "Ordered", "Sample", "Schema",
-    "Synthesis", "Tree", "Usefulness", "explain", "explain_linked", "fit", "fit_linked", "measure_fidelity",
-    "release_fidelity", "train_on_synthetic",
+    "Synthesis", "Tree", "Usefulness", "explain", "explain_linked", "fit", "fit_linked", "load", "measure_fidelity",
+    "release_fidelity", "save", "train_on_synthetic",
 ]  # fmt: skip
 
 

@@ -26,6 +26,7 @@ from discreet.synth.measure import Measurement, Set, concentrated_for
 from discreet.synth.methods import Method, Public, Spending, independent_tables, tree_estimate
 from discreet.synth.model import Model
 from discreet.synth.select import Pair
+from discreet.synth.stored import kept_in, largest
 from discreet.synth.synthesis import MOST_PAIR, MOST_PAIRS, WIDEST, Synthesis, chosen_method
 from discreet.synth.table import reach
 
@@ -132,12 +133,13 @@ def fit_linked(
     ledger: LedgerLike | None = None,
     source: str | None = None,
     account: str | None = None,
+    keep: str | os.PathLike[str] | None = None,
 ) -> Release[LinkedModel]:
     """A model of two linked tables: people and their ratings, patients and their visits. The claim is for a whole parent.
 
     `tables` is anything that `discreet.connect` takes and holds both; `unit` is user(key, rows=…), where `key` is a column of
     both tables and `rows` the most children of one parent that count. `schema` has that of each table by its name. `method`
-    models the parents; of children, each column hangs on one of their parent or of their own.
+    models the parents; of children, each column hangs on one of their parent or of their own. `keep` is that of `fit`.
 
     >>> import pyarrow as pa
     >>> from discreet.core import user
@@ -154,11 +156,13 @@ def fit_linked(
     with LinkedTable(tables, schemas_of(schema, parent, child), parent, child, unit) as data:
         mechanism = _planned(data, unit, epsilon, delta, method)
         facts = {"title": f"synthetic {parent} and {child} ({mechanism.method.name})", "made": made()}
-        data.unchanged()
-        fitted = release(
-            mechanism, data, source=source or parent, ledger=ledger, account=account, asked=(epsilon, delta), facts=facts
-        )
-    return replace(fitted, facts={**fitted.facts, "synthetic": _told(fitted.value, mechanism, epsilon, delta)})
+        with kept_in(keep, mechanism.first.most_bytes + largest(mechanism.second.sizes, 0, 0)) as keeper:
+            data.unchanged()
+            fitted = release(
+                mechanism, data, source=source or parent, ledger=ledger, account=account, asked=(epsilon, delta), facts=facts
+            )
+            told = _told(fitted.value, mechanism, epsilon, delta)
+            return keeper(replace(fitted, facts={**fitted.facts, "synthetic": told}))
 
 
 def explain_linked(

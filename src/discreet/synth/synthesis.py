@@ -13,7 +13,8 @@ from discreet.core import Claim, Event, Game, Release, Unit, check
 from discreet.core.facts import made
 from discreet.errors import InvalidValue
 from discreet.ledger import LedgerLike, release
-from discreet.synth.adaptive import Aim
+from discreet.synth.adaptive import ROUNDS, Aim
+from discreet.synth.constraints import MOST_CELLS as MOST_TIED
 from discreet.synth.constraints import impossible_cells, ordered_pairs
 from discreet.synth.describe import description
 from discreet.synth.domain import Domain, Open
@@ -21,6 +22,7 @@ from discreet.synth.methods import Independent, Method, Public, Spending, Tree
 from discreet.synth.model import Model
 from discreet.synth.oneshot import Junction
 from discreet.synth.schema import Schema
+from discreet.synth.stored import kept_in, largest
 from discreet.synth.table import Table, reach
 
 METHODS: dict[str, Method] = {"aim": Aim(), "independent": Independent(), "junction": Junction(), "tree": Tree()}
@@ -83,6 +85,12 @@ class Synthesis:
                                f"{MOST_PAIR:,} and {MOST_PAIRS:,} can be counted. Use fewer bins or categories, or "
                                'method="independent".')  # fmt: skip
 
+    @property
+    def most_bytes(self) -> int:
+        """The size of the file of its model at most, by public numbers."""
+        cells = max(getattr(self.method, "most_cells", 0), MOST_TIED if self.tied else 0)
+        return largest(self.sizes, ROUNDS * len(self.sizes) if self.method.name == "aim" else 0, cells)
+
     def claims(self) -> tuple[Claim, ...]:
         says = (
             "what the schema says (categories, ranges, bins, mass points) was not chosen by looking at the data",
@@ -126,12 +134,13 @@ def fit(
     source: str | None = None,
     account: str | None = None,
     name: str | None = None,
+    keep: str | os.PathLike[str] | None = None,
 ) -> Release[Model]:
     """A model of a private table, from which synthetic rows and counts with error bars are made at no further cost.
 
     `table` is anything that `discreet.connect` takes; of several tables, `name` says which. `schema` is what is publicly known
     of its columns: nothing is read off the data. With a `ledger`, (epsilon, delta) is charged to `source` before a row is
-    read.
+    read. `keep` is a file for the release and its model, which `load` reads; its room is taken before anything is spent.
 
     >>> import pyarrow as pa
     >>> from discreet.core import record
@@ -145,12 +154,13 @@ def fit(
     with Table(table, schema_of(schema, table, name), unit, name=name, once=True) as rows:
         mechanism = planned(rows, unit, epsilon, delta, method, workload, constraints)
         facts = {"title": f"synthetic {rows.name} ({mechanism.method.name})", "made": made()}
-        rows.unchanged()  # since it was priced
-        fitted = release(
-            mechanism, rows, source=source or rows.name, ledger=ledger, account=account, asked=(epsilon, delta), facts=facts
-        )
-    told = description(fitted.value, mechanism.spending(), epsilon, delta, rows.schema)
-    return replace(fitted, facts={**fitted.facts, "synthetic": told})
+        with kept_in(keep, mechanism.most_bytes) as keeper:
+            rows.unchanged()  # since it was priced
+            fitted = release(
+                mechanism, rows, source=source or rows.name, ledger=ledger, account=account, asked=(epsilon, delta), facts=facts
+            )
+            told = description(fitted.value, mechanism.spending(), epsilon, delta, rows.schema)
+            return keeper(replace(fitted, facts={**fitted.facts, "synthetic": told}))
 
 
 def planned(

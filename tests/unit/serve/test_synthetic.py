@@ -11,6 +11,7 @@ import pyarrow.csv as csv
 import pyarrow.parquet as parquet
 import pytest
 
+from discreet import synth
 from discreet.core import ExternalValue, Release
 from webapp import PLANTED, Served, serving
 
@@ -138,3 +139,30 @@ def test_facts_of_the_owner_are_hidden_from_analysts(served: Served) -> None:
     replace(whole, facts={**whole.facts, "owner_fidelity": near}).save(served.state.store.path(told))
     assert "0.123" in served.get(f"/releases/{told}", "ada").text
     assert "0.123" not in served.get(f"/releases/{told}", "ann").text
+
+
+def test_a_table_that_cannot_be_written_is_made_of_the_model_that_was_kept(
+    served: Served, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(parquet.ParquetWriter, "write_batch", full)
+        told = make(served)
+    assert told.status_code == 400
+    assert "was paid for and cannot be written now" in told.text
+    assert str(served.state.store.folder) not in told.text
+    (name,) = [name for name in served.state.store.names() if "-synthetic-" in name]
+    folder = served.state.store.folder / name
+    assert {path.name for path in folder.iterdir()} == {"model.npz", "release.json"}
+    again = synth.load(folder / "model.npz")
+    assert served.state.ledger.payment(again).sound
+    again.value.sample(30).to_parquet(folder / "synthetic.parquet")
+    assert "30 synthetic rows" in served.get(f"/releases/{name}", "ann").text
+    assert list(served.state.store.folder.glob(".*.npz*")) == []
+
+
+def test_a_refused_table_leaves_nothing_behind(served: Served) -> None:
+    assert make(served, epsilon="50").status_code == 409
+    assert list(served.state.store.folder.glob(".*.npz*")) == []

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 from discreet.core import check
@@ -107,8 +109,9 @@ def make(request: Request) -> Reply:
         asked, source, account, how = _asked(request)
         near = request.maybe("fidelity")
         paid: dict[str, Any] = {"ledger": request.state.ledger, "source": source.name, "account": account}
-        fitted = _opened(request, lambda: synth.fit(source.location, **how, **paid))
-        name = _keep(request, fitted, asked)
+        kept = request.state.store.folder / f".{token_hex(8)}.npz"
+        fitted = _opened(request, lambda: synth.fit(source.location, **how, **paid, keep=kept))
+        name = _keep(request, fitted, asked, kept)
         note = None
         if near is not None:
             note = _fidelity(request, source, fitted, name, {**how, "epsilon": near}, paid)
@@ -129,11 +132,11 @@ def _opened(request: Request, work: Any) -> Any:
     except (InvalidDocument, OSError) as error:
         if request.user.role == "owner" and isinstance(error, InvalidDocument):
             raise
-        raise InvalidValue("The source or its schema cannot be read now; an owner sees why. Nothing was spent.") from error
+        raise InvalidValue("The source or its schema cannot be read now; an owner sees why.") from error
 
 
-def _keep(request: Request, fitted: Any, asked: dict[str, str]) -> str:
-    """The table and its release in a folder of their own, under the entry that paid."""
+def _keep(request: Request, fitted: Any, asked: dict[str, str], kept: Path) -> str:
+    """The table, its model and its release in a folder of their own, under the entry that paid."""
     rows = request.whole("rows")
     count = rows if rows is not None else min(MOST_ROWS, max(1, round(fitted.value.rows)))
     title = asked["title"] or f"Synthetic {fitted.source}"
@@ -143,10 +146,12 @@ def _keep(request: Request, fitted: Any, asked: dict[str, str]) -> str:
     folder = store.folder / name
     try:
         folder.mkdir(exist_ok=True)
-    except OSError as error:
-        raise InvalidValue(f"The folder of releases cannot be written: {error.strerror}. The table was paid for.") from None
-    fitted.value.sample(count).to_parquet(folder / tables.TABLE)
-    store.save(name, replace(fitted, facts=facts))
+        kept.replace(folder / tables.MODEL)
+        store.save(name, replace(fitted, facts=facts))
+        fitted.value.sample(count).to_parquet(folder / tables.TABLE)
+    except (DiscreetError, OSError) as error:
+        raise InvalidValue(f"The table was paid for and cannot be written now. An owner can make it of what is kept in "
+                           f"the folder of releases, under {name}: discreet sample.") from error  # fmt: skip
     request.state.users.note(request.user.name, "synthesised", fitted.source, entry=fitted.entry, epsilon=asked["epsilon"],
                              rows=count, release=name)  # fmt: skip
     return name
